@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Scopes is the set of what an API key permits.
+// Scopes is the set of permissions of an API key.
 type Scopes uint16
 
-// The scopes. Admin is for managing topics and keys, and includes the others. Metrics is for
-// the metrics that name topics, queues and consumers.
+// The scopes. ScopeAdmin permits managing topics and keys, and includes the other scopes.
+// ScopeMetrics permits reading the metrics that name topics, queues and consumers.
 const (
 	ScopeRead Scopes = 1 << iota
 	ScopeWrite
@@ -23,7 +23,8 @@ const (
 
 var scopeNames = []string{"read", "write", "admin", "metrics"}
 
-// ParseScopes parses the names of scopes: read, write, admin, metrics.
+// ParseScopes parses the names of scopes: read, write, admin, metrics. Another name is an error
+// with [CodeInvalidRequest].
 func ParseScopes(names []string) (s Scopes, err error) {
 	defer reads(&err)
 	for _, n := range names {
@@ -50,13 +51,13 @@ func (s Scopes) Names() []string {
 // String returns the names, separated by commas.
 func (s Scopes) String() string { return strings.Join(s.Names(), ",") }
 
-// Access is what a caller may do. [Broker.Authenticate] gives it; the zero
+// Access is what a caller may do. [Broker.Authenticate] returns it; the zero
 // Access allows nothing.
 type Access struct {
 	// Key is the caller's API key. It is zero in a log that never had a key, where
 	// everyone may do everything.
 	Key Key
-	// Topic is the only topic that a signed token is for; "" if Key alone decides.
+	// Topic is the only topic that a caller with a signed token may read; "" for other callers.
 	Topic string
 	// Until is when the access expires, by the store's clock; zero means never.
 	Until time.Time
@@ -64,10 +65,10 @@ type Access struct {
 	open bool
 }
 
-// Open tells whether the access needs no key, because the log never had one.
+// Open tells whether everyone has access without a key, because the log never had one.
 func (a Access) Open() bool { return a.open }
 
-// CheckScope returns an error with [CodeForbidden] unless the access has the scopes s.
+// CheckScope returns an error with [CodeForbidden] unless the access has all scopes in s.
 func (a Access) CheckScope(s Scopes) (err error) {
 	defer writes(&err)
 	has := a.Key.Scopes
@@ -75,7 +76,7 @@ func (a Access) CheckScope(s Scopes) (err error) {
 		has = scopesAll
 	}
 	if a.Topic != "" {
-		has &= ScopeRead // all that a signed token ever gives
+		has &= ScopeRead // a signed token never permits more
 	}
 	if a.open || s != 0 && s&^has == 0 {
 		return nil
@@ -87,8 +88,8 @@ func (a Access) CheckScope(s Scopes) (err error) {
 		"%s has the scope %s, and this needs the scope %s", a.bearer(), a.Key.Scopes, s)
 }
 
-// CheckTopic returns an error with [CodeForbidden] unless the access has the scopes s and
-// is for that topic.
+// CheckTopic returns an error with [CodeForbidden] unless the access has all scopes in s and
+// covers that topic.
 func (a Access) CheckTopic(s Scopes, topic string) (err error) {
 	defer writes(&err)
 	if err := a.CheckScope(s); err != nil {
@@ -101,8 +102,8 @@ func (a Access) CheckTopic(s Scopes, topic string) (err error) {
 	return nil
 }
 
-// CheckAll returns an error with [CodeForbidden] unless the access has the scopes s and is
-// for all topics, as managing keys requires.
+// CheckAll returns an error with [CodeForbidden] unless the access has all scopes in s and
+// covers all topics. Managing keys requires this.
 func (a Access) CheckAll(s Scopes) (err error) {
 	defer writes(&err)
 	if err := a.CheckScope(s); err != nil {
@@ -114,7 +115,7 @@ func (a Access) CheckAll(s Scopes) (err error) {
 	return nil
 }
 
-// MaySee tells whether the access is for that topic, whatever its scopes.
+// MaySee tells whether the access covers that topic. It does not check scopes.
 func (a Access) MaySee(topic string) bool {
 	switch {
 	case a.open:

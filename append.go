@@ -7,7 +7,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/engine"
 )
 
-// Range is Count records from Offset on in Partition.
+// Range is a run of records: Count records of Partition, from Offset on.
 type Range struct {
 	Partition int32
 	Offset    Offset
@@ -18,10 +18,10 @@ type Range struct {
 type Appended struct {
 	Topic string
 	Count int
-	// Ranges ascend by partition, then by offset. A partition appears once, unless
-	// the append is too large for one batch: then its records may not be adjacent.
+	// Ranges are sorted by partition, then by offset. A partition has one range, unless the
+	// append did not fit into one batch: then records of other appends may be in between.
 	Ranges []Range
-	// Replayed tells that nothing was appended: this is the answer to an earlier append
+	// Replayed is true if nothing was appended: this is the answer to an earlier append
 	// with the same idempotency key.
 	Replayed bool
 }
@@ -31,13 +31,13 @@ type AppendOption func(*appendOptions)
 
 type appendOptions struct {
 	partitions  []int32
-	partition   int32 // -1: by key
-	ifOffset    int64 // -1: whatever it is
-	conditional bool  // ifOffset was given, also such as no partition has
+	partition   int32 // -1: the key of each record decides
+	ifOffset    int64 // -1: no condition
+	conditional bool  // IfOffset was given, even with an invalid offset
 	key         string
 	keyed       bool
 	delay       time.Duration // until queues hand the records out
-	due         time.Time     // the same as a time; zero if it is not given so
+	due         time.Time     // when queues may hand the records out; zero without DeliverAt
 }
 
 func newAppendOptions(opts []AppendOption) appendOptions {
@@ -53,44 +53,43 @@ func ToPartition(p int32) AppendOption {
 	return func(o *appendOptions) { o.partition = p }
 }
 
-// ToPartitions gives each record its partition; -1 leaves the choice to its
-// key. len(ps) must be the number of records. ps is not kept.
+// ToPartitions sends each record to the partition of the same index in ps; -1 lets the record's
+// key choose. len(ps) must be the number of records. The broker does not keep ps.
 func ToPartitions(ps []int32) AppendOption {
 	return func(o *appendOptions) { o.partitions = ps }
 }
 
 // IfOffset appends only if the next offset of the partition is end. Otherwise the append
 // fails with CodeOffsetConflict, and [Error.End] is the actual next offset. All records of
-// the append must go to one partition, which an option or their keys choose if the topic has
-// more than one. A negative end is refused.
+// the append must go to one partition. If the topic has several, an option or the records' keys
+// must choose it. A negative end is refused.
 func IfOffset(end Offset) AppendOption {
 	return func(o *appendOptions) { o.ifOffset, o.conditional = int64(end), true }
 }
 
 // Delay makes queues wait for d after the commit before they hand out the records.
-// Readers of the topic see them at once. d is at most 366 days.
+// Readers of the topic see the records at once. d must be 0 to 366 days.
 func Delay(d time.Duration) AppendOption {
 	return func(o *appendOptions) { o.delay = d }
 }
 
-// DeliverAt is [Delay] until a time by the store's clock. After that time, queues hand out
-// the records at once.
+// DeliverAt makes queues wait until t, by the store's clock, before they hand out the records.
+// If t has passed, they hand them out at once. t must be at most 366 days ahead.
 func DeliverAt(t time.Time) AppendOption {
 	return func(o *appendOptions) { o.due = t }
 }
 
-// Append appends records to topic, all in one commit, or none. It returns their offsets
-// once the store has them. A record goes to the partition that an option names, else to
-// the one that its key chooses. Records without a key go, all of an append together, to
-// the next partition in turn.
+// Append appends records to topic: all of them in one commit, or none. It returns their
+// offsets once the store has them. A record goes to the partition that an option names, or
+// else to the one that its key chooses. All records of an append that have neither go to the
+// same partition; the broker takes the partitions in turn.
 //
-// The caller may reuse the records and what they point to when Append has returned.
+// An append without records is refused. The caller may reuse the records, and the memory that
+// they point to, when Append has returned.
 //
-// An append without records is refused.
-//
-// The [Outcome] of an error tells whether the records may be in the log. If ctx ends,
-// or [Options.AppendTimeout] passes, before the records are part of a commit, the broker
-// withdraws them and the outcome is [NotCommitted]; later it is [Unknown].
+// The [Outcome] of an error tells whether the records may be in the log. If ctx ends, or
+// [Options.AppendTimeout] passes, the broker withdraws the records if they are not part of a
+// commit yet: then the outcome is [NotCommitted], else [Unknown].
 func (b *Broker) Append(ctx context.Context, topic string, records []Record, opts ...AppendOption) (_ Appended, err error) {
 	defer writes(&err)
 	ticket, err := b.appendAsync(ctx, topic, records, newAppendOptions(opts))
@@ -106,10 +105,10 @@ type Pending struct {
 	topic  string
 }
 
-// AppendAsync is Append without the wait. It copies the records into the open
-// batch, so the caller may reuse them when it has returned. It blocks while the
-// broker is over its memory budget. Appends that one caller begins one after the
-// other are committed in that order.
+// AppendAsync is [Broker.Append] without the wait for the commit. It copies the records, so
+// the caller may reuse them when AppendAsync has returned. It blocks while the memory budget
+// has no room for them. Appends that one caller begins one after the other are committed in
+// that order.
 func (b *Broker) AppendAsync(ctx context.Context, topic string, records []Record, opts ...AppendOption) (_ *Pending, err error) {
 	defer writes(&err)
 	ticket, err := b.appendAsync(ctx, topic, records, newAppendOptions(opts))
@@ -140,7 +139,7 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o a
 		if b.engine.Replay(r, b.engine.Now()) {
 			err := b.engine.Sync(ctx)
 			if err == nil && !hasTopic(b.engine, a.ID) {
-				return b.appendAsync(ctx, topic, rs, o) // to the topic that has the name now
+				return b.appendAsync(ctx, topic, rs, o) // append to the topic that has the name now
 			}
 			return b.engine.Confirm(r, err), nil
 		}
@@ -156,7 +155,7 @@ func newRequest(ctx context.Context, appends ...*engine.Append) *engine.Request 
 	return &engine.Request{Appends: appends, Callers: callersOf(ctx)}
 }
 
-// Done is closed when the outcome is known.
+// Done returns a channel that is closed when the outcome is known.
 func (p *Pending) Done() <-chan struct{} { return p.ticket.Done() }
 
 // Wait waits for the outcome. [Broker.Append] says what happens when ctx or

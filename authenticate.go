@@ -12,19 +12,19 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Credential is what a caller presents to prove its identity: the first of KeyID, Secret,
-// Token and Names that is set counts.
+// Credential is what a caller presents to prove its identity. The broker uses the first of
+// KeyID, Secret, Token and Names that is set, and ignores the others.
 type Credential struct {
 	// KeyID is the id of the API key by which another broker has authenticated the caller.
-	// An adapter sets it only for a session that [Broker.KnowsSession] knows, and that has
-	// proved its identity.
+	// An adapter sets it only if [Broker.KnowsSession] knows the session of that broker, and
+	// the session has proved its identity.
 	KeyID uint64
-	// Secret is what [Broker.CreateKey] returned.
+	// Secret is the secret that [Broker.CreateKey] returned.
 	Secret string
-	// Token is what [SignRead] returned for Topic.
+	// Token is the token that [SignRead] returned for Topic.
 	Token, Topic string
-	// Names are the names of a verified certificate: the first that is the name of an API
-	// key counts.
+	// Names are the names in a verified client certificate. The first one that is the name of
+	// an API key decides.
 	Names []string
 }
 
@@ -32,13 +32,13 @@ func (c Credential) empty() bool {
 	return c.KeyID == 0 && c.Secret == "" && c.Token == "" && len(c.Names) == 0
 }
 
-// errNotHere marks the refusal of a key that a sync may still find.
+// errNotHere marks the refusal of a key that this broker may find after a sync.
 var errNotHere = errors.New("not known to this broker")
 
-// Authenticate returns what the bearer of c may do, or an error with
-// [CodeUnauthorized]. In a log that never had an API key everyone may do
-// everything, whatever they present. In any other log nobody may do anything without a
-// key, even after the last key was revoked.
+// Authenticate returns what a caller with the credential c may do, or an error with
+// [CodeUnauthorized]. In a log that never had an API key every caller may do everything,
+// with any credential. In any other log no caller may do anything without a key, even after
+// the last key was revoked.
 //
 // The answer rests on a sync that is no older than [Options.StaleMax], so a key that
 // another broker revoked is refused after that time at the latest. While the store can't
@@ -79,7 +79,7 @@ func (b *Broker) KeysExist() (exist bool) {
 	return exist
 }
 
-// authenticate is [Broker.Authenticate] on the state as it is.
+// authenticate is [Broker.Authenticate] without a sync.
 func authenticate(e *engine.Engine, c Credential) (a Access, err error) {
 	e.View(func(s *state.State) { a, err = authenticateIn(s, c, e.StoreNow()) })
 	return a, err
@@ -112,8 +112,9 @@ func authenticateIn(s *state.State, c Credential, now time.Time) (a Access, err 
 	return a, nil
 }
 
-// findKey returns a key that was not revoked. An id below the next one that is not in the
-// state was revoked; only a later one may exist without this broker knowing it.
+// findKey returns the key with that id unless it was revoked. Ids are assigned in order. So a key
+// that is not in the state was revoked if its id is below the next one to be assigned; otherwise
+// another broker may have created it.
 func findKey(s *state.State, id uint64) (*state.Key, error) {
 	if k := s.Key(id); k != nil {
 		return k, nil
@@ -178,8 +179,8 @@ func authenticateNames(s *state.State, names []string) (Access, error) {
 	return Access{}, e
 }
 
-// SignRead returns a token for [Credential].Token, with which anyone may read a topic until
-// expires, as long as the API key allows it. It needs no broker.
+// SignRead returns a token for [Credential].Token. Whoever has the token may read the topic
+// until expires, as long as the API key permits it. SignRead needs no broker.
 func SignRead(apiKey, topic string, expires time.Time) (_ string, err error) {
 	defer reads(&err)
 	s, ok := auth.ParseSecret(apiKey)

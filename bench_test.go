@@ -13,7 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// appendAll has callers append batches until count of them are acknowledged.
+// appendAll lets callers append batches until count batches are acknowledged.
 func appendAll(b *testing.B, br *seb.Broker, callers, count int, records []seb.Record) {
 	var (
 		wg   sync.WaitGroup
@@ -60,9 +60,9 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkSlowStore measures what parallel data objects make of a store that
-// takes 100 ms for every request: 96 callers of 1 MiB, and then one small append
-// on its own, which should take linger + one request.
+// BenchmarkSlowStore measures parallel uploads of data objects to a store that takes
+// 100 ms for every request: 96 callers append 1 MiB each. Then it measures a single
+// small append, which should take linger plus one request.
 func BenchmarkSlowStore(b *testing.B) {
 	const latency = 100 * time.Millisecond
 	open := func(b *testing.B) *seb.Broker {
@@ -90,8 +90,8 @@ func BenchmarkSlowStore(b *testing.B) {
 	})
 }
 
-// BenchmarkRecovery measures Open on a log of 100,000 commits, checkpointed
-// every 1,000, the last one 999 commits ago.
+// BenchmarkRecovery measures Open on a log of 100,000 commits, with a checkpoint every
+// 1,000 commits. The last checkpoint is 999 commits before the end.
 func BenchmarkRecovery(b *testing.B) {
 	const commits = 100_999
 	for _, kind := range []string{"dir", "100ms"} {
@@ -119,7 +119,7 @@ func BenchmarkRecovery(b *testing.B) {
 					b.Fatalf("recovered %d commits", n)
 				}
 				b.StopTimer()
-				// No clean shutdown: its checkpoint would spare the next round the replay.
+				// End without a clean shutdown: after its checkpoint, the next round would have nothing to replay.
 				ctx, cancel := context.WithCancel(context.Background())
 				cancel()
 				if err := br.Shutdown(ctx); err != nil && seb.CodeOf(err) != "" {
@@ -132,7 +132,7 @@ func BenchmarkRecovery(b *testing.B) {
 	}
 }
 
-// fillLog writes a log of so many commits of one small batch each.
+// fillLog writes a log with that many commits, each with one small batch.
 func fillLog(b *testing.B, store objstore.Store, commits int) {
 	b.Helper()
 	br, err := seb.Open(b.Context(), store, seb.Options{Batching: seb.Each(), StateMemory: 1 << 30})

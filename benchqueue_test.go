@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// BenchmarkQueue receives and acknowledges, on a directory.
+// BenchmarkQueue receives and acknowledges records. The store is a directory.
 func BenchmarkQueue(b *testing.B) {
 	for _, c := range []struct{ workers, most int }{{1, 10}, {8, 10}, {64, 1}} {
 		b.Run(fmt.Sprintf("workers=%d/batch=%d", c.workers, c.most), func(b *testing.B) {
@@ -66,7 +66,7 @@ func BenchmarkQueue(b *testing.B) {
 }
 
 // BenchmarkQueueBacklog receives a thousand records from backlogs of different sizes, and
-// tells what heap that takes.
+// reports the heap that this takes.
 func BenchmarkQueueBacklog(b *testing.B) {
 	for _, backlog := range []int{1_000, 100_000, 10_000_000} {
 		b.Run(fmt.Sprintf("backlog=%d", backlog), func(b *testing.B) {
@@ -75,7 +75,7 @@ func BenchmarkQueueBacklog(b *testing.B) {
 				b.Fatal(err)
 			}
 			opts := immediate()
-			opts.Memory = 16 << 20 // the cache's part of it is full in any case
+			opts.Memory = 16 << 20 // so small that the cache is full for every size
 			broker := open(b, store, opts)
 			mustCreateTopic(b, broker, "t", 1)
 			records := batchOf(min(backlog, 50_000), 20)

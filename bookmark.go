@@ -10,16 +10,17 @@ import (
 // AllPartitions stands for every partition of a topic, including those that are added later.
 const AllPartitions = engine.AllPartitions
 
-// FollowPartitionsMax is how many partitions one [Follower] may read, which bounds the size
-// of a [Bookmark] and of its text. A consumer's follower may read more: it needs no Bookmark.
+// FollowPartitionsMax is how many partitions one [Follower] may read. This bounds the size of
+// a [Bookmark]. A consumer's follower may read more: it needs no Bookmark.
 const FollowPartitionsMax = 1024
 
 // Bookmark is the position of a [Follower]. Another follower, of any broker of the bucket and
 // at any later time, can go on exactly there.
 //
-// Its text is CLUSTER.TOPIC:OFFSET,OFFSET,... for all partitions, from 0 on, and
-// CLUSTER.TOPIC/PARTITION:OFFSET for one: the cluster as eight hexadecimal digits, the others
-// as decimal numbers, such as 1f0c6a3e.7:41,0,12 and 1f0c6a3e.7/2:12.
+// If the follower reads all partitions, the text of its bookmark is
+// CLUSTER.TOPIC:OFFSET,OFFSET,..., with one offset for each partition from 0 on, such as
+// 1f0c6a3e.7:41,0,12. If it reads one partition, the text is CLUSTER.TOPIC/PARTITION:OFFSET,
+// such as 1f0c6a3e.7/2:12. CLUSTER has eight hexadecimal digits; the others are decimal numbers.
 type Bookmark struct {
 	// Cluster is the first eight digits of the cluster's id, Topic the topic's id.
 	// Together they distinguish a topic from one that is created later under its name.
@@ -37,7 +38,7 @@ const (
 	bookmarkBytesMax = 32 << 10
 )
 
-// ParseBookmark parses what [Bookmark.String] returns.
+// ParseBookmark parses what [Bookmark.String] returns. Its errors have CodeInvalidRequest.
 func ParseBookmark(s string) (_ Bookmark, err error) {
 	defer reads(&err)
 	head, offsets, _ := strings.Cut(s, ":")
@@ -68,8 +69,8 @@ func ParseBookmark(s string) (_ Bookmark, err error) {
 // clusterTag is a short id of the log, which distinguishes it from most others.
 func clusterTag(e *engine.Engine) string { return e.ClusterID()[:clusterDigits] }
 
-// TopicTag returns the text, such as 1f0c6a3e.7, by which other programs distinguish a topic
-// from every other one, of other buckets too. The text of a [Bookmark] begins with it.
+// TopicTag returns a text, such as 1f0c6a3e.7, by which programs distinguish the topic with that
+// id from all other topics, also those of other buckets. The text of a [Bookmark] begins with it.
 func (b *Broker) TopicTag(id uint64) string {
 	return Bookmark{Cluster: clusterTag(b.engine), Topic: id}.topicTag()
 }
@@ -91,7 +92,7 @@ func (m Bookmark) AppendText(b []byte) ([]byte, error) {
 
 // String returns the text of m.
 func (m Bookmark) String() string {
-	b, _ := m.AppendText(nil) // it has no error to return
+	b, _ := m.AppendText(nil) // it never returns an error
 	return string(b)
 }
 
@@ -102,7 +103,7 @@ func (m *Bookmark) Advance(r Record) {
 		i = int(r.Partition)
 	}
 	for len(m.Offsets) <= i {
-		m.Offsets = append(m.Offsets, 0) // of partitions that were added
+		m.Offsets = append(m.Offsets, 0) // partitions that were added begin at 0
 	}
 	m.Offsets[i] = r.Offset + 1
 }

@@ -49,7 +49,7 @@ func TestWhatIsNoBookmarkIsRefused(t *testing.T) {
 	}
 }
 
-// A bookmark is read as what it is written as, or refused by its code.
+// ParseBookmark returns a bookmark whose text is the same, or refuses the text with CodeInvalidRequest.
 func FuzzParseBookmark(f *testing.F) {
 	for _, s := range []string{"", "1f0c6a3e.7:41,0,12", "1f0c6a3e.7/2:12", "1f0c6a3e.7:", "1f0c6a3e.07:01", "1f0c6a3e.7/2:1,2"} {
 		f.Add(s)

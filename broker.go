@@ -4,48 +4,49 @@
 // [Broker.Fetch], [Broker.Read] and [Broker.Follow]. Any number of brokers, in
 // any number of processes, may serve the same bucket at the same time.
 //
-// What it promises: an append that returned without an error is in the store and
-// in every later recovery; offsets are dense per partition and never used again;
-// a reader sees only committed records, and every broker sees a prefix of the
+// A broker promises: an append that returned without an error is in the store and
+// in every later recovery; the offsets of a partition have no gaps, and none is assigned
+// twice; a reader sees only committed records, and every broker sees a prefix of the
 // same log. The [Outcome] of a failed append tells whether its records may be in the
 // log.
 //
-// A broker does not restrict the program that embeds it. A program that serves others
+// The program that embeds a broker may do everything. A program that serves other callers
 // checks them with [Broker.Authenticate] against API keys from [Broker.CreateKey].
 //
-// It is the engine behind the seb command and its HTTP API, which use nothing
-// but what is exported here. All methods of a Broker are safe for concurrent use.
+// The command "seb serve" and its HTTP API use only what this package exports. All methods of
+// a Broker are safe for concurrent use.
 //
 // # Topics
 //
 // A topic has one or more partitions, each an ordered log of records. The first
-// append creates it, with one partition, unless [Options].NoAutoCreate is set;
-// [Broker.CreateTopic] makes one with more. A record goes to the partition that
-// the append names, else to the one that its key chooses, else to the next in turn.
+// append creates the topic, with one partition, unless [Options].NoAutoCreate is set;
+// [Broker.CreateTopic] creates a topic with more. A record goes to the partition that
+// the append names, or else to the one that its key chooses, or else to the next in turn.
 //
 // # Appending
 //
-// An append returns when the store has its records: all of them, or none. Appends
-// of all callers share commits, as [Options].Batching says, since each commit
-// costs a request and the time that the store takes. A caller that does not want to
-// wait uses [Broker.AppendAsync].
+// An append is committed as a whole or not at all, and returns when the store has its
+// records. Appends of all callers share commits, because each commit costs a store request
+// and its latency; [Options].Batching decides how long appends wait for others. A caller
+// that does not want to wait uses [Broker.AppendAsync].
 //
 // # Reading
 //
-// [Broker.Read] iterates to the end, [Broker.Follow] goes on from there, and
-// [Broker.Fetch] returns a page and where the next one begins. The broker
-// keeps nothing about such readers: each stores the offset after the last record that it
-// has processed, best together with its results.
+// [Broker.Read] iterates to the end of a partition. [Broker.Follow] then waits for more
+// records. [Broker.Fetch] returns a page of records, and the offset where the next page
+// begins. The broker stores nothing about such readers: each stores the offset after the last
+// record that it has processed, best together with its results. A [Consumer] stores a
+// reader's offsets in the log. A [Queue] hands out records as work.
 //
 // # Errors
 //
-// Every error is an [*Error] with a [Code] that programs may compare ([CodeOf]).
-// If a write failed, [OutcomeOf] tells whether it is certainly not in the log, or
-// may be; a caller that used an [IdempotencyKey] can then send it again.
+// Every error is or wraps an [*Error], with a [Code] that programs may compare ([CodeOf]).
+// If a write failed, [OutcomeOf] tells whether it may be in the log. A caller that used an
+// [IdempotencyKey] can send the write again in either case.
 //
 // # Ending
 //
-// [Broker.Close] commits what waits. A process that is killed instead loses
+// [Broker.Close] commits the requests that wait. A process that is killed instead loses
 // nothing that was acknowledged. A broker that finds its log damaged stops by
 // itself: see [Broker.Stopped] and [Broker.Status].
 package seb
@@ -76,16 +77,15 @@ type Broker struct {
 	pushMetrics *push.Metrics
 	permits     *push.Permits
 	copies      chan struct{} // a token for each record that is being copied to a dead-letter topic
-	turn        atomic.Uint32 // partition of the next append without a key
+	turn        atomic.Uint32 // counts appends without a key, to choose their partitions in turn
 
 	shutdown atomic.Bool   // Shutdown was called
 	closed   chan struct{} // closed when Shutdown is done
 }
 
-// Open recovers the log in store and serves it. An empty bucket is set up
-// first. Open refuses a bucket that holds anything but a log, and a store without
-// working conditional creates, which it tests.
-// ctx bounds only Open itself.
+// Open recovers the log in store and serves it. It sets up an empty bucket first. Open fails
+// if the bucket holds anything but a log, or if its test shows that conditional creates of the
+// store don't work. ctx bounds only Open itself; [Broker.Close] ends the broker.
 func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, err error) {
 	defer reads(&err)
 	opts, err = opts.withDefaults()
@@ -144,7 +144,7 @@ func (b *Broker) Status() Status {
 // StoreUse counts requests to a store, failed ones too, and the bytes of their bodies.
 type StoreUse struct {
 	Creates, Gets, Lists, Deletes int64
-	// SentBytes are those of Creates, ReceivedBytes those of Gets.
+	// SentBytes are the bodies of Creates, ReceivedBytes those of Gets.
 	SentBytes, ReceivedBytes int64
 }
 
@@ -154,16 +154,15 @@ type Usage struct {
 	Since time.Time
 	// Store counts all requests since then.
 	Store StoreUse
-	// Opening is the part of Store that Open took: the cost of a start, however long
-	// the broker runs after it.
+	// Opening is the part of Store that Open took: the cost of a start.
 	Opening StoreUse
-	// Serving is the time since Open was done, in which all other requests were sent.
+	// Serving is the time since Open returned. The other requests of Store were sent in it.
 	Serving time.Duration
 
-	// StoredObjects are the objects of the store that hold records, whichever broker
-	// wrote them, and StoredBytes their sizes. They include objects without
-	// remaining records until these are deleted. They exclude the few other objects: commits
-	// without records, checkpoints, the bucket's seb.json.
+	// StoredObjects is how many objects of the store hold records, whichever broker wrote
+	// them, and StoredBytes is their total size. An object whose records were deleted counts
+	// until it is deleted itself. Other objects don't count: commits without records,
+	// checkpoints, the bucket's seb.json.
 	StoredObjects, StoredBytes int64
 }
 
@@ -178,14 +177,14 @@ func (b *Broker) Usage() Usage {
 	}
 }
 
-// start is what Open took.
+// start is the time and the store requests that Open took.
 type start struct {
 	began, done time.Time
-	use         engine.StoreUse // until done
+	use         engine.StoreUse // requests until done
 }
 
-// Stopped is closed when the broker takes no more requests: because it was
-// closed, or because the log is damaged, which [Broker.Status] tells.
+// Stopped returns a channel that is closed when the broker takes no further requests: it was
+// closed, or the log is damaged. [Broker.Status] tells which.
 func (b *Broker) Stopped() <-chan struct{} { return b.engine.Done() }
 
 // Limits returns the limits in force.
@@ -201,9 +200,9 @@ func (b *Broker) Close() (err error) {
 	return b.Shutdown(ctx)
 }
 
-// Shutdown refuses new requests, commits what waits, writes a checkpoint and
-// ends. When ctx ends first, it gives up the remaining requests: their callers
-// learn whether they may be committed. Later calls wait for the first.
+// Shutdown refuses new requests, commits the requests that wait, writes a checkpoint and ends
+// the broker. If ctx ends first, Shutdown gives up the remaining requests; the outcomes of
+// their errors tell whether they may be committed. Later calls wait for the first.
 func (b *Broker) Shutdown(ctx context.Context) (err error) {
 	defer reads(&err)
 	if ctx.Err() != nil {

@@ -33,15 +33,15 @@ func TestAppendedRecordsAreReadBackInOrderAlsoAfterReopening(t *testing.T) {
 		}
 	}
 	check(b)
-	check(open(t, store, seb.Options{})) // beside the first
+	check(open(t, store, seb.Options{})) // while the first broker is open
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
 	check(open(t, store, seb.Options{}))
 }
 
-// Also where a part of the log was known before: a read up to what one knows of
-// the end must find out whether it still is.
+// A broker that knows a part of the log reads up to the end that it knows. Then it must sync, since
+// other brokers may have appended more.
 func TestReadUpToTheKnownEndFindsWhatOthersAppended(t *testing.T) {
 	store := objstore.NewMemory()
 	a := open(t, store, seb.Options{Batching: seb.Immediate()})
@@ -57,7 +57,7 @@ func TestReadUpToTheKnownEndFindsWhatOthersAppended(t *testing.T) {
 	}
 }
 
-// What it knew when it ended is nothing to go by.
+// The state of a closed broker is not up to date.
 func TestClosedBrokerDescribesNoTopics(t *testing.T) {
 	b := open(t, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
 	if _, err := b.Append(t.Context(), "orders", values("one")); err != nil {

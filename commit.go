@@ -10,17 +10,18 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Commit is a set of changes that the broker makes together, or not at all. So a worker
-// that reads, computes and writes processes each record exactly once: the log has its
-// results together with its positions or acknowledgements, or neither.
+// Commit is a set of changes that the broker makes together, or not at all. With it, a worker
+// that reads, computes and writes processes each record exactly once: the log has both its
+// results and its positions or acknowledgements, or neither.
 type Commit struct {
 	Appends   []CommitAppend
 	Positions []CommitPositions
 	Acks      []CommitAcks
 }
 
-// CommitAppend is what [Broker.Append] takes; but [IdempotencyKey] is an option of the
-// whole commit. [IfOffset] counts the records of the appends before it.
+// CommitAppend is an append of a commit, with the arguments of [Broker.Append]. Options must not
+// have an [IdempotencyKey], which is an option of the whole commit. The next offset that
+// [IfOffset] checks counts the records of earlier appends of the commit.
 type CommitAppend struct {
 	Topic   string
 	Records []Record
@@ -35,10 +36,11 @@ type CommitPositions struct {
 	// CodePositionConflict. So of two workers that have read the same records, only one
 	// writes its results. Expect does not check partitions that it does not name.
 	Expect Offsets
-	// Version, unless it is empty, is what [ConsumerInfo.Version] must be: then no other
-	// worker has moved the consumer at all. A worker needs it if its results depend on the
-	// records of all partitions, such as a sum.
+	// Version, unless it is empty, is what [ConsumerInfo.Version] must be: else the commit
+	// fails with CodePositionConflict, because another worker has moved the consumer. A worker
+	// needs Version if its results depend on the records of all partitions, such as a sum.
 	Version string
+	// Offsets are the consumer's new positions.
 	Offsets Offsets
 }
 
@@ -52,11 +54,11 @@ type CommitAcks struct {
 
 // Committed is the result of a commit: the offsets of its records.
 type Committed struct {
-	Appends []Appended // one for each of the commit's
-	// Versions are those of the consumers that it moved, in their order. A replayed
-	// answer has no versions.
+	Appends []Appended // one for each of [Commit].Appends
+	// Versions has the new version of each consumer that the commit moved, in the order of
+	// [Commit].Positions. A replayed answer has no versions.
 	Versions []string
-	// Replayed tells that nothing was done: this is the answer to an earlier commit with
+	// Replayed is true if nothing was done: this is the answer to an earlier commit with
 	// the same idempotency key.
 	Replayed bool
 }
@@ -66,9 +68,10 @@ type Committed struct {
 // [Error.Part] names the part. It checks all conditions at the commit's place in the log, so
 // no other change can come between.
 //
-// The only option is [IdempotencyKey], for the whole commit. It is separate for each API
-// key (see [WithAccess]), and for callers without one. An append creates its topic as
-// [Broker.Append] does, before the commit: the topic stays even if the commit is refused.
+// The only option is [IdempotencyKey], for the whole commit. Callers with different API keys
+// (see [WithAccess]) can use the same idempotency key for different commits; callers without
+// an API key share theirs. An append creates its topic as [Broker.Append] does, before the
+// commit: the topic stays even if the commit is refused.
 func (b *Broker) Commit(ctx context.Context, c Commit, opts ...AppendOption) (_ Committed, err error) {
 	defer writes(&err)
 	p, err := b.CommitAsync(ctx, c, opts...)
@@ -82,7 +85,7 @@ func (b *Broker) Commit(ctx context.Context, c Commit, opts ...AppendOption) (_ 
 type PendingCommit struct {
 	ticket *engine.Ticket
 	topics []string       // of the appends
-	change *change.Commit // the commit loop's until the outcome is known
+	change *change.Commit // owned by the commit loop until the outcome is known
 }
 
 // CommitAsync is Commit without the wait; see [Broker.AppendAsync].
@@ -91,7 +94,7 @@ func (b *Broker) CommitAsync(ctx context.Context, c Commit, opts ...AppendOption
 	return b.commitAsync(ctx, c, newAppendOptions(opts))
 }
 
-// Done is closed when the outcome is known.
+// Done returns a channel that is closed when the outcome is known.
 func (c *PendingCommit) Done() <-chan struct{} { return c.ticket.Done() }
 
 // Wait waits for the outcome, as [Pending.Wait] does.
@@ -146,13 +149,13 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if o.keyed {
 		by, _ := callerOf(ctx)
 		r.Key = c.key(o.key, each, by)
-		if b.engine.Replay(r, b.engine.Now()) { // no later commit undoes the earlier one
+		if b.engine.Replay(r, b.engine.Now()) { // without a sync: no later commit can undo the earlier one
 			return b.sendCommit(ctx, r, parts)
 		}
 	}
 	for i, a := range appends {
 		if err := b.route(ctx, a, c.Appends[i].Records, each[i]); err != nil {
-			if r.Key != nil && b.engine.Replay(r, b.engine.Time()) { // the topic may be gone since
+			if r.Key != nil && b.engine.Replay(r, b.engine.Time()) { // a retry: the topic may have been deleted since
 				return b.sendCommit(ctx, r, parts)
 			}
 			return nil, ofPart(a.Part, err)
@@ -176,7 +179,7 @@ func (b *Broker) sendCommit(ctx context.Context, r *engine.Request, parts *chang
 	return &PendingCommit{ticket, topics, parts}, nil
 }
 
-// check refuses an invalid commit; it does not look into its parts.
+// check refuses an invalid commit. It does not check the parts themselves.
 func (c Commit) check(most int, o appendOptions) error {
 	parts := len(c.Appends) + len(c.Positions) + len(c.Acks)
 	for _, a := range c.Acks {
@@ -217,7 +220,7 @@ func (b *Broker) commitAppends(c Commit) (each []appendOptions, appends []*engin
 	return each, appends, b.opts.checkSize(appends...)
 }
 
-// key returns how the log recognises the commit of a caller.
+// key returns the key by which the log recognises a retry of the commit by the same caller.
 func (c Commit) key(key string, each []appendOptions, by caller) *engine.Key {
 	k := &engine.Key{}
 	for i := range max(1, len(c.Appends)) {

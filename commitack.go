@@ -6,9 +6,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/change"
 )
 
-const ackBytes = 256 // about what a token of a commit takes while it waits
+const ackBytes = 256 // about the memory that a token of a waiting commit takes
 
-// acks returns the commit's acknowledgements, checked.
+// acks checks the commit's acknowledgements and returns them.
 func (b *Broker) acks(c Commit) ([]change.CommitAck, error) {
 	acks := make([]change.CommitAck, len(c.Acks))
 	first := map[namedQueue]string{}

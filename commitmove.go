@@ -6,9 +6,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/change"
 )
 
-const moveBytes = 32 // about what a position of a commit takes while it waits
+const moveBytes = 32 // about the memory that a position of a waiting commit takes
 
-// moves returns the commit's moves of consumers, checked.
+// moves checks the commit's moves of consumers and returns them.
 func (c Commit) moves() ([]change.CommitMove, error) {
 	moves := make([]change.CommitMove, len(c.Positions))
 	first := map[namedConsumer]string{}

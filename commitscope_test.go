@@ -78,9 +78,9 @@ func TestCommitsOfTwoAPIKeysUnderOneIdempotencyKeyShareASlot(t *testing.T) {
 	})
 }
 
-// Brokers once remembered commits without regard to who sent them, as they still do those
-// that the program itself makes, or callers of a log without keys. A retry that comes with an API
-// key is known all the same; another commit under the key is nobody's concern.
+// Earlier versions remembered the idempotency keys of commits without the caller. Brokers still do that
+// for commits of the embedding program and of callers of a log without API keys. A retry of such a commit
+// by a caller with an API key is recognised; another commit with the same idempotency key is not refused.
 func TestRetryOfACommitFromBeforeItsCallerHadAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), immediate())
@@ -100,7 +100,7 @@ func TestRetryOfACommitFromBeforeItsCallerHadAKey(t *testing.T) {
 	})
 }
 
-// What buckets have remembered must be found again.
+// Keys that a log has remembered must be found again.
 func TestHashesOfIdempotencyKeysNeverChange(t *testing.T) {
 	for want, got := range map[string][16]byte{
 		"\x01\x02k":     seb.HashOfKey(-1, "k", 0),

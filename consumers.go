@@ -14,11 +14,11 @@ import (
 
 // Consumer is a named position in each partition of a topic. It is stored in the log, so
 // every broker knows it and it survives crashes. It never expires, and only
-// [Consumer.Commit], [Consumer.Reset] and [Consumer.ResetTo] move it. Several readers
-// under one name read the same records.
+// [Consumer.Commit], [Consumer.Reset], [Consumer.ResetTo] and [Broker.Commit] move it. Readers
+// that share a consumer read the same records.
 //
 // A reader that uses [Consumer.Follow], and commits the offset past a record only when the
-// work on it is done, sees each record at least once, whichever process is killed.
+// work on the record is done, sees each record at least once, even if processes are killed.
 //
 // A Consumer holds no resources. All methods are safe for concurrent use.
 type Consumer struct {
@@ -67,9 +67,9 @@ func (p ConsumerPosition) Lag() int64 { return int64(p.End - max(p.Next, p.Start
 // start, not the broker.
 func (p ConsumerPosition) Missed() int64 { return int64(max(0, p.Start-p.Next)) }
 
-// Consumers iterates over the consumers of a topic by name, each as it is when the iteration
-// reaches it. Its memory is reserved from Options.Memory while the caller handles it. An error
-// ends the iteration, and comes without a consumer.
+// Consumers iterates over the consumers of a topic, sorted by name. It describes each when the
+// iteration reaches it, and reserves the memory of the description while the loop body runs: see
+// [ListOptions]. An error ends the iteration, and comes with a zero ConsumerInfo.
 func (b *Broker) Consumers(ctx context.Context, topic string, o ListOptions) iter.Seq2[ConsumerInfo, error] {
 	return reading(func(yield func(ConsumerInfo, error) bool) {
 		id, err := b.topicNow(ctx, topic)
@@ -99,8 +99,9 @@ func listConsumers(topic uint64) listing[string, ConsumerInfo] {
 	}
 }
 
-// Describe returns the consumer's positions. [Consumer.Create], [Consumer.Reset],
-// [Consumer.ResetTo] and the first [Consumer.Follow] create a consumer.
+// Describe returns the consumer's positions. It fails with CodeConsumerNotFound if the consumer
+// does not exist; [Consumer.Create], [Consumer.Reset], [Consumer.ResetTo], [Consumer.Follower]
+// and [Consumer.Follow] create it.
 func (c *Consumer) Describe(ctx context.Context) (_ ConsumerInfo, err error) {
 	defer reads(&err)
 	if err := c.check(); err != nil {
@@ -160,7 +161,8 @@ func positionOf(t *state.Topic, c *state.Consumer, i int) ConsumerPosition {
 	return ConsumerPosition{Partition: int32(i), Next: Offset(c.Position(int32(i))), Start: Offset(p.Start), End: Offset(p.End)}
 }
 
-// Delete deletes the consumer. One that is created later under its name begins at the start.
+// Delete deletes the consumer. It fails with CodeConsumerNotFound if the consumer does not exist.
+// A consumer that is created later under its name begins at the start.
 func (c *Consumer) Delete(ctx context.Context) (err error) {
 	defer writes(&err)
 	if err := c.check(); err != nil {
@@ -186,8 +188,8 @@ func (c namedConsumer) check() error {
 	return nil
 }
 
-// Create creates the consumer at the start of every partition. It does nothing if the
-// consumer exists.
+// Create creates the consumer at the start of every partition. If the consumer exists, Create
+// changes nothing, and created is false.
 func (c *Consumer) Create(ctx context.Context) (_ ConsumerInfo, created bool, err error) {
 	defer writes(&err)
 	return c.set(ctx, change.CreateConsumer{ConsumerSetting: c.setting()})
@@ -197,8 +199,9 @@ func (c *Consumer) setting() change.ConsumerSetting {
 	return change.ConsumerSetting{ConsumerName: c.names(), ConsumersMax: min(c.b.opts.Limits.Consumers, state.ConsumersMax)}
 }
 
-// Reset sets the consumer to a position in every partition, and creates it if it does not
-// exist. [At] is only for topics of one partition; see [Consumer.ResetTo].
+// Reset sets the consumer to a position in every partition, and creates the consumer if it does
+// not exist. A position made by [At] is refused if the topic has several partitions: use
+// [Consumer.ResetTo].
 func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, created bool, err error) {
 	defer writes(&err)
 	if err := c.check(); err != nil {
@@ -218,9 +221,9 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 	return c.set(ctx, x)
 }
 
-// ResetTo sets the consumer to the given offsets. In partitions that are not given it stays
-// where it is. If the consumer does not exist, ResetTo creates it, and it begins at the start
-// of those partitions.
+// ResetTo sets the consumer to the given offsets. In the other partitions the consumer stays
+// where it is. If the consumer does not exist, ResetTo creates it, at the start of the other
+// partitions.
 func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo, created bool, err error) {
 	defer writes(&err)
 	if err := c.check(); err != nil {
@@ -244,7 +247,7 @@ func (c *Consumer) set(ctx context.Context, x engine.Change) (_ ConsumerInfo, cr
 	}
 	_, created = entryOf[*format.ConsumerCreated](entries)
 	info, err := c.describe()
-	if err != nil { // deleted since, perhaps by the same commit: this call has succeeded
+	if err != nil { // the change was committed, but the consumer was deleted since, perhaps by the same commit
 		return ConsumerInfo{}, false, maybeCommitted(change.ConsumerNotFound(c.topic, c.name))
 	}
 	return info, created, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// What a broker costs is its requests: in an hour, by what it does.
+// The cost of a broker is its store requests: this test counts those of an hour for different work.
 func TestRequestsOfAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -58,8 +58,8 @@ func TestRequestsOfAnHour(t *testing.T) {
 	})
 }
 
-// A broker that is far behind reads its way to the end; it doesn't send its
-// payload to slots that were taken long ago.
+// A broker that is far behind reads the log to its end first; it doesn't send its payload to
+// slots that other brokers won long ago.
 func TestCatchingUpSendsFewCreates(t *testing.T) {
 	for _, behind := range []int{10, 100, 1000} {
 		t.Run(fmt.Sprint(behind), func(t *testing.T) {
@@ -83,20 +83,21 @@ func TestCatchingUpSendsFewCreates(t *testing.T) {
 	}
 }
 
-// Queues ride in the commits of what flows: neither a receive nor an acknowledgement has
-// requests of its own then, and a queue that nobody uses has none at all. A worker on a slow
-// queue costs one request a record besides the one that appends it, which may take both.
+// While records are appended, the entries of queues share the commits of the appends: neither
+// receives nor acknowledgements cost additional requests. A queue without workers costs no requests.
+// A worker on a slow queue costs at most one request per record, in addition to that of the append.
 func TestRequestsOfQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
-		// Appends come each 10 ms, so no batch ends at the instant when one comes, which would be
-		// in either: a batch of six appends takes 60 ms, and acknowledgements come 15 ms into it.
+		// Appends come every 10 ms. A linger of 55 ms ends no batch at the instant of an append, which
+		// could then be in this batch or the next: a batch of six appends takes 60 ms, and
+		// acknowledgements come 15 ms after its begin.
 		opts := kit.InVirtualTime(seb.Options{Batching: seb.Timed(55*time.Millisecond, 1<<20)})
 		b := open(t, storetest.Slow(faulty, 20*time.Millisecond), opts)
 		mustCreateTopic(t, b, "t", 1)
 		q := b.Queue("t", "work")
 		mustSet(t, q, seb.QueueUpdate{})
-		// count returns the requests of a minute of appends at an interval.
+		// count returns the requests in a minute, with an append at every interval.
 		count := func(every time.Duration) (creates, gets int) {
 			creates, gets = faulty.Count(objstore.VerbCreate, ""), faulty.Count(objstore.VerbGet, "")
 			for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(every) {
@@ -109,10 +110,10 @@ func TestRequestsOfQueues(t *testing.T) {
 		const fast = 10 * time.Millisecond
 		without, _ := count(fast)
 		stop := workOn(t, &seb.Worker{Source: q, Concurrency: 50, Handle: func(context.Context, seb.Message) error { return nil }})
-		time.Sleep(10 * time.Second) // until the backlog is done: what follows it is counted
+		time.Sleep(10 * time.Second) // until the backlog is done
 		with, gets := count(fast)
 		t.Logf("a minute of 100 appends a second: %d creates; of 100 acknowledgements as well: %d creates, %d gets", without, with, gets)
-		// A receiver hears of a commit once its records are in the cache, and reads none back.
+		// A receiver wakes when the records of a commit are in the cache, and reads none from the store.
 		if with > without+2 || gets > 5 {
 			t.Errorf("acknowledging has requests of its own: %d creates instead of %d, %d gets", with, without, gets)
 		}

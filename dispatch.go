@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// prefetchShare is the fraction of the memory budget that dispatchers may fill with
-	// records that they read ahead. It is on top of the budget: queues whose workers take
-	// a record only now and then keep theirs for long.
+	// Dispatchers may fill 1/prefetchShare of [Options].Memory with records that they read
+	// ahead. This memory is not part of the budget: if the workers of a queue are slow, its
+	// records stay there for long.
 	prefetchShare = 16
 
 	recordBytes = int64(unsafe.Sizeof(Record{}))
 	headerBytes = int64(unsafe.Sizeof(Header{}))
 )
 
-// dispatchBroker is the broker as dispatchers need it.
+// dispatchBroker gives dispatchers what they need of a broker.
 type dispatchBroker struct{ b *Broker }
 
 // Commit implements dispatch.Broker.
@@ -129,8 +129,8 @@ func (rs records) Key(i int) []byte { return rs[i].Key }
 // Bytes implements dispatch.Records.
 func (rs records) Bytes(i int) int64 { return rs[i].bytes() }
 
-// Own implements dispatch.Records: it copies the records, so that they don't keep the whole
-// batch in memory that they were read from.
+// Own implements dispatch.Records: it copies the records, so that they don't keep the batch
+// from which they were read in memory. It returns the bytes of the copies.
 func (rs records) Own() (total int64) {
 	var n int64
 	for i := range rs {

@@ -18,31 +18,31 @@ import (
 // adapters map each to their protocol's own status in one table.
 type Code string
 
-// The codes, by whose doing they are: the caller's, the load's, the store's.
+// The codes, grouped by cause: the request, the caller's access, the load, the store or the broker.
 const (
 	CodeInvalidRequest    Code = "invalid_request"
 	CodeInvalidTopicName  Code = "invalid_topic_name"
 	CodeTopicNotFound     Code = "topic_not_found"
 	CodeTopicExists       Code = "topic_exists"
 	CodePartitionNotFound Code = "partition_not_found"
-	// CodeTopicRecreated says that a bookmark belongs to another topic: that topic was
-	// deleted and this one has its name, or it is in another bucket.
+	// CodeTopicRecreated says that a bookmark or a topic tag belongs to another topic: one that
+	// was deleted before this topic got its name, or one in another bucket.
 	CodeTopicRecreated   Code = "topic_recreated"
 	CodeOffsetOutOfRange Code = "offset_out_of_range"
 	CodeOffsetConflict   Code = "offset_conflict"
 	CodeConsumerNotFound Code = "consumer_not_found"
-	// CodePositionConflict says that the consumer is not where the caller believes it
-	// to be.
+	// CodePositionConflict says that the consumer does not have the positions or the version
+	// that the caller expects.
 	CodePositionConflict Code = "position_conflict"
 	CodeTooManyConsumers Code = "too_many_consumers"
 	CodeQueueNotFound    Code = "queue_not_found"
 	CodeTooManyQueues    Code = "too_many_queues"
-	// CodePushNotFound says that the queue's records are not pushed anywhere.
+	// CodePushNotFound says that the queue has no push target.
 	CodePushNotFound Code = "push_not_found"
-	// CodeLeaseLost says that a token does not belong to the last delivery of the record,
-	// or that the record is done: another worker may have it.
+	// CodeLeaseLost says that a token is not of the last delivery of its record, or that the
+	// record is done. Another worker may have the record.
 	CodeLeaseLost Code = "lease_lost"
-	// CodeQueueElsewhere says that another broker hands out the records of the queue.
+	// CodeQueueElsewhere says that another broker owns the queue.
 	CodeQueueElsewhere Code = "queue_elsewhere"
 	// CodeTooManyDelayed says that the limit of delayed appends is reached.
 	CodeTooManyDelayed    Code = "too_many_delayed"
@@ -51,12 +51,12 @@ const (
 	CodeTooManyHeaders    Code = "too_many_headers"
 	CodeTooManyTopics     Code = "too_many_topics"
 	CodeTooManyPartitions Code = "too_many_partitions"
-	// CodeIdempotencyKeyReused says that the key was used for other records.
+	// CodeIdempotencyKeyReused says that the key was used for another request.
 	CodeIdempotencyKeyReused Code = "idempotency_key_reused"
 
 	// CodeUnauthorized says that the caller sent no API key, or an invalid one.
 	CodeUnauthorized Code = "unauthorized"
-	// CodeForbidden says that the caller's API key is valid, but does not allow this.
+	// CodeForbidden says that the caller's API key is valid, but does not permit the request.
 	CodeForbidden   Code = "forbidden"
 	CodeKeyNotFound Code = "key_not_found"
 	CodeKeyExists   Code = "key_exists"
@@ -87,8 +87,8 @@ type Outcome string
 const (
 	// NotCommitted means that the write is not in the log and never will be.
 	NotCommitted Outcome = "not_committed"
-	// Unknown means that the write may be in the log, or may still get there. Only a
-	// retry that the log can recognise, see [IdempotencyKey], causes no duplicates.
+	// Unknown means that the write may be in the log, or may still get there. A retry can
+	// make duplicates, unless the log can recognise it: see [IdempotencyKey].
 	Unknown Outcome = "unknown"
 )
 
@@ -97,23 +97,23 @@ type Error struct {
 	Code   Code
 	Detail string // one sentence: what was wrong
 	Hint   string // what to do next; may be empty
-	// Part names the part for which a whole [Commit] was refused, such as
+	// Part names the part because of which a [Commit] was refused, such as
 	// "appends/0", "positions/2" or "acks/0/tokens/3"; "" on all other errors.
 	Part string
 
 	// Outcome is set on the errors of writes, "" on all others.
 	Outcome Outcome
-	// RetryAfter is how long to wait before trying again; 0 where a retry
-	// can't help.
+	// RetryAfter is how long to wait before trying again; 0 if a retry can't help.
 	RetryAfter time.Duration
-	// Limit is the limit that the request exceeds, in its own unit; 0 on other errors.
+	// Limit is the limit that the request exceeds, such as a number of bytes or of topics; 0
+	// on other errors.
 	Limit int64
-	// Start and End bound the partition when Code is CodeOffsetOutOfRange; End
-	// alone when it is CodeOffsetConflict.
+	// Start and End bound the partition if Code is CodeOffsetOutOfRange. If Code is
+	// CodeOffsetConflict, End is the next offset of the partition.
 	Start, End Offset
-	// Address, Session and Epoch are set when Code is CodeQueueElsewhere: the address of
-	// the broker that owns the queue, "" if it has none; the session that must answer
-	// there; and the epoch of its ownership.
+	// Address, Session and Epoch are set if Code is CodeQueueElsewhere. Address is that of
+	// the broker that owns the queue, "" if the broker has none. Session is the session that
+	// must answer there, and Epoch the epoch of its ownership.
 	Address string
 	Session SessionKey
 	Epoch   uint64
@@ -144,7 +144,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// CodeOf returns the code of err, or "" if it carries none.
+// CodeOf returns the code of err, or "" if err has none.
 func CodeOf(err error) Code {
 	if e, found := publicError(err); found {
 		return e.Code
@@ -165,9 +165,9 @@ func OutcomeOf(err error) Outcome {
 	return Unknown
 }
 
-// public returns an error as callers know it: refusals of changes, the errors of the engine and of the
-// memory budget, and those of contexts become an *Error, also where they are joined. The outermost
-// counts. Others stay as they are.
+// public returns err in its public form: refusals of changes, and errors of the engine, of the memory
+// budget and of contexts become an *Error, also inside joined errors. In a chain of errors, the
+// outermost of these decides. Other errors stay as they are.
 func public(err error) error {
 	if err == nil {
 		return nil
@@ -178,12 +178,12 @@ func public(err error) error {
 	return err
 }
 
-// worded returns an error in the words for callers; ok is false if it has none for it.
+// worded returns the public form of err; ok is false if there is none.
 func worded(err error) (_ error, ok bool) {
-	switch e := err.(type) { //nolint:errorlint // the chain is walked from the outside
+	switch e := err.(type) { //nolint:errorlint // worded unwraps the chain itself, one error at a time
 	case *Error:
 		return e, true
-	case *TokensError: // each token has an error of its own
+	case *TokensError: // each token may have a different error
 		each := make([]error, len(e.Errors))
 		for i := range each {
 			each[i] = public(e.Errors[i])
@@ -258,19 +258,19 @@ func worded(err error) (_ error, ok bool) {
 // publicError returns the *Error in public(err).
 func publicError(err error) (*Error, bool) { return errors.AsType[*Error](public(err)) }
 
-// Inside the package an error has an outcome only if that is Unknown. What callers are told is
-// decided where a public method returns: each begins with one of the following two, deferred.
-// A test in internal/test/hygiene finds one that does not.
+// Inside the package an error has an outcome only if the outcome is Unknown. A public method sets
+// the outcome that callers see when it returns: each begins with a deferred call of reads or writes.
+// A test in internal/test/hygiene fails for a method that does not.
 
-// reads ends a method that commits nothing, or whose error is not about what it commits:
-// the error has no outcome.
+// reads is for a method that commits nothing, or whose error does not tell whether something was
+// committed: it removes the outcome.
 func reads(err *error) { *err = withoutOutcome(*err) }
 
-// writes ends a method that commits something, or that is asked before something is
-// committed: nothing was and nothing will be, unless the error says that this is unknown.
+// writes is for a method that commits something, or that checks a caller before something is
+// committed: it sets the outcome NotCommitted unless the error has the outcome Unknown.
 func writes(err *error) { *err = notCommitted(*err) }
 
-// reading is reads for a list.
+// reading is reads for the errors of an iterator.
 func reading[T any](list iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		list(func(x T, err error) bool { return yield(x, withoutOutcome(err)) })
@@ -300,7 +300,7 @@ func notCommitted(err error) error {
 	return err
 }
 
-// maybeCommitted returns err as that of a write which may be in the log.
+// maybeCommitted returns err with the outcome Unknown.
 func maybeCommitted(err error) error {
 	err = public(err)
 	if e, ok := errors.AsType[*Error](err); ok {
@@ -309,7 +309,7 @@ func maybeCommitted(err error) error {
 	return err
 }
 
-// unknown tells whether a write that ended in err may be in the log.
+// unknown tells whether a write that failed with err may be in the log.
 func unknown(err error) bool { return OutcomeOf(notCommitted(err)) == Unknown }
 
 // with returns a copy of e that has that outcome.
@@ -319,7 +319,8 @@ func (e *Error) with(o Outcome) *Error {
 	return &c
 }
 
-// ofPart returns err as that of a part of a [Commit]; name is "" for what has no parts.
+// ofPart returns err with the name of the part of a [Commit] that caused it. With an empty name it
+// returns err as it is.
 func ofPart(name string, err error) error {
 	e, ok := publicError(err)
 	if name == "" || !ok {
@@ -335,7 +336,7 @@ func (e *Error) of(part string) *Error {
 	return &c
 }
 
-// refused returns the refusal of a request that the caller has to change.
+// refused returns the refusal of a request that can't succeed unless the caller changes it.
 func refused(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
 }
@@ -363,7 +364,8 @@ func topicRecreated(name string) *Error {
 	return e
 }
 
-// offsetConflict says that a partition does not end where an append insisted.
+// offsetConflict says that a partition ends at end, and not where the condition of an append
+// requires it to end.
 func offsetConflict(topic string, partition int32, end, insisted int64) *Error {
 	e := refused(CodeOffsetConflict, "the next offset of partition %d of topic %q is %d, not %d", partition, topic, end, insisted)
 	e.End = Offset(end)
@@ -371,7 +373,7 @@ func offsetConflict(topic string, partition int32, end, insisted int64) *Error {
 	return e
 }
 
-// tooLate is the error of a caller that waited for its commit for too long.
+// tooLate is the error of a caller that waited too long for its commit.
 func tooLate(late *engine.LateError) *Error {
 	return &Error{
 		Code:       CodeStoreUnavailable,

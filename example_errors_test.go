@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// Codes tell kinds of errors apart; the error itself has the details.
+// Programs compare the code of an error; the error itself has details.
 func ExampleCodeOf() {
 	ctx := context.Background()
 	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{NoAutoCreate: true})
@@ -41,7 +41,7 @@ func ExampleCodeOf() {
 	// not_committed
 }
 
-// failing is a store that is out of reach once it is told so.
+// failing is a store that can be made unreachable.
 type failing struct {
 	objstore.Store
 	down atomic.Bool
@@ -54,8 +54,8 @@ func (f *failing) Create(ctx context.Context, key string, parts ...[]byte) (time
 	return f.Store.Create(ctx, key, parts...)
 }
 
-// An append that fails says what became of it. One that may be in the log is sent
-// again with the key that it had: then it is there once.
+// The error of an append tells whether its records may be in the log. If they may be,
+// send the append again with the same idempotency key: then the log has its records once.
 func ExampleOutcomeOf() {
 	ctx := context.Background()
 	store := &failing{Store: objstore.NewMemory()}

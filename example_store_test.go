@@ -11,8 +11,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// metered is a store around another one that counts the commits which pass
-// through. What it doesn't change is the other's.
+// metered is a store that wraps another one, and counts the commits that are created in
+// it. All other methods are those of the wrapped store.
 type metered struct {
 	objstore.Store
 	commits, bytes atomic.Int64
@@ -30,8 +30,8 @@ func (m *metered) Create(ctx context.Context, key string, parts ...[]byte) (time
 	return at, err
 }
 
-// A broker works on any [objstore.Store]: one of your own, or one around another.
-// Package storetest has the suite that each must pass.
+// A broker works on any [objstore.Store]: your own, or one that wraps another store.
+// Package storetest has the test suite that each store must pass.
 func ExampleOpen_storeOfYourOwn() {
 	ctx := context.Background()
 	store := &metered{Store: objstore.NewMemory()}
@@ -53,7 +53,8 @@ func ExampleOpen_storeOfYourOwn() {
 	// less than a KiB: true
 }
 
-// Read writes what a partition holds, from a position on; a break ends it early.
+// Read iterates over the records of a partition, from a position on. A break ends the
+// iteration early.
 func ExampleBroker_Read() {
 	ctx := context.Background()
 	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{})

@@ -10,8 +10,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A broker on a store in memory; for one that lasts, open it on
-// objstore.OpenDir or s3store.Open.
+// The store of this broker is in memory. To keep records, open the broker on a store
+// from objstore.OpenDir or s3store.Open.
 func Example() {
 	ctx := context.Background()
 	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{})
@@ -41,7 +41,8 @@ func Example() {
 	// 1 42=paid
 }
 
-// Prices of a million requests, and the size of what is stored, make it a bill.
+// From the requests, the stored bytes and the prices of the store, you can compute the
+// bill.
 func ExampleBroker_Usage() {
 	ctx := context.Background()
 	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{})
@@ -65,7 +66,7 @@ func ExampleBroker_Usage() {
 	// objects with records: 1
 }
 
-// Follow goes on for ever; break, or an end of the context, ends it.
+// Follow goes on until a break, or until its context ends.
 func ExampleBroker_Follow() {
 	ctx := context.Background()
 	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
@@ -99,8 +100,8 @@ func ExampleBroker_Follow() {
 	// three
 }
 
-// A consumer goes on where it was, through any broker and after any restart. What is
-// read and not committed comes again.
+// A consumer goes on at its committed position, through any broker and after any restart.
+// Records that were read but not committed come again.
 func ExampleConsumer() {
 	ctx := context.Background()
 	store := objstore.NewMemory()
@@ -118,7 +119,7 @@ func ExampleConsumer() {
 		}
 		fmt.Println(string(record.Value))
 		if record.Offset == 1 {
-			break // before it was committed
+			break // before the position behind it was committed
 		}
 		if _, err := billing.Commit(ctx, seb.After(record)); err != nil {
 			panic(err)
@@ -186,7 +187,7 @@ func ExampleBroker_AppendAsync() {
 	// 2
 }
 
-// Fetch reads one page, and can wait for it at the end of a partition.
+// Fetch reads one page of records. At the end of a partition it can wait for records.
 func ExampleBroker_Fetch() {
 	ctx := context.Background()
 	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{})
@@ -214,8 +215,8 @@ func ExampleBroker_Fetch() {
 	// offset_out_of_range 0 3
 }
 
-// A Follower reads all partitions of a topic. Whoever keeps its bookmark goes on
-// later where it was, through any broker of the bucket.
+// A Follower reads all partitions of a topic. A program that stores its bookmark can go on
+// there later, through any broker of the bucket.
 func ExampleBroker_NewFollower() {
 	ctx := context.Background()
 	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
@@ -258,7 +259,8 @@ func ExampleBroker_NewFollower() {
 	// 0 <nil>
 }
 
-// Whoever serves others asks what they may do. The first key closes the log.
+// A program that serves other callers checks what they may do. Once the first key
+// exists, every caller needs a key.
 func ExampleBroker_Authenticate() {
 	ctx := context.Background()
 	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{})

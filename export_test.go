@@ -11,10 +11,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// PushQueue returns q as a pusher knows it.
+// PushQueue returns q in the form that a pusher uses.
 func PushQueue(q *Queue) push.Queue { return pushQueue{q, func() bool { return true }} }
 
-// PushQueueThatChanged returns q as a pusher knows it whose target is no longer the queue's.
+// PushQueueThatChanged is PushQueue for a pusher whose target is no longer the target of q.
 func PushQueueThatChanged(q *Queue) push.Queue { return pushQueue{q, func() bool { return false }} }
 
 // PushPermits returns how many of a broker's permits to push are free, and how many it has.
@@ -22,8 +22,8 @@ func PushPermits(b *Broker) (free, all int) {
 	return b.permits.Free()
 }
 
-// NotBefore returns for how long records of partition 0 that were put back have to wait
-// from now on, by offset.
+// NotBefore returns for how long the records of partition 0 that were put back still have to
+// wait, by offset.
 func NotBefore(q *Queue) map[int64]time.Duration {
 	waits := map[int64]time.Duration{}
 	q.b.engine.View(func(s *state.State) {
@@ -34,8 +34,8 @@ func NotBefore(q *Queue) map[int64]time.Duration {
 	return waits
 }
 
-// OwnersBehind returns how many times a commit that appends to so many partitions of a topic would
-// look at the dispatch limits of its queues.
+// OwnersBehind returns how many times a commit that appends to that many partitions of a topic would
+// check the dispatch limits of the topic's queues.
 func OwnersBehind(b *Broker, topic string, partitions int) int {
 	var id uint64
 	b.engine.View(func(s *state.State) { id = s.Topic(topic).ID })
@@ -46,8 +46,8 @@ func OwnersBehind(b *Broker, topic string, partitions int) int {
 	return b.dispatchers.Behind(entries)
 }
 
-// DelaysAhead returns how many runs of delayed records the queue's owner has in mind that
-// it did not look at.
+// DelaysAhead returns how many runs of delayed records the queue's owner remembers and has not
+// entered into its table yet.
 func DelaysAhead(q *Queue) int {
 	d, _, err := q.ownedHere()
 	if err != nil || d == nil {
@@ -56,20 +56,20 @@ func DelaysAhead(q *Queue) int {
 	return d.DelaysAhead()
 }
 
-// DialTargets returns o with connections to targets made by dial.
+// DialTargets returns o with dial as the function that connects to targets.
 func DialTargets(o PushOptions, dial func(ctx context.Context, network, address string) (net.Conn, error)) PushOptions {
 	o.dial = dial
 	return o
 }
 
-// WithLargeCheckpoints returns o with every checkpoint being a large one.
+// WithLargeCheckpoints returns o changed so that every checkpoint counts as large.
 func WithLargeCheckpoints(o Options) Options {
 	o.checkpointLarge = 1
 	return o
 }
 
-// ReadAhead returns how many bytes of records b keeps that it has read for the workers of
-// its queues, and as how many it counts them.
+// ReadAhead returns how many bytes of prefetched records b keeps for its queues, and how many
+// bytes its accounting has for them.
 func ReadAhead(b *Broker) (kept, counted int64) {
 	counted = b.dispatchers.Prefetched(func(rs dispatch.Records) {
 		for _, r := range rs.(records) {
@@ -88,10 +88,10 @@ func KnownRecords(q *Queue) int {
 	return d.Known()
 }
 
-// HashOfKey is what the log keeps of an idempotency key.
+// HashOfKey returns the hash under which the log keeps an idempotency key.
 func HashOfKey(scope int64, key string, caller uint64) [16]byte { return hashKey(scope, key, caller) }
 
-// StateBytes is what the broker's state takes, by its own account.
+// StateBytes returns the memory that the broker's state takes, by the state's own accounting.
 func (b *Broker) StateBytes() (bytes int64) {
 	b.engine.View(func(s *state.State) { bytes = s.Memory() })
 	return bytes

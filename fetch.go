@@ -14,30 +14,31 @@ import (
 const (
 	fetchBytesDefault   = 1 * mib
 	fetchRecordsDefault = 1000
-	// followWait is how long one read of Follow waits. It does not bound the iteration, and
-	// each may cost a sync.
+	// followWait is how long each read of Follow waits for records before Follow reads again. It
+	// is long because each read may cost a sync.
 	followWait = time.Hour
 )
 
 // FetchOptions bound a fetch.
 type FetchOptions struct {
-	// Limit is the number of records at most; 0 means 1,000.
+	// Limit is the maximum number of records; 0 means 1,000.
 	Limit int
-	// MaxBytes bounds keys, values and headers together; 0 means 1 MiB.
-	// A fetch returns at least one record, whatever its size.
+	// MaxBytes bounds keys, values and headers together; 0 means 1 MiB. The first record is
+	// returned whatever its size.
 	MaxBytes int64
 	// Wait is how long to wait for the first record at the end of the partition.
 	Wait time.Duration
 	// TopicTag is the tag of the expected topic, see [Fetched]. If the name belongs to
 	// another topic, the fetch returns CodeTopicRecreated. "" accepts any topic.
 	TopicTag string
-	// Reserve, unless it is nil, is called before records are read, with the number of
-	// records, within Limit, and an upper bound of their bytes, within MaxBytes. It returns
-	// the bounds of the read, which may be lower.
+	// Reserve, unless it is nil, is called before records are read, so that the caller can
+	// reserve memory for them. records is their number, at most Limit; bytes is an upper bound
+	// of their size, at most MaxBytes. Reserve returns the bounds of the read, which may be
+	// lower.
 	Reserve func(ctx context.Context, records int, bytes int64) (limit int, maxBytes int64, err error)
 }
 
-// read checks the options, and returns them as the engine has them.
+// read checks the options, and returns them in the form of the engine.
 func (o FetchOptions) read() (engine.ReadOptions, error) {
 	def(&o.Limit, fetchRecordsDefault)
 	def(&o.MaxBytes, fetchBytesDefault)
@@ -47,10 +48,10 @@ func (o FetchOptions) read() (engine.ReadOptions, error) {
 	return engine.ReadOptions{Records: o.Limit, Bytes: o.MaxBytes, Wait: o.Wait, Reserve: o.Reserve}, nil
 }
 
-// Fetched is what a fetch found.
+// Fetched is the result of a fetch.
 type Fetched struct {
-	// TopicTag tells the topic from one that is created later under its name, see
-	// [Broker.TopicTag]. A reader that stores an offset should store it too.
+	// TopicTag identifies the topic: see [Broker.TopicTag]. A topic that is created later under
+	// its name has another tag. A reader that stores an offset should store the tag too.
 	TopicTag string
 	// Records are contiguous. They share memory with the broker's cache: don't
 	// change what they point to.
@@ -63,9 +64,9 @@ type Fetched struct {
 
 // Fetch returns the records of a partition from a position on, within the bounds of
 // opts. At the end of the partition it returns no records and no error. It may return
-// fewer records than there are, since it waits for the store for about a second after
-// the first: continue from [Fetched.Next] until it is [Fetched.End]. For a position
-// outside of the partition it returns CodeOffsetOutOfRange. If ctx ends or the store
+// fewer records than there are, since about a second after the first records it stops
+// waiting for the store: continue from [Fetched.Next] until that is [Fetched.End]. For a
+// position outside of the partition it returns CodeOffsetOutOfRange. If ctx ends or the store
 // fails after some records were read, it returns these without an error.
 func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (f Fetched, err error) {
 	defer reads(&err)
@@ -89,9 +90,9 @@ func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from 
 	return f, err
 }
 
-// Read iterates over the records of a partition from a position to the end that
-// the partition has when the iteration begins. An error ends it, with a
-// zero Record. Don't change what records point to.
+// Read iterates over the records of a partition from a position to the end that the
+// partition has when the iteration begins. An error ends the iteration, and comes with a
+// zero Record. Records share memory with the broker's cache: don't change what they point to.
 func (b *Broker) Read(ctx context.Context, topic string, partition int32, from Position) iter.Seq2[Record, error] {
 	return reading(func(yield func(Record, error) bool) {
 		var (
@@ -123,11 +124,12 @@ func (b *Broker) Read(ctx context.Context, topic string, partition int32, from P
 	})
 }
 
-// Follow iterates over the records of a partition from a position on, and waits
-// for more at its end, until ctx ends or the caller stops. Records appended
-// through this broker come at once, those appended through others within
-// 250 ms while they flow, and within 10 s after a pause. Records that are deleted
-// before they are read end it with CodeOffsetOutOfRange.
+// Follow iterates over the records of a partition from a position on, and waits for more at
+// the end of the partition, until ctx ends or the caller stops. Records appended through this
+// broker come at once. Those appended through other brokers come within 250 ms while they keep
+// coming, and within 10 s after a pause. If records are deleted before they are read, the
+// iteration ends with CodeOffsetOutOfRange. An error comes with a zero Record; don't change
+// what records point to.
 func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from Position) iter.Seq2[Record, error] {
 	return reading(func(yield func(Record, error) bool) {
 		c, _, err := openCursor(ctx, b, topic, "", partition, from)
@@ -135,7 +137,7 @@ func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from
 		for err == nil {
 			to := page{partition: partition}
 			_, _, err = c.Next(ctx, engine.ReadOptions{Records: fetchRecordsDefault, Bytes: fetchBytesDefault, Wait: wait}, &to)
-			c.Floats, wait = false, followWait // it has begun: what comes and goes unread from here on is missed
+			c.Floats, wait = false, followWait // from here on, records that are deleted before they are read are an error
 			for _, r := range to.records {
 				if !yield(r, nil) {
 					return
@@ -146,8 +148,8 @@ func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from
 	})
 }
 
-// twiceIfRecreated calls read, and again if the topic that it found was deleted although a topic
-// of that name exists: one sync may find both.
+// twiceIfRecreated calls read. If the topic that read found was deleted, and another topic has its
+// name, it calls read once more: one sync may apply both the deletion and the creation.
 func twiceIfRecreated(b *Broker, topic string, read func() error) error {
 	err := read()
 	if CodeOf(err) != CodeTopicNotFound {
@@ -161,8 +163,8 @@ func twiceIfRecreated(b *Broker, topic string, read func() error) error {
 	return err
 }
 
-// openCursor returns a cursor at a position in the topic of that name, and of that tag unless it
-// is empty, and the topic's id.
+// openCursor returns a cursor at a position of a partition, and the id of the topic. The topic must
+// have that tag, unless tag is empty.
 func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int32, from Position) (c *engine.Cursor, id uint64, err error) {
 	if id, err = findPartition(ctx, b, topic, tag, partition); err != nil {
 		return nil, 0, err
@@ -184,8 +186,8 @@ func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int
 	return c, id, err
 }
 
-// findPartition finds the topic of that name, and of that tag unless it is empty. It syncs if the
-// topic has no such partition, as far as is known here.
+// findPartition returns the id of a topic, which must have that tag unless tag is empty. If this
+// broker knows no such partition of the topic, findPartition syncs; the caller then checks again.
 func findPartition(ctx context.Context, b *Broker, topic, tag string, partition int32) (id uint64, err error) {
 	if err := b.engine.Usable(); err != nil {
 		return 0, err
@@ -197,7 +199,7 @@ func findPartition(ctx context.Context, b *Broker, topic, tag string, partition 
 	return id, err
 }
 
-// page takes the records of a read.
+// page collects the records of a read. It is an engine.Sink.
 type page struct {
 	partition int32
 	records   []Record

@@ -11,20 +11,22 @@ import (
 )
 
 // Follower reads a topic's partitions side by side: first the records that exist, then
-// new ones. [Follower.Bookmark] returns its position. It also reads partitions that are
-// added later. It holds no resources and needs no Close. It is for one goroutine.
+// new ones. It also reads partitions that are added later. [Follower.Bookmark] returns its
+// position. A Follower holds no resources and needs no Close. Only one goroutine at a time may
+// use it.
 type Follower struct {
 	b     *Broker
 	topic string
 	id    uint64
-	only  int32   // the one partition, or AllPartitions
-	next  []int64 // offsets to read next, by partition; one alone if only is a partition
+	only  int32   // the partition that is followed, or AllPartitions
+	next  []int64 // offsets to read next, by partition; a single one if one partition is followed
 	turn  int     // index in next of the partition to serve first
 	round *round  // if not nil, it has the offsets instead of next
 }
 
 // NewFollower returns a follower of a topic's partition, or of AllPartitions, that begins at
-// the given position in each. [At] is for one partition only.
+// the given position in each. A position made by [At] or [AtOrAfter] is refused if there are
+// several partitions.
 func (b *Broker) NewFollower(ctx context.Context, topic string, partition int32, from Position) (_ *Follower, err error) {
 	defer reads(&err)
 	f := &Follower{b: b, topic: topic, only: partition}
@@ -35,8 +37,8 @@ func (b *Broker) NewFollower(ctx context.Context, topic string, partition int32,
 }
 
 // ResumeFollower returns a follower of the topic that goes on at a bookmark. It fails with
-// CodeTopicRecreated if the bookmark is of another topic than the one that has the name now,
-// and with CodeOffsetOutOfRange if records past the bookmark were deleted.
+// CodeTopicRecreated if the bookmark is of another topic than the one that has the name now.
+// It fails with CodeOffsetOutOfRange if records past the bookmark were deleted.
 func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark) (_ *Follower, err error) {
 	defer reads(&err)
 	if from.Partition < AllPartitions || len(from.Offsets) == 0 || from.Partition >= 0 && len(from.Offsets) > 1 {
@@ -55,8 +57,8 @@ func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark
 	return f, nil
 }
 
-// find finds the topic, of that tag unless it is empty. What is known of the topic is then no
-// older than Options.StaleMax.
+// find finds the topic, which must have that tag unless tag is empty. It syncs first if the last
+// sync is older than Options.StaleMax.
 func (f *Follower) find(ctx context.Context, tag string) (err error) {
 	if err := f.b.engine.SyncIfOld(ctx); err != nil {
 		return err
@@ -105,9 +107,10 @@ func (f *Follower) partition(i int) int32 {
 	return int32(i)
 }
 
-// begin finds the topic, and sets every partition to a position, all as they are at one moment.
+// begin finds the topic, and sets the follower to a position in every partition. It takes the bounds of
+// all partitions from the state at one moment.
 func (f *Follower) begin(ctx context.Context, from Position) error {
-	f.next = nil // of an earlier try
+	f.next = nil // an earlier try may have set it
 	err := f.find(ctx, "")
 	if err != nil {
 		return err
@@ -139,7 +142,7 @@ func (f *Follower) beginIn(s *state.State, from Position) error {
 	return nil
 }
 
-// inRange checks that every offset is inside of its partition. It syncs before it refuses one.
+// inRange checks that every offset is inside of its partition. It syncs before it refuses an offset.
 func (f *Follower) inRange(ctx context.Context) error {
 	_, err := f.ready()
 	if CodeOf(err) == CodeOffsetOutOfRange || CodeOf(err) == CodePartitionNotFound {
@@ -151,8 +154,8 @@ func (f *Follower) inRange(ctx context.Context) error {
 	return err
 }
 
-// ready returns the index of the first partition, from turn on, that has records; -1 if none
-// has. It returns an error if an offset is outside of its partition.
+// ready returns the index of the first partition, from turn on, that has records to read; -1 if
+// no partition has. It returns an error if an offset is outside of its partition.
 func (f *Follower) ready() (i int, err error) {
 	if f.round != nil {
 		return f.round.ready(f)
@@ -182,7 +185,8 @@ func (f *Follower) readyIn(s *state.State) (int, error) {
 	return found, nil
 }
 
-// seek moves every partition to a time, up to engine.ReadsMax at once.
+// seek moves the follower to a time in every partition, in milliseconds since 1970. It searches up
+// to engine.ReadsMax partitions at once.
 func (f *Follower) seek(ctx context.Context, ms int64) error {
 	var (
 		wg    sync.WaitGroup
@@ -226,7 +230,7 @@ func (f *Follower) Wait(ctx context.Context, d time.Duration) (_ bool, err error
 	return i >= 0, err
 }
 
-// wait returns the index of a partition that has records, -1 if none has after d.
+// wait returns the index of a partition that has records to read, -1 if no partition has after d.
 func (f *Follower) wait(ctx context.Context, d time.Duration) (i int, err error) {
 	i = -1
 	err = f.b.engine.Await(ctx, f.id, f.only, d, func() (_ bool, err error) {
@@ -239,9 +243,9 @@ func (f *Follower) wait(ctx context.Context, d time.Duration) (i int, err error)
 }
 
 // Next returns the next records of one partition; successive calls take the partitions in
-// turn. Like [Broker.Fetch] it returns what it has rather than wait for the rest. It returns
-// no records and no error if none came within opts.Wait. The records share memory with the
-// broker's cache: the caller must not change it.
+// turn. Like [Broker.Fetch], it may return fewer records than there are. It returns no records
+// and no error if none came within opts.Wait. The records share memory with the broker's
+// cache: the caller must not change it.
 //
 // The follower stays usable after an error. An error with a RetryAfter is temporary. After
 // CodeTopicNotFound (the topic was deleted), CodeOffsetOutOfRange (records that were not read
@@ -268,6 +272,6 @@ func (f *Follower) Next(ctx context.Context, opts FetchOptions) (_ []Record, err
 	} else {
 		f.next[i] = c.Offset
 	}
-	f.turn = i + 1 // after an error too: it may last, and other partitions have records
+	f.turn = i + 1 // also after an error: the error may last, and other partitions may have records
 	return to.records, err
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A follower whose topic is deleted while it begins, and created again with fewer partitions, begins
-// again as on a topic that it has not seen.
+// If a topic is deleted while a follower begins, and created again with fewer partitions, the follower
+// begins again on the new topic.
 func TestFollowerBeginsAgain(t *testing.T) {
 	b, err := Open(t.Context(), objstore.NewMemory(), Options{Batching: Immediate()})
 	if err != nil {

@@ -15,9 +15,9 @@ const idempotencyKeyBytesMax = 255
 
 // IdempotencyKey makes a retry safe. The log remembers the append by key for at
 // least 24 hours. A retry in that time, with the same records, topic and key, through any
-// broker, appends nothing and gets the first answer, with [Appended.Replayed] set. Other
-// records under the same key fail with CodeIdempotencyKeyReused. So a caller can send an
-// append with an unknown outcome again.
+// broker, appends nothing and gets the first answer, with [Appended.Replayed] set. So a caller
+// can send an append with an unknown outcome again. An append of other records with the same
+// key fails with CodeIdempotencyKeyReused.
 //
 // A key has 1 to 255 bytes. [Limits.IdempotencyKeys] bounds how many the log
 // remembers. Beyond it, requests with new keys fail with CodeIdempotencyKeysFull; the log
@@ -39,8 +39,9 @@ func newIdempotencyKey(topic uint64, rs []Record, o appendOptions) *engine.Key {
 	return &engine.Key{Hashes: []format.Digest{hashKey(int64(topic), o.key, 0)}, Print: d.sum(), Topic: topic}
 }
 
-// hashKey returns the hash of a key that means something within scope: a topic's id,
-// or a number below 0; and there for the callers with one API key, or for all if that is 0.
+// hashKey returns the hash of an idempotency key. The same key has other hashes in another scope,
+// and for another caller. scope is a topic's id, or a number below 0 for an append of a commit.
+// caller is the id of an API key; 0 stands for all callers.
 func hashKey(scope int64, key string, caller uint64) format.Digest {
 	d := digester{sha256.New(), nil}
 	d.number(scope)
@@ -51,14 +52,15 @@ func hashKey(scope int64, key string, caller uint64) format.Digest {
 	return d.sum()
 }
 
-// digester hashes a sequence of numbers and strings, each told from the next.
+// digester hashes a sequence of numbers and strings. It delimits each, so that different
+// sequences have different hashes.
 type digester struct {
 	hash.Hash
 	scratch []byte
 }
 
-// append hashes an append's records and options. A timestamp that the broker is to
-// choose counts as no timestamp.
+// append hashes an append's records and options, but not the timestamps that the broker gives to
+// records without one.
 func (d *digester) append(records []Record, o appendOptions) {
 	d.number(int64(o.partition))
 	d.number(o.ifOffset)
@@ -85,7 +87,7 @@ func (d *digester) append(records []Record, o appendOptions) {
 			d.number(r.Timestamp.UnixMilli())
 		}
 	}
-	if o.delay != 0 || !o.due.IsZero() { // others have the hash that they had before there were delays
+	if o.delay != 0 || !o.due.IsZero() { // without a delay, the hash is that of versions that had no delays
 		d.number(int64(o.delay))
 		d.number(o.due.UnixMicro())
 	}

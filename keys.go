@@ -45,8 +45,9 @@ const keyNameBytesMax = 128
 
 // CreateKey creates an API key and returns its secret. The secret is stored nowhere and
 // can't be shown again. The first key of a log must have [ScopeAdmin] for all topics: from
-// then on every request needs a key, and a caller must be able to create another. If the
-// error has the outcome [Unknown], the key may exist although its secret is lost; revoke it.
+// then on every request needs a key, and a caller must be able to create another. CreateKey fails
+// with CodeKeyExists if another key has the name. If the error has the outcome [Unknown], the
+// key may exist although its secret is lost; revoke it.
 func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ string, err error) {
 	defer writes(&err)
 	if len(opts.Topics) == 0 {
@@ -111,7 +112,8 @@ func (o KeyOptions) check(now time.Time) error {
 
 const keyNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@"
 
-// isDots tells whether a pattern's prefix is dots alone: no valid name, but the prefix of some.
+// isDots tells whether a pattern's prefix is "." or "..": these are not valid names, but valid names
+// may begin with them.
 func isDots(pattern string) bool { return pattern == ".*" || pattern == "..*" }
 
 func (o KeyOptions) entry() format.KeyCreated {
@@ -122,9 +124,9 @@ func (o KeyOptions) entry() format.KeyCreated {
 	return k
 }
 
-// Keys iterates over the API keys that are not revoked, by id, from the first one whose id is
-// larger than after. Its memory is reserved from Options.Memory while the caller handles it. An
-// error ends the iteration, and comes without a key.
+// Keys iterates over the API keys that are not revoked and whose id is larger than after, sorted
+// by id. It reserves the memory of each key from Options.Memory while the loop body runs. An
+// error ends the iteration, and comes with a zero Key.
 func (b *Broker) Keys(ctx context.Context, after uint64) iter.Seq2[Key, error] {
 	l := listing[uint64, Key]{
 		next: func(s *state.State, after uint64) []uint64 { return s.KeysAfter(after, listStep) },
@@ -140,9 +142,10 @@ func (b *Broker) Keys(ctx context.Context, after uint64) iter.Seq2[Key, error] {
 	return reading(l.list(ctx, b, after, func(uint64) bool { return true }, nil))
 }
 
-// RevokeKey revokes an API key for good and returns it. This broker refuses it from now on,
-// others within the time that [Broker.Authenticate] tells. Revoking the last key with
-// [ScopeAdmin] locks everyone out: the log does not become open again.
+// RevokeKey revokes an API key for good and returns the key; it fails with CodeKeyNotFound if
+// there is no such key. This broker refuses the key from now on; other brokers refuse it at the
+// latest after the time that [Broker.Authenticate] tells. Revoking the last key with [ScopeAdmin]
+// locks everyone out: the log does not become open again.
 func (b *Broker) RevokeKey(ctx context.Context, id uint64) (_ Key, err error) {
 	defer writes(&err)
 	x := &change.RevokeKey{ID: id}

@@ -2,7 +2,7 @@ package seb_test
 
 import "github.com/simple-event-broker/seb/internal/test/kit"
 
-// Short names for what the tests use of the kit.
+// Short names for functions of the test kit.
 var (
 	appendTo        = kit.AppendTo
 	appendValues    = kit.AppendValues

@@ -14,28 +14,29 @@ type ListOptions struct {
 	After string
 	// May tells which names the caller may see; nil means all. Names that it refuses cost no memory.
 	May func(name string) bool
-	// Reserve reserves the memory of a listed value for its turn; nil means [Broker.ReserveMore]. An adapter
-	// whose client reads the value during its turn reserves from a share: see [Broker.NewReservation].
+	// Reserve reserves the memory of each value while the loop body runs; nil means [Broker.ReserveMore]. If
+	// the loop body sends the value to a client, which may be slow, reserve from a share: see
+	// [Broker.NewReservation].
 	Reserve func(ctx context.Context, bytes int64) (release func(), err error)
 }
 
 func (o ListOptions) may(name string) bool { return o.May == nil || o.May(name) }
 
-// listStep is how many keys are read while the state is locked once.
+// listStep is how many keys a list reads each time that it locks the state.
 const listStep = 256
 
 type reserveFunc = func(ctx context.Context, bytes int64) (release func(), err error)
 
-// listing describes values T of the state by their keys K.
+// listing tells how to list values of the state: K is the type of their keys, T that of their descriptions.
 type listing[K, T any] struct {
-	// next returns what follows a key, in order; nothing at the end.
+	// next returns the keys that follow a key, in order; no keys at the end.
 	next func(s *state.State, after K) []K
-	// bytes returns the memory that the description takes; ok is false if the value is gone.
+	// bytes returns the memory that the description takes; ok is false if the value was deleted.
 	bytes    func(s *state.State, k K) (n int64, ok bool)
 	describe func(s *state.State, k K) T
 }
 
-// keys iterates over what follows a key.
+// keys iterates over the keys that follow a key.
 func (l listing[K, T]) keys(b *Broker, after K) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		for {
@@ -53,8 +54,9 @@ func (l listing[K, T]) keys(b *Broker, after K) iter.Seq[K] {
 	}
 }
 
-// list iterates over the values that follow a key and that the caller may see, each as it is when its turn
-// comes. It reserves the memory of a value during its turn, by reserve unless that is nil.
+// list iterates over the values that follow a key and that may permits. It describes each when the iteration
+// reaches it, and reserves its memory while the loop body runs: with reserve, or with b.ReserveMore if
+// reserve is nil.
 func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K) bool, reserve reserveFunc) iter.Seq2[T, error] {
 	if reserve == nil {
 		reserve = b.ReserveMore
@@ -87,7 +89,8 @@ func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K)
 	}
 }
 
-// value describes the value of a key, with its memory reserved until release is called. ok is false if it is gone.
+// value describes the value of a key. Its memory is reserved until release is called. ok is false if the
+// value was deleted.
 func (l listing[K, T]) value(ctx context.Context, b *Broker, k K, reserve reserveFunc) (value T, release func(), ok bool, _ error) {
 	var n int64
 	b.engine.View(func(s *state.State) { n, ok = l.bytes(s, k) })
@@ -108,7 +111,7 @@ func (l listing[K, T]) value(ctx context.Context, b *Broker, k K, reserve reserv
 		if described {
 			return value, release, true, nil
 		}
-		release() // it has grown since
+		release() // the value takes more memory by now: reserve again
 	}
 	return value, func() {}, false, nil
 }
@@ -122,8 +125,8 @@ func names[T any](values []T, name func(T) string) []string {
 	return list
 }
 
-// PartitionCount returns how many partitions a topic has as far as this broker knows, 0 if
-// there is no such topic. An adapter uses it to reserve memory before a request whose answer grows with partitions.
+// PartitionCount returns how many partitions a topic has as far as this broker knows, 0 if there is no
+// such topic. An adapter uses it to reserve memory for an answer that is larger for more partitions.
 func (b *Broker) PartitionCount(topic string) (count int) {
 	b.engine.View(func(s *state.State) {
 		if t := s.Topic(topic); t != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/simple-event-broker/seb/metric"
 )
 
-// Metrics returns the broker's metrics as they are now: always the same families, in the same
-// order; a family may have no series. Package sebprom exports them to Prometheus.
+// Metrics returns the broker's metrics as they are now. It always returns the same families, in
+// the same order; a family may have no series. Package sebprom exports them to Prometheus.
 func (b *Broker) Metrics() []metric.Family {
 	return slices.Concat(
 		b.engine.Metrics(), stateMetrics(b.engine, b.opts.StateMemory), consumerMetrics(b.engine), queueMetrics(oldestQueues(b)), b.pushMetrics.Families(),
@@ -33,9 +33,9 @@ func stateMetrics(e *engine.Engine, limit int64) (families []metric.Family) {
 	return families
 }
 
-// seriesMax bounds the number of series of consumers and queues. The oldest are shown, so that
-// creating others does not end a series. The state is locked for each alone, so that commits don't
-// wait for all of them.
+// seriesMax is how many consumers, and how many queues, have series. The oldest have them, so that
+// a series does not end because others are created. The state is locked for one consumer or queue
+// at a time, so that a commit does not wait for all of them.
 const seriesMax = 1000
 
 // consumerMetrics returns the metrics of consumers from the current state: a deleted consumer
@@ -104,7 +104,7 @@ func queueMetrics(queues []QueueInfo) []metric.Family {
 	return []metric.Family{left, delayed, dead, oldest, leased, held, received, acknowledged}
 }
 
-// oldestQueues describes queues from the current state: a deleted queue has no series.
+// oldestQueues describes the oldest queues from the current state: a deleted queue has no series.
 func oldestQueues(b *Broker) (infos []QueueInfo) {
 	var oldest []uint64
 	b.engine.View(func(s *state.State) {

@@ -13,7 +13,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A collector describes the families once: they are the same whatever the broker did, also after its end.
+// A collector describes the families only once, so they must always be the same, even after the broker
+// has ended.
 func TestMetricsHaveTheSameFamiliesAlways(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		families := func(b *seb.Broker) (without []metric.Family) {

@@ -12,12 +12,12 @@ import (
 
 type accessKey struct{}
 
-// WithAccess returns a context for the requests of the bearer of a. A change that is
+// WithAccess returns a context for requests of a caller with the access a. A change that is
 // requested with this context, or one derived from it, happens only if a is still valid when
-// the broker builds the commit: a's API key exists and has not expired, or the log still has
-// no key at all. Otherwise the change fails with [CodeUnauthorized] and the outcome
-// [NotCommitted]. A change without an access in its context is the program's own, and always
-// allowed.
+// the broker builds the commit: a's API key exists and has not expired, or a needs no key
+// because the log still has never had one. Otherwise the change fails with [CodeUnauthorized]
+// and the outcome [NotCommitted]. A change without an access in its context is the program's
+// own, and always allowed.
 //
 // An adapter calls it in one place: right after [Broker.Authenticate].
 func WithAccess(ctx context.Context, a Access) context.Context {
@@ -29,8 +29,8 @@ func WithAccess(ctx context.Context, a Access) context.Context {
 type caller struct {
 	key    uint64    // id of the API key; 0 if there is none
 	until  time.Time // zero means that it does not expire
-	open   bool      // needs no key while the log has none
-	signed bool      // by a signed URL that expires before its key
+	open   bool      // needs no key as long as the log never had one
+	signed bool      // has a signed URL, which expires before its API key
 }
 
 func (a Access) caller() caller {
@@ -44,9 +44,9 @@ func callerOf(ctx context.Context) (c caller, ok bool) {
 }
 
 // CheckAccess returns an error with [CodeUnauthorized] if a, which [Broker.Authenticate]
-// returned, is no longer valid. An adapter calls it when time has passed since, as with a
-// request body that came slowly. How current the answer is, and what it is while the store
-// can't be reached, is as with [Broker.Authenticate].
+// returned, is no longer valid. An adapter calls it when time has passed since, for example
+// because a request body came slowly. Like Authenticate, it rests on a sync that is no older
+// than [Options.StaleMax], and on what the broker knows while the store can't be reached.
 func (b *Broker) CheckAccess(ctx context.Context, a Access) (err error) {
 	defer writes(&err)
 	if err := b.engine.Usable(); err != nil {
@@ -64,13 +64,13 @@ func (b *Broker) CheckAccess(ctx context.Context, a Access) (err error) {
 	return a.holds(b.engine)
 }
 
-// holds returns an error if the access is no longer valid by the state as it is.
+// holds returns an error if the access is no longer valid in the state. It does not sync.
 func (a Access) holds(e *engine.Engine) (err error) {
 	e.View(func(s *state.State) { err = a.caller().May(s, e.StoreNow()) })
 	return err
 }
 
-// callersOf returns the caller in ctx as those of a request.
+// callersOf returns the callers of a request that is made with ctx: the one in ctx, if there is one.
 func callersOf(ctx context.Context) []engine.Caller {
 	if c, ok := callerOf(ctx); ok {
 		return []engine.Caller{c}
@@ -163,7 +163,7 @@ func (w *accessWatches) Loaded(s *state.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, watches := range w.m {
-		c := caller{key: key, open: key == 0} // its context has a deadline: time need not be checked here
+		c := caller{key: key, open: key == 0} // without a time: the deadline of the watch's context ends it
 		if err := c.May(s, time.Time{}); err != nil {
 			for watch := range watches {
 				watch.end(err)

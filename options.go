@@ -25,38 +25,41 @@ type Options struct {
 	CheckpointCommits int
 	// NoAutoCreate makes appends to unknown topics fail instead of creating them.
 	NoAutoCreate bool
-	// StaleMax is how old the broker's last sync with the log may be when it
-	// answers where the log ends, or hands out a queue's records. Default 1 s.
+	// StaleMax is how old the last sync may be when the broker answers from what it knows of
+	// the log, or hands out a queue's records. If the last sync is older, the broker syncs
+	// first: it reads the log to its end. Default 1 s.
 	StaleMax time.Duration
 
 	// Memory bounds the buffers of requests, open batches and the cache
 	// together, in bytes. Default 128 MiB, at least 8 MiB.
 	Memory int64
-	// StateMemory bounds what the broker knows about the log, in bytes. The broker refuses
-	// requests that would exceed it. The last sixteenth is a reserve: it refuses appends and
-	// new topics first, then consumers, then answers of workers, and API keys last.
-	// Default 256 MiB.
+	// StateMemory bounds the memory of the state, in bytes: what the broker knows about
+	// topics, batches, consumers, queues and keys. The broker refuses requests that would
+	// exceed it. The last sixteenth is a reserve: as it fills, the broker refuses appends and
+	// new topics first, then consumers, then answers of workers, and API keys last. Default
+	// 256 MiB.
 	StateMemory int64
-	// CacheDir holds a cache of what the broker read from the store. It may be
+	// CacheDir is a directory for a cache of what the broker read from the store. It may be
 	// deleted at any time. Open fails unless it belongs to the user that runs this
 	// process, and no other user may write to it. Default "": no disk cache.
 	CacheDir string
 	// CacheBytes bounds CacheDir. Default 1 GiB.
 	CacheBytes int64
-	// Limits bound what a single request may ask for.
+	// Limits bound requests, and how much the log may hold.
 	Limits Limits
 
 	// Logger receives what an operator should know. Default: discarded.
 	Logger *slog.Logger
 
-	// Address is where other brokers reach this one, as a URL such as http://10.0.0.5:8080:
-	// they forward requests to it that only the owner of a queue can answer. Default "": they can't.
+	// Address is the URL at which other brokers reach this one, such as http://10.0.0.5:8080.
+	// They forward requests to it that only this broker can answer, as the owner of a queue.
+	// Default "": they forward none.
 	Address string
 
-	// PushNetworks are networks that records may be pushed to although their addresses are
-	// not public, or this machine's own, such as 10.2.0.0/16. Default: none.
+	// PushNetworks are networks, such as 10.2.0.0/16, that records may be pushed to although
+	// their addresses are not public, or are this machine's own. Default: none.
 	PushNetworks []netip.Prefix
-	// PushDenied are networks that records are never pushed to, also where PushNetworks holds
+	// PushDenied are networks that records are never pushed to, even if PushNetworks includes
 	// them. Default: none.
 	PushDenied []netip.Prefix
 
@@ -64,28 +67,31 @@ type Options struct {
 	// that exists keeps the ones it has.
 	Cluster ClusterOptions
 
-	// BootClock is the clock since boot, suspended time included. Default: the machine's. A
-	// program that tests with testing/synctest sets it to a clock that follows package time,
-	// because the kernel's does not know of the bubble.
+	// BootClock returns the time since the machine started, including the time for which it
+	// was suspended. Default: the machine's clock. A program that tests with testing/synctest
+	// sets it to a clock that follows package time, because the machine's clock does not run in
+	// the test's virtual time.
 	BootClock func() time.Duration
-	// WallClock dates records that came without a timestamp, and decides nothing. Default:
-	// time.Now.
+	// WallClock gives records without a timestamp their timestamp. No decision depends on it.
+	// Default: time.Now.
 	WallClock func() time.Time
 
-	// checkpointLarge is the size in bytes from which on a checkpoint may have to wait.
+	// checkpointLarge is the size in bytes from which on checkpoints may be written less
+	// often: see CheckpointCommits.
 	checkpointLarge int
 }
 
 // ClusterOptions are the constants of a bucket, the same for all its brokers for ever.
 type ClusterOptions struct {
-	// DeleteDelay (D) is how long an object stays after the log stopped
-	// needing it, and so how long a broker may sleep. Default 24 h, at least 4 × Margin.
+	// DeleteDelay (D in the protocol) is how long an object stays in the store after the log
+	// no longer needs it, and so how long a broker may be suspended. Default 24 h, at least 4 ×
+	// Margin.
 	DeleteDelay time.Duration
-	// Margin covers disagreement among the store's clocks. Default 1 h, at least 10 s.
+	// Margin is by how much the store's clocks may differ. Default 1 h, at least 10 s.
 	Margin time.Duration
 }
 
-// Limits bound what a single request may ask for. Zero means the default.
+// Limits bound requests, and how much the log may hold. Zero means the default.
 type Limits struct {
 	RecordBytes   int // key, value and headers of one record. Default 8 MiB, or half of RequestBytes if that is less
 	RequestBytes  int // one request. Default 32 MiB, or a quarter of Options.Memory if that is less
@@ -95,10 +101,10 @@ type Limits struct {
 	CommitParts   int // appends, positions and tokens of one [Broker.Commit]. Default 1,000
 	Consumers     int // consumers of all topics. Default 100,000
 	Queues        int // queues of all topics. Default 10,000
-	Delayed       int // appends with a delay whose time has not come, for each partition that they went to. Default 1,000,000
+	Delayed       int // appends whose delay is not over; each counts once for each of its partitions. Default 1,000,000
 	Keys          int // API keys that are not revoked. Default 1,000, at most 10,000
-	// IdempotencyKeys is how many are remembered, for 24 hours each; at about 150
-	// bytes of Options.StateMemory. Default 1,000,000.
+	// IdempotencyKeys is how many idempotency keys the log remembers, each for 24 hours. A key
+	// takes about 150 bytes of Options.StateMemory. Default 1,000,000.
 	IdempotencyKeys int
 }
 
@@ -120,9 +126,9 @@ const (
 	defaultCacheBytes    = 1024 * mib
 	defaultRecordBytes   = 8 * mib
 	defaultRequestBytes  = 32 * mib
-	requestBytesMax      = 1024 * mib // a batch, which holds a record at least, must stay below 2 GiB
+	requestBytesMax      = 1024 * mib // a batch holds at least one whole record, and must stay below 2 GiB
 	defaultRecordHeaders = 100
-	recordHeadersMax     = record.RecordHeadersDefault / 2 // readers take twice as many, since copies of records have some more
+	recordHeadersMax     = record.RecordHeadersDefault / 2 // readers accept twice as many: the broker adds headers to copies of dead letters
 	defaultTopics        = 10_000
 	defaultPartitions    = 1_000
 	defaultCommitParts   = 1_000
@@ -142,8 +148,8 @@ func def[T comparable](v *T, to T) {
 	}
 }
 
-// withDefaults returns o with every zero field set, or an error that says which
-// field can't be what it is.
+// withDefaults returns o with defaults in place of zero fields, or an error that names an
+// invalid field.
 func (o Options) withDefaults() (Options, error) {
 	def(&o.AppendTimeout, defaultAppendTimeout)
 	def(&o.CheckpointCommits, defaultCheckpoint)
@@ -229,12 +235,13 @@ func (o Options) check() error {
 	return nil
 }
 
-// isNoNetwork tells whether a prefix would not mean what it seems to.
+// isNoNetwork tells whether a prefix does not name a network: it is invalid, has host bits, or is an
+// IPv4 network in IPv6 form.
 func isNoNetwork(p netip.Prefix) bool { return !p.IsValid() || p != p.Masked() || p.Addr().Is4In6() }
 
 // Fill says how full the open batch is.
 type Fill struct {
-	Requests int           // appends in it
+	Requests int           // requests in it: appends and other changes
 	Bytes    int64         // their records' bytes, as encoded
 	Age      time.Duration // since the first of them arrived
 }
@@ -243,18 +250,19 @@ type Fill struct {
 // topics, becomes a commit. While a commit is under way the next batch fills up,
 // whatever Batching says.
 type Batching interface {
-	// Wait returns how much longer the open batch stays open; 0 or less
-	// commits it as soon as the log is free. The broker calls it again whenever
-	// an append joins. It must not block.
+	// Wait returns how much longer the open batch stays open. After that, or at once if it is 0
+	// or less, the broker commits the batch as soon as no other commit is under way. The broker
+	// calls Wait again whenever a request joins. Wait must not block.
 	Wait(open Fill) time.Duration
 
-	// Admits tells whether one more append may join an open batch that holds
-	// at least one. Otherwise the append joins the next commit.
+	// Admits tells whether another request may join an open batch that holds at least one.
+	// Otherwise the request joins the next commit. Admits must not block.
 	Admits(open Fill) bool
 }
 
-// Timed waits for linger after the first record, or until the batch has that many
-// bytes: few commits, so few requests to pay for, at the price of linger's latency.
+// Timed keeps a batch open until linger has passed since its first record, or it has that many
+// bytes. So there are few commits, which each cost a store request, but an append takes longer
+// by up to linger.
 func Timed(linger time.Duration, bytes int64) Batching { return timed{linger, bytes} }
 
 // Immediate commits at once; appends that arrive during a commit form the next one.
@@ -287,7 +295,7 @@ type each struct{}
 func (each) Wait(Fill) time.Duration { return 0 }
 func (each) Admits(Fill) bool        { return false }
 
-// batching is a Batching as the engine needs it.
+// batching is a Batching in the form of the engine.
 type batching struct{ of Batching }
 
 func (b batching) Wait(open engine.Fill) time.Duration { return b.of.Wait(Fill(open)) }

@@ -16,13 +16,13 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// victim is a broker whose methods are to fail, and what they are called with.
+// victim has a broker whose methods are made to fail, and the arguments for these methods.
 type victim struct {
 	b      *seb.Broker
-	other  *seb.Broker // of the same bucket, which has no session there yet
-	topic  string      // has a queue q with a record that is out, and a consumer c
+	other  *seb.Broker // another broker of the bucket, whose session the log does not name yet
+	topic  string      // has a queue q with a record that is with a worker, and a consumer c
 	token  string      // of that record
-	bad    bool        // what is asked for is invalid, also where no topic is named
+	bad    bool        // methods get invalid arguments, even those without a topic
 	access seb.Access
 
 	follower *seb.Follower // at the end of the topic t
@@ -31,7 +31,7 @@ type victim struct {
 func (v *victim) queue() *seb.Queue       { return v.b.Queue(v.topic, "q") }
 func (v *victim) consumer() *seb.Consumer { return v.b.Consumer(v.topic, "c") }
 
-// or returns what is right, or what is invalid if that is to be asked for.
+// or returns the right argument, or the wrong one if v.bad is set.
 func or[T any](v *victim, right, wrong T) T {
 	if v.bad {
 		return wrong
@@ -47,11 +47,11 @@ func first[T any](list iter.Seq2[T, error]) error {
 	return nil
 }
 
-// failures are what the methods of a broker meet, in the order of the table's columns. Each
-// changes the victim so that it fails, and returns the context of the call.
+// failures are the failures of the table's columns, in order. meet makes methods of the victim
+// fail in that way, and returns the context for the call.
 var failures = []struct {
 	name  string
-	codes []seb.Code // one of them
+	codes []seb.Code // the error has one of them
 	meet  func(t *testing.T, v *victim, store *storetest.Faulty) context.Context
 }{
 	{"closed", []seb.Code{seb.CodeBrokerClosed}, func(t *testing.T, v *victim, _ *storetest.Faulty) context.Context {
@@ -102,8 +102,8 @@ var failures = []struct {
 	}},
 }
 
-// outcomes are what the public methods say of each failure: ok is no error, - an error
-// without an outcome, not one with NotCommitted, may one with Unknown.
+// outcomes has the outcomes of the public methods for each failure: ok means no error, "-" an
+// error without an outcome, "not" the outcome NotCommitted, "may" the outcome Unknown.
 var outcomes = []struct {
 	method string
 	want   string
@@ -400,7 +400,7 @@ var outcomes = []struct {
 	}},
 }
 
-// Whoever was to write something is told whether it may have happened; nobody else is told of an outcome.
+// Errors of methods that write something have an outcome; errors of other methods have none.
 func TestOutcomesOfPublicMethods(t *testing.T) {
 	for _, o := range outcomes {
 		t.Run(o.method, func(t *testing.T) {
@@ -440,13 +440,13 @@ func outcomeWord(err error) string {
 	}
 }
 
-// newVictim returns a broker that last knew the end of its log a minute ago.
+// newVictim returns a victim whose broker last synced a minute ago.
 func newVictim(t *testing.T, store objstore.Store) *victim {
 	t.Helper()
 	opts := immediate()
 	opts.NoAutoCreate = true
 	v := &victim{b: openOnly(t, store, opts), topic: "t"}
-	t.Cleanup(func() { _ = kit.End(v.b) }) // it may be closed
+	t.Cleanup(func() { _ = kit.End(v.b) }) // the test may have closed it
 	mustCreateTopic(t, v.b, "t", 1)
 	mustAppend(t, v.b, "t", "a", "b")
 	mustSet(t, v.queue(), seb.QueueUpdate{Lease: new(time.Hour)})
@@ -473,7 +473,8 @@ func newVictim(t *testing.T, store objstore.Store) *victim {
 	return v
 }
 
-// An append that has to create its topic does not know what became of that, but was not made itself.
+// If an append has to create its topic and the outcome of that is unknown, the append itself is not
+// committed.
 func TestAppendWhoseTopicMayHaveBeenCreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, store := newFaulty()
@@ -486,7 +487,7 @@ func TestAppendWhoseTopicMayHaveBeenCreated(t *testing.T) {
 	})
 }
 
-// Each token that is refused tells what became of its answer, where one was to be committed.
+// The error of each refused token has the outcome of its answer, if the call commits answers.
 func TestRefusedTokensTellTheirOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, q := openQueue(t, 2, seb.QueueUpdate{})
@@ -520,7 +521,8 @@ func TestRefusedTokensTellTheirOutcomes(t *testing.T) {
 	})
 }
 
-// What was refused in a commit that may be in the log was not committed, whatever becomes of the others.
+// If a commit may be in the log, a request that was refused when the commit was built is nevertheless
+// not committed.
 func TestRefusedInACommitThatIsNotConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, store := newFaulty()
@@ -546,8 +548,8 @@ func TestRefusedInACommitThatIsNotConfirmed(t *testing.T) {
 	})
 }
 
-// An owner that could not have the next attempt of a record counted, and knows that it was not, lets the
-// worker of the last one go on.
+// If an owner could not commit the claim for the next attempt of a record, and knows that, the worker of
+// the last attempt can still extend its lease.
 func TestLeaseIsExtendedWhenTheNextAttemptWasNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, store := newFaulty()

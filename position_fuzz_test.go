@@ -6,7 +6,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// A position is read as what it is written as, or refused by its code.
+// ParsePosition returns a position whose text is parsed as the same one, or refuses the text with
+// CodeInvalidRequest.
 func FuzzParsePosition(f *testing.F) {
 	for _, s := range []string{"", "earliest", "latest", "41", "-10", "+5", "-0", "9223372036854775807", "-9223372036854775808", "0x10", " 1", "2026-01-31T12:00:00Z", "9999-12-31T23:59:59.9999Z", "0000-01-01T00:00:00+23:59"} {
 		f.Add(s)

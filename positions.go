@@ -26,7 +26,7 @@ func After(records ...Record) Offsets {
 	return o
 }
 
-// positions returns the offsets in the form of a log entry, by partition.
+// positions returns the offsets in the form of a log entry, sorted by partition.
 func (o Offsets) positions() ([]format.Position, error) {
 	if len(o) == 0 {
 		e := refused(CodeInvalidRequest, "no offsets are given")
@@ -44,7 +44,7 @@ func (o Offsets) positions() ([]format.Position, error) {
 	return ps, nil
 }
 
-// CommitOption changes how positions are committed.
+// CommitOption is an option of [Consumer.Commit].
 type CommitOption func(*commitOptions)
 
 type commitOptions struct {
@@ -52,7 +52,8 @@ type commitOptions struct {
 }
 
 // IfVersion makes the commit fail with CodePositionConflict unless the consumer's
-// [ConsumerInfo.Version] still is v. So if two readers use one consumer, one of them learns it.
+// [ConsumerInfo.Version] is still v. So if two readers use one consumer, one of them learns of
+// the other.
 func IfVersion(v string) CommitOption { return func(o *commitOptions) { o.version = v } }
 
 // Commit moves the consumer in all the given partitions, or in none. It returns the
@@ -80,16 +81,17 @@ func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOp
 }
 
 // Follower returns a follower of a partition, or of AllPartitions, that begins at the
-// consumer's positions, with a partition chosen at random. If the consumer does not exist, it
-// is created first, at the start of every partition; if that fails, the error has an
-// [Outcome]. The caller commits what it has read: see [Consumer.Commit].
+// consumer's positions. It reads a partition chosen at random first. If the consumer does not
+// exist, Follower creates it at the start of every partition; if that fails, the error has an
+// [Outcome]. The caller commits the positions that it has processed: see [Consumer.Commit].
 //
-// With more than [FollowPartitionsMax] partitions the follower keeps offsets only of
-// partitions that were read and not committed. It ends with CodeConsumerNotFound when the
-// consumer is deleted, even if another one is created under its name.
+// If the topic has more than [FollowPartitionsMax] partitions, the follower keeps the offsets
+// only of partitions that were read and not committed, and takes the others from the consumer.
+// It then fails with CodeConsumerNotFound once the consumer is deleted, even if another one is
+// created under its name.
 //
 // Follower fails with CodeOffsetOutOfRange if records were deleted that the consumer has not
-// committed. [Consumer.Reset] then sets where it goes on.
+// committed. Then use [Consumer.Reset] to choose where the consumer goes on.
 func (c *Consumer) Follower(ctx context.Context, partition int32) (_ *Follower, err error) {
 	defer func() { err = public(err) }()
 	if err := c.check(); err != nil {
@@ -97,7 +99,7 @@ func (c *Consumer) Follower(ctx context.Context, partition int32) (_ *Follower, 
 	}
 	f, err := c.follower(ctx, partition)
 	if CodeOf(err) == CodeTopicRecreated {
-		f, err = c.follower(ctx, partition) // meanwhile another topic got the name
+		f, err = c.follower(ctx, partition) // another topic has just got the name
 	}
 	if e, ok := publicError(err); ok && e.Code == CodeOffsetOutOfRange {
 		passed := *e
@@ -124,10 +126,10 @@ func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, er
 	m, ok := c.bookmark(partition)
 	if !ok {
 		if _, err := c.b.NewFollower(ctx, c.topic, partition, Latest); err != nil {
-			return nil, err // don't create a consumer of what can't be read
+			return nil, err // don't create the consumer if the partition can't be followed
 		}
 		if _, _, err := c.Create(ctx); err != nil {
-			return nil, err // with the outcome of that
+			return nil, err // with the outcome of the creation
 		}
 		if m, ok = c.bookmark(partition); !ok {
 			return nil, change.ConsumerNotFound(c.topic, c.name) // deleted since
@@ -135,8 +137,8 @@ func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, er
 	}
 	f, err := c.b.ResumeFollower(ctx, c.topic, m)
 	if err == nil {
-		// A reader that makes a follower for each read must get to all partitions. Counting
-		// followers would not do: several readers may alternate.
+		// A reader that makes a new follower for each read must still reach all partitions. A
+		// counter would not do: of two readers that alternate, each would skip partitions.
 		f.turn = rand.N(len(f.next))
 	}
 	return f, err

@@ -19,10 +19,11 @@ import (
 type PushUpdate struct {
 	// URL receives a POST for each record. A new target needs one.
 	URL *string
-	// Headers are sent with each request, and replace those before. They are never shown.
+	// Headers are sent with each request, and replace all earlier ones. Their values are never
+	// shown.
 	Headers map[string]string
 	// Secret signs the requests: whsec_ and 24 to 64 bytes in base64, or up to four of
-	// these with spaces between. A new target gets a random one by default.
+	// these, separated by spaces. A new target gets a random one by default.
 	Secret *string
 	// MaxInFlight is how many requests may be under way at a time. 1 to 1,024, default 64.
 	MaxInFlight *int
@@ -35,22 +36,23 @@ type PushInfo struct {
 	URL string
 	// Headers are the names of the headers that are sent with each request.
 	Headers []string
-	// Secrets is how many secrets sign each request.
+	// Secrets is the number of secrets that sign each request.
 	Secrets     int
 	MaxInFlight int
 	Timeout     time.Duration
-	// Stopped is why the push was stopped, "" if it was not: the target answered 410 (Gone).
-	// [Queue.ResumePush] resumes it.
+	// Stopped is why the push was stopped, "" if it was not. A push stops when the target
+	// answers 410 (Gone); [Queue.ResumePush] resumes it.
 	Stopped string
 	// Blocked is why the broker sends nothing although the push was not stopped, "" if it may
 	// send: the URL's host has an address that [Options] do not let this broker push to.
-	// Meanwhile no attempts are counted. Only the broker that pushes the queue knows it.
+	// Meanwhile no attempts are counted. Only the broker that pushes the queue's records sets it.
 	Blocked string
 }
 
 // SetPush sets the queue's push target: brokers that run [Broker.DeliverPushed] push its
-// records there. A push that was stopped resumes. secret is the random secret of a new target,
-// "" if none was made; it can't be shown again.
+// records there. If the push was stopped, SetPush resumes it. secret is the random secret of a
+// new target, "" if none was made; it can't be shown again. created tells whether the queue had
+// no target before.
 func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret string, created bool, err error) {
 	defer writes(&err)
 	if err := cmp.Or(q.check(), u.check()); err != nil {
@@ -89,7 +91,7 @@ func (q *Queue) Push(ctx context.Context) (_ PushInfo, err error) {
 	return info, cmp.Or(err, missing)
 }
 
-// RemovePush removes the queue's push target. The records wait for [Queue.Receive].
+// RemovePush removes the queue's push target. The records then wait for [Queue.Receive].
 func (q *Queue) RemovePush(ctx context.Context) (err error) {
 	defer writes(&err)
 	if err := q.check(); err != nil {
@@ -116,7 +118,7 @@ func (o Options) pushNetworks() push.Networks {
 	return push.Networks{Allowed: o.PushNetworks, Denied: o.PushDenied}
 }
 
-// check refuses zeros, which a target would take for its defaults.
+// check refuses values of 0, which would become the defaults.
 func (u PushUpdate) check() error {
 	switch {
 	case u.MaxInFlight != nil && *u.MaxInFlight == 0:
@@ -127,7 +129,7 @@ func (u PushUpdate) check() error {
 	return nil
 }
 
-// copied returns the update as the change has it.
+// copied returns a copy of the update for a change.
 func (u PushUpdate) copied() change.PushUpdate {
 	return change.PushUpdate{
 		URL: copied(u.URL), Headers: maps.Clone(u.Headers), Secret: copied(u.Secret), MaxInFlight: copied(u.MaxInFlight), Timeout: copied(u.Timeout),

@@ -19,13 +19,13 @@ import (
 // PushOptions are the options of [Broker.DeliverPushed].
 type PushOptions struct {
 	// Grace is how long requests to targets may go on after the context of DeliverPushed
-	// ended. Default 0: as long as their targets' timeout.
+	// ended. Default 0: each as long as the timeout of its target.
 	Grace time.Duration
-	// Proxy, if set, takes all requests to targets, and decides instead of
-	// Options.PushNetworks where they may go. The environment's proxy is not used.
+	// Proxy, if set, receives all requests to targets. It decides where they may go, and not
+	// Options.PushNetworks. A proxy that the environment names is not used.
 	Proxy *url.URL
-	// RootCAs are the authorities that must have issued targets' certificates. Default: the
-	// system's.
+	// RootCAs are the certificate authorities that targets' certificates must come from.
+	// Default: the system's.
 	RootCAs *x509.CertPool
 
 	// dial connects to targets; nil means over the network. Tests in virtual time set it.
@@ -37,9 +37,9 @@ type PushOptions struct {
 // a queue pushes its records. A broker takes over queues without an owner, and those whose
 // owner has written nothing to the log for 30 s although there is work.
 //
-// A record whose request is answered 2xx is done. Any other is delivered again as the queue's
-// config says. Call DeliverPushed once at a time, and let it return before [Broker.Shutdown],
-// so that the answers to its last requests are still committed.
+// A record whose request is answered 2xx is done. Every other record is delivered again, as the
+// queue's config says. Only one DeliverPushed may run at a time. Let it return before you call
+// [Broker.Shutdown], so that the answers to its last requests are still committed.
 func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) (err error) {
 	defer reads(&err)
 	ctx, end := context.WithCancel(ctx)
@@ -65,7 +65,7 @@ func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) (err error) {
 	return nil
 }
 
-// pushBroker is the broker as the supervisor of pushed queues needs it.
+// pushBroker gives the supervisor of pushed queues what it needs of a broker.
 type pushBroker struct{ b *Broker }
 
 // Pushed implements push.Broker.
@@ -129,7 +129,8 @@ func (x pushBroker) Follows() bool {
 	return x.b.engine.SyncAge() < engine.FollowIntervalMax+5*time.Second
 }
 
-// ifNoQueue wraps errors that say that this broker does not own the queue.
+// ifNoQueue wraps err with push.ErrNoQueue if it says that this broker does not own the queue, or
+// that there is no such queue.
 func ifNoQueue(err error) error {
 	switch CodeOf(err) {
 	case CodeQueueNotFound, CodeTopicNotFound, CodeQueueElsewhere:
@@ -139,7 +140,7 @@ func ifNoQueue(err error) error {
 	}
 }
 
-// stillPushed tells whether a queue is still to be pushed to the same target.
+// stillPushed tells whether a queue still has the target with which its push began, and is not paused.
 func stillPushed(e *engine.Engine, q push.Pushed) (still bool) {
 	e.View(func(s *state.State) {
 		now := s.QueueByID(q.ID)
@@ -148,7 +149,7 @@ func stillPushed(e *engine.Engine, q push.Pushed) (still bool) {
 	return still
 }
 
-// pushing has the supervisor of pushed queues observe the log.
+// pushing notifies the supervisor of pushed queues of the commits that concern it.
 type pushing struct{ *push.Supervisor }
 
 func (x pushing) Loaded(*state.State) { x.Notify() }

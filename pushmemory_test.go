@@ -13,9 +13,9 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A target that is slow may have 64 requests, but they have only as many bytes as the
-// memory budget has for all targets: less one record, which is received ahead. They are
-// given back with the answers.
+// A slow target may have 64 requests under way. But the records of all targets together take only as
+// many bytes as the memory budget has for pushes, less one record, which is received ahead. The
+// bytes are given back when the requests are answered.
 func TestPushedRecordsUnderWayAreWithinTheMemoryBudget(t *testing.T) {
 	const (
 		memory  = 32 << 20
@@ -77,7 +77,7 @@ func TestPushedRecordsUnderWayAreWithinTheMemoryBudget(t *testing.T) {
 	}
 }
 
-// A record that is larger than what pushed records may hold is pushed all the same.
+// A record that is larger than the share of pushed records is pushed nevertheless.
 func TestPushedRecordMayBeLargerThanTheShareOfPushes(t *testing.T) {
 	took := make(chan int64, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -10,8 +10,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/test/kit"
 )
 
-// The store is away for longer than the lease of a record lasts that is with its target, or
-// that the target has taken. Nobody else can be handed it meanwhile, and so nobody is.
+// The store fails for longer than the leases of pushed records last: those of requests under way, and of
+// records that the target has taken. No broker can count the next attempt of these records meanwhile, so
+// none hands them out again.
 func TestPushedRecordOutlivesAnOutageOfTheStore(t *testing.T) {
 	for _, work := range []time.Duration{15 * time.Second, 90 * time.Second, 4 * time.Minute} {
 		for _, outage := range []time.Duration{25 * time.Second, 100 * time.Second, 5 * time.Minute} {

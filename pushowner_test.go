@@ -15,8 +15,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// pipes is a server that takes pushed records over pipes, so that it can be within a
-// bubble; it is reached under any name.
+// pipes is a push target that is connected by pipes, so that it can run in virtual time. Every URL
+// reaches it.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -41,7 +41,7 @@ func newPipes(t testing.TB, answer http.HandlerFunc) *pipes {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = server.Serve(p) // ends with an error always
+		_ = server.Serve(p) // always ends with an error
 	}()
 	t.Cleanup(func() {
 		close(p.closed)
@@ -81,7 +81,7 @@ func (p *pipes) all() []string {
 	return append([]string(nil), p.came...)
 }
 
-// deliver has b push to the pipes until the returned function is called, or the test ends.
+// deliver makes b push to the pipes until end is called, or the test ends.
 func (p *pipes) deliver(t testing.TB, b *seb.Broker) (end func()) {
 	t.Helper()
 	return deliverWith(t, b, seb.DialTargets(seb.PushOptions{Grace: time.Second}, p.dial))
@@ -98,8 +98,8 @@ func describe(t testing.TB, q *seb.Queue) seb.QueueInfo {
 	return info
 }
 
-// The target is so slow that a record waits long for its turn: the owner has nothing to
-// say to the log meanwhile, but that it is there.
+// The target is so slow that records wait for minutes. Meanwhile the owner has nothing to commit, except
+// for signs of life.
 func TestOnlyTheOwnerPushesHoweverSlowTheTargetIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		target := newPipes(t, func(http.ResponseWriter, *http.Request) { time.Sleep(4 * time.Minute) })
@@ -116,7 +116,7 @@ func TestOnlyTheOwnerPushesHoweverSlowTheTargetIs(t *testing.T) {
 		if _, _, _, err := q.SetPush(t.Context(), seb.PushUpdate{MaxInFlight: &one, Timeout: &minutes}); err != nil {
 			t.Fatal(err)
 		}
-		for _, other := range brokers[1:] { // which know of the queue by that
+		for _, other := range brokers[1:] { // so that they learn of the queue
 			describe(t, other.Queue("t", "work"))
 		}
 		appendValues(t, b, "a", "b", "c", "d")
@@ -143,7 +143,7 @@ func TestAnotherBrokerPushesWhenTheOwnerIsLost(t *testing.T) {
 		q := other.Queue("t", "work")
 		describe(t, q)
 		appendValues(t, lost, "b")
-		time.Sleep(100 * time.Millisecond) // b is under way
+		time.Sleep(100 * time.Millisecond) // the request with record b is under way
 		kill(t, lost)
 		began := time.Now()
 		appendValues(t, other, "c")
@@ -159,7 +159,7 @@ func TestAnotherBrokerPushesWhenTheOwnerIsLost(t *testing.T) {
 			t.Errorf("after the takeover %v came", got)
 		}
 		time.Sleep(2 * time.Minute)
-		// Nobody could say that b was done, or knows that c was not begun.
+		// No broker could acknowledge b, or knows that the push of c had not begun.
 		if got := target.all(); len(got) != 5 || !slices.Equal(slices.Sorted(slices.Values(got[3:])), []string{"b#2", "c#2"}) {
 			t.Errorf("%v came", got)
 		}
@@ -170,7 +170,7 @@ func TestAnotherBrokerPushesWhenTheOwnerIsLost(t *testing.T) {
 	})
 }
 
-// What is to be done by somebody else is done at once when that says that it goes.
+// If the owner shuts down, another broker pushes the rest at once.
 func TestAnotherBrokerPushesWhenTheOwnerGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		target := newPipes(t, func(http.ResponseWriter, *http.Request) { time.Sleep(500 * time.Millisecond) })
@@ -178,12 +178,12 @@ func TestAnotherBrokerPushesWhenTheOwnerGoes(t *testing.T) {
 		one, other := openOnly(t, store, immediate()), open(t, store, immediate())
 		end := target.deliver(t, one)
 		q := pushedQueue(t, one, seb.QueueUpdate{}, pipesURL)
-		time.Sleep(time.Second) // it owns the queue
+		time.Sleep(time.Second) // until one owns the queue
 		describe(t, other.Queue("t", "work"))
 		target.deliver(t, other)
 		appendValues(t, one, "a", "b")
 		time.Sleep(100 * time.Millisecond)
-		end() // which waits for the two
+		end() // waits for the two requests
 		if info := describe(t, q); info.Ready+info.Held+info.Leased != 0 {
 			t.Errorf("the queue is %+v", info)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// pushedQueues returns queues of one topic that each have all of its records to push, and
-// are pushed to the same target.
+// pushedQueues returns queues of one topic that are pushed to the same target. Each has all records
+// of the topic to push.
 func pushedQueues(t *testing.T, b *seb.Broker, count int) []*seb.Queue {
 	t.Helper()
 	queues := []*seb.Queue{pushedQueue(t, b, seb.QueueUpdate{}, pipesURL)}
@@ -30,8 +30,8 @@ func pushedQueues(t *testing.T, b *seb.Broker, count int) []*seb.Queue {
 	return queues
 }
 
-// All queues together have as many requests under way as the CPUs can work on, and take
-// turns in beginning the next: also those that may have many more under way than others.
+// All queues together have only as many requests under way as there are permits. The queues take turns
+// to send the next one, even if one queue may have many more requests under way than the others.
 func TestPushedQueuesShareFairly(t *testing.T) {
 	const queues, records, eager = 8, 400, "q1"
 	synctest.Test(t, func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestPushedQueuesShareFairly(t *testing.T) {
 	})
 }
 
-// Targets that don't answer hold connections, not the broker's attention: however many
-// requests to them are under way, others go on.
+// Targets that don't answer hold connections, but no permits: however many requests to them are under
+// way, requests to other targets go on.
 func TestTargetsThatHangDoNotHoldUpOthers(t *testing.T) {
 	const hanging = 4
 	records := 64 * runtime.GOMAXPROCS(0) // of each queue: more than there are permits
@@ -117,7 +117,7 @@ func TestTargetsThatHangDoNotHoldUpOthers(t *testing.T) {
 	})
 }
 
-// What a queue hands out that is not sent gives its permits back.
+// Messages that a queue has handed out, and that are not sent, give their permits back.
 func TestPermitsOfMessagesThatAreNotSentComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), immediate())
@@ -136,7 +136,7 @@ func TestPermitsOfMessagesThatAreNotSentComeBack(t *testing.T) {
 			t.Errorf("%d of %d permits are free while two messages are to be sent", free, all)
 		}
 		messages[0].Release()
-		time.Sleep(time.Second) // the other one's target does not answer
+		time.Sleep(time.Second) // the target of the other message does not answer
 		messages[1].Release()
 		if free, all := seb.PushPermits(b); free != all {
 			t.Errorf("%d of %d permits are free after that", free, all)

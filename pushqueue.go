@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/push"
 )
 
-// pushQueue is a queue as the pusher needs it.
+// pushQueue implements push.Queue for a pusher.
 type pushQueue struct {
 	q *Queue
 	// may tells whether received records may still be sent to the pusher's target.
@@ -104,8 +104,8 @@ func (p pushQueue) Extend(ctx context.Context, token string) (until time.Time, e
 	return asFarOff(until), ifLost(err)
 }
 
-// asFarOff gives a time a monotonic reading, as the queue's leases have one: setting the wall
-// clock does not move it.
+// asFarOff returns the same time with a monotonic clock reading. Leases end by the monotonic clock
+// too, so a change of the wall clock does not matter.
 func asFarOff(at time.Time) time.Time { return time.Now().Add(time.Until(at)) }
 
 // ifLost marks the errors after which a pusher must drop the message.

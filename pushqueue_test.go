@@ -16,7 +16,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// pushing runs a pusher of q until stop is called, which returns what Run does.
+// pushing runs a pusher of q until stop is called, which returns the error of the pusher's Run.
 func pushing(t *testing.T, b *seb.Broker, q *seb.Queue, url string) (stop func() error) {
 	t.Helper()
 	topic, err := b.Topic(t.Context(), "t")
@@ -111,7 +111,7 @@ func TestPusherEndsWithItsQueue(t *testing.T) {
 	}
 }
 
-// A wait that a target asks for counts if the queue's own is shorter, and else doesn't.
+// If a target asks for a wait, the record waits for the longer of that and the queue's backoff.
 func TestPusherPutsBackForTheLongerTime(t *testing.T) {
 	b := open(t, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
 	mustCreateTopic(t, b, "t", 1)
@@ -139,7 +139,7 @@ func TestPusherPutsBackForTheLongerTime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := work.Return(got[0].Token); err != nil { // it is late for that, and no harm
+	if err := work.Return(got[0].Token); err != nil { // too late, and harmless
 		t.Error(err)
 	}
 	if err := work.Ack(t.Context(), got[0].Token+"x"); !errors.Is(err, push.ErrLost) {
@@ -151,7 +151,8 @@ func TestPusherPutsBackForTheLongerTime(t *testing.T) {
 	}
 }
 
-// A pusher that goes by the wall clock extends too late, or no more, when that is moved.
+// If pushers relied on the wall clock, they would extend leases too late, or not at all, when that clock
+// is changed.
 func TestLeasesOfPushedRecordsDoNotGoByTheWallClock(t *testing.T) {
 	_, q := openQueue(t, 1, seb.QueueUpdate{})
 	of := seb.PushQueue(q)

@@ -12,9 +12,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Queue hands out a topic's records as work: each record goes to one worker at a time. It
-// goes out again if that worker fails or does not answer within its lease, and becomes a dead
-// letter when its last attempt fails. The queue is stored in the log, so every broker knows
+// Queue hands out a topic's records as work: each record goes to one worker at a time. The
+// record goes out again if that worker fails or does not answer within its lease, and becomes a
+// dead letter when its last attempt fails. The queue is stored in the log, so every broker knows
 // it. The records stay in the topic as they are.
 //
 // Each record is delivered at least once. The log counts its deliveries, from 1 on, so the
@@ -40,20 +40,21 @@ const (
 	// OrderNone hands out records roughly in the order of their offsets, as many at a time
 	// as workers ask for.
 	OrderNone QueueOrder = "none"
-	// OrderKey hands out the records of a key in order, one at a time: the next one when the
-	// one before is done or a dead letter. Records without a key have no order.
+	// OrderKey hands out the records of a key in order, one at a time: each goes out when the
+	// one before it is done or a dead letter. Records without a key have no order.
 	OrderKey QueueOrder = "key"
 )
 
 // QueueConfig is how a queue hands out records.
 type QueueConfig struct {
-	// Lease is how long a worker has for a record unless it asks for another time. 1 s to 12 h.
+	// Lease is how long a worker has for a record, unless it asks for another time when it
+	// receives or extends. 1 s to 12 h.
 	Lease time.Duration
 	// MaxAttempts is how often a record is delivered at most. 1 to 1,000.
 	MaxAttempts int
-	// BackoffMin is how long a record that failed waits for its second delivery. The time
-	// doubles with each further delivery up to BackoffMax. Each wait is shorter by a random
-	// part, up to half of it. 0 to 24 h.
+	// BackoffMin is how long a record that failed waits for its second delivery. The wait
+	// doubles with each further delivery, up to BackoffMax. A random part of each wait, up to
+	// half, is subtracted. 0 to 24 h.
 	BackoffMin, BackoffMax time.Duration
 	// DeadLetterTopic receives copies of the dead letters; "" means that none are made.
 	DeadLetterTopic string
@@ -99,7 +100,7 @@ func copied[T any](p *T) *T {
 	return new(*p)
 }
 
-// copied returns the update as the change has it.
+// copied returns a copy of the update for a change.
 func (u QueueUpdate) copied() change.QueueUpdate {
 	return change.QueueUpdate{
 		Lease: copied(u.Lease), MaxAttempts: copied(u.MaxAttempts), BackoffMin: copied(u.BackoffMin), BackoffMax: copied(u.BackoffMax),
@@ -130,8 +131,8 @@ func (q namedQueue) check() error {
 }
 
 // Set changes the queue, and creates it if it does not exist. A new queue begins at from in
-// every partition: [Earliest], [Latest], or [At] an offset if the topic has one partition. For
-// a queue that exists, from has no effect.
+// every partition: [Earliest], [Latest], or [At] an offset if the topic has one partition. If
+// the queue exists, from has no effect.
 func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueInfo, created bool, err error) {
 	defer writes(&err)
 	if err := cmp.Or(q.check(), checkQueueFrom(from)); err != nil {
@@ -140,8 +141,8 @@ func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueI
 	return q.set(ctx, u, &from)
 }
 
-// Update changes the queue. It fails with CodeQueueNotFound if the queue does not exist. It
-// needs no room in the state, so that a queue can be paused or drained when the state is full.
+// Update changes the queue. It fails with CodeQueueNotFound if the queue does not exist. It works
+// even if the state is full (see [Options].StateMemory), so that the queue can still be paused.
 func (q *Queue) Update(ctx context.Context, u QueueUpdate) (_ QueueInfo, err error) {
 	defer writes(&err)
 	if err := q.check(); err != nil {
@@ -162,7 +163,7 @@ func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ Queue
 		return QueueInfo{}, false, err
 	}
 	info, err := q.describe()
-	if err != nil { // deleted since, perhaps by the same commit: this call has succeeded
+	if err != nil { // the change was committed, but the queue was deleted since, perhaps by the same commit
 		return QueueInfo{}, false, maybeCommitted(change.QueueNotFound(q.topic, q.name))
 	}
 	return info, x.Created, nil
@@ -177,7 +178,7 @@ func checkQueueFrom(from Position) error {
 	return nil
 }
 
-// Delete deletes the queue, with its knowledge of which records are done. The records stay.
+// Delete deletes the queue: the log forgets which records are done. The records stay in the topic.
 func (q *Queue) Delete(ctx context.Context) (err error) {
 	defer writes(&err)
 	if err := q.check(); err != nil {
@@ -187,8 +188,8 @@ func (q *Queue) Delete(ctx context.Context) (err error) {
 	return err
 }
 
-// Purge marks all records of the queue as done, dead letters included. The records stay in the
-// topic. It returns how many were not done before.
+// Purge marks all records of the queue as done, dead letters included, and returns how many were
+// not done before. The records stay in the topic.
 func (q *Queue) Purge(ctx context.Context) (n int64, err error) {
 	defer writes(&err)
 	if err := q.check(); err != nil {
@@ -209,9 +210,9 @@ type QueueInfo struct {
 	// Ready records may be handed out now, Delayed ones later, Leased ones are with
 	// workers, and Dead ones are dead letters.
 	Ready, Delayed, Leased, Dead int64
-	// Held records may be with workers that got them from an owner that was lost. They are
-	// held back until HeldUntil, which is zero if there are none. Those workers can still
-	// acknowledge them.
+	// Held records may be with workers that got them from an earlier owner, which was lost.
+	// The queue holds them back until HeldUntil, which is zero if Held is 0. Those workers can
+	// still acknowledge them.
 	Held      int64
 	HeldUntil time.Time
 	// Exact is false if this broker does not own the queue: then it can't tell leased and
@@ -220,19 +221,21 @@ type QueueInfo struct {
 	// Oldest is about when the oldest record was written that is neither done nor a dead
 	// letter; zero if there is no such record.
 	Oldest time.Time
-	// Owner is the address of the broker that owns the queue, "" if no broker does or it has
-	// no address. Session is that broker's, zero if its version has no sessions. Epoch counts
-	// owners.
+	// Owner is the address of the broker that owns the queue, "" if no broker owns it or its
+	// owner has no address. Session is the owner's session, zero if the owner's version has no
+	// sessions. Epoch is a number that rises with each owner.
 	Owner   string
 	Session SessionKey
 	Epoch   uint64
-	// Received and Acknowledged are records per second over about the last minute, if Exact.
+	// Received and Acknowledged are records per second, averaged over about the last minute; 0
+	// unless Exact is true.
 	Received, Acknowledged float64
 
-	received, acknowledged int64 // totals, if Exact
+	received, acknowledged int64 // totals; 0 unless Exact is true
 }
 
-// Describe returns the queue's config, counts and owner.
+// Describe returns the queue's config, counts and owner. It fails with CodeQueueNotFound if the
+// queue does not exist.
 func (q *Queue) Describe(ctx context.Context) (_ QueueInfo, err error) {
 	defer reads(&err)
 	if err := q.mustExist(ctx); err != nil {
@@ -241,7 +244,7 @@ func (q *Queue) Describe(ctx context.Context) (_ QueueInfo, err error) {
 	return q.describe()
 }
 
-// mustExist returns an error unless the queue exists. It syncs before it refuses one that this
+// mustExist returns an error unless the queue exists. It syncs before it refuses a queue that this
 // broker does not know.
 func (q *Queue) mustExist(ctx context.Context) error {
 	if err := cmp.Or(q.check(), q.b.current(ctx)); err != nil {
@@ -283,7 +286,7 @@ func (q *Queue) describe() (QueueInfo, error) {
 	return info, err
 }
 
-// known returns what the state has of the queue, and its dispatcher if there is one here.
+// known returns what the state has of the queue, and its dispatcher if this broker owns it.
 func (q *Queue) known() (info QueueInfo, d *dispatch.Dispatcher, err error) {
 	err = q.view(func(s *state.State, t *state.Topic, found *state.Queue) {
 		info, d = describeQueue(s, t, found, q.b.engine.NowIn(s)), q.b.dispatchers.Of(found.ID)
@@ -291,7 +294,8 @@ func (q *Queue) known() (info QueueInfo, d *dispatch.Dispatcher, err error) {
 	return info, d, err
 }
 
-// describeQueue returns what the state has of a queue at a time of the log.
+// describeQueue returns what the state has of a queue. now is the log's time, in microseconds
+// since 1970.
 func describeQueue(s *state.State, t *state.Topic, q *state.Queue, now int64) QueueInfo {
 	info := QueueInfo{
 		Topic: t.Name, Name: q.Name, Created: time.UnixMicro(q.Created).UTC(), Config: queueConfigOf(q.Config), Epoch: q.Epoch,
@@ -319,8 +323,8 @@ func describeQueue(s *state.State, t *state.Topic, q *state.Queue, now int64) Qu
 	return info
 }
 
-// Queues iterates over the queues of a topic by name, each as it is when the iteration reaches
-// it. An error ends the iteration, and comes without a queue.
+// Queues iterates over the queues of a topic, sorted by name. It describes each when the
+// iteration reaches it. An error ends the iteration, and comes with a zero QueueInfo.
 func (b *Broker) Queues(ctx context.Context, topic string, o ListOptions) iter.Seq2[QueueInfo, error] {
 	return reading(func(yield func(QueueInfo, error) bool) {
 		id, err := b.topicNow(ctx, topic)

@@ -18,7 +18,7 @@ const (
 )
 
 // Ack marks records as done. It returns once the store has the commit, which it shares with
-// other requests. Any broker can do it.
+// other requests. Every broker can do this, not only the queue's owner.
 //
 // Each token is decided alone: if some are refused, the error is a [*TokensError]. A token is
 // refused with CodeLeaseLost if its record may have gone to another worker. It is not refused
@@ -34,7 +34,7 @@ func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 	}
 	for _, a := range answers {
 		if a.Outdated && q.b.dispatchers.DoneBy(a.Queue, a.Delivery) {
-			a.Err = nil // acknowledged again
+			a.Err = nil // the same acknowledgement again is no error
 		}
 	}
 	return errorsOf(answers)
@@ -51,7 +51,7 @@ type NackOptions struct {
 }
 
 // Nack says that the work on records failed: they are handed out again after a time, or become
-// dead letters if that was their last attempt. Tokens are decided as by [Queue.Ack].
+// dead letters if that was their last attempt. Each token is decided alone: see [Queue.Ack].
 func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err error) {
 	defer writes(&err)
 	if len(o.Reason) > state.ReasonBytesMax {
@@ -72,7 +72,7 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err 
 	return errorsOf(answers)
 }
 
-// deadLetterAll makes dead letters of the records that go to a dead-letter topic.
+// deadLetterAll turns those records into dead letters that need a copy in a dead-letter topic.
 func (q *Queue) deadLetterAll(ctx context.Context, answers []*change.Answer, reason string) {
 	var wg sync.WaitGroup
 	for _, a := range answers {
@@ -100,8 +100,8 @@ func (q *Queue) deadLetterAll(ctx context.Context, answers []*change.Answer, rea
 	}
 }
 
-// answers returns the answers of those tokens, after a sync if the state does not have each
-// delivery as its record's last.
+// answers parses tokens, and syncs if one of them is not of its record's last delivery as far as this
+// broker knows.
 func (q *Queue) answers(ctx context.Context, tokens []string) ([]*change.Answer, error) {
 	if err := cmp.Or(q.check(), checkTokens(tokens), q.b.engine.Usable()); err != nil {
 		return nil, err
@@ -154,8 +154,8 @@ func (b *Broker) parseAnswer(token string) (*change.Answer, error) {
 	return &change.Answer{Token: token, Queue: t.Queue, Delivery: t.Delivery}, err
 }
 
-// syncUnlessLast syncs unless the state has each delivery as its record's last: another broker
-// may have made it. A token that is refused after that is refused for good.
+// syncUnlessLast syncs unless each answer is to its record's last delivery as far as this broker
+// knows: another broker may have made that delivery. So a token that is refused is refused for good.
 func (q *Queue) syncUnlessLast(ctx context.Context, answers []*change.Answer) error {
 	if q.allLast(answers) {
 		return nil

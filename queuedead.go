@@ -13,11 +13,11 @@ import (
 // DeadMessage is a dead letter: a record that is not handed out again unless it is redriven.
 type DeadMessage struct {
 	Record
-	// Attempts is how often it was delivered since it was last redriven.
+	// Attempts is how often the record was delivered since it was last redriven.
 	Attempts int
 	// Reason is why the last attempt failed.
 	Reason string
-	// Parked is when it became a dead letter, by the store's clock.
+	// Parked is when the record became a dead letter, by the store's clock.
 	Parked time.Time
 }
 
@@ -29,7 +29,8 @@ type Place struct {
 
 // DeadOptions are the options of [Queue.Dead].
 type DeadOptions struct {
-	// From is the first place to return; the zero value is the beginning.
+	// From is the place where the list begins; the zero value is the beginning. It need not be
+	// that of a dead letter.
 	From Place
 	// Limit is the maximum number of records; 0 means 100. Up to 1,000.
 	Limit int
@@ -43,8 +44,9 @@ const (
 	deadMax     = 1000
 )
 
-// Dead returns dead letters by partition and offset, and the place of the next one; more is
-// false if these are the last. A record that can no longer be read comes without its contents.
+// Dead returns dead letters, sorted by partition and offset. If more is true, next is the place of
+// the first one that it did not return. A record that can no longer be read comes without its
+// contents.
 func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, next Place, more bool, err error) {
 	defer reads(&err)
 	def(&o.Limit, deadDefault)
@@ -76,7 +78,8 @@ func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, ne
 	return list, next, more, nil
 }
 
-// runOf returns how many records from the first on have offsets without gaps.
+// runOf returns how many records, from the first on, are of one partition and have offsets without
+// gaps.
 func runOf(list []DeadMessage) int {
 	for i := 1; i < len(list); i++ {
 		if list[i].Partition != list[0].Partition || list[i].Offset != list[i-1].Offset+1 {

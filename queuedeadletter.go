@@ -20,7 +20,7 @@ const (
 	DeadTopicHeader     = "Seb-Dead-Topic"
 	DeadPartitionHeader = "Seb-Dead-Partition"
 	DeadOffsetHeader    = "Seb-Dead-Offset"
-	DeadTimestampHeader = "Seb-Dead-Timestamp" // the record's own, as RFC 3339
+	DeadTimestampHeader = "Seb-Dead-Timestamp" // timestamp of the record, in the form of RFC 3339
 	DeadQueueHeader     = "Seb-Dead-Queue"
 	DeadAttemptsHeader  = "Seb-Dead-Attempts"
 	DeadReasonHeader    = "Seb-Dead-Reason"
@@ -37,9 +37,9 @@ type deadLettering struct {
 	attempts int
 }
 
-// deadLetter makes a dead letter of a record. If the queue has a dead-letter topic, the same commit
-// appends a copy of the record to it. If the copy can never be made, deadLetter logs a warning and
-// commits the dead letter without it.
+// deadLetter turns a record into a dead letter. If the queue has a dead-letter topic, the same commit
+// appends a copy of the record to that topic. If the copy can never be made, deadLetter logs a warning
+// and commits the dead letter without the copy.
 func (b *Broker) deadLetter(ctx context.Context, p deadLettering) error {
 	if p.copyTo == "" {
 		return b.engine.Commit(ctx, &engine.Request{Change: p.DeadLetter, Callers: callersOf(ctx)})
@@ -51,8 +51,8 @@ func (b *Broker) deadLetter(ctx context.Context, p deadLettering) error {
 	return waits.Wait(ctx)
 }
 
-// deadLetterCopied submits the change together with the copy. It runs copiesMax times at once at
-// most: until it is submitted, the memory of a copy is not reserved.
+// deadLetterCopied submits the change together with the copy. At most copiesMax calls run at once,
+// because the memory of a copy is not reserved until the copy is submitted.
 func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*engine.Ticket, error) {
 	select {
 	case b.copies <- struct{}{}:
@@ -67,7 +67,7 @@ func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*engine
 	case err == nil:
 		r.Appends = []*engine.Append{copied}
 	case e == nil || e.RetryAfter > 0 || e.Code == CodeCanceled || e.Code == CodeBrokerStopped:
-		return nil, err // a retry may succeed, and a copy that is left out now is never made
+		return nil, err // a retry may succeed: without the copy now, it would never be made
 	default: // such as a dead-letter topic that can't be created: the record becomes a dead letter without a copy
 		b.opts.Logger.Warn("could not copy a dead letter to the dead-letter topic", "topic", p.Topic, "queue", p.Queue,
 			"partition", p.Last.Partition, "offset", p.Last.Offset, "dead_letter_topic", p.copyTo, "err", err)
@@ -85,9 +85,9 @@ func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*engine.Append, e
 		return nil, refused(CodeDataLost, "offset %d can't be read", p.Last.Offset)
 	}
 	record := f.Records[0]
-	// The added headers may exceed a limit, so that every record that was accepted can be
-	// copied. A record that exceeds one already is a copy itself; refusing it ends a cycle of
-	// dead-letter topics.
+	// The limits are checked without the added headers, so that every record that was accepted
+	// can be copied. A record that exceeds a limit is such a copy itself: to refuse it ends a
+	// cycle of dead-letter topics.
 	if _, err := b.opts.Limits.checkRecords(f.Records[:1]); err != nil {
 		return nil, err
 	}

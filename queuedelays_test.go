@@ -9,8 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// The owner of a queue that nobody receives from, such as one that is paused, must not
-// remember all that was ever delayed.
+// The owner of a queue without receivers, such as a paused one, must not remember delays that are over.
 func TestDelaysThatNobodyLooksAtAreForgottenWhenTheyAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), immediate())

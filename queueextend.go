@@ -12,10 +12,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Extend sets leases to end after the given time from now; 0 means the queue's lease. A worker
+// Extend makes leases end after the given time from now; 0 means the queue's lease. A worker
 // that needs more time calls it before its lease ends. Only the queue's owner can extend
-// leases: another broker fails as [Queue.Receive] does. A new owner does not know of
-// extensions: it gives every worker the queue's lease.
+// leases: on other brokers it fails as [Queue.Receive] does. A new owner does not know of
+// extensions: it gives every worker the queue's lease. If some tokens are refused, the error is a
+// [*TokensError].
 func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...string) (until time.Time, err error) {
 	defer reads(&err)
 	if err := cmp.Or(q.check(), checkTokens(tokens), checkLease(lease), q.b.current(ctx)); err != nil {
@@ -62,10 +63,9 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	}
 }
 
-// TokensError is the error of a call of which some tokens were refused. The others were
-// accepted.
+// TokensError is the error of a call that refused some of its tokens, and accepted the others.
 type TokensError struct {
-	// Errors has an entry for each token, in their order; nil for those that were accepted.
+	// Errors has an entry for each token, in the order of the call; nil for an accepted token.
 	Errors []error
 }
 

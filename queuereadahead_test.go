@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// What a broker has read ahead of the workers of its queues is bounded, however many queues
-// there are of which somebody took one record; and all get all of their records.
+// The bytes that a broker prefetches are bounded, however many queues there are from which a worker has
+// received one record. Nevertheless each queue hands out all of its records.
 func TestReadAheadOfManyQueuesIsBounded(t *testing.T) {
 	for _, order := range []seb.QueueOrder{seb.OrderNone, seb.OrderKey} {
 		t.Run(string(order), func(t *testing.T) {

@@ -15,11 +15,12 @@ type Message struct {
 	Record
 	// Token identifies this delivery for [Queue.Ack], [Queue.Nack] and [Queue.Extend].
 	Token string
-	// Attempt counts the deliveries of the record since it was redriven, this one included.
+	// Attempt is how often the record was delivered since it was last redriven, this delivery
+	// included.
 	Attempt int
-	// LeasedUntil is when the record may go to another worker, unless this one answers or
-	// extends its lease before. It is by the owner's clock: a worker on another machine should
-	// rely on the length of its lease.
+	// LeasedUntil is when the record may go to another worker, unless this worker answers or
+	// extends its lease before. It is a time of the owner's clock: a worker on another machine
+	// should rely on the length of its lease.
 	LeasedUntil time.Time
 }
 
@@ -34,15 +35,16 @@ type ReceiveOptions struct {
 	// MaxBytes bounds keys, values and headers together; 0 means 1 MiB. The first record is
 	// returned whatever its size.
 	MaxBytes int64
-	// Reserve, if set, is called before Receive takes records. If it takes none, it calls
-	// release, so that a waiting receiver holds no memory. An error of Reserve ends Receive.
+	// Reserve, if set, is called each time before Receive tries to take records. If Receive gets
+	// no records, it calls release, so that a waiting receiver holds no memory. An error of
+	// Reserve ends Receive.
 	Reserve func(context.Context) (release func(), err error)
 	// InFlight, if set, bounds how many messages of this and earlier calls the worker has:
-	// Receive waits until there is room in it.
+	// Receive waits until the worker may have another one.
 	InFlight *InFlight
 
-	// admit, if set, is called before Reserve. It returns how many of most records may be
-	// taken. If none are taken, release is called.
+	// admit, if set, is called before Reserve with the number of records that Receive wants. It
+	// returns how many of them Receive may take. If Receive gets no records, it calls release.
 	admit func(ctx context.Context, most int) (n int, release func(), err error)
 }
 
@@ -101,7 +103,7 @@ func (q *Queue) Receive(ctx context.Context, opts ReceiveOptions) (_ []Message, 
 	return messages, nil
 }
 
-// admission returns reserve, or nil if it has nothing to do.
+// admission returns reserve, or nil if there is nothing to admit or reserve.
 func (o ReceiveOptions) admission() func(ctx context.Context) (n int, release func(), err error) {
 	if o.admit == nil && o.Reserve == nil {
 		return nil
@@ -109,7 +111,8 @@ func (o ReceiveOptions) admission() func(ctx context.Context) (n int, release fu
 	return o.reserve
 }
 
-// reserve calls admit and Reserve. It returns how many records may be taken, and what to call if none are.
+// reserve calls admit and Reserve. It returns how many records may be taken, and a function to call if
+// no records are taken.
 func (o ReceiveOptions) reserve(ctx context.Context) (int, func(), error) {
 	n, leave := o.Max, func() {}
 	if o.admit != nil {
@@ -132,9 +135,9 @@ func (o ReceiveOptions) reserve(ctx context.Context) (int, func(), error) {
 	}, nil
 }
 
-// Return gives back messages of [Queue.Receive] that did not reach their worker, as when its
-// connection is gone. The next receiver gets them, as the same attempts. Messages that this
-// broker has not leased stay as they are: their leases run out.
+// Return gives back messages of [Queue.Receive] that did not reach their worker, for example
+// because its connection is gone. The next receiver gets them with the same attempt numbers.
+// Messages that this broker has not leased stay as they are: their leases run out.
 func (q *Queue) Return(messages []Message) (err error) {
 	defer reads(&err)
 	tokens := make([]string, len(messages))
@@ -159,13 +162,13 @@ func (q *Queue) Return(messages []Message) (err error) {
 	return nil
 }
 
-// InFlight bounds how many messages of one queue a worker has at a time. A message counts until
-// the worker has answered it, through any broker, or its lease has ended: see
-// [ReceiveOptions.InFlight]. The count restarts at zero when the queue changes its owner. One
-// Receive at a time may use it.
+// InFlight bounds how many messages of one queue a worker has at a time: see
+// [ReceiveOptions.InFlight]. A message counts until the worker has answered it, through any
+// broker, or its lease has ended. The count restarts at zero when another broker becomes the
+// queue's owner. Only one Receive at a time may use an InFlight.
 type InFlight struct{ in dispatch.InFlight }
 
-// NewInFlight returns a bound of most messages, 1 to 1,000.
+// NewInFlight returns an [InFlight] that allows the worker up to most messages, 1 to 1,000.
 func NewInFlight(most int) (_ *InFlight, err error) {
 	defer reads(&err)
 	if most < 1 || most > receiveMax {
@@ -174,7 +177,7 @@ func NewInFlight(most int) (_ *InFlight, err error) {
 	return &InFlight{dispatch.InFlight{Max: most}}, nil
 }
 
-// inner returns what a dispatcher counts with; nil if f is nil.
+// inner returns the counter for a dispatcher; nil if f is nil.
 func (f *InFlight) inner() *dispatch.InFlight {
 	if f == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// freshAfterKill kills the owner of a queue and returns how many of the records that are left
-// the next one hands out at once.
+// freshAfterKill kills the owner of a queue, and returns how many of the remaining records the next
+// owner hands out at once.
 func freshAfterKill(t *testing.T, b *seb.Broker, store objstore.Store) (n int) {
 	t.Helper()
 	kill(t, b)
@@ -31,8 +31,7 @@ func freshAfterKill(t *testing.T, b *seb.Broker, store objstore.Store) (n int) {
 	}
 }
 
-// TestLostOwnerOfASmallQueueHoldsBackFewRecords: one of twenty records was handed out, so the
-// next owner must not take all of them for such as may be out.
+// One of twenty records was handed out, so the next owner must not hold back all of them as uncertain.
 func TestLostOwnerOfASmallQueueHoldsBackFewRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -48,8 +47,8 @@ func TestLostOwnerOfASmallQueueHoldsBackFewRecords(t *testing.T) {
 	})
 }
 
-// TestDispatchLimitFallsWhenDeliveriesSlowDown: after a burst a queue is as certain again as
-// one that has always been slow.
+// Some time after a burst of deliveries, the dispatch limit is as close to the delivered records as that of
+// a queue that was always slow.
 func TestDispatchLimitFallsWhenDeliveriesSlowDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -82,8 +81,8 @@ func TestDispatchLimitFallsWhenDeliveriesSlowDown(t *testing.T) {
 	})
 }
 
-// TestDispatchLimitMovesWithOtherCommits has a worker that takes one record after the other
-// cost no commits but those of its acknowledgements, at any speed.
+// A worker that takes one record after the other costs no commits other than those of its
+// acknowledgements, at any speed.
 func TestDispatchLimitMovesWithOtherCommits(t *testing.T) {
 	for _, work := range []time.Duration{0, 100 * time.Millisecond, 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -97,7 +96,7 @@ func TestDispatchLimitMovesWithOtherCommits(t *testing.T) {
 			if _, err := b.Append(t.Context(), "t", batchOf(300, 1)); err != nil {
 				t.Fatal(err)
 			}
-			mustAck(t, q, mustReceive(t, q, 1, 0)...) // which takes the queue over
+			mustAck(t, q, mustReceive(t, q, 1, 0)...) // takes the queue over
 			before := faulty.Count(objstore.VerbCreate, "log/")
 			for range 200 {
 				began := time.Now()
@@ -107,7 +106,7 @@ func TestDispatchLimitMovesWithOtherCommits(t *testing.T) {
 				}
 				time.Sleep(work)
 				mustAck(t, q, ms...)
-				synctest.Wait() // so that the broker knows that its commit proves the log's end, and looks no more
+				synctest.Wait() // until the broker knows that its commit has proven the end of the log, so that it does not sync
 			}
 			if n := faulty.Count(objstore.VerbCreate, "log/") - before; n != 200 {
 				t.Errorf("200 acknowledgements took %d commits, with %v of work each", n, work)
@@ -116,8 +115,8 @@ func TestDispatchLimitMovesWithOtherCommits(t *testing.T) {
 	}
 }
 
-// TestWorkersOfAnIdleQueueGetWhatIsAppendedAtOnce: the commit that appends records also says
-// that the workers who wait for them may have them.
+// The commit that appends records also raises the dispatch limit, so that waiting workers get the records at
+// once.
 func TestWorkersOfAnIdleQueueGetWhatIsAppendedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 50
@@ -141,8 +140,8 @@ func TestWorkersOfAnIdleQueueGetWhatIsAppendedAtOnce(t *testing.T) {
 	})
 }
 
-// TestWhatIsHeldBackTakesNoMemory has the next owner know a range of records that may be out,
-// and not each of them; as it does of those that are handed out when the lease is over.
+// The next owner keeps the uncertain records as a range, and not one by one. When their lease is over and it
+// hands them out, it knows only few of them one by one.
 func TestWhatIsHeldBackTakesNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -180,8 +179,8 @@ func TestWhatIsHeldBackTakesNoMemory(t *testing.T) {
 	})
 }
 
-// TestHeldBackRecordsAreShown tells those that wait for the lease of a lost owner from those
-// that are ready, in either order, until they are answered, extended, or handed out again.
+// A queue's info distinguishes records that wait for the leases of a lost owner from ready ones, in queues of
+// either order, until they are answered, extended, or handed out again.
 func TestHeldBackRecordsAreShown(t *testing.T) {
 	for _, order := range []seb.QueueOrder{seb.OrderNone, seb.OrderKey} {
 		t.Run(string(order), func(t *testing.T) {
@@ -197,9 +196,9 @@ func TestHeldBackRecordsAreShown(t *testing.T) {
 				if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Duration(0))}, again.Token); err != nil {
 					t.Fatal(err)
 				}
-				for again.Attempt == 1 { // what the log lists by itself is held back as well
+				for again.Attempt == 1 { // records with an entry in the log for their attempt are held back too
 					again = mustReceive(t, q, 1, time.Second)[0]
-					time.Sleep(time.Second) // its attempt is in the log before more are asked for
+					time.Sleep(time.Second) // until its attempt is in the log
 				}
 				kill(t, b)
 				q = open(t, store, kit.InVirtualTime(immediate())).Queue("t", "work")
@@ -216,7 +215,7 @@ func TestHeldBackRecordsAreShown(t *testing.T) {
 				}
 				info := describe(t, q)
 				held := info.Held
-				// 10 records were out, and 11 deliveries were made in the last seconds: so many are held besides at most.
+				// 10 records were with workers. There were 11 deliveries in the last seconds, so at most 11 others are held.
 				if held < 10 || held > 10+11 || info.Ready+held+1 != 100 {
 					t.Fatalf("%d are held, %d are ready", held, info.Ready)
 				}

@@ -11,8 +11,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// TestNothingIsHandedOutBeyondTheWindow has an owner whose commits don't get through stop where
-// the log says that it may be: so the next one hands out nothing for the first time again.
+// An owner whose commits fail hands out no records beyond the dispatch limit in the log. So the records that
+// the next owner hands out as first attempts are not those that the lost owner has handed out.
 func TestNothingIsHandedOutBeyondTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const records = 20_000
@@ -22,7 +22,7 @@ func TestNothingIsHandedOutBeyondTheWindow(t *testing.T) {
 			t.Fatal(err)
 		}
 		var last seb.Offset
-		for last < 1000 { // which takes the queue over, and has its limit grow
+		for last < 1000 { // takes the queue over, and makes its dispatch limit grow
 			ms := mustReceive(t, q, 1000, time.Second)
 			last = ms[len(ms)-1].Offset
 		}
@@ -48,9 +48,9 @@ func TestNothingIsHandedOutBeyondTheWindow(t *testing.T) {
 	})
 }
 
-// TestReceiversThatDoNotWaitAreHeldUpByACommitForAShortTime: the log has to say that records
-// of a partition that was added may be handed out. Several receivers share what is there, and
-// are told soon that there is no more; while nothing can be committed they get none.
+// Before records of an added partition are handed out, the log must have a dispatch limit for it. Receivers
+// that don't wait are delayed only briefly by that commit: several of them share the records, and the others
+// soon get none. While nothing can be committed, no receiver gets records.
 func TestReceiversThatDoNotWaitAreHeldUpByACommitForAShortTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
@@ -70,7 +70,7 @@ func TestReceiversThatDoNotWaitAreHeldUpByACommitForAShortTime(t *testing.T) {
 			for i := range 12 {
 				if i < 3 || i > 8 {
 					all = append(all, waiting(t, q, 0))
-				} else { // these go on waiting where the others give up
+				} else { // these wait for longer than the others
 					patient = append(patient, waiting(t, q, patience))
 				}
 			}
@@ -101,12 +101,13 @@ func TestReceiversThatDoNotWaitAreHeldUpByACommitForAShortTime(t *testing.T) {
 	})
 }
 
-// TestCommitToManyPartitionsLooksOnceAtALimit, since a look goes through all partitions.
+// A commit to many partitions checks the dispatch limits of a queue only once, since a check goes through all
+// partitions.
 func TestCommitToManyPartitionsLooksOnceAtALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, q := openQueueOn(t, objstore.NewMemory(), 1, seb.QueueUpdate{})
 		mustReceive(t, q, 1, 0)
-		time.Sleep(time.Minute) // until its limit is where it should be
+		time.Sleep(time.Minute) // until the owner has committed its dispatch limit
 		mustAppend(t, b, "t", "v")
 		if n := seb.OwnersBehind(b, "t", 100); n != 1 {
 			t.Errorf("%d looks at the limits of one queue", n)

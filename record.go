@@ -12,26 +12,26 @@ import (
 // Offset is the position of a record in its partition: dense, from 0.
 type Offset int64
 
-// Header is one name and value beside a record. Names may repeat.
+// Header is a name with a value in a record. Names may repeat.
 type Header struct {
 	Name  string
 	Value []byte
 }
 
-// Record is what a topic holds.
+// Record is one record of a topic.
 type Record struct {
 	// Key chooses the partition, as Kafka's default partitioner does; nil
 	// means no key, which differs from an empty key.
 	Key []byte
-	// Value may be empty. The log makes no difference between nil and empty
-	// on append; reads return nil for a null value that another client wrote.
+	// Value may be empty. Append stores nil as an empty value. Reads return nil only for a
+	// null value that another client wrote.
 	Value   []byte
 	Headers []Header
 	// Timestamp has millisecond precision; the zero time means now.
 	Timestamp time.Time
 
-	// Partition and Offset tell where a record that was read stands. Append
-	// ignores them: see [ToPartition].
+	// Partition and Offset tell where a record was read. Append ignores them: see
+	// [ToPartition].
 	Partition int32
 	Offset    Offset
 }
@@ -45,7 +45,8 @@ func (r *Record) bytes() int64 {
 	return int64(n)
 }
 
-// records are the records of an append, as the engine needs them.
+// records gives records to the engine and to dispatchers. It is an engine.Records and a
+// dispatch.Records.
 type records []Record
 
 // Record implements engine.Records.
@@ -90,7 +91,8 @@ func At(o Offset) Position { return Position{fromOffset, int64(o)} }
 // first record that it holds.
 func AtOrAfter(o Offset) Position { return Position{fromOffsetOn, int64(o)} }
 
-// stored returns the position as changes have it; a time is the start.
+// stored returns the position in the form of a change. A time becomes the start of the partition: the
+// caller searches for the time itself.
 func (p Position) stored() change.Position {
 	switch p.kind {
 	case fromLatest:
@@ -115,19 +117,20 @@ const parsedTimeMax = 253402300799999
 // Last is n records before the end of the partition, or its start if it holds fewer.
 func Last(n int64) Position { return Position{fromLast, n} }
 
-// AtTime is the first record, by offset, whose timestamp is t or later, or the
-// end of the partition if it has none. Timestamps need not ascend: records behind
-// that one may well be older.
+// AtTime is the first record, by offset, whose timestamp is t or later, or the end of the
+// partition if there is no such record. Timestamps need not ascend: later records may have
+// earlier ones.
 func AtTime(t time.Time) Position {
 	ms := t.UnixMilli()
 	if t.Nanosecond()%int(time.Millisecond) > 0 {
-		ms++ // records have milliseconds; those of this one are before t
+		ms++ // round up, since timestamps have whole milliseconds
 	}
 	return Position{fromTime, ms}
 }
 
-// ParsePosition reads "earliest", "latest", an offset N, -N for the last N
-// records, or a time as RFC 3339 writes it, from 1970 on.
+// ParsePosition parses "earliest", "latest", an offset N, -N for the last N records, or a time
+// in the form of RFC 3339, from 1970 on. The empty string means earliest. Errors have
+// CodeInvalidRequest.
 func ParsePosition(s string) (_ Position, err error) {
 	defer reads(&err)
 	switch s {
@@ -155,7 +158,7 @@ func ParsePosition(s string) (_ Position, err error) {
 	return At(Offset(n)), nil
 }
 
-// String returns a text that ParsePosition reads, except for [AtOrAfter].
+// String returns a text that ParsePosition parses, except for [AtOrAfter].
 func (p Position) String() string {
 	switch p.kind {
 	case fromLatest:

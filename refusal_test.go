@@ -43,13 +43,13 @@ func TestRefusalBecomesAnError(t *testing.T) {
 	r := &change.Refusal{Code: change.CodeOffsetOutOfRange, Detail: "d", Hint: "h", Part: "positions/1", Limit: 2, Start: 3, End: 4}
 	got := public(r)
 	want := Error{Code: CodeOffsetOutOfRange, Detail: "d", Hint: "h", Part: "positions/1", Limit: 2, Start: 3, End: 4}
-	if e, ok := got.(*Error); !ok || *e != want { //nolint:errorlint // it must not be wrapped
+	if e, ok := got.(*Error); !ok || *e != want { //nolint:errorlint // fails if the error is wrapped
 		t.Errorf("%#v", got)
 	}
 	if r.Error() != got.Error() {
 		t.Errorf("the refusal says %q, the error %q", r, got)
 	}
-	e, ok := notCommitted(&TokensError{Errors: []error{nil, r}}).(*TokensError) //nolint:errorlint // it must not be wrapped
+	e, ok := notCommitted(&TokensError{Errors: []error{nil, r}}).(*TokensError) //nolint:errorlint // fails if the error is wrapped
 	if !ok || e.Errors[0] != nil || CodeOf(e.Errors[1]) != CodeOffsetOutOfRange || OutcomeOf(e.Errors[1]) != NotCommitted {
 		t.Errorf("%#v", e)
 	}

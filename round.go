@@ -8,12 +8,12 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// round has the offsets of a [Follower] of a consumer whose partitions are too many for a
+// round has the offsets of a consumer's [Follower] if the topic has too many partitions for a
 // [Bookmark]. It keeps offsets only of partitions that were read and not committed since; the
 // state has the others.
 type round struct {
 	consumer string
-	id       uint64 // of the consumer, since its name may get to another one; 0 until inState finds it
+	id       uint64 // of the consumer, since another one may get its name; 0 until inState finds it
 	ahead    map[int]int64
 	checked  bool // every partition was checked once
 }
@@ -26,7 +26,7 @@ const roundStep = 1024
 func (c *Consumer) round(ctx context.Context, topic uint64, partitions int) (*Follower, error) {
 	if _, err := c.describe(); CodeOf(err) == CodeConsumerNotFound {
 		if _, _, err := c.Create(ctx); err != nil {
-			return nil, err // with the outcome of that
+			return nil, err // with the outcome of the creation
 		}
 	}
 	f := &Follower{
@@ -57,8 +57,8 @@ func (r *round) ready(f *Follower) (int, error) {
 	return found, nil
 }
 
-// step checks up to roundStep partitions, from k after the one whose turn it is. It returns the
-// index of the first that has records, -1 if none has, and the number of partitions.
+// step checks up to roundStep partitions, from the one that comes k after f.turn. It returns the
+// index of the first that has records, -1 if none has, and the number of the topic's partitions.
 func (r *round) step(f *Follower, k int) (found, count int, err error) {
 	f.b.engine.View(func(s *state.State) { found, count, err = r.stepIn(s, f, k) })
 	return found, count, err

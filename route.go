@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	recordOverheadBytes = 32 // upper bound of a record's framing in a batch, headers apart
+	recordOverheadBytes = 32 // upper bound of a record's framing in a batch, without its headers
 	headerOverheadBytes = 10
 )
 
-// newAppend returns a valid append, which has no topic and partitions yet: see route.
+// newAppend checks records and options, and returns an append without the topic's id and the
+// partitions, which route sets.
 func (b *Broker) newAppend(topic string, rs []Record, o appendOptions) (*engine.Append, error) {
 	size, err := b.opts.Limits.checkRecords(rs)
 	if err != nil {
@@ -36,7 +37,7 @@ func (b *Broker) route(ctx context.Context, a *engine.Append, rs []Record, o app
 	if err != nil {
 		return err
 	}
-	if checkPartitions(a.Topic, o, count) != nil { // unless another broker has added them
+	if checkPartitions(a.Topic, o, count) != nil { // another broker may have added partitions
 		if err := b.engine.Sync(ctx); err != nil {
 			return err
 		}
@@ -52,7 +53,7 @@ func (b *Broker) route(ctx context.Context, a *engine.Append, rs []Record, o app
 	return nil
 }
 
-// inTurn tells whether a record has neither a partition nor a key.
+// inTurn tells whether one of the records has neither a partition nor a key.
 func (o appendOptions) inTurn(rs []Record) bool {
 	if o.partition >= 0 {
 		return false
@@ -97,11 +98,12 @@ func (o appendOptions) checkNew(topic string) error {
 	return nil
 }
 
-// checkConditions refuses a request with a delay that there is no room for, or with a
-// condition that can never hold again, unless it settles the request as a retry. The commit
-// decides whether other conditions hold: an append that makes them true may be under way.
+// checkConditions refuses a request if it has a delay and the limit of delayed appends is reached,
+// or if it has a condition that can never hold again. If the request is a retry, checkConditions
+// settles it instead. The commit decides whether other conditions hold: an append that makes them
+// true may be under way.
 //
-// inTurn tells whether a record of an append has neither a partition nor a key.
+// inTurn tells whether an append has a record with neither a partition nor a key.
 func (b *Broker) checkConditions(ctx context.Context, r *engine.Request, inTurn func(i int) bool) error {
 	for i, a := range r.Appends {
 		if a.Delay > 0 || a.Due.After(b.engine.StoreNow()) {
@@ -116,7 +118,7 @@ func (b *Broker) checkConditions(ctx context.Context, r *engine.Request, inTurn 
 	return nil
 }
 
-// delayRoom refuses a delay if that many appends are delayed already.
+// delayRoom refuses a delayed append if the number of delayed appends has reached most.
 func delayRoom(in *engine.Engine, most int) error {
 	var n int
 	in.View(func(s *state.State) { n = s.DelayedCount(in.NowIn(s)) })
@@ -168,7 +170,7 @@ func (b *Broker) checkCondition(ctx context.Context, r *engine.Request, a *engin
 }
 
 // checkRecords returns an upper bound of the records' encoded bytes, or the
-// refusal of the first that passes a limit.
+// refusal of the first record that exceeds a limit.
 func (l *Limits) checkRecords(records []Record) (int64, error) {
 	var size int64
 	for i := range records {
@@ -188,7 +190,7 @@ func (l *Limits) checkRecords(records []Record) (int64, error) {
 	return size, nil
 }
 
-// checkSize refuses what is too large for one request.
+// checkSize refuses appends that are too large for one request.
 func (o *Options) checkSize(appends ...*engine.Append) error {
 	var size int64
 	records := 0
@@ -196,8 +198,8 @@ func (o *Options) checkSize(appends ...*engine.Append) error {
 		size += a.Bytes
 		records += a.Count
 	}
-	// What the broker adds to short records doesn't count against the limit,
-	// so that it means to the caller what it says.
+	// The overhead that the broker adds to each record doesn't count against the limit, so that
+	// callers can tell what they may send.
 	if payload := size - int64(records)*recordOverheadBytes; payload > int64(o.Limits.RequestBytes) {
 		return limited(CodeRequestTooLarge, o.Limits.RequestBytes, "the request has %d bytes; one may have %d", payload, o.Limits.RequestBytes)
 	}
@@ -219,7 +221,7 @@ func checkPartitions(topic string, o appendOptions, count int) error {
 	return nil
 }
 
-// choosePartitions gives each record of an append its partition, of count.
+// choosePartitions sets the partition of each record of an append. The topic has count partitions.
 func (b *Broker) choosePartitions(a *engine.Append, rs []Record, o appendOptions, count int32) {
 	hasKey := func(r Record) bool { return r.Key != nil }
 	switch {

@@ -20,7 +20,7 @@ import (
 // its identity. A session is one start of a broker: [Open] makes its key pair, and the private
 // key never leaves the process. Zero stands for no session.
 //
-// The log says which sessions are of its brokers, and which one owns a queue. So brokers trust
+// The log names the sessions of its brokers, and the one that owns a queue. So brokers trust
 // each other without a shared secret, and do not trust a broker on a copy of the bucket.
 type SessionKey [32]byte
 
@@ -47,9 +47,9 @@ func (b *Broker) Session() SessionKey { return SessionKey(b.session.public) }
 // brokers that it speaks for this one.
 func (b *Broker) SessionSigner() crypto.Signer { return b.session.private }
 
-// KnowsSession tells whether the log has named a session as one of its brokers. If this broker
-// does not know the session, it syncs first, once a second at most for all callers together,
-// so that strangers can't cause more store requests.
+// KnowsSession tells whether the log names the session as that of one of its brokers. If this
+// broker does not know the session, it syncs first, once a second at most for all callers
+// together, so that strangers can't cause more store requests.
 func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err error) {
 	defer reads(&err)
 	if knowsSession(b.engine, k) {
@@ -69,9 +69,9 @@ func knowsSession(e *engine.Engine, k SessionKey) (knows bool) {
 	return knows
 }
 
-// NameSession names this broker's session in the log, unless the log has it: other brokers trust
-// it from then on. A broker does so before its first request to another one. The commit goes
-// on if the caller goes away.
+// NameSession commits this broker's session to the log, unless the log has it already. Other
+// brokers trust the session from then on. An adapter calls NameSession before its first request
+// to another broker. If ctx ends, the commit goes on, and the error has the outcome [Unknown].
 func (b *Broker) NameSession(ctx context.Context) (err error) {
 	defer writes(&err)
 	if knowsSession(b.engine, b.Session()) {
@@ -98,7 +98,7 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 	}
 }
 
-// KnowOwner returns when this broker knows the queue's owner of that epoch or a later one, or has
+// KnowOwner waits until this broker knows the queue's owner of that epoch or a later one, or has
 // synced since the call. All callers share one sync per second.
 func (q *Queue) KnowOwner(ctx context.Context, epoch uint64) (err error) {
 	defer reads(&err)

@@ -12,8 +12,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A worker asks brokers in turn that can't ask each other: they have one address, that of a
-// load balancer, say, or addresses where nobody answers.
+// A worker asks two brokers in turn that can't reach each other: both have the same address, such as that of
+// a load balancer, or addresses where no broker answers.
 func TestQueueIsDrainedThroughBrokersThatDontReachEachOther(t *testing.T) {
 	for name, addresses := range map[string][2]string{
 		"one address":               {"http://balancer", "http://balancer"},
@@ -44,7 +44,7 @@ func TestQueueIsDrainedThroughBrokersThatDontReachEachOther(t *testing.T) {
 					var e *seb.Error
 					if errors.As(err, &e) && e.Code == seb.CodeQueueElsewhere {
 						err = nil
-						if e.Address != "" { // where nobody answers
+						if e.Address != "" { // no broker answers there
 							err = q.TakeOver(t.Context(), e.Epoch)
 						}
 					}
@@ -65,8 +65,7 @@ func TestQueueIsDrainedThroughBrokersThatDontReachEachOther(t *testing.T) {
 	}
 }
 
-// What strangers show as their session makes the broker sync the log, all of them together
-// once a second.
+// An unknown session makes the broker sync, but all unknown sessions together only once a second.
 func TestStrangersSessionsShareASync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gets atomic.Int64
@@ -115,7 +114,7 @@ func TestSessionIsKnownToAllBrokersOfItsLog(t *testing.T) {
 	}
 	wantKnown(two, one.Session(), true)
 	wantKnown(two, two.Session(), false)
-	if err := one.Shutdown(t.Context()); err != nil { // which writes a checkpoint
+	if err := one.Shutdown(t.Context()); err != nil { // writes a checkpoint
 		t.Fatal(err)
 	}
 	wantKnown(open(t, store, immediate()), one.Session(), true)

@@ -9,13 +9,13 @@ import (
 	"github.com/simple-event-broker/seb/internal/budget"
 )
 
-// Share is a part of the memory budget for what clients make a broker hold, for as long as
-// they send or read slowly.
+// Share is a part of the memory budget. It is for the requests and answers that the broker
+// must hold for as long as clients send or read them slowly.
 type Share int
 
 const (
-	// ShareSmall is for requests and answers that take little, so that large ones
-	// never keep them waiting.
+	// ShareSmall is for small requests and answers, so that large ones never keep them
+	// waiting.
 	ShareSmall Share = Share(budget.Small)
 	// ShareBodies is for large requests while the broker receives them.
 	ShareBodies Share = Share(budget.Bodies)
@@ -27,7 +27,8 @@ const (
 func (s Share) String() string { return budget.Share(s).String() }
 
 // Holder is the account that memory is charged to: an API key, or the address of a caller
-// without one. Many callers may share an address, such as a proxy's; keys tell them apart.
+// without a key. Many callers may share an address, such as that of a proxy; API keys
+// distinguish them.
 type Holder struct {
 	Key     uint64       // 0: no key
 	Address netip.Prefix // zero: unknown, or Key is set
@@ -37,21 +38,21 @@ type Holder struct {
 // concurrent use; the zero Reservation is not.
 type Reservation struct{ of *budget.Reservation }
 
-// NewReservation returns a reservation of a share, which holds nothing yet, for a request
-// of that holder. If others need the memory more, the broker calls revoke, once, and the
-// request must end and give back its memory. revoke must not block. A nil revoke means
-// that the broker can't take the memory back.
+// NewReservation returns a reservation of a share for a request of that holder. The
+// reservation holds nothing yet. If other holders need the memory more, the broker calls
+// revoke, once; then the request must end and give back its memory. revoke must not block. A
+// nil revoke means that the broker can't take the memory back.
 func (b *Broker) NewReservation(s Share, of Holder, revoke func()) *Reservation {
 	return &Reservation{of: b.engine.Budget().Reservation(budget.Share(s), budget.Holder(of), revoke)}
 }
 
-// ShareBytes returns how much of a share is held, and how much may be.
+// ShareBytes returns how many bytes of a share are held, and how many may be.
 func (b *Broker) ShareBytes(s Share) (used, limit int64) {
 	return b.engine.Budget().ShareBytes(budget.Share(s))
 }
 
-// ShareAlone returns how much of a share a holder may have while no other holder wants any. A
-// request that can limit its use asks for no more, and leaves the rest to later ones.
+// ShareAlone returns how many bytes of a share a holder may have while no other holder wants
+// any. A request that can limit its use should not take more, so that later requests have room.
 func (b *Broker) ShareAlone(s Share) int64 { return b.engine.Budget().ShareAlone(budget.Share(s)) }
 
 // Grow takes n more bytes. It waits some seconds for room, then returns
@@ -61,37 +62,37 @@ func (r *Reservation) Grow(ctx context.Context, n int64) (err error) {
 	return r.of.Grow(ctx, n)
 }
 
-// GrowSoon is [Reservation.Grow] that waits for d at most.
+// GrowSoon is [Reservation.Grow], but waits for d at most.
 func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) (err error) {
 	defer writes(&err)
 	return r.of.GrowSoon(ctx, n, d)
 }
 
-// GrowNow takes up to most bytes, as many as there is room for now, and returns how many. It takes
-// nothing if there is room for fewer than least, or if other requests wait for room.
+// GrowNow takes as many bytes as there is room for now, up to most, and returns how many it took.
+// It takes none if there is room for fewer than least, or if other requests wait for room.
 func (r *Reservation) GrowNow(least, most int64) int64 { return r.of.GrowNow(least, most) }
 
 // Shrink gives n bytes back.
 func (r *Reservation) Shrink(n int64) { r.of.Shrink(n) }
 
-// Ended returns why the broker has taken the reservation back, nil if it has not.
+// Ended returns why the broker has revoked the reservation, nil if it has not.
 func (r *Reservation) Ended() (err error) {
 	defer writes(&err)
 	return r.of.Ended()
 }
 
-// Reserve takes n bytes of the memory budget for an adapter's own buffers, which no
-// client can make it hold for long. For what a client sends or reads see
-// [Broker.NewReservation]. It waits some seconds for room, then returns
-// CodeOverMemoryBudget. release gives the bytes back; only its first call counts.
+// Reserve takes n bytes of the memory budget for an adapter's own buffers, which the adapter
+// does not hold for long. For what clients send or read, use [Broker.NewReservation]. Reserve
+// waits some seconds for room, then returns CodeOverMemoryBudget. release gives the bytes
+// back; only its first call counts.
 func (b *Broker) Reserve(ctx context.Context, n int64) (release func(), err error) {
 	defer writes(&err)
 	return reserve(ctx, b.engine.Budget(), budget.Adapters, n)
 }
 
-// ReserveMore is [Broker.Reserve] for a request that holds a reservation
-// already. It may take memory that Reserve may not, so that requests which
-// have begun can end, and don't wait for each other's memory.
+// ReserveMore is [Broker.Reserve] for a request that holds memory already. It may take memory
+// that Reserve may not, so that requests which have begun can end, and don't wait for each
+// other's memory.
 func (b *Broker) ReserveMore(ctx context.Context, n int64) (release func(), err error) {
 	defer writes(&err)
 	return reserve(ctx, b.engine.Budget(), budget.More, n)

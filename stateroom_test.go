@@ -17,7 +17,7 @@ import (
 
 const fullBytes = 20_000
 
-// smallState returns options with a state bound of fullBytes.
+// smallState returns options with fullBytes as the bound of the state.
 func smallState() seb.Options {
 	opts := immediate()
 	opts.StateMemory = fullBytes
@@ -37,10 +37,10 @@ func fill(t testing.TB, b *seb.Broker, topic string) {
 	t.Fatal("the state never fills")
 }
 
-// Many requests of a kind meet in one commit: each would fit, all together don't.
+// Many requests of one kind are in the same commit. The state has room for each of them, but not for all.
 func TestStateBoundIsNotOvershotWithinOneCommit(t *testing.T) {
 	long := strings.Repeat("x", 200)
-	rooms := map[string]int64{"work that is done with gaps": 2000, "positions": 16_000, "push targets": 20_000, "partitions": 24_000} // else 14,000
+	rooms := map[string]int64{"work that is done with gaps": 2000, "positions": 16_000, "push targets": 20_000, "partitions": 24_000} // bytes; 14,000 for other kinds
 	for kind, do := range map[string]func(ctx context.Context, b *seb.Broker, i int, token string) error{
 		"appends": func(ctx context.Context, b *seb.Broker, i int, _ string) error {
 			_, err := b.Append(ctx, "wide", values("v"), seb.ToPartition(int32(i)))
@@ -146,7 +146,7 @@ func TestStateBoundIsNotOvershotWithinOneCommit(t *testing.T) {
 				var wg sync.WaitGroup
 				wg.Go(func() {
 					if _, err := b.Consumer("t", "c").Commit(t.Context(), seb.Offsets{0: 1}); err != nil {
-						t.Error(err) // holds the slot
+						t.Error(err) // this commit waits in the store, so that all requests below share the next one
 					}
 				})
 				synctest.Wait()
@@ -179,7 +179,8 @@ func TestStateBoundIsNotOvershotWithinOneCommit(t *testing.T) {
 	}
 }
 
-// A log that is full can be locked, read by consumers, and emptied.
+// When the state is full, API keys can still be created and revoked, consumers can read, workers can
+// answer, and records and topics can be deleted.
 func TestFullStateCanStillBeLockedReadAndEmptied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -225,7 +226,7 @@ func TestFullStateCanStillBeLockedReadAndEmptied(t *testing.T) {
 			t.Error("a start that moves:", err)
 		}
 		for _, b := range []*seb.Broker{b, other} {
-			time.Sleep(2 * time.Second) // longer than what a broker knows may be old
+			time.Sleep(2 * time.Second) // longer than StaleMax
 			if _, err := b.Append(t.Context(), "t", values("v")); err != nil {
 				t.Error("there is room behind that:", err)
 			}
@@ -240,8 +241,8 @@ func TestFullStateCanStillBeLockedReadAndEmptied(t *testing.T) {
 	})
 }
 
-// The state forgets by the time of commits. One that would be refused must not keep
-// that from going on.
+// The state forgets idempotency keys and delays when a commit is applied. If a full state refused every
+// append, no commit could free memory. So memory that the next commit will free counts as room.
 func TestWhatIsForgottenWithTimeMakesRoomByItself(t *testing.T) {
 	for what, option := range map[string]func(i int) seb.AppendOption{
 		"idempotency keys": func(i int) seb.AppendOption { return seb.IdempotencyKey(fmt.Sprint(i)) },
@@ -267,7 +268,7 @@ func TestWhatIsForgottenWithTimeMakesRoomByItself(t *testing.T) {
 	}
 }
 
-// A broker that is idle learns of room that another one has made when it is asked.
+// An idle broker whose state is full learns at the next append that another broker has made room.
 func TestRoomThatAnotherBrokerMakesIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -277,7 +278,7 @@ func TestRoomThatAnotherBrokerMakesIsFound(t *testing.T) {
 		if err := other.DeleteTopic(t.Context(), "t"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second) // longer than what a broker knows may be old
+		time.Sleep(2 * time.Second) // longer than StaleMax
 		if _, err := b.Append(t.Context(), "u", values("v")); err != nil {
 			t.Error(err)
 		}

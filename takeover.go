@@ -29,7 +29,7 @@ func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher,
 			return d, err
 		}
 		if q.b.shutdown.Load() {
-			return nil, engine.ErrClosed // the next owner could not tell whether the records were handed out
+			return nil, engine.ErrClosed // records that are handed out now would be uncertain to the next owner
 		}
 		if err := publicOwner(q.b.dispatchers.MayTake(owner, false), owner); err != nil {
 			return nil, err
@@ -40,7 +40,7 @@ func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher,
 	}
 }
 
-// ownedHere returns the queue's owner, and the dispatcher if that is this broker.
+// ownedHere returns the queue's owner; if this broker is the owner, also the dispatcher.
 func (q *Queue) ownedHere() (d *dispatch.Dispatcher, o dispatch.Owner, err error) {
 	err = q.view(func(_ *state.State, _ *state.Topic, found *state.Queue) { d, o = q.b.dispatchers.Owner(found) })
 	return d, o, err
@@ -86,7 +86,7 @@ func (q *Queue) takeOver(ctx context.Context, o dispatch.Owner, deaf bool, most 
 	err := q.b.dispatchers.TakeOver(timed, o, deaf, most)
 	switch {
 	case err == nil:
-		return q.exists() // it may have been deleted
+		return q.exists() // the queue may have been deleted meanwhile
 	case errors.Is(err, dispatch.ErrClosed):
 		return engine.ErrClosed
 	case !errors.Is(err, dispatch.ErrUndecided):
@@ -104,7 +104,8 @@ func (q *Queue) takeOver(ctx context.Context, o dispatch.Owner, deaf bool, most 
 	}
 }
 
-// publicOwner returns err, or if that is because another broker is the owner, an error that names it.
+// publicOwner returns err. If err says that another broker owns the queue, it returns the public
+// error instead, which names that broker.
 func publicOwner(err error, o dispatch.Owner) error {
 	elsewhere, ok := errors.AsType[*dispatch.ElsewhereError](err)
 	if !ok {

@@ -15,7 +15,7 @@ import (
 
 // Topic is a topic as it is at one moment.
 type Topic struct {
-	// ID is never used again, not even for a later topic of the same name.
+	// ID is unique among all topics that the log ever had, also those of the same name.
 	ID         uint64
 	Name       string
 	Created    time.Time
@@ -26,9 +26,9 @@ type Topic struct {
 // TopicConfig says how long records are kept. It is stored and shown; the broker
 // does not delete records by it yet. Zero means no limit.
 type TopicConfig struct {
-	// Retention is the age after which records may go; whole milliseconds count.
+	// Retention is the age after which records may be deleted, in whole milliseconds.
 	Retention time.Duration
-	// RetentionBytes is how much of each partition is kept at least.
+	// RetentionBytes is how many bytes of each partition are kept at least.
 	RetentionBytes int64
 }
 
@@ -79,16 +79,16 @@ type TopicUpdate struct {
 	RetentionBytes *int64
 }
 
-// CheckTopicName returns an error unless a topic may have that name.
-// Names are Kafka's: 1 to 249 of a-z, A-Z, 0-9, ".", "_" and "-", but not "." and "..".
+// CheckTopicName returns an error with CodeInvalidTopicName unless a topic may have that name.
+// The rules are Kafka's: 1 to 249 of a-z, A-Z, 0-9, ".", "_" and "-", but not "." or "..".
 func CheckTopicName(name string) (err error) {
 	defer writes(&err)
 	return change.CheckTopicName(name)
 }
 
-// CreateTopic creates a topic. created is false if a topic of that name exists with
-// as many partitions, and with the same config where opts gives one. If it
-// differs, CreateTopic returns CodeTopicExists.
+// CreateTopic creates a topic. If a topic of that name exists with the same number of
+// partitions, and has each config value that opts sets, CreateTopic changes nothing and
+// created is false. If that topic differs, CreateTopic returns CodeTopicExists.
 func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions) (_ Topic, created bool, err error) {
 	defer writes(&err)
 	def(&opts.Partitions, 1)
@@ -116,8 +116,8 @@ func (l *Limits) checkPartitionCount(n int32) error {
 	return nil
 }
 
-// DeleteTopic deletes a topic with all its records. [Broker.DeadLetteredTo] tells which queues
-// it is the dead-letter topic of.
+// DeleteTopic deletes a topic with all its records, consumers and queues. [Broker.DeadLetteredTo]
+// tells which other queues use it as their dead-letter topic.
 func (b *Broker) DeleteTopic(ctx context.Context, name string) (err error) {
 	defer writes(&err)
 	if err := change.CheckTopicName(name); err != nil {
@@ -131,8 +131,8 @@ func (b *Broker) DeleteTopic(ctx context.Context, name string) (err error) {
 type QueueName struct{ Topic, Queue string }
 
 // DeadLetteredTo returns the queues whose dead-letter topic has that name, as far as this
-// broker knows, the oldest first. These queues outlive the topic: the next dead
-// letter creates it again or, with [Options.NoAutoCreate], gets no copy.
+// broker knows, the oldest first. If the topic is deleted, these queues stay: the next dead
+// letter creates the topic again or, with [Options.NoAutoCreate], gets no copy.
 func (b *Broker) DeadLetteredTo(topic string) (names []QueueName) {
 	b.engine.View(func(s *state.State) {
 		for _, q := range s.DeadLetteredTo(topic) {
@@ -170,9 +170,10 @@ func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (_
 	return b.describeChanged(name)
 }
 
-// DeleteRecords moves the start of a partition up to before: readers no longer see
-// the records below it. A start at or above before stays; before must not be beyond
-// the end of the partition.
+// DeleteRecords deletes the records of a partition whose offsets are lower than before: the
+// partition's start moves up to that offset, and readers no longer see the records. It changes
+// nothing if the partition starts there or behind. It fails with CodeOffsetOutOfRange if before is
+// beyond the end of the partition.
 func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int32, before Offset) (_ Partition, err error) {
 	defer writes(&err)
 	if err := change.CheckTopicName(topic); err != nil {
@@ -186,13 +187,13 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 		return Partition{}, err
 	}
 	if int(partition) >= len(t.Partitions) {
-		return Partition{}, maybeCommitted(change.TopicNotFound(topic)) // deleted, and created again with fewer
+		return Partition{}, maybeCommitted(change.TopicNotFound(topic)) // deleted since, and created again with fewer partitions
 	}
 	return t.Partitions[partition], nil
 }
 
-// current makes what the broker knows recent enough to tell, unless it has been
-// closed or has stopped: what it knows then is nothing to go by.
+// current syncs if the last sync is older than Options.StaleMax. It returns an error if the broker
+// was closed or has stopped, since its state is not up to date then.
 func (b *Broker) current(ctx context.Context) error {
 	if err := b.engine.Usable(); err != nil {
 		return err
@@ -200,7 +201,7 @@ func (b *Broker) current(ctx context.Context) error {
 	return b.engine.SyncIfOld(ctx)
 }
 
-// topicNow returns the id of a topic, on a state that is recent enough to tell.
+// topicNow returns the id of a topic, after a sync if the last one is older than Options.StaleMax.
 func (b *Broker) topicNow(ctx context.Context, name string) (id uint64, err error) {
 	if err := b.current(ctx); err != nil {
 		return 0, err
@@ -209,7 +210,7 @@ func (b *Broker) topicNow(ctx context.Context, name string) (id uint64, err erro
 	return id, err
 }
 
-// Topic describes a topic.
+// Topic describes a topic. It fails with CodeTopicNotFound if there is no such topic.
 func (b *Broker) Topic(ctx context.Context, name string) (_ Topic, err error) {
 	defer reads(&err)
 	if err := b.current(ctx); err != nil {
@@ -222,8 +223,9 @@ func (b *Broker) Topic(ctx context.Context, name string) (_ Topic, err error) {
 	return t, err
 }
 
-// Topics iterates over the topics, by name, each as it is when its turn comes. It reserves the memory of a
-// topic from Options.Memory during its turn, see [ListOptions]. An error ends the iteration, with a zero Topic.
+// Topics iterates over the topics, sorted by name. It describes each when the iteration reaches it, and
+// reserves the memory of the description while the loop body runs: see [ListOptions]. An error ends the
+// iteration, and comes with a zero Topic.
 func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, error] {
 	l := listing[string, Topic]{
 		next: func(s *state.State, after string) []string {
@@ -299,8 +301,8 @@ func (b *Broker) findTopic(ctx context.Context, name string) (id uint64, partiti
 	}
 }
 
-// findTagged finds the topic of that name whose tag is want, if that isn't empty. It syncs if
-// the topic has another tag: this broker may not know the topic with the tag yet.
+// findTagged finds a topic, whose tag must be want unless want is empty. It syncs if the topic has
+// another tag: this broker may not know the topic with the tag yet.
 func (b *Broker) findTagged(ctx context.Context, name, want string) (id uint64, partitions int, err error) {
 	for synced := false; ; synced = true {
 		id, partitions, err = b.findTopic(ctx, name)
@@ -328,7 +330,7 @@ func (b *Broker) topicForAppend(ctx context.Context, name string, o appendOption
 		}
 		_, _, err = b.CreateTopic(ctx, name, TopicOptions{})
 		if err != nil && CodeOf(err) != CodeTopicExists {
-			return 0, 0, withoutOutcome(err) // the topic may be there, but nothing was appended
+			return 0, 0, withoutOutcome(err) // the topic may exist now, but nothing was appended
 		}
 		id, partitions, err = b.findTopic(ctx, name)
 	}
@@ -346,8 +348,9 @@ func (b *Broker) describe(name string) (described Topic, err error) {
 	return described, err
 }
 
-// describeChanged describes a topic after a change of it was committed. It may
-// have been deleted since, even by the same commit: that is no refusal.
+// describeChanged describes a topic after a change of it was committed. If the topic was deleted
+// since, perhaps by the same commit, the error has the outcome Unknown, since the change was
+// committed.
 func (b *Broker) describeChanged(name string) (Topic, error) {
 	t, err := b.describe(name)
 	if err != nil {

@@ -49,12 +49,12 @@ func TestDeletedRecordsAreGoneForReaders(t *testing.T) {
 			}
 		}
 		read(b, "2", "3")
-		time.Sleep(2 * time.Second) // the other's last look is too old then
+		time.Sleep(2 * time.Second) // until the last sync of the other broker is too old
 		read(other, "2", "3")
 		if p, err := other.DeleteRecords(t.Context(), "t", 0, 1); err != nil || p.Start != 2 {
 			t.Errorf("a start that is there stays: %+v, %v", p, err)
 		}
-		if err := b.Close(); err != nil { // with a checkpoint
+		if err := b.Close(); err != nil { // writes a checkpoint
 			t.Fatal(err)
 		}
 		again := open(t, memory, opts)
@@ -128,7 +128,7 @@ func TestTopicConfig(t *testing.T) {
 		_, err := b.UpdateTopic(t.Context(), "t", u)
 		wantCode(t, err, seb.CodeInvalidRequest)
 	}
-	if err := b.Close(); err != nil { // with a checkpoint
+	if err := b.Close(); err != nil { // writes a checkpoint
 		t.Fatal(err)
 	}
 	topics, err := seb.Collect(open(t, memory, seb.Options{}).Topics(t.Context(), seb.ListOptions{}))
@@ -137,7 +137,7 @@ func TestTopicConfig(t *testing.T) {
 	}
 }
 
-// Who waits at the end of a partition misses no record without being told.
+// A reader that waits at the end of a partition gets an error if it misses a record.
 func TestFollowIsToldOfRecordsThatWereDeletedBeforeItReadThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -155,7 +155,7 @@ func TestFollowIsToldOfRecordsThatWereDeletedBeforeItReadThem(t *testing.T) {
 				return
 			}
 		}()
-		time.Sleep(27 * time.Second) // it looks for what others do every 10 s now
+		time.Sleep(27 * time.Second) // until b syncs only every 10 s
 		mustAppend(t, other, "t", "1")
 		if _, err := other.DeleteRecords(t.Context(), "t", 0, 2); err != nil {
 			t.Fatal(err)
@@ -163,7 +163,7 @@ func TestFollowIsToldOfRecordsThatWereDeletedBeforeItReadThem(t *testing.T) {
 		mustAppend(t, other, "t", "2")
 		m := <-found
 		if m.err == nil && m.value == "1" {
-			return // it was read between the two, when its broker followed the log
+			return // b has synced between the append and the deletion
 		}
 		if e := wantError(t, m.err, seb.CodeOffsetOutOfRange); e.Start != 2 {
 			t.Errorf("%q, %+v", m.value, e)

@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// tally counts what a store is asked for, where it is asked.
+// tally is a store that counts the requests that it gets.
 type tally struct {
 	mu  sync.Mutex
 	use seb.StoreUse

@@ -13,7 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/wait"
 )
 
-// WorkSource hands out records to workers: a [Queue], or a client of one.
+// WorkSource hands out records to workers: a [Queue], or a client of a queue.
 type WorkSource interface {
 	Receive(ctx context.Context, o ReceiveOptions) ([]Message, error)
 	Ack(ctx context.Context, tokens ...string) error
@@ -30,7 +30,7 @@ type Worker struct {
 	// returns an error, the worker puts the record back with the error's text as the reason, for
 	// the delay of a [RetryIn] among its causes, else for the queue's backoff. ctx ends with the
 	// cause CodeLeaseLost when the record goes to another worker: the handler's result does not
-	// count then. ctx does not end with that of Run. A panic ends the process.
+	// count then. ctx does not end when the context of Run ends. A panic ends the process.
 	Handle func(ctx context.Context, m Message) error
 	// Concurrency is how many handlers run at a time. Default 1.
 	Concurrency int
@@ -60,7 +60,7 @@ func (e *RetryIn) Unwrap() error { return e.Err }
 
 const (
 	workerWait     = 20 * time.Second
-	workerExtends  = QueueLeaseDefault / 3 // at most: after its broker is lost a record has only the queue's lease
+	workerExtends  = QueueLeaseDefault / 3 // longest time between extensions: a new owner gives records only the queue's lease
 	workerRetryMin = 100 * time.Millisecond
 	workerRetryMax = 5 * time.Second
 )
@@ -98,7 +98,7 @@ func (w *Worker) run(ctx context.Context) error {
 		}
 		ms, err := w.Source.Receive(ctx, ReceiveOptions{Max: min(free, receiveMax), Wait: workerWait, Lease: w.Lease})
 		for range free - len(ms) {
-			<-places // not needed yet
+			<-places // release places for which no record came
 		}
 		switch {
 		case err == nil:
@@ -146,7 +146,7 @@ func passes(err error) bool {
 	return !errors.As(err, &e) || e.RetryAfter > 0 || e.Code == CodeQueueElsewhere || e.Code == CodeStoreUnavailable
 }
 
-// handle calls the handler for one record, and answers with its result.
+// handle calls the handler for one record, and answers the queue with the handler's result.
 func (w *Worker) handle(ctx context.Context, m Message) {
 	ctx = context.WithoutCancel(ctx)
 	work, lose := context.WithCancelCause(ctx)
@@ -159,7 +159,7 @@ func (w *Worker) handle(ctx context.Context, m Message) {
 		lose(context.Canceled)
 		<-kept
 	}
-	defer release() // also of a handler that ends its goroutine, and so never returns
+	defer release() // also if the handler ends its goroutine, and so never returns
 	err := w.Handle(work, m)
 	lost := context.Cause(work)
 	release()
@@ -188,7 +188,7 @@ func (w *Worker) keep(work context.Context, m Message, lose context.CancelCauseF
 			lose(err)
 			return
 		default:
-			// The record may still be ours: if it is not, the next answer says so.
+			// This worker may still have the record: if not, the next answer says so.
 			w.Logger.Warn("a lease was not extended; trying again", "err", err, "left", time.Until(ends).Round(time.Millisecond))
 			pause = min(w.Lease/10, time.Second)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// workOn starts a worker, and returns what stops it and returns its error.
+// workOn starts a worker. stop ends it, and returns the error of Run.
 func workOn(t *testing.T, w *seb.Worker) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -34,7 +34,7 @@ func TestSlowWorkerKeepsItsRecord(t *testing.T) {
 		}})
 		time.Sleep(time.Minute)
 		wantHanded(t, mustReceive(t, q, 10, 0), "[1#1 2#1]")
-		wantHanded(t, mustReceive(t, q, 10, 25*time.Second), "[]") // not the one that is worked on
+		wantHanded(t, mustReceive(t, q, 10, 25*time.Second), "[]") // the handler's record does not go out again
 		time.Sleep(3 * time.Minute)
 		if err := stop(); err != nil || handled < 1 {
 			t.Fatalf("%d handled, %v", handled, err)
@@ -97,7 +97,7 @@ func TestRecordOfAWorkerThatStoppedExtendingGoesToAnother(t *testing.T) {
 	})
 }
 
-// silentSource does not extend until it is heard again.
+// silentSource is a source that does not answer Extend until the test lets it.
 type silentSource struct {
 	*seb.Queue
 	cut chan struct{}
@@ -134,7 +134,7 @@ func TestHandlerThatFailsHasItsRecordTriedAgain(t *testing.T) {
 	})
 }
 
-// Such as by t.FailNow in a test.
+// A handler may end its goroutine, for example by t.FailNow.
 func TestHandlerThatEndsItsGoroutineLeavesItsRecordToAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, q := openQueue(t, 1, seb.QueueUpdate{})
@@ -164,8 +164,8 @@ func TestWorkerEndsWithItsQueue(t *testing.T) {
 	})
 }
 
-// The store goes away while a worker waits, and again while it works, for a moment and for
-// longer than leases last. It goes on by itself when the store is back.
+// The store fails while a worker waits, and again while it works: once for a moment, and once for longer
+// than leases last. The worker goes on by itself when the store answers again.
 func TestWorkerOutlivesAnOutageOfTheStore(t *testing.T) {
 	for _, outage := range []time.Duration{3 * time.Second, 5 * time.Minute} {
 		for _, work := range []time.Duration{0, 20 * time.Second} {
@@ -194,8 +194,8 @@ func TestWorkerOutlivesAnOutageOfTheStore(t *testing.T) {
 	}
 }
 
-// Handlers reckon delays from times that others have told them: they may be over, or far away.
-// The record is put back all the same, with its reason.
+// A handler may compute a delay from a time that it was given, which may have passed or be far away.
+// The record is put back nevertheless, with its reason.
 func TestRetryInOfAnyTimePutsBack(t *testing.T) {
 	for delay, want := range map[time.Duration]time.Duration{-time.Minute: 0, 1 << 62: 366 * 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 // answers are the media types of a read, the default first.
 var answers = []string{typeNDJSON, typeJSON, typeBatch, typeEvents}
 
-// negotiate returns which of answers the Accept headers prefer, as RFC 9110
-// (12.5.1) says; among equals the most specific, then the first that was named.
+// negotiate returns the media type of answers that the Accept headers prefer (RFC 9110,
+// section 12.5.1). Of equal qualities the most specific range wins, then the first in the header.
 func negotiate(accept []string) (string, error) {
 	ranges := strings.Join(accept, ",")
 	if strings.TrimSpace(ranges) == "" {
@@ -37,7 +37,7 @@ func negotiate(accept []string) (string, error) {
 	return best, nil
 }
 
-// mediaRank tells which range of an Accept header matched.
+// mediaRank ranks a range of an Accept header by how specific it is and by its place.
 type mediaRank struct {
 	specificity int // 2: type/subtype, 1: type/*, 0: */*
 	index       int
@@ -50,8 +50,8 @@ func (a mediaRank) before(b mediaRank) bool {
 	return a.index < b.index
 }
 
-// qualityOf returns the quality of the most specific of ranges that matches
-// candidate; 0 if none does.
+// qualityOf returns the quality and the rank of the most specific range that matches the
+// media type candidate. The quality is 0 if no range matches.
 func qualityOf(ranges, candidate string) (quality float64, at mediaRank) {
 	at.specificity = -1
 	major, _, _ := strings.Cut(candidate, "/")
@@ -73,7 +73,7 @@ func qualityOf(ranges, candidate string) (quality float64, at mediaRank) {
 	return quality, at
 }
 
-// parseQuality returns the q of a media range's parameters, 1 if it is missing or
+// parseQuality returns the value of q in a media range's parameters; 1 if it is missing or
 // invalid.
 func parseQuality(params string) float64 {
 	for p := range strings.SplitSeq(params, ";") {

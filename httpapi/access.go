@@ -14,15 +14,15 @@ import (
 // has one: see [Handler.route].
 type need struct {
 	declared bool
-	nobody   bool // needs nothing: anyone may ask
-	anyKey   bool // whatever its scopes; and if no key is known, none is searched for
+	nobody   bool // anyone may call: no access is checked
+	anyKey   bool // any valid key will do; if the broker knows no keys, it doesn't sync to find one
 	scope    seb.Scopes
 	topic    func(*http.Request) string // nil: the action checks topics itself
-	all      bool                       // for all topics
-	parts    bool                       // what each part of the body needs, which the action checks; see mayDo
+	all      bool                       // the key must have scope for all topics
+	parts    bool                       // the action checks the access to each part of the body, with mayDo
 	signed   bool                       // a signed URL is as good as a key
-	admin    bool                       // leaves a line in the audit log
-	reads    bool                       // commits nothing for the caller, also by POST
+	admin    bool                       // writes a line to the audit log
+	reads    bool                       // commits nothing for the caller, even if the method is POST
 }
 
 var (
@@ -45,16 +45,16 @@ func topicOfPath(r *http.Request) string { return r.PathValue("topic") }
 // tokenParameter carries the token of a signed URL.
 const tokenParameter = "token"
 
-// admit identifies the caller, and returns r as the action should see it: without a token,
-// with a context that outlives the client for a moment and, for a read, ends with the caller's
-// access. Call leave when r is served.
+// admit identifies the caller, and returns r as the action should see it: without a token, and
+// with a context that ends goneFor after the client left. The context of a read also ends when the
+// caller's access ends. Call leave when r is served.
 func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, leave func(), err error) {
 	if !n.nobody {
 		if r, err = h.identify(w, r, n); err != nil {
 			return r, nil, err
 		}
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			h.watch(w) // anything else that was admitted is carried out: nobody should have to guess how far it came
+			h.watch(w) // only reads end with the caller's access: a write goes on, so that its caller needn't guess how far it came
 		}
 	}
 	ctx, leave := linger(w.clientContext)
@@ -80,8 +80,7 @@ func (h *Handler) identify(w *response, r *http.Request, n need) (*http.Request,
 		return r, err
 	}
 	w.access = access
-	// Whatever is done for the caller from here on is done with this context, or with one
-	// that is made of it.
+	// All work for the caller from here on uses this context, or one derived from it.
 	w.clientContext = seb.WithAccess(w.clientContext, access)
 	if access.Open() && !w.proven {
 		if err := h.cors.checkName(r); err != nil {
@@ -95,7 +94,7 @@ func (h *Handler) identify(w *response, r *http.Request, n need) (*http.Request,
 	return r, nil
 }
 
-// stillAdmitted refuses a caller whose access ended while its body came.
+// stillAdmitted refuses a caller whose access ended while its body was read.
 func (h *Handler) stillAdmitted(ctx context.Context, w *response) error {
 	err := h.broker.CheckAccess(ctx, w.access)
 	if seb.CodeOf(err) == seb.CodeUnauthorized {
@@ -108,7 +107,7 @@ func (h *Handler) stillAdmitted(ctx context.Context, w *response) error {
 	return err
 }
 
-// watch makes w.clientContext end with the caller's access too, if it doesn't yet.
+// watch makes w.clientContext end also when the caller's access ends. A second call does nothing.
 func (h *Handler) watch(w *response) {
 	if w.unwatch == nil {
 		w.clientContext, w.unwatch = h.broker.While(w.clientContext, w.access)
@@ -128,7 +127,7 @@ func (n need) check(a seb.Access, r *http.Request) error {
 	}
 }
 
-// mayDo refuses a part of a body that the caller may not have done.
+// mayDo returns an error if the caller lacks scope for topic, which a part of the body needs.
 func (h *Handler) mayDo(w *response, scope seb.Scopes, topic string) error {
 	err := w.access.CheckTopic(scope, topic)
 	if err != nil {
@@ -154,8 +153,8 @@ func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access
 		a, err = h.broker.Authenticate(ctx, c)
 		leave()
 		if n.anyKey && isOver(err) {
-			// What it did is still worth telling, and it will never know more of keys
-			// than now; it is the same while the store can't be reached.
+			// The figures of a broker that was closed or has stopped are still worth showing. It
+			// learns of no new keys, so the keys that it knows decide.
 			a, err = h.broker.AuthenticateKnown(c)
 		}
 	}
@@ -175,14 +174,14 @@ func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access
 	return a, err
 }
 
-// isOver tells whether err means that the broker takes no more requests.
+// isOver tells whether err means that the broker was closed or has stopped.
 func isOver(err error) bool {
 	code := seb.CodeOf(err)
 	return code == seb.CodeBrokerClosed || code == seb.CodeBrokerStopped
 }
 
-// credentialOf returns what r shows: which key another broker has authenticated, a key, else the token of a signed URL, else
-// the names of a certificate that the server has verified.
+// credentialOf returns the credential of r: the id of the key that another broker has authenticated, else
+// an API key, else the token of a signed URL, else the names of a certificate that the server has verified.
 func credentialOf(w *response, r *http.Request, n need) (c seb.Credential, err error) {
 	if w.proven {
 		c.KeyID = w.keyID
@@ -213,8 +212,8 @@ func credentialOf(w *response, r *http.Request, n need) (c seb.Credential, err e
 	return c, nil
 }
 
-// takeToken returns the token in r's query, if there is one, and r without it, so
-// that nothing behind ever sees, repeats or logs it.
+// takeToken returns the token in r's query, "" if there is none, and r without the token, so
+// that no later code sees, repeats or logs it.
 func takeToken(r *http.Request) (string, *http.Request) {
 	if !strings.Contains(r.URL.RawQuery, tokenParameter+"=") {
 		return "", r
@@ -223,7 +222,7 @@ func takeToken(r *http.Request) (string, *http.Request) {
 	var rest []string
 	for _, pair := range strings.Split(r.URL.RawQuery, "&") {
 		if value, found := strings.CutPrefix(pair, tokenParameter+"="); found {
-			token = value // a token holds nothing that would be escaped
+			token = value // a token has no characters that a URL escapes
 			continue
 		}
 		rest = append(rest, pair)
@@ -235,8 +234,7 @@ func takeToken(r *http.Request) (string, *http.Request) {
 	return token, without
 }
 
-// ended returns why the caller's access ended while it was being served, if that
-// is what err comes from; else err.
+// ended returns why the caller's access ended, if err comes from that; else err.
 func ended(ctx context.Context, err error) error {
 	over := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	if cause := context.Cause(ctx); over && seb.CodeOf(cause) == seb.CodeUnauthorized {
@@ -245,7 +243,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// audit leaves a line about what an admin did, or tried to.
+// audit writes a line to the audit log about what an admin did, or tried to do.
 func (h *Handler) audit(w *response, r *http.Request) {
 	attrs := []slog.Attr{
 		slog.String("request_id", w.id), slog.String("method", r.Method), slog.String("path", WithoutSecrets(r.URL.Path)),

@@ -38,7 +38,7 @@ func example(pattern string) string {
 	return strings.NewReplacer("{topic}", "orders", "{consumer}", "billing", "{queue}", "mail", "{offset}", "0", "{id}", "77", "{name}", "n").Replace(pattern)
 }
 
-// lacking returns the scopes that are not enough for a need.
+// lacking returns a scope that is not enough for a need.
 func lacking(n need) seb.Scopes {
 	switch {
 	case n.scope == seb.ScopeRead:
@@ -50,9 +50,9 @@ func lacking(n need) seb.Scopes {
 	}
 }
 
-// changing returns a request to a route that changes the log if it is let in, and
-// finds topic orders with a record, consumer billing and queue mail, the key, and the
-// token of a record of that queue.
+// changing returns a request to a route that changes the log if it is admitted. The log must have
+// topic orders with a record, consumer billing and queue mail, and the key; token must be that of a
+// record of the queue.
 func changing(method, pattern string, key uint64, token string) (path, body string, header []string) {
 	path = example(pattern)
 	switch method + " " + pattern {
@@ -86,8 +86,8 @@ func changing(method, pattern string, key uint64, token string) (path, body stri
 
 const queueRoute = "POST /v1/topics/{topic}/queues/{queue}/"
 
-// queueFor makes queue mail as a request to a route needs it to change the log, and
-// returns the token of a record if one is out. gone is the URL of a target that is gone.
+// queueFor creates queue mail in a state in which a request to the route changes the log. It returns
+// the token of a record if one is leased. gone is the URL of a target that answers 410.
 func (s *server) queueFor(route, gone string, ops []string) (token string) {
 	s.t.Helper()
 	const mail = queuesPath + "/mail"
@@ -101,7 +101,7 @@ func (s *server) queueFor(route, gone string, ops []string) (token string) {
 		s.post(mail+"/pause", "", ops...).want(s.t, http.StatusOK)
 	case queueRoute + "ack", queueRoute + "nack", queueRoute + "dead/redrive":
 		token = s.received("mail", "", ops...)[0].Token
-	case queueRoute + "extend": // by a broker that does not hand records out yet
+	case queueRoute + "extend": // sent to a broker that does not hand out records yet
 		token = s.clusterTag() + ".1/0:0.1"
 	}
 	if route == queueRoute+"dead/redrive" {
@@ -110,15 +110,15 @@ func (s *server) queueFor(route, gone string, ops []string) (token string) {
 	return token
 }
 
-// refusal is what a request shows that must not be let in, and the status it gets.
+// refusal is a credential with which a request must be refused, and the expected status.
 type refusal struct {
 	name   string
 	header []string
 	status int
 }
 
-// refusalsOf returns ops, the secret of a key for everything, and for what a route
-// needs every kind of refusal.
+// refusalsOf returns ops, the secret of a key for everything, and of, which returns every kind of
+// refusal for a route's need.
 func (s *server) refusalsOf(store objstore.Store) (ops string, of func(n need) []refusal) {
 	s.t.Helper()
 	other := openBroker(s.t, store, seb.Options{})
@@ -137,7 +137,7 @@ func (s *server) refusalsOf(store objstore.Store) (ops string, of func(n need) [
 	if _, err := other.RevokeKey(s.t.Context(), revoked.ID); err != nil {
 		s.t.Fatal(err)
 	}
-	time.Sleep(time.Minute) // fake
+	time.Sleep(time.Minute) // fake time
 	return ops, func(n need) []refusal {
 		return []refusal{
 			{"no key", nil, 401},
@@ -154,14 +154,15 @@ func (s *server) refusalsOf(store objstore.Store) (ops string, of func(n need) [
 	}
 }
 
-// wantRefused checks a route's answer to a request that is to be refused, unless
-// anyone may ask, any key will do, or it shows less.
+// wantRefused checks a route's answer to a request with the credential c, which must be refused, with
+// three exceptions: routes for anyone, routes for any key, and the list of topics, which leaves
+// out other topics instead.
 func (c refusal) wantRefused(t *testing.T, a answer, pattern string, n need) {
 	t.Helper()
 	original := slices.Contains(originalPaths, pattern)
 	want := c.status
 	if original {
-		want = 401 // its clients take 403 for success
+		want = 401 // the original's clients take 403 for success
 	}
 	if n.nobody || n.anyKey && c.status == 403 || pattern == "/v1/topics" && c.name == "wrong topic" {
 		want = 0
@@ -181,9 +182,9 @@ func (c refusal) wantRefused(t *testing.T, a answer, pattern string, n need) {
 	}
 }
 
-// TestUnauthorisedRequestsOfEveryKindAreRefused covers every route there is, since
-// it takes them from the handler. Each request would be carried out if it were let
-// in, as it is in the end with the right key.
+// TestUnauthorisedRequestsOfEveryKindAreRefused covers every route, since it takes the routes
+// from the handler. At the end each request is sent with the right key, to show that only the
+// refusals kept it from being served.
 func TestUnauthorisedRequestsOfEveryKindAreRefused(t *testing.T) {
 	store, gone := objstore.NewMemory(), newGone(t)
 	bubbleOn(t, store, seb.Options{PushNetworks: loopback}, Options{Gatherer: prometheus.NewRegistry()}, 0, func(t *testing.T, s *server) {
@@ -228,10 +229,10 @@ func TestUnauthorisedRequestsOfEveryKindAreRefused(t *testing.T) {
 	})
 }
 
-// servedTo says who may be served by each route: r, w and a are keys for topic orders with the
-// scopes read, write and admin, A is one for all topics with the scope admin, and -
-// shows none. It stands here again, and not in the handler alone, since whoever
-// weakens a route there should have to say so.
+// servedTo says which callers each route serves: r, w and a are keys for topic orders with the
+// scopes read, write and admin, A is a key for all topics with the scope admin, and -
+// is a caller without a key. The table repeats what the handler declares, so that a change that
+// weakens a route in the handler must change the table too.
 var servedTo = map[string]string{
 	"GET /v1/topics":                                      "r aA",
 	"GET /v1/topics/{topic}":                              "r aA",
@@ -266,7 +267,7 @@ var servedTo = map[string]string{
 	"PUT /v1/topics/{topic}/queues/{queue}/push":          "  aA",
 	"DELETE /v1/topics/{topic}/queues/{queue}/push":       "  aA",
 	queueRoute + "push/resume":                            "  aA",
-	"POST /v1/commits":                                    "rwaA", // each part is checked: see TestEachPartOfACommitNeedsItsOwn
+	"POST /v1/commits":                                    "rwaA", // the access to each part is checked: see TestEachPartOfACommitNeedsItsOwn
 	"GET /v1/keys":                                        "   A",
 	"POST /v1/keys":                                       "   A",
 	"DELETE /v1/keys/{id}":                                "   A",
@@ -324,7 +325,7 @@ func TestActionThatDoesNotSayWhatItNeedsPanics(t *testing.T) {
 
 func TestKeysOverHTTP(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
-	s.post("/v1/keys", `{"name":"shop","scopes":["read"]}`).wantProblem(t, 400, seb.CodeInvalidRequest) // it would lock all out
+	s.post("/v1/keys", `{"name":"shop","scopes":["read"]}`).wantProblem(t, 400, seb.CodeInvalidRequest) // with it as the first key, nobody could manage keys
 	created := s.post("/v1/keys", `{"name":"ops","scopes":["admin"]}`)
 	created.want(t, 201)
 	var ops, shop struct {
@@ -414,7 +415,7 @@ func TestSignedURLReadsRecordsOfItsTopicAndNothingElse(t *testing.T) {
 			t.Errorf("the problem is %+v", p)
 		}
 
-		// One that waits is let go when the key is, and told why.
+		// A read that waits ends when the key is revoked, with an error that says so.
 		waiting := make(chan answer)
 		go func() { waiting <- s.get("/v1/topics/orders/records?offset=latest&wait=2m&token=" + signed) }()
 		synctest.Wait()
@@ -430,7 +431,7 @@ func TestSignedURLReadsRecordsOfItsTopicAndNothingElse(t *testing.T) {
 	})
 }
 
-// A page that makes up a token must not read what is open to its user alone.
+// A page with an invented token must not be able to read a log without keys, which only its user can reach.
 func TestTokenOpensNothingToPagesWhereThereAreNoKeys(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	s.append("orders", "hello")
@@ -474,7 +475,7 @@ func TestStreamEndsWithItsKeyAndIsNotResumed(t *testing.T) {
 	})
 }
 
-// Whoever waits learns of what another broker did within ten seconds.
+// A request that waits ends within ten seconds after another broker has revoked its key.
 func TestWhatWaitsEndsWithAKeyThatWasRevokedElsewhere(t *testing.T) {
 	store := objstore.NewMemory()
 	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
@@ -499,8 +500,8 @@ func TestWhatWaitsEndsWithAKeyThatWasRevokedElsewhere(t *testing.T) {
 	})
 }
 
-// What a broker did is worth knowing most when it has stopped. Keys are then as it
-// knew them last.
+// The figures of a broker that has stopped are worth knowing. It checks keys by the last state
+// that it knew.
 func TestStoppedBrokerTellsItsKeysWhatItDid(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{Gatherer: prometheus.NewRegistry()})
 	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
@@ -535,8 +536,8 @@ func TestKeyThatMayBeNewIsNotRefusedWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
-// A stream that has much to catch up with never waits for records, which is what
-// makes its broker look for what others did.
+// A stream that has much to catch up with never waits for records, and only a wait
+// makes its broker sync.
 func TestStreamThatCatchesUpSlowlyEndsWithItsKey(t *testing.T) {
 	store := objstore.NewMemory()
 	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
@@ -596,8 +597,8 @@ func TestFailedAttemptsAreCountedAndSlowed(t *testing.T) {
 	})
 }
 
-// Clients behind one proxy share an address, so one that fails must not decide
-// what becomes of the others' keys.
+// Clients behind one proxy share an address, so a client that fails must not affect the
+// keys of the others.
 func TestAddressThatFailedTooOftenSeesKeysAsTheyAre(t *testing.T) {
 	store := objstore.NewMemory()
 	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
@@ -613,7 +614,7 @@ func TestAddressThatFailedTooOftenSeesKeysAsTheyAre(t *testing.T) {
 		time.Sleep(time.Minute)
 		_, newSecret := newKey(t, other, "new", seb.ScopeRead)
 		fail()
-		s.get("/v1/keys", bearer(newSecret)...).wantProblem(t, 403, seb.CodeForbidden) // known, and let in
+		s.get("/v1/keys", bearer(newSecret)...).wantProblem(t, 403, seb.CodeForbidden) // authenticated: the key only lacks the scope
 		if _, err := other.RevokeKey(t.Context(), old.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -653,7 +654,7 @@ func TestAttemptsTakeBoundedMemory(t *testing.T) {
 		if a.left(attemptsOf("[2001:db8:ffff::1]:1")) {
 			t.Error("who finds no place of its own may fail as often as it likes")
 		}
-		if !a.left(attemptsOf("[2001:db8::7]:1")) { // of the first /64, which failed once
+		if !a.left(attemptsOf("[2001:db8::7]:1")) { // the address is in the /64 of the first one, which has failed only once
 			t.Error("an address with attempts left has none")
 		}
 		time.Sleep(time.Minute)
@@ -699,9 +700,9 @@ func TestAdminActionsLeaveALine(t *testing.T) {
 	}
 }
 
-// A secret is shown to who creates the key, and to nobody else: not in a line of
-// the log, about a request or an audited action, nor in a metric, an object of the
-// bucket, or an answer.
+// Only the answer that creates a key has its secret. No line of the log has it, about a
+// request or an audited action, and no metric, no object of the bucket, and no other
+// answer.
 func TestSecretsAreInNoLogLineMetricObjectOrAnswer(t *testing.T) {
 	store := objstore.NewMemory()
 	var log logLines
@@ -736,16 +737,16 @@ func TestSecretsAreInNoLogLineMetricObjectOrAnswer(t *testing.T) {
 			keep(s.do("PATCH", path, nil, bearer(secret)...))
 		}
 		keep(s.get("/v1/topics/orders/records?wait=oops&token="+signed, bearer(secret)...))
-		s.do("DELETE", "/v1/keys/"+secret, nil, bearer(ops)...).want(t, http.StatusBadRequest) // where its id belongs
+		s.do("DELETE", "/v1/keys/"+secret, nil, bearer(ops)...).want(t, http.StatusBadRequest) // the secret in place of the key's id
 	}
-	keep(s.get("/v1/topics", bearer("seb_9_"+ops[6:])...)) // which the broker looks for
+	keep(s.get("/v1/topics", bearer("seb_9_"+ops[6:])...)) // an unknown id, for which the broker syncs
 	for _, path := range []string{"/v1/topics/orders/records", "/v1/topics/none/records", "/v1/topics/orders", "/v1/keys"} {
 		keep(s.get(path + "?token=" + signed))
 		keep(s.get(path + "?token=" + signed + "&x=%zz"))
 		keep(s.get(path + "?%zz&token=" + signed))
 	}
 	keep(s.get("/metrics", bearer(ops)...))
-	s.stop() // waits for the handlers, so for their log lines
+	s.stop() // waits until all handlers have written their log lines
 	if err := s.broker.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -771,7 +772,7 @@ func TestSecretsAreInNoLogLineMetricObjectOrAnswer(t *testing.T) {
 	}
 }
 
-// bitsOf returns what the digits of a key's secret stand for.
+// bitsOf returns the bytes that the hex digits of a key's secret encode.
 func bitsOf(t *testing.T, secret string) string {
 	t.Helper()
 	b, err := hex.DecodeString(secret[strings.LastIndex(secret, "_")+1:])

@@ -10,17 +10,17 @@ import (
 const (
 	// answerWait is how long a large answer waits for memory before it becomes a small one.
 	answerWait = 250 * time.Millisecond
-	// smallRecords is how many records a small answer may have, for half of its memory.
+	// smallRecords is how many records a small answer may have: their structs take half of its memory.
 	smallRecords = smallBytes / 2 / recordStructBytes
 )
 
-// answerMemory is what an answer holds while its client reads it.
+// answerMemory is the memory that is reserved for an answer while its client reads it.
 type answerMemory struct {
 	broker *seb.Broker
 	holder seb.Holder
 
 	of    *seb.Reservation
-	share seb.Share // whose that is
+	share seb.Share // the share from which the reservation is made
 	held  int64
 }
 
@@ -28,9 +28,9 @@ func (h *Handler) newAnswerMemory(w *response) *answerMemory {
 	return &answerMemory{broker: h.broker, holder: w.holder()}
 }
 
-// reserve implements [seb.FetchOptions].Reserve: what there is no memory for now is
-// left to the next read. A large answer gets what there is room for at once, if that is a
-// quarter of it or more.
+// reserve implements [seb.FetchOptions].Reserve: records for which there is no memory now are
+// left to the next read. A large answer gets the memory that is free at once, if that is at
+// least a quarter of what it asks for.
 func (m *answerMemory) reserve(ctx context.Context, records int, bytes int64) (limit int, maxBytes int64, err error) {
 	bytes = m.atMost(bytes, records, int64(recordStructBytes))
 	n := bytes + int64(records)*int64(recordStructBytes)
@@ -51,14 +51,14 @@ func (m *answerMemory) reserve(ctx context.Context, records int, bytes int64) (l
 	return records, bytes, m.take(ctx, seb.ShareSmall, n, time.Hour)
 }
 
-// atMost returns the bytes of records that a large answer may have beside the structs of so many, each
-// of which takes structBytes: one answer leaves room for those of others.
+// atMost reduces bytes, the size of an answer's records, to what one large answer may hold together
+// with a struct of structBytes for each record. It leaves room for other answers.
 func (m *answerMemory) atMost(bytes int64, records int, structBytes int64) int64 {
 	return min(bytes, max(smallBytes, m.broker.ShareAlone(seb.ShareAnswers)-int64(records)*structBytes))
 }
 
-// take reserves n bytes of a share in place of what was reserved, and waits for no longer
-// than that, nor than the broker ever does.
+// take replaces the reservation by one of n bytes from share s. It waits at most for the duration
+// wait, and no longer than the broker lets callers wait for memory.
 func (m *answerMemory) take(ctx context.Context, s seb.Share, n int64, wait time.Duration) error {
 	m.begin(s)
 	if err := m.of.GrowSoon(ctx, n, wait); err != nil {
@@ -68,13 +68,13 @@ func (m *answerMemory) take(ctx context.Context, s seb.Share, n int64, wait time
 	return nil
 }
 
-// begin makes a reservation of a share, which holds nothing yet, in place of what was reserved.
+// begin replaces the reservation by an empty one from share s.
 func (m *answerMemory) begin(s seb.Share) {
 	m.free()
 	m.of, m.share = m.broker.NewReservation(s, m.holder, nil), s
 }
 
-// settle adjusts the reservation to what the answer holds.
+// settle adjusts the reservation to n, the bytes that the answer holds.
 func (m *answerMemory) settle(ctx context.Context, n int64) error {
 	if n <= m.held {
 		if m.of != nil {
@@ -83,21 +83,21 @@ func (m *answerMemory) settle(ctx context.Context, n int64) error {
 		}
 		return nil
 	}
-	// The first record comes whatever its size. One of a broker with more memory may
-	// be larger than the share: it holds all of that.
+	// An answer has at least one record, whatever its size. A record that a broker with more
+	// memory has written may exceed the share: the answer then reserves the whole share.
 	_, most := m.broker.ShareBytes(seb.ShareAnswers)
 	n = min(n, most)
 	if m.of == nil || m.share != seb.ShareAnswers {
 		return m.take(ctx, seb.ShareAnswers, n, time.Hour)
 	}
-	if err := m.of.Grow(ctx, n-m.held); err != nil { // in one reservation: nobody waits for itself
+	if err := m.of.Grow(ctx, n-m.held); err != nil { // the same reservation, so that the answer never waits for memory that it holds itself
 		return err
 	}
 	m.held = n
 	return nil
 }
 
-// free gives everything back. It may be called again.
+// free gives the memory back. It may be called again.
 func (m *answerMemory) free() {
 	if m.of != nil {
 		m.of.Shrink(m.held)
@@ -105,7 +105,7 @@ func (m *answerMemory) free() {
 	m.of, m.held = nil, 0
 }
 
-// reserveFor returns how to reserve memory for what an answer of w holds that can't be
+// reserveFor returns a function that reserves memory for the part of w's answer that can't be
 // made smaller.
 func (h *Handler) reserveFor(w *response) reserve {
 	return func(ctx context.Context, n int64) (release func(), err error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
-// Media types of records, many in one body.
+// Media types of bodies with several records.
 const (
 	typeNDJSON  = "application/x-ndjson"
 	typeRecords = "application/vnd.seb.records+json"
@@ -32,13 +32,12 @@ const (
 	deliverAtHeader = "Seb-Deliver-At"
 )
 
-// appendRecords hands the records to the broker, gives the memory of the
-// request back, and only then waits for the commit: waiting is most of an
-// append's time.
+// appendRecords hands the records to the broker and frees the request's memory before
+// it waits for the commit: an append spends most of its time waiting.
 //
-// When its client seems gone the append is withdrawn, if that is still possible:
-// a client that gives up and tries again while the store is slow would otherwise append
-// a copy per attempt. A client that only shut down its sending side is told.
+// If the client seems to have left, the append is withdrawn as long as that is possible:
+// a client that retries while the store is slow would otherwise append a copy per
+// attempt. A client that only shut down its sending side still gets an answer.
 func (h *Handler) appendRecords(w *response, _ *http.Request) error {
 	r := w.clientRequest()
 	spec, err := parseAppend(r)
@@ -64,7 +63,7 @@ func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.P
 	limit := h.limits.RequestBytes
 	switch spec.mediaType {
 	case typeRecords, typeEvent, typeEventBatch:
-		limit /= 2 // its list of records grows, and base64 is held beside it
+		limit /= 2 // the list of records grows, and decoded base64 takes memory in addition to the body
 	}
 	body, err := h.readBody(w, r, limit)
 	if err != nil {
@@ -92,8 +91,8 @@ func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.P
 	return h.broker.AppendAsync(r.Context(), r.PathValue("topic"), records.list, opts...)
 }
 
-// records takes body apart as its media type says. The records' values are
-// slices of body wherever their bytes stand there as they are.
+// records parses body as its media type says. A record's value is a
+// slice of body, unless it had to be decoded.
 func (h *Handler) records(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
 	switch spec.mediaType {
 	case typeNDJSON:
@@ -114,24 +113,24 @@ func (h *Handler) records(ctx context.Context, spec *appendSpec, body []byte) (*
 	}
 }
 
-// appendSpec is what an append's query and headers say.
+// appendSpec holds the query and the headers of an append.
 type appendSpec struct {
 	mediaType string
 	partition int32 // -1: by key, else round robin
 
-	// What every record of the request has.
+	// Properties of every record of the request.
 	key       []byte // nil: none
 	timestamp time.Time
 	headers   []seb.Header
 
 	conditions []seb.AppendOption // if_offset, Idempotency-Key and the delay
-	delayed    bool               // the delay is given
+	delayed    bool               // a delay, or a time to deliver at, was given
 
-	// partitions has one element per record if the body names any, else it is nil.
+	// partitions has one element per record if any record names a partition, else it is nil.
 	partitions []int32
 }
 
-// record returns a record with value and what the spec says of all.
+// record returns a record with value and the properties that all records of the request share.
 func (s *appendSpec) record(value []byte) seb.Record {
 	return seb.Record{Key: s.key, Value: value, Headers: s.headers, Timestamp: s.timestamp}
 }
@@ -168,8 +167,8 @@ func parseAppend(r *http.Request) (*appendSpec, error) {
 	return s, nil
 }
 
-// mediaType returns the lower-case media type of a body, without parameters; ""
-// for the data of an event whose attributes are headers.
+// mediaType returns the lower-case media type of a body, without parameters. It is ""
+// if the body is the data of an event whose attributes are HTTP headers.
 func mediaType(header http.Header) (string, error) {
 	t, _, _ := strings.Cut(header.Get("Content-Type"), ";")
 	t = strings.ToLower(strings.TrimSpace(t))
@@ -188,8 +187,8 @@ func mediaType(header http.Header) (string, error) {
 	return t, nil
 }
 
-// parseHeaders takes key, timestamp and record headers from the Seb- headers.
-// Those it doesn't know it refuses: to drop them would break what they ask for.
+// parseHeaders takes key, timestamp and record headers from the Seb- headers. It refuses an
+// unknown Seb- header, because the caller would otherwise believe that it had an effect.
 func (s *appendSpec) parseHeaders(header http.Header) error {
 	key, err := idempotencyKey(header)
 	if err != nil {
@@ -236,12 +235,12 @@ func (s *appendSpec) parseHeaders(header http.Header) error {
 		}
 	}
 	s.keepContentType(header)
-	// Maps have no order; the sort is stable, so repeated names keep theirs.
+	// A map has no order. The sort is stable, so headers of the same name keep their order.
 	slices.SortStableFunc(s.headers, func(a, b seb.Header) int { return strings.Compare(a.Name, b.Name) })
 	return nil
 }
 
-// parseDelay reads from when on queues may hand the records out.
+// parseDelay reads a header that says when queues may first hand the records out.
 func (s *appendSpec) parseDelay(name, value string) error {
 	if s.delayed {
 		return invalid("leave one of them out", "%s and %s exclude each other: both say when the records are due", delayHeader, deliverAtHeader)
@@ -266,7 +265,7 @@ func (s *appendSpec) parseDelay(name, value string) error {
 	return nil
 }
 
-// idempotencyKey returns the option that the Idempotency-Key header is, if it is given.
+// idempotencyKey returns the append option for the Idempotency-Key header; nil if it isn't given.
 func idempotencyKey(header http.Header) ([]seb.AppendOption, error) {
 	keys, given := header["Idempotency-Key"]
 	switch {
@@ -280,8 +279,8 @@ func idempotencyKey(header http.Header) ([]seb.AppendOption, error) {
 
 const contentTypeHeader = httprecord.ContentType
 
-// keepContentType makes a single body's Content-Type a header of its record, so
-// that it can be served with it again. What curl -d sends unasked is left out.
+// keepContentType makes the Content-Type of a body with a single record a header of that record: a
+// read of the record answers with the same Content-Type. The type that curl -d sends by default is left out.
 func (s *appendSpec) keepContentType(header http.Header) {
 	switch s.mediaType {
 	case "", typeNDJSON, typeBatch, typeRecords, typeEvent, typeEventBatch, "application/octet-stream", "application/x-www-form-urlencoded":
@@ -300,19 +299,19 @@ func (s *appendSpec) keepContentType(header http.Header) {
 }
 
 const (
-	// rangeBytes is what a range takes in the broker's answer, and in the caller's.
+	// rangeBytes is the memory for one range, in the broker's result and in the answer.
 	rangeBytes = 128
-	// rangesUnreserved is how many ranges are little enough to go without a reservation.
+	// rangesUnreserved is how many ranges an answer may have without a reservation.
 	rangesUnreserved = 100
 )
 
-// rangesMax is in how many ranges that many records may stand.
+// rangesMax returns the largest number of ranges that so many records can be spread over.
 func (h *Handler) rangesMax(topic string, records int) int {
 	return min(records, h.broker.PartitionCount(topic))
 }
 
-// reserveRanges reserves memory for an answer that tells of so many ranges, until it is written: it must be
-// there before anything is committed.
+// reserveRanges reserves memory for an answer with so many ranges until the answer is written. It is called
+// before the commit, so that an append that was committed never fails for lack of memory.
 func (h *Handler) reserveRanges(ctx context.Context, w *response, ranges int) error {
 	if ranges <= rangesUnreserved {
 		return nil
@@ -325,8 +324,8 @@ func (h *Handler) reserveRanges(ctx context.Context, w *response, ranges int) er
 	return nil
 }
 
-// appendedJSON appends to b where records stand. A partition and offset for the whole
-// answer are there only if one contiguous range has all records.
+// appendedJSON appends a to b as JSON. Outside of its ranges the answer has a partition and an offset
+// only if all records are in one contiguous range.
 func appendedJSON(b []byte, a seb.Appended) []byte {
 	b = slices.Grow(b, 128+len(a.Topic)+64*len(a.Ranges))
 	b = append(b, `{"topic":"`...)
@@ -355,5 +354,5 @@ func appendedJSON(b []byte, a seb.Appended) []byte {
 	return append(b, "]}"...)
 }
 
-// partitionMax bounds partitions in bodies.
+// partitionMax is the largest partition number that a body may name.
 const partitionMax = math.MaxInt32

@@ -22,7 +22,7 @@ import (
 
 const ordersPath = "/v1/topics/orders/records"
 
-// stored returns what a partition holds, as the library sees it.
+// stored returns the records of a partition, read through the library.
 func (s *server) stored(topic string, partition int32) []seb.Record {
 	s.t.Helper()
 	var out []seb.Record
@@ -67,11 +67,11 @@ func TestAppendSingle(t *testing.T) {
 
 func TestAppendSingleWithoutContentType(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
-	s.append("orders", "")                                                           // an empty value is a value
+	s.append("orders", "")                                                           // an empty value is not null
 	s.append("orders", "x", "Content-Type", "application/x-www-form-urlencoded")     // curl -d
-	s.append("orders", `{"records":[]}`, "Content-Type", "application/json")         // not taken apart
-	s.append("orders", "y", "Content-Type", "a/b", "Seb-Header-Content-Type", "c/d") // the record's own wins
-	s.append("orders", "z", "Content-Type", "not a media type")                      // not worth keeping
+	s.append("orders", `{"records":[]}`, "Content-Type", "application/json")         // one record: the body is not parsed
+	s.append("orders", "y", "Content-Type", "a/b", "Seb-Header-Content-Type", "c/d") // the record's header wins
+	s.append("orders", "z", "Content-Type", "not a media type")                      // an invalid media type is not kept
 	if got, want := values(s.stored("orders", 0)), []string{"", "x", `{"records":[]}`, "y", "z"}; !cmp.Equal(got, want) {
 		t.Errorf("stored %q, want %q", got, want)
 	}
@@ -103,10 +103,10 @@ func TestAppendChoosesPartition(t *testing.T) {
 	if got := s.stored("orders", 3); string(got[len(got)-1].Key) != "customer-7" {
 		t.Errorf("the key was lost: %+v", got)
 	}
-	s.append("orders", "v", "Seb-Key", "") // an empty key is a key
+	s.append("orders", "v", "Seb-Key", "") // an empty key is not the same as none
 }
 
-// The partitions are those that the Java client's default partitioner chooses of 12.
+// The expected partitions are those that the default partitioner of Kafka's Java client chooses from 12.
 func TestAppendChoosesThePartitionThatKafkaWould(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	s.createOrders(12)
@@ -132,7 +132,7 @@ func TestAppendChoosesThePartitionThatKafkaWould(t *testing.T) {
 	}
 }
 
-// Neither with HEAD nor with If-None-Match does a record's value come.
+// The answers to HEAD, and to If-None-Match with the record's tag, have no body.
 func TestReadOneRecordWithoutItsValue(t *testing.T) {
 	s := newServerWith(t, 2)
 	tag := s.get(ordersPath + "/1").Header.Get("ETag")
@@ -343,7 +343,7 @@ func TestAppendLimits(t *testing.T) {
 	}
 	s.post(ordersPath, "x", "Seb-Header-A", "", "Seb-Header-B", "", "Seb-Header-C", "").wantProblem(t, http.StatusBadRequest, seb.CodeTooManyHeaders)
 
-	// Many records in few bytes: their number is limited by what they cost.
+	// Many records in few bytes: the limit is on the memory that they take.
 	max := s.handler.recordsMax()
 	s.append("orders", strings.Repeat("\n", max), "Content-Type", typeNDJSON)
 	p = s.post(ordersPath, strings.Repeat("\n", max+1), "Content-Type", typeNDJSON).wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRequestTooLarge)
@@ -362,7 +362,7 @@ func TestAppendEncodings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	streamed := func(b []byte) []byte { // a frame that doesn't tell its size
+	streamed := func(b []byte) []byte { // a frame without its size
 		var out bytes.Buffer
 		w, err := zstd.NewWriter(&out)
 		if err != nil {

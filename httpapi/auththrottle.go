@@ -9,39 +9,41 @@ import (
 )
 
 const (
-	// An address may fail this often at once, and once more per interval.
+	// attemptsBurst is how many authentications of an address may fail at once; each attemptsInterval
+	// allows one more.
 	attemptsBurst    = 10
 	attemptsInterval = 3 * time.Second
-	// Further addresses share one account.
+	// attemptsAddressesMax is how many addresses are counted one by one; all others share one count.
 	attemptsAddressesMax = 4096
 )
 
-// authThrottle counts failed authentications by remote address. A caller that fails with
-// none left is told only to wait, on a connection that ends. A valid key still works: many
-// callers may share an address with one that fails.
+// authThrottle counts failed authentications by remote address. If an address has no
+// attempts left, a caller whose key is wrong is only told to wait, and its connection is closed.
+// A valid key still works: callers with valid keys may share the address.
 type authThrottle struct {
 	mu sync.Mutex
-	// until is when an address will have all its attempts back.
+	// until is the time at which an address has all its attempts back.
 	until map[netip.Prefix]time.Time
 }
 
 func newAuthThrottle() *authThrottle { return &authThrottle{until: map[netip.Prefix]time.Time{}} }
 
-// attemptsOf returns the account of a remote address: an IPv6 host has a /64.
+// attemptsOf returns the prefix under which a remote address is counted: a whole IPv4
+// address, or the /64 of an IPv6 address.
 func attemptsOf(remote string) netip.Prefix {
 	ap, err := netip.ParseAddrPort(remote)
 	if err != nil {
-		return netip.Prefix{} // not TCP
+		return netip.Prefix{} // the connection is not TCP
 	}
 	a, bits := ap.Addr().Unmap().WithZone(""), 32
 	if a.Is6() {
 		bits = 64
 	}
-	p, _ := a.Prefix(bits) // both fit their kind of address
+	p, _ := a.Prefix(bits) // no error: bits is valid for either kind of address
 	return p
 }
 
-// left tells whether an address has an attempt left.
+// left tells whether the address has an attempt left.
 func (a *authThrottle) left(from netip.Prefix) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -49,7 +51,7 @@ func (a *authThrottle) left(from netip.Prefix) bool {
 	return debt <= (attemptsBurst-1)*attemptsInterval
 }
 
-// failed takes an attempt from an address.
+// failed counts a failed attempt of the address.
 func (a *authThrottle) failed(from netip.Prefix) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

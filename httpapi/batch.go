@@ -20,7 +20,7 @@ import (
 // Nothing follows the last value.
 const batchCountBytes, batchSizeBytes = 4, 4
 
-// batchOf makes a record of each value; values are slices of body.
+// batchOf makes a record of each value in body. The records' values are slices of body.
 func (h *Handler) batchOf(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
 	count, err := checkBatch(body)
 	if err != nil {
@@ -39,7 +39,8 @@ func (h *Handler) batchOf(ctx context.Context, spec *appendSpec, body []byte) (*
 	return l, nil
 }
 
-// checkBatch returns how many records body has if its sizes add up to it.
+// checkBatch returns how many records body has. It returns an error unless the sizes
+// add up to the length of body.
 func checkBatch(body []byte) (count int, err error) {
 	if len(body) < batchCountBytes {
 		return 0, invalid("", "the batch has %d bytes; its count alone takes %d", len(body), batchCountBytes)

@@ -23,8 +23,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// The load of all benchmarks of appends: 16 callers, each posting a batch of
-// 1,024 records of 1 KiB after the other.
+// The load of all benchmarks of appends: each of 16 callers posts batches of 1,024 records of
+// 1 KiB, one after another.
 const (
 	benchCallers = 16
 	benchRecords = 1024
@@ -35,13 +35,13 @@ func benchBody() []byte {
 	return batchBody(slices.Repeat([]string{strings.Repeat("x", 1024)}, benchRecords)...)
 }
 
-// target is something that takes the load.
+// target is a server under load.
 type target struct {
 	url  string
 	stop func()
 }
 
-// startBroker serves a broker on a directory, every commit fsynced.
+// startBroker serves a broker on a directory, which fsyncs every commit.
 func startBroker(b *testing.B) target {
 	b.Helper()
 	dir := b.TempDir()
@@ -63,8 +63,8 @@ func startBroker(b *testing.B) target {
 	}}
 }
 
-// startPipe serves the least that makes a body durable: read it, checksum it,
-// write and fsync a file, give it its name, fsync the directory. No log, no order.
+// startPipe serves a handler that does only what makes a body durable: read the body, compute its
+// checksum, write and fsync a file, rename the file, fsync the directory. It has no log and no order.
 func startPipe(b *testing.B) target {
 	b.Helper()
 	dir := b.TempDir()
@@ -201,10 +201,10 @@ func post(client *http.Client, url string, body []byte) error {
 	return err
 }
 
-// benchmarkTarget reports what t takes, with allocations of client and server together.
+// benchmarkTarget measures t. The allocations are those of client and server together.
 func benchmarkTarget(b *testing.B, t target) {
 	body := benchBody()
-	load(b, t.url, body, benchCallers) // connections and pools
+	load(b, t.url, body, benchCallers) // opens connections and fills pools
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	b.ResetTimer()
@@ -222,8 +222,8 @@ func BenchmarkHTTPBatch(b *testing.B) { benchmarkTarget(b, startBroker(b)) }
 func BenchmarkBarePipe(b *testing.B)  { benchmarkTarget(b, startPipe(b)) }
 
 // BenchmarkHTTPBatchVsPipe loads the broker and the bare pipe in turn, and
-// reports the median of the rounds' ratios, since disks and neighbours are not
-// the same from one minute to the next.
+// reports the median of the rounds' ratios, since the speed of disks and of shared machines
+// changes from one minute to the next.
 func BenchmarkHTTPBatchVsPipe(b *testing.B) {
 	const rounds, requests = 7, 300
 	body := benchBody()
@@ -278,7 +278,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkParse takes bodies of 1,024 records of 256 bytes apart, in each form.
+// BenchmarkParse parses bodies of 1,024 records of 256 bytes, in each form.
 func BenchmarkParse(b *testing.B) {
 	h := newServer(b, seb.Options{}, Options{}).handler
 	value := strings.Repeat("0123456789abcdef", 16)

@@ -9,22 +9,22 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Prices are what a store asks, in dollars, before taxes, discounts and what an
-// account has free each month.
+// Prices are a store's prices in dollars, before taxes, discounts and free
+// monthly allowances.
 type Prices struct {
 	Name   string `json:"name"`             // short, such as s3
-	Of     string `json:"of"`               // whose they are, and of what
-	AsOf   string `json:"as_of,omitempty"`  // the month in which they were read, such as 2026-11
-	Source string `json:"source,omitempty"` // where
+	Of     string `json:"of"`               // the provider, and which of its products
+	AsOf   string `json:"as_of,omitempty"`  // the month in which the prices were looked up, such as 2026-11
+	Source string `json:"source,omitempty"` // where they were looked up
 
-	ClassA  float64 `json:"class_a_per_million"`  // of PUT and LIST
-	ClassB  float64 `json:"class_b_per_million"`  // of GET
-	Storage float64 `json:"storage_per_gb_month"` // of 10^9 bytes
+	ClassA  float64 `json:"class_a_per_million"`  // a million PUT or LIST requests
+	ClassB  float64 `json:"class_b_per_million"`  // a million GET requests
+	Storage float64 `json:"storage_per_gb_month"` // 10^9 bytes for a month
 
-	Note string `json:"note,omitempty"` // what else counts
+	Note string `json:"note,omitempty"` // other costs that a reader should know about
 }
 
-// Check returns an error if p can't be anybody's prices.
+// Check returns an error if a price is negative, not a number or unreasonably high.
 func (p Prices) Check() error {
 	for _, price := range []float64{p.ClassA, p.ClassB, p.Storage} {
 		if math.IsNaN(price) || price < 0 || price > dollarsMax {
@@ -37,24 +37,24 @@ func (p Prices) Check() error {
 const (
 	dollarsMax = 1e6
 	month      = 30 * 24 * time.Hour
-	// servedMin is for how long requests are counted before a month is told by them.
+	// servedMin is how long requests must have been counted before a month is estimated from them.
 	servedMin = time.Minute
 )
 
-// bill is what a broker's use of its store comes to.
+// bill is what a broker has used of its store, and what that costs.
 type bill struct {
 	Since    string       `json:"since"`
 	Serving  string       `json:"serving"`
 	Requests billRequests `json:"requests"`
 	Bytes    billBytes    `json:"bytes"`
 	Stored   billStored   `json:"stored"`
-	Prices   *Prices      `json:"prices"` // null: not known
-	SoFar    *cost        `json:"so_far"` // null as well
-	Month    *cost        `json:"month"`  // null also while it is too early to tell
+	Prices   *Prices      `json:"prices"` // null if not known
+	SoFar    *cost        `json:"so_far"` // null if prices are not known
+	Month    *cost        `json:"month"`  // an estimate; null if prices are not known or requests were not counted for long enough
 	Hint     string       `json:"hint,omitempty"`
 }
 
-// billRequests are requests as stores bill them.
+// billRequests are numbers of requests, in the classes that stores bill.
 type billRequests struct {
 	ClassA int64 `json:"class_a"`
 	ClassB int64 `json:"class_b"`
@@ -85,23 +85,23 @@ func requestsOf(u seb.StoreUse) billRequests {
 	return billRequests{ClassA: u.Creates + u.Lists, ClassB: u.Gets, Free: u.Deletes}
 }
 
-// requests is what those cost.
+// requests returns what r costs.
 func (p *Prices) requests(r billRequests) float64 {
 	return (float64(r.ClassA)*p.ClassA + float64(r.ClassB)*p.ClassB) / 1e6
 }
 
-// storage is what so many bytes cost in a month.
+// storage returns what so many bytes cost for a month.
 func (p *Prices) storage(bytes int64) float64 { return float64(bytes) / 1e9 * p.Storage }
 
 func costOf(requests, storage float64) *cost {
 	return &cost{dollars(requests), dollars(storage), dollars(requests + storage)}
 }
 
-// dollars are told to a billionth: a GET costs less than a millionth.
+// dollars rounds d to a billionth: a GET costs less than a millionth.
 func dollars(d float64) float64 { return math.Round(d*1e9) / 1e9 }
 
-// billOf is the bill for u. A month goes on as the time since the start did,
-// without what the start itself took, and with what is stored now.
+// billOf returns the bill for u. The month is estimated from the rate of requests since the
+// broker began to serve (those of its start don't count), and from the bytes stored now.
 func billOf(u seb.Usage, p *Prices) bill {
 	b := bill{
 		Since: u.Since.UTC().Format(timestampLayout), Serving: u.Serving.Round(time.Millisecond).String(),

@@ -12,7 +12,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// dear are prices of which every sum is easy to see.
+// dear are high prices, with which expected sums are easy to compute.
 var dear = Prices{Name: "dear", Of: "a shop", ClassA: 5, ClassB: 0.4, Storage: 0.02}
 
 func TestBillOfADay(t *testing.T) {
@@ -27,9 +27,9 @@ func TestBillOfADay(t *testing.T) {
 		Since: "2026-01-31T12:00:00.000Z", Serving: "24h0m0s",
 		Requests: billRequests{ClassA: 100_010, ClassB: 50_030, Free: 7}, Bytes: billBytes{Sent: 11, Received: 22},
 		Stored: billStored{Objects: 3, Bytes: 15e9, Covers: storedCovers}, Prices: &dear,
-		// 100,010 at $5 and 50,030 at $0.40 a million; 15 GB for a 30th of a month at $0.02.
+		// 100,010 requests at $5 and 50,030 at $0.40 a million; 15 GB at $0.02 for a 30th of a month.
 		SoFar: &cost{Requests: 0.520062, Storage: 0.01, Total: 0.530062},
-		// 30 times 100,000 and 50,000 of each; 15 GB.
+		// 30 times 100,000 and 50,000 requests; 15 GB for a month.
 		Month: &cost{Requests: 15.6, Storage: 0.3, Total: 15.9},
 	}
 	if diff := cmp.Diff(want, billOf(u, &dear)); diff != "" {
@@ -114,7 +114,7 @@ func TestBillSendsNoRequestOfItsOwn(t *testing.T) {
 	}
 }
 
-// Whether a key is still good is worth a look at the log, here as everywhere.
+// As in any request with a key, the broker syncs to find out whether the key is still valid.
 func TestBillWithAKeyCostsOneGETAtMost(t *testing.T) {
 	s := newServer(t, seb.Options{StaleMax: time.Nanosecond}, Options{})
 	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)

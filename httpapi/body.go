@@ -32,8 +32,8 @@ func (b *body) free() {
 	b.data, b.buf = nil, nil
 }
 
-// readBody reads the whole body, which may have limit bytes. If it is encoded it
-// may have them decoded, and half of them encoded, since both are held at once.
+// readBody reads the whole body, which may have limit bytes. An encoded body may have
+// limit/2 bytes, and limit bytes when decoded, since both forms are held at once.
 func (h *Handler) readBody(w *response, r *http.Request, limit int) (body, error) {
 	decode, err := h.decoder(r)
 	if err != nil {
@@ -50,7 +50,7 @@ func (h *Handler) readBody(w *response, r *http.Request, limit int) (body, error
 	return decode(r.Context(), raw.data, limit)
 }
 
-// readRaw reads the body as it comes.
+// readRaw reads the body without decoding it.
 func (h *Handler) readRaw(w *response, r *http.Request, limit int) (body, error) {
 	if r.ContentLength == 0 {
 		return body{}, nil
@@ -95,11 +95,11 @@ func readSized(ctx context.Context, reserve reserve, src io.Reader, size int) (b
 	return body{buf.bytes[:size], buf}, nil
 }
 
-// growth is how the memory for what is read grows with it.
+// growth says how a buffer grows while a body of unknown size is read into it.
 type growth struct {
 	reserve reserve
-	first   int // bytes
-	times   int // as large
+	first   int // bytes of the first buffer
+	times   int // how many times as large each next buffer is
 }
 
 // readGrowing reads src to its end, which must come within limit.
@@ -108,7 +108,7 @@ func (h *Handler) readGrowing(ctx context.Context, g growth, src io.Reader, limi
 	if err != nil {
 		return body{}, err
 	}
-	var extra [1]byte // tells a body that fills the buffer from one that needs more
+	var extra [1]byte // a full buffer needs to grow only if one more byte comes
 	for used := 0; ; {
 		free := buf.bytes[used:min(len(buf.bytes), limit)]
 		full := len(free) == 0
@@ -138,10 +138,10 @@ func (h *Handler) readGrowing(ctx context.Context, g growth, src io.Reader, limi
 	}
 }
 
-// specHint is for bodies that say what is to be, or be done, and are never large.
+// specHint is the hint for bodies without records, which are never large.
 const specHint = "send only the fields that GET /openapi.yaml lists; they fit"
 
-// readSpec is readBody of what is no records. hint says what to do if it is too large.
+// readSpec is readBody for bodies without records. hint says what to do if the body is too large.
 func (h *Handler) readSpec(w *response, r *http.Request, limit int, hint string) (body, error) {
 	b, err := h.readBody(w, r, limit)
 	var e *seb.Error
@@ -159,7 +159,8 @@ func tooLarge(limit int) error {
 	}
 }
 
-// bodyError tells what err, from reading a body of which got bytes came, means.
+// bodyError makes the public error from err, which ended the read of a body after got of want bytes; want is
+// not positive if the size was not known.
 func bodyError(err error, got, want int64) error {
 	var e *seb.Error
 	switch {
@@ -184,7 +185,7 @@ func bodyError(err error, got, want int64) error {
 	}
 }
 
-// bodyReader counts what comes and gives each read its deadline.
+// bodyReader counts the bytes that it reads, and sets a deadline for each read.
 type bodyReader struct {
 	src    io.Reader
 	w      *response
@@ -193,10 +194,10 @@ type bodyReader struct {
 }
 
 func (b *bodyReader) Read(p []byte) (int, error) {
-	// As with writes, a connection without deadlines can't stall.
+	// The error is ignored: a connection that supports no deadlines can't stall.
 	_ = b.w.conn.SetReadDeadline(b.got.deadline(b.w.slowLimit, time.Now()))
 	if b.memory.revoked.Load() {
-		return 0, b.memory.ended() // the deadline that says so may have been replaced here
+		return 0, b.memory.ended() // SetReadDeadline above may have overwritten the deadline that revoke set
 	}
 	n, err := b.src.Read(p)
 	b.got.bytes += int64(n)
@@ -204,10 +205,10 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decoding turns an encoded body into a body of its own, of at most limit bytes.
+// decoding is a function that decodes a whole body. The new body has at most limit bytes.
 type decoding func(ctx context.Context, encoded []byte, limit int) (body, error)
 
-// decoder returns what r's Content-Encoding asks for; nil if nothing.
+// decoder returns the decoding for r's Content-Encoding; nil if the body isn't encoded.
 func (h *Handler) decoder(r *http.Request) (decoding, error) {
 	switch enc := strings.ToLower(strings.Join(r.Header.Values("Content-Encoding"), ",")); strings.TrimSpace(enc) {
 	case "", "identity":
@@ -227,7 +228,7 @@ func (h *Handler) decoder(r *http.Request) (decoding, error) {
 
 var gzipPool sync.Pool // of *gzip.Reader
 
-// gzipRatioMax is the best that deflate can do, so a size beyond it is a lie.
+// gzipRatioMax is deflate's best compression ratio. A size that would need a better one is false.
 const gzipRatioMax = 1032
 
 func (h *Handler) gunzip(ctx context.Context, encoded []byte, limit int) (body, error) {
@@ -240,7 +241,7 @@ func (h *Handler) gunzip(ctx context.Context, encoded []byte, limit int) (body, 
 	if err := m.next(); err != nil {
 		return body{}, undecodable("gzip", err)
 	}
-	// The last four bytes tell the size, unless there are several members.
+	// The last four bytes hold the decoded size, unless the body has several members.
 	size := limit
 	if n := len(encoded); n >= 4 {
 		size = min(limit, int(binary.LittleEndian.Uint32(encoded[n-4:])), gzipRatioMax*n)
@@ -252,9 +253,9 @@ func (h *Handler) gunzip(ctx context.Context, encoded []byte, limit int) (body, 
 	return b, nil
 }
 
-// gzipMembers reads one gzip member after the other. The reader could do that by
-// itself, but takes a body that is cut off in the name or comment of a later
-// member for whole.
+// gzipMembers reads one gzip member after the other. A gzip.Reader could do that itself,
+// but reports no error if the body is cut off in the name or comment of a later
+// member.
 type gzipMembers struct {
 	z  *gzip.Reader
 	in *bytes.Reader
@@ -269,7 +270,7 @@ func (m *gzipMembers) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// next goes on to a member that must be there.
+// next begins the next member. It is called only if there are more bytes, so a missing header is an error.
 func (m *gzipMembers) next() error {
 	err := m.z.Reset(m.in)
 	if errors.Is(err, io.EOF) {
@@ -279,8 +280,8 @@ func (m *gzipMembers) next() error {
 	return err
 }
 
-// zstdDecoder decodes whole bodies into the room it is given: it keeps no window
-// of its own, whatever a frame's header says it needs.
+// zstdDecoder decodes whole bodies into the buffer that it is given. It allocates no
+// window, whatever window size a frame's header asks for.
 var zstdDecoder = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(1<<29))
 })
@@ -288,10 +289,10 @@ var zstdDecoder = sync.OnceValues(func() (*zstd.Decoder, error) {
 // zstdBlockMax is the most that one block of a frame decodes to.
 const zstdBlockMax = 128 << 10
 
-// unzstd tries with the room that the first frame asks for, then with more and
-// more, since frames need not tell their size and others may follow. Each time
-// there is room for one block more, which tells too small a buffer from a broken
-// block: the decoder's error does not always.
+// unzstd decodes into a buffer of the size that the first frame's header names, then into
+// larger and larger ones: a frame need not name its size, and more frames may follow. Each
+// buffer has room for one extra block, which distinguishes a buffer that is too small from a
+// broken block: the decoder's error does not always do that.
 func (h *Handler) unzstd(ctx context.Context, encoded []byte, limit int) (body, error) {
 	dec, err := zstdDecoder()
 	if err != nil {

@@ -37,12 +37,12 @@ func (s *server) dial(text string) net.Conn {
 	return c
 }
 
-// rawRequest stands for what was sent as text.
+// rawRequest stands for a request that a test has sent as text.
 func rawRequest(t *testing.T) *http.Request {
 	return httptest.NewRequestWithContext(t.Context(), "POST", "/raw", nil)
 }
 
-// answerOn reads one answer from c, and whether the connection ends after it.
+// answerOn reads one answer from c. closed tells whether the connection ends after the answer.
 func answerOn(t *testing.T, c net.Conn) (a answer, closed bool) {
 	t.Helper()
 	r := bufio.NewReader(c)
@@ -91,7 +91,7 @@ func TestBodyCutOffCommitsNothing(t *testing.T) {
 	}
 }
 
-// A request that is refused before its body is read gets its answer at once, also
+// A request that is refused before its body is read gets its answer at once, even
 // if the body never comes.
 func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 	for _, head := range []string{
@@ -120,11 +120,11 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 	}
 }
 
-// A body that is refused for its length is not read, and the client, which is
-// still sending, gets the answer all the same.
+// A body that is refused for its length is not read. The client, which is
+// still sending, gets the answer nevertheless.
 func TestBodyTooLargeIsNotRead(t *testing.T) {
 	s := newServer(t, seb.Options{Limits: seb.Limits{RecordBytes: 1000, RequestBytes: 1000}}, Options{})
-	s.handler.slowLimit.stallMax = 100 * time.Millisecond // how long the rest is waited for
+	s.handler.slowLimit.stallMax = 100 * time.Millisecond // how long the server waits for the rest of the body
 	conn := s.dial(postHead + "Content-Length: 1000000000000\r\n\r\n" + strings.Repeat("x", 100_000))
 	a, closed := answerOn(t, conn)
 	if p := a.wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRequestTooLarge); p.Limit != 1000 || !closed {
@@ -143,7 +143,7 @@ func TestBodyTooLargeIsNotRead(t *testing.T) {
 	}
 }
 
-// The deadline of one answer must not hit the next request's 100 Continue.
+// The deadline of one answer must not apply to the next request's 100 Continue.
 func TestExpectContinueOnAnOldConnection(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		conn := s.dial("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -156,7 +156,7 @@ func TestExpectContinueOnAnOldConnection(t *testing.T) {
 		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(30 * time.Second) // fake: past that answer's deadline
+		time.Sleep(30 * time.Second) // fake time; the deadline of that answer has passed
 		if _, err := io.WriteString(conn, postHead+"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func TestSlowSenderIsCutOff(t *testing.T) {
 	}
 }
 
-// A client that sends something now and then, to keep a large buffer, is cut off too.
+// A client that sends a byte now and then, so that the broker holds a large buffer, is also cut off.
 func TestTricklingSenderIsCutOff(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		conn := s.dial(postHead + "Content-Length: 1000000\r\n\r\n")
@@ -210,7 +210,7 @@ func TestTricklingSenderIsCutOff(t *testing.T) {
 		go func() {
 			n := 0
 			for {
-				time.Sleep(time.Second) // fake
+				time.Sleep(time.Second) // fake time
 				if _, err := io.WriteString(conn, "x"); err != nil {
 					sent <- n
 					return
@@ -243,7 +243,7 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 		if got := testutil.ToFloat64(s.handler.metrics.inFlight); got != 4 {
 			t.Fatalf("%v answers wait to be taken", got)
 		}
-		time.Sleep(11 * time.Second) // fake
+		time.Sleep(11 * time.Second) // fake time
 		synctest.Wait()
 		if got := testutil.ToFloat64(s.handler.metrics.inFlight); got != 0 {
 			t.Errorf("%v answers still wait after %v", got, time.Since(start))
@@ -252,7 +252,7 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	})
 }
 
-// A client that takes a long answer steadily may take longer than any single deadline.
+// A client that steadily reads a long answer may take longer than any single deadline.
 func TestSteadyReaderIsServed(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		value := strings.Repeat("x", 8<<20)
@@ -265,7 +265,7 @@ func TestSteadyReaderIsServed(t *testing.T) {
 			if got += n; err != nil {
 				break
 			}
-			time.Sleep(900 * time.Millisecond) // fake
+			time.Sleep(900 * time.Millisecond) // fake time
 		}
 		if took := time.Since(start); got < len(value) || took < 50*time.Second {
 			t.Errorf("%d bytes came in %v", got, took)
@@ -296,7 +296,7 @@ func TestBuffersUnderLoad(t *testing.T) {
 				}
 				var src io.Reader = bytes.NewReader(body)
 				if round%3 == 0 {
-					src = struct{ io.Reader }{src} // of unknown length, so chunked
+					src = struct{ io.Reader }{src} // the length is unknown, so the body is chunked
 				}
 				var where struct{ Offset int }
 				a := s.do("POST", "/v1/topics/"+topic+"/records", src, header...)

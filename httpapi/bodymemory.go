@@ -10,31 +10,32 @@ import (
 )
 
 const (
-	// smallBytes is what a request may have, or an answer, that counts as small: see
+	// smallBytes is the most memory that a small request or answer may hold: see
 	// [seb.ShareSmall].
 	smallBytes = 64 << 10
-	// bodyGrowth is how many times as large as what has come the memory of a body
-	// becomes when it is full. What has come is copied then: a third of a body in all.
+	// bodyGrowth is how many times as large a body's next buffer is when one is full. Each
+	// growth copies the bytes that were read: about a third of the body in all.
 	bodyGrowth = 4
 )
 
-// holder is on whose account the request holds memory.
+// holder returns the key and the address to which the request's memory is attributed.
 func (w *response) holder() seb.Holder {
 	return seb.Holder{Key: w.access.Key.ID, Address: attemptsOf(w.request.RemoteAddr)}
 }
 
-// bodyMemory is what a body holds while it comes. It may be taken back: then reading ends.
+// bodyMemory is the memory that a body holds while it is read. The broker may revoke it: then
+// the read ends.
 type bodyMemory struct {
 	w            *response
 	small, large *seb.Reservation
 
 	revoked  atomic.Bool
 	mu       sync.Mutex
-	complete bool // the connection's deadline is not to be touched
+	complete bool // revoke must no longer set the connection's deadline
 }
 
-// newBodyMemory returns the memory of a body that has size bytes, or -1 if that is not
-// known: then it counts as small for as long as it is.
+// newBodyMemory returns the memory of a body of size bytes. A size of -1 means unknown: then
+// the body counts as small until it needs a larger buffer.
 func (h *Handler) newBodyMemory(w *response, size int64) *bodyMemory {
 	m := &bodyMemory{w: w}
 	if size <= smallBytes {
@@ -58,17 +59,17 @@ func (m *bodyMemory) reserve(ctx context.Context, n int64) (release func(), err 
 	return func() { r.Shrink(n) }, nil
 }
 
-// revoke has a read that waits for the body end.
+// revoke ends a read that waits for more of the body.
 func (m *bodyMemory) revoke() {
 	m.revoked.Store(true)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.complete {
-		_ = m.w.conn.SetReadDeadline(time.Unix(1, 0)) // a connection without deadlines can't stall
+		_ = m.w.conn.SetReadDeadline(time.Unix(1, 0)) // the error is ignored: a connection that supports no deadlines can't stall
 	}
 }
 
-// ended returns why the memory was taken back, nil if it was not.
+// ended returns why the memory was revoked, nil if it was not.
 func (m *bodyMemory) ended() error {
 	for _, r := range []*seb.Reservation{m.small, m.large} {
 		if r == nil {
@@ -86,12 +87,12 @@ func (m *bodyMemory) done() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.complete = true
-	// The server goes on to watch the connection for its end, without a deadline.
+	// net/http goes on to read from the connection, to notice its end: that needs no deadline.
 	_ = m.w.conn.SetReadDeadline(time.Time{})
 }
 
-// firstBytes returns how much to reserve for a body of at most so many bytes before any
-// have come, such that the last step of its growth is a whole one.
+// firstBytes returns the size of the first buffer for a body of up to most bytes. Buffers that
+// grow from it by bodyGrowth end close to most.
 func firstBytes(most int) int {
 	for most > smallBytes {
 		most = (most + bodyGrowth - 1) / bodyGrowth

@@ -20,13 +20,12 @@ import (
 const (
 	boundsMemory  = 16 << 20 // Options.Memory
 	boundsCallers = 24
-	// boundsRest is what requests may take outside of the budget: connections, goroutines,
-	// pooled chunks of answers, and one look at all metrics.
+	// boundsRest is the memory that requests may take outside of the budget: connections, goroutines,
+	// pooled chunks of answers, and one answer with all metrics.
 	boundsRest = 12 << 20
 )
 
-// largeBodies are what is sent to routes that need a body, or are left out because they do away with
-// what the log has.
+// largeBodies are the bodies for routes that need one, except for routes that would discard what the log has.
 var largeBodies = map[string]string{
 	"POST /v1/commits": `{"appends":[{"topic":"t000","records":[{"value":"x"}]}],"positions":[` +
 		`{"topic":"orders","consumer":"billing","offsets":{"0":0}}]}`,
@@ -41,7 +40,7 @@ var largeBodies = map[string]string{
 	"PUT /v1/topics/{topic}/queues/{queue}/push":          `{"url":"https://example.com/hooks"}`,
 }
 
-// largeLog fills the log: each list has far more than the callers together may take.
+// largeLog fills the log: each list is far larger than the memory that all callers together may hold.
 func largeLog(t *testing.T, b *seb.Broker) (ops, none string) {
 	t.Helper()
 	ctx := t.Context()
@@ -104,14 +103,14 @@ func largeLog(t *testing.T, b *seb.Broker) (ops, none string) {
 
 func heapHeld() int64 {
 	runtime.GC()
-	runtime.GC() // what pools let go of
+	runtime.GC() // frees what pools no longer hold
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// Whatever the log holds, and whatever is asked, callers that don't read their answers hold no more memory than
-// the broker's budget, and a constant.
+// Whatever the log has and callers request, callers that don't read their answers make the broker hold no more
+// memory than its budget and a constant.
 func TestAnswersAreBoundedWhateverTheLogHolds(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	opts := seb.Options{Memory: boundsMemory}
@@ -131,7 +130,7 @@ func TestAnswersAreBoundedWhateverTheLogHolds(t *testing.T) {
 	})
 }
 
-// wantBounded has callers send a request, and read none of its answer.
+// wantBounded has callers send a request and not read the answer, and checks the memory that this takes.
 func (s *server) wantBounded(method, pattern, key string) {
 	s.t.Helper()
 	path := example(pattern)
@@ -149,7 +148,7 @@ func (s *server) wantBounded(method, pattern, key string) {
 			s.t.Fatal(err)
 		}
 		conns = append(conns, conn)
-		go func() { _, _ = io.WriteString(conn, request) }() // the connection is closed before it ends
+		go func() { _, _ = io.WriteString(conn, request) }() // fails when the connection is closed
 	}
 	synctest.Wait()
 	if held := heapHeld() - before; held > boundsMemory+boundsRest {

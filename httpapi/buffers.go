@@ -10,8 +10,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Buffers come in size classes, four per doubling, so that at most a fifth of a
-// buffer is unused. Beyond the largest class they are left to the collector.
+// Buffers have size classes, four per doubling, so that at most a fifth of a
+// buffer is unused. Buffers larger than the largest class are not pooled.
 const (
 	classBytesMin = 4 << 10
 	classCount    = 4*14 + 1 // the last is 64 MiB
@@ -35,20 +35,20 @@ func classBytes(class int) int {
 	return (4 + class%4) << (10 + class/4)
 }
 
-// buffer is pooled memory that is reserved from the broker's budget while it is
-// used. Its holder frees it, once.
+// buffer is pooled memory. It is reserved from the broker's budget until its user calls
+// free, once.
 type buffer struct {
 	bytes   []byte // len is the class's size
 	class   int
 	release func()
 }
 
-// reserve is how memory is taken from the budget: from a share for what a client
-// sends or reads, ReserveMore for all that a request needs in addition.
+// reserve takes n bytes from the broker's memory budget until release is called. Memory for what a client
+// sends or reads comes from a [seb.Share]; for everything else reserve is [seb.Broker.ReserveMore].
 type reserve func(ctx context.Context, n int64) (release func(), err error)
 
-// newBuffer waits for budget and returns a buffer of at least size bytes, with
-// arbitrary contents.
+// newBuffer reserves memory, for which it may wait, and returns a buffer of at least size bytes
+// with arbitrary contents.
 func newBuffer(ctx context.Context, reserve reserve, size int) (*buffer, error) {
 	class := classOf(size)
 	if class < classCount {
@@ -78,8 +78,8 @@ func (b *buffer) free() {
 	release()
 }
 
-// grown returns a buffer of at least size bytes that begins with the first used
-// bytes of b, and frees b, also when it returns an error.
+// grown returns a buffer of at least size bytes that begins with a copy of b.bytes[:used]. It
+// frees b in any case.
 func grown(ctx context.Context, reserve reserve, b *buffer, used, size int) (*buffer, error) {
 	defer b.free()
 	larger, err := newBuffer(ctx, reserve, size)
@@ -94,8 +94,8 @@ const (
 	recordStructBytes   = int(unsafe.Sizeof(seb.Record{}))
 	headerStructBytes   = int(unsafe.Sizeof(seb.Header{}))
 	pooledRecordsMin    = 64
-	pooledRecordsMax    = 16 << 10 // longer lists are left to the collector
-	reservedRecordBytes = 64 << 10 // the least that a growing list reserves at a time
+	pooledRecordsMax    = 16 << 10 // longer lists are not pooled
+	reservedRecordBytes = 64 << 10 // how much a growing list reserves at a time, at least
 )
 
 var recordPool sync.Pool // of *recordList
@@ -106,12 +106,12 @@ type recordList struct {
 	releases []func()
 }
 
-// recordsMax is how many records one request may carry, so that their structs
-// take no more than half the memory that its bytes may.
+// recordsMax is how many records one request may carry: their structs may
+// take half as much memory as the request's bytes.
 func (h *Handler) recordsMax() int { return h.limits.RequestBytes / 2 / recordStructBytes }
 
-// newRecordList returns an empty list with room for count records; count may be
-// past what a request may carry, which is an error.
+// newRecordList returns an empty list with room for count records, or an error if count is
+// more than a request may carry.
 func (h *Handler) newRecordList(ctx context.Context, count int) (*recordList, error) {
 	if err := h.checkRecordCount(count); err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (h *Handler) checkRecordCount(count int) error {
 	return nil
 }
 
-// reserve takes n more bytes of b's budget for what the list refers to.
+// reserve takes n more bytes of b's budget for memory that the list's records refer to.
 func (l *recordList) reserve(ctx context.Context, b *seb.Broker, n int) error {
 	release, err := b.ReserveMore(ctx, int64(n))
 	if err != nil {
@@ -152,7 +152,7 @@ func (l *recordList) reserve(ctx context.Context, b *seb.Broker, n int) error {
 }
 
 func (l *recordList) free() {
-	clear(l.list) // lets go of keys, headers and bodies
+	clear(l.list) // a pooled list must not keep keys, headers and bodies alive
 	for _, release := range l.releases {
 		release()
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// CloudEvents 1.0 become records as its Kafka binding has them in binary mode:
-// attributes are headers ce_NAME, but for datacontenttype, which is content-type;
-// the data is the value; the extension partitionkey is the key too.
+// An event of CloudEvents 1.0 becomes a record as in binary mode of the Kafka binding:
+// the attribute NAME is the header ce_NAME, but datacontenttype is the header content-type;
+// the data is the value; the extension partitionkey is also the key.
 // See https://github.com/cloudevents/spec, HTTP and Kafka bindings, JSON format.
 const (
 	typeEvent       = "application/cloudevents+json"
@@ -31,7 +31,7 @@ const (
 	dataContentType = "datacontenttype"
 )
 
-// requiredAttributes are those that every event has.
+// requiredAttributes are the attributes that every event must have.
 var requiredAttributes = []string{"id", "source", "specversion", "type"}
 
 // isBinaryEvent tells whether a request's headers are an event's attributes.
@@ -44,14 +44,14 @@ func isBinaryEvent(header http.Header) bool {
 	return false
 }
 
-// cloudEvent is one without its data, on its way to be a record.
+// cloudEvent holds the attributes of an event that is about to become a record.
 type cloudEvent struct {
 	headers     []seb.Header
 	contentType string
 	key         []byte
 }
 
-// set adds an attribute in its canonical form as text.
+// set adds an attribute. value is the attribute's canonical text.
 func (e *cloudEvent) set(name string, value []byte) error {
 	if err := checkAttribute(name, string(value)); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (e *cloudEvent) set(name string, value []byte) error {
 	return nil
 }
 
-// checkAttribute refuses what an attribute can't be.
+// checkAttribute refuses an invalid name or value of an attribute.
 func checkAttribute(name, value string) error {
 	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
 		return invalid("names of attributes are lower-case letters and digits", "%q can't be an attribute of an event", name)
@@ -112,15 +112,15 @@ func (e *cloudEvent) complete() error {
 	return nil
 }
 
-// isJSON tells whether the event's data is JSON. That is what it is if the event
-// doesn't say.
+// isJSON tells whether the event's data is JSON, which is the default if the event names no
+// content type.
 func (e *cloudEvent) isJSON() bool {
 	t, _, _ := strings.Cut(strings.ToLower(e.contentType), ";")
 	t = strings.TrimSpace(t)
 	return t == "" || strings.HasSuffix(t, "/json") || strings.HasSuffix(t, "+json")
 }
 
-// keepEvent takes an event's attributes from the ce- headers; the body is its data.
+// keepEvent reads an event's attributes from the ce- headers of a request whose body is the event's data.
 func (s *appendSpec) keepEvent(header http.Header) error {
 	var e cloudEvent
 	for name, values := range header {
@@ -148,7 +148,7 @@ func (s *appendSpec) keepEvent(header http.Header) error {
 	return s.takeEvent(&e)
 }
 
-// takeEvent makes an event's attributes those of the request's records.
+// takeEvent makes an event's attributes headers of the request's records.
 func (s *appendSpec) takeEvent(e *cloudEvent) error {
 	for _, h := range s.headers {
 		if h.Name == contentTypeHeader || strings.HasPrefix(h.Name, eventPrefix) {
@@ -165,8 +165,8 @@ func (s *appendSpec) takeEvent(e *cloudEvent) error {
 	return nil
 }
 
-// decodeAttribute undoes what the HTTP binding does to text that headers can't
-// carry: percent-encoding, and in older versions quotes.
+// decodeAttribute decodes an attribute from a header of the HTTP binding, which percent-encodes
+// text that headers can't carry; older versions of it also quoted the text.
 func decodeAttribute(s string) string {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		var plain []byte
@@ -192,7 +192,7 @@ func decodeAttribute(s string) string {
 	return b.String()
 }
 
-// eventsOf makes a record of the event in body, or of each in a list of them.
+// eventsOf makes a record of the event in body, or of each event if body is a list.
 func (h *Handler) eventsOf(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
 	p, err := h.newRecordsParser(ctx, spec, body)
 	if err != nil {
@@ -255,11 +255,11 @@ func (p *recordsParser) event(spec *appendSpec) error {
 	case base64 != nil:
 		data = base64
 	case data != nil && e.contentType == "":
-		if err := e.set(dataContentType, []byte(typeJSON)); err != nil { // which it meant
+		if err := e.set(dataContentType, []byte(typeJSON)); err != nil { // the default of a JSON event
 			return err
 		}
 	}
-	// The list's own growth may hold it twice for a moment.
+	// While the list grows, it may hold each record twice for a moment.
 	if err := p.owe(2*recordStructBytes + 2*(len(e.headers)+len(spec.headers))*headerStructBytes); err != nil {
 		return err
 	}
@@ -271,8 +271,8 @@ func (p *recordsParser) event(spec *appendSpec) error {
 	return nil
 }
 
-// attribute reads the value of an attribute: text, a truth or an integer, or null
-// for none.
+// attribute reads the value of an attribute: a string, a boolean or an integer. null means that the
+// event doesn't have it.
 func (p *recordsParser) attribute(e *cloudEvent, name string) error {
 	if p.json.null() {
 		return nil

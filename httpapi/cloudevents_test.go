@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// flat writes a record as key, value, then its headers.
+// flat returns a record as a list: key, value, then its headers.
 func flat(r seb.Record) []string {
 	out := []string{string(r.Key), string(r.Value)}
 	for _, h := range r.Headers {
@@ -52,7 +52,7 @@ func TestCloudEventAsJSON(t *testing.T) {
 	const head = `{"specversion":"1.0","id":"1","source":"/s","type":"t",`
 	for _, body := range []string{
 		head + `"datacontenttype":"application/vnd.paid+json","data":{"n": 1.50},"partitionkey":"k"}`,
-		head + `"data":"text"}`, // JSON, since nothing else is said
+		head + `"data":"text"}`, // JSON is the default type
 		head + `"data":"<a\u00e9/>","datacontenttype":"text/xml"}`,
 		head + `"data_base64":"//4=","datacontenttype":"application/octet-stream"}`,
 		head + `"data":null,"subject":null,"data_base64":null}`,
@@ -164,8 +164,8 @@ func manyAttributes(n int) string {
 	return strings.Join(all, ",")
 }
 
-// Whatever comes as an event is refused with a code, or becomes a record that has
-// what every event has.
+// Any body sent as an event is refused with a code, or becomes a record with
+// all required attributes.
 func FuzzCloudEvent(f *testing.F) {
 	f.Add(`{"specversion":"1.0","id":"1","source":"/s","type":"t","data":{"n":1.5},"partitionkey":"k"}`, "a%20b", "text/plain")
 	f.Add(`[{"specversion":"1.0","id":"1","source":"/s","type":"t","data_base64":"//4=","x":-5}]`, `"q\"`, "")

@@ -8,9 +8,9 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// commitAll does all of what the body says, or nothing, in one commit of the log. As
-// with an append its memory is given back before the wait, and a client that seems gone
-// withdraws what can still be withdrawn.
+// commitAll does everything that the body asks for, or nothing, in one commit of the log. As
+// with an append, the request's memory is freed before the wait for the commit, and the request
+// of a client that seems to have left is withdrawn as long as that is possible.
 func (h *Handler) commitAll(w *response, _ *http.Request) error {
 	r := w.clientRequest()
 	pending, err := h.submitCommit(w, r)
@@ -42,7 +42,7 @@ func (h *Handler) submitCommit(w *response, r *http.Request) (*seb.PendingCommit
 	if err != nil {
 		return nil, err
 	}
-	body, err := h.readBody(w, r, h.limits.RequestBytes/2) // a list of records grows beside it
+	body, err := h.readBody(w, r, h.limits.RequestBytes/2) // the other half is for the list of records
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (h *Handler) submitCommit(w *response, r *http.Request) (*seb.PendingCommit
 	return h.broker.CommitAsync(r.Context(), c.commit, opts...)
 }
 
-// mayCommit refuses a commit of which the caller may not do a part.
+// mayCommit refuses a commit if the caller lacks access to any part of it.
 func (h *Handler) mayCommit(w *response, c seb.Commit) error {
 	for i, a := range c.Appends {
 		if err := h.mayDo(w, seb.ScopeWrite, a.Topic); err != nil {
@@ -85,7 +85,7 @@ func (h *Handler) mayCommit(w *response, c seb.Commit) error {
 	return nil
 }
 
-// ofPart says in err which part of a commit it is about.
+// ofPart names in err the part of a commit that err is about.
 func ofPart(name string, err error) error {
 	var e *seb.Error
 	if !errors.As(err, &e) || e.Code == seb.CodeOverMemoryBudget || e.Code == seb.CodeRequestTooLarge {

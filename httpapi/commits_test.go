@@ -19,8 +19,8 @@ import (
 
 const commitsPath = "/v1/commits"
 
-// newCommitServer has orders with three records, billing at the first of them, and
-// payments with two partitions.
+// newCommitServer returns a server with topic orders, which has three records, consumer billing at the
+// first of them, and topic payments with two partitions.
 func newCommitServer(t testing.TB, opts seb.Options) *server {
 	t.Helper()
 	s := newServer(t, opts, Options{})
@@ -35,7 +35,7 @@ func (s *server) prepareCommits() {
 	s.do("PUT", "/v1/topics/payments", strings.NewReader(`{"partitions":2}`)).want(s.t, http.StatusCreated)
 }
 
-// values returns those of a partition, from its start on.
+// values returns the values in a partition, from its start on.
 func (s *server) values(topic string, partition int) string {
 	s.t.Helper()
 	a := s.get(fmt.Sprintf("/v1/topics/%s/records?partition=%d", topic, partition), "Accept", "application/json")
@@ -69,7 +69,7 @@ func TestCommitOverHTTP(t *testing.T) {
 			if a.body != want {
 				t.Errorf("the answer is %s, want %s", a.body, want)
 			}
-			if slots := s.broker.Status().Applied - before; slots != 2 { // one creates totals
+			if slots := s.broker.Status().Applied - before; slots != 2 { // one of them creates totals
 				t.Errorf("it took %d slots", slots)
 			}
 			s.wantConsumer("billing", 2)
@@ -83,13 +83,14 @@ func TestCommitOverHTTP(t *testing.T) {
 	}
 }
 
-// Each is refused with its status and code, names the part, and does nothing.
+// Each of these commits is refused with the expected status and code, names the part at fault, and
+// does nothing.
 func TestCommitOverHTTPIsRefusedAsAWhole(t *testing.T) {
 	const moved, appended = `{"topic":"orders","consumer":"billing","expect":{"0":0},"offsets":{"0":2}}`, `{"topic":"payments","records":[{"value":"no"}]}`
 	s := newCommitServer(t, seb.Options{Limits: seb.Limits{CommitParts: 5, RecordBytes: 1000, RequestBytes: 100_000, RecordHeaders: 1}})
 	before := s.broker.Status().Applied
 	for name, c := range map[string]struct {
-		appends, positions string // besides one that could be done
+		appends, positions string // together with one that would be accepted
 		status             int
 		code               seb.Code
 		part               string
@@ -148,7 +149,7 @@ func TestCommitOverHTTPIsRefusedAsAWhole(t *testing.T) {
 		t.Errorf("refused commits took %d slots", now-before)
 	}
 	s.wantNothingReserved()
-	s.post(commitsPath, fine, "Idempotency-Key", "k").want(t, http.StatusOK) // the key is free
+	s.post(commitsPath, fine, "Idempotency-Key", "k").want(t, http.StatusOK) // the refused commits did not use up the key
 }
 
 func TestRetryOfACommitOverHTTP(t *testing.T) {
@@ -171,7 +172,7 @@ func TestRetryOfACommitOverHTTP(t *testing.T) {
 		if p.Outcome != string(seb.NotCommitted) {
 			t.Errorf("the outcome is %q", p.Outcome)
 		}
-		p = s.post(commitsPath, body).wantProblem(t, 412, seb.CodePositionConflict) // without the key
+		p = s.post(commitsPath, body).wantProblem(t, 412, seb.CodePositionConflict) // a repeat without the key
 		if p.Part != "positions/0" {
 			t.Errorf("the part is %q", p.Part)
 		}
@@ -215,7 +216,7 @@ func TestCommitOverHTTPAcknowledges(t *testing.T) {
 		if p := s.post(commitsPath, commit(tokensOf(t, []wireMessage{ms[2], ms[1]}), v)).wantProblem(t, 409, seb.CodeLeaseLost); p.Part != "acks/0/tokens/1" {
 			t.Errorf("the part is %q", p.Part)
 		}
-		time.Sleep(time.Minute) // fake
+		time.Sleep(time.Minute) // fake time
 		s.wantHanded(`{"max":3,"wait":"1s"}`, "2#2")
 		if got := s.values("payments", 0); got != "v" {
 			t.Errorf("payments holds %s", got)
@@ -223,7 +224,8 @@ func TestCommitOverHTTPAcknowledges(t *testing.T) {
 	})
 }
 
-// A worker whose record went to another writes nothing of what it made of it.
+// If a worker has lost its record to another worker, its whole commit is refused, with the results of
+// its work.
 func TestCommitWithALostLeaseDoesNothing(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.prepareCommits()
@@ -235,7 +237,7 @@ func TestCommitWithALostLeaseDoesNothing(t *testing.T) {
 		slow := s.wantHanded("", "0#1")
 		rest := s.wantHanded(`{"max":2,"lease":"1h"}`, "1#1 2#1")
 		other := s.wantHanded(`{"wait":"1m"}`, "0#2")
-		synctest.Wait() // who receives is told of a commit a moment before the status has it
+		synctest.Wait() // a receiver is answered a moment before the status shows the commit
 		before := s.broker.Status().Applied
 		for i, ms := range [][]wireMessage{slow, append(rest[:1:1], slow...)} {
 			p := commit(ms).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost)
@@ -249,10 +251,10 @@ func TestCommitWithALostLeaseDoesNothing(t *testing.T) {
 		s.wantConsumer("billing", 0)
 		s.wantCounts("mail", 0, 3, 0, 0)
 		commit(other, "Idempotency-Key", "k").want(t, http.StatusOK)
-		again := commit(other, "Idempotency-Key", "k") // the answer may have been lost
+		again := commit(other, "Idempotency-Key", "k") // as after a lost answer
 		again.want(t, http.StatusOK)
 		again.wantHeader(t, "Idempotency-Replayed", "true")
-		commit(other).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost) // it would pay twice
+		commit(other).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost) // without the key it would pay twice
 		if got, slots := s.values("payments", 0), s.broker.Status().Applied-before; got != "paid" || slots != 1 {
 			t.Errorf("payments holds %q, after %d slots", got, slots)
 		}
@@ -261,7 +263,7 @@ func TestCommitWithALostLeaseDoesNothing(t *testing.T) {
 	})
 }
 
-// An append needs write, a position read, each for its own topic.
+// An append needs the scope write for its topic, a position the scope read.
 func TestEachPartOfACommitNeedsItsOwn(t *testing.T) {
 	s := newCommitServer(t, seb.Options{})
 	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
@@ -287,7 +289,7 @@ func TestEachPartOfACommitNeedsItsOwn(t *testing.T) {
 		"ack":      `{"acks":[{"topic":"orders","queue":"mail","tokens":["x"]}]}`,
 		"order":    `{"appends":[` + payment + `,{"topic":"orders","records":[{"value":"o"}]}]}`,
 	}
-	for key, want := range map[string]map[string]string{ // the part that is refused, "" if none is
+	for key, want := range map[string]map[string]string{ // the part that is refused, "" if no part is
 		"ops":             {"position": "", "payment": "", "all": "", "order": ""},
 		"reads orders":    {"ack": "", "position": "", "payment": "appends/0", "all": "appends/0", "order": "appends/0"},
 		"writes payments": {"ack": "acks/0", "position": "positions/0", "payment": "", "all": "positions/0", "order": "appends/1"},
@@ -299,7 +301,7 @@ func TestEachPartOfACommitNeedsItsOwn(t *testing.T) {
 			before := s.broker.Status().Applied
 			a := s.post(commitsPath, bodies[body], shown[key]...)
 			if body == "ack" && part == "" {
-				a.wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest) // let in, and no token
+				a.wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest) // admitted, but the token is invalid
 				continue
 			}
 			if part == "" {
@@ -317,8 +319,8 @@ func TestEachPartOfACommitNeedsItsOwn(t *testing.T) {
 	s.post(commitsPath, bodies["all"]).wantProblem(t, http.StatusUnauthorized, seb.CodeUnauthorized)
 }
 
-// What a commit's lists and maps take is reserved as they are read, however little of
-// the body they are; and while it waits for the store it holds none of it.
+// The memory of a commit's lists and maps is reserved as they are read, even if they are a small part of
+// the body. While the commit waits for the store it holds none of that memory.
 func TestMemoryOfACommit(t *testing.T) {
 	memory := objstore.NewMemory()
 	faulty := storetest.NewFaulty(memory)
@@ -338,7 +340,7 @@ func TestMemoryOfACommit(t *testing.T) {
 		body = `{"appends":[{"topic":"payments","records":[{"value":"` + strings.Repeat("v", 500_000) + `"}]}]}`
 		go func() { answered <- s.post(commitsPath, body) }()
 		synctest.Wait()
-		free, err := s.broker.Reserve(t.Context(), s.adapterBytes()-600_000) // the broker's copy is there
+		free, err := s.broker.Reserve(t.Context(), s.adapterBytes()-600_000) // all but the broker's copy is free
 		if err != nil {
 			t.Error(err)
 		} else {
@@ -350,7 +352,8 @@ func TestMemoryOfACommit(t *testing.T) {
 	})
 }
 
-// Who leaves before the commit is sent withdraws it; who waits learns what became of it.
+// If a client leaves before its commit is sent, the commit is withdrawn; a client that waits learns the
+// outcome.
 func TestCommitOfAClientThatLeft(t *testing.T) {
 	faulty := storetest.NewFaulty(objstore.NewMemory())
 	bubbleOn(t, faulty, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
@@ -366,7 +369,7 @@ func TestCommitOfAClientThatLeft(t *testing.T) {
 		if err := conn.Close(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * goneFor) // fake
+		time.Sleep(2 * goneFor) // fake time
 		undo()
 		close(release)
 		(<-answered).want(t, http.StatusCreated)
@@ -378,8 +381,8 @@ func TestCommitOfAClientThatLeft(t *testing.T) {
 	})
 }
 
-// A commit is what encoding/json reads in the body, and its records are those that an
-// append of them would have.
+// The parsed commit is what encoding/json reads from the body, and its records are those that an
+// append with the same records would have.
 func FuzzCommitJSON(f *testing.F) {
 	f.Add([]byte(`{"appends":[{"topic":"a","records":[{"value":"v","partition":1},{"value_json":[1]}],"partition":2,"if_offset":3},{"topic":"b","records":[{"value":""}]}]}`))
 	f.Add([]byte(`{"positions":[{"topic":"a","consumer":"c","expect":{"0":1},"offsets":{"0":41,"2147483647":9223372036854775807}}]}`))

@@ -8,24 +8,26 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// What parts of a commit take beside the body and the records, at most: a part with its
-// maps or options, and an offset in a map that has just grown.
+// The memory that parts of a commit take at most, in addition to the body and the records: partBytes for a
+// part with its maps or options, offsetBytes for an offset in a map that has just grown, tokenBytes for a
+// token of an acknowledgement after the first.
 const (
 	partBytes   = 512
 	offsetBytes = 64
 	tokenBytes  = 320
 )
 
-const nameBytesMax = 255 // at least what any name, or token, may have
+const nameBytesMax = 255 // no valid name or token is longer
 
-// commitJSONOf reads a commit from body, of which its strings are slices. Free its out.
+// commitJSONOf reads a commit from body. Keys, headers and values are slices of body. The caller
+// frees the result's out.
 func (h *Handler) commitJSONOf(ctx context.Context, body []byte) (*commitParser, error) {
 	records, err := h.newRecordsParser(ctx, &appendSpec{partition: -1}, body)
 	if err != nil {
 		return nil, err
 	}
 	p := &commitParser{recordsParser: records, partsMax: h.limits.CommitParts}
-	records.countMax = func(int) error { return h.checkRecordCount(len(p.out.list) + 1) } // of all appends together
+	records.countMax = func(int) error { return h.checkRecordCount(len(p.out.list) + 1) } // the limit is for the records of all appends together
 	if err := p.parse(); err != nil {
 		p.out.free()
 		return nil, err
@@ -33,12 +35,11 @@ func (h *Handler) commitJSONOf(ctx context.Context, body []byte) (*commitParser,
 	return p, nil
 }
 
-// commitParser reads a commit part by part. The records of all of its appends go into
-// one list.
+// commitParser reads a commit part by part. The records of all appends go into one list.
 type commitParser struct {
 	*recordsParser
 	commit   seb.Commit
-	ends     []int // of each append's records in the list
+	ends     []int // the end of each append's records in the list
 	parts    int
 	partsMax int
 }
@@ -77,7 +78,7 @@ func (p *commitParser) list(what string, part func() error) error {
 	})
 }
 
-// count counts a part, or a token, that takes so many bytes.
+// count counts a part, or a token, and reserves bytes for it.
 func (p *commitParser) count(bytes int) error {
 	if p.parts++; p.parts > p.partsMax {
 		return &seb.Error{
@@ -157,7 +158,7 @@ func (p *commitParser) position() error {
 	return err
 }
 
-// acks reads what was handed out by a queue and is done.
+// acks reads the tokens of deliveries that the commit acknowledges.
 func (p *commitParser) acks() error {
 	var a seb.CommitAcks
 	err := p.json.object("an acknowledgement", func(name []byte) (err error) {
@@ -168,7 +169,7 @@ func (p *commitParser) acks() error {
 			a.Queue, err = p.name("queue")
 		case "tokens":
 			err = p.json.list("tokens", func(index int) error {
-				if index > 0 { // the first counts as the part
+				if index > 0 { // the first token was counted with its part
 					if err := p.count(tokenBytes); err != nil {
 						return err
 					}
@@ -186,7 +187,7 @@ func (p *commitParser) acks() error {
 	return err
 }
 
-// name reads what may be a name, which is copied out of the body.
+// name reads a name. It copies the name out of the body, and doesn't check it beyond its length.
 func (p *commitParser) name(what string) (string, error) {
 	s, err := p.json.string(what)
 	if len(s) > nameBytesMax {

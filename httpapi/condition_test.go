@@ -63,12 +63,12 @@ func TestIdempotencyKey(t *testing.T) {
 	if p.Limit != 1 {
 		t.Errorf("the limit is %d", p.Limit)
 	}
-	other.append("orders", "a", "Idempotency-Key", "k").wantHeader(t, "Idempotency-Replayed", "true") // none made room
+	other.append("orders", "a", "Idempotency-Key", "k").wantHeader(t, "Idempotency-Replayed", "true") // the key is still stored: no other key has displaced it
 	restarted := open(seb.Options{}).append("orders", "a", "Idempotency-Key", "k")
 	if restarted.wantHeader(t, "Idempotency-Replayed", "true"); restarted.body != first.body {
 		t.Errorf("after a restart the retry is answered %s, the first %s", restarted.body, first.body)
 	}
-	for _, mediaType := range []string{typeNDJSON, typeBatch, typeRecords} { // the key is of the records, not of how they are written
+	for _, mediaType := range []string{typeNDJSON, typeBatch, typeRecords} { // the key belongs to the records, in any form
 		body := map[string]string{typeNDJSON: "a\n", typeBatch: string(batchBody("a")), typeRecords: `{"records":[{"value":"a"}]}`}[mediaType]
 		s.append("orders", body, "Idempotency-Key", "k", "Content-Type", mediaType).wantHeader(t, "Idempotency-Replayed", "true")
 	}
@@ -77,7 +77,7 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-// A second request waits for the first while that is undecided.
+// A second request with the idempotency key of an undecided request waits for that request.
 func TestIdempotentRequestJoinsTheFirst(t *testing.T) {
 	bubble(t, seb.Options{Batching: seb.Timed(time.Minute, 1<<20), AppendTimeout: time.Hour}, func(t *testing.T, s *server) {
 		if _, _, err := s.broker.CreateTopic(t.Context(), "orders", seb.TopicOptions{}); err != nil {

@@ -43,7 +43,7 @@ func TestLimitListenerQueuesConnections(t *testing.T) {
 			t.Fatalf("%d connections were accepted, want 2", len(accepted))
 		}
 		first := <-accepted
-		for range 2 { // the second Close must not free another's slot
+		for range 2 { // the second Close must not free the slot of another connection
 			if err := first.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +52,7 @@ func TestLimitListenerQueuesConnections(t *testing.T) {
 		if len(accepted) != 2 {
 			t.Fatalf("%d connections are open, want 2", len(accepted))
 		}
-		// The fourth waits for a slot; Close ends that.
+		// The fourth connection waits for a slot; Close ends the wait.
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -85,8 +85,8 @@ func (s *server) newClient(t *testing.T) *client {
 	return &client{t, conn, bufio.NewReader(conn)}
 }
 
-// get sends a request and returns the status of its answer, and whether the
-// connection ends with it.
+// get sends a request and returns the status of the answer, and whether the
+// connection ends with the answer.
 func (c *client) get(path string) (status int, closes bool) {
 	c.t.Helper()
 	if _, err := io.WriteString(c.conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
@@ -103,7 +103,7 @@ func (c *client) get(path string) (status int, closes bool) {
 	return resp.StatusCode, resp.Close
 }
 
-// wantServed checks that a new client is served after that time.
+// wantServed checks that a new client is served once the duration after has passed.
 func (s *server) wantServed(t *testing.T, after time.Duration) {
 	t.Helper()
 	start := time.Now()
@@ -113,8 +113,8 @@ func (s *server) wantServed(t *testing.T, after time.Duration) {
 	}
 }
 
-// The longest idle connection gives way to a client that queues, but not before
-// its client may be sure that it is not being closed.
+// The connection that was idle longest is closed for a client that waits, but only after the time for
+// which clients may rely on an idle connection.
 func TestIdleConnectionGivesWay(t *testing.T) {
 	bubbleOf(t, seb.Options{}, 2, func(t *testing.T, s *server) {
 		first, second := s.newClient(t), s.newClient(t)
@@ -133,7 +133,7 @@ func TestIdleConnectionGivesWay(t *testing.T) {
 	})
 }
 
-// Nobody is sent away as long as nobody queues.
+// No connection is closed as long as no client waits.
 func TestIdleConnectionsStayIfThereIsRoom(t *testing.T) {
 	bubbleOf(t, seb.Options{}, 2, func(t *testing.T, s *server) {
 		first := s.newClient(t)
@@ -146,7 +146,7 @@ func TestIdleConnectionsStayIfThereIsRoom(t *testing.T) {
 	})
 }
 
-// Clients that are never idle for long hand their places on with an answer.
+// While a client waits, a connection that is never idle for long is closed after an answer.
 func TestBusyConnectionGivesWay(t *testing.T) {
 	bubbleOf(t, seb.Options{}, 1, func(t *testing.T, s *server) {
 		busy := s.newClient(t)
@@ -161,7 +161,7 @@ func TestBusyConnectionGivesWay(t *testing.T) {
 	})
 }
 
-// Whoever queues waits for requests under way, however long they take.
+// A client that waits for a place waits for requests under way, however long they take.
 func TestWaitingReadKeepsItsPlace(t *testing.T) {
 	bubbleOf(t, seb.Options{}, 1, func(t *testing.T, s *server) {
 		if _, _, err := s.broker.CreateTopic(t.Context(), "orders", seb.TopicOptions{}); err != nil {
@@ -181,7 +181,7 @@ func TestWaitingReadKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// Half a header, or none at all, keeps nobody out for longer than it may take.
+// A connection with half a header, or without any, blocks other clients no longer than a header may take.
 func TestConnectionsWithoutARequestGiveWay(t *testing.T) {
 	bubbleOf(t, seb.Options{}, 3, func(t *testing.T, s *server) {
 		s.dial("")
@@ -232,7 +232,7 @@ func TestHalfARequestKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// The server knows a connection by what lies over it.
+// Under TLS, the server reports the TLS connection that wraps the limited one.
 func TestIdleConnectionUnderTLSGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipes, s := newPipeListener(), &http.Server{}

@@ -11,8 +11,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// readConsumer answers with records that the consumer has not committed, of all
-// partitions or one.
+// readConsumer answers with records from the consumer's position on, of all
+// partitions or of one.
 func (h *Handler) readConsumer(w *response, r *http.Request) error {
 	mediaType, err := negotiate(r.Header.Values("Accept"))
 	if err != nil {
@@ -46,7 +46,7 @@ func (h *Handler) readConsumer(w *response, r *http.Request) error {
 	defer out.free()
 	switch mediaType {
 	case typeBatch:
-		if len(records) > 0 { // all of one partition
+		if len(records) > 0 { // one answer has records of one partition
 			w.Header().Set("Seb-Partition", strconv.Itoa(int(records[0].Partition)))
 			w.Header().Set("Seb-Offset", strconv.FormatInt(int64(records[0].Offset), 10))
 		}
@@ -63,8 +63,8 @@ func (h *Handler) readConsumer(w *response, r *http.Request) error {
 	}
 }
 
-// consumerFollower returns a follower that begins where the consumer is, which is created
-// if need be: but not by a HEAD, which changes nothing, nor for a page that may not POST.
+// consumerFollower returns a follower that begins at the consumer's position. It creates a missing
+// consumer, except for a HEAD, which changes nothing, and for a page that may not POST.
 func (h *Handler) consumerFollower(w *response, r *http.Request, partition int32) (*seb.Follower, error) {
 	refusal := h.cors.checkEffect(r)
 	if w.head || refusal != nil {
@@ -91,9 +91,9 @@ func (h *Handler) parseConsumerRead(r *http.Request) (readSpec, error) {
 	return s, h.parseBounds(q, &s)
 }
 
-// unread returns records of one partition, those of all in turn, with the memory that
-// they take reserved until release is called. While it waits for the first of them it
-// holds none.
+// unread returns the next records of one partition; if f reads all partitions, these take turns. The
+// memory of the records is reserved until release is called. While unread waits for records it
+// holds no memory.
 func (h *Handler) unread(w *response, r *http.Request, f *seb.Follower, spec readSpec) (records []seb.Record, release func(), err error) {
 	deadline := time.Now().Add(spec.wait)
 	for {
@@ -116,8 +116,8 @@ func (h *Handler) unread(w *response, r *http.Request, f *seb.Follower, spec rea
 	}
 }
 
-// followConsumer answers with a stream of server-sent events that begins where the
-// consumer is, or behind the last event that the client has got.
+// followConsumer answers with a stream of server-sent events that begins at the
+// consumer's position, or behind the last event that the client has received.
 func (h *Handler) followConsumer(w *response, r *http.Request) error {
 	q, err := parseQuery(r, "partition", "last_event_id")
 	if err != nil {
@@ -131,11 +131,11 @@ func (h *Handler) followConsumer(w *response, r *http.Request) error {
 	switch {
 	case err != nil:
 	case f == nil:
-		// What can't be streamed creates no consumer.
+		// A request that can't be streamed must not create a consumer.
 		if _, err = h.broker.NewFollower(r.Context(), r.PathValue("topic"), partition, seb.Latest); err == nil {
 			f, err = h.consumerFollower(w, r, partition)
 		}
-	default: // it may have been deleted since the client read its first event
+	default: // the consumer may have been deleted since the client read its first event
 		_, err = h.consumer(r).Describe(r.Context())
 		if seb.CodeOf(err) == seb.CodeConsumerNotFound && !w.head {
 			if err = h.cors.checkEffect(r); err == nil {

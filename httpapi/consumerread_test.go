@@ -15,7 +15,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// unread reads with a consumer; query begins with ? or is empty.
+// unread reads records with a consumer; query begins with ? or is empty.
 func (s *server) unread(name, query string, header ...string) answer {
 	s.t.Helper()
 	a := s.get(consumersPath+"/"+name+"/records"+query, header...)
@@ -42,7 +42,7 @@ func TestReadOfConsumerInEveryForm(t *testing.T) {
 		a.wantHeader(t, "Seb-Offset", first[1])
 	}
 	s.get(consumersPath+"/c/records", "Accept", "text/html").wantProblem(t, http.StatusNotAcceptable, codeNotAcceptable)
-	s.wantConsumer("c", 2) // reading moves nothing
+	s.wantConsumer("c", 2) // a read does not move the consumer
 
 	next := s.unread("c", "").Header.Get("Seb-Next-Offsets")
 	s.commit("c", next)
@@ -76,9 +76,9 @@ func TestReadOfConsumerIsBounded(t *testing.T) {
 	if a := s.get("/v1/topics"); strings.Contains(a.body, "nothing") {
 		t.Error("reading created a topic")
 	}
-	s.get(consumersPath+"/new").wantProblem(t, http.StatusNotFound, seb.CodeConsumerNotFound) // what is refused creates nothing
+	s.get(consumersPath+"/new").wantProblem(t, http.StatusNotFound, seb.CodeConsumerNotFound) // a refused request creates no consumer
 
-	// The first record comes whatever its size, and the memory for it goes back.
+	// An answer has at least one record, whatever its size, and its memory is freed.
 	s.append("orders", strings.Repeat("x", 2<<20))
 	s.setConsumer("c", `{"from":{"offsets":{"0":5}}}`, http.StatusOK)
 	if a := s.unread("c", "?max_bytes=1", "Accept", typeBatch); len(a.body) != 2<<20+8 {
@@ -87,7 +87,7 @@ func TestReadOfConsumerIsBounded(t *testing.T) {
 	s.wantNothingReservedSoon()
 }
 
-// A record is served only to a consumer that every broker knows of.
+// Before a new consumer gets its first record, its creation must be durable.
 func TestConsumerIsDurableBeforeItsFirstRecord(t *testing.T) {
 	store := &brokenStore{Store: objstore.NewMemory()}
 	bubbleOn(t, store, seb.Options{AppendTimeout: time.Minute}, Options{}, 0, func(t *testing.T, s *server) {
@@ -101,7 +101,7 @@ func TestConsumerIsDurableBeforeItsFirstRecord(t *testing.T) {
 		}
 		s.get(consumersPath+"/c/records", "Accept", typeEvents).wantProblem(t, http.StatusServiceUnavailable, seb.CodeStoreUnavailable)
 		store.down.Store(false)
-		time.Sleep(time.Minute) // fake
+		time.Sleep(time.Minute) // fake time
 		for name, read := range map[string]func(name string){
 			"one":    func(name string) { s.unread(name, "") },
 			"single": func(name string) { s.unread(name, "?partition=1") },
@@ -114,7 +114,7 @@ func TestConsumerIsDurableBeforeItsFirstRecord(t *testing.T) {
 				t.Errorf("consumer %s is %+v, %v to another broker", name, info, err)
 			}
 		}
-		// It begins at the start, wherever that is.
+		// A new consumer begins at the partition's start, which need not be 0.
 		s.do("DELETE", ordersPath+"?partition=0&before=1", nil).want(t, http.StatusOK)
 		if a := s.unread("later", ""); !strings.Contains(a.body, `"offset":1`) || strings.Contains(a.body, `"offset":0`) {
 			t.Errorf("it begins with %s", a.body)
@@ -152,7 +152,7 @@ func TestReadOfConsumerWaitsForTheFirstRecord(t *testing.T) {
 			got := make(chan answer)
 			go func() { got <- s.unread("c", c.query) }()
 			synctest.Wait()
-			time.Sleep(time.Minute) // fake
+			time.Sleep(time.Minute) // fake time
 			began := time.Now()
 			c.append()
 			a := <-got
@@ -193,8 +193,8 @@ func TestReadOfConsumerThatWaitsEndsWithItsTopic(t *testing.T) {
 	})
 }
 
-// drainConsumer reads and commits until nothing is left, through the servers in
-// turn, and returns "partition/offset" of every record in the order they came.
+// drainConsumer reads and commits until no record is left, through the servers in
+// turn, and returns "partition/offset" of every record in the order in which they came.
 func drainConsumer(t *testing.T, name, query string, servers ...*server) (got []string) {
 	t.Helper()
 	for i := 0; ; i++ {
@@ -220,7 +220,7 @@ func drainConsumer(t *testing.T, name, query string, servers ...*server) (got []
 	}
 }
 
-// Nobody is passed over, also while others read and append in step.
+// A consumer gets records of all partitions, even if reads and appends of others alternate with its own.
 func TestReadOfConsumerGetsToAllPartitions(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	s.createOrders(3)
@@ -233,11 +233,11 @@ func TestReadOfConsumerGetsToAllPartitions(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for range 60 {
-		for _, name := range []string{"a", "b"} { // each read of b comes behind one of a
+		for _, name := range []string{"a", "b"} { // each read of b follows one of a
 			a := s.unread(name, "?limit=1")
 			seen[name+a.body[:len(`{"partition":0`)]]++
 		}
-		s.append("other", "x") // takes turns too
+		s.append("other", "x") // also takes a turn of the round robin
 	}
 	if len(seen) != 6 {
 		t.Errorf("sixty reads of two consumers got %v", seen)
@@ -252,7 +252,7 @@ func TestReadOfConsumerGetsToAllPartitions(t *testing.T) {
 		t.Errorf("of partition 1 it reads %v", got)
 	}
 	s.wantConsumer("b", 0, 40, 0)
-	// A partition that is added is read from its first record on.
+	// A partition that was added later is read from its first record on.
 	s.do("PATCH", "/v1/topics/orders", strings.NewReader(`{"partitions":4}`)).want(t, http.StatusOK)
 	s.appendTo(3, "new")
 	if got := drainConsumer(t, "a", "", s); !slices.Equal(got, []string{"3/0"}) {
@@ -260,8 +260,8 @@ func TestReadOfConsumerGetsToAllPartitions(t *testing.T) {
 	}
 }
 
-// What was committed through one broker is not read again through another, once that
-// has looked.
+// Records that were committed through one broker are not read again through another, once the other
+// has synced.
 func TestConsumerIsReadThroughAnyBroker(t *testing.T) {
 	store, alert := objstore.NewMemory(), seb.Options{StaleMax: time.Nanosecond}
 	one, two := newServerOn(t, store, alert, Options{}), newServerOn(t, store, alert, Options{})
@@ -276,7 +276,8 @@ func TestConsumerIsReadThroughAnyBroker(t *testing.T) {
 	}
 }
 
-// Retention passes no consumer over unless it is told to.
+// If retention has deleted unread records, a consumer gets an error, not the later records, until it is
+// reset.
 func TestReadOfConsumerBelowTheStartIsRefused(t *testing.T) {
 	s := newServerWith(t, 5)
 	s.setConsumer("c", "", http.StatusCreated)
@@ -290,7 +291,7 @@ func TestReadOfConsumerBelowTheStartIsRefused(t *testing.T) {
 	if c, _ := s.wantConsumer("c", 0); c.Positions[0].Missed != 3 || c.Lag != 2 {
 		t.Errorf("it is shown as %+v", c)
 	}
-	s.commit("c", `{"0":2}`) // of what was read before it was deleted
+	s.commit("c", `{"0":2}`) // a position that was read before the deletion
 	s.get(consumersPath+"/c/records").wantProblem(t, http.StatusRequestedRangeNotSatisfiable, seb.CodeOffsetOutOfRange)
 	s.setConsumer("c", `{"from":"earliest"}`, http.StatusOK)
 	if a := s.unread("c", ""); a.body != lines(3, 4) {
@@ -309,12 +310,12 @@ func TestEventsOfConsumer(t *testing.T) {
 		t.Errorf("the stream begins at %s", id)
 	}
 	ids := f.want("0/1=b", "0/2=c")
-	s.commit("c", `{"0":2}`) // while the stream goes on
+	s.commit("c", `{"0":2}`) // during the stream
 	s.appendTo(1, "d")
 	ids = append(ids, f.want("1/0=d")...)
 	f.resp.Body.Close()
 
-	// Whoever shows the last id goes on exactly there, others where the consumer is.
+	// A client that sends the last id continues exactly there, others at the consumer's position.
 	f = s.followAt(path, lastEventIDHeader, ids[0])
 	f.begin()
 	f.want("0/2=c", "1/0=d")
@@ -330,7 +331,7 @@ func TestEventsOfConsumer(t *testing.T) {
 	f.want("0/3=e")
 	s.wantConsumer("c", 2, 0)
 
-	// A stream that goes on after its consumer was deleted has one to commit to again.
+	// A stream that is resumed after its consumer was deleted creates the consumer again.
 	s.do("DELETE", consumersPath+"/c", nil).want(t, http.StatusNoContent)
 	f = s.followAt(path, lastEventIDHeader, ids[2])
 	f.begin()
@@ -346,7 +347,7 @@ func TestEventsOfConsumer(t *testing.T) {
 	s.get(path, "Accept", typeEvents, lastEventIDHeader, ids[0]).wantProblem(t, http.StatusGone, seb.CodeTopicRecreated)
 }
 
-// Where the partitions are too many for the id of an event, a consumer is read round all of them without one.
+// If a topic has too many partitions for the id of an event, reads with a consumer still cover all partitions.
 func TestReadOfConsumerGoesRoundVeryManyPartitions(t *testing.T) {
 	const partitions = seb.FollowPartitionsMax + 500
 	s := newServer(t, seb.Options{Limits: seb.Limits{Partitions: partitions}}, Options{})
@@ -357,7 +358,7 @@ func TestReadOfConsumerGoesRoundVeryManyPartitions(t *testing.T) {
 		want = append(want, fmt.Sprintf("%d/0", p), fmt.Sprintf("%d/1", p))
 	}
 	s.get(consumersPath+"/a/records", "Accept", typeEvents).wantProblem(t, http.StatusBadRequest, seb.CodeTooManyPartitions)
-	s.get(consumersPath+"/a").wantProblem(t, http.StatusNotFound, seb.CodeConsumerNotFound) // a stream that is refused creates none
+	s.get(consumersPath+"/a").wantProblem(t, http.StatusNotFound, seb.CodeConsumerNotFound) // a refused stream creates no consumer
 	got := drainConsumer(t, "a", "?limit=1", s)
 	slices.Sort(got)
 	slices.Sort(want)

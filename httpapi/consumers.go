@@ -20,7 +20,7 @@ func (c *chunks) consumer(info *seb.ConsumerInfo) {
 	c.buf = append(c.buf, `","last_activity":"`...)
 	c.timestamp(info.Moved)
 	c.buf = append(c.buf, '"')
-	var lag int64 // of all positions
+	var lag int64 // the sum over all positions
 	for _, p := range info.Positions {
 		lag += p.Lag()
 	}
@@ -42,7 +42,7 @@ func (c *chunks) consumer(info *seb.ConsumerInfo) {
 	c.text("]}")
 }
 
-// etag is how HTTP tells a consumer's version.
+// etag returns a consumer's version as an entity tag.
 func etag(version string) string { return strconv.Quote(version) }
 
 func (h *Handler) consumer(r *http.Request) *seb.Consumer {
@@ -96,8 +96,8 @@ func (h *Handler) deleteConsumer(w *response, r *http.Request) error {
 	return nil
 }
 
-// putConsumer creates a consumer, or resets it to what the body says. Without a body a
-// consumer that exists stays where it is.
+// putConsumer creates a consumer, or resets it to the position in the body. Without a body
+// an existing consumer keeps its position.
 func (h *Handler) putConsumer(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
@@ -142,11 +142,11 @@ func (h *Handler) putConsumer(w *response, r *http.Request) error {
 	return writeConsumer(w, status, c)
 }
 
-// consumerFrom is where a consumer is to be.
+// consumerFrom is the position to which a consumer is created or reset.
 type consumerFrom struct {
 	given    bool
 	position seb.Position
-	offsets  seb.Offsets // nil unless they are named
+	offsets  seb.Offsets // nil unless the body names an offset per partition
 }
 
 const fromHint = `such as {"from":"latest"}, {"from":{"time":"2026-01-31T12:00:00Z"}} or {"from":{"offsets":{"0":41}}}`
@@ -156,7 +156,7 @@ func parseFrom(body []byte) (from consumerFrom, err error) {
 	return from, err
 }
 
-// read reads a word, or an object.
+// read reads a position: a word such as "latest", or an object.
 func (from *consumerFrom) read(j *jsonReader, name string) error {
 	from.given = true
 	if j.peek() == '{' {
@@ -206,8 +206,8 @@ func (j *jsonReader) fromObject(from *consumerFrom) error {
 
 func nothing() error { return nil }
 
-// offsets reads an object of offsets by partition, called what, and calls each before
-// it keeps one.
+// offsets reads an object of offsets by partition. It calls the function each before it stores an
+// offset. what names the object in errors.
 func (j *jsonReader) offsets(what string, each func() error) (seb.Offsets, error) {
 	o := seb.Offsets{}
 	err := j.object(what, func(name []byte) error {
@@ -274,9 +274,9 @@ func parseCommit(body []byte) (offsets seb.Offsets, err error) {
 	return offsets, j.end()
 }
 
-// ifMatch returns what the If-Match header demands: one version, or, as *, that there
-// is a consumer, which a commit demands anyway. An empty one is refused, since its sender
-// would take the answer for a met condition.
+// ifMatch returns the condition in the If-Match header: one version, or *, which means that the
+// consumer exists; a commit demands that anyway. An empty header is an error: its sender would
+// believe that a condition was met.
 func ifMatch(r *http.Request) ([]seb.CommitOption, error) {
 	values := r.Header.Values("If-Match")
 	given := strings.TrimSpace(strings.Join(values, ","))
@@ -290,8 +290,8 @@ func ifMatch(r *http.Request) ([]seb.CommitOption, error) {
 	return []seb.CommitOption{seb.IfVersion(version)}, nil
 }
 
-// refuseConditions refuses the condition that only commits know, and its opposite, with
-// which others create what must not exist yet: a reset would move what does.
+// refuseConditions refuses If-Match, which only commits of positions support, and If-None-Match, with
+// which other APIs create only what does not exist yet: here it would reset an existing consumer.
 func refuseConditions(r *http.Request) error {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if len(r.Header.Values(name)) > 0 {

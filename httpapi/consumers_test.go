@@ -17,7 +17,7 @@ import (
 
 const consumersPath = "/v1/topics/orders/consumers"
 
-// setConsumer has a consumer created or reset; body "" is none.
+// setConsumer creates or resets a consumer. body may be empty.
 func (s *server) setConsumer(name, body string, status int) answer {
 	s.t.Helper()
 	a := s.do("PUT", consumersPath+"/"+name, strings.NewReader(body))
@@ -25,7 +25,7 @@ func (s *server) setConsumer(name, body string, status int) answer {
 	return a
 }
 
-// commit commits offsets, such as {"0":41}, which must succeed.
+// commit commits offsets, such as {"0":41}. It must succeed.
 func (s *server) commit(name, offsets string, header ...string) answer {
 	s.t.Helper()
 	a := s.post(consumersPath+"/"+name+"/commit", `{"offsets":`+offsets+`}`, header...)
@@ -33,7 +33,7 @@ func (s *server) commit(name, offsets string, header ...string) answer {
 	return a
 }
 
-// wantConsumer checks where a consumer is, by partition, and returns all that is told.
+// wantConsumer checks a consumer's offsets by partition, and returns the whole answer.
 func (s *server) wantConsumer(name string, offsets ...seb.Offset) (c consumerJSON, etag string) {
 	s.t.Helper()
 	a := s.get(consumersPath + "/" + name)
@@ -53,7 +53,8 @@ func (c consumerJSON) offsets() []seb.Offset {
 	return offsets
 }
 
-// Two partitions, with a record each second from 0 s on, and one that was deleted.
+// newServerWithTimes returns a server whose topic has two partitions, with one record per second from 0 s on. One
+// of the records was deleted.
 func newServerWithTimes(t *testing.T) *server {
 	t.Helper()
 	s := newServer(t, seb.Options{}, Options{})
@@ -95,13 +96,13 @@ func TestConsumerIsCreatedAndResetToEveryPlace(t *testing.T) {
 			t.Errorf("%s: the ETag was %s, is %s after the reset, and then %s", c.body, before.Header.Get("ETag"), reset.Header.Get("ETag"), etag)
 		}
 	}
-	// What is not named stays, or is at its start.
+	// A partition that the body does not name keeps its position, or begins at its start.
 	s.setConsumer("reset", `{"from":"latest"}`, http.StatusOK)
 	s.setConsumer("reset", `{"from":{"offsets":{"1":2}}}`, http.StatusOK)
 	s.wantConsumer("reset", 4, 2)
 	s.setConsumer("half", `{"from":{"offsets":{"0":2}}}`, http.StatusCreated)
 	s.wantConsumer("half", 2, 1)
-	// Without a place one that exists stays, a new one begins at the start.
+	// Without a position, an existing consumer keeps its position, and a new one begins at the start.
 	for i, body := range []string{"", "{}", " \n"} {
 		_, before := s.wantConsumer("reset", 4, 2)
 		s.setConsumer("reset", body, http.StatusOK)
@@ -130,7 +131,7 @@ func TestConsumersAreListedWithPositionsAndLag(t *testing.T) {
 		s.do("PUT", "/v1/topics/other/consumers/b", nil).want(t, http.StatusCreated)
 		s.appendTo(0, "0", "1", "2")
 		s.appendTo(1, "0", "1")
-		time.Sleep(time.Hour) // fake
+		time.Sleep(time.Hour) // fake time
 		s.commit("a", `{"0":2,"1":2}`)
 		s.do("DELETE", ordersPath+"?partition=0&before=1", nil).want(t, http.StatusOK)
 		a := s.get(consumersPath)
@@ -173,7 +174,7 @@ func TestConsumerIsForgotten(t *testing.T) {
 	}
 }
 
-// When the answer is there, every broker that starts knows it.
+// Once a commit is answered, every broker that starts later knows it.
 func TestCommitIsDurableWhenItAnswers(t *testing.T) {
 	store := objstore.NewMemory()
 	s := newServerOn(t, store, seb.Options{}, Options{})
@@ -181,7 +182,7 @@ func TestCommitIsDurableWhenItAnswers(t *testing.T) {
 	s.appendTo(0, "a", "b", "c")
 	s.appendTo(1, "d")
 	s.setConsumer("c", `{"from":"latest"}`, http.StatusCreated)
-	for _, offsets := range []string{`{"0":0,"1":0}`, `{"0":2}`, `{"1":1}`, `{"0":1}`} { // backwards too
+	for _, offsets := range []string{`{"0":0,"1":0}`, `{"0":2}`, `{"1":1}`, `{"0":1}`} { // a position may also move back
 		a := s.commit("c", offsets)
 		if want := `{"offsets":` + offsets + "}\n"; a.body != want {
 			t.Errorf("got %s, want %s", a.body, want)
@@ -243,7 +244,7 @@ func TestCommitIfMatch(t *testing.T) {
 	one.wantConsumer("c", 3)
 }
 
-// Of all that commit on one position at the same time, through any broker, one does.
+// If several callers commit with the same If-Match at the same time, through any brokers, exactly one succeeds.
 func TestCommitIfMatchIsWonByOne(t *testing.T) {
 	store := objstore.NewMemory()
 	servers := []*server{newServerOn(t, store, seb.Options{}, Options{}), newServerOn(t, store, seb.Options{}, Options{})}
@@ -352,7 +353,7 @@ func TestConsumersAreLimited(t *testing.T) {
 	s.setConsumer("c", "", http.StatusCreated)
 }
 
-// A topic that is created again shares nothing with the one before, on any broker.
+// A topic that is created again has none of the old topic's consumers, on any broker.
 func TestConsumersGoWithTheirTopic(t *testing.T) {
 	store := objstore.NewMemory()
 	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
@@ -374,7 +375,7 @@ func TestConsumersGoWithTheirTopic(t *testing.T) {
 	})
 }
 
-// A failed commit says whether it may have happened, and can be sent again.
+// The error of a failed commit says whether it may have been committed. The commit can be sent again.
 func TestCommitSaysWhatBecameOfItWhenTheStoreIsAway(t *testing.T) {
 	store := &brokenStore{Store: objstore.NewMemory()}
 	bubbleOn(t, store, seb.Options{AppendTimeout: time.Minute}, Options{}, 0, func(t *testing.T, s *server) {
@@ -386,7 +387,7 @@ func TestCommitSaysWhatBecameOfItWhenTheStoreIsAway(t *testing.T) {
 		if p.Outcome != string(seb.Unknown) {
 			t.Errorf("the problem is %+v", p)
 		}
-		time.Sleep(30 * time.Second) // fake; so that what is known here is old
+		time.Sleep(30 * time.Second) // fake time; by then the last sync is old
 		for _, a := range []answer{
 			s.do("PUT", consumersPath+"/d", nil), s.get(consumersPath + "/d/records"), s.do("DELETE", consumersPath+"/c", nil),
 		} {
@@ -395,11 +396,11 @@ func TestCommitSaysWhatBecameOfItWhenTheStoreIsAway(t *testing.T) {
 				t.Errorf("%s %s: %+v", a.Request.Method, a.Request.URL, p)
 			}
 		}
-		for _, path := range []string{"", "/c", "/c/records"} { // what is known goes on being told
+		for _, path := range []string{"", "/c", "/c/records"} { // the known state is still shown
 			s.get(consumersPath+path).want(t, http.StatusOK)
 		}
 		store.down.Store(false)
-		time.Sleep(30 * time.Second) // fake; an idle connection is closed after a minute
+		time.Sleep(30 * time.Second) // fake time; an idle connection is closed after a minute
 		s.commit("c", `{"0":1}`)
 		s.wantConsumer("c", 1)
 		synctest.Wait()

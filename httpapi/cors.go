@@ -12,26 +12,26 @@ import (
 )
 
 // cors decides what pages of other origins may do in a browser. It does not restrict
-// programs, which can claim any origin or none.
+// other programs: they can claim any origin.
 //
-// A page that is not allowed can't read answers: the browser keeps them from it.
-// It could still send simple requests, to a broker on its user's own machine say,
-// so those that change something are refused.
+// The browser keeps answers from a page whose origin is not allowed. But the page can
+// still send simple requests, for example to a broker on its user's own machine,
+// so requests that change something are refused.
 type cors struct {
 	all     bool
 	allowed []string
-	own     string // the host and port under which other brokers reach this one; "" if there is none
+	own     string // the host and port at which other brokers reach this one; "" if not known
 	guard   *http.CrossOriginProtection
 }
 
-// newCORS returns the rules for a list of origins such as https://example.com,
-// or "*" for all, and the broker's own host.
+// newCORS returns the rules for a list of allowed origins such as https://example.com,
+// or "*" for all, and for the broker's own host and port.
 func newCORS(allowed []string, own string) *cors {
 	return &cors{all: slices.Contains(allowed, "*"), allowed: allowed, own: own, guard: http.NewCrossOriginProtection()}
 }
 
-// CheckOrigin returns why a text is no origin as browsers send it, nil if it is
-// one, or "*".
+// CheckOrigin returns an error unless origin is "*" or has the form in which browsers send
+// an origin.
 func CheckOrigin(origin string) error {
 	if origin == "*" {
 		return nil
@@ -43,10 +43,10 @@ func CheckOrigin(origin string) error {
 	return nil
 }
 
-const preflightSeconds = "7200" // for which browsers keep an answer; the longest that all of them do
+const preflightSeconds = "7200" // how long browsers may cache the answer to a preflight; all of them accept this much
 
-// check sets what the browser has to know, and refuses requests of pages that
-// may not send them. done is true if the answer is complete.
+// check sets the headers that tell the browser what the page may do, and refuses a request
+// that the page may not send. done is true if the answer is complete.
 func (o *cors) check(w *response, r *http.Request) (done bool, err error) {
 	origin := r.Header.Get("Origin")
 	if len(o.allowed) > 0 {
@@ -67,8 +67,8 @@ func (o *cors) check(w *response, r *http.Request) (done bool, err error) {
 	return true, o.refuse(origin)
 }
 
-// checkEffect refuses a GET that does what others need a POST for to those pages whose
-// POST check refuses.
+// checkEffect refuses a GET that has the effect of a POST, if check would refuse a POST of
+// the same page.
 func (o *cors) checkEffect(r *http.Request) error {
 	asPost := r.WithContext(r.Context())
 	asPost.Method = http.MethodPost
@@ -84,12 +84,12 @@ func (o *cors) refuse(origin string) error {
 		"a page of %q may not send this", origin)
 }
 
-// checkName refuses a request, where no key is needed, under a name that may be a
-// stranger's: see [OwnHost].
+// checkName is for a log without API keys. It refuses a request to a host name that a stranger
+// may control: see [OwnHost].
 func (o *cors) checkName(r *http.Request) error {
 	_, tcp := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	switch {
-	case !tcp: // a page reaches no other listener
+	case !tcp: // pages can only reach TCP listeners
 	case OwnHost(r.Host), r.Host == o.own:
 	case o.all || slices.Contains(o.allowed, "http://"+r.Host) || slices.Contains(o.allowed, "https://"+r.Host):
 	default:
@@ -103,8 +103,8 @@ func errCrossOrigin(hint, format string, args ...any) error {
 	return &seb.Error{Code: codeCrossOrigin, Outcome: seb.NotCommitted, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// preflight says that the request which the browser asks for may be sent. Whether
-// it is any good is told when it comes.
+// preflight tells the browser that it may send the request. The request
+// itself is checked when it comes.
 func (o *cors) preflight(w *response, r *http.Request) {
 	w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
 	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {

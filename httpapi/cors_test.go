@@ -48,7 +48,7 @@ func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {
 	}
 }
 
-// A read creates a consumer on its first use, which is a change too.
+// A read creates its consumer if that does not exist, so it changes the log.
 func TestPagesOfOtherOriginsCreateNoConsumer(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{AllowOrigins: []string{page}})
 	s.append("orders", "a")
@@ -61,7 +61,7 @@ func TestPagesOfOtherOriginsCreateNoConsumer(t *testing.T) {
 		t.Errorf("there are %s", a.body)
 	}
 	s.get(records, "Origin", page, "Sec-Fetch-Site", "cross-site").want(t, 200)
-	s.get(records, "Origin", stranger).want(t, 200) // whose browser keeps the answer from it
+	s.get(records, "Origin", stranger).want(t, 200) // the browser keeps the answer from the page
 }
 
 func TestPagesThatAreAllowedSeeAnswers(t *testing.T) {
@@ -97,7 +97,7 @@ func TestPagesThatAreAllowedSeeAnswers(t *testing.T) {
 	}
 }
 
-// A page sees every header that the document describes, whether its origin is allowed or it has
+// A page can read every header that openapi.yaml describes, whether its origin is allowed or it has
 // a signed URL.
 func TestPagesSeeAllHeaders(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{AllowOrigins: []string{page}})
@@ -130,8 +130,8 @@ func TestPagesSeeAllHeaders(t *testing.T) {
 	}
 }
 
-// A page of a name that its owner made lead to this machine is of the broker's own
-// origin, for the browser.
+// If a stranger's host name resolves to this machine, browsers take a page from that name for one of the
+// broker's own origin.
 func TestNamesThatLeadHereOpenNoLog(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{AllowOrigins: []string{page}})
 	s.append("orders", "a")
@@ -172,8 +172,8 @@ func TestNamesThatLeadHereOpenNoLog(t *testing.T) {
 	}
 }
 
-// Addresses of a network are no better than this machine's own: a page of a stranger's name
-// has the network access of its visitor.
+// The same holds for a name that resolves to another address of the visitor's network, since the
+// page has the network access of its visitor.
 func TestNamesThatLeadToANetworkOpenNoLog(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{AllowOrigins: []string{page}, Host: "seb.shop.example:51313"})
 	s.append("orders", "a")

@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// The numbers stand here as the documentation has them, not as the code does.
+// The numbers in this file are those of the documentation, not constants of the code.
 
 // wantRead reads from the beginning and checks how many records come.
 func (s *server) wantRead(topic, query string, records int) {
@@ -36,10 +36,10 @@ func TestReadTakesAThousandRecordsOrAMebibyteUnlessTold(t *testing.T) {
 	s.append("over", half+"x"+half, "Content-Type", typeNDJSON)
 	s.wantRead("over", "", 1)
 	s.append("large", strings.Repeat("x", 1<<20+1)+"\nx\n", "Content-Type", typeNDJSON)
-	s.wantRead("large", "", 1) // one comes whatever its size
+	s.wantRead("large", "", 1) // an answer has at least one record, whatever its size
 }
 
-// Whatever is asked for, an answer has an end.
+// An answer is bounded, whatever the caller asks for.
 func TestReadTakesNoMoreThanItsMost(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	s.append("many", strings.Repeat("\n", 65_537), "Content-Type", typeNDJSON)

@@ -1,24 +1,24 @@
 // Package httpapi serves a [seb.Broker] over HTTP: topics, appends, reads,
 // health and metrics, made for a person with curl first and for programs second.
 //
-// It is an adapter and no more. Every promise about records is the broker's;
+// It is only an adapter. The broker gives all guarantees about records;
 // this package turns requests into calls of the broker's public methods and
-// answers into bytes. It holds no state between requests except pooled buffers
+// results into answers. Between requests it keeps no state except pooled buffers
 // and a count of failed attempts to authenticate.
 //
 // Invariants:
 //   - Memory that a request makes this package hold is reserved from the
 //     broker's budget before it is allocated: bodies, decoded bodies, lists of
-//     records, and what an answer holds while a slow client takes it. What lasts as
-//     long as a client likes comes from a share of its own: see [seb.Share].
+//     records, and answers that a slow client reads. Memory that a client can make the broker
+//     hold for long comes from a separate share of the budget: see [seb.Share].
 //   - A body is read completely and checked before any of its records goes to
 //     the broker, so a request that is cut off or malformed commits nothing.
 //   - A client that stalls, sending or receiving, is cut off: see [Handler].
-//   - Every route says what its callers must be allowed, and no action runs
-//     before that was checked. A credential never reaches an action or a log.
+//   - Every route declares the access that its callers need, and no action runs
+//     before this was checked. A credential never reaches an action or a log.
 //   - Every error is an RFC 9457 problem with a stable code, and every response
 //     carries Seb-Request-Id. On the original Seb's paths errors are plain text.
-//   - Query parameters, JSON fields and Seb-* headers that are not understood
-//     are refused by name, never ignored: what a caller asks for and does not
-//     get must be an error. Only the original Seb's queries are read its way.
+//   - Unknown query parameters, JSON fields and Seb-* headers are refused by name,
+//     never ignored: if a caller doesn't get what it asks for, it gets an error. Only
+//     queries on the original Seb's paths are read as the original reads them.
 package httpapi

@@ -15,30 +15,30 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// chunkBytes is how much of an answer is gathered before it is written, and how
-// much of one value is escaped at a time, so that a large record never exists a
-// second time as JSON. A quarter of it is a multiple of 3, base64's unit. What it takes in memory,
-// with something for each of a hundred partitions, is less than smallBytes.
+// chunkBytes is how much of an answer is buffered before it is written. A value is escaped in
+// pieces that fit, so a large record is never held a second time as JSON. A quarter of chunkBytes is
+// a multiple of 3, base64's unit. A chunk's buffer and the objects of a hundred partitions together take
+// less than smallBytes.
 const chunkBytes = 36 << 10
 
 var chunkPool = sync.Pool{New: func() any { return &chunks{buf: make([]byte, 0, chunkBytes+chunkBytes/2)} }}
 
-// chunks gathers an answer and writes it a chunk at a time. After a write error
-// it does nothing; flush returns that error.
+// chunks buffers an answer and writes it in chunks. After a write error it writes
+// nothing; flush returns that error.
 type chunks struct {
 	w     io.Writer
 	buf   []byte
 	err   error
-	sent  int   // bytes that were written
-	order []int // scratch of headers
-	// large is called before the first chunk is written that is not the last one; nil: nothing is.
+	sent  int   // bytes written
+	order []int // scratch memory of headerMap
+	// large, if not nil, is called before the first chunk is written, unless that is also the last chunk.
 	large func() error
 
-	stamped time.Time // whose text stamp is
+	stamped time.Time // the time that stamp holds as text
 	stamp   []byte
 }
 
-// newChunks returns pooled chunks for w, to be freed.
+// newChunks returns pooled chunks that write to w. The caller frees them.
 func newChunks(w io.Writer) *chunks {
 	c := chunkPool.Get().(*chunks)
 	c.w = w
@@ -50,10 +50,10 @@ func (c *chunks) free() {
 	chunkPool.Put(c)
 }
 
-// size is how many bytes the answer has so far.
+// size returns how many bytes the answer has so far.
 func (c *chunks) size() int { return c.sent + len(c.buf) }
 
-// flush writes what has been gathered.
+// flush writes the buffered bytes.
 func (c *chunks) flush() error {
 	if c.err == nil && len(c.buf) > 0 {
 		if _, err := c.w.Write(c.buf); err != nil {
@@ -65,7 +65,7 @@ func (c *chunks) flush() error {
 	return c.err
 }
 
-// full flushes once there is a chunk; the error stays in c for the last flush.
+// full flushes if a whole chunk is buffered. The next flush returns its error.
 func (c *chunks) full() {
 	if len(c.buf) < chunkBytes {
 		return
@@ -108,7 +108,7 @@ func (c *chunks) bytes(b []byte) {
 func (c *chunks) quoted(b []byte) {
 	c.buf = append(c.buf, '"')
 	for len(b) > 0 && c.err == nil {
-		piece := b[:min(len(b), chunkBytes/8)] // at worst six bytes for one
+		piece := b[:min(len(b), chunkBytes/8)] // escaping makes at most six bytes of one
 		c.buf = appendEscaped(c.buf, piece)
 		b = b[len(piece):]
 		c.full()
@@ -141,7 +141,7 @@ func (c *chunks) field(name string, value []byte) {
 	c.quoted(value)
 }
 
-// records begins an object with rs as a list.
+// records begins an object, whose first field is the list rs. The caller ends the object.
 func (c *chunks) records(rs []seb.Record) {
 	c.text(`{"records":[`)
 	for i := range rs {
@@ -153,15 +153,15 @@ func (c *chunks) records(rs []seb.Record) {
 	c.text("]")
 }
 
-// record adds r as a JSON object. value is always there, as null if the record's
-// is (another client's doing); key and headers only if r has them.
+// record adds r as a JSON object. The object always has a value: null if r has none. It has a
+// key and headers only if r has them.
 func (c *chunks) record(r *seb.Record) {
 	c.buf = append(c.buf, '{')
 	c.fields(r)
 	c.buf = append(c.buf, '}')
 }
 
-// fields adds what an object tells of r.
+// fields adds r's fields, without the braces around them.
 func (c *chunks) fields(r *seb.Record) {
 	c.buf = append(c.buf, `"partition":`...)
 	c.integer(int64(r.Partition))
@@ -183,7 +183,7 @@ func (c *chunks) fields(r *seb.Record) {
 	}
 }
 
-// timestamp adds t. Neighbours mostly share theirs, so the last text is kept.
+// timestamp adds t. It keeps the text of the last one, since adjacent records mostly have equal times.
 func (c *chunks) timestamp(t time.Time) {
 	if !t.Equal(c.stamped) || len(c.stamp) == 0 {
 		c.stamped = t
@@ -192,15 +192,16 @@ func (c *chunks) timestamp(t time.Time) {
 	c.buf = append(c.buf, c.stamp...)
 }
 
-// headers adds those with text values as "headers" and the others as
+// headers adds headers whose values are UTF-8 as "headers" and the others as
 // "headers_base64".
 func (c *chunks) headers(hs []seb.Header) {
 	c.headerMap("headers", hs, func(h seb.Header) bool { return utf8.Valid(h.Value) }, c.quoted)
 	c.headerMap("headers_base64", hs, func(h seb.Header) bool { return !utf8.Valid(h.Value) }, c.base64)
 }
 
-// headerMap adds the headers that belong as an object: a string for a name, or a
-// list where it repeats. Nothing is added if none belongs.
+// headerMap adds the headers for which belongs returns true as an object. The value of a name is a
+// string, or a list of strings if several headers have the name. If there are no such headers, headerMap
+// adds nothing.
 func (c *chunks) headerMap(field string, hs []seb.Header, belongs func(seb.Header) bool, value func([]byte)) {
 	c.order = c.order[:0]
 	for i, h := range hs {
@@ -241,8 +242,8 @@ func (c *chunks) oneOrList(hs []seb.Header, of []int, value func([]byte)) {
 	c.buf = append(c.buf, ']')
 }
 
-// appendEscaped appends b, a piece of UTF-8, as it stands within a JSON string.
-// It looks at single bytes below 0x80 only, so b may begin and end anywhere.
+// appendEscaped appends b, a piece of UTF-8, escaped for a JSON string. It changes
+// only bytes below 0x80, so b may begin and end within a character.
 func appendEscaped(dst, b []byte) []byte {
 	const hex = "0123456789abcdef"
 	done := 0

@@ -87,9 +87,9 @@ func TestTempo(t *testing.T) {
 		bytes int64
 		want  time.Duration
 	}{
-		{0, 0, 10 * time.Second},                        // silence
-		{4 * time.Second, 50, 10500 * time.Millisecond}, // behind the rate
-		{4 * time.Second, 100_000, 14 * time.Second},    // ahead: silence again
+		{0, 0, 10 * time.Second},                        // the longest silence counts
+		{4 * time.Second, 50, 10500 * time.Millisecond}, // behind the rate: the rate counts
+		{4 * time.Second, 100_000, 14 * time.Second},    // ahead of the rate: the longest silence counts
 		{500 * time.Second, 50_000, 510 * time.Second},
 	} {
 		p.bytes = c.bytes
@@ -99,7 +99,8 @@ func TestTempo(t *testing.T) {
 	}
 }
 
-// What a client has sent, others may need: it must go on the faster, and can't rest on it.
+// Others may need the memory that a client's bytes take: the more it has sent, the faster it must go on, and bytes
+// sent early earn it no long pause.
 func TestPaceRisesWithWhatIsHeld(t *testing.T) {
 	start := time.Unix(1000, 0)
 	limit := slowLimit{stallMax: 10 * time.Second, bytesPerSecondMin: 100}
@@ -111,8 +112,8 @@ func TestPaceRisesWithWhatIsHeld(t *testing.T) {
 	}{
 		{0, 0, 10 * time.Second},
 		{4 * time.Second, 50, 10500 * time.Millisecond},
-		{5 * time.Second, 600_050, 15 * time.Second},          // far ahead, which counts for no more than the longest silence
-		{10 * time.Second, 601_050, 15100 * time.Millisecond}, // at 10,000 bytes a second by now
+		{5 * time.Second, 600_050, 15 * time.Second},          // far ahead: the longest silence counts
+		{10 * time.Second, 601_050, 15100 * time.Millisecond}, // the rate is now 10,000 bytes per second
 	} {
 		p.bytes = c.bytes
 		got := p.deadline(limit, start.Add(c.after)).Sub(start)

@@ -13,22 +13,22 @@ import (
 const (
 	lastEventIDHeader = "Last-Event-ID"
 
-	// What one connection reads at a time: little while it keeps up, since tens of
-	// thousands may be woken by one commit, more while it has to catch up.
+	// The bytes that one stream reads at a time: few while it keeps up, since one commit may
+	// wake tens of thousands of streams; more while it has to catch up.
 	burstBytesMin = 64 << 10
 	burstBytesMax = 512 << 10
-	// burstRecordBytes is how many bytes of a burst allow for one more record in it.
+	// burstRecordBytes sets how many records a burst may have: its limit in bytes divided by burstRecordBytes.
 	burstRecordBytes = 512
 )
 
-// eventStream is one answer that goes on until its client, the broker or the
-// topic goes away. Between bursts of records it holds no more memory than its
-// connection and an offset per partition.
+// eventStream is an answer that goes on until the client leaves, the broker is closed or the
+// topic is deleted. Between bursts of records it holds only its connection and an offset
+// per partition.
 type eventStream struct {
 	eventWriter
 	f     *seb.Follower
-	mark  seb.Bookmark // behind the last record that was written
-	bytes int          // of the next burst
+	mark  seb.Bookmark // the position behind the last record that was written
+	bytes int          // the limit of the next burst
 }
 
 // followRecords answers with a stream of server-sent events, an event per record.
@@ -55,8 +55,8 @@ func (h *Handler) stream(w *response, r *http.Request, f *seb.Follower) error {
 	return s.run(w.clientContext)
 }
 
-// follower returns one that goes on behind the last event that the client has
-// got, or else begins where the query says.
+// follower returns a follower that continues behind the last event that the client has
+// received. If it has received none, the follower begins at the query's position.
 func (h *Handler) follower(r *http.Request) (*seb.Follower, error) {
 	q, err := parseQuery(r, "partition", "offset", "time", "last_event_id")
 	if err != nil {
@@ -77,11 +77,11 @@ func (h *Handler) follower(r *http.Request) (*seb.Follower, error) {
 	return f, err
 }
 
-// resumed returns a follower that goes on behind the last event that the client has
-// got, nil if it has got none.
+// resumed returns a follower that continues behind the last event that the client has
+// received, nil if the request names no such event.
 func (h *Handler) resumed(r *http.Request, q query, partition int32) (*seb.Follower, error) {
-	// The header comes first: a browser that reconnects sends it along with the
-	// query that it began with.
+	// The header wins over the query: a browser that reconnects sends the header, with
+	// the query of its first request.
 	last := r.Header.Get(lastEventIDHeader)
 	if last == "" {
 		last = q["last_event_id"]
@@ -107,8 +107,8 @@ func nameOf(partition int32) string {
 	return fmt.Sprintf("partition %d alone", partition)
 }
 
-// run sends until there is a reason to end. An error that it returns is about the
-// connection, which is then cut; a client that reconnects goes on where it was.
+// run sends events until the stream has to end. If it returns an error, the
+// connection is cut; a client that reconnects continues where it was.
 func (s *eventStream) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -127,7 +127,7 @@ func (s *eventStream) run(ctx context.Context) error {
 		var e *seb.Error
 		switch over := context.Cause(ctx); {
 		case seb.CodeOf(over) == seb.CodeUnauthorized:
-			return s.fail(over) // the key was revoked, or its time is up
+			return s.fail(over) // the key was revoked or has expired
 		case ctx.Err() != nil || seb.CodeOf(err) == seb.CodeBrokerClosed || errors.Is(err, errTooLargeNow):
 			return s.end()
 		case err != nil && !errors.As(err, &e):
@@ -156,11 +156,11 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// errTooLargeNow says that a record was read for which there is no memory now. It
-// is not sent, so the client asks for it again.
+// errTooLargeNow means that there is no memory now for a record that was read. The record
+// is not sent: the client asks for it again when it reconnects.
 var errTooLargeNow = errors.New("no memory for a large record")
 
-// burst sends some of the records that are there.
+// burst reads and sends some of the records that are ready.
 func (s *eventStream) burst(ctx context.Context) error {
 	limit := s.bytes / burstRecordBytes
 	m := s.h.newAnswerMemory(s.w)
@@ -181,7 +181,7 @@ func (s *eventStream) burst(ctx context.Context) error {
 	return s.sendRecords(records)
 }
 
-// sendRecords sends an event per record, whose id is the place behind it.
+// sendRecords sends an event per record. Its id is the position behind the record.
 func (s *eventStream) sendRecords(records []seb.Record) error {
 	s.w.sent = progress{}
 	out := newChunks(s.w)
@@ -189,7 +189,7 @@ func (s *eventStream) sendRecords(records []seb.Record) error {
 	for i := range records {
 		s.mark.Advance(records[i])
 		out.text("id: ")
-		out.buf, _ = s.mark.AppendText(out.buf) // it has no error to return
+		out.buf, _ = s.mark.AppendText(out.buf) // AppendText never returns an error
 		out.text("\ndata: ")
 		out.record(&records[i])
 		out.text("\n\n")

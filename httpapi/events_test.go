@@ -22,19 +22,19 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// stream is a client that follows.
+// stream is a client of an event stream.
 type stream struct {
 	t    testing.TB
 	resp *http.Response
 	in   *bufio.Reader
 }
 
-// event is a block of a stream; all is its text.
+// event is a block of a stream; all is the block's whole text.
 type event struct {
 	id, name, data, all string
 }
 
-// follow opens a stream of topic orders, which must begin; header holds names and
+// follow opens a stream of topic orders. The answer must be a stream. header has names and
 // values in turn.
 func (s *server) follow(query string, header ...string) *stream {
 	s.t.Helper()
@@ -62,7 +62,7 @@ func (s *server) followAt(path string, header ...string) *stream {
 	return &stream{s.t, resp, bufio.NewReader(resp.Body)}
 }
 
-// block reads up to the next empty line; io.EOF is the clean end of the answer.
+// block reads up to the next empty line; io.EOF means the clean end of the answer.
 func (f *stream) block() (event, error) {
 	var e event
 	for {
@@ -88,7 +88,7 @@ func (f *stream) block() (event, error) {
 	}
 }
 
-// next returns the next block that must be there.
+// next returns the next block, which must exist.
 func (f *stream) next() event {
 	f.t.Helper()
 	e, err := f.block()
@@ -98,8 +98,8 @@ func (f *stream) next() event {
 	return e
 }
 
-// begin reads the first block, and returns the id that a client goes on from that
-// has got nothing else.
+// begin reads the first block, and returns its id: a client that has received nothing else
+// continues there.
 func (f *stream) begin() string {
 	f.t.Helper()
 	e := f.next()
@@ -135,7 +135,7 @@ func (f *stream) want(want ...string) (ids []string) {
 	return ids
 }
 
-// wantEnd reads the end, which must be as a server ends an answer.
+// wantEnd reads the end of the stream, which must be a clean end of the answer.
 func (f *stream) wantEnd() {
 	f.t.Helper()
 	if e, err := f.block(); !errors.Is(err, io.EOF) {
@@ -143,7 +143,7 @@ func (f *stream) wantEnd() {
 	}
 }
 
-// wantError reads an error event and the end behind it.
+// wantError reads an error event and then the end of the stream.
 func (f *stream) wantError(code seb.Code) wireProblem {
 	f.t.Helper()
 	e := f.next()
@@ -187,7 +187,7 @@ func TestEventsOfAllPartitions(t *testing.T) {
 	}
 	s.appendTo(0, "d")
 	f.want("0/0=d")
-	// A partition that is added is followed from its first record on.
+	// A partition that was added later is followed from its first record on.
 	s.do("PATCH", "/v1/topics/orders", strings.NewReader(`{"partitions":5}`)).want(t, http.StatusOK)
 	s.appendTo(4, "e")
 	if ids := f.want("4/0=e"); ids[0] != cluster+".1:1,2,1,0,1" {
@@ -195,7 +195,7 @@ func TestEventsOfAllPartitions(t *testing.T) {
 	}
 }
 
-// An event's data is a line as NDJSON has it, whatever the record holds.
+// The data of an event is one line, as in NDJSON, whatever bytes the record has.
 func TestEventsHoldAnyBytes(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	large := strings.Repeat("\x01\"\\é\n\r\n", 200_000) // more than a burst
@@ -217,11 +217,11 @@ func TestEventsHoldAnyBytes(t *testing.T) {
 	s.wantNothingReservedSoon()
 }
 
-// wantNothingReservedSoon is wantNothingReserved where an answer that has been
-// read may not have been over for its server.
+// wantNothingReservedSoon is wantNothingReserved for a test whose client has read an answer that the
+// server may not have finished yet.
 func (s *server) wantNothingReservedSoon() {
 	s.t.Helper()
-	release, err := s.broker.ReserveMore(s.t.Context(), s.adapterBytes()*15/8) // all there is; it waits for some seconds
+	release, err := s.broker.ReserveMore(s.t.Context(), s.adapterBytes()*15/8) // all memory; the call waits for some seconds
 	if err != nil {
 		s.t.Errorf("memory is still reserved: %v", err)
 		return
@@ -264,7 +264,7 @@ func TestEventsBeginWhereTheQuerySays(t *testing.T) {
 	}
 }
 
-// From each id a client goes on with exactly what it has not got: through the
+// From each id a client continues with exactly the records that it has not received: through the
 // same broker, through another, and after a restart.
 func TestLastEventIDResumesExactly(t *testing.T) {
 	store := objstore.NewMemory()
@@ -332,8 +332,8 @@ func TestStreamOfOnePartitionResumes(t *testing.T) {
 	f.want("1/2=c")
 }
 
-// A broker that has not seen the latest commits yet looks for them before it says
-// that an id is of nothing it knows.
+// A broker that has not seen the latest commits syncs before it refuses an id that it
+// does not know.
 func TestLastEventIDThatABrokerIsBehindOf(t *testing.T) {
 	store := objstore.NewMemory()
 	behind := seb.Options{StaleMax: time.Hour}
@@ -465,7 +465,7 @@ func TestDrainEndsStreamsCleanly(t *testing.T) {
 		f := s.follow("")
 		f.begin()
 		f.want("0/0=a")
-		time.Sleep(14 * time.Second) // the deadline of what was written last is over
+		time.Sleep(14 * time.Second) // the deadline of the last write has passed
 		start := time.Now()
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); s.stop() }()
@@ -488,7 +488,7 @@ func TestClosedBrokerEndsStreamsCleanly(t *testing.T) {
 	f.wantEnd()
 }
 
-// A stream outlives the store's failures, as far as it has something to say.
+// A stream goes on after failures of the store.
 func TestStreamGoesOnAfterTheStoreFailed(t *testing.T) {
 	store := storetest.NewFaulty(objstore.NewMemory())
 	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
@@ -497,7 +497,7 @@ func TestStreamGoesOnAfterTheStoreFailed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer writer.Close()
-		large := strings.Repeat("x", 5<<20) // in an object of its own, which following alone doesn't fetch
+		large := strings.Repeat("x", 5<<20) // in a data object, which applying the commit does not fetch
 		if _, err := writer.Append(t.Context(), "orders", []seb.Record{{Value: []byte(large)}}); err != nil {
 			t.Fatal(err)
 		}
@@ -531,7 +531,7 @@ func TestStreamTellsOfLostData(t *testing.T) {
 	store := objstore.NewMemory()
 	s := newServerOn(t, store, seb.Options{}, Options{})
 	s.append("orders", "a")
-	s.append("orders", strings.Repeat("x", 5<<20)) // in an object of its own
+	s.append("orders", strings.Repeat("x", 5<<20)) // in a data object
 	page, err := store.List(t.Context(), "data/", "", 10)
 	if err != nil || len(page.Keys) != 1 {
 		t.Fatalf("%+v, %v", page, err)
@@ -547,8 +547,8 @@ func TestStreamTellsOfLostData(t *testing.T) {
 	}
 }
 
-// A client that has not read what is deleted meanwhile is told, and what was sent
-// before is whole.
+// If unread records are deleted during a stream, the client gets an error. The events before it are
+// complete.
 func TestStreamTellsOfRecordsThatAreNoLongerHeld(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		for _, v := range []string{"a", "b", "c"} {
@@ -591,7 +591,7 @@ func TestSlowFollowerIsCutOff(t *testing.T) {
 		for range 4 {
 			s.dial("GET " + ordersPath + "?offset=latest HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n")
 		}
-		time.Sleep(11 * time.Second) // fake
+		time.Sleep(11 * time.Second) // fake time
 		synctest.Wait()
 		if got := testutil.ToFloat64(s.handler.metrics.inFlight); got != 0 {
 			t.Errorf("%v streams wait for clients that take nothing", got)
@@ -600,7 +600,7 @@ func TestSlowFollowerIsCutOff(t *testing.T) {
 	})
 }
 
-// A burst is given its own time, whatever came before it.
+// Each burst has its own time limit, whatever was sent before.
 func TestOldStreamMayTakeItsTime(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "a")
@@ -610,7 +610,7 @@ func TestOldStreamMayTakeItsTime(t *testing.T) {
 			f.next()
 		}
 		s.append("orders", strings.Repeat("x", 4<<20))
-		time.Sleep(5 * time.Second) // less than a stall
+		time.Sleep(5 * time.Second) // less than the longest silence
 		if e := f.next(); len(e.data) < 4<<20 {
 			t.Errorf("got %d bytes", len(e.all))
 		}
@@ -630,12 +630,12 @@ func TestQuietStreamsHoldNothing(t *testing.T) {
 		s.wantNothingReserved()
 		s.append("orders", strings.Repeat("y", 1<<20))
 		var all sync.WaitGroup
-		for _, f := range streams { // at once: together they are more than answers may hold
+		for _, f := range streams { // at the same time: together the answers exceed the memory for answers
 			all.Go(func() {
 				if e := f.next(); len(e.data) < 1<<20 {
 					t.Errorf("got %.100q", e.all)
 				}
-				go func() { _, _ = f.block() }() // takes the end of what was sent off the pipe
+				go func() { _, _ = f.block() }() // reads the rest from the pipe
 			})
 		}
 		all.Wait()
@@ -644,7 +644,7 @@ func TestQuietStreamsHoldNothing(t *testing.T) {
 	})
 }
 
-// Without memory a stream waits, and goes on when there is some.
+// A stream for which there is no memory waits, and goes on when there is memory.
 func TestStreamWaitsForMemory(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "x")
@@ -678,11 +678,11 @@ func TestOldStreamGivesWayToWhoWaitsForAConnection(t *testing.T) {
 		f := s.follow("?offset=latest")
 		f.begin()
 		ended := make(chan error)
-		go func() { // the stream is read, and so not cut off
+		go func() { // reads the stream, so that it is not cut off
 			_, err := io.Copy(io.Discard, f.in)
 			ended <- err
 		}()
-		s.get(ordersPath).want(t, http.StatusOK) // queues for the only place
+		s.get(ordersPath).want(t, http.StatusOK) // the request waits for the only connection
 		if took := time.Since(start); took < 5*time.Minute || took > 5*time.Minute+30*time.Second {
 			t.Errorf("it waited %v", took)
 		}

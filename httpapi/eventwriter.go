@@ -11,48 +11,49 @@ import (
 )
 
 const (
-	// typeEvents is that of server-sent events, as the HTML standard defines them.
+	// typeEvents is the media type of server-sent events, which the HTML standard defines.
 	typeEvents = "text/event-stream"
 
-	// A proxy that sees nothing for a while closes the connection.
+	// commentInterval is the longest silence of a stream: a proxy that sees no bytes for long closes
+	// the connection.
 	commentInterval = 15 * time.Second
 
-	// A stream gives way to clients that wait for a connection once it is this old.
+	// eventStreamTurn is the age at which a stream ends if a client waits for a connection.
 	eventStreamTurn = 5 * time.Minute
 )
 
-// eventWriter writes an answer of server-sent events that goes on until somebody goes away.
+// eventWriter writes an answer of server-sent events.
 type eventWriter struct {
 	h       *Handler
 	w       *response
 	began   time.Time
-	comment time.Time // when something must be sent
+	comment time.Time // when a comment must be sent, if nothing else was
 }
 
-// begin sets what is the same in the headers of all streams, and begins the answer.
+// begin sets the headers that all streams share, and begins the answer.
 func (s *eventWriter) begin(r *http.Request) {
 	header := s.w.Header()
 	header.Set("Content-Type", typeEvents)
 	header.Add("Vary", "Accept")
-	header.Set("X-Accel-Buffering", "no") // else nginx keeps events back
+	header.Set("X-Accel-Buffering", "no") // else nginx buffers events
 	if r.ProtoMajor == 1 {
-		header.Set("Connection", "close") // its place is free when the stream ends, not idle
+		header.Set("Connection", "close") // so that the end of the stream frees the connection's place at once
 	}
 	s.w.WriteHeader(http.StatusOK)
 }
 
-// retryLine says after what time to come back: clients that are cut off together should
-// not come back together.
+// retryLine returns the line that tells a client when to reconnect. The time is random, so that clients
+// that are cut off together do not reconnect together.
 func retryLine() string {
 	return fmt.Sprintf("retry: %d\n", (time.Second + rand.N(2*time.Second)).Milliseconds())
 }
 
-// placeWanted tells whether it is time to give way to a client that waits for a connection.
+// placeWanted tells whether a client waits for a connection and the stream is old enough to end for it.
 func (s *eventWriter) placeWanted(ctx context.Context) bool {
 	return httpconn.PlaceWanted(ctx) && time.Since(s.began) > eventStreamTurn
 }
 
-// remark sends a comment if nothing else was sent for long.
+// remark sends a comment if nothing was sent for commentInterval.
 func (s *eventWriter) remark() error {
 	if time.Until(s.comment) > 0 {
 		return nil
@@ -60,7 +61,7 @@ func (s *eventWriter) remark() error {
 	return s.send([]byte(":\n\n"))
 }
 
-// send sends b, which is whole lines.
+// send sends b, which must be whole lines.
 func (s *eventWriter) send(b []byte) error {
 	s.w.sent = progress{}
 	if _, err := s.w.Write(b); err != nil {
@@ -69,18 +70,18 @@ func (s *eventWriter) send(b []byte) error {
 	return s.flushed()
 }
 
-// flushed sends what the server still holds of what was written. After that there
-// is no deadline until something is written again.
+// flushed sends the bytes that the server has buffered. Then the connection has no
+// deadline until the next write.
 func (s *eventWriter) flushed() error {
 	s.comment = time.Now().Add(commentInterval)
 	if err := s.w.conn.Flush(); err != nil {
 		return fmt.Errorf("write answer: %w", err)
 	}
-	_ = s.w.conn.SetWriteDeadline(time.Time{}) // as with writes: a connection without deadlines can't stall
+	_ = s.w.conn.SetWriteDeadline(time.Time{}) // the error is ignored: a connection that supports no deadlines can't stall
 	return nil
 }
 
-// fail sends the reason why the stream ends for good.
+// fail sends an error event, which says why the stream ends for good.
 func (s *eventWriter) fail(err error) error {
 	s.w.err = err
 	p := problemOf(err)
@@ -95,7 +96,7 @@ func (s *eventWriter) fail(err error) error {
 	return s.end()
 }
 
-// end lets the server write the end of the answer, within the time for a write.
+// end sets a deadline for the end of the answer, which the server writes.
 func (s *eventWriter) end() error {
 	s.w.sent = progress{}
 	s.w.extendDeadline()

@@ -14,8 +14,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A broker in an application that serves other things too: the API under a path
-// of its own, and a shutdown that ends first the requests, then the broker.
+// A broker in an application with other routes: the API has its own path, and a shutdown
+// ends the requests first, then the broker.
 func ExampleNew() {
 	ctx := context.Background()
 	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
@@ -32,7 +32,7 @@ func ExampleNew() {
 			return // the client has left
 		}
 	})
-	// No ReadTimeout and no WriteTimeout: reads may wait, and the API cuts off
+	// Do not set ReadTimeout and WriteTimeout: reads may wait, and the API itself cuts off
 	// clients that stall.
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	server.RegisterOnShutdown(api.Drain) // reads that wait answer at once

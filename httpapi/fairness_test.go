@@ -16,8 +16,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// upload begins a body of size bytes and sends it at a rate, from that address or with that key,
-// until it is through, or cut off. It returns the status of the answer, 0 for none.
+// upload sends a body of size bytes at a rate, with header (an address or a key), until the
+// whole body is sent or the connection is cut. It returns the status of the answer, 0 for none.
 func (s *server) upload(size, bytesPerSecond int, header string) (status int) {
 	conn := s.dial(postHead + header + fmt.Sprintf("Content-Length: %d\r\n\r\n", size))
 	sent := make(chan struct{})
@@ -29,7 +29,7 @@ func (s *server) upload(size, bytesPerSecond int, header string) (status int) {
 			if _, err := io.WriteString(conn, piece[:min(len(piece), size-n)]); err != nil {
 				return
 			}
-			time.Sleep(time.Second / 4) // fake
+			time.Sleep(time.Second / 4) // fake time
 		}
 	}()
 	return statusOn(conn)
@@ -40,12 +40,12 @@ func statusOn(conn net.Conn) (status int) {
 	if _, err := io.ReadFull(conn, line); err != nil {
 		return 0
 	}
-	_, _ = fmt.Sscan(string(line[9:]), &status) // 0 if it is none
-	_, _ = io.Copy(io.Discard, conn)            // or the server would wait for it to be taken
+	_, _ = fmt.Sscan(string(line[9:]), &status) // 0 if line is not a status line
+	_, _ = io.Copy(io.Discard, conn)            // else the server would wait until the client reads it
 	return status
 }
 
-// Uploads as slow as a phone's come through, and small appends don't notice them.
+// Uploads as slow as a phone's succeed, and do not delay small appends.
 func TestSlowUploadsKeepNoSmallRequestWaiting(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "x")
@@ -63,13 +63,13 @@ func TestSlowUploadsKeepNoSmallRequestWaiting(t *testing.T) {
 			if took := time.Since(start); took > 100*time.Millisecond {
 				t.Errorf("a small append and read took %v, %v after the uploads began", took, start.Sub(began))
 			}
-			time.Sleep(100 * time.Millisecond) // fake
+			time.Sleep(100 * time.Millisecond) // fake time
 			for len(ended) > 0 {
 				statuses[<-ended]++
 				done++
 			}
 		}
-		// Memory has room for some; the others are told, and none takes all for nothing.
+		// There is memory for some uploads; the others get 429.
 		if statuses[http.StatusCreated] < 5 || statuses[http.StatusCreated]+statuses[http.StatusTooManyRequests] != uploads {
 			t.Errorf("the uploads ended with %v", statuses)
 		}
@@ -77,8 +77,8 @@ func TestSlowUploadsKeepNoSmallRequestWaiting(t *testing.T) {
 	})
 }
 
-// Of one holder's requests that wait the oldest is served first, however little the others
-// want: else new requests would take what the old ones need to come to their end.
+// Of one holder's waiting requests the oldest is served first, even if the others need
+// less: else new requests would take the memory that old ones need to end.
 func TestSmallNewRequestsDontOvertakeALargeOldOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := openBroker(t, objstore.NewMemory(), seb.Options{})
@@ -89,7 +89,7 @@ func TestSmallNewRequestsDontOvertakeALargeOldOne(t *testing.T) {
 		}
 		served := make(chan int64, 3)
 		wait := func(n int64) {
-			time.Sleep(time.Millisecond) // fake
+			time.Sleep(time.Millisecond) // fake time
 			r := b.NewReservation(seb.ShareBodies, seb.Holder{}, func() {})
 			go func() {
 				if err := r.Grow(t.Context(), n); err != nil {
@@ -116,7 +116,7 @@ func TestSmallNewRequestsDontOvertakeALargeOldOne(t *testing.T) {
 	})
 }
 
-// Six uploads are no load: memory has room for all of them.
+// There is memory for six slow uploads at once: all succeed.
 func TestSlowUploadsComeThrough(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "x")
@@ -133,7 +133,7 @@ func TestSlowUploadsComeThrough(t *testing.T) {
 	})
 }
 
-// Answers that nobody takes hold no small request up, and others still get large ones.
+// Large answers that clients don't read delay no small request, and other clients still get large answers.
 func TestSlowReadersKeepNobodyWaiting(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		for range 16 {
@@ -159,14 +159,14 @@ func TestSlowReadersKeepNobodyWaiting(t *testing.T) {
 		if used, limit := s.broker.ShareBytes(seb.ShareAnswers); used > limit {
 			t.Errorf("%d bytes of %d are taken by answers", used, limit)
 		}
-		time.Sleep(time.Minute) // fake
+		time.Sleep(time.Minute) // fake time
 		synctest.Wait()
 		s.wantNothingReserved()
 	})
 }
 
-// One slow reader can't fill the memory for large answers, and what is told of topics and consumers
-// needs none of that.
+// One slow reader can't fill the memory for large answers, and answers about topics and consumers
+// don't need that memory.
 func TestSlowReaderLeavesRoomForAnswers(t *testing.T) {
 	bubble(t, seb.Options{Memory: 32 << 20}, func(t *testing.T, s *server) {
 		for range 10 {
@@ -179,7 +179,7 @@ func TestSlowReaderLeavesRoomForAnswers(t *testing.T) {
 			s.dial("GET " + ordersPath + "?limit=100&max_bytes=8300000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + bad + "\r\n\r\n")
 		}
 		synctest.Wait()
-		time.Sleep(2 * answerWait) // fake: until the others have small answers
+		time.Sleep(2 * answerWait) // fake time; by then the others have small answers
 		synctest.Wait()
 		start := time.Now()
 		s.get("/v1/topics", bearer(good)...).want(t, http.StatusOK)
@@ -200,7 +200,7 @@ func TestSlowReaderLeavesRoomForAnswers(t *testing.T) {
 	})
 }
 
-// A large read that there is no room for gets what there is room for, at once.
+// If there is not enough memory for a large read, the read gets a smaller answer at once.
 func TestSlowReaderCostsOthersLittle(t *testing.T) {
 	bubble(t, seb.Options{Memory: 32 << 20}, func(t *testing.T, s *server) {
 		for range 100 {
@@ -213,7 +213,7 @@ func TestSlowReaderCostsOthersLittle(t *testing.T) {
 			s.dial("GET " + ordersPath + "?max_bytes=8300000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + bad + "\r\n\r\n")
 		}
 		synctest.Wait()
-		time.Sleep(2 * answerWait) // fake: until the others have small answers
+		time.Sleep(2 * answerWait) // fake time; by then the others have small answers
 		synctest.Wait()
 		if used, limit := s.broker.ShareBytes(seb.ShareAnswers); limit-used >= 4<<20 {
 			t.Fatalf("only %d bytes of %d are taken", used, limit)
@@ -230,8 +230,8 @@ func TestSlowReaderCostsOthersLittle(t *testing.T) {
 	})
 }
 
-// A record that takes more than a holder's part, as one of a broker with more memory may, can still
-// be read.
+// A record that is larger than one holder's share, since a broker with more memory has written it, can
+// still be read.
 func TestRecordLargerThanAPartIsRead(t *testing.T) {
 	store := objstore.NewMemory()
 	large := newServerOn(t, store, seb.Options{Memory: 64 << 20}, Options{})
@@ -246,7 +246,7 @@ func TestRecordLargerThanAPartIsRead(t *testing.T) {
 	})
 }
 
-// A list is a large answer only when it is longer than a chunk.
+// A list counts as a large answer only if it is longer than a chunk.
 func TestLongListsAreLargeAnswers(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	s.do("PUT", "/v1/topics/a", strings.NewReader(`{"partitions":1000}`)).want(t, http.StatusCreated)
@@ -262,7 +262,8 @@ func TestLongListsAreLargeAnswers(t *testing.T) {
 	s.wantNothingReserved()
 }
 
-// What one key holds while others want it goes to them, and it does not get it back at once.
+// If one key holds memory that others need, its requests are ended, and the key does not get the
+// memory back at once.
 func TestHostileUploadsCostOthersLittle(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "x")
@@ -272,7 +273,7 @@ func TestHostileUploadsCostOthersLittle(t *testing.T) {
 		over := make(chan struct{})
 		var hostile sync.WaitGroup
 		for range 8 {
-			hostile.Go(func() { // fills what there is, then as slow as it may be
+			hostile.Go(func() { // fills the memory, then sends as slowly as allowed
 				for {
 					select {
 					case <-over:
@@ -288,19 +289,19 @@ func TestHostileUploadsCostOthersLittle(t *testing.T) {
 						defer close(sent)
 						_, _ = io.WriteString(conn, postHead+"Authorization: Bearer "+bad+"\r\nContent-Length: 33554432\r\n\r\n"+strings.Repeat("x", 7<<20))
 						for range 1000 {
-							time.Sleep(time.Second) // fake
+							time.Sleep(time.Second) // fake time
 							if _, err := io.WriteString(conn, strings.Repeat("x", 160<<10)); err != nil {
 								return
 							}
 						}
 					}()
 					statusOn(conn)
-					_ = conn.Close() // whatever became of it
+					_ = conn.Close() // the connection may be in any state
 					<-sent
 				}
 			})
 		}
-		time.Sleep(time.Second) // fake
+		time.Sleep(time.Second) // fake time
 		start := time.Now()
 		body := strings.Repeat("y", 1<<20)
 		var slow, slowest time.Duration
@@ -311,7 +312,7 @@ func TestHostileUploadsCostOthersLittle(t *testing.T) {
 			took := time.Since(began)
 			slow, slowest = slow+took, max(slowest, took)
 			s.append("orders", "small", bearer(good)...)
-			time.Sleep(100 * time.Millisecond) // fake
+			time.Sleep(100 * time.Millisecond) // fake time
 		}
 		t.Logf("%d appends waited %v of %v, one %v", appends, slow, time.Since(start), slowest)
 		if all := time.Since(start); slow > all/10 || slowest > 2*time.Second {
@@ -322,7 +323,7 @@ func TestHostileUploadsCostOthersLittle(t *testing.T) {
 	})
 }
 
-// The same where each hostile connection comes from an address, and with a key, of its own.
+// The same if every hostile connection has a different address and a different key.
 func TestEveryHolderHasItsPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := openBroker(t, objstore.NewMemory(), seb.Options{})
@@ -331,7 +332,7 @@ func TestEveryHolderHasItsPart(t *testing.T) {
 		}
 		_, limit := b.ShareBytes(seb.ShareBodies)
 		revoked := make(chan int, 100)
-		for i := range 8 { // together they have all
+		for i := range 8 { // together they hold all memory
 			r := new(seb.Reservation)
 			r = b.NewReservation(seb.ShareBodies, holder(i), func() {
 				revoked <- i
@@ -349,7 +350,8 @@ func TestEveryHolderHasItsPart(t *testing.T) {
 		if n := len(revoked); n != 1 {
 			t.Errorf("%d requests were ended for it, want one", n)
 		}
-		// Who was ended keeps to its part, and another that has its part is not ended for more.
+		// A holder whose request was ended can't get more than its share again. No request of another holder within its
+		// share is ended for it.
 		again := b.NewReservation(seb.ShareBodies, holder(<-revoked), nil)
 		if err := again.Grow(t.Context(), limit/8); seb.CodeOf(err) != seb.CodeOverMemoryBudget || !strings.Contains(err.Error(), `"bodies"`) {
 			t.Errorf("it got %v", err)
@@ -358,8 +360,8 @@ func TestEveryHolderHasItsPart(t *testing.T) {
 	})
 }
 
-// Small answers can't be taken back: those of one caller that reads none of them leave room for
-// others.
+// The memory of small answers can't be revoked. Even if one caller reads none of its answers, there is memory
+// for others.
 func TestSmallAnswersOfOneCallerLeaveRoomForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := openBroker(t, objstore.NewMemory(), seb.Options{})
@@ -390,7 +392,7 @@ func TestSmallAnswersOfOneCallerLeaveRoomForOthers(t *testing.T) {
 	})
 }
 
-// What waiting costs grows with those who wait, not with their square.
+// The cost of waiting grows with the number of waiting requests, not with its square.
 func TestManyWaitForMemory(t *testing.T) {
 	const waiters = 4000
 	began := time.Now()
@@ -413,7 +415,7 @@ func TestManyWaitForMemory(t *testing.T) {
 		waiting.Wait()
 		all.Shrink(limit)
 	})
-	if took := time.Since(began); took > 10*time.Second { // it was half a minute when each looked after all
+	if took := time.Since(began); took > 10*time.Second { // the test took half a minute when each waiter checked all others
 		t.Errorf("%d requests that wait took %v of the processors", waiters, took)
 	}
 }

@@ -9,7 +9,7 @@ import (
 // fieldReader reads the value of one field of an object.
 type fieldReader func(j *jsonReader, name string) error
 
-// fields are those that an object may have.
+// fields are the fields that an object may have, with their readers.
 type fields []struct {
 	name string
 	read fieldReader
@@ -23,8 +23,8 @@ func (f fields) names() string {
 	return strings.Join(names, ", ")
 }
 
-// parseFields reads an object whose fields are all optional; no text at all is one
-// without any.
+// parseFields reads an object whose fields are all optional. An empty text is an object without
+// fields.
 func parseFields(text []byte, what string, known fields) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil
@@ -50,7 +50,7 @@ func parseFields(text []byte, what string, known fields) error {
 	return j.end()
 }
 
-// durationInto reads a duration; null leaves it as it is.
+// durationInto reads a duration into d; null leaves d as it is.
 func durationInto(d **time.Duration) fieldReader {
 	return func(j *jsonReader, name string) error {
 		s, err := j.string(name)
@@ -66,7 +66,7 @@ func durationInto(d **time.Duration) fieldReader {
 	}
 }
 
-// countInto reads a number from 1 to most; null leaves it as it is.
+// countInto reads an integer from 1 to most into n; null leaves n as it is.
 func countInto(n **int, most int64) fieldReader {
 	return func(j *jsonReader, name string) error {
 		got, given, err := j.integer(name, 1, most)
@@ -77,7 +77,7 @@ func countInto(n **int, most int64) fieldReader {
 	}
 }
 
-// boolInto reads true or false; null leaves it as it is.
+// boolInto reads true or false into b; null leaves b as it is.
 func boolInto(b **bool) fieldReader {
 	return func(j *jsonReader, name string) error {
 		raw, err := j.raw()
@@ -94,7 +94,7 @@ func boolInto(b **bool) fieldReader {
 	}
 }
 
-// textInto reads a text; null is none.
+// textInto reads a string into to; null means "".
 func textInto(to *string) fieldReader {
 	return func(j *jsonReader, name string) error {
 		s, err := j.string(name)
@@ -103,7 +103,7 @@ func textInto(to *string) fieldReader {
 	}
 }
 
-// givenTextInto reads a text; null leaves it as it is.
+// givenTextInto reads a string into to; null leaves to as it is.
 func givenTextInto(to **string) fieldReader {
 	return func(j *jsonReader, name string) error {
 		s, err := j.string(name)
@@ -114,7 +114,7 @@ func givenTextInto(to **string) fieldReader {
 	}
 }
 
-// textsInto reads an object of texts; null leaves it as it is.
+// textsInto reads an object of strings into to; null leaves to as it is.
 func textsInto(to *map[string]string) fieldReader {
 	return func(j *jsonReader, name string) error {
 		if j.null() {

@@ -21,25 +21,26 @@ import (
 )
 
 const (
-	// forwardedHeader marks a request that another broker has forwarded, with the bucket's
-	// tag and the epoch of the intended owner: such a request is never forwarded again.
+	// forwardedHeader marks a request that another broker has forwarded. Its value is the bucket's
+	// tag and the epoch of the intended owner. A marked request is never forwarded again.
 	forwardedHeader = "Seb-Forwarded"
 	// ownerTries is how often a request tries to reach the owner of its queue.
 	ownerTries = 4
 
 	// signInterval is how often an owner says that it still works on a forwarded request.
 	signInterval = 5 * time.Second
-	// Once its answer has begun, it sends something as often as this: event streams do.
+	// bodySignMax is the longest silence of an owner within its answer. An event stream sends
+	// comments more often than that.
 	bodySignMax = 3 * commentInterval
-	// ownerIdle is shorter than what any broker keeps idle connections for.
+	// ownerIdle is how long an idle connection to an owner is kept. Every broker keeps its end longer.
 	ownerIdle = 5 * time.Second
-	// An owner's reason not to answer is no longer.
+	// reasonBytesMax is the most that is read of an owner's refusal.
 	reasonBytesMax = 64 << 10
 )
 
-// patience is how long an owner may be silent before it counts as lost: first until it is
-// reached and until its first sign on a request; later until it takes up a connection, and
-// from then on.
+// patience is how long an owner may be silent before it counts as lost. first applies until the owner is
+// reached, and again from when a request is sent until the owner's first sign of life. later applies
+// while a new connection is set up, and after the first sign of life.
 type patience struct{ first, later time.Duration }
 
 // Why an owner did not answer a forwarded request.
@@ -53,15 +54,15 @@ var (
 // ownerCall is a request that only the owner of its queue can answer.
 type ownerCall struct {
 	queue *seb.Queue
-	here  func() error  // answers it, if this broker is the owner
-	body  func() []byte // to forward now
-	waits bool          // it may take long, and ends with a drain
-	// back returns the owner's response, and handles its errors itself, so that an answer that
-	// has begun may go on. nil returns the response as it is.
+	here  func() error  // answers the request, if this broker is the owner
+	body  func() []byte // returns the body to forward now
+	waits bool          // the request may wait long, and ends when the broker drains
+	// back passes the owner's response on. It handles its errors itself, so that an answer that
+	// has begun may go on. If it is nil, the response is passed on as it is.
 	back func(resp *http.Response, silence *time.Timer)
 }
 
-// ends is the context that a call ends with: a call that waits ends with its client, any other
+// ends returns the context of a call: a call that waits ends when its client leaves, any other
 // goes on for a moment.
 func (c ownerCall) ends(w *response, r *http.Request) context.Context {
 	if c.waits {
@@ -70,9 +71,9 @@ func (c ownerCall) ends(w *response, r *http.Request) context.Context {
 	return r.Context()
 }
 
-// forwardToOwner has the queue's owner answer a call: this broker itself, or the one that it
-// forwards the request to. If that owner is gone, this broker takes the queue over; also if
-// the owner can't reach the store although this broker just has.
+// forwardToOwner has the queue's owner answer a call. If the owner is another broker, the request
+// is forwarded to it. If that owner is gone, or if it can't reach the store but this broker
+// can, this broker takes the queue over.
 func (h *Handler) forwardToOwner(w *response, r *http.Request, c ownerCall) error {
 	forwarded, err := h.takeForwarded(w, r, c.queue)
 	if err != nil {
@@ -81,7 +82,7 @@ func (h *Handler) forwardToOwner(w *response, r *http.Request, c ownerCall) erro
 	return h.reachOwner(w, r, c, forwarded)
 }
 
-// reachOwner is forwardToOwner of a request whose forwarded mark was already taken.
+// reachOwner is forwardToOwner for a request from which takeForwarded has already removed the mark.
 func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarded bool) error {
 	begun := func() bool { return w.status != 0 && c.back == nil }
 	var last error
@@ -92,7 +93,7 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 		if forwarded || begun() || !errors.As(last, &e) || e.Code != seb.CodeQueueElsewhere || e.Address == "" {
 			return last
 		}
-		if c.back != nil && h.drained() { // the owner would hand records to a stream that ends
+		if c.back != nil && h.drained() { // the owner would hand out records to a stream that is about to end
 			return last
 		}
 		epoch, err := h.forward(w, r, e, c)
@@ -102,7 +103,7 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 		case begun() || c.ends(w, r).Err() != nil || errors.Is(err, errUnnamed):
 			return err
 		case errors.Is(err, errDrained):
-		case epoch > e.Epoch: // it had to give the queue away
+		case epoch > e.Epoch: // the other broker has lost the queue to a later owner
 			_, _, err = c.queue.Owner(r.Context())
 		case errors.Is(err, errCutOff) && !reached:
 			_, _, err = c.queue.Owner(r.Context())
@@ -121,7 +122,7 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 	return last
 }
 
-// warnOf says once what to set if another broker answers at a broker's address.
+// warnOf logs a warning with a hint, only once, if another broker answers at the address of e.
 func (h *Handler) warnOf(e *seb.Error, err error) {
 	if errors.Is(err, peer.ErrOtherSession) {
 		h.warnOfPeer.Do(func() {
@@ -130,11 +131,12 @@ func (h *Handler) warnOf(e *seb.Error, err error) {
 	}
 }
 
-// takeForwarded tells whether another broker has forwarded r, and takes the mark off it.
-// If it knows of a later owner of the queue, this one syncs: all such requests share a sync.
+// takeForwarded tells whether another broker has forwarded r, and removes the mark from r.
+// If the other broker knows a later owner of the queue than this broker, this broker syncs: all such
+// requests share a sync.
 //
-// The mark of a caller that is no proven broker only has the request answered here or not at
-// all. Brokers of older versions, which prove nothing, need no more.
+// If the caller has not proved to be a broker, the mark has one effect: the request is not forwarded
+// again. Brokers of older versions prove nothing, and need only this effect.
 func (h *Handler) takeForwarded(w *response, r *http.Request, q *seb.Queue) (bool, error) {
 	mark := r.Header.Get(forwardedHeader)
 	if mark == "" {
@@ -155,26 +157,26 @@ func (h *Handler) takeForwarded(w *response, r *http.Request, q *seb.Queue) (boo
 	return true, q.KnowOwner(r.Context(), epoch)
 }
 
-// sign tells the forwarding broker that work on its request goes on, by an informational
-// response (RFC 9110, section 15.2).
+// sign sends an informational response (RFC 9110, section 15.2), which tells the forwarding
+// broker that work on its request goes on.
 func (w *response) sign() {
 	if w.request.ProtoAtLeast(1, 1) {
 		w.sent = progress{}
 		w.extendDeadline()
 		w.ResponseWriter.WriteHeader(http.StatusProcessing)
-		_ = w.conn.SetWriteDeadline(time.Time{}) // as with writes: a connection without deadlines can't stall
+		_ = w.conn.SetWriteDeadline(time.Time{}) // the error is ignored: a connection that supports no deadlines can't stall
 	}
 }
 
-// forward has the owner that e names answer r. If it returns an error and nothing was
-// answered yet, epoch is that of the owner that the other broker names, if any.
+// forward has the owner that e names answer r. If it returns an error before the answer has
+// begun, epoch is that of the owner that the other broker names, 0 if it names none.
 func (h *Handler) forward(w *response, r *http.Request, e *seb.Error, c ownerCall) (epoch uint64, err error) {
 	if c.waits {
 		h.watch(w)
 	}
 	ctx, cancel := context.WithCancelCause(c.ends(w, r))
 	defer cancel(nil)
-	if c.waits && (c.back != nil || !h.drained()) { // a drained long poll is answered at once, a stream never
+	if c.waits && (c.back != nil || !h.drained()) { // the owner answers a drained long poll at once, but never ends a stream
 		defer context.AfterFunc(h.draining, func() { cancel(errDrained) })()
 	}
 	if err := h.broker.NameSession(ctx); err != nil {
@@ -200,11 +202,11 @@ func (h *Handler) forward(w *response, r *http.Request, e *seb.Error, c ownerCal
 	return 0, returnResponse(w, resp, silence)
 }
 
-// passedHeaders are the headers of a request that its owner needs: no credentials.
+// passedHeaders are the headers of a request that are forwarded to the owner. Credentials are not.
 var passedHeaders = []string{"Accept", "Content-Type", "User-Agent", "Traceparent", "Tracestate"}
 
-// ask sends a request to an owner, and returns the response. It fails if the owner is silent
-// for longer than patience.
+// ask sends a request to an owner, and returns the response. It returns an error if the owner is
+// silent for longer than h.patience.
 func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *http.Request, e *seb.Error, body []byte) (*http.Response, error) {
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{
@@ -218,7 +220,7 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 		},
 	}
 	reached := func() {
-		if !connected.Load() { // else another connection was free sooner
+		if !connected.Load() { // else the request already has another connection, which became free first
 			silence.Reset(h.patience.later)
 		}
 	}
@@ -235,7 +237,7 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 	req.Header.Set(requestIDHeader, w.id)
 	req.Header.Set(forwardedHeader, h.broker.TopicTag(e.Epoch))
 	req.Header.Set(callerHeader, callerOf(w.access))
-	req.Header["Idempotency-Key"] = []string{} // is not sent: a connection that was closed meanwhile is no sign that the owner is gone
+	req.Header["Idempotency-Key"] = []string{} // not sent; it lets the transport retry on a new connection if an idle one was closed
 	resp, err := h.peers.http.RoundTrip(req)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return nil, cause
@@ -251,7 +253,8 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 }
 
 // refusesToAnswer returns an error if the broker answers that it isn't the owner, is shutting
-// down, can't reach the store, or is on another log; with the epoch of the owner that it names.
+// down, has stopped, can't reach the store, or does not know this broker. epoch is that of the owner
+// that it names, 0 if it names none.
 func refusesToAnswer(resp *http.Response) (epoch uint64, _ error) {
 	if resp.StatusCode != http.StatusServiceUnavailable && resp.StatusCode != http.StatusForbidden {
 		return 0, nil
@@ -270,12 +273,12 @@ func refusesToAnswer(resp *http.Response) (epoch uint64, _ error) {
 		return p.Epoch, fmt.Errorf("forward the request: %s: %s", p.Code, p.Detail)
 	case seb.CodeStoreUnavailable:
 		return 0, fmt.Errorf("forward the request: %w: %s", errCutOff, p.Detail)
-	default: // the answer
+	default: // an answer to the request
 		return 0, nil
 	}
 }
 
-// returnResponse answers with the owner's response.
+// returnResponse passes the owner's response on to the client.
 func returnResponse(w *response, resp *http.Response, silence *time.Timer) error {
 	for _, name := range []string{"Content-Type", "Content-Length", "Retry-After", "Www-Authenticate", "Vary", topicIDHeader} {
 		for _, value := range resp.Header.Values(name) {

@@ -28,8 +28,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// newPeer returns a server on a loopback port, whose broker is one of the store's and
-// tells the others where it is.
+// newPeer returns a server on a loopback port, whose broker uses the store and advertises the server's
+// address.
 func newPeer(t *testing.T, store objstore.Store) *server {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -39,7 +39,7 @@ func newPeer(t *testing.T, store objstore.Store) *server {
 	b := openBroker(t, store, seb.Options{Address: "http://" + l.Addr().String()})
 	h := New(b, Options{})
 	ts := httptest.NewUnstartedServer(nil)
-	_ = ts.Listener.Close() // nobody knows of it
+	_ = ts.Listener.Close() // a listener that is not needed
 	ts.Listener, ts.Config = l, NewServer(h, nil)
 	ts.Start()
 	stop := func() {
@@ -51,8 +51,8 @@ func newPeer(t *testing.T, store objstore.Store) *server {
 	return &server{t: t, broker: b, handler: h, url: ts.URL, client: ts.Client(), stop: stop}
 }
 
-// newPeers returns servers of one store, the first of which owns queue mail of topic
-// orders, which has some records.
+// newPeersWithQueue returns n servers on one store. The first owns queue mail of topic orders, which has
+// records.
 func newPeersWithQueue(t *testing.T, n, records int, stores ...objstore.Store) []*server {
 	t.Helper()
 	shared := objstore.NewMemory()
@@ -72,13 +72,13 @@ func (s *server) ownQueue(records int) {
 	s.t.Helper()
 	s.createOrders(1)
 	s.setQueue("mail", `{"lease":"1m","backoff":"0s"}`, http.StatusCreated)
-	s.received("mail", `{"max":10}`) // as many may go out from the first on
+	s.received("mail", `{"max":10}`) // from now on 10 records may be handed out at once
 	if records > 0 {
 		s.append("orders", strings.Repeat("x\n", records), "Content-Type", typeNDJSON)
 	}
 }
 
-// wantOwner looks which owner queue mail has.
+// wantOwner checks the epoch of queue mail's owner. It makes the broker sync.
 func (s *server) wantOwner(epoch uint64) {
 	s.t.Helper()
 	if _, now, err := s.broker.Queue("orders", "mail").Owner(s.t.Context()); err != nil || now != epoch {
@@ -93,9 +93,9 @@ func TestAnyBrokerServesAQueue(t *testing.T) {
 		all = append(all, s.wantHanded(`{"max":3,"lease":"5m"}`, fmt.Sprintf("%d#1 %d#1 %d#1", 3*i, 3*i+1, 3*i+2))...)
 	}
 	for i, s := range peers {
-		peers[0].wantOwner(1) // which looks what the others have done
+		peers[0].wantOwner(1) // syncs, so that the broker knows the others' commits
 		s.wantCounts("mail", int64(i), int64(9-2*i), 0, 0)
-		s.answered("ack", 200, all[(3*i+3)%9]) // of another broker's
+		s.answered("ack", 200, all[(3*i+3)%9]) // received through another broker
 		extended := s.post(mailPath+"/extend", `{"lease":"10m","tokens":`+tokensOf(t, all[(3*i+4)%9:(3*i+4)%9+1])+`}`)
 		extended.want(t, 200)
 		s.answered("nack", 200, all[(3*i+5)%9])
@@ -108,7 +108,8 @@ func TestAnyBrokerServesAQueue(t *testing.T) {
 	peers[2].answered("extend", http.StatusConflict, all[4]).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost)
 }
 
-// handedAgain returns how the record comes that was put back through the i-th server.
+// handedAgain returns the offset and attempt of the record that was put back through server s, as it is handed
+// out again.
 func handedAgain(all []wireMessage, s *server, peers []*server) string {
 	for i := range peers {
 		if peers[i] == s {
@@ -132,9 +133,9 @@ func TestLongPollThroughAnotherBrokerGetsWhatComes(t *testing.T) {
 	peers[0].wantOwner(1)
 }
 
-// passedOn returns a channel that is closed when another broker has passed a request on to s;
-// none may have been before. To count what is served does not tell that: the request that
-// begins a connection between brokers is served too.
+// passedOn returns a channel that is closed when another broker has forwarded its first request to
+// s. A count of served requests would not show that, since it includes the request that
+// begins a connection between brokers.
 func (s *server) passedOn() <-chan struct{} {
 	came := make(chan struct{})
 	tell := sync.OnceFunc(func() { close(came) })
@@ -146,7 +147,7 @@ func (s *server) passedOn() <-chan struct{} {
 	return came
 }
 
-// untilWaiting returns when so many requests are being served.
+// untilWaiting waits until n requests are being served.
 func (s *server) untilWaiting(n float64) {
 	s.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -157,7 +158,7 @@ func (s *server) untilWaiting(n float64) {
 	}
 }
 
-// untilOwned returns when queue mail has that owner.
+// untilOwned waits until queue mail's owner has that epoch.
 func (s *server) untilOwned(epoch uint64) {
 	s.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -172,8 +173,8 @@ func (s *server) untilOwned(epoch uint64) {
 	}
 }
 
-// What a client waits for through another broker goes on when the owner dies: that
-// broker takes its place within the wait.
+// A receive that waits through another broker goes on when the owner dies: the other
+// broker takes the queue over during the wait.
 func TestOwnerThatDiesIsReplacedWithinTheWait(t *testing.T) {
 	shared := objstore.NewMemory()
 	dying := &brokenStore{Store: shared}
@@ -199,7 +200,7 @@ func TestOwnerThatDiesIsReplacedWithinTheWait(t *testing.T) {
 	}
 }
 
-// An owner that shuts down gives its queue away, with what it knows.
+// An owner that shuts down hands its queue over, with what it knows of deliveries.
 func TestOwnerThatShutsDownIsReplaced(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 2)
 	first := peers[1].wantHanded("", "0#1")
@@ -211,8 +212,8 @@ func TestOwnerThatShutsDownIsReplaced(t *testing.T) {
 	peers[1].wantOwner(2)
 }
 
-// fakeOwner is a queue whose owner is the one that its session says, and answers as it
-// likes.
+// fakeOwner returns a server on a log in which queue mail has an owner with a valid session, whose
+// requests handler serves.
 func fakeOwner(t *testing.T, handler http.HandlerFunc) *server {
 	t.Helper()
 	f := newFakePeer(t, handler)
@@ -221,7 +222,7 @@ func fakeOwner(t *testing.T, handler http.HandlerFunc) *server {
 	return s
 }
 
-// fakePeer is where a broker could be. It speaks for the session of its identity.
+// fakePeer is a server that answers in place of a broker, with the session of its identity.
 type fakePeer struct {
 	url      string
 	handler  http.Handler
@@ -238,7 +239,7 @@ func newFakePeer(t *testing.T, handler http.Handler) *fakePeer {
 	f.handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, err := f.identity.Load().Accept(context.Background(), w)
 		if err != nil {
-			return // the other side tells
+			return // the other side reports the error
 		}
 		conn.Trust()
 		if err := inner.Serve(&peerConn{Conn: conn, base: context.WithValue(context.Background(), peerKey{}, conn)}); !errors.Is(err, net.ErrClosed) {
@@ -254,7 +255,7 @@ func newFakePeer(t *testing.T, handler http.Handler) *fakePeer {
 	return f
 }
 
-// ownedAt returns the owner of a queue, which says to be at that address, and another broker.
+// ownedAt returns the owner of a queue, which advertises that address, and another broker.
 func ownedAt(t *testing.T, store objstore.Store, address string) (owner, s *server) {
 	t.Helper()
 	owner = serve(t, openBroker(t, store, seb.Options{Address: address}), Options{})
@@ -268,11 +269,11 @@ func elsewhere(epoch int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
 		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = fmt.Fprintf(w, `{"code":"queue_elsewhere","status":503,"epoch":%d}`, epoch) // who left needs none
+		_, _ = fmt.Fprintf(w, `{"code":"queue_elsewhere","status":503,"epoch":%d}`, epoch) // fails if the client has left
 	}
 }
 
-// unreachable answers for an owner that can't reach the store so many times.
+// unreachable returns a handler that answers a number of times like an owner that can't reach the store.
 func unreachable(asked *atomic.Int32, times int32) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
@@ -286,7 +287,7 @@ func unreachable(asked *atomic.Int32, times int32) http.HandlerFunc {
 	}
 }
 
-// Whatever is where the owner should be: the queue goes on being served.
+// Whatever server answers at the owner's address, the queue is taken over and served.
 func TestOwnerThatDoesNotAnswerAsOneIsReplaced(t *testing.T) {
 	var led atomic.Int32
 	trap := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { led.Add(1) }))
@@ -295,7 +296,7 @@ func TestOwnerThatDoesNotAnswerAsOneIsReplaced(t *testing.T) {
 	stranger.ownQueue(0)
 	for name, handler := range map[string]http.HandlerFunc{
 		"it hangs": func(_ http.ResponseWriter, r *http.Request) {
-			if _, err := io.Copy(io.Discard, r.Body); err != nil { // else the server does not see its client go
+			if _, err := io.Copy(io.Discard, r.Body); err != nil { // else the server does not notice that its client leaves
 				t.Error(err)
 			}
 			<-r.Context().Done()
@@ -347,8 +348,8 @@ func TestOwnerThatDoesNotAnswerAsOneIsReplaced(t *testing.T) {
 	}
 }
 
-// wantReplaced has a server take the place of an owner, and checks that the request that
-// made it do so gets what comes then.
+// wantReplaced checks that a receive through s makes s take the queue over, and that the receive gets a
+// record that is appended then.
 func (s *server) wantReplaced() {
 	s.t.Helper()
 	got := make(chan answer)
@@ -360,14 +361,14 @@ func (s *server) wantReplaced() {
 	}
 }
 
-// An owner at its limit on connections takes a new one late. Who has filled it needs no key, so it
-// must not lose its queues by that.
+// An owner at its limit on connections accepts new ones late. It must not lose its queues for that, since
+// anyone can open connections without a key.
 func TestOwnerThatTakesConnectionsLateIsNotReplaced(t *testing.T) {
 	f := newFakePeer(t, unreachable(new(atomic.Int32), 0))
 	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case <-time.After(2500 * time.Millisecond): // longer than first, and than a dial may take
-		case <-r.Context().Done(): // given up
+		case <-time.After(2500 * time.Millisecond): // longer than patience.first, and longer than a dial may take
+		case <-r.Context().Done(): // the client has given up
 			return
 		}
 		f.handler.ServeHTTP(w, r)
@@ -380,8 +381,8 @@ func TestOwnerThatTakesConnectionsLateIsNotReplaced(t *testing.T) {
 	s.wantOwner(1)
 }
 
-// Where nobody can reach the store nobody takes a queue from its owner: else each would
-// take it from the others when the store comes back.
+// If no broker can reach the store, no broker takes a queue from its owner: else each would
+// take it from the others when the store is back.
 func TestOwnerWithoutItsStoreIsReplacedByNoBrokerWithoutOne(t *testing.T) {
 	view := storetest.NewFaulty(objstore.NewMemory())
 	var asked atomic.Int32
@@ -400,7 +401,7 @@ func TestOwnerWithoutItsStoreIsReplacedByNoBrokerWithoutOne(t *testing.T) {
 	s.wantOwner(1)
 }
 
-// When the store was away for all, its owner keeps a queue.
+// After an outage of the store for all brokers, the owner keeps its queue.
 func TestOwnerThatHasItsStoreAgainKeepsTheQueue(t *testing.T) {
 	var asked atomic.Int32
 	s := fakeOwner(t, unreachable(&asked, 1))
@@ -410,7 +411,7 @@ func TestOwnerThatHasItsStoreAgainKeepsTheQueue(t *testing.T) {
 	s.wantOwner(1)
 }
 
-// What the owner answers is passed back as it is, and nothing but that is asked of it.
+// The owner's answer is passed back unchanged, and the owner gets exactly the client's request.
 func TestRequestIsPassedOnAsItIs(t *testing.T) {
 	asked := make(chan *http.Request, 1)
 	s := fakeOwner(t, func(w http.ResponseWriter, r *http.Request) {
@@ -435,7 +436,8 @@ func TestRequestIsPassedOnAsItIs(t *testing.T) {
 	s.wantOwner(1)
 }
 
-// A broker that has the request from another one says where the queue is, and no more.
+// A broker to which a request was forwarded does not forward it again: it answers with the owner's
+// address.
 func TestRequestIsPassedOnOnce(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 1)
 	mark := peers[1].broker.TopicTag(1)
@@ -449,7 +451,7 @@ func TestRequestIsPassedOnOnce(t *testing.T) {
 	peers[0].wantHanded("", "0#1")
 	peers[1].post(mailPath+"/receive", `{}`, forwardedHeader, "7").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 	peers[1].post(mailPath+"/ack", `{}`, forwardedHeader, mark).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
-	// One that tells of an owner whom nobody knows is asked no more than a few times.
+	// A broker that names an owner which nobody knows is asked only a few times.
 	var asked atomic.Int32
 	liar := fakeOwner(t, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -470,7 +472,7 @@ func TestReceiveThroughAnotherBrokerEndsWithItsClient(t *testing.T) {
 	go func() {
 		req, err := http.NewRequestWithContext(ctx, "POST", peers[1].url+mailPath+"/receive", strings.NewReader(`{"wait":"5m"}`))
 		if err == nil {
-			_, err = peers[1].client.Do(req) //nolint:bodyclose // there is none
+			_, err = peers[1].client.Do(req) //nolint:bodyclose // there is no body
 		}
 		done <- err
 	}()
@@ -486,7 +488,7 @@ func TestReceiveThroughAnotherBrokerEndsWithItsClient(t *testing.T) {
 	peers[1].wantHanded("", "0#1")
 }
 
-// A client that has shut down its sending side is answered through another broker too.
+// A client that has shut down its sending side is also answered through another broker.
 func TestHalfClosedClientIsAnsweredThroughAnotherBroker(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 2)
 	s := peers[1]
@@ -530,7 +532,7 @@ func TestKeyIsShownToTheOwner(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 1)
 	_, ops := newKey(t, peers[0].broker, "ops", seb.ScopeAdmin)
 	_, worker := newKey(t, peers[0].broker, "worker", seb.ScopeRead, "orders")
-	peers[1].wantOwner(1) // which looks: until then it knows of no keys
+	peers[1].wantOwner(1) // syncs: before that, the broker knows no keys
 	if got := peers[1].received("mail", "", bearer(worker)...); handed(got) != "0#1" {
 		t.Errorf("got %s", handed(got))
 	}
@@ -541,12 +543,12 @@ func TestKeyIsShownToTheOwner(t *testing.T) {
 	}
 }
 
-// A caller who is known by a certificate is served through another broker as with a key.
+// A caller that is authenticated by its certificate is served through another broker, like one with a key.
 func TestCallerWithACertificateIsServedByTheOwner(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 1)
 	newKey(t, peers[0].broker, "ops", seb.ScopeAdmin)
 	newKey(t, peers[0].broker, "worker", seb.ScopeRead)
-	peers[1].wantOwner(1) // which looks: until then it knows of no keys
+	peers[1].wantOwner(1) // syncs: before that, the broker knows no keys
 	shown := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "worker"}}}}}
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.TLS = shown
@@ -558,7 +560,7 @@ func TestCallerWithACertificateIsServedByTheOwner(t *testing.T) {
 	peers[0].wantOwner(1)
 }
 
-// Who has passed a request on sees that the owner works on it, for as long as it waits.
+// While a forwarded request waits at the owner, the owner sends signs of life to the forwarding broker.
 func TestOwnerShowsThatItWaits(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.ownQueue(0)
@@ -606,11 +608,11 @@ func TestOwnerIsDialedAsTold(t *testing.T) {
 	}
 }
 
-// Any broker takes the acknowledgements, and passes on only what it can't answer.
+// The broker that gets a receive with acknowledgements commits these itself, and forwards only the rest.
 func TestReceiveThroughAnotherBrokerAcknowledgesFirst(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 3)
 	ms := peers[1].wantHanded(`{"max":2}`, "0#1 1#1")
 	peers[1].wantHanded(`{"ack":`+tokensOf(t, ms)+`}`, "2#1")
-	peers[0].wantOwner(1) // which looks what the other has done
+	peers[0].wantOwner(1) // syncs, so that the broker knows the other's commits
 	peers[0].wantCounts("mail", 0, 1, 0, 0)
 }

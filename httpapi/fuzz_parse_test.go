@@ -21,7 +21,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Lines are what the body says, no more and no less.
+// The records are exactly the lines of the body.
 func FuzzNDJSON(f *testing.F) {
 	f.Add([]byte("a\nb\r\n\nc"))
 	f.Add([]byte("\n"))
@@ -51,7 +51,7 @@ func FuzzNDJSON(f *testing.F) {
 	})
 }
 
-// The answer's type is one that we have, and of those that the client likes best.
+// The chosen media type is one that a read can answer with, and one of those that the client prefers.
 func FuzzAccept(f *testing.F) {
 	f.Add("application/json;q=0.5, */*;q=0.1", "application/vnd.seb.batch")
 	f.Add("text/html", "")
@@ -76,8 +76,8 @@ func FuzzAccept(f *testing.F) {
 	})
 }
 
-// A body is decoded as others decode it, within its limit, and gives all of its
-// memory back.
+// A body is decoded as other decoders do it, within its limit, and all of its memory is
+// freed.
 func FuzzContentEncoding(f *testing.F) {
 	f.Add(true, gzipped(f, []byte("some text, some text")))
 	f.Add(true, append(gzipped(f, []byte("two")), gzipped(f, []byte("members"))...))
@@ -95,7 +95,7 @@ func FuzzContentEncoding(f *testing.F) {
 	s := newServer(f, seb.Options{}, Options{})
 	const limit = 64 << 10
 	f.Fuzz(func(t *testing.T, gzip bool, encoded []byte) {
-		if len(encoded) > limit/2 { // what readBody lets in
+		if len(encoded) > limit/2 { // readBody accepts no more
 			return
 		}
 		decode := s.handler.unzstd
@@ -121,7 +121,7 @@ func FuzzContentEncoding(f *testing.F) {
 	})
 }
 
-// decodeOtherwise decodes up to one byte more than limit.
+// decodeOtherwise decodes with other decoders, up to one byte more than limit.
 func decodeOtherwise(gzip bool, dec *zstd.Decoder, encoded []byte, limit int64) ([]byte, error) {
 	if !gzip {
 		if err := dec.Reset(bytes.NewReader(encoded)); err != nil {
@@ -136,8 +136,8 @@ func decodeOtherwise(gzip bool, dec *zstd.Decoder, encoded []byte, limit int64) 
 	return io.ReadAll(io.LimitReader(z, limit+1))
 }
 
-// Headers say what they say, or are refused by code; what goes into the log of
-// requests is harmless there.
+// Headers are parsed exactly or refused with a code. What the log of requests shows of them can't
+// break a log line.
 func FuzzHeaders(f *testing.F) {
 	f.Add("Seb-Key: k\r\nSeb-Header-B: 1\r\nSeb-Header-A: 2\r\nSeb-Timestamp: 2026-01-31T12:00:00Z")
 	f.Add("Content-Type: text/plain; charset=utf-8\r\nSeb-Request-Id: a\"b")
@@ -174,7 +174,7 @@ func FuzzHeaders(f *testing.F) {
 				want += len(values)
 			}
 		}
-		extra := len(spec.headers) - want // the content type
+		extra := len(spec.headers) - want // one for the content type
 		sorted := slices.IsSortedFunc(spec.headers, func(a, b seb.Header) int { return strings.Compare(a.Name, b.Name) })
 		if extra < 0 || extra > 1 || !sorted && extra == 0 || string(spec.key) != r.Header.Get(keyHeader) || spec.timestamp.IsZero() != (r.Header.Get(timestampHeader) == "") {
 			t.Fatalf("%q became %+v", text, spec)
@@ -182,7 +182,7 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// What a topic's body says is what encoding/json reads in it.
+// A topic's body is read as encoding/json reads it.
 func FuzzTopicSpec(f *testing.F) {
 	f.Add([]byte(`{"partitions":4,"config":{}}`))
 	f.Add([]byte(`{"partitions":1e1}`))
@@ -226,7 +226,7 @@ func FuzzTopicSpec(f *testing.F) {
 	})
 }
 
-// Where a consumer is to be is what encoding/json reads in the body.
+// A consumer's body is read as encoding/json reads it.
 func FuzzConsumerBodies(f *testing.F) {
 	f.Add([]byte(`{"from":"latest"}`))
 	f.Add([]byte(`{"from":{"time":"2026-01-31T12:00:00Z"}}`))
@@ -276,8 +276,8 @@ func wantOffsets(t *testing.T, body []byte, want map[string]int64, got seb.Offse
 	}
 }
 
-// Whatever a body about a queue is taken for, it is valid JSON, and what is taken lies
-// within the limits that are told.
+// A body about a queue that is accepted is valid JSON, and its values are within the documented
+// limits.
 func FuzzQueueBodies(f *testing.F) {
 	f.Add([]byte(`{"lease":"30s","max_attempts":5,"backoff":"1s..1h","dead_letter_topic":"orders.dead","order":"key","from":"latest","paused":true}`))
 	f.Add([]byte(`{"from":{"offset":41},"dead_letter_topic":null}`))

@@ -23,7 +23,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
-// What the decoder takes is exactly what the encoder writes.
+// The decoder accepts exactly what the encoder writes.
 func FuzzBatchBody(f *testing.F) {
 	f.Add(batchBody())
 	f.Add(batchBody("one", "", "three"))
@@ -50,7 +50,7 @@ func FuzzBatchBody(f *testing.F) {
 	})
 }
 
-// What is taken apart is written so that it is taken apart into the same.
+// Records that were parsed, written and parsed again are the same.
 func FuzzRecordsJSON(f *testing.F) {
 	f.Add([]byte(`{"records":[{"value":"a","key":"b","headers":{"c":"d","e":["f","g"]},"timestamp":"2026-01-31T12:00:00Z","partition":3}]}`))
 	f.Add([]byte(`{"records":[{"value_base64":"/w==","key_base64":"/w==","headers_base64":{"c":"/w=="}},{"value_json":{"a":[1,null]}}]}`))
@@ -78,7 +78,7 @@ func FuzzRecordsJSON(f *testing.F) {
 		for i := range first.list {
 			a, b := first.list[i], second.list[i]
 			if a.Timestamp.IsZero() {
-				b.Timestamp = time.Time{} // written as 1970
+				b.Timestamp = time.Time{} // the zero time is written as 1970
 			}
 			a.Timestamp = a.Timestamp.Truncate(time.Millisecond)
 			a.Headers, b.Headers = sortedHeaders(a.Headers), sortedHeaders(b.Headers)
@@ -90,8 +90,8 @@ func FuzzRecordsJSON(f *testing.F) {
 	})
 }
 
-// The reader takes what encoding/json takes, but for what that would alter, and
-// reads it as the same.
+// The reader accepts what encoding/json accepts, except text that encoding/json would alter, and
+// reads the same values.
 func FuzzJSON(f *testing.F) {
 	f.Add([]byte(` [1, -0.5e+10, "a\u00e9\ud83d\ude00\n", {"a":true,"":null}, false] `))
 	f.Add([]byte(`{"a":01}`))
@@ -126,7 +126,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// encodeRecords writes records as a read does, without what only reads have.
+// encodeRecords writes records as a read does, without the fields that only reads have.
 func encodeRecords(t *testing.T, records []seb.Record) []byte {
 	var out bytes.Buffer
 	c := newChunks(&out)
@@ -152,8 +152,8 @@ func encodeRecords(t *testing.T, records []seb.Record) []byte {
 	return []byte(mustJSON(t, map[string]any{"records": list}))
 }
 
-// sortedHeaders brings headers in the order that JSON leaves them: text before
-// binary, each by name.
+// sortedHeaders returns headers in the order that they have after JSON: text values before
+// binary ones, each by name.
 func sortedHeaders(hs []seb.Header) []seb.Header {
 	var out bytes.Buffer
 	c := newChunks(&out)
@@ -168,7 +168,7 @@ func sortedHeaders(hs []seb.Header) []seb.Header {
 	return sorted
 }
 
-// Whatever a query says, the parsers refuse it by code or stay within bounds.
+// The parsers refuse any query with a code, or return values within bounds.
 func FuzzQuery(f *testing.F) {
 	f.Add("partition=0&key=a%20b")
 	f.Add("offset=-5&limit=10&max_bytes=100&wait=3s")
@@ -202,7 +202,7 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// Any request gets an answer that keeps the API's conventions.
+// Every request gets an answer that follows the API's conventions.
 func FuzzHTTP(f *testing.F) {
 	f.Add("GET", "/v1/topics/t/records?offset=-1", "Accept: application/json", []byte(nil))
 	f.Add("POST", "/v1/topics/t/records?key=k", "Content-Type: application/vnd.seb.batch", batchBody("a"))

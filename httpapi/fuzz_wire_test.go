@@ -16,10 +16,10 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// wire is a connection whose client has sent everything at once, and shut down
-// its sending side. It ends when the server is done with it.
+// wire is a connection whose client has sent everything at once, and has shut down
+// its sending side. It ends when the server closes it.
 type wire struct {
-	net.Conn // nil: what isn't here is not called
+	net.Conn // nil: the server calls only the methods below
 	in       *bytes.Reader
 	out      bytes.Buffer
 	ended    sync.Once
@@ -38,8 +38,8 @@ func (w *wire) SetDeadline(time.Time) error      { return nil }
 func (w *wire) SetReadDeadline(time.Time) error  { return nil }
 func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
-// FuzzWire: whatever comes over a connection, the answers are well-formed, one
-// for each request in turn, keep the API's conventions, and leave nothing behind.
+// FuzzWire sends any bytes over a connection. The answers must be well-formed, one for each
+// request in order, and follow the API's conventions; afterwards no memory may be reserved.
 func FuzzWire(f *testing.F) {
 	f.Add([]byte(get("/v1/topics") + get("/v1/topics/t/records?offset=-1&wait=1m")))
 	f.Add([]byte(request("POST", "/v1/topics/t/records?key=k", string(batchBody("a", "b")), "Content-Type: "+typeBatch)))
@@ -54,7 +54,7 @@ func FuzzWire(f *testing.F) {
 		requests := s.serveWire(t, w)
 		answers := 0
 		for in := bufio.NewReader(bytes.NewReader(w.out.Bytes())); ; answers++ {
-			var r *http.Request // nil: an answer of net/http, to what is no request
+			var r *http.Request // nil: net/http answers bytes that are not a request
 			if answers < len(requests) {
 				r = requests[answers]
 			}
@@ -62,7 +62,7 @@ func FuzzWire(f *testing.F) {
 				break
 			}
 		}
-		// A read that waits is cut off when its client seems gone.
+		// A read that waits is cut off when its client seems to have left.
 		if answers > len(requests)+1 || answers < len(requests)-1 {
 			t.Fatalf("%d answers to %d requests: %q", answers, len(requests), w.out.Bytes())
 		}
@@ -77,7 +77,7 @@ func FuzzWire(f *testing.F) {
 // serveWire serves w to its end, and returns the requests that reached the handler.
 func (s *server) serveWire(t *testing.T, w *wire) (requests []*http.Request) {
 	srv := NewServer(s.handler, nil)
-	srv.DisableGeneralOptionsHandler = true // it would answer before the handler
+	srv.DisableGeneralOptionsHandler = true // else the server would answer before the handler
 	srv.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		requests = append(requests, r)
 		s.handler.ServeHTTP(rw, r)
@@ -96,7 +96,7 @@ func (s *server) serveWire(t *testing.T, w *wire) (requests []*http.Request) {
 	return requests
 }
 
-// nextAnswer checks one answer, to r; false at the end.
+// nextAnswer checks one answer, to r. It returns false at the end.
 func nextAnswer(t *testing.T, in *bufio.Reader, r *http.Request) bool {
 	for {
 		if _, err := in.Peek(1); errors.Is(err, io.EOF) {

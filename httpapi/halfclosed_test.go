@@ -15,8 +15,8 @@ import (
 )
 
 // A client that shuts down its sending side after its request, as `nc -N` does,
-// gets its answer. Its append is withdrawn, since a client that has gone away
-// looks the same, and it is told so.
+// gets an answer. Its append is withdrawn, since the broker can't tell it from a client that has
+// left, and the answer says so.
 func TestHalfClosedClientIsAnswered(t *testing.T) {
 	s := newServer(t, seb.Options{Batching: seb.Timed(200*time.Millisecond, 1<<20)}, Options{})
 	s.append("orders", "x")
@@ -52,7 +52,7 @@ func TestHalfClosedClientIsAnswered(t *testing.T) {
 	s.wantNothingReserved()
 }
 
-// A client that has shut down its receiving side takes nothing and holds nothing.
+// A client that has shut down its receiving side holds no memory.
 func TestClientThatReceivesNothingIsForgotten(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	s.append("orders", strings.Repeat("x", 4<<20))
@@ -69,11 +69,11 @@ func TestClientThatReceivesNothingIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.stop() // ends when all requests have
+	s.stop() // returns when all requests have ended
 	s.wantNothingReserved()
 }
 
-// Who has left holds nothing for long, and who is only silent is answered.
+// Soon after its client has left, a request holds nothing. A client that is only silent is answered.
 func TestRequestEndsSoonAfterItsClientHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, left := context.WithCancel(t.Context())

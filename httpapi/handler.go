@@ -17,39 +17,39 @@ import (
 
 // Options configure a [Handler]. Every field may be left zero.
 type Options struct {
-	// Logger receives a line per request, at debug level where the answer was
-	// below 400, at info below 500, at warn above. Bodies, queries and
-	// API keys, wherever they are shown, are never logged. Default: discarded.
+	// Logger receives a line per request: at level debug if the status was below 400, at
+	// info below 500, at warn from 500 on. Bodies, queries and API keys are never
+	// logged. Default: nothing is logged.
 	Logger *slog.Logger
 	// Registerer receives the metrics of this package. Default: none are registered.
 	Registerer prometheus.Registerer
-	// Gatherer is what GET /metrics shows. Default: there is no such route.
+	// Gatherer returns the metrics of GET /metrics. Default: there is no such route.
 	Gatherer prometheus.Gatherer
 	// AllowOrigins are the origins, such as https://example.com, whose pages may use
-	// the API from a browser; "*" means all. Default: none but the API's own. See
+	// the API from a browser; "*" means all. Default: only the API's own origin. See
 	// [CheckOrigin].
 	AllowOrigins []string
-	// Host is the host and port of the address that other brokers reach this one at. Requests
-	// may use it, beside addresses and names that no stranger can register, where there are no
-	// API keys. Default: none.
+	// Host is the host and port at which other brokers reach this one. In a log without API keys
+	// requests may only use this host, IP addresses, names that no stranger can register, and
+	// hosts of AllowOrigins. Default: none.
 	Host string
-	// Prices are what the broker's store asks, for GET /v1/bill. Default: it tells
-	// what was used, not what that costs.
+	// Prices are the prices of the broker's store, for GET /v1/bill. Default: the bill
+	// shows what was used, but not what that costs.
 	Prices *Prices
-	// PeerTLS is how other brokers are reached whose address is https: the roots that are
-	// trusted. Default: the system's.
+	// PeerTLS configures connections to brokers whose address is https, such as the roots to
+	// trust. Default: the system's roots.
 	PeerTLS *tls.Config
 	// DialPeer connects to other brokers. Default: as a [net.Dialer] does.
 	DialPeer func(ctx context.Context, network, address string) (net.Conn, error)
-	// Version is what GET /v1/version tells.
+	// Version is the version that GET /v1/version answers with.
 	Version string
 }
 
 // Handler is the HTTP API of one broker. It is safe for concurrent use.
 //
-// It cuts off clients that stall: a client that sends or takes nothing for ten
-// seconds, or falls ten seconds behind 128 KiB/s, or behind more where it has sent
-// much, would hold memory that others wait for.
+// It cuts off slow clients, since they would hold memory that others wait for: a client that
+// sends or takes nothing for ten seconds, or falls ten seconds behind a rate of 128 KiB/s. The
+// rate is higher for a client that has sent much.
 type Handler struct {
 	broker    *seb.Broker
 	limits    seb.Limits
@@ -63,18 +63,18 @@ type Handler struct {
 	peers     *peerClient
 	scrapes   *scrapes
 
-	peerServer *http.Server // of requests that other brokers pass on
-	warnOfPeer sync.Once    // at whose address somebody else is
+	peerServer *http.Server // serves the requests that other brokers forward
+	warnOfPeer sync.Once    // logs that another broker answers at a broker's address
 
 	patience patience
 	throttle *authThrottle
 	declared map[string]methods // every route, by pattern
 
-	draining context.Context //nolint:containedctx // no request's: reads that wait end when it does, without a goroutine for each
+	draining context.Context //nolint:containedctx // not of a request: when it ends, all waiting reads end, without a goroutine for each
 	drain    context.CancelFunc
 }
 
-// New returns the API of b. b stays the caller's to close, after the server.
+// New returns the API of b. The caller closes b, after the server.
 func New(b *seb.Broker, opts Options) *Handler {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -103,8 +103,8 @@ func New(b *seb.Broker, opts Options) *Handler {
 	return h
 }
 
-// Drain makes reads that wait for records answer with what there is, now and
-// from now on, so that a server can be shut down. It may be called again.
+// Drain ends the wait of reads that wait for records: they answer with the records that they
+// have, and later reads do not wait. So a server can be shut down. Drain may be called again.
 func (h *Handler) Drain() {
 	h.drain()
 	h.peerServer.SetKeepAlivesEnabled(false)
@@ -144,9 +144,9 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route(unmatched, nil)
 }
 
-// queueRoutes serves queues. Workers need the scope read, like callers that move
-// a consumer: receiving and acknowledging can discard work anyway. What decides over the
-// work of all workers, or discards it, needs the right to change the topic.
+// queueRoutes adds the routes of queues. Workers need the scope read, like callers that move
+// a consumer: either can discard work anyway, by acknowledging it. Actions that affect the work of
+// all workers, or discard it, need the scope admin for the topic.
 func (h *Handler) queueRoutes() {
 	const queue = "/v1/topics/{topic}/queues/{queue}"
 	h.route("/v1/topics/{topic}/queues", methods{"GET": {readsTopic, h.listQueues}})
@@ -164,20 +164,20 @@ func (h *Handler) queueRoutes() {
 	h.route(queue+"/push/resume", methods{"POST": {changesTopic, h.resumePush}})
 }
 
-// unmatched is the pattern of what no other route serves.
+// unmatched is the pattern of requests that no other route serves.
 const unmatched = "/"
 
-// action serves one method of a route. The error it returns becomes the answer,
-// so it must not have begun one unless it can't go on.
+// action serves one method of a route. An error that it returns becomes the answer. If
+// the answer has already begun, the error cuts the connection.
 type action func(w *response, r *http.Request) error
 
-// served is an action, and what a caller needs to be served by it.
+// served is an action, and the access that its caller needs.
 type served struct {
 	need need
 	act  action
 }
 
-// methods are a route's actions by HTTP method. HEAD is served by GET's.
+// methods are a route's actions by HTTP method. The action of GET also serves HEAD.
 type methods map[string]served
 
 func (m methods) find(method string) served {
@@ -187,7 +187,7 @@ func (m methods) find(method string) served {
 	return m[method]
 }
 
-// allow is the value of the Allow header.
+// allow returns the value of the Allow header.
 func (m methods) allow() string {
 	var names []string
 	for name := range m {
@@ -200,20 +200,20 @@ func (m methods) allow() string {
 	return strings.Join(names, ", ")
 }
 
-// goneFor is for how long a request goes on whose client seems gone: long enough
-// to answer one that has only shut down its sending side, too short for clients that
-// left to hold much that others wait for.
+// goneFor is how long a request goes on after its client seems to have left. It is long enough
+// to answer a client that has only shut down its sending side, and so short that requests of
+// clients that have left don't hold much memory.
 const goneFor = 2 * time.Second
 
-// linger returns a context that ends goneFor after ctx, or when leave is called.
+// linger returns a context that ends when goneFor has passed since the end of ctx, or when leave is called.
 func linger(ctx context.Context) (_ context.Context, leave func()) {
 	lingering, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(goneFor, cancel) })
 	return lingering, func() { stop(); cancel() }
 }
 
-// route serves pattern, a path with {wildcards}, by m. It panics if an action
-// does not say what it needs: forgetting that must not open a door.
+// route registers the actions of m for pattern, a path with {wildcards}. It panics if an action
+// does not declare the access that it needs: else an oversight would let anyone in.
 func (h *Handler) route(pattern string, m methods) {
 	for method, s := range m {
 		if !s.need.declared {
@@ -222,7 +222,7 @@ func (h *Handler) route(pattern string, m methods) {
 	}
 	h.declared[pattern] = m
 	h.mux.HandleFunc(pattern, func(rw http.ResponseWriter, r *http.Request) {
-		w := rw.(*response) // ServeHTTP hands the mux nothing else
+		w := rw.(*response) // ServeHTTP always passes a *response to the mux
 		s := m.find(r.Method)
 		switch {
 		case pattern == unmatched:
@@ -236,7 +236,7 @@ func (h *Handler) route(pattern string, m methods) {
 	})
 }
 
-// serve has s serve r, if the caller may.
+// serve checks the caller's access, then calls the action of s.
 func (h *Handler) serve(w *response, r *http.Request, s served) {
 	w.reads = s.need.reads
 	var err error

@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// What a GET creates or hands out, a HEAD leaves alone: of what is there, and of what isn't.
+// A HEAD neither creates nor hands out what a GET would, whether the resource exists or not.
 func TestHeadChangesNothing(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{Gatherer: prometheus.NewRegistry()})
 	s.append("orders", "x")

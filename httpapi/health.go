@@ -12,7 +12,7 @@ func (h *Handler) livez(w *response, r *http.Request) error {
 }
 
 // readyz answers 200 if the broker can serve: it has recovered, and its last
-// store request succeeded. The check itself sends none.
+// store request succeeded. readyz itself sends no store request.
 func (h *Handler) readyz(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
@@ -28,8 +28,8 @@ func (h *Handler) readyz(w *response, r *http.Request) error {
 	}{"ready", s.ClusterID, s.Applied})
 }
 
-// notReady is an error that is answered with 503, whatever its code is worth
-// elsewhere: that is what balancers look at.
+// notReady is an error whose status is always 503, whatever its code: load balancers
+// look at the status.
 type notReady struct{ error }
 
 func (e notReady) Unwrap() error { return e.error }

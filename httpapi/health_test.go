@@ -91,7 +91,7 @@ func TestClosedBroker(t *testing.T) {
 	s.get("/readyz").wantProblem(t, http.StatusServiceUnavailable, seb.CodeBrokerClosed)
 }
 
-// The check itself costs nothing, and sees that the store is back.
+// readyz sends no store request, and notices that the store is back.
 func TestReadyIsWhatTheStoreLastAnswered(t *testing.T) {
 	store := storetest.NewFaulty(objstore.NewMemory())
 	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {

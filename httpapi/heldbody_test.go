@@ -14,8 +14,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// hold sends a request but for the last byte of its body, and returns a function that
-// sends that and reads the answer.
+// hold sends a request without the last byte of its body, and returns a function that
+// sends this byte and reads the answer.
 func (s *server) hold(method, path, body string, header ...string) (finish func() answer) {
 	s.t.Helper()
 	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n", method, path, len(body))
@@ -34,15 +34,15 @@ func (s *server) hold(method, path, body string, header ...string) (finish func(
 	}
 }
 
-// heldBodies calls f for every route that reads a body, with a request to it that would
-// change something or hand something out.
+// heldBodies calls f for every route that reads a body, with a request that would
+// change something or hand out records.
 func heldBodies(t *testing.T, s *server, ops []string, f func(route, method, path, body string, header []string)) {
 	t.Helper()
 	bodies := 0
 	for _, pattern := range slices.Sorted(maps.Keys(s.handler.declared)) {
 		for method := range s.handler.declared[pattern] {
 			route := method + " " + pattern
-			if route == queueRoute+"push/resume" { // it takes a target that is gone, and has no body
+			if route == queueRoute+"push/resume" { // needs a target that is gone, and has no body
 				continue
 			}
 			if a := s.do("DELETE", "/v1/topics/orders", nil, ops...); a.StatusCode != http.StatusNotFound {
@@ -72,7 +72,7 @@ func heldBodies(t *testing.T, s *server, ops []string, f func(route, method, pat
 	}
 }
 
-// wantRevoked checks the answer to a caller whose access ended while its body came.
+// wantRevoked checks the answer to a caller whose access ended while its body was read.
 func wantRevoked(t *testing.T, route string, a answer) {
 	t.Helper()
 	if a.StatusCode != http.StatusUnauthorized {
@@ -106,7 +106,7 @@ func TestKeyRevokedWhileTheBodyComesChangesNothing(t *testing.T) {
 					if _, err := revoker.RevokeKey(t.Context(), k.ID); err != nil {
 						t.Fatal(err)
 					}
-					time.Sleep(2 * time.Second) // longer than what this broker knows may be old
+					time.Sleep(2 * time.Second) // the broker's last sync is now too old
 					applied := revoker.Status().Applied
 					wantRevoked(t, route, finish())
 					if now := s.broker.Status().Applied; now > applied {

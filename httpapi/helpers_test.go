@@ -21,7 +21,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// server is a broker in memory behind HTTP.
+// server is a broker, with a store in memory, and its HTTP API.
 type server struct {
 	t       testing.TB
 	broker  *seb.Broker
@@ -29,7 +29,7 @@ type server struct {
 	url     string
 	client  *http.Client
 	connect func() (net.Conn, error)
-	stop    func() // ends when all requests have
+	stop    func() // returns when all requests have ended
 }
 
 func newServer(t testing.TB, opts seb.Options, apiOpts Options) *server {
@@ -37,7 +37,7 @@ func newServer(t testing.TB, opts seb.Options, apiOpts Options) *server {
 	return newServerOn(t, objstore.NewMemory(), opts, apiOpts)
 }
 
-// newServerOn returns a server whose broker is one of the store's.
+// newServerOn returns a server whose broker uses the store.
 func newServerOn(t testing.TB, store objstore.Store, opts seb.Options, apiOpts Options) *server {
 	t.Helper()
 	return serve(t, openBroker(t, store, opts), apiOpts)
@@ -60,7 +60,7 @@ func openBroker(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broke
 	return b
 }
 
-// serve puts b behind HTTP on a loopback port.
+// serve serves b's API on a loopback port.
 func serve(t testing.TB, b *seb.Broker, apiOpts Options) *server {
 	h := New(b, apiOpts)
 	ts := httptest.NewUnstartedServer(nil)
@@ -75,26 +75,26 @@ func serve(t testing.TB, b *seb.Broker, apiOpts Options) *server {
 	}
 }
 
-// bubble runs f in a synctest bubble, with a server that is reached by pipes, so
-// that time is fake and synctest.Wait returns when all requests wait.
+// bubble runs f in a synctest bubble, with a server whose connections are pipes: time is
+// fake, and synctest.Wait returns when all requests wait.
 func bubble(t *testing.T, opts seb.Options, f func(t *testing.T, s *server)) {
 	t.Helper()
 	bubbleOf(t, opts, 0, f)
 }
 
-// bubbleOf is bubble with a server that takes that many connections at a time.
+// bubbleOf is bubble with a server that accepts so many connections at a time; 0 means no limit.
 func bubbleOf(t *testing.T, opts seb.Options, connections int, f func(t *testing.T, s *server)) {
 	t.Helper()
 	bubbleOn(t, objstore.NewMemory(), opts, Options{}, connections, f)
 }
 
-// bubbleOn is bubbleOf on a store of the test's own.
+// bubbleOn is bubbleOf with the test's own store and options.
 func bubbleOn(t *testing.T, store objstore.Store, opts seb.Options, apiOpts Options, connections int, f func(t *testing.T, s *server)) {
 	t.Helper()
 	bubbleAround(t, func(t *testing.T) *server { return newServerOn(t, store, opts, apiOpts) }, connections, f)
 }
 
-// bubbleAround is bubbleOf with the server that open returns, within the bubble.
+// bubbleAround is bubbleOf with the server that open returns; it calls open within the bubble.
 func bubbleAround(t *testing.T, open func(t *testing.T) *server, connections int, f func(t *testing.T, s *server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -111,7 +111,7 @@ func bubbleAround(t *testing.T, open func(t *testing.T) *server, connections int
 		}()
 		transport := &http.Transport{
 			DialContext:     func(context.Context, string, string) (net.Conn, error) { return l.dial() },
-			IdleConnTimeout: idleTimeout - time.Millisecond, // else a request after just that time meets the server's close
+			IdleConnTimeout: idleTimeout - time.Millisecond, // else a request could come just when the server closes the connection
 		}
 		t.Cleanup(func() {
 			transport.CloseIdleConnections()
@@ -120,7 +120,7 @@ func bubbleAround(t *testing.T, open func(t *testing.T) *server, connections int
 			}
 			<-served
 		})
-		s.stop() // the one on a port: sockets don't belong in bubbles
+		s.stop() // stops the server on a port: bubbles can't wait for sockets
 		s.url, s.client, s.connect = "http://pipe", &http.Client{Transport: transport}, l.dial
 		s.stop = func() {
 			if err := errors.Join(srv.Shutdown(context.Background()), s.handler.Shutdown(context.Background())); err != nil {
@@ -131,7 +131,7 @@ func bubbleAround(t *testing.T, open func(t *testing.T) *server, connections int
 	})
 }
 
-// pipeListener accepts the other ends of the pipes that dial returns.
+// pipeListener accepts connections that dial makes: each is a pipe.
 type pipeListener struct {
 	conns  chan net.Conn
 	once   sync.Once
@@ -214,7 +214,7 @@ func (s *server) post(path, body string, header ...string) answer {
 	return s.do("POST", path, strings.NewReader(body), header...)
 }
 
-// append is a post that must succeed.
+// append appends to a topic, which must succeed.
 func (s *server) append(topic, body string, header ...string) answer {
 	s.t.Helper()
 	a := s.post("/v1/topics/"+topic+"/records", body, header...)
@@ -236,7 +236,7 @@ func (a answer) wantHeader(t testing.TB, name, want string) {
 	}
 }
 
-// problem is an error as a client sees it.
+// wireProblem is an error as a client sees it.
 type wireProblem struct {
 	Part                                     string
 	Type, Title, Detail, Code, Hint, Outcome string
@@ -246,7 +246,7 @@ type wireProblem struct {
 	EndOffset                                *int64 `json:"end_offset"`
 }
 
-// wantProblem checks everything that errors have in common.
+// wantProblem checks an error's status and code, and all properties that every error must have.
 func (a answer) wantProblem(t testing.TB, status int, code seb.Code) wireProblem {
 	t.Helper()
 	a.want(t, status)
@@ -271,7 +271,7 @@ func (a answer) json(t testing.TB, into any) {
 	}
 }
 
-// batchBody is values in the compact form.
+// batchBody returns values in the compact form.
 func batchBody(values ...string) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, uint32(len(values)))
 	for _, v := range values {
@@ -280,7 +280,7 @@ func batchBody(values ...string) []byte {
 	return append(b, strings.Join(values, "")...)
 }
 
-// parseBatchBody is its inverse.
+// parseBatchBody is the inverse of batchBody.
 func parseBatchBody(t testing.TB, body string) []string {
 	t.Helper()
 	b := []byte(body)

@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Who mistypes what is done with a queue or a consumer is told of all that can be.
+// If the last part of a path below a queue or a consumer is unknown, the hint lists all valid ones.
 func TestHintsBelowQueuesAndConsumersTellWhatThereIs(t *testing.T) {
 	s := newServerWith(t, 1)
 	for kind, pattern := range map[string]string{
@@ -30,7 +30,7 @@ func TestHintsBelowQueuesAndConsumersTellWhatThereIs(t *testing.T) {
 	}
 }
 
-// A number or a duration that is refused is answered with those that are not.
+// The hint for a refused number or duration names the valid range.
 func TestHintsNameTheRange(t *testing.T) {
 	s := newServerWith(t, 1)
 	const receive = "/v1/topics/orders/queues/q/receive"
@@ -52,8 +52,8 @@ func TestHintsNameTheRange(t *testing.T) {
 	}
 }
 
-// Who names a queue or a consumer that is not there is told how to make one, and which
-// there are.
+// The hint for a missing queue or consumer says how to create it, and how to list the existing
+// ones.
 func TestHintsTellHowToCreateWhatIsMissing(t *testing.T) {
 	s := newServerWith(t, 1)
 	const queue, consumer = "/v1/topics/orders/queues/x", "/v1/topics/orders/consumers/x"

@@ -12,18 +12,18 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// hostile is one request and the answer that it must get.
+// hostile is a request and the answer that it must get.
 type hostile struct {
 	name, request string
 	status        int
-	// code of the problem; "" if the answer is a success, or net/http's own,
-	// which it gives where a request can't be told from the next one.
+	// code is that of the problem. It is "" if the answer is a success, or if net/http itself
+	// answers, because it can't find the end of the request.
 	code seb.Code
 }
 
 func get(path string, headers ...string) string { return request("GET", path, "", headers...) }
 
-// request returns a request with a sized body.
+// request returns a request with a body and its Content-Length.
 func request(method, path, body string, headers ...string) string {
 	var lines strings.Builder
 	for _, h := range headers {
@@ -143,11 +143,11 @@ func hostileNumbers() []hostile {
 	return append(cases, hostile{"last record", get(ordersPath + "/9223372036854775807"), 416, seb.CodeOffsetOutOfRange})
 }
 
-// Whatever is sent gets one answer that says what is wrong, and neither holds
-// memory nor keeps others from being served afterwards.
+// Every request gets one answer, which says what is wrong. Afterwards no memory is held, and
+// other requests are served.
 func TestHostileRequestsAreAnswered(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
-	s.handler.slowLimit.stallMax = 300 * time.Millisecond // how long a body is waited for that never comes
+	s.handler.slowLimit.stallMax = 300 * time.Millisecond // how long the server waits for a body that never comes
 	s.append("orders", "first")
 	want := 1
 	for _, cases := range [][]hostile{hostileNames(), hostileProtocols(), hostileBodies(), hostileNumbers()} {
@@ -183,7 +183,7 @@ func (s *server) wantHostile(t *testing.T, c hostile) {
 	if a.StatusCode < 400 && closed && !strings.Contains(c.request, "HTTP/1.0") {
 		t.Error("the connection is closed")
 	}
-	if !closed { // it is good for another request
+	if !closed { // the connection can be used for another request
 		if _, err := io.WriteString(conn, get("/livez")); err != nil {
 			t.Fatal(err)
 		}
@@ -197,8 +197,8 @@ func (s *server) wantHostile(t *testing.T, c hostile) {
 	s.get("/livez").want(t, http.StatusOK)
 }
 
-// Requests that are sent without waiting are answered one after the other, and
-// what follows a body that was refused is not taken for a request.
+// Pipelined requests are answered in order, and the bytes after a refused body are not read
+// as a request.
 func TestPipelinedRequests(t *testing.T) {
 	s := newServer(t, seb.Options{Limits: seb.Limits{RequestBytes: 10_000, RecordBytes: 1000}}, Options{})
 	s.append("orders", "zero")
@@ -222,7 +222,7 @@ func TestPipelinedRequests(t *testing.T) {
 			for {
 				resp, err := http.ReadResponse(in, nil)
 				if err != nil {
-					break // the end, or what is refused for its being broken
+					break // the end, or the server has refused a broken request
 				}
 				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 					t.Fatal(err)

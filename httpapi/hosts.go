@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// reservedSuffixes end names that nobody can register, so that no stranger can make one
-// lead to a machine: RFC 6761, RFC 6762, RFC 8375, and what ICANN keeps for private use.
+// reservedSuffixes are the suffixes of names that nobody can register, so no stranger can make such
+// a name resolve: RFC 6761, RFC 6762, RFC 8375, and .internal, which ICANN reserves for private use.
 var reservedSuffixes = []string{".localhost", ".local", ".internal", ".home.arpa"}
 
-// OwnHost tells whether a request's Host, such as 127.0.0.1:51313, is an address or a name
-// that no stranger can register. A stranger may have made any other name lead here:
-// then a page of that name is of this server's own origin, as browsers see it (DNS
-// rebinding), and could read and send what it likes with the network access of its visitor.
+// OwnHost tells whether a request's Host, such as 127.0.0.1:51313, is an IP address or a name
+// that no stranger can register. A stranger may have made any other name resolve to this server
+// (DNS rebinding): browsers then take a page from that name for one of this server's own origin,
+// and it could use the API with the network access of its visitor.
 func OwnHost(host string) bool {
 	name := strings.ToLower((&url.URL{Host: host}).Hostname())
 	return !strings.Contains(name, ".") || net.ParseIP(name) != nil ||

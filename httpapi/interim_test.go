@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Nobody gets a word before the broker knows who asks.
+// The server sends no interim response before the caller is authenticated.
 func TestNoInterimAnswerBeforeAuthentication(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	s.append("orders", "x")

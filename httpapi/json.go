@@ -19,8 +19,8 @@ func writeJSON(w *response, status int, v any) error {
 	return writeBody(w, status, typeJSON, append(body, '\n'))
 }
 
-// marshal is json.Marshal, but leaves &, < and > as they are: people read what is written, and
-// no answer is taken for HTML.
+// marshal is json.Marshal without the escaping of &, < and >: people read the result, and no
+// browser takes an answer for HTML.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -39,23 +39,22 @@ func writeBody(w *response, status int, contentType string, body []byte) error {
 	return nil
 }
 
-// jsonDepthMax is how deep values may be nested that are not taken apart.
+// jsonDepthMax is how deep values that raw reads may be nested.
 const jsonDepthMax = 1000
 
-// jsonReader walks JSON that a client sent, in place: what it returns are slices
-// of the text, in which it has decoded strings where they stood. So a body costs
-// no second body's memory, whatever is in it.
+// jsonReader reads JSON that a client sent. It decodes strings in place, and what it returns are
+// slices of the text. So no body needs memory for a second copy.
 //
-// It is stricter than encoding/json. Names match exactly and once, unknown ones
-// are the caller's to refuse, and so is text that encoding/json would alter:
-// bytes that are not UTF-8, and halves of surrogate pairs.
+// It is stricter than encoding/json: a name must match exactly and occur once, and its caller
+// refuses unknown names. It refuses text that encoding/json would alter: bytes that are
+// not UTF-8, and unpaired surrogates.
 type jsonReader struct {
 	text []byte
-	at   int // what comes next
+	at   int // the index of the next byte
 }
 
-// newJSONReader returns a reader of text, which it may overwrite, or the error
-// that it is not UTF-8.
+// newJSONReader returns a reader of text, which it may overwrite. It returns an error if text
+// is not UTF-8.
 func newJSONReader(text []byte) (*jsonReader, error) {
 	if i := invalidUTF8(text); i >= 0 {
 		return nil, invalid("send bytes that are not UTF-8 as value_base64", "the JSON is not UTF-8 at byte %d", i)
@@ -106,8 +105,8 @@ func (j *jsonReader) end() error {
 	return nil
 }
 
-// object reads an object called what and has field read the value of each of
-// its names.
+// object reads an object and calls field for each name, to read the name's value. what
+// names the object in errors.
 func (j *jsonReader) object(what string, field func(name []byte) error) error {
 	if !j.take('{') {
 		return invalid("", "%s must be an object, at byte %d", what, j.at)
@@ -143,13 +142,13 @@ func (j *jsonReader) object(what string, field func(name []byte) error) error {
 	}
 }
 
-// names are an object's so far: usually few.
+// names are the names in an object so far: usually few.
 type names struct {
 	few  [][]byte
-	many map[string]struct{} // all of them, once there are more
+	many map[string]struct{} // all names, once there are too many for few
 }
 
-// add returns false if name is there already.
+// add adds a name. It returns false if the object already had it.
 func (n *names) add(name []byte) bool {
 	if n.many == nil {
 		if slices.ContainsFunc(n.few, func(x []byte) bool { return bytes.Equal(x, name) }) {
@@ -170,7 +169,7 @@ func (n *names) add(name []byte) bool {
 	return true
 }
 
-// list reads a list called what and has element read each of its elements.
+// list reads a list and calls element to read each element. what names the list in errors.
 func (j *jsonReader) list(what string, element func(index int) error) error {
 	if !j.take('[') {
 		return invalid("", "%s must be a list, at byte %d", what, j.at)
@@ -192,12 +191,12 @@ func (j *jsonReader) list(what string, element func(index int) error) error {
 	}
 }
 
-// unknown is the error for a field that what doesn't have.
+// unknown returns the error for a field name that what doesn't have; known lists the fields that it has.
 func (j *jsonReader) unknown(what string, name []byte, known string) error {
 	return invalid("known are "+known, "%s has an unknown field %q at byte %d", what, name, j.at)
 }
 
-// string reads a string; it is nil for null.
+// string reads a string; it returns nil for null.
 func (j *jsonReader) string(what string) ([]byte, error) {
 	if j.null() {
 		return nil, nil
@@ -224,7 +223,7 @@ func (j *jsonReader) integer(what string, lo, hi int64) (n int64, given bool, er
 	return n, true, nil
 }
 
-// raw reads any value and returns it as it stands.
+// raw reads any value and returns its text unchanged.
 func (j *jsonReader) raw() ([]byte, error) {
 	j.peek()
 	start := j.at
@@ -269,7 +268,7 @@ func (j *jsonReader) skip(depth int) error {
 	return j.malformed("a value is missing")
 }
 
-// members skips what stands between first and last, member by member.
+// members skips an object or a list, from the byte first to the byte last; member skips one member.
 func (j *jsonReader) members(first, last byte, member func() error) error {
 	j.take(first)
 	if j.take(last) {
@@ -318,8 +317,8 @@ func (j *jsonReader) number() error {
 	return nil
 }
 
-// quoted reads the string that begins here. If it is to be decoded it is so in
-// place, which is always possible: no escape is shorter than what it stands for.
+// quoted reads the string that begins here. If decode is set it decodes the string in
+// place, which always works: no escape is shorter than the bytes that it stands for.
 func (j *jsonReader) quoted(decode bool) ([]byte, error) {
 	j.at++
 	start, out := j.at, j.at
@@ -376,7 +375,7 @@ func unescape(b []byte) (r rune, size int) {
 	return r, 12
 }
 
-// escapedUnit reads the \uXXXX at the start of b.
+// escapedUnit decodes the \uXXXX at the start of b; false if there is none.
 func escapedUnit(b []byte) (rune, bool) {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return 0, false
@@ -385,7 +384,7 @@ func escapedUnit(b []byte) (rune, bool) {
 	return rune(u), err == nil
 }
 
-// invalidUTF8 returns where b stops being UTF-8, or -1.
+// invalidUTF8 returns the index of the first byte of b that is not UTF-8, or -1.
 func invalidUTF8(b []byte) int {
 	if utf8.Valid(b) {
 		return -1

@@ -10,10 +10,10 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// keyBodyBytesMax bounds what describes an API key: a thousand topic patterns fit.
+// keyBodyBytesMax bounds a body that describes an API key: a thousand topic patterns fit.
 const keyBodyBytesMax = 512 << 10
 
-// key adds k as a JSON object, with its secret unless that is "".
+// key adds k as a JSON object, with secret unless that is "".
 func (c *chunks) key(k *seb.Key, secret string) {
 	c.buf = append(c.buf, `{"id":`...)
 	c.buf = strconv.AppendUint(c.buf, k.ID, 10)
@@ -27,7 +27,7 @@ func (c *chunks) key(k *seb.Key, secret string) {
 	c.timestamp(k.Created)
 	c.buf = append(c.buf, `","expires":`...)
 	if k.Expires.IsZero() {
-		c.buf = append(c.buf, "null"...) // never
+		c.buf = append(c.buf, "null"...) // the key never expires
 	} else {
 		c.buf = append(c.buf, '"')
 		c.timestamp(k.Expires)
@@ -52,10 +52,10 @@ func (c *chunks) texts(list []string) {
 	c.buf = append(c.buf, ']')
 }
 
-// keyText names a key where people read: logs.
+// keyText names a key in the log.
 func keyText(k seb.Key) string { return fmt.Sprintf("key %d %q", k.ID, k.Name) }
 
-// createKey is the only answer that ever holds a key's secret.
+// createKey creates an API key. Only its answer ever holds the key's secret.
 func (h *Handler) createKey(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
@@ -139,7 +139,7 @@ func parseKeyOptions(body []byte) (o seb.KeyOptions, err error) {
 		case "topics":
 			o.Topics, err = j.strings("topics")
 			if err == nil && o.Topics != nil && len(o.Topics) == 0 {
-				// The author of an empty list doesn't mean all topics.
+				// An empty list must not mean all topics: its sender hardly wants that.
 				return invalid("leave topics out for a key to all of them", "topics is an empty list")
 			}
 			return err

@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// keptConns tells what it has accepted.
+// keptConns is a listener that sends accepted connections to a channel.
 type keptConns struct {
 	net.Listener
 	accepted chan *net.TCPConn
@@ -24,7 +24,7 @@ func (k *keptConns) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// What lies over a connection, a limit and TLS, does not keep it from being told.
+// The keep-alive options reach a connection even if it is wrapped by a limit and TLS.
 func TestLostClientsAreNoticed(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	for _, secure := range []bool{false, true} {

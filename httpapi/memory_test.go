@@ -12,7 +12,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// reserveAll takes all the memory that requests may have; the release gives it back.
+// reserveAll reserves all memory that requests may have, until release is called.
 func (s *server) reserveAll() (release func()) {
 	s.t.Helper()
 	var held []func()
@@ -31,10 +31,10 @@ func (s *server) reserveAll() (release func()) {
 	}
 }
 
-// adapterBytes is half the budget, the most that adapters get.
+// adapterBytes returns half the budget, the most that requests of adapters such as this package can hold.
 func (s *server) adapterBytes() int64 { return 2 * int64(s.broker.Limits().RequestBytes) }
 
-// wantNothingReserved checks that all memory has come back.
+// wantNothingReserved checks that no memory is reserved.
 func (s *server) wantNothingReserved() {
 	s.t.Helper()
 	release, err := s.broker.Reserve(s.t.Context(), s.adapterBytes())
@@ -45,7 +45,7 @@ func (s *server) wantNothingReserved() {
 	release()
 }
 
-// wantReserved checks that no more than free bytes of memory are to be had.
+// wantReserved checks that free bytes of memory can be reserved, but not more.
 func (s *server) wantReserved(free int64) {
 	s.t.Helper()
 	release, err := s.broker.Reserve(s.t.Context(), free)
@@ -74,7 +74,7 @@ func TestRequestsPastTheMemoryBudgetArePushedBack(t *testing.T) {
 		}
 		s.get("/readyz").want(t, http.StatusOK)
 
-		// Who waits is served as soon as there is room.
+		// A request that waits for memory is served as soon as there is some.
 		got := make(chan answer)
 		go func() { got <- s.post(ordersPath, "z") }()
 		synctest.Wait()
@@ -83,7 +83,7 @@ func TestRequestsPastTheMemoryBudgetArePushedBack(t *testing.T) {
 	})
 }
 
-// What is announced holds nothing: memory is taken as a body comes.
+// A Content-Length alone reserves nothing: memory is reserved as the body comes.
 func TestBodyIsReservedAsItComes(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		conn := s.dial(postHead + "Content-Length: 8388608\r\n\r\n")
@@ -105,7 +105,7 @@ func TestBodyIsReservedAsItComes(t *testing.T) {
 	})
 }
 
-// While an append waits for its commit its records are held once, in the batch.
+// While an append waits for its commit, its records are held only once, in the batch.
 func TestWaitingAppendHoldsNoBody(t *testing.T) {
 	lazy := seb.Options{Batching: seb.Timed(time.Hour, 1<<40), AppendTimeout: 2 * time.Hour}
 	bubble(t, lazy, func(t *testing.T, s *server) {
@@ -124,8 +124,8 @@ func TestWaitingAppendHoldsNoBody(t *testing.T) {
 	})
 }
 
-// What answers for a thousand records takes more memory than its body, until its own
-// answer is written.
+// An ack or nack of a thousand tokens takes more memory than its body, until its answer is
+// written.
 func TestTokensAreReservedUntilTheyAreAnswered(t *testing.T) {
 	lazy := seb.Options{Batching: seb.Timed(time.Minute, 1<<40), AppendTimeout: 2 * time.Hour}
 	for _, action := range []string{"ack", "nack"} {
@@ -180,7 +180,7 @@ func TestReservationsOfRefusedRequestsComeBack(t *testing.T) {
 	s.wantNothingReserved()
 }
 
-// The largest request of each form fits the budget when nothing else does.
+// The largest request of each form fits into an otherwise empty budget.
 func TestLargestRequestsFit(t *testing.T) {
 	s := newServer(t, seb.Options{Memory: 8 << 20}, Options{})
 	limit := s.broker.Limits().RequestBytes

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are labelled with routes, never with paths, and with well-known
-// methods only, so that clients can't make series.
+// metrics are labelled with routes, never with paths, and only with well-known methods,
+// so that clients can't create series.
 type metrics struct {
 	inFlight prometheus.Gauge
 	requests *prometheus.CounterVec   // route, method, code
@@ -22,7 +22,7 @@ type metrics struct {
 	events   prometheus.Counter
 	passedOn *prometheus.CounterVec // result
 
-	served sync.Map // of *servedMetrics by servedAs: looking them up costs more than counting
+	served sync.Map // *servedMetrics by servedAs: WithLabelValues costs more than the counting itself
 }
 
 // servedAs are the labels of a request.
@@ -37,19 +37,19 @@ type servedMetrics struct {
 	duration                    prometheus.Observer
 }
 
-// The result of a request that was forwarded to the owner of its queue.
+// Results of requests that were forwarded to the owner of a queue.
 const (
 	passedAnswered = "answered"
-	passedRefused  = "refused" // it isn't the owner, or is going
-	passedDeaf     = "deaf"    // it gave no sign
+	passedRefused  = "refused" // the other broker isn't the owner, can't serve, or doesn't know this broker
+	passedDeaf     = "deaf"    // the other broker did not answer
 )
 
-// Why a request was refused before an action saw it.
+// Reasons for refusing a request before it reaches an action.
 const (
 	refusedMissing   = "missing"   // no key
-	refusedWrong     = "wrong"     // a key that is not good, or no longer
-	refusedThrottled = "throttled" // the same, too often
-	refusedForbidden = "forbidden" // a good key, but not for this
+	refusedWrong     = "wrong"     // an invalid, expired or revoked key
+	refusedThrottled = "throttled" // an invalid, expired or revoked key, too often from one address
+	refusedForbidden = "forbidden" // a valid key without the access that the action needs
 )
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -85,7 +85,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"result"}),
 	}
 	for _, reason := range []string{refusedMissing, refusedWrong, refusedThrottled, refusedForbidden} {
-		m.refusals.WithLabelValues(reason) // so that an alert sees the first
+		m.refusals.WithLabelValues(reason) // creates the series at 0, so that an alert notices the first refusal
 	}
 	for _, result := range []string{passedAnswered, passedRefused, passedDeaf} {
 		m.passedOn.WithLabelValues(result)

@@ -5,8 +5,8 @@ import (
 	"context"
 )
 
-// linesOf makes a record of each line, without its LF; the last LF is optional.
-// Lines are not parsed, and a CR belongs to its line.
+// linesOf makes a record of each line of body, without the LF; the last LF is optional.
+// It does not parse lines. A CR before the LF is part of the record.
 func (h *Handler) linesOf(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
 	count := bytes.Count(body, []byte{'\n'})
 	if len(body) > 0 && body[len(body)-1] != '\n' {

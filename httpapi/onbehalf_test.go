@@ -11,8 +11,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// Another broker revokes the key and wins the slot that the change was built for. The
-// routes stand for the ways in which a request's context gets to the broker.
+// Another broker revokes the key and wins the slot for which this broker has built the change. The
+// routes are examples of the ways in which a request's context reaches the broker.
 func TestKeyRevokedBeforeTheCommitChangesNothing(t *testing.T) {
 	for _, test := range []struct {
 		method, path, body string

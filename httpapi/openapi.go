@@ -5,12 +5,12 @@ import (
 	"net/http"
 )
 
-// openAPI describes every route: an OpenAPI 3.1 document.
+// openAPI is an OpenAPI 3.1 document that describes every route.
 //
 //go:embed openapi.yaml
 var openAPI []byte
 
-// typeYAML is RFC 9512's.
+// typeYAML is the media type that RFC 9512 defines.
 const typeYAML = "application/yaml"
 
 func (h *Handler) getOpenAPI(w *response, r *http.Request) error {

@@ -15,18 +15,18 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// checkedBytesMax bounds the bodies whose JSON is checked: a test that moves
-// megabytes has the same records over and over.
+// checkedBytesMax is the largest body whose JSON is checked. Larger bodies in tests just
+// repeat the same records.
 const checkedBytesMax = 256 << 10
 
-// conforms checks that a is as openapi.yaml describes it.
+// conforms checks that a matches its description in openapi.yaml.
 func (d *document) conforms(h *Handler, a answer) error {
 	_, pattern := h.mux.Handler(a.Request)
 	if !isClean(a.Request.URL) {
-		pattern = unmatched // but for the original's, which the mux redirects
+		pattern = unmatched // the original's paths are an exception: the mux redirects them
 	}
 	if a.Request.Method == http.MethodOptions && a.StatusCode == http.StatusNoContent {
-		return nil // what a browser asks before it asks
+		return nil // the answer to a preflight
 	}
 	want, err := d.answerTo(a.Request.Method, pattern, a.StatusCode)
 	if err != nil {
@@ -44,8 +44,8 @@ func (d *document) conforms(h *Handler, a answer) error {
 	return nil
 }
 
-// checkHeaders demands those that are required, and refuses Seb- headers, and
-// others that programs go by, that are not described. A record's own can't be.
+// checkHeaders checks that required headers are present, and that Seb- headers, and other headers that
+// programs use, are described. Seb-Header- headers are exempt, since a record's headers can have any name.
 func checkHeaders(want answerAt, got http.Header) error {
 	for name, h := range want.Headers {
 		unless, conditional := h.Value.Extensions["x-required-unless"]
@@ -115,7 +115,7 @@ func (d *document) checkJSON(pointer, text string) error {
 	return nil
 }
 
-// wantDescribed is what every answer that a test reads goes through.
+// wantDescribed checks an answer against openapi.yaml. Every answer that a test reads is checked.
 func (s *server) wantDescribed(a answer) {
 	s.t.Helper()
 	if _, timed := s.t.(*testing.B); timed {
@@ -126,14 +126,14 @@ func (s *server) wantDescribed(a answer) {
 	}
 }
 
-// unseen are described answers that no test has to get.
+// unseen are described answers that no test gets, with the reasons.
 var unseen = map[string]string{
 	"500":               "what is its own fault a broker can't be asked for",
 	"POST /v1/keys 404": "the key would have to be revoked before its creation is answered",
 }
 
-// TestMain fails a whole run in which a described answer was never given, so
-// that openapi.yaml promises nothing that no test has seen.
+// TestMain fails a whole run if any described answer was never given, so that openapi.yaml
+// describes only answers that a test has seen.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 && allRan() {
@@ -145,7 +145,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// allRan tells whether no flag kept tests from running.
+// allRan tells whether all tests ran: no flag selected some.
 func allRan() bool {
 	for _, name := range []string{"run", "skip", "list", "bench", "fuzz"} {
 		if flag.Lookup("test."+name).Value.String() != "" {
@@ -175,7 +175,7 @@ func neverSeen() []string {
 	return missing
 }
 
-// The checks themselves must find something.
+// The checks must notice answers that are not described.
 func TestOpenAPICheckFindsWhatIsNotDescribed(t *testing.T) {
 	s := newServerWith(t, 1)
 	d := openDocument(t)

@@ -17,13 +17,13 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// document is openapi.yaml, as the tests look at it.
+// document is openapi.yaml, parsed for tests.
 //
-// To add a route, describe it there. TestOpenAPIHasEveryRoute tells which are
-// missing; every answer that a test of this package gets is checked by
-// [document.conforms]; TestOpenAPIExamples plays the examples.
+// To add a route, describe it in openapi.yaml. TestOpenAPIHasEveryRoute names missing
+// routes; [document.conforms] checks every answer that a test of this package
+// gets; TestOpenAPIExamples plays the examples.
 //
-// The schemas are stricter here than for readers: an answer may have no field
+// The tests use stricter schemas than readers see: an answer may have no field
 // that isn't described.
 type document struct {
 	*openapi3.T
@@ -36,7 +36,7 @@ type document struct {
 
 const documentName = "openapi.json"
 
-// described loads the document once.
+// described loads the document, once.
 var described = sync.OnceValues(func() (*document, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(openAPI)
 	if err != nil {
@@ -67,7 +67,7 @@ func openDocument(t testing.TB) *document {
 	return d
 }
 
-// closeObjects makes every schema with properties refuse others.
+// closeObjects makes every schema with properties refuse other properties.
 func closeObjects(node any) {
 	switch node := node.(type) {
 	case map[string]any:
@@ -100,8 +100,8 @@ func (d *document) check(pointer string, value any) error {
 	return schema.Validate(value)
 }
 
-// operation returns what serves method at path, a pattern of the handler's; nil
-// if nothing is described. HEAD is GET without a body.
+// operation returns the description of method at path, a pattern of the handler; nil
+// if there is none. HEAD has the description of GET.
 func (d *document) operation(method, path string) *openapi3.Operation {
 	item := d.Paths.Value(path)
 	if item == nil {
@@ -113,8 +113,8 @@ func (d *document) operation(method, path string) *openapi3.Operation {
 	return item.GetOperation(method)
 }
 
-// credentials returns the names of what callers of op may show; none if they
-// need nothing.
+// credentials returns the names of the credentials that callers of op may send; none if they
+// need none.
 func (d *document) credentials(op *openapi3.Operation) []string {
 	required := d.Security
 	if op.Security != nil {
@@ -127,23 +127,23 @@ func (d *document) credentials(op *openapi3.Operation) []string {
 	return names
 }
 
-// answerAt is a description of answers, and where it stands.
+// answerAt is the description of an answer, with its JSON pointer.
 type answerAt struct {
 	*openapi3.Response
 	pointer string
 }
 
-// shared returns one of components/responses.
+// shared returns the description with that name from components/responses.
 func (d *document) shared(name string) answerAt {
 	return answerAt{d.Components.Responses[name].Value, "#/components/responses/" + name}
 }
 
-// answerTo returns how the answer with status to method at path is described.
+// answerTo returns the description of the answer with status to method at path.
 func (d *document) answerTo(method, path string, status int) (answerAt, error) {
 	op := d.operation(method, path)
 	switch {
 	case d.Paths.Value(path) == nil && status == http.StatusInternalServerError:
-		return d.shared("ServerError"), nil // a route that a test adds, for its panic
+		return d.shared("ServerError"), nil // a test adds a route that panics
 	case d.Paths.Value(path) == nil:
 		return d.shared("RouteNotFound"), nil
 	case op == nil && slices.Contains(originalPaths, path):
@@ -164,8 +164,8 @@ func (d *document) answerTo(method, path string, status int) (answerAt, error) {
 	return answerAt{ref.Value, fmt.Sprintf("#/paths/%s/%s/responses/%d", escapePointer(path), strings.ToLower(method), status)}, nil
 }
 
-// media returns the described media type that stands for mediaType, and where
-// its schema is.
+// media returns the description of mediaType, and the JSON pointer of its
+// schema.
 func (a answerAt) media(mediaType string) (content *openapi3.MediaType, pointer string) {
 	name, _, _ := strings.Cut(mediaType, ";")
 	for _, name := range []string{strings.TrimSpace(name), "*/*"} {
@@ -176,7 +176,7 @@ func (a answerAt) media(mediaType string) (content *openapi3.MediaType, pointer 
 	return nil, ""
 }
 
-// escapePointer is for names within a JSON pointer within a URL.
+// escapePointer escapes a name for a JSON pointer in a URL.
 func escapePointer(s string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(s)
 }
@@ -190,7 +190,7 @@ func (d *document) each(f func(where string, status string, a *openapi3.Response
 			}
 		}
 	}
-	for _, name := range []string{"RouteNotFound", "MethodNotAllowed"} { // no operation's
+	for _, name := range []string{"RouteNotFound", "MethodNotAllowed"} { // belong to no operation
 		a := d.Components.Responses[name].Value
 		f(name, problemStatus(a), a)
 	}
@@ -198,7 +198,7 @@ func (d *document) each(f func(where string, status string, a *openapi3.Response
 }
 
 // problemStatus returns the status that the schema of a problem demands; "" if a
-// is no problem.
+// is not a problem.
 func problemStatus(a *openapi3.Response) string {
 	for _, s := range problemSchemas(a) {
 		if p := s.Properties["status"]; p != nil && p.Value.Const != nil {
@@ -208,11 +208,11 @@ func problemStatus(a *openapi3.Response) string {
 	return ""
 }
 
-// isPlain tells whether a is an error in plain text, as the original's paths have it.
+// isPlain tells whether a is an error in plain text, as on the original's paths.
 func isPlain(a *openapi3.Response) bool { return a.Extensions["x-codes"] != nil }
 
 // problemCodes returns the codes that the schema of a problem allows; for an
-// error in plain text, those that it lists.
+// error in plain text, the codes in x-codes.
 func problemCodes(a *openapi3.Response) []string {
 	codes := listed(a.Extensions, "x-codes")
 	for _, s := range problemSchemas(a) {
@@ -226,7 +226,7 @@ func problemCodes(a *openapi3.Response) []string {
 	return slices.Compact(codes)
 }
 
-// problemSchemas returns the schema of a problem and what stands beside its $ref.
+// problemSchemas returns the schema of a problem, with the schemas that refine it next to its $ref.
 func problemSchemas(a *openapi3.Response) []*openapi3.Schema {
 	m := a.Content["application/problem+json"]
 	if m == nil {

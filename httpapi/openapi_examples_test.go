@@ -8,24 +8,22 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Examples of one name make an exchange: those of the parameters and of the
-// body are sent, and the answer must be the one that has an example of that name
-// under its status and media type. A required parameter without an example of
-// the name takes its "usual" one. Answers without a body, or with one that is
-// not worth showing, list the names under x-examples.
+// Examples with the same name make an exchange: the request has the examples of the parameters
+// and of the body, and the answer must have the status, media type and body of the answer's example.
+// If a required parameter has no example of that name, its example "usual" is sent. Answers without a
+// body, or with a body that is not worth showing, list the names under x-examples.
 //
-// What operations share has the examples of all of them: an operation takes part
-// in those that its request has, or that it lists under x-examples.
+// A shared answer has examples of several operations. An operation plays only those whose
+// names its request has, or lists under x-examples.
 //
-// Each is played to a broker of its own, which has topic payments, with two
-// partitions and nothing in it, and topic orders, with the records ordered, paid
-// and shipped, which were appended under the idempotency key the-first-three, and
-// with the consumers audit, at its end, and billing, at paid, and the queue mail, where
-// ordered is parked and paid is with a worker, and which is pushed; payments has the queue
-// refunds. It has the keys ops, which may do everything and is sent along, and dashboard,
-// which may read orders; [keys.shownIn] says which examples show something else.
+// Each exchange is played with a new broker. Its topic orders has the records ordered, paid
+// and shipped, appended with the idempotency key the-first-three; the consumers audit, at the
+// end, and billing, at paid; and the queue mail, which is pushed, in which ordered is
+// a dead letter and paid is leased. Its topic payments has two empty partitions and the
+// queue refunds. It has the API keys ops, which may do everything and is sent by default, and
+// dashboard, which may read orders; [keys.shownIn] says which examples send something else.
 //
-// An example of a form is an object of its fields.
+// The example of a form is an object with the form's fields.
 func TestOpenAPIExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing goes on at once")
@@ -37,7 +35,7 @@ func TestOpenAPIExamples(t *testing.T) {
 			for status, a := range op.Responses.Map() {
 				for name, want := range examplesOf(t, a.Value) {
 					if a.Ref != "" && !asksFor(op, name) {
-						continue // another operation's
+						continue // an example of another operation
 					}
 					played[name] = true
 					t.Run(method+path+"/"+name, func(t *testing.T) { d.play(t, method, path, name, status, want) })
@@ -57,11 +55,11 @@ func TestOpenAPIExamples(t *testing.T) {
 
 // shown is an example of an answer's body.
 type shown struct {
-	mediaType string // "" if it is not shown
+	mediaType string // "" if the body is not shown
 	value     any
 }
 
-// examplesOf returns the answers that a's examples show, by name.
+// examplesOf returns the examples of a, by name.
 func examplesOf(t *testing.T, a *openapi3.Response) map[string]shown {
 	t.Helper()
 	found := map[string]shown{}
@@ -76,7 +74,7 @@ func examplesOf(t *testing.T, a *openapi3.Response) map[string]shown {
 	return found
 }
 
-// requestExamples returns the names of op's own examples.
+// requestExamples returns the names of the examples of op's request.
 func requestExamples(op *openapi3.Operation) []string {
 	names := map[string]bool{}
 	for _, p := range op.Parameters {
@@ -95,12 +93,12 @@ func requestExamples(op *openapi3.Operation) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// asksFor tells whether op takes part in an example of what operations share.
+// asksFor tells whether op plays a shared answer's example with that name.
 func asksFor(op *openapi3.Operation, name string) bool {
 	return slices.Contains(requestExamples(op), name) || slices.Contains(listed(op.Extensions, "x-examples"), name)
 }
 
-// listed returns the names that stand under an extension.
+// listed returns the names that an extension lists.
 func listed(extensions map[string]any, extension string) []string {
 	var names []string
 	list, _ := extensions[extension].([]any)

@@ -18,7 +18,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// keys are the secrets of API keys that examples show.
+// keys are the secrets of the API keys that examples send.
 type keys struct{ ops, dashboard string }
 
 func newKeys(t *testing.T, b *seb.Broker) (k keys) {
@@ -28,8 +28,8 @@ func newKeys(t *testing.T, b *seb.Broker) (k keys) {
 	return k
 }
 
-// shownIn returns what is to be added to the header and to the query of the
-// request of an example.
+// shownIn returns the credentials to add to the header or to the query of the request of an
+// example.
 func (k keys) shownIn(t *testing.T, name string) (header []string, query string) {
 	t.Helper()
 	switch name {
@@ -44,7 +44,7 @@ func (k keys) shownIn(t *testing.T, name string) (header []string, query string)
 	}
 }
 
-// exampleServer has what examples find.
+// exampleServer returns a server with the content that the examples need.
 func exampleServer(t *testing.T) (*server, keys) {
 	s := newServer(t, seb.Options{}, Options{Version: "v1.2.3", Gatherer: prometheus.NewRegistry()})
 	s.do("PUT", "/v1/topics/payments", strings.NewReader(`{"partitions":2}`)).want(t, http.StatusCreated)
@@ -56,7 +56,7 @@ func exampleServer(t *testing.T) (*server, keys) {
 	return s, newKeys(t, s.broker)
 }
 
-// exampleQueue makes queue mail, which is pushed: ordered is parked, and paid with a worker;
+// exampleQueue creates queue mail, which is pushed, in which ordered is a dead letter and paid is leased;
 // and queue refunds of topic payments.
 func (s *server) exampleQueue() {
 	s.t.Helper()
@@ -69,10 +69,10 @@ func (s *server) exampleQueue() {
 	s.do("PUT", "/v1/topics/payments/queues/refunds", nil).want(s.t, http.StatusCreated)
 }
 
-// clusterShown is the tag of the bucket that examples show in tokens.
+// clusterShown is the bucket's tag in the tokens of examples.
 const clusterShown = "0123abcd"
 
-// asShown returns a text with the tag that examples show in place of the broker's own.
+// asShown returns a text with clusterShown in place of the tag of the broker's bucket.
 func (s *server) asShown(text string) string {
 	return strings.ReplaceAll(text, s.clusterTag()+".", clusterShown+".")
 }
@@ -108,7 +108,7 @@ func (a answer) wantShown(t *testing.T, want shown) {
 	t.Helper()
 	got := a.Header.Get("Content-Type")
 	if want.mediaType == typeForm || want.mediaType == "text/plain" {
-		got, _, _ = strings.Cut(got, ";") // a boundary, or a charset
+		got, _, _ = strings.Cut(got, ";") // drops a boundary, or a charset
 	}
 	if want.mediaType != "*/*" && got != want.mediaType {
 		t.Fatalf("Content-Type %q, want %q", got, want.mediaType)
@@ -163,7 +163,7 @@ func (d *document) request(method, path, name string) (target string, header []s
 	return target, header, body, err
 }
 
-// requestBody returns the body of an exchange, and of which type it is.
+// requestBody returns the body of an exchange, and its content type.
 func requestBody(op *openapi3.Operation, name string) (contentType, body string, err error) {
 	if op.RequestBody == nil {
 		return "", "", nil
@@ -193,13 +193,13 @@ func requestBody(op *openapi3.Operation, name string) (contentType, body string,
 	return contentType, body, nil
 }
 
-// encodeForm returns a form with the fields that the original's has.
+// encodeForm returns a form with the fields of the original's forms.
 func encodeForm(fields map[string]any) (string, error) {
 	sizes, err := encodeExample(fields[sizesField])
 	return formBody(sizes, fields[recordsField].(string)), err
 }
 
-// formAsJSON returns the fields of a form as an object, as examples have them.
+// formAsJSON returns the fields of a form as an object, as in examples.
 func (a answer) formAsJSON(t *testing.T) string {
 	t.Helper()
 	fields := map[string]any{}
@@ -217,7 +217,7 @@ func (a answer) formAsJSON(t *testing.T) string {
 	return string(text)
 }
 
-// encodeExample returns a text as it is, and anything else as JSON.
+// encodeExample returns a string unchanged, and anything else as JSON.
 func encodeExample(value any) (string, error) {
 	if text, ok := value.(string); ok {
 		return text, nil
@@ -226,12 +226,12 @@ func encodeExample(value any) (string, error) {
 	return string(text), err
 }
 
-// volatile are the fields that differ from bucket to bucket and from key to key,
-// or with the format of stored objects.
+// volatile matches fields whose values differ between buckets or keys, or
+// depend on the time or the format of stored objects.
 var volatile = regexp.MustCompile(`"(cluster_id|applied|bytes|created|last_activity|leased_until|parked|oldest|oldest_age|received_per_second|acknowledged_per_second)":("[^"]*"|[0-9.e+-]+)|"(key)":"seb_\d+_[0-9a-f]{64}"`)
 
-// inForm returns a body as it is to be compared: JSON decoded, without what
-// is volatile.
+// inForm returns a body in the form in which it is compared: JSON is decoded, without volatile
+// fields.
 func inForm(t *testing.T, mediaType, body string) any {
 	t.Helper()
 	if mediaType != typeJSON && mediaType != typeForm && mediaType != "application/problem+json" {

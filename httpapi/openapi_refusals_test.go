@@ -13,8 +13,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// Some refusals come the same way wherever they are described, so they are asked
-// for on every operation that has them in openapi.yaml.
+// Some refusals can be provoked in the same way everywhere. The test does so for every operation
+// that has them in openapi.yaml.
 func TestDescribedRefusals(t *testing.T) {
 	small := seb.Options{Limits: seb.Limits{RecordBytes: 1000, RequestBytes: 400_000}}
 	for _, c := range []struct {
@@ -23,7 +23,7 @@ func TestDescribedRefusals(t *testing.T) {
 		query  string
 		body   string
 		header []string
-		key    string // "" for one that may do everything
+		key    string // "" for a key that may do everything
 		before func(s *server)
 	}{
 		{name: "an unknown parameter", code: seb.CodeInvalidRequest, query: "surprise=1"},
@@ -60,7 +60,7 @@ func TestDescribedRefusals(t *testing.T) {
 			eachDescribed(t, c.code, func(o usualRequest) {
 				if c.query != "" {
 					if slices.Contains(originalPaths, o.path) {
-						return // they ignore it
+						return // the original's paths ignore the parameter
 					}
 					o.target = withQuery(o.target, c.query)
 				}
@@ -134,13 +134,13 @@ func TestDescribedKeyLimit(t *testing.T) {
 	}
 }
 
-// usualRequest is how an operation is usually asked for.
+// usualRequest is a valid request to an operation, made of its usual examples.
 type usualRequest struct {
 	method, path, target string
 	header               []string
 }
 
-// eachDescribed calls f for every operation that may be answered with code.
+// eachDescribed calls f for every operation that has an answer with code in its description.
 func eachDescribed(t *testing.T, code seb.Code, f func(o usualRequest)) {
 	t.Helper()
 	d := openDocument(t)

@@ -21,7 +21,7 @@ func TestOpenAPIIsServed(t *testing.T) {
 	}
 }
 
-// The library knows the rules of OpenAPI 3.1, and checks the examples too.
+// The library checks the rules of OpenAPI 3.1, and the examples.
 func TestOpenAPIIsValid(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing goes on at once")
@@ -55,8 +55,8 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 	}
 }
 
-// What an operation's security says, and the refusals that it describes, are what
-// its route declares.
+// The security of an operation and the refusals that it describes match what its route
+// declares.
 func TestOpenAPISaysWhoNeedsAKey(t *testing.T) {
 	b := newServer(t, seb.Options{}, Options{}).broker
 	d := openDocument(t)
@@ -71,7 +71,7 @@ func TestOpenAPISaysWhoNeedsAKey(t *testing.T) {
 			}
 			op := d.operation(method, pattern)
 			if op == nil {
-				continue // TestOpenAPIHasEveryRoute tells
+				continue // TestOpenAPIHasEveryRoute reports it
 			}
 			if got := d.credentials(op); !slices.Equal(got, want) {
 				t.Errorf("%s %s: the security is %v, want %v", method, pattern, got, want)
@@ -114,7 +114,7 @@ func TestOpenAPIHasEveryCodeUnderItsStatus(t *testing.T) {
 	}
 }
 
-// Everything that needs no body of its own may be asked for by HEAD.
+// HEAD is served wherever GET is.
 func TestHeadAnswersAsGetDoes(t *testing.T) {
 	s := newServerWith(t, 3)
 	paths := []string{"/v1/topics", "/v1/topics/orders", ordersPath, ordersPath + "/1", "/v1/version", "/openapi.yaml", "/livez", "/readyz"}

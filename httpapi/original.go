@@ -10,19 +10,19 @@ import (
 )
 
 // The endpoints of the original Seb (github.com/micvbang/simple-event-broker), so
-// that programs written for it run unchanged. What they see is partition 0.
+// that programs written for it run unchanged. They append to and read from partition 0.
 //
 //	POST /records?topic-name=                                            append
 //	GET  /records?topic-name=&offset=&max-records=&max-bytes=&timeout=   read, or wait
 //	GET  /record?topic-name=&offset=                                     one record
-//	GET  /topic?topic-name=                                              where a topic ends
+//	GET  /topic?topic-name=                                              end of a topic
 //
-// Records travel as multipart/form-data: a field "sizes", a JSON list of their
-// sizes, then a field "records", their values back to back.
+// Records are multipart/form-data: a field "sizes", a JSON list of their sizes in
+// bytes, then a field "records", their values back to back.
 //
-// The query is read as the original reads it, not as the rest of this package
-// does: of a parameter that is given twice the first counts, unknown ones are
-// ignored, and optional ones that make no sense have their defaults.
+// The query is read as the original reads it: if a parameter occurs twice, the first counts;
+// unknown parameters are ignored; and an optional parameter with an invalid value has its
+// default. The rest of this package refuses all of these.
 var originalPaths = []string{"/records", "/record", "/topic"}
 
 const (
@@ -42,8 +42,8 @@ func (h *Handler) originalRoutes() {
 
 func originalTopicOf(r *http.Request) string { return newOriginalQuery(r).Get("topic-name") }
 
-// originalText says in plain text what p says, in the original's words where its
-// clients may look for them.
+// originalText returns p as plain text, in the original's words if its clients may
+// match them.
 func originalText(p problem) string {
 	if p.Code == seb.CodeTopicNotFound {
 		return "topic not found"
@@ -61,8 +61,8 @@ func originalText(p problem) string {
 	return text
 }
 
-// originalStatus is p's status as the original's clients know it: they take every
-// one but 401, 404 and 413 for success, so a caller without access must get the first.
+// originalStatus returns the status of p for the original's clients. They take every
+// status but 401, 404 and 413 for success, so a caller without access must get 401.
 func originalStatus(p problem) int {
 	switch p.Code {
 	case seb.CodeOffsetOutOfRange:
@@ -88,8 +88,8 @@ func (q originalQuery) topic() (string, error) {
 	return name, seb.CheckTopicName(name)
 }
 
-// offset returns the offset, which must be given. One that no partition can get
-// to comes back as the last that one could.
+// offset returns the offset, which must be given. An offset that is larger than any partition
+// can have is returned as the largest possible one.
 func (q originalQuery) offset() (seb.Offset, error) {
 	s := q.Get("offset")
 	n, err := strconv.ParseUint(s, 10, 64)
@@ -99,7 +99,7 @@ func (q originalQuery) offset() (seb.Offset, error) {
 	return seb.Offset(min(n, 1<<63-1)), nil
 }
 
-// count returns the number under name; 0 if it is missing or invalid.
+// count returns the parameter name as a number; 0 if it is missing or invalid.
 func (q originalQuery) count(name string) int64 {
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
 	if err != nil || n < 0 {
@@ -108,8 +108,8 @@ func (q originalQuery) count(name string) int64 {
 	return n
 }
 
-// duration returns the duration under name, at most hi; otherwise if it is missing
-// or invalid.
+// duration returns the parameter name as a duration, hi at most. If the parameter is missing or
+// invalid, duration returns the value of otherwise.
 func (q originalQuery) duration(name string, otherwise, hi time.Duration) time.Duration {
 	d, err := time.ParseDuration(q.Get(name))
 	if err != nil {
@@ -118,8 +118,8 @@ func (q originalQuery) duration(name string, otherwise, hi time.Duration) time.D
 	return min(max(d, 0), hi)
 }
 
-// originalTopic answers where the topic ends, and with the time of its last
-// batch: the year 1 before the first.
+// originalTopic answers with the end of the topic, and the time of its last batch. If there are no
+// batches, the time is in the year 1.
 func (h *Handler) originalTopic(w *response, r *http.Request) error {
 	name, err := newOriginalQuery(r).topic()
 	if err != nil {

@@ -15,16 +15,15 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// exchange sends a request, byte by byte as given, over a connection of its own
-// and returns the answer.
+// exchange sends a request over a new connection, unchanged, and returns the answer.
 func (s *server) exchange(request string) answer {
 	s.t.Helper()
 	conn, err := s.connect()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer func() { _ = conn.Close() }()                  // the answer has come, or its absence was told
-	go func() { _, _ = io.WriteString(conn, request) }() // a refused body's rest may find no reader
+	defer func() { _ = conn.Close() }()                  // the answer was read, or the test has failed
+	go func() { _, _ = io.WriteString(conn, request) }() // fails if the server stops reading a refused body
 	sent, err := http.ReadRequest(bufio.NewReader(strings.NewReader(request)))
 	if err != nil {
 		s.t.Fatalf("%.80q: %v", request, err)
@@ -43,7 +42,7 @@ func (s *server) exchange(request string) answer {
 	return a
 }
 
-// originalGet is a GET as the original's client sends it; accept is "" for none.
+// originalGet returns a GET as the original's client sends it. If accept is "", it has no Accept header.
 func originalGet(path, accept string) string {
 	if accept != "" {
 		accept = "Accept: " + accept + "\r\n"
@@ -54,14 +53,14 @@ func originalGet(path, accept string) string {
 
 const boundary = "3c8ae5f0d4f1b6a7c2e9"
 
-// originalPost is an append as the original's client sends it.
+// originalPost returns an append as the original's client sends it.
 func originalPost(path, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: 127.0.0.1:51313\r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: %d\r\n"+
 		"Authorization: Bearer api-key\r\nContent-Type: multipart/form-data; boundary=%s\r\nAccept-Encoding: gzip\r\n\r\n%s",
 		path, len(body), boundary, body)
 }
 
-// field is one field of a form, with the boundary before it.
+// field returns one field of a form, with the boundary before it.
 func field(name, value string) string {
 	return "--" + boundary + "\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + value + "\r\n"
 }
@@ -82,7 +81,7 @@ func (a answer) wantText(t testing.TB, status int, text string) {
 }
 
 // form returns the fields of an answer in their order, as name=value. The form
-// must be whole.
+// must be complete.
 func (a answer) form(t testing.TB) []string {
 	t.Helper()
 	mediaType, params, err := mime.ParseMediaType(a.Header.Get("Content-Type"))
@@ -92,7 +91,7 @@ func (a answer) form(t testing.TB) []string {
 	fields := []string{}
 	for parts := multipart.NewReader(strings.NewReader(a.body), params["boundary"]); ; {
 		part, err := parts.NextPart()
-		if err == io.EOF { //nolint:errorlint // wrapped it means that the form is cut off
+		if err == io.EOF { //nolint:errorlint // a wrapped io.EOF means that the form is cut off
 			return fields
 		}
 		if err != nil {
@@ -146,7 +145,7 @@ func TestOriginalAppendGoesToPartition0(t *testing.T) {
 
 func TestOriginalAppendOfManyRecords(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
-	const count = 20_000 // their offsets take several chunks
+	const count = 20_000 // the answer's offsets take several chunks
 	var sizes, records, offsets strings.Builder
 	for i := range count {
 		value := fmt.Sprint(i)
@@ -163,7 +162,8 @@ func TestOriginalAppendOfManyRecords(t *testing.T) {
 	s.wantNothingReserved()
 }
 
-// The original's client takes every status but 401, 404 and 413 for success.
+// The original's client takes every status but 401, 404 and 413 for success, so refusals must
+// have 401.
 func TestOriginalClientsLearnThatTheyAreNotLetIn(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
@@ -258,7 +258,7 @@ func TestOriginalAppendNeedsATopicWhereNoneAreCreated(t *testing.T) {
 	}
 }
 
-// The fields come out as they were written, whatever is in them.
+// The fields are read as they were written, whatever bytes they have.
 func FuzzForm(f *testing.F) {
 	f.Add([]byte(formBody("[3,0,2]", "oneab")), boundary)
 	f.Add([]byte(field("sizes", "[1]")+strings.Replace(field("records", "=41"), "\r\n\r\n", "\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n", 1)+formEnd), boundary)

@@ -15,7 +15,7 @@ import (
 )
 
 // originalAppend appends a form's records to partition 0. Like [Handler.appendRecords]
-// it gives the request's memory back before it waits for the commit, and withdraws
+// it frees the request's memory before it waits for the commit, and withdraws
 // the append of a client that has left.
 func (h *Handler) originalAppend(w *response, _ *http.Request) error {
 	r := w.clientRequest()
@@ -65,8 +65,8 @@ func formBoundary(header http.Header) (string, error) {
 	return params["boundary"], nil
 }
 
-// splitForm returns the two fields of the form that body is, in body's own memory,
-// which it overwrites: a field never grows, and what is before it makes room.
+// splitForm parses body as a form and returns its two fields. It writes their values to the front of
+// body's memory. They fit, since a field is never larger than its bytes in the form.
 func splitForm(body []byte, boundary string) (sizes, values []byte, err error) {
 	in := &bounded{src: bytes.NewReader(body)}
 	f := &form{parts: multipart.NewReader(in, boundary), in: in, room: body}
@@ -83,11 +83,11 @@ func splitForm(body []byte, boundary string) (sizes, values []byte, err error) {
 	return sizes, values, err
 }
 
-// form reads the fields of multipart/form-data one after the other.
+// form reads the fields of multipart/form-data in order.
 type form struct {
 	parts *multipart.Reader
 	in    *bounded
-	room  []byte // what is left of the body's memory; what is in it was read long ago
+	room  []byte // the part of the body's memory that no value uses; its bytes were parsed before they are overwritten
 }
 
 // field reads the next field, which must be called name.
@@ -102,7 +102,7 @@ func (f *form) field(name string) ([]byte, error) {
 		return nil, invalid("", "the form has the field %q where %q must be; it must have %q, then %q", part.FormName(), name, sizesField, recordsField)
 	}
 	for used := 0; ; {
-		// The room never runs out: behind the value the body goes on.
+		// room is never full before the value ends: a boundary follows the value in the body.
 		n, err := part.Read(f.room[used:])
 		used += n
 		if errors.Is(err, io.EOF) {
@@ -121,7 +121,7 @@ func (f *form) next() (*multipart.Part, error) {
 	f.in.left = formHeaderBytesMax
 	part, err := f.parts.NextPart()
 	f.in.left = math.MaxInt
-	if err == io.EOF { // wrapped it means that the form is cut off
+	if err == io.EOF { // a wrapped io.EOF means that the form is cut off
 		return nil, nil
 	}
 	if err != nil {
@@ -134,8 +134,8 @@ func malformedForm(err error) error {
 	return &seb.Error{Code: seb.CodeInvalidRequest, Outcome: seb.NotCommitted, Err: err, Detail: fmt.Sprintf("the form is malformed or cut off: %v", err)}
 }
 
-// formHeaderBytesMax is how much may be read to find the beginning of a field.
-// The parser alone would keep ten megabytes of headers, which nobody reserved.
+// formHeaderBytesMax is how many bytes may be read before a field begins. Without it
+// the parser would accept ten megabytes of headers, for which no memory is reserved.
 const formHeaderBytesMax = 16 << 10
 
 // bounded reads at most left bytes of src.
@@ -154,8 +154,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sizedRecords makes a record of each of sizes, a JSON list; their values are
-// slices of values, and take all of it.
+// sizedRecords makes a record for each element of sizes, a JSON list. Values of these sizes must
+// fill values exactly; the records' values are slices of it.
 func (h *Handler) sizedRecords(ctx context.Context, sizes, values []byte) (*recordList, error) {
 	var count int
 	var sum int64

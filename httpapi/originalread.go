@@ -15,35 +15,35 @@ import (
 const (
 	originalReadRecords = 10
 	originalReadWait    = 10 * time.Second
-	// originalReadGrace is what reading gets of what is there when the caller's
-	// time is shorter: a caller that asks in vain again and again would never get on.
+	// originalReadGrace is how long a read of existing records may take at least, even if the caller's
+	// timeout is shorter: else a caller with a short timeout might never get a record.
 	originalReadGrace = time.Second
-	// max-bytes counts values alone. This is what a record may take beside its
-	// value, in a batch of its own, for a read to come as near to it as it can.
+	// max-bytes counts only values, while a fetch counts whole records. besideValueBytes is added to the
+	// fetch's limit for each record, but no more than besideValuesMax in all.
 	besideValueBytes = 256
 	besideValuesMax  = 1 << 20
 )
 
-// codeChooseMediaType is the original's answer to an Accept header that names
-// what it doesn't have.
+// codeChooseMediaType is the code for an Accept header without a media type that the original
+// can answer with.
 const codeChooseMediaType seb.Code = "choose_media_type"
 
-// originalSpec is what a read's query says.
+// originalSpec is the query of a read.
 type originalSpec struct {
 	topic    string
 	offset   seb.Offset
 	limit    int
-	maxBytes int64 // of values
+	maxBytes int64 // the most bytes of values
 	wait     time.Duration
 }
 
-// read returns what to fetch, of which no more than maxBytes are answered.
+// read returns the spec of the fetch. cut then limits the answer to maxBytes of values.
 func (s *originalSpec) read() readSpec {
 	beside := min(int64(s.limit)*besideValueBytes, besideValuesMax)
 	return readSpec{from: seb.At(s.offset), limit: s.limit, maxBytes: s.maxBytes + beside}
 }
 
-// cut returns the records, one at least, whose values take no more than maxBytes.
+// cut returns the first of the records, at least one, whose values take up to maxBytes together.
 func (s *originalSpec) cut(records []seb.Record) []seb.Record {
 	left := s.maxBytes
 	for i := range records {
@@ -55,9 +55,9 @@ func (s *originalSpec) cut(records []seb.Record) []seb.Record {
 	return records
 }
 
-// originalRead answers with records from an offset on, as a form, or after its
-// timeout with 206 and a form without fields. An offset beyond the end is waited
-// for like the end itself.
+// originalRead answers with records from an offset on, as a form. If there are none before the
+// timeout, it answers with 206 and a form without fields. The offset may be beyond the
+// partition's end.
 func (h *Handler) originalRead(w *response, r *http.Request) error {
 	if err := acceptsForm(r.Header); err != nil {
 		return err
@@ -84,8 +84,8 @@ func (h *Handler) originalRead(w *response, r *http.Request) error {
 	return nil
 }
 
-// acceptsForm refuses what the original refuses. It looks at the first Accept
-// header alone, and not for more than one media type in it.
+// acceptsForm refuses the Accept headers that the original refuses. Only the first Accept
+// header counts, and it may name one media type.
 func acceptsForm(header http.Header) error {
 	hint := "send Accept: " + typeForm
 	mediaType, _, err := mime.ParseMediaType(header.Get("Accept"))
@@ -119,9 +119,9 @@ func (h *Handler) parseOriginalRead(r *http.Request) (s originalSpec, err error)
 	return s, nil
 }
 
-// originalFetch returns what there is from spec.offset on, with its memory
-// reserved until release is called, or nothing if nothing came in time. While it
-// waits it holds none.
+// originalFetch returns records from spec.offset on, whose memory is reserved until release
+// is called. It returns no records if there are none before the timeout. While it waits it holds
+// no memory.
 func (h *Handler) originalFetch(w *response, r *http.Request, spec originalSpec) (_ []seb.Record, release func(), _ error) {
 	deadline := time.Now().Add(spec.wait)
 	for {
@@ -142,12 +142,12 @@ func (h *Handler) originalFetch(w *response, r *http.Request, spec originalSpec)
 	}
 }
 
-// errTimeUp says that the store took longer than the caller waits.
+// errTimeUp means that the store took longer than the caller's timeout.
 var errTimeUp = errors.New("the read took too long")
 
-// fetchUntil returns what is at spec.offset now: nothing if that is the end or
-// past it. Should the store take longer than until deadline, it returns what was
-// read by then, or errTimeUp.
+// fetchUntil returns records from spec.offset on: none if that is the partition's end or
+// beyond it. If the store takes longer than until deadline, it returns the records that
+// were read by then, or errTimeUp if there are none.
 func (h *Handler) fetchUntil(ctx context.Context, w *response, deadline time.Time, spec originalSpec) (seb.Fetched, func(), error) {
 	if grace := time.Now().Add(originalReadGrace); grace.After(deadline) {
 		deadline = grace
@@ -168,7 +168,7 @@ func (h *Handler) fetchUntil(ctx context.Context, w *response, deadline time.Tim
 }
 
 // awaitOffset returns true once there is a record at spec.offset; false after
-// deadline, or when the broker is shutting down. end is where the partition ended.
+// deadline, or when the broker is shutting down. end is the last known end of the partition.
 func (h *Handler) awaitOffset(ctx context.Context, spec originalSpec, end seb.Offset, deadline time.Time) (bool, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -222,8 +222,8 @@ func writeField(form *multipart.Writer, name string, value func(*chunks)) error 
 	return out.flush()
 }
 
-// originalReadOne answers with one record's value, under the type that its bytes
-// look like, as the original does.
+// originalReadOne answers with one record's value. As in the original, its Content-Type is
+// guessed from its bytes.
 func (h *Handler) originalReadOne(w *response, r *http.Request) error {
 	q := newOriginalQuery(r)
 	topic, err := q.topic()

@@ -38,7 +38,7 @@ func TestOriginalRead(t *testing.T) {
 	s.wantNothingReserved()
 }
 
-// The answer byte by byte: what the original's client takes apart.
+// The test compares every byte of an answer that the original's client parses.
 func TestOriginalReadOnTheWire(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	s.append("orders", "one")
@@ -125,7 +125,7 @@ func TestOriginalTopic(t *testing.T) {
 	if want := `{"next_offset":0,"latest_commit_at":"0001-01-01T00:00:00Z"}` + "\n"; a.body != want {
 		t.Errorf("answer is %s, want %s", a.body, want)
 	}
-	// The time is the latest of the last batch's records.
+	// latest_commit_at is the latest time of the records in the last batch.
 	for _, step := range []struct{ records, want string }{
 		{`{"value":"1","timestamp":"2026-01-31T12:00:00.250Z"}`, `{"next_offset":1,"latest_commit_at":"2026-01-31T12:00:00.25Z"}`},
 		{`{"value":"2","timestamp":"2026-01-31T12:00:09Z"},{"value":"3","timestamp":"2026-01-31T12:00:05Z"}`, `{"next_offset":3,"latest_commit_at":"2026-01-31T12:00:09Z"}`},
@@ -138,7 +138,7 @@ func TestOriginalTopic(t *testing.T) {
 	}
 }
 
-// Where nothing comes in time there is 206, and a form that is whole and empty.
+// A read that finds no record in time gets 206, and a complete form without fields.
 func TestOriginalReadTimesOut(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "one")
@@ -175,7 +175,7 @@ func TestOriginalReadWaitsForARecord(t *testing.T) {
 			later <- s.exchange(originalGet("/records?topic-name=orders&offset=3&timeout=1m", typeForm))
 		}()
 		synctest.Wait()
-		s.wantNothingReserved() // while they wait
+		s.wantNothingReserved() // the reads hold no memory while they wait
 		time.Sleep(4 * time.Second)
 		s.append("orders", "one")
 		(<-next).wantForm(t, http.StatusOK, "sizes=[3]", "records=one")
@@ -210,7 +210,7 @@ func TestOriginalReadEndsWhenTheServerDrains(t *testing.T) {
 	})
 }
 
-// A read ends with the key that it was admitted by, and says so, whether it waits
+// A read ends when its key is revoked, with an error that says so, whether it waits
 // for a record or for the store.
 func TestOriginalReadEndsWithItsKey(t *testing.T) {
 	var faulty *storetest.Faulty
@@ -236,8 +236,8 @@ func TestOriginalReadEndsWithItsKey(t *testing.T) {
 	}
 }
 
-// coldServer is a broker that has just begun with what another left: three
-// batches of a record each. faults stand before its store.
+// coldServer returns a server whose broker has just started on a log with three batches of one
+// record each, and the faults of its store.
 func coldServer(t *testing.T) (*server, *storetest.Faulty) {
 	t.Helper()
 	store := objstore.NewMemory()
@@ -268,14 +268,14 @@ func openOn(t *testing.T, store objstore.Store) *seb.Broker {
 	return b
 }
 
-// hang answers nothing until the caller gives up.
+// hang is a fault that does not answer until the caller gives up.
 func hang(ctx context.Context, _ storetest.Request, _ storetest.Next) (storetest.Answer, error) {
 	<-ctx.Done()
 	return storetest.Answer{}, ctx.Err()
 }
 
-// What was read is delivered a second after its first record was there; if there is
-// nothing when the time is up, 206.
+// A read of existing records answers after a second with the records that were read by then, or with 206 if
+// there are none.
 func TestOriginalReadDeliversWhatWasRead(t *testing.T) {
 	var faulty *storetest.Faulty
 	open := func(t *testing.T) (s *server) { s, faulty = coldServer(t); return s }
@@ -293,7 +293,7 @@ func TestOriginalReadDeliversWhatWasRead(t *testing.T) {
 	})
 }
 
-// A timeout that is too short for the store gets the reader on all the same.
+// A reader whose timeout is too short for the store gets records nevertheless.
 func TestOriginalReadWithShortTimeoutGetsOn(t *testing.T) {
 	var faulty *storetest.Faulty
 	open := func(t *testing.T) (s *server) { s, faulty = coldServer(t); return s }

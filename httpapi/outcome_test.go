@@ -16,11 +16,11 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// readByPost are the routes that commit nothing for who asks, though they take a POST.
+// readByPost are the routes that commit nothing for their caller although they take a POST.
 var readByPost = []string{queueRoute + "receive", queueRoute + "extend"}
 
-// Whoever was to write something and is refused is told that it was not done, whatever
-// the reason, and wherever it was found. Nobody else is told of an outcome.
+// Every refusal of a write has the outcome not_committed, whatever the reason, and wherever the request
+// was refused. Refusals of other requests have no outcome.
 func TestRefusedWritesSayThatTheyWereNotDone(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	s.append("orders", "x")
@@ -49,14 +49,14 @@ func TestRefusedWritesSayThatTheyWereNotDone(t *testing.T) {
 			refused("no key", path, body, header...)
 			refused("another's key", path, body, append(slices.Clone(header), bearer(weak)...)...)
 			refused("an invalid key", path, body, append(slices.Clone(header), "Authorization", "none")...)
-			if pattern != "/records" { // the original Seb takes any
+			if pattern != "/records" { // the original Seb's paths accept any parameter
 				refused("a parameter that there is not", withParameter(path), body, sent...)
 			}
 			if strings.Contains(pattern, "{topic}") {
 				refused("no name of a topic", strings.Replace(path, "/topics/", "/topics/$", 1), body, sent...)
 			}
 			if method == http.MethodDelete {
-				continue // which has no body
+				continue // a GET has no body
 			}
 			if !slices.Contains(sent, "Content-Type") {
 				sent = append(sent, "Content-Type", typeRecords)
@@ -69,8 +69,8 @@ func TestRefusedWritesSayThatTheyWereNotDone(t *testing.T) {
 	}
 }
 
-// Who acknowledges with the request for more is told what became of that, and of nothing
-// once it is done.
+// Errors of a receive with acknowledgements have the outcome of the acknowledgements. After these are
+// committed, errors have no outcome.
 func TestOutcomeOfAReceiveIsThatOfItsAcks(t *testing.T) {
 	store := storetest.NewFaulty(objstore.NewMemory())
 	opts := seb.Options{AppendTimeout: time.Second, Batching: seb.Immediate()}
@@ -97,8 +97,8 @@ func TestOutcomeOfAReceiveIsThatOfItsAcks(t *testing.T) {
 	})
 }
 
-// Of several tokens each tells what became of it: that of a lost lease nothing, one whose
-// record was to be parked with a copy what became of that commit.
+// Each refused token has its own outcome: for a lost lease none, for a record that was to become a dead letter
+// with a copy the outcome of that commit.
 func TestRefusedTokensTellTheirOutcome(t *testing.T) {
 	store := storetest.NewFaulty(objstore.NewMemory())
 	opts := seb.Options{AppendTimeout: time.Second, Batching: seb.Immediate()}
@@ -134,10 +134,10 @@ func TestRefusedTokensTellTheirOutcome(t *testing.T) {
 		})
 		want(outcomes("nack", http.StatusConflict, out...), lost, "false store_unavailable unknown")
 		undo()
-		time.Sleep(10 * time.Second) // by when the broker has tried again
+		time.Sleep(10 * time.Second) // by then the broker has tried again
 		synctest.Wait()
 		if got := outcomes("nack", http.StatusConflict, out...); got[0] != lost || got[1] != ok && got[1] != lost {
-			t.Errorf("when the store is back the tokens are %q", got) // the try before may have parked the record
+			t.Errorf("when the store is back the tokens are %q", got) // the earlier try may have made the record a dead letter
 		}
 		s.wantCounts("mail", 0, 0, 0, 1)
 		if dead := s.stored("orders.dead", 0); len(dead) != 2 {
@@ -146,7 +146,7 @@ func TestRefusedTokensTellTheirOutcome(t *testing.T) {
 	})
 }
 
-// What is too large has a hint about what it is: records, tokens, or neither.
+// The hint for a body that is too large depends on what it has: records, tokens, or neither.
 func TestHintOfATooLargeBodyIsAboutIt(t *testing.T) {
 	s := newServer(t, seb.Options{Limits: seb.Limits{RequestBytes: 1 << 20, RecordBytes: 1 << 20}}, Options{})
 	large := strings.Repeat(" ", 1<<20+1)
@@ -181,7 +181,7 @@ func withParameter(path string) string {
 	return path + "?nonsense=1"
 }
 
-// outcomeOf returns what a problem, or the text that stands for one, says of its outcome.
+// outcomeOf returns the outcome in a problem, or in an error in plain text.
 func outcomeOf(t *testing.T, a answer) seb.Outcome {
 	t.Helper()
 	if strings.HasPrefix(a.Header.Get("Content-Type"), "text/plain") {

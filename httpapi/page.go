@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	pageItems = 1000 // of one answer, at most and by default
-	// pageBytes is how much a page holds at least before it ends although there are more items: one
-	// topic may have very many partitions.
+	pageItems = 1000 // the most items of one page, also the default
+	// pageBytes is the size at which a page ends even if it has fewer than limit items: one topic
+	// with very many partitions is a large item.
 	pageBytes = 4 << 20
 
-	// chunkReserved is what chunks take while they gather an answer.
+	// chunkReserved is how many bytes the buffer of a [chunks] takes.
 	chunkReserved = chunkBytes + chunkBytes/2
 )
 
-// pageSpec is which part of a list the caller wants.
+// pageSpec says which part of a list the caller wants: up to limit items behind the item after.
 type pageSpec struct {
 	after string
 	limit int
@@ -35,18 +35,18 @@ func parsePage(r *http.Request) (p pageSpec, _ error) {
 	return pageSpec{q["after"], int(limit)}, err
 }
 
-// listing is a list that is answered page by page.
+// listing is a list that a caller reads page by page.
 type listing[T any] struct {
-	name  string // of the field that holds the items
+	name  string // the name of the JSON field with the items
 	items iter.Seq2[T, error]
 	limit int
 	add   func(c *chunks, item *T)
-	next  func(c *chunks, last *T) // adds what the caller sends back as after
+	next  func(c *chunks, last *T) // adds the value that the caller sends as after for the next page
 }
 
-// write answers with a page. It holds one item at a time, for which items has memory reserved, and
-// the chunks. Those count as a large answer when the page is longer than a chunk: then its client
-// can make it hold them.
+// write answers with a page. It holds one item at a time, whose memory the iterator items reserves,
+// and chunks. If the page is longer than a chunk, the chunks count as a large answer: then a slow
+// client can make the broker hold them for long.
 func (l listing[T]) write(ctx context.Context, h *Handler, w *response) error {
 	m := h.newAnswerMemory(w)
 	if err := m.take(ctx, seb.ShareSmall, chunkReserved, time.Hour); err != nil {
@@ -68,7 +68,7 @@ func (l listing[T]) write(ctx context.Context, h *Handler, w *response) error {
 			return err
 		}
 		if err != nil || n == l.limit || out.size() >= pageBytes {
-			more = true // also where there is no memory to go on now: the next page begins there
+			more = true // also if there is no memory for the next item now: the next page begins with it
 			break
 		}
 		if n > 0 {
@@ -81,7 +81,7 @@ func (l listing[T]) write(ctx context.Context, h *Handler, w *response) error {
 	return out.endPage(more, func() { l.next(out, &last) })
 }
 
-// endPage ends a page: next adds what the caller sends back for the page that follows, if there is more.
+// endPage ends a page. If there are more items, next adds the value that the caller sends to get the next page.
 func (c *chunks) endPage(more bool, next func()) error {
 	c.text(`],"next":`)
 	if more {
@@ -93,24 +93,24 @@ func (c *chunks) endPage(more bool, next func()) error {
 	return c.flush()
 }
 
-// reserveTopic reserves memory for an answer with something of each partition of a topic, of size bytes
-// each: of those that the topic has, or will have.
+// reserveTopic reserves memory for an answer with size bytes for each partition of a topic. partitions is
+// how many the topic will have, if the request adds some.
 func (h *Handler) reserveTopic(w *response, r *http.Request, size int64, partitions int) (release func(), err error) {
 	n := max(partitions, h.broker.PartitionCount(r.PathValue("topic")))
 	return h.reserveFor(w)(r.Context(), chunkReserved+int64(n)*size)
 }
 
-// partitionsBuffered is how many partitions fit a chunk, whatever is told of them. An answer with
-// no more than that has a Content-Length.
+// partitionsBuffered is how many partitions fit in a chunk, whatever the answer has for each. An answer
+// with up to that many has a Content-Length.
 const partitionsBuffered = 100
 
-// writePartitions answers with what add adds: something of that many partitions.
+// writePartitions answers with the JSON that add adds, an object that describes so many partitions.
 func writePartitions(w *response, status, partitions int, add func(c *chunks)) error {
 	w.Header().Set("Content-Type", typeJSON)
 	out := newChunks(w)
 	defer out.free()
 	if partitions > partitionsBuffered {
-		w.WriteHeader(status) // before the first chunk
+		w.WriteHeader(status) // the status must be written before the first chunk
 	}
 	add(out)
 	out.text("\n")

@@ -12,7 +12,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// What answers hold.
+// The JSON of answers.
 type (
 	topicJSON struct {
 		Name       string
@@ -34,8 +34,8 @@ type (
 	}
 )
 
-// paged follows a list to its end, limit items at a time, and returns the pages: the text by which each item is
-// known.
+// paged reads a list to its end, limit items at a time. The field known identifies an item: paged returns its
+// values for each page.
 func (s *server) paged(path, field, known string, limit int, header ...string) (pages []string) {
 	s.t.Helper()
 	after := ""
@@ -96,7 +96,7 @@ func TestListsArePaged(t *testing.T) {
 	s.wantNothingReserved()
 }
 
-// What a page goes on after may be gone by then.
+// The item after which a page begins may have been deleted.
 func TestPagesGoOnBehindWhatWasDeleted(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	for _, name := range []string{"a", "b", "c"} {
@@ -108,7 +108,7 @@ func TestPagesGoOnBehindWhatWasDeleted(t *testing.T) {
 	}
 }
 
-// A page tells of no topic that the key is not for, not even by where it ends.
+// A page shows no topic to which the key has no access, not even as the value for the next page.
 func TestPagesShowOnlyWhatTheKeyIsFor(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	for i := range 40 {
@@ -125,7 +125,7 @@ func TestPagesShowOnlyWhatTheKeyIsFor(t *testing.T) {
 	}
 }
 
-// A page of many partitions ends before it has as many topics as it may.
+// A page of topics with many partitions ends before it has limit topics.
 func TestPagesAreBoundedInBytes(t *testing.T) {
 	s := newServer(t, seb.Options{Limits: seb.Limits{Partitions: 20_000}}, Options{})
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -146,7 +146,7 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 	s.wantNothingReserved()
 }
 
-// What a list shows is in the shares while its client reads slowly.
+// While a client reads a list slowly, the memory of the current item is reserved in its share.
 func TestItemOfAListIsOnTheAccountOfItsReader(t *testing.T) {
 	const partitions = 4000
 	bubble(t, seb.Options{Limits: seb.Limits{Partitions: partitions}}, func(t *testing.T, s *server) {
@@ -154,7 +154,7 @@ func TestItemOfAListIsOnTheAccountOfItsReader(t *testing.T) {
 		s.do("PUT", consumersPath+"/billing", nil).want(t, http.StatusCreated)
 		for path, size := range map[string]int64{"/v1/topics": seb.PartitionBytes, consumersPath: seb.ConsumerPositionBytes} {
 			conn := s.dial("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n")
-			synctest.Wait() // it reads nothing
+			synctest.Wait() // the client reads nothing
 			if used, _ := s.broker.ShareBytes(seb.ShareAnswers); used < partitions*size {
 				t.Errorf("%s: its reader holds %d bytes of the share, want %d at least", path, used, partitions*size)
 			}

@@ -15,11 +15,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/peer"
 )
 
-// peerClient reaches other brokers: directly, and no other way than their address says. On
-// a connection of it the session that is meant answers, and nobody else.
+// peerClient sends requests to other brokers, at their advertised address and without a proxy. Each
+// connection proves that the intended session answers.
 type peerClient struct {
 	identity *peer.Identity
-	outer    *tls.Config // where an address is https
+	outer    *tls.Config // for addresses that are https
 	dial     func(ctx context.Context, network, address string) (net.Conn, error)
 	http     *http.Transport
 }
@@ -41,25 +41,26 @@ func newPeerClient(identity *peer.Identity, opts Options) *peerClient {
 
 const (
 	ownerDialMax = 2 * time.Second
-	// ownerConnectMax is how long a broker that is reached may take for the rest: at its limit on
-	// connections it takes a new one late.
+	// ownerConnectMax is how long the setup of a connection may take after it was dialled: a broker
+	// at its limit on connections accepts a new one late.
 	ownerConnectMax = 12 * time.Second
 )
 
-// Of a request's context: the address of the broker that it is for, and what is called
-// when that is reached by a new connection.
+// Keys of values in a request's context: the address of the broker to ask, and a function that is
+// called when a new connection reaches it.
 type (
 	addressKey struct{}
 	reachedKey struct{}
 )
 
-// urlOf returns where a session is asked. Its key stands for the host, so that a connection to
-// one is never used for another; the context says how the first one comes about.
+// urlOf returns the URL of a request to the owner's session, and a context that holds its address.
+// The URL's host is the session's key, so that the transport never reuses a connection to one session
+// for another.
 func urlOf(ctx context.Context, owner *seb.Error, path string) (context.Context, string) {
 	return context.WithValue(ctx, addressKey{}, owner.Address), "http://" + hex.EncodeToString(owner.Session[:]) + path
 }
 
-// connect returns a connection to the session whose key stands for the host.
+// connect returns a connection to the session whose key is the host.
 func (p *peerClient) connect(ctx context.Context, network, host string) (net.Conn, error) {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -78,7 +79,7 @@ func (p *peerClient) connect(ctx context.Context, network, host string) (net.Con
 	conn, err := p.dial(dialing, network, hostPort(u))
 	stop()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what was tried
+		return nil, err //nolint:wrapcheck // the error says what was tried
 	}
 	if reached, ok := ctx.Value(reachedKey{}).(func()); ok {
 		reached()
@@ -90,7 +91,7 @@ func (p *peerClient) connect(ctx context.Context, network, host string) (net.Con
 			return nil, err
 		}
 	}
-	return p.identity.Ask(ctx, conn, u.Host, peer.Key(key)) //nolint:wrapcheck // it says what was tried
+	return p.identity.Ask(ctx, conn, u.Host, peer.Key(key)) //nolint:wrapcheck // the error says what was tried
 }
 
 func hostPort(u *url.URL) string {
@@ -104,7 +105,8 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// secure has the TLS of a broker's address, which may end before the broker.
+// secure returns conn with the TLS of a broker's https address, which a proxy before the broker
+// may terminate.
 func (p *peerClient) secure(ctx context.Context, conn net.Conn, name string) (net.Conn, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if p.outer != nil {

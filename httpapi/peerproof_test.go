@@ -23,7 +23,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// eavesdropper is a listener that keeps all it is sent, and answers what it is told.
+// eavesdropper is a listener that keeps all bytes that it receives, and answers as the test says.
 type eavesdropper struct {
 	url  string
 	mu   sync.Mutex
@@ -59,7 +59,7 @@ func newEavesdropper(t *testing.T, answer func(conn net.Conn)) *eavesdropper {
 	return e
 }
 
-// heard is a connection of which all that is read is kept.
+// heard is a connection whose read bytes the eavesdropper keeps.
 type heard struct {
 	net.Conn
 	by *eavesdropper
@@ -70,7 +70,7 @@ func (h *heard) Read(b []byte) (int, error) {
 	h.by.mu.Lock()
 	defer h.by.mu.Unlock()
 	h.by.sent.Write(b[:n])
-	return n, err //nolint:wrapcheck // a reader's errors are its callers'
+	return n, err //nolint:wrapcheck // the connection's error, unchanged
 }
 
 func (e *eavesdropper) text() string {
@@ -81,8 +81,8 @@ func (e *eavesdropper) text() string {
 
 const forgedAnswer = `{"messages":[{"token":"forged","attempt":1,"leased_until":"2026-01-01T00:00:00Z","partition":0,"offset":0,"timestamp":"2026-01-01T00:00:00Z","value":"forged"}]}`
 
-// Whoever listens where a dead broker was gets no key, no token and no record to read, and
-// what it answers is not believed.
+// A stranger that listens at the address of a dead broker receives no key, no token and no record, and its
+// answers are not believed.
 func TestForgedOwnerGetsNothingAndIsNotBelieved(t *testing.T) {
 	_, strangers, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestForgedOwnerGetsNothingAndIsNotBelieved(t *testing.T) {
 	forged := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
 		w.Header().Set("Content-Type", typeJSON)
-		_, _ = io.WriteString(w, forgedAnswer) // who left needs none
+		_, _ = io.WriteString(w, forgedAnswer) // fails if the client has left
 	})
 	other := newFakePeer(t, forged)
 	other.identity.Store(stranger)
@@ -108,7 +108,7 @@ func TestForgedOwnerGetsNothingAndIsNotBelieved(t *testing.T) {
 			defer ts.Close()
 			owner, s := ownedAt(t, objstore.NewMemory(), ts.URL)
 			_, secret := newKey(t, owner.broker, "worker", seb.ScopeAdmin)
-			s.wantOwner(1) // which looks: until then it knows of no keys
+			s.wantOwner(1) // syncs: before that, the broker knows no keys
 			owner.append("orders", "x", bearer(secret)...)
 			a := s.post(mailPath+"/receive", `{"max":7,"lease":"97s"}`, bearer(secret)...)
 			a.want(t, http.StatusOK)
@@ -131,7 +131,7 @@ func TestForgedOwnerGetsNothingAndIsNotBelieved(t *testing.T) {
 	}
 }
 
-// hearing has an eavesdropper keep what the connections of a listener bring.
+// hearing is a listener whose connections an eavesdropper records.
 type hearing struct {
 	net.Listener
 	by *eavesdropper
@@ -140,12 +140,12 @@ type hearing struct {
 func (l *hearing) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // as the listener's own
+		return nil, err //nolint:wrapcheck // the listener's error, unchanged
 	}
 	return &heard{conn, l.by}, nil
 }
 
-// asPeer returns what sends requests to a broker as a session does.
+// asPeer returns a function that sends requests to a broker with the session of identity.
 func asPeer(t *testing.T, to *server, identity *peer.Identity) func(headers ...string) answer {
 	t.Helper()
 	client := newPeerClient(identity, Options{})
@@ -173,7 +173,7 @@ func asPeer(t *testing.T, to *server, identity *peer.Identity) func(headers ...s
 	}
 }
 
-// A broker on a copy of the bucket has the cluster's id and all of its history. The other's
+// A broker on a copy of the bucket has the cluster's id and all of its history. But the original
 // log does not name its session.
 func TestBrokerOfACopiedBucketIsRefused(t *testing.T) {
 	store := objstore.NewMemory()
@@ -189,8 +189,8 @@ func TestBrokerOfACopiedBucketIsRefused(t *testing.T) {
 	ask := asPeer(t, owner, identityOf(staging.broker))
 	a := ask(forwardedHeader, staging.broker.TopicTag(1), callerHeader, "key 1")
 	a.wantProblem(t, http.StatusForbidden, codeBrokerUnknown)
-	// It goes on by itself, with what it has a copy of.
-	if got := staging.received("mail", "", bearer(ops)...); handed(got) != "" { // all is in doubt
+	// The broker of the copied bucket goes on with the copy alone.
+	if got := staging.received("mail", "", bearer(ops)...); handed(got) != "" { // all records are in the uncertain range
 		t.Errorf("the copy's broker hands out %s", handed(got))
 	}
 	staging.wantOwner(2)
@@ -219,8 +219,8 @@ func copyBucket(t *testing.T, from, to objstore.Store) {
 	}
 }
 
-// For whom a broker asks is told by its word alone where that is proved; what that caller
-// may do the owner looks up itself.
+// The owner trusts a proven broker only for who the caller is. What the caller may do, the owner
+// looks up itself.
 func TestOwnerAuthorizesWhomABrokerNames(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 3)
 	_, ops := newKey(t, peers[0].broker, "ops", seb.ScopeAdmin)
@@ -242,14 +242,14 @@ func TestOwnerAuthorizesWhomABrokerNames(t *testing.T) {
 	} {
 		ask(bad...).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 	}
-	// Nobody else can name anybody.
+	// Requests from others can't name a caller.
 	peers[0].post(mailPath+"/receive", "{}", forwardedHeader, mark, callerHeader, id(worker)).wantProblem(t, http.StatusUnauthorized, seb.CodeUnauthorized)
 	peers[0].post(mailPath+"/receive", "{}", append(bearer(ops), callerHeader, id(worker))...).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 	peers[0].do("DELETE", "/v1/keys/"+fmt.Sprint(worker.ID), nil, bearer(ops)...).want(t, http.StatusNoContent)
 	ask(forwardedHeader, mark, callerHeader, id(worker)).wantProblem(t, http.StatusUnauthorized, seb.CodeUnauthorized)
 }
 
-// A stranger who nests connections in each other would take memory that no budget counts.
+// A connection between brokers can't hold another one: nested connections would take memory that no budget counts.
 func TestConnectionBetweenBrokersHoldsNoOther(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 0)
 	s, other := peers[0], identityOf(peers[1].broker)
@@ -262,7 +262,7 @@ func TestConnectionBetweenBrokersHoldsNoOther(t *testing.T) {
 	}
 }
 
-// askOf returns a connection to a broker on which a session has proved itself.
+// askOf returns a connection to a broker on which identity has proved its session.
 func askOf(t *testing.T, to *server, identity *peer.Identity) net.Conn {
 	t.Helper()
 	host := strings.TrimPrefix(to.url, "http://")
@@ -278,21 +278,21 @@ func askOf(t *testing.T, to *server, identity *peer.Identity) net.Conn {
 	return outer
 }
 
-// Anybody can make a session. One that the log does not name gets one answer, whatever it asks
-// for, and that is no fault of the server's.
+// Anyone can make a session. A session that the log does not name gets one answer, whatever it asks
+// for, and the answer is not a server error.
 func TestConnectionOfAnUnknownSessionEnds(t *testing.T) {
 	s := newPeer(t, objstore.NewMemory())
 	conn := askOf(t, s, identityOf(newPeer(t, objstore.NewMemory()).broker))
 	if _, err := io.WriteString(conn, "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	said, err := io.ReadAll(conn) // until it ends
+	said, err := io.ReadAll(conn) // until the server closes it
 	if err != nil || !strings.HasPrefix(string(said), "HTTP/1.1 403 ") || !strings.Contains(string(said), string(codeBrokerUnknown)) {
 		t.Errorf("it is answered with %q: %v", said, err)
 	}
 }
 
-// What was said on a connection between brokers is worth nothing on another one.
+// Bytes that were recorded on one connection between brokers are useless on another.
 func TestReplayedRequestIsRefused(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 2)
 	e := newEavesdropper(t, func(conn net.Conn) {
@@ -327,13 +327,13 @@ func TestReplayedRequestIsRefused(t *testing.T) {
 	if _, err := io.ReadFull(conn, head); err != nil || string(head) != "HTTP/1.1 101" {
 		t.Fatalf("it says %q: %v", head, err)
 	}
-	_, _ = io.WriteString(conn, rest) // the other side may have had enough before
-	_, _ = io.Copy(io.Discard, conn)  // until it ends the connection
+	_, _ = io.WriteString(conn, rest) // the other side may have stopped reading before
+	_, _ = io.Copy(io.Discard, conn)  // until the other side closes the connection
 	peers[0].wantCounts("mail", 1, 1, 0, 0)
 	peers[0].wantHanded("", "1#1")
 }
 
-// Whoever claims to be a broker that knows of a later owner costs no store request.
+// A request with a forged forwarded mark, which names a later owner, causes no store request.
 func TestForgedMarkCostsNoStoreRequest(t *testing.T) {
 	var gets atomic.Int64
 	store := objstore.Observe(objstore.NewMemory(), func(op objstore.Op) {
@@ -354,7 +354,7 @@ func TestForgedMarkCostsNoStoreRequest(t *testing.T) {
 	})
 }
 
-// A broker that goes answers what others have passed on to it, and waits for that.
+// A broker that shuts down waits until the requests that others have forwarded to it are answered.
 func TestShutdownAnswersWhatWasPassedOn(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 0)
 	passedOn := peers[0].passedOn()
@@ -372,8 +372,8 @@ func TestShutdownAnswersWhatWasPassedOn(t *testing.T) {
 	peers[1].wantOwner(1)
 }
 
-// stranger returns a connection to a broker on which another one, of another log, has proved
-// what it is, and what reads from it.
+// stranger returns a client on a connection on which a broker of another log has proved its
+// session.
 func (s *server) stranger(t *testing.T) *client {
 	t.Helper()
 	identity := identityOf(openBroker(t, objstore.NewMemory(), seb.Options{}))
@@ -385,8 +385,8 @@ func (s *server) stranger(t *testing.T) *client {
 	return &client{t, conn, bufio.NewReader(conn)}
 }
 
-// The server closes idle connections under a lock: one whose other side takes nothing more must
-// not hold up the others.
+// The server closes idle connections under a lock: a connection whose other side no longer reads
+// must not delay the others.
 func TestShutdownWaitsForNoIdleConnectionBetweenBrokers(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		for range 3 {
@@ -403,7 +403,7 @@ func TestShutdownWaitsForNoIdleConnectionBetweenBrokers(t *testing.T) {
 	})
 }
 
-// Connections between brokers hold places no longer than others do, for any client.
+// A connection between brokers gives up its place for a waiting client, like any other connection.
 func TestConnectionsBetweenBrokersGiveWay(t *testing.T) {
 	for what, x := range map[string]struct {
 		use   func(t *testing.T, s *server)

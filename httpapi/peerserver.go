@@ -15,29 +15,29 @@ import (
 	"github.com/simple-event-broker/seb/internal/peer"
 )
 
-// callerHeader names the caller for whom another broker asks: "key 7", or "anyone" where the log has no
-// keys. It counts only on a connection whose other side has proved to be a broker of the log.
+// callerHeader names the caller whose request another broker forwards: "key 7", or "anyone" if the log has
+// no API keys. It is valid only on a connection whose other side has proved to be a broker of the log.
 const callerHeader = "Seb-Caller"
 
 const callerAnyone = "anyone"
 
-// identityOf returns what proves a broker's session.
+// identityOf returns the identity that proves a broker's session.
 func identityOf(b *seb.Broker) *peer.Identity {
 	identity, err := peer.NewIdentity(b.SessionSigner())
 	if err != nil {
-		panic(err) // it depends on nothing but the key, which is good
+		panic(err) // fails only for an invalid key; the session's key is valid
 	}
 	return identity
 }
 
-// newPeerServer returns what serves requests that other brokers pass on.
+// newPeerServer returns the server of requests that other brokers forward.
 func (h *Handler) newPeerServer() *http.Server {
 	return &http.Server{
 		Handler:           http.HandlerFunc(h.servePeer),
 		ReadHeaderTimeout: readHeaderTimeout,
-		IdleTimeout:       2 * ownerIdle, // the broker that asks lets go before that
+		IdleTimeout:       2 * ownerIdle, // the forwarding broker closes idle connections before that
 		MaxHeaderBytes:    headerBytesMax,
-		// Anybody may begin a handshake: that one fails is no news.
+		// Anyone may begin a handshake, so a failed one is not worth a log line.
 		ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 		BaseContext: func(l net.Listener) context.Context { return l.(*peerConn).base },
 	}
@@ -46,7 +46,7 @@ func (h *Handler) newPeerServer() *http.Server {
 // peerConn is a listener for one connection of another broker.
 type peerConn struct {
 	net.Conn
-	base  context.Context //nolint:containedctx // what was known of the connection before; its server takes it from here
+	base  context.Context //nolint:containedctx // has the values of the connection's first request; its server takes it from here
 	given bool
 }
 
@@ -58,11 +58,11 @@ func (c *peerConn) Accept() (net.Conn, error) {
 	return c.Conn, nil
 }
 
-func (c *peerConn) Close() error   { return nil } // of the listener: the connection is its server's
+func (c *peerConn) Close() error   { return nil } // closes the listener only: its server closes the connection
 func (c *peerConn) Addr() net.Addr { return c.LocalAddr() }
 
-// acceptPeer turns the connection of a request into one between brokers. Nothing is known of
-// the other side yet.
+// acceptPeer turns the connection of a request into one between brokers. The log may not know the
+// other side's session: checkPeer checks that for each request.
 func (h *Handler) acceptPeer(w *response, r *http.Request) {
 	if h.drained() {
 		h.fail(w, r, &seb.Error{Code: seb.CodeBrokerClosed, Detail: "the broker is shutting down", RetryAfter: time.Second})
@@ -73,19 +73,19 @@ func (h *Handler) acceptPeer(w *response, r *http.Request) {
 	defer cancel()
 	conn, err := h.peers.identity.Accept(ctx, w.ResponseWriter)
 	if err != nil {
-		panic(http.ErrAbortHandler) // its client is gone, or proves no session: there is nobody to tell
+		panic(http.ErrAbortHandler) // the client has left, or did not prove a session: no answer is possible
 	}
 	l := &peerConn{Conn: conn, base: context.WithValue(context.WithoutCancel(r.Context()), peerKey{}, conn)}
-	_ = h.peerServer.Serve(l) // returns as soon as the server has the connection, or because it takes none
+	_ = h.peerServer.Serve(l) // returns once the server has accepted the connection, or at once if it is shut down
 	if !l.given {
 		_ = conn.Close()
 	}
 }
 
-// peerKey is of a request's context: the [peer.Conn] on which another broker forwarded it.
+// peerKey is the context key of the [peer.Conn] on which another broker forwarded a request.
 type peerKey struct{}
 
-// peerOf returns the connection between brokers on which a request came, nil if it came on none.
+// peerOf returns the connection between brokers on which a request came, nil if it came from a client.
 func peerOf(r *http.Request) *peer.Conn {
 	conn, _ := r.Context().Value(peerKey{}).(*peer.Conn)
 	return conn
@@ -98,15 +98,15 @@ func (h *Handler) servePeer(rw http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(rw, r)
 }
 
-// checkPeer refuses requests on a connection between brokers whose session the log does not
-// name, and has the connection end with the answer: a stranger holds none for long.
+// checkPeer refuses requests on a connection between brokers if the log does not name the other
+// side's session. It then closes the connection with the answer, so that no stranger holds one for long.
 func (h *Handler) checkPeer(w *response, r *http.Request) error {
 	conn := peerOf(r)
 	if conn == nil {
 		return nil
 	}
 	if r.Header.Get(callerHeader) != "" {
-		w.sign() // before anything that may take long, as a sync that finds the session
+		w.sign() // before the sync that finds the session, which may take long
 	}
 	known, err := h.broker.KnowsSession(r.Context(), seb.SessionKey(conn.Session()))
 	if known {
@@ -120,9 +120,9 @@ func (h *Handler) checkPeer(w *response, r *http.Request) error {
 	return &seb.Error{Code: codeBrokerUnknown, Detail: "the log does not name the session of the requesting broker"}
 }
 
-// fromPeer tells whether another broker of this log has passed r on, and then for which API
-// key: 0 for none. It takes the mark of that off r. Whoever else sends the mark is refused for
-// it as for any header that is unknown.
+// fromPeer tells whether another broker of this log has forwarded r, and returns the id of the caller's API
+// key: 0 if the log has no keys. It removes callerHeader from r. If any other caller sends that header, the
+// request is later refused, as for any unknown header.
 func fromPeer(r *http.Request) (proven bool, key uint64, err error) {
 	if peerOf(r) == nil {
 		return false, 0, nil
@@ -141,7 +141,7 @@ func fromPeer(r *http.Request) (proven bool, key uint64, err error) {
 	return false, 0, invalid("only brokers send them, to each other", `%s must be "key N" or %q, together with %s`, callerHeader, callerAnyone, forwardedHeader)
 }
 
-// callerOf is what [fromPeer] of another broker reads.
+// callerOf returns the value of callerHeader for a, which fromPeer of another broker reads.
 func callerOf(a seb.Access) string {
 	if a.Open() {
 		return callerAnyone
@@ -150,13 +150,13 @@ func callerOf(a seb.Access) string {
 }
 
 // Shutdown drains h, and waits until the requests that other brokers have forwarded are answered.
-// An [http.Server] knows nothing of these: call it beside the server's Shutdown.
+// [http.Server.Shutdown] does not wait for these: call both.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.Drain()
-	return h.peerServer.Shutdown(ctx) //nolint:wrapcheck // as the server's own
+	return h.peerServer.Shutdown(ctx) //nolint:wrapcheck // the server's error, unchanged
 }
 
 // Close ends connections with other brokers, as [http.Server.Close] ends those with clients.
 func (h *Handler) Close() error {
-	return h.peerServer.Close() //nolint:wrapcheck // as the server's own
+	return h.peerServer.Close() //nolint:wrapcheck // the server's error, unchanged
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Codes of errors that only HTTP has.
+// Codes of errors that only the HTTP API returns.
 const (
 	codeRouteNotFound        seb.Code = "route_not_found"
 	codeMethodNotAllowed     seb.Code = "method_not_allowed"
@@ -29,7 +29,7 @@ const (
 	codeInternal             seb.Code = "internal"
 )
 
-// statuses is the one table from codes to HTTP.
+// statuses maps every code to its HTTP status.
 var statuses = map[seb.Code]int{
 	seb.CodeInvalidRequest:       http.StatusBadRequest,
 	seb.CodeInvalidTopicName:     http.StatusBadRequest,
@@ -82,8 +82,8 @@ var statuses = map[seb.Code]int{
 	codeInternal:             http.StatusInternalServerError,
 }
 
-// hints say what to do next where the error itself doesn't. A test demands one for
-// every code.
+// hints tell the caller what to do next if the error itself has no hint. A test demands a hint
+// for every code.
 var hints = map[seb.Code]string{
 	seb.CodeInvalidRequest:       "GET /openapi.yaml describes each request",
 	seb.CodeInvalidTopicName:     "use 1 to 249 of a-z, A-Z, 0-9, ., _ and -, but not . or ..",
@@ -136,9 +136,9 @@ var hints = map[seb.Code]string{
 	codeInternal:             "tell the operator: the broker's log has the error under the id in " + requestIDHeader,
 }
 
-// problem is the body of every error: RFC 9457, and ours.
+// problem is the body of every error: the fields of RFC 9457, and fields of this API.
 type problem struct {
-	Type        string      `json:"type"` // about:blank: Code says more than a URI would
+	Type        string      `json:"type"` // always about:blank: clients use Code
 	Title       string      `json:"title"`
 	Status      int         `json:"status"`
 	Detail      string      `json:"detail"`
@@ -149,17 +149,17 @@ type problem struct {
 	Limit       int64       `json:"limit,omitempty"`
 	StartOffset *seb.Offset `json:"start_offset,omitempty"`
 	EndOffset   *seb.Offset `json:"end_offset,omitempty"`
-	Owner       string      `json:"owner,omitempty"` // of the queue, and which of its owners that is
+	Owner       string      `json:"owner,omitempty"` // the address of the queue's owner; Epoch is its epoch
 	Epoch       uint64      `json:"epoch,omitempty"`
-	// Results tell what became of each token.
+	// Results are the outcomes of all tokens of the request.
 	Results []tokenResult `json:"results,omitempty"`
 
 	retryAfter time.Duration
 	cause      error
 }
 
-// problemOf returns what err looks like from outside. Causes stay inside: they
-// name hosts and files of the operator's.
+// problemOf returns the problem that callers see for err. It leaves out the causes, which
+// name hosts and files of the operator.
 func problemOf(err error) problem {
 	var e *seb.Error
 	if !errors.As(err, &e) {
@@ -188,7 +188,7 @@ func problemOf(err error) problem {
 	}
 	var refused *tokensRefused
 	if errors.As(err, &refused) {
-		p.Results, p.Outcome = refused.results, "" // each has its own
+		p.Results, p.Outcome = refused.results, "" // each result has its own outcome
 		if n := len(refused.Unwrap()); len(refused.results) > 1 {
 			others := ", the others were accepted"
 			if n == len(refused.results) {
@@ -200,9 +200,9 @@ func problemOf(err error) problem {
 	return p
 }
 
-// fail answers r with err. If the answer had begun, or nobody seems to wait for
-// one, it cuts the connection instead, so that neither a part nor an empty 200 is
-// taken for success. What became of a write is told in any case.
+// fail answers r with err. If the answer has begun, it cuts the connection instead, so that
+// the client doesn't take a part of an answer for success. It also cuts the connection if
+// the client seems to have left, unless the error has the outcome of a write.
 func (h *Handler) fail(w *response, r *http.Request, err error) {
 	err = ended(w.clientContext, err)
 	p := problemOf(err)
@@ -247,8 +247,8 @@ func (h *Handler) answer(w *response, p problem) {
 	}
 }
 
-// invalid returns a 400 whose hint tells what would be right. As whatever is refused here,
-// and not by the broker, it came before anything was done.
+// invalid returns an error with status 400; hint says what would be valid. Its outcome is
+// [seb.NotCommitted]: what this package refuses has not reached the broker.
 func invalid(hint, format string, args ...any) error {
 	return &seb.Error{Code: seb.CodeInvalidRequest, Outcome: seb.NotCommitted, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
@@ -264,7 +264,7 @@ func errNoRoute(r *http.Request) error {
 	return &seb.Error{Code: codeRouteNotFound, Detail: fmt.Sprintf("there is nothing at %.200q", r.URL.Path), Hint: hint}
 }
 
-// placeHint says what there is about where u leads to.
+// placeHint returns a hint about the paths that exist near u.
 func placeHint(u *url.URL) string {
 	parts := strings.Split(u.EscapedPath(), "/") // "", v1, topics, TOPIC, queues, NAME, ...
 	if len(parts) > 5 && parts[1] == "v1" && parts[2] == "topics" {
@@ -279,7 +279,7 @@ func placeHint(u *url.URL) string {
 	return "topics are under /v1/topics, a topic's records under /v1/topics/TOPIC/records"
 }
 
-// methodHints say what may have been meant by a method that a route does not have.
+// methodHints are hints, by route, for requests with a method that the route does not have.
 var methodHints = map[string]string{
 	"/v1/topics":                                      "; PUT /v1/topics/TOPIC creates a topic",
 	"/v1/topics/{topic}":                              "; POST /v1/topics/TOPIC/records appends to it",

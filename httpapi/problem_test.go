@@ -17,7 +17,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// The table must have every code that the library has.
+// The table of statuses must have every code of the library.
 func TestEveryCodeHasAStatus(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../errors.go", nil, 0)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestEveryCodeHasAStatus(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong, the answer says what to do next, and says it on one line.
+// Every error says what to do next, on one line.
 func TestEveryCodeHasAHint(t *testing.T) {
 	for code := range statuses {
 		p := problemOf(&seb.Error{Code: code, Detail: "no"})
@@ -98,7 +98,7 @@ func TestProblemCarriesWhatTheErrorSays(t *testing.T) {
 	}
 }
 
-// People read answers as they come: what is quoted stands there as it was sent.
+// People read raw answers, so errors quote what was sent without escapes.
 func TestProblemsQuoteWhatWasSent(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	if r := s.get(ordersPath + "?a%26b%3Cc%3E=1"); !strings.Contains(r.body, "a&b<c>") {

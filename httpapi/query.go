@@ -13,11 +13,11 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// query is a request's parameters, each at most once and all of them known.
+// query is a request's parameters. All are known, and each occurs once.
 type query map[string]string
 
-// parseQuery reads r's query, which may hold no other names than known, of a
-// request that may have no Seb- headers but its id.
+// parseQuery reads r's query. It refuses parameters that known doesn't name, and all
+// Seb- headers but the request id.
 func parseQuery(r *http.Request, known ...string) (query, error) {
 	if err := refuseHeaders(r.Header); err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func parseQuery(r *http.Request, known ...string) (query, error) {
 	return parseParameters(r, known...)
 }
 
-// refuseHeaders refuses Seb- headers but the request's id, and those that are known.
+// refuseHeaders refuses all Seb- headers but the request id and those that known names.
 func refuseHeaders(header http.Header, known ...string) error {
 	for name := range header {
 		if strings.HasPrefix(name, "Seb-") && name != requestIDHeader && !slices.Contains(known, name) {
@@ -35,10 +35,10 @@ func refuseHeaders(header http.Header, known ...string) error {
 	return nil
 }
 
-// parseParameters is parseQuery of a request whose headers its caller reads.
+// parseParameters is parseQuery without the check of headers, for callers that read Seb- headers.
 func parseParameters(r *http.Request, known ...string) (query, error) {
 	if r.URL.RawQuery == "" {
-		return nil, nil // as most are
+		return nil, nil // as in most requests
 	}
 	values, err := parseValues(r, known...)
 	if err != nil {
@@ -54,7 +54,7 @@ func parseParameters(r *http.Request, known ...string) (query, error) {
 	return q, nil
 }
 
-// parseValues reads r's query, which may hold no other names than known.
+// parseValues reads r's query. It refuses parameters that known doesn't name.
 func parseValues(r *http.Request, known ...string) (url.Values, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -72,7 +72,8 @@ func parseValues(r *http.Request, known ...string) (url.Values, error) {
 	return values, nil
 }
 
-// count returns the integer under name, which must be lo to hi, or otherwise.
+// count returns the parameter name as an integer, which must be lo to hi. If the parameter is missing, count
+// returns the value of otherwise.
 func (q query) count(name string, lo, hi, otherwise int64) (int64, error) {
 	s, given := q[name]
 	if !given {
@@ -89,14 +90,14 @@ func (q query) count(name string, lo, hi, otherwise int64) (int64, error) {
 	return n, nil
 }
 
-// partition returns the partition, or otherwise.
+// partition returns the parameter partition. If it is missing, partition returns the value of otherwise.
 func (q query) partition(otherwise int32) (int32, error) {
 	n, err := q.count("partition", 0, math.MaxInt32, int64(otherwise))
 	return int32(n), err
 }
 
-// position returns where to begin: at the offset, or at the first record of the
-// time or later.
+// position returns the position to begin at: the parameter offset, or the first record
+// whose time is not before the parameter time.
 func (q query) position() (seb.Position, error) {
 	offset, given := q["offset"]
 	at, timed := q["time"]
@@ -115,7 +116,7 @@ func (q query) position() (seb.Position, error) {
 	return seb.AtTime(t), nil
 }
 
-// parseOffset reads a position that is no time: those have a parameter of their own.
+// parseOffset reads a position that is not a time: times have their own parameter.
 func parseOffset(s string) (seb.Position, error) {
 	p, err := seb.ParsePosition(s)
 	if _, timeErr := time.Parse(time.RFC3339Nano, s); err != nil || timeErr == nil || s == "" {
@@ -125,7 +126,7 @@ func parseOffset(s string) (seb.Position, error) {
 	return p, nil
 }
 
-// duration returns the duration under name, which must be 0 to hi; 0 if it isn't given.
+// duration returns the parameter name as a duration, which must be 0 to hi; 0 if it is missing.
 func (q query) duration(name string, hi time.Duration) (time.Duration, error) {
 	s, given := q[name]
 	if !given {

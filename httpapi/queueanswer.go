@@ -10,27 +10,27 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// answerSpec is what a worker says of records that it has received.
+// answerSpec is a worker's ack, nack or extension of messages that it has received.
 type answerSpec struct {
 	tokens []string
-	delay  *time.Duration // of a nack
+	delay  *time.Duration // only in a nack
 	reason string
-	lease  *time.Duration // of an extension
+	lease  *time.Duration // only in an extension
 }
 
 const (
-	// tokensMax is how many records may be answered for at once.
+	// tokensMax is how many tokens one request may have.
 	tokensMax = 1000
-	// tokenBytesMin is what a token takes in a body at least.
+	// tokenBytesMin is the fewest bytes that a token takes in a body.
 	tokenBytesMin = len(`"0123abcd.1/0:0.1",`)
-	// answerBytes is what a token takes until it is answered for, with why it was refused.
+	// answerBytes is the memory for a token and its result, which may have a reason for refusal.
 	answerBytes = 512
 
 	tokensHint = "send the tokens in several requests, up to 1000 in each, and reasons of up to 1 KiB"
 )
 
-// readAnswer reads the tokens, and what else there may be. The memory that they take is
-// reserved until the answer is written.
+// readAnswer reads the tokens, and the fields that more returns. The memory that they take is
+// reserved until the answer is written. what names the body in errors.
 func (h *Handler) readAnswer(w *response, r *http.Request, what string, more func(*answerSpec) fields, headers ...string) (s answerSpec, _ error) {
 	if err := refuseHeaders(r.Header, headers...); err != nil {
 		return s, err
@@ -91,7 +91,7 @@ func nackFields(s *answerSpec) fields {
 
 func extendFields(s *answerSpec) fields { return fields{{"lease", durationInto(&s.lease)}} }
 
-// ack says that work is done.
+// ack serves acknowledgements: a worker has done its work.
 func (h *Handler) ack(w *response, r *http.Request) error {
 	s, err := h.readAnswer(w, r, "an ack", ackFields)
 	if err != nil {
@@ -100,7 +100,7 @@ func (h *Handler) ack(w *response, r *http.Request) error {
 	return writeResults(w, s.tokens, time.Time{}, h.queue(r).Ack(r.Context(), s.tokens...))
 }
 
-// nack says that work failed.
+// nack serves negative acknowledgements: a worker's work has failed.
 func (h *Handler) nack(w *response, r *http.Request) error {
 	s, err := h.readAnswer(w, r, "a nack", nackFields)
 	if err != nil {
@@ -110,7 +110,7 @@ func (h *Handler) nack(w *response, r *http.Request) error {
 	return writeResults(w, s.tokens, time.Time{}, err)
 }
 
-// extend says that work takes longer.
+// extend serves extensions of record leases: a worker needs more time.
 func (h *Handler) extend(w *response, r *http.Request) error {
 	s, err := h.readAnswer(w, r, "an extension", extendFields, forwardedHeader)
 	if err != nil {
@@ -132,7 +132,7 @@ func (h *Handler) extend(w *response, r *http.Request) error {
 	})
 }
 
-// extension returns s as a request to another broker.
+// extension returns s as the body of a request to another broker.
 func (s answerSpec) extension() []byte {
 	spec := struct {
 		Tokens []string `json:"tokens"`
@@ -148,7 +148,7 @@ func (s answerSpec) extension() []byte {
 	return body
 }
 
-// tokenResult is what became of one token.
+// tokenResult is the outcome of one token.
 type tokenResult struct {
 	Token       string      `json:"token"`
 	OK          bool        `json:"ok"`
@@ -159,8 +159,8 @@ type tokenResult struct {
 	Outcome     seb.Outcome `json:"outcome,omitempty"`
 }
 
-// writeResults tells what became of each token. If one was refused that is a problem,
-// which says so of each too: a status never tells that all is well if it isn't.
+// writeResults answers with the result of each token. If err says that any was refused, the answer
+// is a problem, which also has all results: the status means success only if all tokens were accepted.
 func writeResults(w *response, tokens []string, until time.Time, err error) error {
 	var some *seb.TokensError
 	if err != nil && !errors.As(err, &some) {
@@ -184,7 +184,7 @@ func writeResults(w *response, tokens []string, until time.Time, err error) erro
 	}{results})
 }
 
-// tokensRefused is the refusal of some tokens of a request; the others were taken.
+// tokensRefused is the refusal of some tokens of a request; the others were accepted.
 type tokensRefused struct {
 	*seb.TokensError
 	results []tokenResult

@@ -17,7 +17,7 @@ const (
 	redriveMax  = 10_000
 )
 
-// deadRecords shows parked records (dead letters).
+// deadRecords answers with a page of a queue's dead letters.
 func (h *Handler) deadRecords(w *response, r *http.Request) error {
 	q, err := parseQuery(r, "limit", "next")
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *chunks) deadMessage(m *seb.DeadMessage) {
 
 func placeText(p seb.Place) string { return fmt.Sprintf("%d:%d", p.Partition, p.Offset) }
 
-// parsePlace reads where a list goes on; "" is its beginning.
+// parsePlace reads the place where a list goes on; "" is the beginning.
 func parsePlace(s string) (p seb.Place, _ error) {
 	if s == "" {
 		return p, nil
@@ -94,7 +94,7 @@ func parsePlace(s string) (p seb.Place, _ error) {
 	return seb.Place{Partition: int32(n), Offset: seb.Offset(o)}, nil
 }
 
-// redrive hands dead letters (parked records) out again.
+// redrive makes dead letters ready, so that the queue hands them out again.
 func (h *Handler) redrive(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
@@ -145,7 +145,7 @@ func parseRedrive(body []byte) (o seb.RedriveOptions, _ error) {
 	return o, nil
 }
 
-// place reads where a record is.
+// place reads an object with a record's partition and offset.
 func (j *jsonReader) place() (p seb.Place, _ error) {
 	placed := false
 	err := j.object("a record", func(name []byte) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// The copy of a parked record tells where it comes from and why it is there, and is made in
-// the commit that parks the record.
+// The copy of a dead letter says where the record comes from and why it is there. The same commit makes
+// the copy and the dead letter.
 func TestParkedRecordIsCopiedWithItsHistory(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "42", "Seb-Key", "k", "Seb-Header-App", "shop", "Seb-Timestamp", "2026-01-31T12:00:00Z")
@@ -24,7 +24,7 @@ func TestParkedRecordIsCopiedWithItsHistory(t *testing.T) {
 		if got := s.stored("orders.dead", 0); len(got) != 0 {
 			t.Errorf("before the last attempt there is %+v", got)
 		}
-		synctest.Wait() // who receives is told of a commit a moment before the status has it
+		synctest.Wait() // a receiver is answered a moment before the status shows the commit
 		before := s.broker.Status().Applied
 		s.post(mailPath+"/nack", `{"tokens":`+tokensOf(t, last)+`,"reason":"no such address"}`).want(t, 200)
 		if slots := s.broker.Status().Applied - before; slots != 1 {
@@ -47,13 +47,13 @@ func TestParkedRecordIsCopiedWithItsHistory(t *testing.T) {
 		if a := s.post(mailPath+"/dead/redrive", `{"records":[{"partition":0,"offset":0}]}`); a.body != `{"redriven":1,"remaining":0}`+"\n" {
 			t.Errorf("redriven: %s", a.body)
 		}
-		again := s.wantHanded(`{"wait":"2s"}`, "0#1") // with all its attempts
+		again := s.wantHanded(`{"wait":"2s"}`, "0#1") // attempts are counted from 1 again
 		s.answered("nack", http.StatusConflict, last...).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost)
 		s.answered("ack", 200, again...)
 	})
 }
 
-// A lease that runs out for the last time parks its record too.
+// If a record lease ends without an answer on the last attempt, the record becomes a dead letter.
 func TestSilentWorkersGetARecordParked(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "x")
@@ -75,8 +75,8 @@ func TestSilentWorkersGetARecordParked(t *testing.T) {
 	})
 }
 
-// Two queues that park into each other's topic hand a record that nobody can deal with back
-// and forth until it has more headers than a record may have. Then it stays parked.
+// Two queues whose dead-letter topics are each other's topic pass a record that always fails back
+// and forth, until a copy would have more headers than a record may have. Then it stays a dead letter.
 func TestCircleOfDeadLetterTopicsEnds(t *testing.T) {
 	s := newServer(t, seb.Options{Batching: seb.Immediate()}, Options{})
 	s.append("orders", "x", "Seb-Header-App", "shop")
@@ -101,7 +101,7 @@ func TestCircleOfDeadLetterTopicsEnds(t *testing.T) {
 		}
 		s.post(path+"/nack", `{"tokens":`+tokensOf(t, a.messages(t))+`,"reason":"no"}`).want(t, http.StatusOK)
 	}
-	const headers, ofCopy = 100, 7 // what a record may have, and what each copy has more
+	const headers, ofCopy = 100, 7 // the most headers of a record, and how many each copy adds
 	if want := 2 + (headers-1)/ofCopy; laps != want {
 		t.Errorf("it was parked %d times, want %d", laps, want)
 	}

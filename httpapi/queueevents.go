@@ -17,30 +17,29 @@ import (
 
 const (
 	inFlightDefault = 10
-	// queueStreamPause is the least time between two tries to reach the owner of a queue.
+	// queueStreamPause is the shortest time between two tries to reach the owner of a queue.
 	queueStreamPause = time.Second
-	// partingQuiet is how long the owner must be silent before a relayed stream gives way, so
-	// that a record under way is not leased to a worker that is gone.
+	// partingQuiet is how long the owner must be silent before a relayed stream ends for a client
+	// that waits. A record that the owner is just sending would be leased in vain.
 	partingQuiet = 50 * time.Millisecond
 )
 
-// queueStream is an answer that hands a queue's records to one worker, for as long as the
-// worker stays. It outlives the queue's owner: the broker that the worker has chosen relays
-// the owner's stream, and when that ends, the next owner's, or hands out itself.
+// queueStream is an answer that hands a queue's records to one worker, until the worker leaves.
+// It outlives an owner of the queue: the worker's broker relays the owner's stream. When
+// that ends, the broker relays the next owner's, or hands out records itself if it is the owner.
 type queueStream struct {
 	eventWriter
 	r         *http.Request
 	queue     *seb.Queue
 	spec      receiveSpec
 	forwarded bool         // another broker relays it
-	passed    eventsPassed // of the owner's stream
-	told      error        // what the relayed stream ended with, if that was not the owner's end
-	over      bool         // there is nothing more to say
-	buf       *buffer      // to relay the owner's stream; nil if this broker is the owner
+	passed    eventsPassed // how far the owner's stream was relayed
+	told      error        // the error of the relayed stream; nil if the owner just ended it
+	over      bool         // the stream must end
+	buf       *buffer      // for relaying the owner's stream; nil if this broker is the owner
 }
 
-// receiveEvents answers with a stream of server-sent events, an event per record that is
-// handed out.
+// receiveEvents answers with a stream of server-sent events: it hands out records, each as an event.
 func (h *Handler) receiveEvents(w *response, r *http.Request) error {
 	spec, err := parseReceiveEvents(r)
 	if err != nil {
@@ -74,8 +73,8 @@ func (h *Handler) receiveEvents(w *response, r *http.Request) error {
 	return s.run(ctx)
 }
 
-// namesEvents tells whether an Accept header asks for event streams by name. What asks
-// for anything may be a browser that shows a link, or looks what is behind it.
+// namesEvents tells whether an Accept header names the media type of event streams. A browser
+// that opens or prefetches a link sends */*, and must not receive records.
 func namesEvents(accept []string) bool {
 	quality, at := qualityOf(strings.Join(accept, ","), typeEvents)
 	return quality > 0 && at.specificity == 2
@@ -104,8 +103,8 @@ func parseReceiveEvents(r *http.Request) (s receiveSpec, err error) {
 	return s, err
 }
 
-// run serves the stream until there is a reason to end. An error that it returns behind
-// the begin of the answer is about a connection, and cuts the worker's: it comes back.
+// run serves the stream until it has to end. If it returns an error after the answer has begun,
+// the worker's connection is cut; the worker reconnects.
 func (s *queueStream) run(ctx context.Context) error {
 	defer s.freeBuffer()
 	call := ownerCall{
@@ -131,18 +130,18 @@ func (s *queueStream) run(ctx context.Context) error {
 	}
 }
 
-// ended ends the stream where it can't go on.
+// ended ends the stream for good. err is the error of the last try.
 func (s *queueStream) ended(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case s.over:
 		return s.end()
-	case s.passed.within: // what follows would seem to be of the same event
+	case s.passed.within: // the worker would take anything more for a part of that event
 		return errors.Join(errors.New("the owner's stream broke off within an event"), err)
 	case s.w.status == 0 && s.w.clientContext.Err() != nil:
 		return err
 	case seb.CodeOf(cause) == seb.CodeUnauthorized:
-		return s.fail(cause) // the key was revoked, or its time is up
+		return s.fail(cause) // the key was revoked or has expired
 	}
 	if err := s.start(); err != nil {
 		return err
@@ -150,7 +149,8 @@ func (s *queueStream) ended(ctx context.Context, err error) error {
 	return s.end()
 }
 
-// goOn waits for as long as err asks for before the stream goes on, or ends it.
+// goOn waits before the next try, for as long as err asks. If err allows no other try, goOn ends the
+// stream. took is how long the last try took.
 func (s *queueStream) goOn(ctx context.Context, err error, took time.Duration) error {
 	var e *seb.Error
 	wait := queueStreamPause - took
@@ -159,7 +159,7 @@ func (s *queueStream) goOn(ctx context.Context, err error, took time.Duration) e
 	case !errors.As(err, &e):
 		return err
 	case e.Code == seb.CodeQueueElsewhere || e.Code == seb.CodeBrokerClosed:
-		s.over = true // another broker serves a worker that comes back
+		s.over = true // when the worker reconnects, another broker serves it
 		return s.end()
 	case e.RetryAfter == 0:
 		s.over = true
@@ -180,10 +180,10 @@ func (s *queueStream) start() error {
 	return s.send([]byte(retryLine() + "\n"))
 }
 
-// hereOrReady is here, and makes ready to pass the owner's stream on if that is another
-// broker: what it hands out to a broker without memory for it would be leased to nobody.
+// hereOrReady is here. If the owner is another broker, it also allocates the buffer for relaying: an
+// owner must not lease records to a stream whose broker has no memory for them.
 func (s *queueStream) hereOrReady(ctx context.Context) error {
-	s.freeBuffer() // the owner may have been asked in vain
+	s.freeBuffer() // an earlier try may have allocated one
 	err := s.here(ctx)
 	if seb.CodeOf(err) != seb.CodeQueueElsewhere || s.forwarded {
 		return err
@@ -203,10 +203,10 @@ func (s *queueStream) freeBuffer() {
 	}
 }
 
-// here hands out records as their owner.
+// here hands out records if this broker owns the queue.
 func (s *queueStream) here(ctx context.Context) error {
 	for {
-		wait := time.Duration(0) // until it is known that this broker can answer
+		wait := time.Duration(0) // no wait at first: an error can be the answer only before the stream has begun
 		if s.w.status != 0 {
 			wait = max(0, time.Until(s.comment))
 		}
@@ -222,8 +222,8 @@ func (s *queueStream) here(ctx context.Context) error {
 	}
 }
 
-// hand sends messages. Those of which nothing was written go back at once; the others
-// may have been seen, and are the worker's until their leases end.
+// hand sends messages. After a failed write, messages of which nothing was written return to the
+// queue at once. The worker may have seen the others, so their leases go on.
 func (s *queueStream) hand(ctx context.Context, messages []seb.Message) error {
 	err := context.Cause(ctx)
 	if err == nil {
@@ -253,8 +253,8 @@ func (s *queueStream) hand(ctx context.Context, messages []seb.Message) error {
 	return s.flushed()
 }
 
-// relay copies the owner's stream until it ends. Its end is not an error, and no reason to
-// take the queue over: the owner is asked again.
+// relay copies the owner's stream until it ends. The end is not an error, and no reason to
+// take the queue over: run asks the owner again.
 func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != typeEvents {
 		s.told = s.relayProblem(resp, silence)
@@ -285,8 +285,8 @@ func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 	}
 }
 
-// relayProblem answers with the owner's refusal of a stream, or returns it if the answer has
-// begun.
+// relayProblem answers with the owner's refusal of a stream. If the answer has already
+// begun, it returns the refusal as an error.
 func (s *queueStream) relayProblem(resp *http.Response, silence *time.Timer) error {
 	if s.w.status == 0 {
 		err := returnResponse(s.w, resp, silence)
@@ -295,24 +295,24 @@ func (s *queueStream) relayProblem(resp *http.Response, silence *time.Timer) err
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, reasonBytesMax))
 	if err != nil {
-		return nil //nolint:nilerr // as if its stream had ended
+		return nil //nolint:nilerr // treated as the end of the owner's stream
 	}
 	var p problem
 	if err := json.Unmarshal(text, &p); err != nil {
 		return fmt.Errorf("read the owner's refusal: %w", err)
 	}
 	e := &seb.Error{Code: p.Code, Detail: p.Detail, Hint: p.Hint}
-	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil { // else it is for good
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil { // without Retry-After the refusal is final
 		e.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	return e
 }
 
-// eventsPassed is how far a stream of events has come.
+// eventsPassed tracks the last event of a relayed stream, and whether all of it was passed on.
 type eventsPassed struct {
 	within bool   // the last event is not complete
-	head   []byte // how that, or the last one, begins
-	last   byte
+	head   []byte // the first bytes of the last event
+	last   byte   // the last byte passed on
 }
 
 const errorEvent = "event: error\n"

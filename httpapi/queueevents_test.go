@@ -19,7 +19,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// receiving opens a stream of queue mail, which must begin.
+// receiving opens a stream of queue mail. The answer must be a stream.
 func (s *server) receiving(query string, header ...string) *stream {
 	s.t.Helper()
 	f := s.followAt(mailPath+"/receive"+query, header...)
@@ -29,7 +29,7 @@ func (s *server) receiving(query string, header ...string) *stream {
 	return f
 }
 
-// message reads the next event, which must be a message; comments are passed over.
+// message skips comments and reads the next event, which must be a message.
 func (f *stream) message() wireMessage {
 	f.t.Helper()
 	for {
@@ -94,12 +94,12 @@ func TestEventsOfAQueueAreItsMessages(t *testing.T) {
 	})
 }
 
-// A worker gets as many as it may have at a time, and one more for each that it answers.
+// A worker gets up to max_in_flight records, and one more for each that it acks or nacks.
 func TestStreamOfAQueueSendsWhatTheWorkerHasRoomFor(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.queueOf(30, `{"lease":"10m"}`)
 		f := s.receiving("")
-		f.wantMessages("0#1 1#1 2#1 3#1 4#1 5#1 6#1 7#1 8#1 9#1") // the default
+		f.wantMessages("0#1 1#1 2#1 3#1 4#1 5#1 6#1 7#1 8#1 9#1") // max_in_flight is 10 by default
 		f.wantComment()
 		two := s.receiving("?max_in_flight=2&lease=1h")
 		ms := two.wantMessages("10#1 11#1")
@@ -150,7 +150,7 @@ func TestStreamOfAQueueWaitsWhileThatIsPaused(t *testing.T) {
 	})
 }
 
-// What a worker that is gone did not get goes to the next, as its first attempt.
+// A record that was not sent to a worker that has left goes to the next worker, as its first attempt.
 func TestStreamOfAQueueEndsWithItsClient(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.queueOf(1, "")
@@ -162,7 +162,7 @@ func TestStreamOfAQueueEndsWithItsClient(t *testing.T) {
 		synctest.Wait()
 		s.append("orders", "y")
 		s.answered("ack", 200, s.wantHanded(`{"max":10}`, "1#1")...)
-		s.wantHanded(`{"max":10,"wait":"1m"}`, "0#2") // which was sent to that worker
+		s.wantHanded(`{"max":10,"wait":"1m"}`, "0#2") // the record was sent to the worker that has left
 		s.wantNothingReserved()
 		if n := testutil.ToFloat64(s.handler.metrics.streams); n != 0 {
 			t.Errorf("%v streams are open", n)
@@ -258,10 +258,10 @@ func TestStreamOfAQueueIsRefused(t *testing.T) {
 		code   seb.Code
 	}{
 		{"", nil, 406, codeNotAcceptable},
-		{"", []string{"Accept", "*/*"}, 406, codeNotAcceptable}, // a browser that shows an image, say
+		{"", []string{"Accept", "*/*"}, 406, codeNotAcceptable}, // for example a browser that loads an image
 		{"", []string{"Accept", "text/html,*/*;q=0.8"}, 406, codeNotAcceptable},
 		{"", []string{"Accept", "text/event-stream;q=0, */*"}, 406, codeNotAcceptable},
-		{"", []string{"Accept", typeEvents, "Sec-Fetch-Site", "cross-site"}, 403, codeCrossOrigin}, // its page can't read it, but could use it up
+		{"", []string{"Accept", typeEvents, "Sec-Fetch-Site", "cross-site"}, 403, codeCrossOrigin}, // the page could not read the records, but would use up attempts
 		{"", []string{"Accept", typeEvents, "Origin", "https://evil.example"}, 403, codeCrossOrigin},
 		{"?max_in_flight=0", []string{"Accept", typeEvents}, 400, seb.CodeInvalidRequest},
 		{"?max_in_flight=1001", []string{"Accept", typeEvents}, 400, seb.CodeInvalidRequest},
@@ -282,7 +282,7 @@ func TestStreamOfAQueueIsRefused(t *testing.T) {
 	s.receiving("", "Sec-Fetch-Site", "same-origin", lastEventIDHeader, "anything").wantMessages("0#1")
 }
 
-// breakingWriter takes so many writes.
+// breakingWriter is a ResponseWriter that fails after so many writes.
 type breakingWriter struct {
 	*httptest.ResponseRecorder
 	left int
@@ -295,8 +295,8 @@ func (w *breakingWriter) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
-// What was not written goes to the next worker, as the same attempt; what may have been
-// seen does not.
+// Messages that were not written go to the next worker, as the same attempt. Messages that the worker may
+// have seen do not.
 func TestMessagesThatWereNotWrittenGoBack(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	s.queueOf(5, "")
@@ -305,7 +305,7 @@ func TestMessagesThatWereNotWrittenGoBack(t *testing.T) {
 	if err != nil || len(ms) != 5 {
 		t.Fatalf("received %d: %v", len(ms), err)
 	}
-	rw := &breakingWriter{httptest.NewRecorder(), 3} // the head of the stream, and two messages
+	rw := &breakingWriter{httptest.NewRecorder(), 3} // the first block of the stream, and two messages
 	w := &response{ResponseWriter: rw, conn: http.NewResponseController(rw), slowLimit: s.handler.slowLimit}
 	stream := &queueStream{eventWriter: eventWriter{h: s.handler, w: w}, r: httptest.NewRequestWithContext(t.Context(), "GET", "/", nil), queue: q}
 	if err := stream.hand(t.Context(), ms); err == nil {
@@ -345,7 +345,7 @@ func TestStreamOfEventsIsFollowedEventByEvent(t *testing.T) {
 	}
 }
 
-// wantCut reads up to where the connection breaks off.
+// wantCut reads until the connection is cut.
 func (f *stream) wantCut() {
 	f.t.Helper()
 	if rest, err := io.ReadAll(f.in); !errors.Is(err, io.ErrUnexpectedEOF) {

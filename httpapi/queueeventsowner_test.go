@@ -16,10 +16,10 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// untilStreams returns when so many streams are being served.
+// untilStreams waits until n streams are being served.
 func (s *server) untilStreams(n float64) {
 	s.t.Helper()
-	s.untilWaiting(n) // nothing else is
+	s.untilWaiting(n) // no other requests are served
 }
 
 func TestAnyBrokerStreamsAQueue(t *testing.T) {
@@ -38,8 +38,8 @@ func TestAnyBrokerStreamsAQueue(t *testing.T) {
 	peers[1].wantOwner(1)
 }
 
-// The stream that a worker has goes on when the owner dies: the broker that passes it on
-// takes its place.
+// A worker's stream goes on when the owner dies: the broker that relays the stream takes the
+// queue over.
 func TestStreamGoesOnWhenTheOwnerDies(t *testing.T) {
 	shared := objstore.NewMemory()
 	dying := &brokenStore{Store: shared}
@@ -55,7 +55,7 @@ func TestStreamGoesOnWhenTheOwnerDies(t *testing.T) {
 	f.wantMessages("1#1")
 }
 
-// The owner's end is not the worker's, as long as there is another broker.
+// A worker's stream through another broker goes on when the owner shuts down.
 func TestStreamGoesOnWhenTheOwnerShutsDown(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 1)
 	f := peers[1].receiving("")
@@ -70,17 +70,17 @@ func TestStreamGoesOnWhenTheOwnerShutsDown(t *testing.T) {
 	peers[1].wantOwner(2)
 }
 
-// A stream goes on at the next owner too, wherever that is.
+// A stream goes on when another broker becomes the owner.
 func TestStreamFollowsItsQueue(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 1)
 	f := peers[0].receiving("?max_in_flight=1")
 	f.wantMessages("0#1")
-	peers[1].wantOwner(1) // which looks
+	peers[1].wantOwner(1) // syncs
 	if err := peers[1].broker.Queue("orders", "mail").TakeOver(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
 	peers[1].append("orders", "y")
-	f.wantMessages("1#1") // what is out is counted from 0 again
+	f.wantMessages("1#1") // the new owner counts records in flight from 0
 	peers[0].wantOwner(2)
 }
 
@@ -93,7 +93,7 @@ func TestDrainEndsStreamsThroughAnotherBroker(t *testing.T) {
 	peers[0].untilStreams(0)
 }
 
-// servedOn has the server's handler served on pipes as well.
+// servedOn serves the server's handler on pipes too.
 func (s *server) servedOn(l *pipeListener) {
 	srv, served := NewServer(s.handler, nil), make(chan struct{})
 	go func() {
@@ -110,8 +110,8 @@ func (s *server) servedOn(l *pipeListener) {
 	})
 }
 
-// bubbleBeside is bubbleOf with a server that passes on what is of queue mail, whose owner
-// has some records.
+// bubbleBeside is bubbleOf with two brokers: s forwards requests for queue mail to owner. The queue has
+// some records.
 func bubbleBeside(t *testing.T, records, connections int, f func(t *testing.T, s, owner *server)) {
 	t.Helper()
 	var owner *server
@@ -119,7 +119,7 @@ func bubbleBeside(t *testing.T, records, connections int, f func(t *testing.T, s
 		shared, pipes := objstore.NewMemory(), newPipeListener()
 		owner = newServerOn(t, shared, seb.Options{Address: "http://owner"}, Options{})
 		owner.ownQueue(records)
-		owner.stop() // the one on a port
+		owner.stop() // stops the server on a port
 		owner.servedOn(pipes)
 		return newServerOn(t, shared, seb.Options{Memory: 8 << 20}, Options{DialPeer: func(context.Context, string, string) (net.Conn, error) { return pipes.dial() }})
 	}
@@ -132,12 +132,12 @@ func TestOldStreamThroughAnotherBrokerGivesWayToWhoWaitsForAConnection(t *testin
 		f := s.receiving("?lease=1h&max_in_flight=2")
 		ms := f.wantMessages("0#1 1#1")
 		ended := make(chan error, 1)
-		go func() { // the stream is read, and so not cut off
+		go func() { // reads the stream, so that it is not cut off
 			_, err := io.Copy(io.Discard, f.in)
 			ended <- err
 		}()
 		s.client.Timeout = 2 * eventStreamTurn
-		s.get("/livez").want(t, http.StatusOK) // queues for the only place
+		s.get("/livez").want(t, http.StatusOK) // the request waits for the only connection
 		if took := time.Since(start); took < eventStreamTurn || took > eventStreamTurn+2*commentInterval {
 			t.Errorf("it waited %v", took)
 		}
@@ -149,7 +149,7 @@ func TestOldStreamThroughAnotherBrokerGivesWayToWhoWaitsForAConnection(t *testin
 	})
 }
 
-// What came from the owner, and there was no memory to pass on, would be leased to nobody.
+// A broker without memory to relay a stream must not ask the owner for records: they would be leased in vain.
 func TestStreamThatThereIsNoMemoryForLeasesNothing(t *testing.T) {
 	bubbleBeside(t, 3, 0, func(t *testing.T, s, owner *server) {
 		release := s.reserveAll()
@@ -163,7 +163,7 @@ func TestStreamThatThereIsNoMemoryForLeasesNothing(t *testing.T) {
 	})
 }
 
-// What a drained broker asked the owner for would be leased to nobody.
+// A drained broker must not ask the owner for a stream: its records would be leased in vain.
 func TestDrainedBrokerPassesNoStreamOn(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 50)
 	peers[1].handler.Drain()
@@ -194,7 +194,7 @@ func TestStreamThroughAnotherBrokerEndsWithItsQueue(t *testing.T) {
 	f := peers[1].receiving("")
 	f.wantMessages("0#1")
 	peers[1].do("DELETE", mailPath, nil).want(t, http.StatusNoContent)
-	f.wantError(seb.CodeQueueNotFound) // once
+	f.wantError(seb.CodeQueueNotFound) // the error is sent once
 	peers[1].get(mailPath+"/receive", "Accept", typeEvents).wantProblem(t, 404, seb.CodeQueueNotFound)
 }
 
@@ -202,7 +202,7 @@ func TestStreamThroughAnotherBrokerEndsWithItsKey(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 1)
 	_, ops := newKey(t, peers[0].broker, "ops", seb.ScopeAdmin)
 	worker, secret := newKey(t, peers[0].broker, "worker", seb.ScopeRead)
-	peers[1].wantOwner(1) // which looks: until then it knows of no keys
+	peers[1].wantOwner(1) // syncs: before that, the broker knows no keys
 	peers[1].get(mailPath+"/receive", "Accept", typeEvents).wantProblem(t, http.StatusUnauthorized, seb.CodeUnauthorized)
 	f := peers[1].receiving("", bearer(secret)...)
 	f.wantMessages("0#1")
@@ -211,18 +211,18 @@ func TestStreamThroughAnotherBrokerEndsWithItsKey(t *testing.T) {
 	peers[0].untilStreams(0)
 }
 
-// streaming answers as an owner that begins with a text.
+// streaming returns an owner's handler that begins a stream with text and then calls then.
 func streaming(text string, then func(r *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
 		w.Header().Set("Content-Type", typeEvents)
-		_, _ = fmt.Fprint(w, text) // who left needs none
+		_, _ = fmt.Fprint(w, text) // fails if the client has left
 		_ = http.NewResponseController(w).Flush()
 		then(r)
 	}
 }
 
-// patientOwner is fakeOwner that is taken for lost after a time without an answer.
+// patientOwner is fakeOwner with a server that takes the owner for lost after the time first without an answer.
 func patientOwner(t *testing.T, first time.Duration, handler http.HandlerFunc) *server {
 	t.Helper()
 	s := fakeOwner(t, handler)
@@ -232,7 +232,7 @@ func patientOwner(t *testing.T, first time.Duration, handler http.HandlerFunc) *
 
 func dies(*http.Request) { panic(http.ErrAbortHandler) }
 
-// Nothing can be said behind half an event, which is not the owner's last word.
+// A stream that ends within an event is cut: nothing can follow half an event.
 func TestStreamThatBreaksOffWithinAnEventIsCut(t *testing.T) {
 	s := patientOwner(t, 10*time.Second, streaming("retry: 1\n\nid: a\ndata: {\"tok", dies))
 	f := s.receiving("")
@@ -240,8 +240,8 @@ func TestStreamThatBreaksOffWithinAnEventIsCut(t *testing.T) {
 	s.wantOwner(1)
 }
 
-// An owner that dies again and again between events is asked again, not at once; one that
-// goes silent is replaced when it does not answer that.
+// If an owner's streams end again and again between events, the owner is asked again after a pause. If it
+// does not answer then, it is replaced.
 func TestOwnerWhoseStreamsEndIsAskedAgain(t *testing.T) {
 	began := time.Now()
 	var asked atomic.Int32
@@ -273,7 +273,7 @@ func TestOwnerWhoseStreamsEndIsAskedAgain(t *testing.T) {
 	f.wantMessages("0#1")
 }
 
-// What an owner refuses a worker for good ends the worker's stream.
+// If an owner's refusal is final, the worker's stream ends.
 func TestOwnerThatRefusesToGoOnEndsTheStream(t *testing.T) {
 	var asked atomic.Int32
 	s := patientOwner(t, 10*time.Second, func(w http.ResponseWriter, r *http.Request) {

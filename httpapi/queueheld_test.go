@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestHeldRecordsAreToldWithTheirTime: a broker that has taken a queue over tells what it
-// holds back, and until when, and counts it neither as ready nor as leased.
+// A broker that has taken a queue over shows how many records it holds back, and until when. It
+// counts them neither as ready nor as leased.
 func TestHeldRecordsAreToldWithTheirTime(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 30)
 	if q := peers[0].describeQueue("mail"); q.Held == nil || *q.Held != 0 || q.HeldUntil != nil {
@@ -14,7 +14,7 @@ func TestHeldRecordsAreToldWithTheirTime(t *testing.T) {
 	}
 	out := peers[0].wantHanded(`{"max":3}`, "0#1 1#1 2#1")
 	next := peers[1].broker.Queue("orders", "mail")
-	_, epoch, err := next.Owner(t.Context()) // which looks
+	_, epoch, err := next.Owner(t.Context()) // syncs
 	if err == nil {
 		err = next.TakeOver(t.Context(), epoch)
 	}

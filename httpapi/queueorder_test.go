@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Of a key the next record comes when the one before is done or parked, for any worker.
+// The next record of a key is handed out, to any worker, only after the one before is acknowledged or a dead letter.
 func TestRecordsOfAKeyComeOneByOne(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.createOrders(1)
@@ -17,11 +17,11 @@ func TestRecordsOfAKeyComeOneByOne(t *testing.T) {
 		s.setQueue("mail", `{"order":"key","backoff":"0s","max_attempts":2,"lease":"10s"}`, http.StatusCreated)
 		ms := s.wantHanded(`{"max":10}`, "0#1 2#1 4#1 5#1")
 		s.wantHanded(`{"max":10}`, "")
-		s.answered("ack", 200, ms[1:]...) // of others
+		s.answered("ack", 200, ms[1:]...) // records of other keys
 		s.wantHanded(`{"max":10}`, "")
 		s.answered("nack", 200, ms[0])
 		s.answered("ack", 200, s.wantHanded(`{"max":10,"wait":"1s"}`, "0#2")...)
-		s.wantHanded(`{"max":10,"wait":"1s"}`, "1#1") // and then goes silent, twice
+		s.wantHanded(`{"max":10,"wait":"1s"}`, "1#1") // the worker goes silent, twice
 		began := time.Now()
 		s.wantHanded(`{"max":10,"wait":"1m"}`, "1#2")
 		s.wantHanded(`{"max":10,"wait":"1m"}`, "3#1")

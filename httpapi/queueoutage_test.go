@@ -11,8 +11,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// A worker waits for a record whose lease ends while the store is away. It is told that this
-// is so, and when to come back; and gets the record when the store is there again.
+// A worker waits for a record whose lease ends during an outage of the store. It gets an error that says so,
+// with Retry-After, and it gets the record when the store is back.
 func TestReceiveThatEndsForWantOfTheStoreSaysWhenToComeBack(t *testing.T) {
 	store := storetest.NewFaulty(objstore.NewMemory())
 	bubbleOn(t, store, seb.Options{Batching: seb.Immediate()}, Options{}, 0, func(t *testing.T, s *server) {
@@ -31,7 +31,7 @@ func TestReceiveThatEndsForWantOfTheStoreSaysWhenToComeBack(t *testing.T) {
 			if err != nil || seconds < 1 || seconds > 10 {
 				t.Fatalf("Retry-After is %q", a.Header.Get("Retry-After"))
 			}
-			<-time.After(time.Duration(seconds) * time.Second) // fake
+			<-time.After(time.Duration(seconds) * time.Second) // fake time
 			return s.post(mailPath+"/receive", `{"wait":"5m"}`)
 		}
 		a = again()

@@ -12,8 +12,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// A worker that does not wait gets a record of a partition that was added since others were
-// handed out, although the log has to say first that its owner may do so.
+// A worker that does not wait gets a record of a partition that was added after other records were handed
+// out, although the owner must first commit a dispatch limit for the partition.
 func TestRecordOfAnAddedPartitionIsHandedOutToWhoDoesNotWait(t *testing.T) {
 	store := storetest.Slow(objstore.NewMemory(), 50*time.Millisecond)
 	bubbleOn(t, store, seb.Options{Batching: seb.Immediate()}, Options{}, 0, func(t *testing.T, s *server) {

@@ -7,21 +7,22 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// pushBodyBytesMax bounds what says where to push to.
+// pushBodyBytesMax bounds a body that describes a push.
 const pushBodyBytesMax = 64 << 10
 
 type pushJSON struct {
 	URL         string   `json:"url"`
-	Headers     []string `json:"headers"` // their names; what they say may be secret
+	Headers     []string `json:"headers"` // only the names: the values may be secret
 	Secrets     int      `json:"secrets"`
 	Secret      string   `json:"secret,omitempty"`
 	MaxInFlight int      `json:"max_in_flight"`
 	Timeout     string   `json:"timeout"`
-	Stopped     *string  `json:"stopped"` // null while it goes on
-	Blocked     *string  `json:"blocked"` // null while the broker may send there, or where it does not know
+	Stopped     *string  `json:"stopped"` // why the push has stopped; null if it has not
+	Blocked     *string  `json:"blocked"` // why the broker may not send to the URL; null if it may, or if this broker does not know
 }
 
-// writePush is the only answer that ever holds a secret, if there is one.
+// writePush answers with a push. Only answers to requests that change the push ever have its secret; for
+// others, secret is "".
 func writePush(w *response, status int, p seb.PushInfo, secret string) error {
 	j := pushJSON{URL: p.URL, Headers: p.Headers, Secrets: p.Secrets, Secret: secret, MaxInFlight: p.MaxInFlight, Timeout: p.Timeout.String()}
 	if p.Stopped != "" {
@@ -33,7 +34,8 @@ func writePush(w *response, status int, p seb.PushInfo, secret string) error {
 	return writeJSON(w, status, j)
 }
 
-// getPush has the owner tell, which alone knows whether it may send there, if it can be asked.
+// getPush answers with a queue's push. It asks the owner if it can: only the owner knows whether it
+// may send to the URL.
 func (h *Handler) getPush(w *response, r *http.Request) error {
 	if _, answered, err := h.describe(w, r); answered || err != nil {
 		return err
@@ -45,7 +47,7 @@ func (h *Handler) getPush(w *response, r *http.Request) error {
 	return writePush(w, http.StatusOK, p, "")
 }
 
-// putPush has a queue pushed, or changes what the body names of how it is.
+// putPush sets a queue's push, or changes the fields of it that the body names.
 func (h *Handler) putPush(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
@@ -71,7 +73,7 @@ func (h *Handler) putPush(w *response, r *http.Request) error {
 	return writePush(w, status, p, secret)
 }
 
-// hostOf leaves out of a URL what may be secret.
+// hostOf returns a URL without the parts that may be secret.
 func hostOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

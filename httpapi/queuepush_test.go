@@ -14,7 +14,7 @@ import (
 
 const pushPath = mailPath + "/push"
 
-// loopback lets a broker push to this machine.
+// loopback are the networks of this machine, to which brokers of tests may push.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
 func (s *server) setPush(body string, status int, header ...string) (p pushJSON) {
@@ -33,8 +33,8 @@ func (s *server) push(header ...string) (p pushJSON) {
 	return p
 }
 
-// newGone starts a target that is gone, and returns its URL. It keeps no connections, so
-// that it can be used from a bubble, but not be started there.
+// newGone starts a target that answers 410, and returns its URL. It must be started outside a
+// bubble. Bubbles can use it, since it keeps no connections.
 func newGone(t testing.TB) string {
 	t.Helper()
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -45,15 +45,15 @@ func newGone(t testing.TB) string {
 	return target.URL
 }
 
-// stopPush has queue mail, which has a record, pushed to a target that is gone, until that
-// is known.
+// stopPush sets a push of queue mail, which has a record, to a target that is gone, and waits until the
+// push has stopped.
 func (s *server) stopPush(gone string, header ...string) {
 	s.t.Helper()
 	s.setPush(fmt.Sprintf(`{"url":%q}`, gone), http.StatusCreated, header...)
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.broker.DeliverPushed(ctx, seb.PushOptions{}) }()
-	for s.push(header...).Stopped == nil { // it comes without that anybody waits for it
+	for s.push(header...).Stopped == nil { // no request waits until the push has stopped
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -15,13 +15,13 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// pushed is a request that a target got.
+// pushed is a request that a target has received.
 type pushed struct {
 	http.Header
 	body string
 }
 
-// newTarget starts a server that answers pushed records.
+// newTarget starts a server that receives pushed records.
 func newTarget(t *testing.T, answer http.HandlerFunc) (url string, came chan pushed) {
 	t.Helper()
 	came = make(chan pushed, 100)
@@ -37,7 +37,7 @@ func newTarget(t *testing.T, answer http.HandlerFunc) (url string, came chan pus
 	return target.URL, came
 }
 
-// newPushing returns a server whose broker pushes to this machine, with queue mail.
+// newPushing returns a server whose broker may push to this machine, with queue mail.
 func newPushing(t *testing.T, queue string) *server {
 	t.Helper()
 	s := newServer(t, seb.Options{PushNetworks: loopback}, Options{})
@@ -55,7 +55,7 @@ func newPushing(t *testing.T, queue string) *server {
 	return s
 }
 
-// untilCounts waits until so many records of queue mail are left, and parked.
+// untilCounts waits until queue mail has so many unfinished records, and so many dead letters.
 func (s *server) untilCounts(left, dead int64) {
 	s.t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {
@@ -114,7 +114,7 @@ func TestPushedRecordComesSignedAndIsDoneOnceItWasTaken(t *testing.T) {
 	}
 }
 
-// A target that fails is tried as often as the queue says; where it points to is not asked.
+// A target that fails is tried as often as the queue's attempts allow. Redirects are not followed.
 func TestPushedRecordIsParkedWithTheTargetsLastAnswer(t *testing.T) {
 	elsewhere, strayed := newTarget(t, func(http.ResponseWriter, *http.Request) {})
 	s := newPushing(t, `{"max_attempts":2,"backoff":"0s"}`)
@@ -142,7 +142,7 @@ func TestPushedRecordIsParkedWithTheTargetsLastAnswer(t *testing.T) {
 	}
 }
 
-// Nothing at all is sent for as long as a target asks.
+// While a target's Retry-After lasts, nothing is sent to it.
 func TestPushSlowsDownAsTheTargetAsks(t *testing.T) {
 	s := newPushing(t, `{"backoff":"0s"}`)
 	url, came := newTarget(t, func(w http.ResponseWriter, r *http.Request) {

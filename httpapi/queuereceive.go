@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// queueBodyBytesMax is what asks for records, or answers for them, may have: room for
-	// a thousand tokens.
+	// queueBodyBytesMax bounds the bodies of receives, acks, nacks and extensions: a thousand
+	// tokens fit.
 	queueBodyBytesMax = 256 << 10
-	// messageBytes is what a message holds beside its record.
+	// messageBytes is the memory of a message in addition to its record.
 	messageBytes = 256
 )
 
-// receiveSpec is what a worker asks for.
+// receiveSpec is what a worker asks for in a receive.
 type receiveSpec struct {
-	done     []string // tokens of what it has received before, to be acknowledged first
+	done     []string // tokens of earlier messages, to be acknowledged first
 	max      int
 	maxBytes int64
 	wait     time.Duration
-	lease    time.Duration // 0: the queue's
-	inFlight *seb.InFlight // nil: any number
+	lease    time.Duration // 0: the queue's default
+	inFlight *seb.InFlight // nil: no limit
 }
 
 func parseReceive(body []byte) (receiveSpec, error) {
@@ -65,7 +65,7 @@ func parseReceive(body []byte) (receiveSpec, error) {
 }
 
 const (
-	// receiveMax is how many records one request gets at most.
+	// receiveMax is the most records that one request can receive.
 	receiveMax = 1000
 
 	leaseMin = time.Second
@@ -76,8 +76,8 @@ func errLease(lease time.Duration) error {
 	return invalid("use 1s to 12h, or leave it out for the queue's", "lease is %v; it must be 1s to 12h", lease)
 }
 
-// body returns s as a request to another broker, which waits for no longer than is left.
-// What was to be acknowledged is.
+// body returns s as the body of a request to another broker, which waits at most for the duration
+// left. It leaves out the tokens of done, which were acknowledged before.
 func (s receiveSpec) body(left time.Duration) []byte {
 	b := fmt.Appendf(nil, `{"max":%d,"max_bytes":%d,"wait":%q`, s.max, s.maxBytes, max(0, left))
 	if s.lease != 0 {
@@ -105,12 +105,12 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 	}
 	deadline := time.Now().Add(spec.wait)
 	if len(spec.done) > 0 {
-		w.reads = false // what became of these is told
+		w.reads = false // acks commit something, so errors have an outcome
 		if err := h.ackFirst(w, r, spec.done); err != nil {
 			return writeResults(w, spec.done, time.Time{}, err)
 		}
 		w.reads = true
-		spec.done = nil // a waiting receiver holds nothing
+		spec.done = nil // a waiting receiver holds no memory for them
 	}
 	signs := r.Header.Get(forwardedHeader) != ""
 	return h.forwardToOwner(w, r, ownerCall{
@@ -133,8 +133,8 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 	})
 }
 
-// ackFirst acknowledges what a worker has done before it gets more. If that is refused, the
-// memory for telling so is reserved until the answer is written.
+// ackFirst acknowledges the tokens that come with a receive. If any is refused, the memory for their
+// results is reserved until the answer is written.
 func (h *Handler) ackFirst(w *response, r *http.Request, tokens []string) error {
 	release, err := h.broker.ReserveMore(r.Context(), int64(len(tokens))*answerBytes)
 	if err != nil {
@@ -163,10 +163,9 @@ func writeMessages(w *response, messages []seb.Message) error {
 	return out.flush()
 }
 
-// take receives messages, with the memory that they take reserved until release is
-// called. While it waits for the first of them it holds none, and like reads, and unlike
-// what changes something, it ends with its sender's access. With signs, it tells the
-// forwarding broker that it still waits.
+// take receives messages, whose memory is reserved until release is called. While it waits
+// for messages it holds no memory, and its wait ends when the caller's access ends. If signs is
+// set, it sends signs of life to the forwarding broker while it waits.
 func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline time.Time, signs bool) (messages []seb.Message, release func(), err error) {
 	messages, release, err = h.takeWithin(r.Context(), w, h.queue(r), spec, 0)
 	for {
@@ -183,7 +182,7 @@ func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline 
 			messages, release, err = h.takeWithin(ctx, w, h.queue(r), spec, wait)
 			return err
 		})
-		if len(messages) > 0 && w.clientContext.Err() != nil { // nobody will see them
+		if len(messages) > 0 && w.clientContext.Err() != nil { // the client has left: nobody will see the messages
 			release()
 			if err := h.queue(r).Return(messages); err != nil {
 				return nil, nil, err
@@ -194,7 +193,7 @@ func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline 
 	return messages, release, err
 }
 
-// takeWithin receives messages within a time. release is never nil.
+// takeWithin receives messages. It waits for them at most for the duration wait. release is never nil.
 func (h *Handler) takeWithin(ctx context.Context, w *response, q *seb.Queue, spec receiveSpec, wait time.Duration) (_ []seb.Message, release func(), _ error) {
 	const messageHolds = recordStructBytes + messageBytes
 	m := h.newAnswerMemory(w)
@@ -214,7 +213,7 @@ func (h *Handler) takeWithin(ctx context.Context, w *response, q *seb.Queue, spe
 	}
 	messages, err := receive()
 	if share == seb.ShareAnswers && seb.CodeOf(err) == seb.CodeOverMemoryBudget {
-		// Fewer now, and the others with the next request.
+		// A small answer needs less memory. The next request receives the other records.
 		spec.max, spec.maxBytes = min(spec.max, smallBytes/2/messageHolds), min(spec.maxBytes, smallBytes/2)
 		messages, err = receive()
 	}
@@ -235,7 +234,7 @@ func (h *Handler) takeWithin(ctx context.Context, w *response, q *seb.Queue, spe
 	return messages, m.free, nil
 }
 
-// message adds m as a JSON object: its record, and what is to be known of its delivery.
+// message adds m as a JSON object: its token, its record and the data of its delivery.
 func (c *chunks) message(m *seb.Message) {
 	c.buf = append(c.buf, `{"token":`...)
 	c.buf = strconv.AppendQuote(c.buf, m.Token)

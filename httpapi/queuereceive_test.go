@@ -25,7 +25,7 @@ type wireMessage struct {
 	ValueBase64 *string `json:"value_base64"`
 }
 
-// received asks queue name of topic orders for records, which must succeed.
+// received sends a receive to a queue of topic orders, which must succeed.
 func (s *server) received(name, body string, header ...string) []wireMessage {
 	s.t.Helper()
 	a := s.post(queuesPath+"/"+name+"/receive", body, header...)
@@ -104,7 +104,7 @@ func TestWorkIsDoneOrHandedOutAgain(t *testing.T) {
 		if a := s.answered("ack", 200, ms[0]); a.body != fmt.Sprintf(`{"results":[{"token":%q,"ok":true}]}`+"\n", ms[0].Token) {
 			t.Errorf("acknowledged: %s", a.body)
 		}
-		s.answered("ack", 200, ms[0]) // again: the answer may have been lost
+		s.answered("ack", 200, ms[0]) // again, as after a lost answer
 		s.post(mailPath+"/nack", `{"tokens":`+tokensOf(t, ms[1:2])+`,"delay":"2s"}`).want(t, 200)
 		s.answered("nack", 200, ms[2])
 		extended := s.post(mailPath+"/extend", `{"tokens":`+tokensOf(t, ms[3:])+`,"lease":"5m"}`)
@@ -127,7 +127,7 @@ func TestWorkIsDoneOrHandedOutAgain(t *testing.T) {
 	})
 }
 
-// Records that fail together don't come back together.
+// Records that fail at the same time are not handed out again at the same time.
 func TestBackoffDoublesUpToItsLongestAndVaries(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		const records = 8
@@ -158,7 +158,7 @@ func TestBackoffDoublesUpToItsLongestAndVaries(t *testing.T) {
 	})
 }
 
-// When the answer is there, every broker that starts knows it.
+// Once an ack or nack is answered, every broker that starts later knows it.
 func TestAnswersOfWorkersAreDurable(t *testing.T) {
 	store := objstore.NewMemory()
 	s := newServerOn(t, store, seb.Options{}, Options{})
@@ -179,14 +179,14 @@ func TestAnswersOfWorkersAreDurable(t *testing.T) {
 	}
 }
 
-// 200 means that every token was taken; else the problem tells of each.
+// 200 means that every token was accepted; else the problem has the result of each.
 func TestEachTokenIsAnsweredForItself(t *testing.T) {
 	for _, how := range []string{"ack", "nack", "extend"} {
 		bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 			s.append("orders", "0\n1\n2\n", "Content-Type", typeNDJSON)
 			s.setQueue("mail", "", http.StatusCreated)
 			old := s.wantHanded(`{"lease":"1s"}`, "0#1")
-			time.Sleep(2 * time.Second) // fake
+			time.Sleep(2 * time.Second) // fake time
 			ms := append(old, s.wantHanded(`{"max":2}`, "1#1 2#1")...)
 			s.wantHanded(`{"wait":"1m"}`, "0#2")
 			one := s.answered(how, http.StatusConflict, old...)
@@ -215,7 +215,8 @@ func TestEachTokenIsAnsweredForItself(t *testing.T) {
 	}
 }
 
-// Who mistakes the queue is not told to leave the record alone: nobody else has it.
+// A token of another queue has a different hint than a lost lease, which says to leave the record alone:
+// here nobody else has the record.
 func TestTokenOfAnotherQueueIsToldFromALostLease(t *testing.T) {
 	s := newServerWithQueue(t, 1, "")
 	s.setQueue("other", "", http.StatusCreated)
@@ -287,7 +288,7 @@ func TestParkedRecordsAreShownPageByPageAndRedriven(t *testing.T) {
 	}
 }
 
-// A record that is deleted is shown as parked without its contents.
+// A dead letter whose record was deleted is shown without the record's contents.
 func TestDeadRecordThatIsGoneIsShownWithoutContents(t *testing.T) {
 	var c chunks
 	c.deadMessage(&seb.DeadMessage{Record: seb.Record{Partition: 1, Offset: 2}, Attempts: 3, Reason: "\xff", Parked: time.UnixMilli(0).UTC()})
@@ -334,7 +335,7 @@ func TestDrainEndsReceives(t *testing.T) {
 	})
 }
 
-// A receive that waits for memory for a large record is answered as any other when the broker is shutting down.
+// When the broker shuts down, a receive that waits for memory for a large record is answered like any other receive.
 func TestDrainEndsReceiveThatWaitsForMemory(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.createOrders(1)
@@ -366,11 +367,11 @@ func TestQueueTellsHowItGoes(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.queueOf(6, `{"max_attempts":1}`)
 		s.append("orders", "x", delayHeader, "1h")
-		time.Sleep(10 * time.Second) // fake
+		time.Sleep(10 * time.Second) // fake time
 		ms := s.wantHanded(`{"max":4}`, "0#1 1#1 2#1 3#1")
 		s.answered("ack", 200, ms[0], ms[1])
 		s.answered("nack", 200, ms[2])
-		time.Sleep(10 * time.Second) // fake
+		time.Sleep(10 * time.Second) // fake time
 		s.wantCounts("mail", 2, 1, 1, 1)
 		q := s.describeQueue("mail")
 		if age, err := time.ParseDuration(*q.OldestAge); err != nil || age.Round(time.Second) != 20*time.Second {
@@ -379,14 +380,14 @@ func TestQueueTellsHowItGoes(t *testing.T) {
 		if *q.Received <= 0 || *q.Acknowledged <= 0 || *q.Received != 2**q.Acknowledged {
 			t.Errorf("it hands out %v and has acknowledged %v a second", *q.Received, *q.Acknowledged)
 		}
-		time.Sleep(2 * time.Minute) // fake
+		time.Sleep(2 * time.Minute) // fake time
 		if q := s.describeQueue("mail"); *q.Received != 0 || *q.Acknowledged != 0 {
 			t.Errorf("idle, it hands out %v and has acknowledged %v a second", *q.Received, *q.Acknowledged)
 		}
 	})
 }
 
-// What nobody waits for goes to the next, as its first attempt.
+// A record for a client that has left goes to the next worker, as its first attempt.
 func TestReceiveEndsWithItsClient(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.createOrders(1)
@@ -453,7 +454,7 @@ func TestWaitingReceiversHoldNothing(t *testing.T) {
 	})
 }
 
-// A record comes whatever its size; if there is no memory for it, it is no attempt.
+// A record is handed out whatever its size. If there is no memory for it now, that is not an attempt.
 func TestRecordThatThereIsNoMemoryForIsNoAttempt(t *testing.T) {
 	const large = 2 << 20
 	limits := seb.Limits{RecordBytes: large, RequestBytes: large}
@@ -486,19 +487,19 @@ func TestReceiveAcknowledgesFirst(t *testing.T) {
 		first := s.wantHanded(`{"ack":[]}`, "0#1")
 		second := s.wantHanded(`{"ack":`+tokensOf(t, first)+`}`, "1#1")
 		s.wantCounts("mail", 1, 1, 0, 0)
-		s.wantHanded(`{"max":2,"wait":"2m","ack":`+tokensOf(t, append(first, second...))+`}`, "2#1") // the first again
+		s.wantHanded(`{"max":2,"wait":"2m","ack":`+tokensOf(t, append(first, second...))+`}`, "2#1") // with the first tokens again
 		s.wantCounts("mail", 0, 1, 0, 0)
 	})
 }
 
-// A token that is refused is told of as by an ack, and the worker gets nothing that it
-// would not know of.
+// If a token that comes with a receive is refused, the answer is like that of an ack, and no record is
+// handed out.
 func TestReceiveAfterARefusedAckHandsOutNothing(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "0\n1\n", "Content-Type", typeNDJSON)
 		s.setQueue("mail", "", http.StatusCreated)
 		old := s.wantHanded(`{"lease":"1s"}`, "0#1")
-		time.Sleep(2 * time.Second) // fake
+		time.Sleep(2 * time.Second) // fake time
 		ms := append(old, s.wantHanded(`{}`, "1#1")...)
 		s.wantHanded(`{"wait":"1m"}`, "0#2")
 		s.append("orders", "2")
@@ -507,7 +508,7 @@ func TestReceiveAfterARefusedAckHandsOutNothing(t *testing.T) {
 		if !strings.Contains(p.Detail, old[0].Token) || !strings.Contains(a.body, `"ok":true`) {
 			t.Errorf("it says %s", a.body)
 		}
-		s.wantCounts("mail", 1, 1, 0, 0) // 1 is done, 2 was not handed out
+		s.wantCounts("mail", 1, 1, 0, 0) // record 1 is done, record 2 was not handed out
 		s.post(mailPath+"/receive", `{"ack":["x"]}`).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 		s.post(mailPath+"/receive", `{"ack":[null]}`).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 		s.wantHanded(`{}`, "2#1")

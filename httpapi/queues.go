@@ -13,21 +13,21 @@ type queueJSON struct {
 	Created      string          `json:"created"`
 	Config       queueConfigJSON `json:"config"`
 	Ready        int64           `json:"ready"`
-	Leased       *int64          `json:"leased"`     // null where this broker does not know: they count as ready
-	Held         *int64          `json:"held"`       // null where this broker does not know: they count as ready
-	HeldUntil    *string         `json:"held_until"` // null if none are
+	Leased       *int64          `json:"leased"`     // null if this broker does not know it: leased records then count as ready
+	Held         *int64          `json:"held"`       // null if this broker does not know it: held records then count as ready
+	HeldUntil    *string         `json:"held_until"` // null if no records are held
 	Delayed      int64           `json:"delayed"`
 	Dead         int64           `json:"dead"`
-	Oldest       *string         `json:"oldest"` // null if there is no work
+	Oldest       *string         `json:"oldest"` // null if no records are unfinished
 	OldestAge    *string         `json:"oldest_age"`
-	Received     *float64        `json:"received_per_second"` // null where this broker does not know
+	Received     *float64        `json:"received_per_second"` // null if this broker does not know it
 	Acknowledged *float64        `json:"acknowledged_per_second"`
-	Owner        *string         `json:"owner"` // null if none is known
+	Owner        *string         `json:"owner"` // null if this broker knows no owner
 	Epoch        uint64          `json:"epoch"`
 }
 
-// ownerSelf stands for the address of the broker that answers, if it is the owner and has none
-// where others could ask it.
+// ownerSelf is shown as the owner's address if the broker that answers is the owner and advertises no
+// address.
 const ownerSelf = "self"
 
 type queueConfigJSON struct {
@@ -39,7 +39,7 @@ type queueConfigJSON struct {
 	Paused          bool    `json:"paused"`
 }
 
-// toQueueJSON tells what a caller may know of a queue.
+// toQueueJSON returns a queue without the parts that the caller may not see.
 func toQueueJSON(q *seb.QueueInfo, access seb.Access, now time.Time) queueJSON {
 	j := queueJSON{
 		Topic: q.Topic, Name: q.Name, Created: q.Created.Format(timestampLayout),
@@ -92,7 +92,7 @@ func (h *Handler) listQueues(w *response, r *http.Request) error {
 	}.write(r.Context(), h, w)
 }
 
-// queue adds what a caller may know of a queue as a JSON object.
+// queue adds info as a JSON object, without the parts that the caller may not see.
 func (c *chunks) queue(info *seb.QueueInfo, access seb.Access) {
 	b, err := marshal(toQueueJSON(info, access, time.Now()))
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *chunks) queue(info *seb.QueueInfo, access seb.Access) {
 	c.bytes(b)
 }
 
-// getQueue has the owner tell, which alone knows all, if it can be asked.
+// getQueue answers with a queue. It asks the owner if it can: only the owner knows everything.
 func (h *Handler) getQueue(w *response, r *http.Request) error {
 	q, answered, err := h.describe(w, r)
 	if answered || err != nil {
@@ -110,8 +110,8 @@ func (h *Handler) getQueue(w *response, r *http.Request) error {
 	return writeQueue(w, http.StatusOK, q)
 }
 
-// describe forwards the request to the queue's owner if it can. If the owner has answered the
-// client, answered is true. Otherwise q is what this broker knows.
+// describe forwards the request to the queue's owner if it can. If the owner has answered,
+// answered is true. Otherwise q is what this broker knows of the queue.
 func (h *Handler) describe(w *response, r *http.Request) (q seb.QueueInfo, answered bool, _ error) {
 	if err := refuseHeaders(r.Header, forwardedHeader); err != nil {
 		return q, false, err
@@ -136,7 +136,7 @@ func (h *Handler) describe(w *response, r *http.Request) (q seb.QueueInfo, answe
 	return q, false, nil
 }
 
-// putQueue creates a queue, or changes what the body names of one that exists.
+// putQueue creates a queue, or changes the settings that the body names of an existing one.
 func (h *Handler) putQueue(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (h *Handler) putQueue(w *response, r *http.Request) error {
 		return err
 	}
 	if to := spec.update.DeadLetterTopic; to != nil && *to != "" {
-		// The broker writes there in the caller's name.
+		// The broker will append to that topic on behalf of the caller.
 		if err := w.access.CheckTopic(seb.ScopeWrite, *to); err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (h *Handler) purgeQueue(w *response, r *http.Request) error {
 	}{n})
 }
 
-// noBody refuses parameters, and a body that is anything but an empty object.
+// noBody refuses query parameters, and a body that is neither empty nor an empty object.
 func (h *Handler) noBody(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err

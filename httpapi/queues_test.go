@@ -16,7 +16,7 @@ const (
 	mailPath   = queuesPath + "/mail"
 )
 
-// setQueue has a queue created or changed.
+// setQueue creates or changes a queue.
 func (s *server) setQueue(name, body string, status int, header ...string) queueJSON {
 	s.t.Helper()
 	a := s.do("PUT", queuesPath+"/"+name, strings.NewReader(body), header...)
@@ -237,7 +237,8 @@ func TestPausedQueueHandsOutNothing(t *testing.T) {
 	}
 }
 
-// The broker appends to the dead-letter topic in the name of the caller that names it.
+// The caller that sets a dead-letter topic needs the scope write for it, since the broker appends to it on the
+// caller's behalf.
 func TestDeadLetterTopicMustBeOneThatTheKeyMayWrite(t *testing.T) {
 	s := newServerWith(t, 1)
 	s.append("orders.dead", "x")
@@ -252,7 +253,7 @@ func TestDeadLetterTopicMustBeOneThatTheKeyMayWrite(t *testing.T) {
 	put("payroll", ops).want(t, http.StatusOK)
 }
 
-// A key is not told of a dead-letter topic that it is not for, in no answer that describes a queue.
+// Answers that describe a queue show its dead-letter topic only to keys with access to that topic.
 func TestDeadLetterTopicIsToldToKeysForIt(t *testing.T) {
 	s := newServerWith(t, 1)
 	s.append("secret.dead", "x")
@@ -297,7 +298,7 @@ func TestAppendsOfEveryFormCanBeDelayed(t *testing.T) {
 			}
 			s.wantCountsOfAny("mail", 1, 2)
 			for i, due := range []time.Duration{0, 10 * time.Minute, 20 * time.Minute} {
-				for len(s.received("mail", `{"wait":"5m"}`)) == 0 && time.Since(began) < time.Hour { // fake
+				for len(s.received("mail", `{"wait":"5m"}`)) == 0 && time.Since(began) < time.Hour { // fake time
 				}
 				if late := time.Since(began) - due; late < -time.Second || late > time.Second {
 					t.Errorf("%s: record %d came after %v", mediaType, i, time.Since(began))
@@ -307,7 +308,7 @@ func TestAppendsOfEveryFormCanBeDelayed(t *testing.T) {
 	}
 }
 
-// wantCountsOfAny checks what every broker knows of a queue.
+// wantCountsOfAny checks those counts of a queue that every broker knows.
 func (s *server) wantCountsOfAny(name string, ready, delayed int64) {
 	s.t.Helper()
 	if q := s.describeQueue(name); q.Ready != ready || q.Delayed != delayed {

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// backoffTo stands between the shortest and the longest time.
+	// backoffTo separates the shortest from the longest time.
 	backoffTo = ".."
 	// attemptsMax is how many attempts a queue may allow.
 	attemptsMax = 1000
 )
 
-// queueSpec is what a body says about a queue.
+// queueSpec is the body of a request that creates or changes a queue.
 type queueSpec struct {
 	update seb.QueueUpdate
 	from   seb.Position
@@ -36,7 +36,7 @@ func parseQueueSpec(body []byte) (queueSpec, error) {
 	return s, err
 }
 
-// backoff reads the shortest and the longest time, or one that is both.
+// backoff reads the shortest and the longest time of a back-off, or one time that is both.
 func (s *queueSpec) backoff(j *jsonReader, name string) error {
 	text, err := j.string(name)
 	if text == nil || err != nil {
@@ -48,14 +48,14 @@ func (s *queueSpec) backoff(j *jsonReader, name string) error {
 	}
 	from, err := time.ParseDuration(least)
 	to, err2 := time.ParseDuration(most)
-	if err != nil || err2 != nil || strings.HasPrefix(most, ".") { // three dots and an hour would be six minutes
+	if err != nil || err2 != nil || strings.HasPrefix(most, ".") { // "1s...1h" would mean 0.1 h, six minutes
 		return invalid("such as 1s..1h, or 10s for a constant time", "invalid backoff %.100q: it must be the shortest and the longest time", text)
 	}
 	s.update.BackoffMin, s.update.BackoffMax = &from, &to
 	return nil
 }
 
-// deadLetterTopic reads a name; null means none.
+// deadLetterTopic reads a topic's name; null means no dead-letter topic.
 func (s *queueSpec) deadLetterTopic(j *jsonReader, name string) error {
 	topic, err := j.string(name)
 	s.update.DeadLetterTopic = new(string(topic))
@@ -70,7 +70,7 @@ func (s *queueSpec) order(j *jsonReader, name string) error {
 	return err
 }
 
-// begin reads where a new queue begins.
+// begin reads the position at which a new queue begins.
 func (s *queueSpec) begin(j *jsonReader, name string) error {
 	const hint = `use "earliest", "latest" or {"offset":41}`
 	if j.peek() == '{' {

@@ -13,32 +13,32 @@ import (
 )
 
 const (
-	// topicIDHeader tells a topic from one that is created later under its name.
+	// topicIDHeader distinguishes a topic from another that is created later with the same name.
 	topicIDHeader = "Seb-Topic-Id"
 
 	defaultReadRecords = 1000
 	defaultReadBytes   = 1 << 20
-	// Answers end here whatever was asked for; the caller goes on from Seb-Next-Offset.
+	// The most that one answer has, even if the caller asks for more: it goes on at Seb-Next-Offset.
 	readRecordsMax = 64 << 10
 	readBytesMax   = 8 << 20
 	readWaitMax    = 5 * time.Minute
 )
 
-// topicIDForm is that of a topic_id; without text it counts as not given.
+// topicIDForm is the form of a topic_id; "" means not given.
 var topicIDForm = regexp.MustCompile(`^([0-9a-f]{8}\.[0-9]+)?$`)
 
-// readSpec is what a read's query says.
+// readSpec is the query of a read.
 type readSpec struct {
 	partition int32
 	from      seb.Position
-	topicID   string // "" if any topic of the name will do
+	topicID   string // "" for any topic of that name
 	limit     int
 	maxBytes  int64
 	wait      time.Duration
 }
 
-// readRecords answers with what one fetch returns, so that the headers can say
-// where it ends before the body begins.
+// readRecords answers with the records of one fetch: so the headers, which come before the body, can
+// name the next offset.
 func (h *Handler) readRecords(w *response, r *http.Request) error {
 	mediaType, err := negotiate(r.Header.Values("Accept"))
 	if err != nil {
@@ -112,7 +112,7 @@ func (h *Handler) parseRead(r *http.Request) (readSpec, error) {
 	return s, h.parseBounds(q, &s)
 }
 
-// parseBounds reads how much a read is to return, and for how long it is to wait.
+// parseBounds reads how much a read may return, and how long it may wait.
 func (h *Handler) parseBounds(q query, s *readSpec) error {
 	limit, err := q.count("limit", 1, math.MaxInt64, defaultReadRecords)
 	if err != nil {
@@ -128,9 +128,8 @@ func (h *Handler) parseBounds(q query, s *readSpec) error {
 	return err
 }
 
-// fetch returns the records that spec asks for, with the memory they take
-// reserved until release is called. While it waits for the first of them it
-// holds none.
+// fetch returns the records that spec asks for, whose memory is reserved until release
+// is called. While it waits for records it holds no memory.
 func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetched, release func(), _ error) {
 	topic := r.PathValue("topic")
 	deadline := time.Now().Add(spec.wait)
@@ -141,20 +140,20 @@ func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetc
 			return found, release, err
 		}
 		release()
-		// From now on "latest" and -N mean where they were when the request came, which
-		// is a place in that topic alone. If that is deleted meanwhile, they mean what
-		// is left: the request has named no offset.
+		// From now on "latest" and -N are the offset that they meant when the request came, in this
+		// topic only. If records are deleted meanwhile, the read goes on at the first that
+		// is left, since the request named no offset.
 		spec.topicID = found.TopicTag
 		if _, named := spec.from.Offset(); !named {
 			spec.from = seb.AtOrAfter(found.Next)
 		}
 		if err := h.waitFor(w.clientContext, topic, spec, wait); err != nil {
-			return seb.Fetched{}, nil, err // to return found would keep it meanwhile
+			return seb.Fetched{}, nil, err // not found, which would stay in memory during the wait
 		}
 	}
 }
 
-// fetchNow fetches without waiting, under a reservation.
+// fetchNow fetches without waiting for records. Their memory is reserved until release is called.
 func (h *Handler) fetchNow(ctx context.Context, w *response, topic string, spec readSpec) (found seb.Fetched, release func(), err error) {
 	release, err = h.withMemory(ctx, w, spec, func(opts seb.FetchOptions) ([]seb.Record, error) {
 		found, err = h.broker.Fetch(ctx, topic, spec.partition, spec.from, opts)
@@ -163,7 +162,7 @@ func (h *Handler) fetchNow(ctx context.Context, w *response, topic string, spec 
 	return found, release, err
 }
 
-// withMemory reads records as spec bounds them, or fewer, with the memory they take
+// withMemory reads up to the number of records and bytes that spec allows. Their memory is
 // reserved until release is called.
 func (h *Handler) withMemory(ctx context.Context, w *response, spec readSpec, read func(seb.FetchOptions) ([]seb.Record, error)) (release func(), err error) {
 	m := h.newAnswerMemory(w)
@@ -201,8 +200,8 @@ func (h *Handler) waitFor(ctx context.Context, topic string, spec readSpec, wait
 	})
 }
 
-// untilDrained waits, no longer than until the broker is shutting down: the answer then is what
-// there is.
+// untilDrained calls wait, and ends it when the broker is shutting down. That is no error: the caller
+// then answers with the records that it has.
 func (h *Handler) untilDrained(ctx context.Context, wait func(context.Context) error) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// newServerWith returns a server whose topic orders holds values "0" to "n-1".
+// newServerWith returns a server whose topic orders has n records, with the values "0", "1" and so on.
 func newServerWith(t testing.TB, n int) *server {
 	t.Helper()
 	s := newServer(t, seb.Options{}, Options{})
@@ -125,14 +125,14 @@ func TestReadBatch(t *testing.T) {
 	a.wantHeader(t, "Seb-Offset", "5")
 }
 
-// What was written in one form is read in all of them, whatever its bytes.
+// Records with any bytes can be read in all forms.
 func TestReadShowsAnyBytes(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	times := 200_000
 	if testing.Short() {
 		times = 40_000
 	}
-	large := strings.Repeat("\x01\"\\é\n", times) // several chunks, escaped sixfold in part
+	large := strings.Repeat("\x01\"\\é\n", times) // several chunks; some bytes are escaped as six
 	_, err := s.broker.Append(t.Context(), "orders", []seb.Record{
 		{Value: []byte("a \"quoted\" \\ \t\r\n\x00\x1f\x7f é 😀 </script>"), Key: []byte("k\"ey")},
 		{Value: []byte("\xff\x00"), Key: []byte{0xfe}},
@@ -181,7 +181,7 @@ func TestReadShowsAnyBytes(t *testing.T) {
 	}
 }
 
-// A JSON answer of records is accepted as an append of the same records.
+// The JSON of a read can be sent as the body of an append, which appends the same records.
 func TestReadAndAppendAreInverse(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	records := []seb.Record{
@@ -247,7 +247,7 @@ func TestReadRefusals(t *testing.T) {
 			}
 		})
 	}
-	s.get("/v1/topics/none").wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound) // reading creates nothing
+	s.get("/v1/topics/none").wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound) // a read creates no topic
 	for _, path := range []string{ordersPath + "?offset=4", ordersPath + "/3", ordersPath + "/4"} {
 		p := s.get(path).wantProblem(t, http.StatusRequestedRangeNotSatisfiable, seb.CodeOffsetOutOfRange)
 		if p.StartOffset == nil || *p.StartOffset != 0 || p.EndOffset == nil || *p.EndOffset != 3 {
@@ -264,7 +264,7 @@ func TestReadAtEndWaitsForARecord(t *testing.T) {
 			go func() { got <- s.get(ordersPath + query) }()
 			synctest.Wait()
 			if i == 2 {
-				(<-got).wantHeader(t, "Seb-Next-Offset", "3") // there was something at once
+				(<-got).wantHeader(t, "Seb-Next-Offset", "3") // there was a record at once
 				break
 			}
 			s.append("orders", "new")
@@ -390,8 +390,8 @@ func TestReadOneRecordOfAPartition(t *testing.T) {
 	}
 }
 
-// What was read when the store stops answering is delivered, and the rest is read
-// by the next request.
+// If the store stops answering during a read, the records that were read are answered, and the next
+// request reads the rest.
 func TestReadDeliversWhatWasReadBeforeATimeout(t *testing.T) {
 	var faulty *storetest.Faulty
 	open := func(t *testing.T) (s *server) { s, faulty = coldServer(t); return s }
@@ -408,9 +408,8 @@ func TestReadDeliversWhatWasReadBeforeATimeout(t *testing.T) {
 	})
 }
 
-// A read that names no offset is not told that one is gone, also if it has waited. In
-// which rounds the broker hears of both changes at once, and not of one after the other,
-// is chance.
+// A read that names no offset gets no error about a deleted offset, even if it has waited. In each round
+// it is random whether the broker applies both changes at once or one after the other.
 func TestReadThatWaitsFromTheStartMovesUpWithIt(t *testing.T) {
 	store := objstore.NewMemory()
 	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {

@@ -10,9 +10,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
-// readRecord answers with one record's value as it is. What HTTP headers can't
-// carry is not lost without a word: such a key comes as Seb-Key-Base64, and
-// Seb-Omitted-Headers counts headers that only the JSON forms can show.
+// readRecord answers with one record's value, unchanged. A key that an HTTP header can't carry
+// is in Seb-Key-Base64. Record headers that HTTP can't carry are left out, and
+// Seb-Omitted-Headers counts them; the JSON forms show them.
 func (h *Handler) readRecord(w *response, r *http.Request) error {
 	q, err := parseQuery(r, "partition")
 	if err != nil {
@@ -26,8 +26,8 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 	if err != nil || offset < 0 {
 		return invalid("", "invalid offset %q: it must be a number, such as 41", r.PathValue("offset"))
 	}
-	// A cache that asks whether its copy still stands is to be told what the log
-	// says now: describing the topic makes the broker look.
+	// A cache may ask whether its copy is still valid. The answer must come from a recent state of
+	// the log: the call makes the broker sync if its last sync is too old.
 	topic, err := h.broker.Topic(r.Context(), r.PathValue("topic"))
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 	return writeBody(w, http.StatusOK, httprecord.MediaType(headers, "application/octet-stream"), rec.Value)
 }
 
-// noneMatch tells whether a cache that holds what etags say has tag's.
+// noneMatch tells whether etags, the If-None-Match headers, contain tag or "*".
 func noneMatch(etags []string, tag string) bool {
 	for e := range strings.SplitSeq(strings.Join(etags, ","), ",") {
 		if e = strings.TrimSpace(e); e == "*" || strings.TrimPrefix(e, "W/") == tag {
@@ -82,8 +82,8 @@ func headersOf(rec *seb.Record) httprecord.Headers {
 	}
 }
 
-// noPage keeps browsers from taking a value, which is anyone's, for a page of
-// this origin.
+// noPage keeps browsers from running a value, which any producer may have written, as a page
+// of this origin.
 func noPage(header http.Header) {
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 }

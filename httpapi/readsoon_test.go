@@ -13,7 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// However much a read asks for, its answer begins soon after the first record is there, in
+// However much a read asks for, its answer begins soon after the first record was read, in
 // every form and on every path.
 func TestEveryReadBeginsSoonOverASlowStore(t *testing.T) {
 	const commits, delay = 1000, 100 * time.Millisecond
@@ -30,7 +30,7 @@ func TestEveryReadBeginsSoonOverASlowStore(t *testing.T) {
 			memory := objstore.NewMemory()
 			store := storetest.NewFaulty(memory)
 			bubbleAround(t, func(t *testing.T) *server {
-				// A checkpoint, so that the other broker does not keep what it replays.
+				// Checkpoints keep the other broker from caching the commits that it would replay.
 				writer := openBroker(t, memory, seb.Options{CheckpointCommits: 100})
 				for i := range commits {
 					if _, err := writer.Append(t.Context(), "orders", []seb.Record{{Value: fmt.Append(nil, i)}}); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // recordsJSONOf makes a record of each element of {"records":[…]}. Values, keys
-// and headers are slices of body, which it overwrites, unless they were in base64.
+// and headers are slices of body, which it overwrites; those in base64 are decoded into new memory.
 func (h *Handler) recordsJSONOf(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
 	p, err := h.newRecordsParser(ctx, spec, body)
 	if err != nil {
@@ -24,7 +24,7 @@ func (h *Handler) recordsJSONOf(ctx context.Context, spec *appendSpec, body []by
 	return p.out, nil
 }
 
-// newRecordsParser returns a parser of body into an empty list, to be freed.
+// newRecordsParser returns a parser of body with an empty list, which the caller frees.
 func (h *Handler) newRecordsParser(ctx context.Context, spec *appendSpec, body []byte) (*recordsParser, error) {
 	j, err := newJSONReader(body)
 	if err != nil {
@@ -40,18 +40,18 @@ func (h *Handler) newRecordsParser(ctx context.Context, spec *appendSpec, body [
 	}, nil
 }
 
-// recordsParser reads records element by element and reserves what it allocates
-// beyond the body, in steps.
+// recordsParser reads records one by one. It reserves, in steps, the memory that it allocates in
+// addition to the body.
 type recordsParser struct {
 	json       *jsonReader
 	out        *recordList
-	partition  int32   // of records that name none
+	partition  int32   // the partition of records that name none
 	partitions []int32 // nil until a record names one
 
 	headersMax int
 	countMax   func(count int) error
 	reserve    func(bytes int) error
-	owed       int // bytes allocated and not reserved yet
+	owed       int // bytes allocated but not yet reserved
 }
 
 func (p *recordsParser) parse() error {
@@ -67,7 +67,7 @@ func (p *recordsParser) parse() error {
 	return p.json.end()
 }
 
-// inRecord says in err which record it is about.
+// inRecord names in err the record that err is about.
 func inRecord(index int, err error) error {
 	var e *seb.Error
 	if !errors.As(err, &e) || e.Code == seb.CodeOverMemoryBudget || e.Code == seb.CodeRequestTooLarge {
@@ -92,7 +92,7 @@ func (p *recordsParser) record(index int) error {
 	case rec.values > 1 || rec.keys > 1:
 		return invalid("", "there is more than one value or more than one key")
 	}
-	// The list's own growth may hold it twice for a moment.
+	// While the list grows, it may hold each record twice for a moment.
 	if err := p.owe(2*recordStructBytes + len(rec.Headers)*headerStructBytes); err != nil {
 		return err
 	}
@@ -101,7 +101,8 @@ func (p *recordsParser) record(index int) error {
 	return nil
 }
 
-// owe notes that bytes are about to be allocated.
+// owe counts bytes that are about to be allocated. When the sum reaches reservedRecordBytes,
+// owe reserves it.
 func (p *recordsParser) owe(bytes int) error {
 	if p.owed += bytes; p.owed < reservedRecordBytes {
 		return nil
@@ -111,8 +112,8 @@ func (p *recordsParser) owe(bytes int) error {
 	return p.reserve(owed)
 }
 
-// place notes where the record goes. The list of partitions begins with the
-// first record that names its own.
+// place stores the record's partition. The list of partitions is created by the
+// first record that names one.
 func (p *recordsParser) place(index int, rec parsedRecord) {
 	if rec.placed && p.partitions == nil {
 		p.partitions = make([]int32, index, index+1)
@@ -131,7 +132,7 @@ func (p *recordsParser) place(index int, rec parsedRecord) {
 // parsedRecord is a record whose fields are being read.
 type parsedRecord struct {
 	seb.Record
-	values, keys int  // how many of the fields for them were given
+	values, keys int  // how many fields for the value, and for the key, were given
 	placed       bool // Partition was given
 }
 
@@ -173,7 +174,7 @@ func (p *recordsParser) field(r *parsedRecord, name []byte) (err error) {
 	return err
 }
 
-// given stores b, unless it is nil, and counts that.
+// given stores b in into and increments count, unless b is nil.
 func given(into *[]byte, count *int, b []byte) {
 	if b != nil {
 		*into = b
@@ -181,7 +182,7 @@ func given(into *[]byte, count *int, b []byte) {
 	}
 }
 
-// base64 reads a string's bytes; nil for null.
+// base64 reads a string and decodes it; it returns nil for null.
 func (p *recordsParser) base64(what string) ([]byte, error) {
 	s, err := p.json.string(what)
 	if err != nil || s == nil {
@@ -198,7 +199,8 @@ func (p *recordsParser) base64(what string) ([]byte, error) {
 	return b, nil
 }
 
-// headers reads {"name":"value","repeated":["a","b"]} onto r's; read reads a value.
+// headers reads an object such as {"name":"value","repeated":["a","b"]} and appends the headers to
+// r's; read reads a value.
 func (p *recordsParser) headers(what string, r *parsedRecord, read func(what string) ([]byte, error)) error {
 	if p.json.null() {
 		return nil

@@ -7,39 +7,40 @@ import (
 	"strings"
 )
 
-// Secrets as people paste them, perhaps damaged: in any case, with other separators, cut off,
-// or with white space or a separator in between, as a line that was folded has it.
+// Patterns of secrets as people paste them, perhaps damaged: in upper or lower case, with other
+// separators, cut off, or with white space or a separator within, as in a folded line.
 var (
 	// keyPattern is an API key of any version.
 	keyPattern = regexp.MustCompile(`(?i)seb[v0-9]*` + separators + `(?:[0-9]+` + separators + `)?(` + hexRuns + `)`)
 	// pushPattern is the secret of a push.
 	pushPattern = regexp.MustCompile(`(?i)whsec([_\-]?)((?:` + separators + `)?[0-9a-z+/=_\-]*(?:(?:\s|[^\x00-\x7f]){1,3}[0-9a-z+/=_\-]{8,})*)`)
-	// hexPattern and mixedPattern are what may be one without its prefix.
+	// hexPattern and mixedPattern match what may be a secret without its prefix.
 	hexPattern   = regexp.MustCompile(`(?i)` + hexRuns)
 	mixedPattern = regexp.MustCompile(`[0-9A-Za-z+=]{40,}`)
 )
 
 const (
 	separators = `[\s_\-.:+]{1,3}`
-	// between is what may stand within one: a URL has slashes, a page characters that are not shown.
+	// between separates pieces of one secret: URLs have slashes, web pages invisible characters.
 	between = `(?:[\s_\-.:+/]|[^\x00-\x7f]){1,3}`
 	hexRuns = `[0-9a-f]+(?:` + between + `[0-9a-f]{2,})*`
 
-	// What is left of a secret that was cut off must have so many characters to count as one;
-	// less is easy to guess, and may be a name.
-	keyDigitsMin   = 16 // behind the prefix, of 64
-	pushCharsMin   = 8  // behind whsec_
-	pushDamagedMin = 24 // behind whsec, where another character follows it
-	// bareDigitsMin is more than other ids have, such as a UUID or a trace context.
+	// How many characters a secret that was cut off must have to count as a secret. Fewer could
+	// be a name.
+	keyDigitsMin   = 16 // hex digits after the prefix; a whole key has 64
+	pushCharsMin   = 8  // characters after whsec_
+	pushDamagedMin = 24 // characters after whsec, if no _ or - follows it
+	// bareDigitsMin is how many hex digits without a prefix count as a secret: more than other ids have, such
+	// as a UUID or a trace context.
 	bareDigitsMin = 56
-	bareShown     = 8 // characters
+	bareShown     = 8 // the characters that stay of a secret without a prefix
 )
 
-// WithoutSecrets returns a text for the log as it is, but for API keys and the secrets of
-// pushes, which people paste where a name or an id belongs. What begins as they do becomes
-// [secret]; of what may be one without its beginning, 56 hex digits or 40 letters and digits
-// in upper and lower case, the first 8 characters stay. Any of it may be percent-encoded, once or
-// more often, and white space may stand as Go quotes it.
+// WithoutSecrets returns a text for the log without API keys and the secrets of pushes, which
+// people paste by mistake where a name or an id belongs. A text that begins like a secret becomes
+// [secret]. Of 56 or more hex digits, or 40 or more digits and letters in upper and lower case,
+// which may be a secret without its beginning, only the first 8 characters stay. Secrets are also found
+// if they are percent-encoded, once or several times, or have white space that Go has quoted.
 func WithoutSecrets(text string) string {
 	text = replaceDecoded(text, keyPattern, func(m []string) (int, string) { return 0, secretIf(digits(m[1]) >= keyDigitsMin) })
 	text = replaceDecoded(text, pushPattern, func(m []string) (int, string) {
@@ -67,7 +68,7 @@ func restIf(is bool) string {
 	return ""
 }
 
-// digits counts the hex digits of runs and what separates them.
+// digits counts the hex digits in runs.
 func digits(runs string) (n int) {
 	for _, c := range []byte(runs) {
 		if isHex(c) {
@@ -81,13 +82,14 @@ func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
-// isMixed tells whether letters of both cases and digits occur, as in what is random.
+// isMixed tells whether text has digits, lower-case and upper-case letters, as random text has.
 func isMixed(text string) bool {
 	return strings.ContainsAny(text, "0123456789") && strings.ToLower(text) != text && strings.ToUpper(text) != text
 }
 
-// replaceDecoded matches a pattern with the text as it is without its encoding. Of
-// a match, keep characters and then the replacement stand in the result; "" leaves it as it is.
+// replaceDecoded matches a pattern with the decoded text. replace gets the groups of a match. In
+// the result, the first keep bytes of the decoded match stay, and replacement follows them. If
+// replacement is "", the match stays unchanged.
 func replaceDecoded(text string, pattern *regexp.Regexp, replace func(match []string) (keep int, replacement string)) string {
 	decoded, starts := decode(text)
 	var out strings.Builder
@@ -111,8 +113,9 @@ func replaceDecoded(text string, pattern *regexp.Regexp, replace func(match []st
 	return out.String()
 }
 
-// decode returns a text without its percent-encoding, however often it was encoded, and with
-// quoted white space as it is; and where in the text each of the bytes begins, and the text's end.
+// decode removes percent-encoding from a text, even if it was encoded several times, and Go's
+// quoting of white space. starts has the index in the text of each decoded byte, and the length of
+// the text as the last element.
 func decode(text string) (decoded []byte, starts []int) {
 	decoded, starts = make([]byte, 0, len(text)), make([]int, 0, len(text)+1)
 	for i := 0; i < len(text); {

@@ -14,7 +14,7 @@ const (
 	pastedPush = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMDEyMzQ1Njc="
 )
 
-// escaped returns a text with all of its characters percent-encoded.
+// escaped returns a text with all bytes percent-encoded.
 func escaped(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
@@ -50,7 +50,7 @@ func TestSecretsAreTakenOutOfTexts(t *testing.T) {
 	}
 }
 
-// A key that is damaged is good for nothing, but what is left of it still is a secret.
+// A damaged key is useless, but what is left of it is still a secret.
 func TestDamagedSecretsAreTakenOutOfTexts(t *testing.T) {
 	hex := strings.TrimPrefix(pastedKey, "seb_7_")
 	body := strings.TrimPrefix(pastedPush, "whsec_")
@@ -97,7 +97,7 @@ func TestDamagedSecretsAreTakenOutOfTexts(t *testing.T) {
 	}
 }
 
-// Wherever somebody pastes a secret, the log and the answer don't repeat it.
+// Wherever in a request a secret is pasted, the log and the answer don't repeat it.
 func TestPastedSecretsAreNeitherLoggedNorAnswered(t *testing.T) {
 	for _, secret := range []string{pastedKey, strings.ToUpper(pastedKey), pastedPush, strings.ToLower(pastedPush)} {
 		lines := &logLines{}

@@ -22,51 +22,51 @@ const (
 	requestIDHeader   = "Seb-Request-Id"
 	requestIDBytesMax = 64
 
-	// statusClientGone is what metrics and log say where no answer could be
-	// given; it is never sent.
+	// statusClientGone is the status in metrics and log if no answer was possible. It is
+	// never sent.
 	statusClientGone = 499
 
-	// writePieceBytes is how much is handed to the connection under one deadline.
+	// writePieceBytes is how many bytes are written to the connection under one deadline.
 	writePieceBytes = 256 << 10
 )
 
-// response is the writer that every action gets: it remembers what became of
-// the answer and gives each piece of it a deadline.
+// response is the [http.ResponseWriter] of every action. It sets a deadline for each piece
+// of the answer, and keeps what the log and the metrics need to know of the request.
 type response struct {
 	http.ResponseWriter
 	conn      *http.ResponseController
 	slowLimit slowLimit
 	sent      progress
-	// request is as it came, but for the token of a signed URL.
+	// request is the request without the token of a signed URL.
 	request *http.Request
-	// clientContext ends when the client has left, or has shut down its sending side, which
-	// looks the same though it still waits for the response. So only long waits, and work
-	// for a client alone, end with it; everything else goes on for a moment.
-	clientContext context.Context //nolint:containedctx // a copy of the request for each context would be kept by all that wait
-	access        seb.Access      // what the sender may do; zero where anyone may
+	// clientContext ends when the client has left. It also ends when the client has shut down its
+	// sending side, although it still waits for the response: the broker can't tell these apart. So
+	// only long waits, and work that only this client needs, use it; all else goes on for goneFor.
+	clientContext context.Context //nolint:containedctx // each request that waits would keep a copy of the request for each context
+	access        seb.Access      // the access of the caller; zero if the route needs none
 	proven        bool            // another broker of this log has forwarded the request
-	keyID         uint64          // which it has authenticated the sender by; 0 for none
-	unwatch       func()          // ends the watch on access; nil if there is none
+	keyID         uint64          // the API key by which that broker has authenticated the caller; 0 for none
+	unwatch       func()          // ends the watch on access; nil if access is not watched
 	token         string          // of a signed URL
 	did           string          // what an admin did, for the audit log
 
-	release func() // gives back memory that is reserved until the answer is written
+	release func() // frees memory that is reserved until the answer is written
 
-	id       string // of the request, also in its header
-	head     bool   // the request is a HEAD: what is written counts for nothing
-	reads    bool   // nothing is to be committed, though the request is no GET
-	original bool   // the request used a path of the original Seb: its errors are plain text
-	bodyRead bool   // completely; true if there is none
+	id       string // the request's id, also in the answer's Seb-Request-Id
+	head     bool   // the request is a HEAD: the body is not sent
+	reads    bool   // the request commits nothing, even if its method is not GET
+	original bool   // the path is one of the original Seb's: errors are plain text
+	bodyRead bool   // the whole body was read; true if there is none
 	status   int    // 0 until the answer has begun
-	bytesIn  int64  // of the body as it came
+	bytesIn  int64  // bytes of the body, before decoding
 	bytesOut int64
-	err      error // what the answer tells of
+	err      error // the error that the answer reports, for the log
 }
 
 // clientRequest returns the request with clientContext.
 func (w *response) clientRequest() *http.Request { return w.request.WithContext(w.clientContext) }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap lets [http.ResponseController] find the wrapped writer.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader begins the answer.
@@ -79,7 +79,7 @@ func (w *response) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write sends p, cut so that a slow client gets a new deadline per piece.
+// Write sends p in pieces, each with a new deadline, so that a slow client can take a large answer.
 func (w *response) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	if w.head {
@@ -99,9 +99,9 @@ func (w *response) Write(p []byte) (int, error) {
 	}
 }
 
-// extendDeadline sets the connection's write deadline. Where the connection has
-// none (a recorder in a test) writes can't stall; any other fault is the next
-// Write's to report.
+// extendDeadline sets the connection's write deadline. It ignores errors: a connection that
+// supports no deadlines (a recorder in a test) can't stall, and the next Write
+// returns any other error.
 func (w *response) extendDeadline() {
 	_ = w.conn.SetWriteDeadline(w.sent.deadline(w.slowLimit, time.Now()))
 }
@@ -121,11 +121,11 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		clientContext:  r.Context(),
 		release:        func() {},
 	}
-	// The deadline of the answer before this one on the same connection would
-	// otherwise hit "100 Continue".
+	// Remove the deadline of the previous answer on this connection, which could
+	// make the write of "100 Continue" fail.
 	_ = w.conn.SetWriteDeadline(time.Time{})
 	if !w.bodyRead {
-		// net/http reads some of a body that no action wants.
+		// If no action reads the body, net/http reads some of it, which also needs a deadline.
 		_ = w.conn.SetReadDeadline(start.Add(h.slowLimit.stallMax))
 	}
 	w.Header().Set(requestIDHeader, w.id)
@@ -144,15 +144,15 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		h.metrics.inFlight.Dec()
 		h.observe(w, r, time.Since(start))
 		if abort {
-			panic(http.ErrAbortHandler) // net/http's way to close the connection without a word
+			panic(http.ErrAbortHandler) // makes net/http close the connection without an answer
 		}
 	}()
-	if r.Method == http.MethodOptions && r.URL.Path == "*" { // it asks whether the server is there
+	if r.Method == http.MethodOptions && r.URL.Path == "*" { // the request only asks whether the server is alive
 		w.WriteHeader(http.StatusOK)
 		return
 	}
 	if !strings.HasPrefix(r.URL.Path, "/") {
-		h.fail(w, r, errNoRoute(r)) // of these ("*", or an authority) the mux would make answers of its own
+		h.fail(w, r, errNoRoute(r)) // the mux would answer these ("*", or an authority) itself
 		return
 	}
 	if err := h.checkPeer(w, r); err != nil {
@@ -164,25 +164,25 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		h.fail(w, r, err)
 	case done:
-	case r.URL.Path == peer.Path && peer.Asks(r) && peerOf(r) == nil: // one within another would be a way to take memory without end
+	case r.URL.Path == peer.Path && peer.Asks(r) && peerOf(r) == nil: // nested connections between brokers could take unlimited memory
 		h.acceptPeer(w, r)
 	case !isClean(r.URL) && !slices.Contains(originalPaths, path.Clean(r.URL.Path)):
-		h.fail(w, r, errNoRoute(r)) // the mux would redirect to what may be another topic
+		h.fail(w, r, errNoRoute(r)) // the mux would redirect, perhaps to another topic
 	default:
 		h.mux.ServeHTTP(w, r)
 	}
 }
 
-// isClean tells whether no part of u's path is empty, "." or "..", as one is where
-// a name is left out: /v1/topics//records.
+// isClean tells whether no element of u's path is empty, "." or "..". One is empty if a
+// name was left out: /v1/topics//records.
 func isClean(u *url.URL) bool {
 	p := u.EscapedPath()
 	return !strings.Contains(p, "//") && (p == "/" || path.Clean(p) == strings.TrimSuffix(p, "/"))
 }
 
-// recovered logs fault, an action's panic, and answers if nothing was answered
-// yet. It returns whether the connection has to be cut because the client would
-// otherwise take what it has for an answer.
+// recovered logs fault, the panic of an action, and answers if the answer has not
+// begun. It returns true if the connection must be cut, because the client would
+// otherwise take a part of an answer for all of it.
 func (h *Handler) recovered(w *response, r *http.Request, fault any) (abort bool) {
 	if err, ok := fault.(error); fault == nil || ok && errors.Is(err, http.ErrAbortHandler) {
 		return fault != nil
@@ -200,7 +200,7 @@ func (h *Handler) recovered(w *response, r *http.Request, fault any) (abort bool
 // observe counts and logs a request that is over.
 func (h *Handler) observe(w *response, r *http.Request, took time.Duration) {
 	if w.status == 0 {
-		w.status = http.StatusOK // net/http's answer where an action wrote none
+		w.status = http.StatusOK // net/http's default if an action wrote nothing
 	}
 	h.metrics.observe(w, r, took)
 	level := slog.LevelDebug
@@ -230,8 +230,8 @@ func (h *Handler) observe(w *response, r *http.Request, took time.Duration) {
 	h.log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// requestID returns the caller's own id if it is one that can stand in a log
-// line as it is, else a new one.
+// requestID returns the caller's id of the request if it may be logged unchanged, else a new
+// id.
 func requestID(r *http.Request) string {
 	id := r.Header.Get(requestIDHeader)
 	if id == "" || len(id) > requestIDBytesMax || WithoutSecrets(id) != id {
@@ -255,7 +255,7 @@ func traceID(parent string) string {
 	if len(parent) < 55 || parent[2] != '-' || parent[35] != '-' || parent[52] != '-' {
 		return ""
 	}
-	// Version ff is forbidden; version 00 ends here, later ones may go on.
+	// Version ff is forbidden. Version 00 has 55 characters, later versions may have more.
 	if parent[:2] == "ff" || len(parent) > 55 && (parent[:2] == "00" || parent[55] != '-') {
 		return ""
 	}

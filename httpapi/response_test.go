@@ -25,7 +25,7 @@ func mustJSON(t testing.TB, v any) string {
 	return string(b)
 }
 
-// logLines is a log that may be written and read at once.
+// logLines is a log that is safe for concurrent use.
 type logLines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -70,7 +70,7 @@ func TestUnknownRoutesAndMethods(t *testing.T) {
 	}
 }
 
-// A name that was left out makes a path of another topic, once it is cleaned.
+// If a name was left out of a path, the cleaned path would name another topic.
 func TestPathsWithAnEmptyPartAreNotCleaned(t *testing.T) {
 	s := newServerWith(t, 1)
 	s.append("records", "a topic of that name")
@@ -88,7 +88,7 @@ func TestPathsWithAnEmptyPartAreNotCleaned(t *testing.T) {
 	s.get("/v1/topics/%2e%2e/records").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidTopicName)
 	s.get("/v1/topics/a%2f%2fb").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidTopicName)
 	s.get("/v1/topics/%6frders/records").want(t, http.StatusOK)
-	s.get("//record?topic-name=orders&offset=0").want(t, http.StatusOK) // by a redirect, as the original did
+	s.get("//record?topic-name=orders&offset=0").want(t, http.StatusOK) // served after a redirect, as by the original
 	for topic, want := range map[string]int{"records": 1, "orders": 1} {
 		if got := len(s.stored(topic, 0)); got != want {
 			t.Errorf("topic %s holds %d records", topic, got)
@@ -174,7 +174,7 @@ func TestAccessLog(t *testing.T) {
 	s.append("orders", secret, "Authorization", "Bearer "+secret, requestIDHeader, "id-1",
 		"Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	s.post(ordersPath+"?key="+secret+"&nope=1", secret, requestIDHeader, "id-2")
-	s.stop() // waits for the handlers, so for their log lines
+	s.stop() // waits until all handlers have written their log lines
 	var got []map[string]any
 	for l := range strings.Lines(log.String()) {
 		var m map[string]any
@@ -263,14 +263,14 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// A Seb- header that does nothing is refused: who sends it means something by it.
+// A Seb- header that has no effect is refused: its sender expects an effect.
 func TestSebHeadersThatDoNothingAreRefused(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{Gatherer: prometheus.NewRegistry()})
 	s.append("orders", "x")
 	for pattern, m := range s.handler.declared {
 		for method := range m {
 			if slices.Contains(originalPaths, pattern) {
-				continue // the original knows none
+				continue // the original's paths ignore all headers
 			}
 			for _, name := range []string{"Seb-Surprise", "Seb-Next-Offset", "seb-delay"} {
 				p := s.do(method, example(pattern), nil, name, "1").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
@@ -284,8 +284,8 @@ func TestSebHeadersThatDoNothingAreRefused(t *testing.T) {
 	s.get(ordersPath, "Accept", typeEvents, keyHeader, "k").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 }
 
-// net/http would answer OPTIONS * by itself, without the headers that all answers have. What it
-// says of requests that it can't parse can't be given any, and so must not repeat them.
+// net/http would answer OPTIONS * itself, without the headers that all answers have. Its answers to
+// requests that it can't parse can't have these headers, so they must not repeat the request.
 func TestAnswersToWhatHasNoPath(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	ask := func(request string) (status int, header http.Header, body string) {

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// scrapesMax is how many answers with metrics there may be at a time. They are not reserved from the
-	// memory budget: a broker that has none left must still tell. Each takes some megabytes at most, since
-	// collectors show 1,000 consumers, queues and targets.
+	// scrapesMax is how many answers with metrics there may be at a time. Their memory is not reserved from
+	// the budget: a broker without free memory must still show metrics. Each takes some megabytes at most, since
+	// collectors show up to 1,000 consumers, queues and push targets.
 	scrapesMax = 2
 	// scrapeWaitMax is how long a caller waits for its turn.
 	scrapeWaitMax = 5 * time.Second
 )
 
-// scrapes are the turns of callers that want metrics. Each holder has one at most, so that no key keeps
-// the others out by reading slowly.
+// scrapes limits how many callers get metrics at a time. Each holder has one turn at most, so that
+// no key can block the others by reading slowly.
 type scrapes struct {
 	mu   sync.Mutex
 	held map[seb.Holder]struct{}
@@ -36,10 +36,10 @@ func newScrapes() *scrapes {
 	return &scrapes{held: map[seb.Holder]struct{}{}, free: make(chan struct{})}
 }
 
-// begin waits for the turn of a holder; end gives it back.
+// begin waits for a turn. The caller ends the turn by calling end.
 func (s *scrapes) begin(ctx context.Context, of seb.Holder) (end func(), err error) {
 	if of.Key != 0 {
-		of.Address = netip.Prefix{} // a key has one turn, wherever it is used
+		of.Address = netip.Prefix{} // a key has one turn, whatever addresses use it
 	}
 	timer := time.NewTimer(scrapeWaitMax)
 	defer timer.Stop()
@@ -61,7 +61,8 @@ func (s *scrapes) begin(ctx context.Context, of seb.Holder) (end func(), err err
 	}
 }
 
-// take takes a turn if there is one, or returns what is closed when another ends.
+// take takes a turn if the holder may have one. If not, it returns a channel that is closed when
+// another turn ends.
 func (s *scrapes) take(of seb.Holder) (free <-chan struct{}, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,13 +81,13 @@ func (s *scrapes) give(of seb.Holder) {
 	s.free = make(chan struct{})
 }
 
-// gathered serves what g has in the Prometheus text format, as far as the caller may see it.
+// gathered serves the metrics of g that the caller may see, in the Prometheus text format.
 func (h *Handler) gathered(g prometheus.Gatherer) action {
 	return func(w *response, r *http.Request) error {
 		if err := refuseHeaders(r.Header); err != nil {
 			return err
 		}
-		if _, err := parseValues(r, "name[]"); err != nil { // which of them, any number
+		if _, err := parseValues(r, "name[]"); err != nil { // names of metrics to return, any number of them
 			return err
 		}
 		end, err := h.scrapes.begin(r.Context(), w.holder())
@@ -100,8 +101,8 @@ func (h *Handler) gathered(g prometheus.Gatherer) action {
 	}
 }
 
-// seenMetrics are what a caller may see: series with the name of a topic are for keys with the scope
-// metrics, and for those of the topic.
+// seenMetrics gathers the metrics that a caller may see. For a series with the name of a topic, the caller
+// needs the scope metrics and a key that may see the topic.
 type seenMetrics struct {
 	all    prometheus.Gatherer
 	access seb.Access
@@ -120,7 +121,8 @@ func (s seenMetrics) Gather() ([]*dto.MetricFamily, error) {
 	return slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return len(f.Metric) == 0 }), err
 }
 
-// topicOf returns the topic that a series is of; all that name a queue or a consumer name its topic.
+// topicOf returns the topic in a series' labels; false if there is none. A series that names a queue or
+// a consumer also names its topic.
 func topicOf(m *dto.Metric) (topic string, is bool) {
 	for _, l := range m.Label {
 		if l.GetName() == "topic" {

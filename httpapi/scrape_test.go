@@ -16,7 +16,7 @@ import (
 	"github.com/simple-event-broker/seb/sebprom"
 )
 
-// A series that names a topic, a queue or a consumer is for keys with the scope metrics, and for the topic.
+// A series with the name of a topic, a queue or a consumer needs a key with the scope metrics for the topic.
 func TestMetricsTellNamesToThoseWhoMaySeeThem(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s := newServer(t, seb.Options{}, Options{Registerer: registry, Gatherer: registry})
@@ -52,17 +52,17 @@ func TestMetricsTellNamesToThoseWhoMaySeeThem(t *testing.T) {
 	wantSeen("a key for metrics of one tenant", "acme", bearer(one)...)
 	wantSeen("a key without the scope", "", bearer(reader)...)
 	wantSeen("a tenant's admin", "zorg", bearer(tenant)...)
-	// The scope is good for nothing else.
+	// The scope metrics gives no other access.
 	s.get("/v1/topics", bearer(all)...).wantProblem(t, http.StatusForbidden, seb.CodeForbidden)
 	s.get("/v1/topics/acme.orders/records", bearer(all)...).wantProblem(t, http.StatusForbidden, seb.CodeForbidden)
 }
 
-// Whoever reads metrics slowly keeps others waiting, and no more memory than two answers take.
+// Callers that read metrics slowly make others wait, but the broker holds at most two answers.
 func TestMetricsAreToldToFewAtATime(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Registerer: registry, Gatherer: registry}, 0, func(t *testing.T, s *server) {
 		registry.MustRegister(sebprom.NewCollector(s.broker.Metrics))
-		for i := range 200 { // an answer is more than what buffers of connections hold
+		for i := range 200 { // an answer is larger than the buffers of a connection
 			s.do("PUT", fmt.Sprintf("/v1/topics/orders%d", i), nil).want(t, http.StatusCreated)
 			s.do("PUT", fmt.Sprintf("/v1/topics/orders%d/consumers/billing", i), nil).want(t, http.StatusCreated)
 		}

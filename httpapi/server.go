@@ -15,12 +15,12 @@ const (
 	headerBytesMax    = 64 << 10
 )
 
-// NewServer returns a server for h with the timeouts that keep idle, half-open
-// and lost clients from holding connections, and with log (nil: none) for what
-// net/http has to say about them. Its Shutdown ends waiting reads of h at once,
-// with the answers they have, so that only appends under way are waited for.
+// NewServer returns a server for h whose timeouts keep idle, half-open and lost
+// clients from holding connections. It logs net/http's messages to log; nil means that they are
+// discarded. Its Shutdown ends waiting reads of h at once: they answer with the records
+// that they have, so Shutdown only waits for other requests.
 //
-// Time limits on bodies are h's own, since they depend on size.
+// h itself limits the time for bodies, since the limits depend on the size.
 func NewServer(h *Handler, log *slog.Logger) *http.Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -39,15 +39,13 @@ func NewServer(h *Handler, log *slog.Logger) *http.Server {
 	return s
 }
 
-// LimitConnections returns a listener for s to serve in place of l, which has at
-// most n connections open at a time; n <= 0 means no limit. While n are open
-// further clients queue, one here and the others in the kernel's backlog, and are
-// served, late, instead of being refused.
+// LimitConnections returns a listener that s serves instead of l. At most n of its
+// connections are open at a time; n <= 0 means no limit. While n are open,
+// further clients are not refused but wait: one in the listener, the others in the kernel's backlog.
 //
-// While somebody queues places are handed on: the longest idle connection is ended,
-// once it has been idle for 10 seconds, and a connection on which a request comes is
-// closed with the answer. For that the handler, the ConnState and the ConnContext of s
-// are wrapped, so they must be set before.
+// While a client waits, the connection that was idle longest is closed once it has been idle for
+// 10 seconds, and a connection on which a request comes is closed after the answer. For
+// that, LimitConnections wraps the Handler, ConnState and ConnContext of s: set them before.
 func LimitConnections(s *http.Server, l net.Listener, n int) net.Listener {
 	return httpconn.Limit(s, l, n)
 }

@@ -4,18 +4,18 @@ import "time"
 
 // slowLimit is how slow a client may be.
 type slowLimit struct {
-	stallMax          time.Duration // longest silence, and how far behind the rate it may fall
+	stallMax          time.Duration // the longest silence, and how far the client may fall behind bytesPerSecondMin
 	bytesPerSecondMin int64
 }
 
-// progress is how far one body has come, in either direction. The zero
-// progress begins with its first deadline.
+// progress counts the bytes of one body, received or sent. The zero value is ready to use: its
+// time begins with the first deadline.
 type progress struct {
 	start time.Time
 	bytes int64
 }
 
-// deadline returns when the next bytes must have moved.
+// deadline returns when the next bytes must have been received or sent.
 func (p *progress) deadline(t slowLimit, now time.Time) time.Time {
 	if p.start.IsZero() {
 		p.start = now
@@ -28,20 +28,21 @@ func (p *progress) deadline(t slowLimit, now time.Time) time.Time {
 	return silence
 }
 
-// pace is how far a body has come that holds memory which others may want.
+// pace counts the bytes of a body that a client sends, and that holds memory which others may want. Its
+// limit is stricter than that of progress.
 type pace struct {
-	bytes int64 // that have come
+	bytes int64 // received so far
 
-	paid int64     // of these, what due takes into account
-	due  time.Time // when more must have come; zero before the first deadline
+	paid int64     // the bytes that due already takes into account
+	due  time.Time // when more bytes must have come; zero before the first deadline
 }
 
-// heldFor is how long a client may take for as much as it has sent: the more the broker
-// holds of a body, the faster the rest of it must come.
+// heldFor sets the rate at which a client must go on to send: what it has sent so far, per heldFor. So
+// the more the broker holds of a body, the faster the rest must come.
 const heldFor = time.Minute
 
-// deadline returns when the next bytes must have moved. What came faster than it had to
-// counts for no more than the longest silence: a client that has sent much can't stop then.
+// deadline returns when the next bytes must have come. A client that sends faster than it must
+// earns no more time than the longest silence: after it has sent much, it still can't stop.
 func (p *pace) deadline(t slowLimit, now time.Time) time.Time {
 	latest := now.Add(t.stallMax)
 	if p.due.IsZero() {

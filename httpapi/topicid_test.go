@@ -10,8 +10,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// Whatever a topic is asked for in, its id is the same, and another topic of its
-// name has another.
+// All answers about a topic have the same id. Another topic of the same name has a different
+// id.
 func TestAnswersNameTheTopicThatTheyAreOf(t *testing.T) {
 	s := newServerWith(t, 2)
 	id := s.get("/v1/topics/orders").Header.Get(topicIDHeader)
@@ -57,8 +57,8 @@ func TestAnswersNameTheTopicThatTheyAreOf(t *testing.T) {
 	s.get(ordersPath+"?topic_id="+id, "Accept", typeEvents).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 }
 
-// Where a read waits is a place in one topic, though another of its name turns up
-// in the same look at the log that ends the first.
+// A read waits for a record of one topic. It ends even if the sync that shows the deletion also shows another
+// topic with the same name.
 func TestReadThatWaitsEndsWithItsTopic(t *testing.T) {
 	memory := objstore.NewMemory()
 	bubbleOn(t, memory, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
@@ -78,7 +78,7 @@ func TestReadThatWaitsEndsWithItsTopic(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := <-got
-		if a.StatusCode == http.StatusNotFound { // it was woken before the second commit was read
+		if a.StatusCode == http.StatusNotFound { // the read was woken before the second commit was applied
 			a.wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound)
 			return
 		}

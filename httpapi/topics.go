@@ -12,10 +12,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
-// topicBodyBytesMax bounds what describes a topic.
+// topicBodyBytesMax bounds a body that describes a topic, a consumer or a queue.
 const topicBodyBytesMax = 64 << 10
 
-// configJSON has null where there is no limit.
+// configJSON is a topic's configuration; null means no limit.
 type configJSON struct {
 	Retention      *string `json:"retention"`
 	RetentionBytes *int64  `json:"retention_bytes"`
@@ -77,7 +77,7 @@ func toPartitionJSON(p seb.Partition) partitionJSON {
 	return j
 }
 
-// listTopics shows the topics that the caller's key is for.
+// listTopics answers with a page of the topics that the caller has access to.
 func (h *Handler) listTopics(w *response, r *http.Request) error {
 	p, err := parsePage(r)
 	if err != nil {
@@ -162,7 +162,8 @@ func (h *Handler) patchTopic(w *response, r *http.Request) error {
 	return h.writeTopic(w, http.StatusOK, t)
 }
 
-// wantedPartitions is how many partitions a topic will have by a spec that is not refused; 0 if the spec does not say.
+// wantedPartitions returns how many partitions spec asks for, but no more than most, since the broker refuses
+// more. It returns 0 if spec does not say.
 func wantedPartitions(spec seb.TopicUpdate, most int) int {
 	if spec.Partitions == nil {
 		return 0
@@ -186,11 +187,11 @@ func (h *Handler) deleteTopic(w *response, r *http.Request) error {
 	return nil
 }
 
-// warningHeader says what a caller should know about what was done.
+// warningHeader warns of an effect of a request that its caller may not expect.
 const warningHeader = "Seb-Warning"
 
-// deadLettersWarning says which queues still have a topic as their dead-letter topic. A name of
-// topics and queues is plain ASCII.
+// deadLettersWarning says which queues still have topic as their dead-letter topic. It can be a header, since
+// names of topics and queues are ASCII.
 func deadLettersWarning(topic string, users []seb.QueueName) string {
 	which := fmt.Sprintf("queue %s of %s", users[0].Queue, users[0].Topic)
 	if more := len(users) - 1; more > 0 {
@@ -199,8 +200,8 @@ func deadLettersWarning(topic string, users []seb.QueueName) string {
 	return fmt.Sprintf("%s is still the dead-letter topic of %s: the next dead letter creates it again, or is not copied if appends create no topics; change the queue's dead_letter_topic", topic, which)
 }
 
-// deleteRecords moves the start of a partition. Both parameters have to be
-// spelled out: a default would delete what nobody meant.
+// deleteRecords moves the start of a partition. Both parameters are required: a
+// default could delete records by mistake.
 func (h *Handler) deleteRecords(w *response, r *http.Request) error {
 	q, err := parseQuery(r, "partition", "before")
 	if err != nil {
@@ -224,7 +225,7 @@ func (h *Handler) deleteRecords(w *response, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, toPartitionJSON(p))
 }
 
-// readTopicSpec returns what a body says about a topic; what it does not name is nil.
+// readTopicSpec reads a body that describes a topic; fields that it does not name are nil.
 func (h *Handler) readTopicSpec(w *response, r *http.Request) (seb.TopicUpdate, error) {
 	if _, err := parseQuery(r); err != nil {
 		return seb.TopicUpdate{}, err
@@ -265,7 +266,7 @@ func parseTopicSpec(body []byte) (spec seb.TopicUpdate, err error) {
 	return spec, j.end()
 }
 
-// topicConfig reads a config. null means no limit.
+// topicConfig reads a topic's configuration into spec. In it, null means no limit.
 func (j *jsonReader) topicConfig(spec *seb.TopicUpdate) error {
 	if j.null() {
 		return nil

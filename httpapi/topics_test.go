@@ -207,7 +207,8 @@ func TestTopicOfTheSameNameSharesNothing(t *testing.T) {
 	}
 }
 
-// Whoever deletes a dead-letter topic learns which queue uses it. Of a queue that they may not see they learn nothing.
+// The answer to the deletion of a dead-letter topic names the queue that uses it, unless the caller may not see that
+// queue.
 func TestDeletingADeadLetterTopicWarns(t *testing.T) {
 	for _, test := range []struct{ topics, want string }{{"*", "dead is still the dead-letter topic of queue mail of orders"}, {"dead", ""}} {
 		s := newServerWithQueue(t, 1, "")

@@ -1,47 +1,47 @@
-// Package metric has the form in which a broker tells its metrics: plain numbers, with names and help. It
-// knows no monitoring system; package sebprom turns them into those of Prometheus.
+// Package metric has the types of a broker's metrics: plain numbers with names and help. It
+// depends on no monitoring system; package sebprom converts them for Prometheus.
 package metric
 
-// Kind is how the values of a family change.
+// Kind says how the values of a family change.
 type Kind int
 
 // Kinds of families.
 const (
-	Counter   Kind = iota // it only grows, while the broker runs
-	Gauge                 // it goes up and down
-	Histogram             // it counts observations by size
+	Counter   Kind = iota // never falls while the broker runs
+	Gauge                 // rises and falls
+	Histogram             // counts observations by size
 )
 
-// Family is all series of one name.
+// Family is a metric: all series of one name.
 type Family struct {
 	Name   string // ends with the unit, such as seb_commit_bytes
 	Help   string
 	Kind   Kind
-	Labels []string // their names
+	Labels []string // the names of the labels
 	Series []Series // may be empty
 }
 
-// Series is one value of a family, as it was when it was read.
+// Series is one value of a family, at the time it was read.
 type Series struct {
-	Labels       []string      // their values, in the order of the family's Labels
-	Value        float64       // of a counter or a gauge
-	Distribution *Distribution // of a histogram
+	Labels       []string      // the values of the labels, in the order of the family's Labels
+	Value        float64       // only of a counter or a gauge
+	Distribution *Distribution // only of a histogram
 }
 
-// Distribution is what a histogram has observed.
+// Distribution holds the observations of a histogram.
 type Distribution struct {
 	Count   uint64
 	Sum     float64
-	Buckets []Bucket // by rising Max; what is above the last one is in Count alone
+	Buckets []Bucket // ascending by Max; larger observations are only in Count
 }
 
-// Bucket counts the observations of at most Max, those of smaller buckets included.
+// Bucket counts the observations up to and including Max, so also those of all smaller buckets.
 type Bucket struct {
 	Max   float64
 	Count uint64
 }
 
-// One returns a family without labels, which has one series.
+// One returns a family of one series without labels.
 func One(kind Kind, name, help string, value float64) Family {
 	return Family{Name: name, Help: help, Kind: kind, Series: []Series{{Value: value}}}
 }

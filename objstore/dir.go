@@ -18,46 +18,45 @@ import (
 )
 
 const (
-	// tempDir is where bodies are written before they get their name. A key
-	// can't begin with a dot, so no object is ever in it.
+	// tempDir is the directory in which bodies are written before they are linked to their
+	// key. A key can't begin with a dot, so no object is ever in tempDir.
 	tempDir = ".tmp"
-	// tempAgeMax is after how long a temporary file must belong to a process
-	// that died.
+	// tempAgeMax is the age from which a temporary file counts as left by a dead process.
 	tempAgeMax = 24 * time.Hour
 
-	// The objects hold records, and what signs pushed ones: they are the
-	// owner's, whatever the umask.
+	// Objects hold records, and secrets that sign pushes: only the files' owner may
+	// access them, whatever the umask.
 	dirMode  = 0o700
 	fileMode = 0o600
 )
 
 // Dir is a store in a local directory: the object "log/1" is the file log/1
-// beneath it. Any number of processes on this machine may share one.
+// in it. Any number of processes on this machine may share a directory.
 //
-// An object's name appears by link(2), which fails if the name is taken, after
-// its bytes were fsynced. A name that appeared is lost in a crash until its
-// directory is fsynced, and another process may see it before that; so "created",
-// the store answers "exists" and "found" only after the directory was fsynced since
-// the name appeared, whichever process linked it. List does not wait for that:
-// a client that acts on a name Gets the object first.
+// Create fsyncs an object's bytes in a temporary file, then links it to its key with
+// link(2), which fails if the name exists. A crash can undo the link until
+// the directory is fsynced, but other processes see the name before that. So the
+// store answers "created", "exists" and "found" only after the directory was fsynced
+// since the link, whichever process made it. List does not wait for that:
+// a client that relies on a listed name must Get the object first.
 //
-// After an fsync that fails it is unknown what is on the disk, and trying again
-// may answer success for pages that the kernel has dropped. So the store stops:
-// that request and all later ones answer [ErrStopped].
+// After an fsync has failed it is unknown what is on the disk, and another fsync
+// may succeed although the kernel has dropped pages. So the store stops:
+// that request and all later ones return [ErrStopped].
 //
-// What is no directory on the way to a key, such as a file or a symbolic link named
-// "log", is refused as [ErrNotRegular]: objects may be hidden behind it.
+// If part of a key's path is not a directory, for example because "log" is a file or a symbolic
+// link, requests return [ErrNotRegular]: the objects below it may be somewhere else.
 //
-// A directory that is moved away or replaced while it is open stops the store
-// too, before it answers from the directory at the wrong place.
+// The store also stops if its directory is moved away or replaced while it is open. It
+// answers no request from a directory that was moved.
 //
 // The store's clock is this machine's wall clock, which must not step back by
-// more than an hour. Network file systems are as good as their link(2), fsync
-// and clocks; use them only if you know these are.
+// more than an hour. Use a network file system only if you know that its link(2), fsync
+// and clocks work as on a local one.
 type Dir struct {
 	root  *os.Root
 	place place
-	// fsync is (*os.File).Sync except in tests, which fail and count it.
+	// fsync is (*os.File).Sync, except in tests, which count calls or make them fail.
 	fsync func(*os.File) error
 	now   func() time.Time
 
@@ -72,8 +71,8 @@ type Dir struct {
 	held map[string]heldDirectory // by path beneath root
 }
 
-// OpenDir opens the store in the directory at path and creates that if need
-// be. Temporary files older than a day are removed.
+// OpenDir opens the store in the directory at path, and creates the directory if it is
+// missing. It removes temporary files older than a day.
 func OpenDir(path string) (*Dir, error) {
 	return openDir(path, (*os.File).Sync)
 }
@@ -98,9 +97,9 @@ func openDir(dirPath string, fsync func(*os.File) error) (*Dir, error) {
 	return d, nil
 }
 
-// OpenDirReadOnly opens the store in an existing directory for reading: it writes
-// nothing at all, refuses Create and Delete, and works on a read-only file system.
-// What a Get finds need not outlast a crash, so a broker can't use it.
+// OpenDirReadOnly opens the store in an existing directory for reading. It writes
+// nothing, refuses Create and Delete, and works on a read-only file system.
+// Its Get may return objects that a crash could still remove, so a broker can't use it.
 func OpenDirReadOnly(dirPath string) (*Dir, error) {
 	d := &Dir{now: time.Now, readOnly: true, held: make(map[string]heldDirectory)}
 	if err := d.pin(dirPath); err != nil {
@@ -109,9 +108,9 @@ func OpenDirReadOnly(dirPath string) (*Dir, error) {
 	return d, nil
 }
 
-// openRoot makes the directory and every one above it that was missing, fsyncs
-// the parents of those, and opens it. The handle pins the directory: requests
-// can't leave it.
+// openRoot creates the directory and its missing parents, fsyncs the directories that got new
+// entries, and opens the directory. Requests use the open handle and can't leave
+// the directory.
 func (d *Dir) openRoot(dirPath string) error {
 	dirPath, err := filepath.Abs(dirPath)
 	if err != nil {
@@ -129,13 +128,13 @@ func (d *Dir) openRoot(dirPath string) error {
 	if err := os.MkdirAll(dirPath, dirMode); err != nil {
 		return err
 	}
-	// Also if nothing was missing: another process may have made the directory
-	// a moment ago.
+	// The loop runs even if nothing was missing: another process may just have created the
+	// directory.
 	for p := dirPath; p != parent && p != filepath.Dir(p); {
 		p = filepath.Dir(p)
 		f, err := os.Open(p)
 		if errors.Is(err, fs.ErrPermission) {
-			break // this process made no entry in it
+			break // this process can't have created an entry in it
 		}
 		if err != nil {
 			return err
@@ -147,7 +146,7 @@ func (d *Dir) openRoot(dirPath string) error {
 	return d.pin(dirPath)
 }
 
-// pin opens the directory, and remembers where it is.
+// pin opens the directory, and stores its path and inode for checkPlace.
 func (d *Dir) pin(dirPath string) (err error) {
 	if d.root, err = os.OpenRoot(dirPath); err != nil {
 		return err
@@ -161,7 +160,7 @@ func (d *Dir) pin(dirPath string) (err error) {
 	return nil
 }
 
-// prepare removes what dead processes left and checks that the store can be
+// prepare removes temporary files of dead processes, and checks that the store can be
 // written to.
 func (d *Dir) prepare() error {
 	if err := d.root.Mkdir(tempDir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -179,7 +178,7 @@ func (d *Dir) prepare() error {
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err != nil || d.now().Sub(info.ModTime()) < tempAgeMax {
-			continue // in use, or taken away meanwhile by its owner
+			continue // in use, or its process has just removed it
 		}
 		if err := d.root.Remove(path.Join(tempDir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -203,11 +202,11 @@ func (d *Dir) Close() error {
 	return err
 }
 
-// time is the store's clock. UTC drops the monotonic reading: comparing two of
-// those would hide the hours a suspended machine slept.
+// time returns the time of the store's clock. UTC drops the monotonic reading, which would make
+// comparisons miss the hours for which a machine was suspended.
 func (d *Dir) time() time.Time { return d.now().UTC() }
 
-// begin refuses what can't be served.
+// begin returns an error if the store has stopped, can't serve verb, or does not allow key.
 func (d *Dir) begin(ctx context.Context, verb Verb, key string) error {
 	if reason := d.stopped.Load(); reason != nil {
 		return fmt.Errorf("%s %s: %w", verb, key, reason)
@@ -254,8 +253,8 @@ func (d *Dir) create(ctx context.Context, key string, parts [][]byte) (exists bo
 	if err != nil {
 		return false, err
 	}
-	// A temporary file that stays behind does no harm, and the next open
-	// removes it, so the caller does not get this error.
+	// The error is ignored: a temporary file that stays does no harm, and a later OpenDir
+	// removes it.
 	defer func() { _ = d.root.Remove(temp.name) }()
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -278,7 +277,7 @@ func (d *Dir) create(ctx context.Context, key string, parts [][]byte) (exists bo
 	return false, nil
 }
 
-// tempFile is a file whose bytes are on the disk, but not under its key.
+// tempFile is a file whose bytes are on the disk, but which is not linked to its key yet.
 type tempFile struct {
 	name    string
 	modTime time.Time
@@ -295,15 +294,15 @@ func (d *Dir) writeTemp(parts [][]byte) (tempFile, error) {
 		err = closeErr
 	}
 	if err != nil {
-		// Without this, callers that try again would fill a full disk with
-		// temporary files.
+		// Else callers that retry on a full disk would leave more and more temporary
+		// files.
 		return tempFile{}, errors.Join(err, d.root.Remove(name))
 	}
 	return tempFile{name: name, modTime: modTime}, nil
 }
 
 func (d *Dir) fill(f *os.File, parts [][]byte) (time.Time, error) {
-	w := bufio.NewWriterSize(f, 16<<10) // gathers small parts; large ones bypass it
+	w := bufio.NewWriterSize(f, 16<<10) // buffers small parts; large ones bypass the buffer
 	for _, part := range parts {
 		if _, err := w.Write(part); err != nil {
 			return time.Time{}, err
@@ -363,13 +362,13 @@ func (d *Dir) get(ctx context.Context, key string, off, n int64) (Object, error)
 	return Object{Body: body, Size: info.Size()}, nil
 }
 
-// Delete implements [Store]. It answers success only once the deletion would
-// outlast a crash.
+// Delete implements [Store]. It returns nil only once a crash can no longer undo the
+// deletion.
 func (d *Dir) Delete(ctx context.Context, key string) (time.Time, error) {
 	if err := d.begin(ctx, VerbDelete, key); err != nil {
 		return time.Time{}, err
 	}
-	err := d.checkPlace() // before it is gone from where it was moved to
+	err := d.checkPlace() // first, so that nothing is deleted from a directory that was moved
 	if err == nil {
 		err = d.delete(ctx, key)
 	}
@@ -396,6 +395,6 @@ func (d *Dir) delete(ctx context.Context, key string) error {
 	if err := d.root.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// Also if the name was gone: the process that removed it may not have fsynced yet.
+	// Sync even if the name did not exist: the process that removed it may not have fsynced yet.
 	return d.sync(ctx, dir)
 }

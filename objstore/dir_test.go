@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// syncLog is an fsync that records what it is called for and fails on demand.
+// syncLog is an fsync that records the names of its files and fails on demand.
 type syncLog struct {
 	mu    sync.Mutex
-	names []string           // base names of the files fsynced
-	fail  func(string) error // nil, or what an fsync of that base name returns
+	names []string           // base names of the fsynced files
+	fail  func(string) error // unless nil, returns the error of an fsync by base name
 }
 
 func (l *syncLog) fsync(f *os.File) error {
@@ -103,12 +103,12 @@ func TestDirCreateSyncsBytesThenName(t *testing.T) {
 		steps = append(steps, fmt.Sprintf("%s linked=%v", filepath.Base(filepath.Dir(f.Name()))+"/"+filepath.Base(f.Name()), err == nil))
 		return f.Sync()
 	})
-	d.tempPrefix = tempDir + "/t" // so that names are known
+	d.tempPrefix = tempDir + "/t" // so that the test knows the names
 	steps = nil
 	mustCreate(t, d, "log/1")
 	base := filepath.Base(root)
 	want := []string{
-		base + "/. linked=false", // log/ is new: its name first
+		base + "/. linked=false", // log/ is new, so its name is fsynced first
 		".tmp/t2 linked=false",
 		base + "/log linked=true",
 	}
@@ -158,7 +158,7 @@ func TestDirSyncsFoundNames(t *testing.T) {
 		t.Errorf("names known to be durable cost %d fsyncs", got-2)
 	}
 
-	// The same name, deleted and created anew by others.
+	// The same name, deleted and created again by another process.
 	if err := os.Remove(filepath.Join(root, "log", "1")); err != nil {
 		t.Fatal(err)
 	}
@@ -194,24 +194,24 @@ func TestDirOldNamesNeedNoSync(t *testing.T) {
 	for _, name := range []string{"1", "2", "3"} {
 		writeFile(t, root, "log", name)
 	}
-	// As if these files had been there for a while.
+	// As if these files had existed for a while.
 	ahead := clockStepMax + time.Minute
 	d.now = func() time.Time { return time.Now().Add(ahead) }
 	before := log.count("log")
-	mustGet(t, d, "log/1") // the last fsync is too near
+	mustGet(t, d, "log/1") // the last fsync was too soon after the link
 	mustGet(t, d, "log/2")
 	mustGet(t, d, "log/3")
 	want := 1
 	if info, err := os.Stat(root); err != nil {
 		t.Fatal(err)
 	} else if _, ok := changeTime(info); !ok {
-		want = 3 // without change times every name needs its own
+		want = 3 // without change times every name needs an fsync
 	}
 	if got := log.count("log") - before; got != want {
 		t.Errorf("directory fsynced %d times, want %d", got, want)
 	}
 	ahead = clockStepMax - time.Minute
-	mustCreate(t, d, "log/4") // now an fsync that is not far enough from 5
+	mustCreate(t, d, "log/4") // fsyncs the directory, too soon before log/5
 	writeFile(t, root, "log", "5")
 	before = log.count("log")
 	mustGet(t, d, "log/5")
@@ -297,9 +297,9 @@ func TestDirSharesDirectorySyncs(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		gate <- struct{}{} // the first's
+		gate <- struct{}{} // ends the first fsync
 		synctest.Wait()
-		gate <- struct{}{} // that of all who came while it was under way
+		gate <- struct{}{} // ends the fsync that all later creates share
 		group.Wait()
 		if got := log.count("log"); got != 2 {
 			t.Errorf("11 creates took %d fsyncs of the directory, want 2", got)
@@ -344,7 +344,7 @@ func TestDirStopsWhenSyncFails(t *testing.T) {
 				t.Errorf("temporary files left behind: %q", left)
 			}
 
-			log.fail = nil // the next fsync would succeed, and prove nothing
+			log.fail = nil // the next fsync would succeed, but prove nothing
 			checkStopped(t, d)
 		})
 	}
@@ -368,7 +368,7 @@ func TestDirAfterCrashes(t *testing.T) {
 	root := t.TempDir()
 	d := openTestDir(t, root, (*os.File).Sync)
 	mustCreate(t, d, "log/1")
-	// Before link: a temporary file. Between link and unlink: a second name.
+	// A process that died before link left a temporary file; one that died between link and unlink left a second name.
 	writeFile(t, root, tempDir, "unlinked")
 	if err := os.Link(filepath.Join(root, "log", "1"), filepath.Join(root, tempDir, "linked")); err != nil {
 		t.Fatal(err)
@@ -402,7 +402,7 @@ func TestDirRaceOfProcesses(t *testing.T) {
 		errs := make([]error, processes*racers)
 		var group sync.WaitGroup
 		for p := range processes {
-			d := openTestDir(t, root, (*os.File).Sync) // each knows nothing of the others
+			d := openTestDir(t, root, (*os.File).Sync) // separate stores, as in different processes
 			for r := range racers {
 				group.Go(func() { _, errs[p*racers+r] = d.Create(t.Context(), key, []byte("body")) })
 			}
@@ -437,7 +437,7 @@ func TestDirRefusesWhatItCantServe(t *testing.T) {
 		t.Error("OpenDir where no temporary files can be made succeeded")
 	}
 	if os.Getuid() == 0 {
-		return // may write anywhere
+		return // root may write anywhere
 	}
 	root = t.TempDir()
 	if err := os.Chmod(root, 0o500); err != nil {
@@ -482,8 +482,8 @@ func TestDirOddFiles(t *testing.T) {
 	mustGet(t, d, "log/sub/1")
 }
 
-// A directory that vanishes under a running store took acknowledged objects
-// along: making it anew would hide that.
+// If a directory vanishes under a running store, acknowledged objects are lost: a new
+// directory would hide that.
 func TestDirDoesNotRemakeWhatVanished(t *testing.T) {
 	root := t.TempDir()
 	d := openTestDir(t, root, (*os.File).Sync)
@@ -494,7 +494,7 @@ func TestDirDoesNotRemakeWhatVanished(t *testing.T) {
 	if _, err := d.Create(t.Context(), "log/2"); err == nil || errors.Is(err, ErrExists) {
 		t.Errorf("Create = %v, want an error", err)
 	}
-	mustCreate(t, d, "data/1") // the rest goes on
+	mustCreate(t, d, "data/1") // other directories of the store still work
 }
 
 func TestDirListOfALargeDirectory(t *testing.T) {
@@ -503,7 +503,7 @@ func TestDirListOfALargeDirectory(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(root, "log"), dirMode); err != nil {
 		t.Fatal(err)
 	}
-	const count = 6_000 // more than are gathered before the largest are dropped
+	const count = 6_000 // more than List holds before it drops the largest
 	var want []string
 	for i := range count {
 		key := fmt.Sprintf("log/%05d", i*7919%count)
@@ -580,8 +580,8 @@ func TestDirThatIsMovedOrReplacedStops(t *testing.T) {
 	}
 }
 
-// Who only looks leaves a directory as it is, byte for byte and time for time,
-// and can do so where nothing may be written.
+// A store that was opened for reading changes no bytes and no times of its directory, and works
+// where nothing may be written.
 func TestReadOnlyDirWritesNothing(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := OpenDirReadOnly(filepath.Join(dir, "nowhere")); !errors.Is(err, fs.ErrNotExist) {

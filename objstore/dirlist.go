@@ -13,12 +13,12 @@ import (
 	"strings"
 )
 
-// List implements [Store]. It reads all names in the directories that prefix
-// leads to, for every page, since a directory has them in no order: about half a
-// second for a million. Remembered names would be cheaper, and could miss what
-// another process creates. So a caller that walks a large directory asks for
-// large pages, which cost no more, and one that wants to know whether certain
-// objects are there uses [Dir.FirstMissing].
+// List implements [Store]. A directory has its names in no order, so List reads all names in
+// the directories that prefix leads to, for every page: about half a second for
+// a million. A cache of names would be cheaper, but would miss objects that other
+// processes create. So a caller that walks a large directory should ask for
+// large pages, which take no longer, and a caller that wants to know whether certain
+// objects exist should use [Dir.FirstMissing].
 func (d *Dir) List(ctx context.Context, prefix, after string, limit int) (Page, error) {
 	if reason := d.stopped.Load(); reason != nil {
 		return Page{}, fmt.Errorf("list %s: %w", prefix, reason)
@@ -29,7 +29,7 @@ func (d *Dir) List(ctx context.Context, prefix, after string, limit int) (Page, 
 	limit = pageLimit(limit)
 	page := Page{Time: d.time()} // before the list is evaluated
 	walk := listing{dir: d, prefix: prefix, after: after, keep: limit + 1}
-	// Only the directory part of the prefix leads to a directory.
+	// The part of the prefix before its last slash names a directory.
 	if err := walk.descend(ctx, prefix[:strings.LastIndexByte(prefix, '/')+1]); err != nil {
 		return Page{}, fmt.Errorf("list %s: %w", prefix, err)
 	}
@@ -43,27 +43,27 @@ func (d *Dir) List(ctx context.Context, prefix, after string, limit int) (Page, 
 	return page, nil
 }
 
-// listing selects the smallest keys beneath a prefix and after a key while it
-// reads directories in whatever order the file system has them.
+// listing selects the smallest keys that begin with prefix and sort after the key after, while
+// it reads directories in the file system's order.
 type listing struct {
 	dir           *Dir
 	prefix, after string
-	keep          int // keys
-	// bound, unless "", is a key that at least keep candidates do not exceed;
-	// so what lies beyond it is not needed.
+	keep          int // how many keys to select
+	// bound, unless "", is a key such that at least keep candidates are not larger: larger
+	// keys are not needed.
 	bound string
 	keys  []string
 }
 
-// descend collects the keys beneath base, which is "" or ends with a slash.
+// descend collects the keys below the directory base, which is "" or ends with a slash.
 func (l *listing) descend(ctx context.Context, base string) error {
 	return l.dir.readNames(ctx, base, func(entry fs.DirEntry) error {
 		return l.visit(ctx, base+entry.Name(), entry)
 	})
 }
 
-// readNames calls visit with what stands in a directory, and not at all if no
-// directory is there.
+// readNames calls visit with each entry of a directory. If the directory does not exist, it
+// returns nil.
 func (d *Dir) readNames(ctx context.Context, base string, visit func(fs.DirEntry) error) error {
 	dirPath := path.Clean(base)
 	var f *os.File
@@ -112,7 +112,7 @@ func (d *Dir) Walk(ctx context.Context, visit func(path string, mode fs.FileMode
 	return nil
 }
 
-// walk visits what stands below base, which is "" or ends with a slash.
+// walk visits everything below base, which is "" or ends with a slash.
 func (d *Dir) walk(ctx context.Context, base string, visit func(path string, mode fs.FileMode)) error {
 	return d.readNames(ctx, base, func(entry fs.DirEntry) error {
 		key := base + entry.Name()
@@ -132,18 +132,18 @@ func (d *Dir) Path(key string) string { return filepath.Join(d.place.path, key) 
 
 func (l *listing) visit(ctx context.Context, key string, entry fs.DirEntry) error {
 	if !isKey(key) {
-		return nil // temporary files, and what no Create can have made
+		return nil // temporary files, and names that are not valid keys
 	}
 	if entry.IsDir() {
 		sub := key + "/"
-		// Everything beneath sub sorts before after: skip it unread.
+		// If passed is true, all keys below sub sort before the key after: no need to read them.
 		passed := sub < l.after && !strings.HasPrefix(l.after, sub)
 		if !strings.HasPrefix(sub, l.prefix) || passed || l.bound != "" && sub > l.bound {
 			return nil
 		}
 		return l.descend(ctx, sub)
 	}
-	// What is no regular file takes a key too: its Get tells what it is.
+	// Files that are not regular also occupy a key: Get returns an error that says what they are.
 	if !strings.HasPrefix(key, l.prefix) || key <= l.after || l.bound != "" && key > l.bound {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (l *listing) visit(ctx context.Context, key string, entry fs.DirEntry) erro
 	return nil
 }
 
-// smallest sorts the candidates and drops those beyond keep.
+// smallest sorts the candidates and drops all but the first keep.
 func (l *listing) smallest() []string {
 	slices.Sort(l.keys)
 	if len(l.keys) >= l.keep {

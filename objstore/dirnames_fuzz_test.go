@@ -11,8 +11,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A file that somebody puts into a store's directory is an object if its name is
-// a key, and else neither seen nor in the way.
+// A file that another program puts into a store's directory is an object if its name is a
+// key. Any other file is ignored, and disturbs nothing.
 func FuzzDirNames(f *testing.F) {
 	for _, name := range []string{"00000000000000000001", "seb.json", ".tmp", "a b", "a~", "ä", "\xff", "A", strings.Repeat("k", 255)} {
 		f.Add(name)
@@ -28,10 +28,10 @@ func FuzzDirNames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		file := filepath.Join(dir, "log", name)
 		if len(name) > 255 || strings.ContainsAny(name, "/\x00") || name == "" || name == "." || name == ".." || name == "first" {
-			return // names no file of its own
+			return // does not name a file in the directory
 		}
 		if err := os.WriteFile(file, []byte("foreign"), 0o600); err != nil {
-			t.Skip(err) // the file system knows of more that names can't hold
+			t.Skip(err) // the file system forbids more names
 		}
 		defer func() {
 			if err := os.Remove(file); err != nil {

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// openNames opens a directory of the store to read its names. It does not wait
-// for a writer where a FIFO stands in its place.
+// openNames opens a directory of the store to read its names. If the name is a FIFO, it does
+// not wait for a writer.
 func (d *Dir) openNames(name string) (*os.File, error) {
 	return d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }

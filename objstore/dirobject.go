@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// openObject opens the file under key. It refuses whatever is not a regular
-// file, also a symbolic link to one, which Create would refuse to take for an
-// object. It never waits: opening a FIFO would otherwise wait for a writer.
+// openObject opens the file under key. It refuses anything but a regular file, even a
+// symbolic link to one, just as Create does not accept a link as an existing
+// object. It does not wait for a writer if key is a FIFO.
 func (d *Dir) openObject(key string) (*os.File, fs.FileInfo, error) {
 	dir, err := d.way(path.Dir(key))
 	if err != nil {
@@ -29,7 +29,7 @@ func (d *Dir) openObject(key string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	info, err = f.Stat()
-	if err == nil && !info.Mode().IsRegular() { // it was replaced meanwhile
+	if err == nil && !info.Mode().IsRegular() { // the file was replaced meanwhile
 		err = d.notRegular(key, info.Mode())
 	}
 	if err != nil {
@@ -51,7 +51,7 @@ func (d *Dir) lstat(key string) (fs.FileInfo, error) {
 // misfit is the error of a path where a file of another kind must be.
 type misfit struct {
 	path, kind string
-	must       string // be there
+	must       string // the kind that must be there
 }
 
 func (e *misfit) Error() string {
@@ -60,7 +60,7 @@ func (e *misfit) Error() string {
 
 func (*misfit) Is(target error) bool { return target == ErrNotRegular }
 
-// notRegular says what stands where only an object can be.
+// notRegular returns the error for a key whose file is not a regular one.
 func (d *Dir) notRegular(key string, mode fs.FileMode) error {
 	return &misfit{d.Path(key), KindOf(mode), "a regular file"}
 }
@@ -109,7 +109,7 @@ type heldDirectory struct {
 	info fs.FileInfo
 }
 
-// KindOf says what a file is, such as "a directory".
+// KindOf returns the kind of a file in words, such as "a directory".
 func KindOf(mode fs.FileMode) string {
 	switch {
 	case mode.IsRegular():

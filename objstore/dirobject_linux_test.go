@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// makeSpecial puts files of every kind that is not regular into log/ of a
-// store, and returns what each is.
+// makeSpecial creates files of every kind that is not regular in log/ of a
+// store, and returns the kind of each.
 func makeSpecial(t *testing.T, root string) map[string]string {
 	t.Helper()
 	log := filepath.Join(root, "log")
@@ -71,8 +71,8 @@ func TestSpecialFilesAreRefusedByName(t *testing.T) {
 	}
 }
 
-// A name that is taken by what is no object would be found free by a List that
-// left it out, and then refuse every Create.
+// If List left out a name whose file is not an object, the key would seem to be free, but every Create
+// of it would fail.
 func TestSpecialFilesAreListed(t *testing.T) {
 	root := t.TempDir()
 	makeSpecial(t, root)
@@ -111,7 +111,7 @@ func TestFIFOWhereADirectoryShouldBeKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// A List goes down into directories, and does not show the one that stands under a key.
+// Unlike List, Walk also shows a directory whose path is a key.
 func TestWalkShowsWhatIsNoObject(t *testing.T) {
 	root := t.TempDir()
 	special := makeSpecial(t, root)
@@ -124,7 +124,8 @@ func TestWalkShowsWhatIsNoObject(t *testing.T) {
 	}
 }
 
-// An object behind it would seem to be gone, or would be written where nobody looks for it.
+// Every request refuses a key below something that is not a directory: else objects would seem to be missing, or would
+// be written to the wrong place.
 func TestWhatIsNoDirectoryIsRefusedByEveryRequest(t *testing.T) {
 	outside := t.TempDir()
 	writeFile(t, outside, "1")

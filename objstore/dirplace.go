@@ -15,14 +15,14 @@ type place struct {
 
 var errElsewhere = errors.New("the directory was moved away or replaced")
 
-// checkPlace stops the store if its path leads to another directory by now, or
-// to none. The open handle would follow the directory to wherever it was moved.
-// A process that opens the path later, such as the next start on a restored
-// backup, would not find what is created there.
+// checkPlace stops the store if its path now names another directory, or nothing. The
+// open handle still refers to the original directory if that was moved. Objects created
+// there would be missing for a process that opens the path later, such as the next start
+// on a restored backup.
 func (d *Dir) checkPlace() error {
 	info, err := os.Stat(d.place.path)
 	if err == nil && os.SameFile(info, d.place.info) || err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-		return nil // where the path may not be followed, nothing can be told
+		return nil // if the path can't be read, it is unknown whether the directory was moved
 	}
 	d.stopped.CompareAndSwap(nil, &stopReason{
 		what: d.place.path, err: errElsewhere,

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// clockStepMax is how far this machine's wall clock may step back: a file
-// whose inode changed longer than that before an fsync of its directory began
-// had its name by then.
+// clockStepMax is how far this machine's wall clock may step back. If a file's inode
+// changed earlier than that before an fsync of its directory began, the file
+// had its name when the fsync began.
 const clockStepMax = time.Hour
 
 // stampMax is the coarsest resolution of the times in a file system, and more.
@@ -32,7 +32,7 @@ func (r *stopReason) Error() string {
 // Unwrap makes errors.Is find ErrStopped and the cause.
 func (r *stopReason) Unwrap() []error { return []error{ErrStopped, r.err} }
 
-// syncFile fsyncs f, and stops the store if that fails or had failed before.
+// syncFile fsyncs f. If that fails, it stops the store. It returns an error if the store has stopped.
 func (d *Dir) syncFile(f *os.File) error {
 	if err := d.fsync(f); err != nil {
 		d.stopped.CompareAndSwap(nil, &stopReason{
@@ -46,9 +46,9 @@ func (d *Dir) syncFile(f *os.File) error {
 	return nil
 }
 
-// directory is one directory of the store, whose own name is durable. Fsyncs
-// of it are shared: one is in flight at most, and all callers that come meanwhile
-// wait for the same next one.
+// directory is a directory of the store, whose own name is durable. Callers share its
+// fsyncs: at most one runs at a time, and all callers that come meanwhile wait for
+// the same next one.
 type directory struct {
 	path  string
 	baton chan struct{} // capacity 1: the caller that put a value in it may fsync
@@ -59,14 +59,14 @@ type directory struct {
 	before fs.FileInfo // the directory, as that fsync began
 }
 
-// syncRound is one fsync; its fields belong to the holder of the baton.
+// syncRound is one fsync. Only the holder of the directory's baton may access its fields.
 type syncRound struct {
 	done bool
 	err  error
 }
 
-// openDirectory returns the directory at dirPath. It makes its name durable
-// when it is first used: another process may have made it a moment ago.
+// openDirectory returns the directory at dirPath. At its first use it makes the directory's name
+// durable: another process may just have created the directory.
 func (d *Dir) openDirectory(ctx context.Context, dirPath string) (*directory, error) {
 	if dir := d.lookup(dirPath); dir != nil {
 		return dir, nil
@@ -99,8 +99,8 @@ func (d *Dir) lookup(dirPath string) *directory {
 	return d.dirs[dirPath]
 }
 
-// makeDirectory is openDirectory for one that may have to be made. A directory
-// that was in use and is gone is not made again: its objects went with it.
+// makeDirectory is openDirectory for a directory that may not exist yet. It does not create a
+// directory again that this process has already used: if it is gone, its objects are lost too.
 func (d *Dir) makeDirectory(ctx context.Context, dirPath string) (*directory, error) {
 	if dir := d.lookup(dirPath); dir != nil {
 		return dir, nil
@@ -111,7 +111,7 @@ func (d *Dir) makeDirectory(ctx context.Context, dirPath string) (*directory, er
 	return d.openDirectory(ctx, dirPath)
 }
 
-// sync returns once an fsync of dir that began after the call has succeeded.
+// sync waits for an fsync of dir that begins after the call, and returns its error.
 func (d *Dir) sync(ctx context.Context, dir *directory) error {
 	dir.mu.Lock()
 	if dir.queued == nil {
@@ -123,14 +123,14 @@ func (d *Dir) sync(ctx context.Context, dir *directory) error {
 	select {
 	case dir.baton <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err() // another caller runs the round
+		return ctx.Err() // another caller runs the fsync
 	}
 	defer func() { <-dir.baton }()
 	if round.done {
 		return round.err
 	}
 	dir.mu.Lock()
-	dir.queued = nil // later callers may have linked too late for this round
+	dir.queued = nil // a later caller may have linked its file too late for this fsync
 	dir.mu.Unlock()
 	begun := d.time()
 	before, err := d.syncDirectory(dir.path)
@@ -183,8 +183,8 @@ func (d *Dir) confirm(ctx context.Context, key string, info fs.FileInfo) error {
 	return nil
 }
 
-// covers reports whether the last fsync began surely after the file got its
-// name. link(2) sets the inode's change time, which no program can set at will.
+// covers reports whether the last fsync certainly began after the file got its name. It
+// compares with the inode's change time, which link(2) sets and programs can't set themselves.
 func (dir *directory) covers(info fs.FileInfo) bool {
 	changed, ok := changeTime(info)
 	if !ok {
@@ -220,13 +220,13 @@ func (d *Dir) unchanged(dir *directory) bool {
 // is dropped when the younger is full: about 3 MB.
 type durableNames struct {
 	mu           sync.Mutex
-	young, older map[string]int64 // the file's modification time, unix ns
+	young, older map[string]int64 // the file's modification time, nanoseconds since 1970
 }
 
 const durableNamesMax = 8192
 
-// add takes the modification time along so that a name that is deleted and
-// created again by another process is not taken for the one that was fsynced.
+// add stores the modification time with a name. So if another process deletes the object and
+// creates it again, the new name does not count as durable.
 func (n *durableNames) add(key string, modTime time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// keyBytesMax is what file systems allow a name, and leaves room for a prefix
+// keyBytesMax is the longest name that file systems allow. It leaves room for a prefix
 // within S3's limit of 1,024 bytes.
 const keyBytesMax = 255
 
-// CheckKey answers an error unless key may name an object: segments of ASCII
-// letters, digits, '-', '_' and '.', joined by '/', none empty or beginning
-// with a dot, 255 bytes at most. Every store allows exactly these, so that a
-// key means one object everywhere and, in a directory, can't leave it or be
-// mistaken for a file the store or the system keeps there for itself.
+// CheckKey returns an error unless key is a valid key: segments of ASCII letters,
+// digits, '-', '_' and '.', joined by '/'. No segment may be empty or begin with a
+// dot, and the key may have at most 255 bytes. All stores allow exactly these keys. In a
+// directory, such a key can't lead outside, and differs from the names of files that the
+// store or the system keeps there.
 //
-// Keys that differ in case alone must not be used: some file systems hold them
-// to be the same.
+// Do not use keys that differ only in case: in some file systems they are the
+// same.
 func CheckKey(key string) error {
 	if len(key) > keyBytesMax {
 		return fmt.Errorf("key %.32q... is longer than %d bytes", key, keyBytesMax)
 	}
-	start := true // of a segment
+	start := true // at the start of a segment
 	for i := range len(key) {
 		c := key[i]
 		switch {
@@ -38,9 +38,9 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckPrefix answers an error unless some key could begin with prefix.
+// CheckPrefix returns an error unless a valid key can begin with prefix.
 func CheckPrefix(prefix string) error {
-	// Whatever follows the prefix, a letter is as good as any.
+	// If any key with this prefix is valid, the prefix followed by a letter is.
 	if err := CheckKey(prefix + "x"); err != nil {
 		return fmt.Errorf("prefix %q: %w", strings.ToValidUTF8(prefix, "?"), err)
 	}
@@ -54,8 +54,8 @@ func keyByte(c byte) bool {
 		c == '-' || c == '_' || c == '.' || c == '/'
 }
 
-// clampRange turns a Get's range into [from, end) within an object of size
-// bytes.
+// clampRange limits the range of a Get, n bytes from off, to an object of size bytes. It
+// returns it as [from, end).
 func clampRange(off, n, size int64) (from, end int64) {
 	from = min(off, size)
 	if n < 0 || n > size-from {
@@ -64,7 +64,7 @@ func clampRange(off, n, size int64) (from, end int64) {
 	return from, from + n
 }
 
-// checkRange refuses offsets no object has.
+// checkRange returns an error if off is negative.
 func checkRange(key string, off int64) error {
 	if off < 0 {
 		return fmt.Errorf("get %s: negative offset %d", key, off)
@@ -73,13 +73,13 @@ func checkRange(key string, off int64) error {
 }
 
 const (
-	// pageKeysDefault is what List returns at most if its caller sets no limit.
+	// pageKeysDefault is the size of List's pages if its caller sets no limit.
 	pageKeysDefault = 1000
-	// pageKeysMax keeps a careless limit from filling memory.
+	// pageKeysMax is the largest size of a page, whatever limit the caller sets.
 	pageKeysMax = 1 << 20
 )
 
-// pageLimit is how many keys a List's page may have.
+// pageLimit returns how many keys a page of List may have.
 func pageLimit(limit int) int {
 	if limit <= 0 {
 		return pageKeysDefault

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Memory is a store that lives and dies with the process: for tests, trials
-// and benchmarks. It keeps every promise of [Store] but durability beyond the
-// process.
+// Memory is a store in the memory of the process: for tests, trials and benchmarks. It
+// keeps every promise of [Store], except that its objects are lost when the process
+// ends.
 type Memory struct {
 	now     func() time.Time
 	discard []string
 
 	mu      sync.RWMutex
 	objects map[string]memoryObject
-	// sorted holds the keys in order while !dirty. Creates append and Deletes
-	// leave keys behind, so that neither pays for an order only List needs.
+	// sorted holds the keys in order if dirty is false. Creates append their keys, and Deletes
+	// leave theirs in it, so that only List pays for the order.
 	sorted []string
 	dirty  bool
 }
@@ -32,16 +32,16 @@ type memoryObject struct {
 // MemoryOption changes how a Memory store behaves.
 type MemoryOption func(*Memory)
 
-// WithClock lets now tell the store's time instead of time.Now. It is called
-// from any goroutine and without locks held.
+// WithClock makes now the store's clock instead of time.Now. The store calls now
+// from several goroutines, and without holding locks.
 func WithClock(now func() time.Time) MemoryOption {
 	return func(m *Memory) { m.now = now }
 }
 
-// WithDiscard makes the store forget the bytes of objects whose key begins
-// with one of prefixes as soon as they are acknowledged, so that a benchmark
-// can write for ever. Such objects exist, are listed and can't be created
-// again, but Get answers an error that says that their bytes were discarded.
+// WithDiscard makes the store discard the bytes of objects whose key begins
+// with one of prefixes when it creates them, so that a benchmark can write without
+// end. Such objects exist, are listed and can't be created
+// again, but Get returns an error that says that their bytes were discarded.
 func WithDiscard(prefixes ...string) MemoryOption {
 	return func(m *Memory) { m.discard = append(m.discard, prefixes...) }
 }
@@ -55,8 +55,8 @@ func NewMemory(opts ...MemoryOption) *Memory {
 	return m
 }
 
-// time is the store's clock. UTC drops the monotonic reading: comparing two of
-// those would hide the hours a suspended machine slept.
+// time returns the time of the store's clock. UTC drops the monotonic reading, which would make
+// comparisons miss the hours for which a machine was suspended.
 func (m *Memory) time() time.Time { return m.now().UTC() }
 
 // Create implements [Store].
@@ -64,7 +64,7 @@ func (m *Memory) Create(ctx context.Context, key string, parts ...[]byte) (time.
 	if err := begin(ctx, "create", key); err != nil {
 		return time.Time{}, err
 	}
-	if m.has(key) { // spares the loser of a race the copy
+	if m.has(key) { // if the key exists, there is no need for a copy
 		return m.time(), fmt.Errorf("create %s: %w", key, ErrExists)
 	}
 	var object memoryObject
@@ -74,7 +74,7 @@ func (m *Memory) Create(ctx context.Context, key string, parts ...[]byte) (time.
 	if !m.discards(key) {
 		object.body = slices.Concat(parts...)
 		if object.body == nil {
-			object.body = []byte{} // empty is not discarded
+			object.body = []byte{} // not nil, which means discarded
 		}
 	}
 	if !m.insert(key, object) {
@@ -96,7 +96,7 @@ func (m *Memory) insert(key string, object memoryObject) bool {
 	if _, ok := m.objects[key]; ok {
 		return false
 	}
-	key = strings.Clone(key) // it may be a piece of something large
+	key = strings.Clone(key) // key may be a substring of a large string
 	m.objects[key] = object
 	m.sorted = append(m.sorted, key)
 	m.dirty = true
@@ -156,8 +156,8 @@ func (m *Memory) List(ctx context.Context, prefix, after string, limit int) (Pag
 	return page, nil
 }
 
-// sortLocked makes sorted hold exactly the keys of objects, in order. A key
-// that was deleted and created again is in it twice until then.
+// sortLocked makes sorted hold exactly the keys of objects, in order. It removes keys that were
+// deleted, and duplicates of keys that were deleted and created again.
 func (m *Memory) sortLocked() {
 	if !m.dirty {
 		return
@@ -185,7 +185,7 @@ func (m *Memory) Delete(ctx context.Context, key string) (time.Time, error) {
 	return m.time(), nil
 }
 
-// begin refuses a request whose caller is gone or whose key no store allows.
+// begin returns an error if the request's context has ended or its key is invalid.
 func begin(ctx context.Context, verb, key string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s %s: %w", verb, key, err)

@@ -34,15 +34,15 @@ const (
 // Op is one request that has ended.
 type Op struct {
 	Verb     Verb
-	Key      string // List's is its prefix
+	Key      string // of a List, the prefix
 	Outcome  Outcome
 	Err      error         // nil if Outcome is OutcomeOK
-	Bytes    int64         // of the body sent (Create) or received (Get), whatever the outcome
-	Duration time.Duration // as the caller waited
+	Bytes    int64         // bytes of the body that a Create sent, or a Get received, whatever the outcome
+	Duration time.Duration // how long the caller waited
 }
 
-// Observe returns store with report called after every request, by the
-// goroutine that made it and before the caller gets the answer. report must be
+// Observe returns a wrapper of store that calls report after every request, in the
+// goroutine of the caller and before it returns to the caller. report must be
 // quick and safe for concurrent use.
 //
 // The result is a [Finder] if store is one. A call of FirstMissing is reported

@@ -1,13 +1,13 @@
-// Package objstore is the seam between Seb and wherever its objects live: four
-// verbs on immutable objects, and the store's own clock on every answer.
+// Package objstore is the interface between Seb and the place that holds its objects: four
+// requests for immutable objects, each answered with the time of the store's clock.
 //
-// It is not a general object-store client: nothing can be overwritten, listed
-// by delimiter, or uploaded in parts, because the log never needs it and every
-// provider must keep the promises made here.
+// It is not a general object-store client. It has no overwrites, no lists by delimiter and no
+// multipart uploads: the log does not need them, and every store must keep the
+// promises of this interface.
 //
-// Two errors are definite: [ErrExists] and [ErrNotFound]. Every other error of
-// Create leaves the outcome unknown: the object may be there, may appear later,
-// or may never appear.
+// Two errors are definite: [ErrExists] and [ErrNotFound]. After any other error of
+// Create the outcome is unknown: the object may exist, may appear later, or may
+// never appear.
 package objstore
 
 import (
@@ -18,79 +18,77 @@ import (
 )
 
 var (
-	// ErrExists is Create's definite answer that the key is taken: by another
-	// writer, or by an earlier attempt of our own whose reply was lost.
+	// ErrExists is Create's definite answer that the key exists: another writer has created
+	// it, or an earlier Create of the same caller whose reply was lost.
 	ErrExists = errors.New("object exists")
 
-	// ErrNotFound is Get's definite answer that the key held no object when the
+	// ErrNotFound is Get's definite answer that there was no object under the key when the
 	// store executed the request.
 	ErrNotFound = errors.New("object not found")
 
-	// ErrNotRegular is returned for a key under which a directory store holds
-	// what no object can be: a directory, a symbolic link, a FIFO or the like; or
-	// where a directory on the way to the key, or to the keys that a List asks
-	// for, is something else. The message names the path, and what it is.
+	// ErrNotRegular is returned by a store in a directory if a key's file is not a
+	// regular file, but a directory, a symbolic link, a FIFO or the like. It is also
+	// returned if a parent of the file, or of the files that a List asks for, is not a
+	// directory. The message names the path, and what it is.
 	ErrNotRegular = errors.New("it is not a regular file")
 
 	// ErrStopped is returned by a store that refuses all further requests
-	// because it can no longer keep its promises, such as a directory whose
-	// fsync failed.
+	// because it can no longer keep its promises, for example after a failed
+	// fsync of a directory.
 	ErrStopped = errors.New("store stopped")
 )
 
 // Store holds immutable objects under keys such as "log/00000000000000000001".
 //
-// Every answer carries the store's own time, also beside ErrExists and
-// ErrNotFound: the moment the store executed the request, as far as it tells.
-// For List it must not be later than the moment the List was evaluated, for
-// Create and Get not earlier than their execution; the lease's margin covers a
-// store whose clock is only near that. The zero time means that the answer
-// carried no date. Beside any other error the time means nothing.
+// Every answer has the time of the store's clock, even with ErrExists and
+// ErrNotFound: when the store executed the request. For List the time must not be later than
+// the moment at which the list was evaluated, for Create and Get not earlier than their
+// execution. Small deviations are covered by the margin of the log lease. The zero
+// time means that the answer had no date. With any other error the time has no meaning.
 //
-// Implementations are safe for concurrent use, honour ctx, and never retry a
-// Create by themselves.
+// Implementations are safe for concurrent use, return when ctx ends, and never retry a
+// Create themselves.
 type Store interface {
-	// Create writes the concatenation of parts under key unless key exists.
-	// nil means that the object is durable and that this call created it. It
-	// may be called again with the same parts while the outcome is unknown.
-	// parts are only read, and not after Create returns.
+	// Create writes the concatenation of parts under key unless key exists. If it returns
+	// nil, this call has created the object, which is durable. If the outcome is unknown,
+	// the caller may call Create again with the same parts. Create does not change parts,
+	// and does not read them after it has returned.
 	Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error)
 
-	// Get reads bytes [off, off+n) of an object; n < 0 reads to the end, and a
-	// range that reaches beyond the end yields the bytes that there are. An
-	// off at or beyond the end yields none, with Size telling why.
+	// Get reads bytes [off, off+n) of an object; n < 0 means to the end. If the range
+	// goes beyond the end, Get returns the bytes up to the end. If off is at or beyond the
+	// end, Get returns no bytes and no error; Size tells where the end is.
 	Get(ctx context.Context, key string, off, n int64) (Object, error)
 
 	// List returns up to limit keys that begin with prefix and sort strictly
-	// after the key after ("" for all), in ascending byte order. limit <= 0 means the
-	// store's own page size (1,000). Every object whose Create was answered
-	// before the List was sent is in the list.
+	// after the key after ("" for all), in ascending byte order. limit <= 0 means 1,000. An
+	// object whose Create was answered before the List was sent is in the list.
 	List(ctx context.Context, prefix, after string, limit int) (Page, error)
 
 	// Delete removes key. Deleting a key that does not exist is a success.
 	Delete(ctx context.Context, key string) (time.Time, error)
 }
 
-// Finder is a [Store] that finds single objects at less cost than it lists
-// them. A directory is one: to list a part of its names it reads all of them.
+// Finder is a [Store] that finds single objects at less cost than it lists them. A store
+// in a directory is a Finder: to list some names it has to read all.
 type Finder interface {
 	Store
 
-	// FirstMissing returns the index of the first key without an object, or
-	// len(keys). It asks for each object after it was called.
+	// FirstMissing returns the index of the first key without an object, or len(keys) if all
+	// keys have one. It looks up each object after the call has begun.
 	FirstMissing(ctx context.Context, keys []string) (int, error)
 }
 
-// Walker is a [Store] that can hold other things than objects: a directory.
+// Walker is a [Store] that can hold other files than objects: a store in a directory.
 type Walker interface {
 	Store
 
-	// Walk calls visit with the path of everything in the store, in the form of a
-	// key, and its mode: a regular file, a directory or anything else. The
-	// order is unspecified. It leaves out names that no key can have.
+	// Walk calls visit with the path and the mode of every file, directory and other entry in
+	// the store. The path has the form of a key. The order is unspecified. Walk leaves out
+	// names that no key can have.
 	Walk(ctx context.Context, visit func(path string, mode fs.FileMode)) error
 
-	// Path returns the path of a key's object on this machine.
+	// Path returns the file path of a key's object on this machine.
 	Path(key string) string
 }
 
@@ -98,9 +96,9 @@ type Walker interface {
 type Object struct {
 	// Body holds the bytes of the range; the caller owns them.
 	Body []byte
-	// Size is the size of the whole object in bytes.
+	// Size is the size of the whole object in bytes, not of the range.
 	Size int64
-	// Time is the store's time; set beside ErrNotFound too.
+	// Time is the time of the store's clock, also with ErrNotFound.
 	Time time.Time
 }
 
@@ -108,8 +106,8 @@ type Object struct {
 type Page struct {
 	// Keys are full keys, ascending.
 	Keys []string
-	// More: further keys follow the last one.
+	// More is true if there are keys after the last one.
 	More bool
-	// Time is the store's time, not later than the List's evaluation.
+	// Time is the time of the store's clock, not later than the evaluation of the list.
 	Time time.Time
 }

@@ -6,22 +6,22 @@ import (
 	"fmt"
 )
 
-// ErrTooLarge is wrapped when an object has more bytes than its kind may have.
+// ErrTooLarge is wrapped by errors about objects with more bytes than objects of their kind may have.
 var ErrTooLarge = errors.New("the object is too large")
 
-// wholeFirst is how much [GetWhole] reads before it knows an object's size.
+// wholeFirst is how many bytes [GetWhole] reads before it knows an object's size.
 const wholeFirst = 1 << 20
 
-// GetWhole reads an object of at most bytesMax bytes, so that a foreign object
-// can't take more memory than its kind may. A larger one is
-// [ErrTooLarge]. An object of more than 1 MiB costs two Gets.
+// GetWhole reads an object. If the object has more than bytesMax bytes it returns [ErrTooLarge], so that
+// an object from another program can't take too much memory. An object of more than 1 MiB
+// costs two Gets.
 func GetWhole(ctx context.Context, store Store, key string, bytesMax int64) (Object, error) {
 	return GetWholeIf(ctx, store, key, bytesMax, func([]byte, int64) error { return nil })
 }
 
-// GetWholeIf is [GetWhole] for objects whose kind shows in their first bytes: before it reads an
-// object of more than 1 MiB as a whole, it has judge see the first MiB, and the object's size. An
-// error of judge is returned as it is.
+// GetWholeIf is [GetWhole] for objects whose first bytes show their kind. Before it reads all of an
+// object of more than 1 MiB, it calls judge with the first MiB and the object's size. It returns
+// an error of judge unchanged.
 func GetWholeIf(ctx context.Context, store Store, key string, bytesMax int64, judge func(first []byte, size int64) error) (Object, error) {
 	o, err := store.Get(ctx, key, 0, min(bytesMax, wholeFirst))
 	if err == nil && o.Size > int64(len(o.Body)) && o.Size <= bytesMax {

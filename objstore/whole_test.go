@@ -49,7 +49,7 @@ func TestWholeObjectsAreReadWithinABound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(huge, 100<<30); err != nil {
-		t.Skip(err) // the file system has no room for a hole of that size
+		t.Skip(err) // the file system has no sparse files of that size
 	}
 	if _, err := objstore.GetWhole(t.Context(), dir, "huge", 64<<20); !errors.Is(err, objstore.ErrTooLarge) {
 		t.Errorf("an object of 100 GiB: %v", err)

@@ -1,8 +1,8 @@
-// Package sebprom gives metrics to Prometheus:
+// Package sebprom exports a broker's metrics to Prometheus:
 //
 //	prometheus.MustRegister(sebprom.NewCollector(broker.Metrics))
 //
-// It counts nothing itself. A program that does not import it links no Prometheus.
+// It has no metrics itself. A program that does not import it does not link the Prometheus client.
 package sebprom
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/simple-event-broker/seb/metric"
 )
 
-// Collector is a [prometheus.Collector]. It may be registered as long as its broker is in use; its
-// registry refuses a second broker.
+// Collector is a [prometheus.Collector]. Keep it registered only while its broker is in use. A registry
+// accepts one broker only, since the metrics of a second one have the same names.
 type Collector struct {
 	read  func() []metric.Family
 	descs map[string]*prometheus.Desc
 }
 
-// NewCollector returns a collector of what read returns, such as the method Metrics of a broker. It calls
-// read once for the families that there are, which must stay the same, then whenever values are asked for.
+// NewCollector returns a collector of the metrics that read returns, such as the method Metrics of a broker. It
+// calls read once to learn the families, which must not change, and then for each collection.
 func NewCollector(read func() []metric.Family) *Collector {
 	c := &Collector{read: read, descs: map[string]*prometheus.Desc{}}
 	for _, f := range read() {

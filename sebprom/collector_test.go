@@ -18,7 +18,7 @@ func TestCollectorTellsWhatIsReadNow(t *testing.T) {
 		return []metric.Family{sent, metric.One(metric.Gauge, "left", "Letters left.", 2), size}
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(sebprom.NewCollector(read)) // before there are series
+	registry.MustRegister(sebprom.NewCollector(read)) // before any family has series
 	if err := registry.Register(sebprom.NewCollector(read)); err == nil {
 		t.Error("the same names were registered twice")
 	}

@@ -8,20 +8,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// doubtMax is how old a batch may be to be sent again. Seb remembers an
-// idempotency key for 24 hours from when the batch was appended, which is never
-// before it was made; the hour between is for requests under way and clocks.
+// doubtMax is how old a batch may be when it is sent again. Seb remembers an
+// idempotency key for 24 hours after the batch was appended, which is later than the
+// batch was made. The hour in between allows for requests under way and for
+// differences of clocks.
 const doubtMax = 23 * time.Hour
 
-// batch is rows of one topic that are sent together, under one idempotency key.
-// While its row in outbox_batches is there, no other batch of the topic is made.
+// batch has rows of one topic that are sent together, with one idempotency key.
+// While outbox_batches has a row for the batch, no other batch of the topic is made.
 type batch struct {
 	topic string
 	id    string // a UUID
 	rows  []int64
-	fresh bool // it was made in this round, so that it was certainly not sent before
-	stale bool // it is older than doubtMax
-	more  bool // there were more new rows than it has
+	fresh bool // made in this round, so certainly not sent before
+	stale bool // older than doubtMax
+	more  bool // the outbox had more new rows than were put into batches
 }
 
 // key is the batch's idempotency key.
@@ -34,7 +35,7 @@ func (b batch) String() string {
 	return fmt.Sprintf("batch %s of %d rows, id %d to %d", b.id, len(b.rows), b.rows[0], b.rows[len(b.rows)-1])
 }
 
-// record is a row as the broker's JSON has it.
+// record is a row in the JSON form of the broker.
 type record struct {
 	Key       *string           `json:"key,omitempty"`
 	Value     []byte            `json:"value_base64"`
@@ -42,10 +43,9 @@ type record struct {
 	Timestamp time.Time         `json:"timestamp"`
 }
 
-// makeBatches makes a batch for each topic that has none, of the oldest rows.
-// Rows become visible in another order than that
-// of their ids, so what was taken before says nothing about what is still to come:
-// a row is to be moved as long as it is there.
+// makeBatches makes a batch of the oldest rows for each topic that has no batch. Rows
+// do not become visible in the order of their ids, so it can't continue behind the
+// last id: every row that is in the table still has to be moved.
 func (s *session) makeBatches(ctx context.Context, most limits, except []string) ([]batch, error) {
 	const query = `
 		WITH oldest AS (
@@ -72,8 +72,8 @@ func (s *session) makeBatches(ctx context.Context, most limits, except []string)
 	return batches, nil
 }
 
-// oldBatches returns the batches that an earlier round, or an earlier run, may
-// have sent, to be sent again.
+// oldBatches returns the batches of earlier rounds and runs. They may have been sent,
+// and have to be sent again.
 func (s *session) oldBatches(ctx context.Context, except []string) ([]batch, error) {
 	const query = `
 		UPDATE outbox_batches SET tries = tries + 1 WHERE topic <> ALL (coalesce($2::text[], '{}'))
@@ -97,8 +97,8 @@ func (s *session) batches(ctx context.Context, query string, args ...any) ([]bat
 	})
 }
 
-// records returns what is to be sent of a batch, in order. There is nothing if
-// another drainer has finished it meanwhile, or the rows were deleted.
+// records returns the records of a batch, in order. There are none if another drainer
+// has finished the batch meanwhile, or somebody has deleted the rows.
 func (s *session) records(ctx context.Context, b batch) ([]record, error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -113,7 +113,7 @@ func (s *session) records(ctx context.Context, b batch) ([]record, error) {
 			return r, err
 		}
 		r.Timestamp = r.Timestamp.UTC()
-		r.Headers["outbox-id"] = id // tells a reader, or a person in doubt, which row it was
+		r.Headers["outbox-id"] = id // tells readers and operators which row the record comes from
 		return r, nil
 	})
 	if err != nil {
@@ -122,8 +122,8 @@ func (s *session) records(ctx context.Context, b batch) ([]record, error) {
 	return records, nil
 }
 
-// finish deletes a batch and its rows, which the topic has. Both go at once, so
-// that there is never a batch whose rows may be taken again.
+// finish deletes batches whose records are in their topics, and their rows. One
+// statement deletes both, so that no later batch can take the same rows.
 func (s *session) finish(ctx context.Context, batches []batch) error {
 	const query = `
 		WITH done AS (DELETE FROM outbox_batches WHERE id::text = ANY ($1) RETURNING row_ids)
@@ -131,9 +131,9 @@ func (s *session) finish(ctx context.Context, batches []batch) error {
 	return s.settle(ctx, "delete what was moved", query, batches)
 }
 
-// release forgets fresh batches that are certainly not in their topics, so that
-// their rows can be put into others. One that somebody else has tried meanwhile,
-// who took this process for lost, stays.
+// release deletes fresh batches that are certainly not in their topics, so that their
+// rows can be put into others. It keeps a batch that another drainer has tried to send
+// meanwhile, because that drainer believed this one to be gone.
 func (s *session) release(ctx context.Context, batches []batch) error {
 	const query = `DELETE FROM outbox_batches WHERE id::text = ANY ($1) AND tries = 1`
 	return s.settle(ctx, "take back what was not moved", query, batches)

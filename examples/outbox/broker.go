@@ -33,7 +33,7 @@ func newBroker(server, key string) (*broker, error) {
 		return nil, fmt.Errorf("-server: %q is no http:// or https:// URL", server)
 	}
 	return &broker{base: base, key: key, http: &http.Client{
-		// A redirected append would arrive as a read.
+		// net/http would follow a redirect of a POST with a GET, which is a read.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -41,16 +41,16 @@ func newBroker(server, key string) (*broker, error) {
 // failure is an append that did not succeed.
 type failure struct {
 	err        error
-	certain    bool // its records are certainly not in the topic
-	refused    bool // and won't be, until somebody has changed something
+	certain    bool // the records are certainly not in the topic
+	refused    bool // and won't be, until somebody changes the request, the topic or the broker
 	retryAfter time.Duration
 }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// append appends records under an idempotency key, and says whether the broker
-// knew the key already. Errors are *failure.
+// append appends records with an idempotency key. replayed tells whether the broker
+// knew the key already. Errors are of type *failure.
 func (b *broker) append(ctx context.Context, topic, key string, records []record) (replayed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -63,9 +63,9 @@ func (b *broker) append(ctx context.Context, topic, key string, records []record
 	if err != nil {
 		return false, &failure{err: err, certain: true, refused: true}
 	}
-	// Without this net/http, which takes a request with an idempotency key for one
-	// that it may send again by itself, could hide a lost answer behind a refused
-	// connection.
+	// With GetBody, net/http may send a request with an idempotency key again by itself. If
+	// the answer to the first request is lost, and the second finds no connection, the error
+	// would tell only of the second.
 	req.GetBody = nil
 	req.Header.Set("Content-Type", "application/vnd.seb.records+json")
 	req.Header.Set("Idempotency-Key", key)
@@ -92,8 +92,8 @@ func (b *broker) append(ctx context.Context, topic, key string, records []record
 	return res.Header.Get("Idempotency-Replayed") == "true", nil
 }
 
-// unanswered is a request without an answer: it may have been carried out,
-// unless there was no connection for it.
+// unanswered returns the failure of a request without an answer. The broker may have
+// carried out the request, unless there was no connection for it.
 func unanswered(base *url.URL, err error) *failure {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
@@ -106,7 +106,8 @@ func unanswered(base *url.URL, err error) *failure {
 	return &failure{err: fmt.Errorf("no answer from %s: %w", base, err)}
 }
 
-// refusal is an answer other than 201, a broker's or that of something before it.
+// refusal returns the failure for an answer other than 201, which may be from the
+// broker or from a proxy in front of it.
 func refusal(res *http.Response, answer []byte) *failure {
 	var problem struct{ Code, Detail, Hint, Outcome string }
 	if json.Unmarshal(answer, &problem) != nil {

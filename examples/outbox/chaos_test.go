@@ -22,10 +22,11 @@ const (
 	drainers = 2
 )
 
-// Applications write events, in transactions that commit late or not at all,
-// while drainers and the broker are killed, connections to the database cut, and
-// the database crashes. Every event whose transaction committed is in its topic
-// once, in the order of its entity, and no other.
+// Applications write events, in transactions that may commit late or not at all.
+// Meanwhile drainers and the broker are killed, connections to the database are cut,
+// and the database crashes. In the end every event whose transaction committed is in
+// its topic once, in order with the other events of its entity. The topics have no
+// other events.
 func TestExactlyOnceWhateverIsKilled(t *testing.T) {
 	r := newRig(t)
 	r.exec(`CREATE TABLE entities (key text PRIMARY KEY, seq int NOT NULL DEFAULT 0)`)
@@ -56,8 +57,8 @@ func TestExactlyOnceWhateverIsKilled(t *testing.T) {
 	}
 }
 
-// cycles is how often something is killed: SEB_KILL_CYCLES, or so few times that
-// the test stays quick.
+// cycles returns how often something fails: SEB_KILL_CYCLES times, or few times so
+// that the test is quick.
 func cycles(t *testing.T) int {
 	s := os.Getenv("SEB_KILL_CYCLES")
 	if s == "" {
@@ -70,7 +71,7 @@ func cycles(t *testing.T) int {
 	return n
 }
 
-// chaos is what drains, and what befalls it.
+// chaos runs drainers and makes them, the broker and the database fail.
 type chaos struct {
 	*rig
 	drainers [drainers]*exec.Cmd
@@ -82,7 +83,7 @@ func (c *chaos) startDrainer(i int) {
 	c.t.Helper()
 	binary, err := shared.outbox()
 	must(c.t, err)
-	// It is killed, also after the test's context has ended.
+	// killDrainer ends the process, also after the test's context has ended.
 	cmd := exec.CommandContext(context.WithoutCancel(c.t.Context()), binary,
 		"-database", c.database, "-server", c.seb.URL, "-rows", "7", "-pace", "1ms", "-poll", "50ms")
 	cmd.Stderr = c.output
@@ -91,14 +92,14 @@ func (c *chaos) startDrainer(i int) {
 }
 
 func (c *chaos) killDrainer(i int) {
-	_ = c.drainers[i].Process.Kill() // what ended by itself is noticed below
+	_ = c.drainers[i].Process.Kill() // below it is checked that the process had not ended by itself
 	err := c.drainers[i].Wait()
 	if c.drainers[i].ProcessState.Exited() {
 		c.t.Errorf("a drainer ended by itself: %v", err)
 	}
 }
 
-// strike waits for a moment and lets something happen.
+// strike waits for a moment, and then makes something fail.
 func (c *chaos) strike() {
 	c.t.Helper()
 	<-time.After(rand.N(150 * time.Millisecond))
@@ -131,7 +132,7 @@ func (c *chaos) strike() {
 	c.strikes[what]++
 }
 
-// cut ends connections to the test's database.
+// cut ends the connections to the test's database that the condition which selects.
 func (c *chaos) cut(which string) {
 	c.t.Helper()
 	conn := c.connect()
@@ -141,9 +142,9 @@ func (c *chaos) cut(which string) {
 	must(c.t, conn.Close(c.t.Context()))
 }
 
-// write is an application: it changes entities and writes an event of each change,
-// until ctx ends. What the database does to its connection it gets over as
-// applications do, by another one.
+// write is an application: it changes entities and writes an event for each change,
+// until ctx ends. If it loses its connection to the database, it opens another one, as
+// applications do.
 func (r *rig) write(ctx context.Context) {
 	for ctx.Err() == nil {
 		conn, err := pgx.Connect(ctx, r.database)
@@ -157,9 +158,9 @@ func (r *rig) write(ctx context.Context) {
 	}
 }
 
-// change is one transaction. It locks what it changes before it writes the event,
-// so that the events of an entity get their ids in the order of its changes. At
-// times it commits late, and at times not at all.
+// change is one transaction. It updates, and so locks, an entity before it writes the
+// event, so that the events of an entity get their ids in the order of the changes.
+// Sometimes it commits late, and sometimes not at all.
 func change(ctx context.Context, conn *pgx.Conn) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
@@ -184,8 +185,8 @@ func change(ctx context.Context, conn *pgx.Conn) error {
 	return tx.Commit(ctx)
 }
 
-// verify compares the topics with what the database says was committed, and
-// returns how many events there are.
+// verify compares the topics with the changes that the database has committed, and
+// returns the number of events.
 func (r *rig) verify() int {
 	r.t.Helper()
 	got := map[string][]int{}

@@ -19,25 +19,25 @@ const (
 	pauseMin = 100 * time.Millisecond
 	pauseMax = time.Minute
 
-	// grace is what a request under way gets to end when the process is asked to.
+	// grace is how long requests under way may go on after the process was told to end.
 	grace = 10 * time.Second
 
 	reportEvery = 10 * time.Second
 )
 
-// limits bound the rows that are taken from the table at a time.
+// limits bound how many rows, and bytes of rows, are taken from the table at a time.
 type limits struct {
 	rows  int
 	bytes int
 }
 
-// drainer moves the rows of an outbox into topics, each once.
+// drainer moves the rows of an outbox into topics, each row once.
 type drainer struct {
 	config *pgx.ConnConfig
 	broker *broker
 	most   limits
 	once   bool          // end when the outbox is empty, or at the first failure
-	poll   time.Duration // how long to wait for a notification
+	poll   time.Duration // longest wait for a notification
 	pace   time.Duration // between rounds while rows come one by one
 	log    *slog.Logger
 
@@ -46,11 +46,11 @@ type drainer struct {
 
 	began    time.Time
 	wait     time.Duration // before the next try to connect
-	standing bool          // by, and it was told
-	worked   bool          // the database has what it takes
+	standing bool          // stands by, and has logged that
+	worked   bool          // a round has succeeded: the database has the tables and privileges
 }
 
-// pause is how long a topic is left alone.
+// pause is a time in which no batches of a topic are sent, after a failure.
 type pause struct {
 	until time.Time
 	last  time.Duration
@@ -97,8 +97,8 @@ func (d *drainer) drain(ctx context.Context, s *session) error {
 	return nil
 }
 
-// next returns the batches that are to be sent now, first those that may have
-// been sent before.
+// next returns the batches to send now. Those that may have been sent before come
+// first.
 func (d *drainer) next(ctx context.Context, s *session) (batches []batch, more bool, err error) {
 	var leave []string
 	for topic, p := range d.paused {
@@ -115,8 +115,8 @@ func (d *drainer) next(ctx context.Context, s *session) (batches []batch, more b
 		return nil, false, err
 	}
 	batches = append(old, fresh...)
-	// A topic that failed and has nothing left, because somebody deleted it, is
-	// not to be waited for.
+	// Forget topics that failed and have no rows left, because somebody deleted
+	// the rows.
 	maps.DeleteFunc(d.paused, func(topic string, _ pause) bool {
 		return !slices.Contains(leave, topic) && !slices.ContainsFunc(batches, func(b batch) bool { return b.topic == topic })
 	})
@@ -124,9 +124,8 @@ func (d *drainer) next(ctx context.Context, s *session) (batches []batch, more b
 	return batches, more, nil
 }
 
-// move sends batches, which are of different topics, at the same time, and
-// settles what became of them. Errors are those of the database, and with once
-// also those of the broker.
+// move sends batches of different topics at the same time, and then settles them. It
+// returns errors of the database, and errors of the broker if once is set.
 func (d *drainer) move(ctx context.Context, s *session, batches []batch) error {
 	records := make([][]record, len(batches))
 	for i, b := range batches {
@@ -160,7 +159,8 @@ func (d *drainer) move(ctx context.Context, s *session, batches []batch) error {
 	return d.settle(ctx, s, batches, errs)
 }
 
-// settle notes in the database what became of batches.
+// settle deletes batches from the database that were sent, or were certainly not
+// appended and are fresh. It pauses topics whose batches failed.
 func (d *drainer) settle(ctx context.Context, s *session, batches []batch, errs []error) error {
 	var done, undone []batch
 	for i, b := range batches {
@@ -188,8 +188,8 @@ func (d *drainer) settle(ctx context.Context, s *session, batches []batch, errs 
 	return nil
 }
 
-// pauseTopic leaves a topic alone for a while. Those behind the failed rows wait
-// with it, so that they stay in order; other topics go on.
+// pauseTopic pauses a topic after a failure. The rows behind the failed ones wait too,
+// so that they stay in order. Other topics go on.
 func (d *drainer) pauseTopic(b batch, err error) {
 	p := d.paused[b.topic]
 	p.last = min(max(2*p.last, pauseMin), pauseMax)
@@ -206,7 +206,7 @@ func (d *drainer) pauseTopic(b batch, err error) {
 	d.log.Log(context.Background(), level, "not moved, trying again", "topic", b.topic, "what", b.String(), "in", p.last, "error", err)
 }
 
-// untilNext is how long there is nothing to do unless a row comes.
+// untilNext returns how long the drainer may wait for new rows.
 func (d *drainer) untilNext() time.Duration {
 	next := d.poll
 	for _, p := range d.paused {
@@ -230,7 +230,8 @@ func (t *tally) add(rows int, replayed bool) {
 	}
 }
 
-// report tells what was moved, unless it told less than a while ago.
+// report logs what was moved since the last report. It does nothing if the last report
+// was less than the duration every ago.
 func (d *drainer) report(every time.Duration) {
 	took := time.Since(d.moved.since)
 	if d.moved.batches == 0 || took < every {
@@ -240,7 +241,7 @@ func (d *drainer) report(every time.Duration) {
 	d.moved = tally{since: time.Now()}
 }
 
-// sleep waits that long, or until ctx ends.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

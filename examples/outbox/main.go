@@ -1,10 +1,10 @@
 // Outbox moves rows from a table of PostgreSQL into topics of Seb, each exactly
-// once, whatever is killed on the way: this program, the broker, a connection.
+// once, whatever fails on the way: this program, the broker, a connection.
 //
-// It can be sure of that because it fixes which rows go together before it sends
-// them, in a table beside the outbox, and because Seb knows the batch again by its
-// idempotency key: a batch is sent until it is acknowledged, and deleted together
-// with its rows then. schema.sql has the tables.
+// Before it sends rows, it stores in a second table which rows form a batch. It sends
+// the batch until Seb acknowledges it, always with the same idempotency key, by which
+// Seb recognises a repeated batch. Then it deletes the batch together with its rows.
+// schema.sql has the tables.
 package main
 
 import (
@@ -73,12 +73,12 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return 0
 }
 
-// complain writes an error for people; there is nobody to tell if that fails.
+// complain writes an error for people. If that fails, there is nothing left to do.
 func complain(to io.Writer, err error) {
 	_, _ = fmt.Fprintf(to, "outbox: %v\n", err)
 }
 
-// parse makes a drainer of the flags.
+// parse returns a drainer that is configured by flags and the environment.
 func parse(args []string, errOut io.Writer) (d *drainer, showSchema bool, err error) {
 	flags := flag.NewFlagSet("outbox", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are printed once, by run
@@ -100,7 +100,7 @@ func parse(args []string, errOut io.Writer) (d *drainer, showSchema bool, err er
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			flags.SetOutput(errOut)
-			_, _ = io.WriteString(errOut, help) // as for complain
+			_, _ = io.WriteString(errOut, help) // as in complain
 			flags.PrintDefaults()
 		}
 		return nil, false, err

@@ -27,7 +27,7 @@ func TestRowsBecomeRecords(t *testing.T) {
 	}
 }
 
-// Text and bytes do as well as JSON.
+// The value column may also be text or bytea.
 func TestColumnOfBytes(t *testing.T) {
 	r := newRig(t)
 	r.exec(`ALTER TABLE outbox DROP CONSTRAINT outbox_value_check, ALTER value TYPE text USING value::text`)
@@ -49,8 +49,8 @@ func TestColumnOfBytes(t *testing.T) {
 	}
 }
 
-// A row whose transaction commits after one with a larger id was moved is moved
-// all the same.
+// A row is moved even if its transaction commits after a row with a larger id was
+// moved.
 func TestLateCommit(t *testing.T) {
 	r := newRig(t)
 	late, err := r.connect().Begin(t.Context())
@@ -69,7 +69,7 @@ func TestLateCommit(t *testing.T) {
 func TestManyBatches(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO outbox (topic, value) SELECT 't' || i % 20, to_jsonb(repeat('x', i)) FROM generate_series(1, 1000) i`)
-	r.drained("-rows", "100", "-bytes", "20000") // the last ones, of 1,000 bytes, come 20 at a time
+	r.drained("-rows", "100", "-bytes", "20000") // of the last rows, with about 1,000 bytes each, 20 fit into a batch
 	r.wantEmpty()
 	for topic := range 20 {
 		var sizes []int
@@ -88,7 +88,7 @@ func TestManyBatches(t *testing.T) {
 	}
 }
 
-// A batch that is larger than the limit, because its only row is, goes alone.
+// A row that is larger than the limit is sent as a batch by itself.
 func TestLargeRow(t *testing.T) {
 	r := newRig(t)
 	r.insert("a", strings.Repeat("b", 100), "c")
@@ -96,8 +96,8 @@ func TestLargeRow(t *testing.T) {
 	r.wantTopic("a", strings.Repeat("b", 100), "c")
 }
 
-// The answer gets lost: the program sends the same batch again, and rows that
-// came meanwhile wait for the next one.
+// If the answer gets lost, the program sends the same batch again. Rows that came
+// meanwhile wait for the next batch.
 func TestLostAnswer(t *testing.T) {
 	r := newRig(t)
 	r.insert("a", "b")
@@ -121,14 +121,14 @@ func TestLostAnswer(t *testing.T) {
 	r.wantEmpty()
 }
 
-// The answer gets lost, and the broker is gone before anybody could ask again: a
-// refused connection says nothing of the request before.
+// The answer gets lost, and the broker is down before the program could send the
+// request again: a refused connection says nothing about the first request.
 func TestLostAnswerThenNoBroker(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO outbox (topic, value) VALUES ('t', '"a"'), ('t', '"b"')`)
 	var front *httptest.Server
 	front = r.front(func(n int, w http.ResponseWriter, req *http.Request, next http.Handler) {
-		if n == 1 { // which makes a connection that is used again
+		if n == 1 { // opens a connection, which the next request uses too
 			next.ServeHTTP(w, req)
 			return
 		}
@@ -147,7 +147,7 @@ func TestLostAnswerThenNoBroker(t *testing.T) {
 	r.wantTopic("a", "b", "c")
 }
 
-// What was certainly not appended is not tied to its batch.
+// Rows that were certainly not appended can go into another batch.
 func TestNoBroker(t *testing.T) {
 	r := newRig(t)
 	r.insert("a")
@@ -163,8 +163,8 @@ func TestNoBroker(t *testing.T) {
 	r.wantTopic("a")
 }
 
-// A topic that refuses its rows holds up no other, and goes on in order when it
-// takes them.
+// If appends to a topic are refused, other topics go on. When they are accepted again,
+// the topic's rows are sent in order.
 func TestRefusedTopic(t *testing.T) {
 	r := newRig(t, "--auto-create=false")
 	create := func(topic string) {
@@ -187,7 +187,7 @@ func TestRefusedTopic(t *testing.T) {
 	r.wantTopic("a", "b")
 }
 
-// Past the time for which the broker remembers a batch it is not sent again.
+// A batch is not sent again after the time for which the broker remembers it.
 func TestOldDoubt(t *testing.T) {
 	r := newRig(t)
 	r.insert("a")
@@ -203,7 +203,7 @@ func TestOldDoubt(t *testing.T) {
 	if code != exitFailure || !strings.Contains(said, "more than 23h0m0s ago") {
 		t.Fatalf("ended with %d:\n%s", code, said)
 	}
-	// Its own advice, for rows that are there.
+	// Do what the error advises for records that are in the topic.
 	_, advice, _ := strings.Cut(said, "if they are there, ")
 	remove, rest, _ := strings.Cut(advice, "; then, in any case, ")
 	r.exec(remove)
@@ -214,8 +214,7 @@ func TestOldDoubt(t *testing.T) {
 	r.wantEmpty()
 }
 
-// A row is on its way as soon as it is committed, however rarely the program
-// would look by itself.
+// A row is sent as soon as it is committed, even if the program polls rarely.
 func TestNotificationWakes(t *testing.T) {
 	r := newRig(t)
 	r.background(r.seb.URL, "-poll", "1h")
@@ -225,7 +224,7 @@ func TestNotificationWakes(t *testing.T) {
 	}
 }
 
-// Without the trigger it looks by itself.
+// Without the trigger the program polls.
 func TestPollingWithoutTrigger(t *testing.T) {
 	r := newRig(t)
 	r.exec(`DROP TRIGGER outbox_notify ON outbox`)
@@ -235,7 +234,8 @@ func TestPollingWithoutTrigger(t *testing.T) {
 	r.eventually("the row is in the topic", func() bool { return len(r.topic("t")) == 1 })
 }
 
-// While one drains, others stand by; when its connection ends, one goes on.
+// While one drainer works, others stand by. When its connection ends, another one goes
+// on.
 func TestStandby(t *testing.T) {
 	r := newRig(t)
 	first, stop := r.background(r.seb.URL)
@@ -252,8 +252,8 @@ func TestStandby(t *testing.T) {
 	r.eventually("the second moves the row", func() bool { return len(r.topic("t")) == 1 })
 }
 
-// A drainer that another has taken for lost takes nothing back that the other may
-// have sent meanwhile.
+// If another drainer has taken over, a drainer does not release a batch that the other
+// one may have sent meanwhile.
 func TestReleaseAfterTakeover(t *testing.T) {
 	r := newRig(t)
 	r.insert("a")
@@ -276,7 +276,7 @@ func TestReleaseAfterTakeover(t *testing.T) {
 	}
 }
 
-// A batch that a crash of the database could take back must not be sent.
+// A batch must not be sent before the database has made it durable.
 func TestBatchesAreDurable(t *testing.T) {
 	r := newRig(t)
 	r.exec(`ALTER DATABASE ` + r.name + ` SET synchronous_commit = off`)
@@ -292,7 +292,7 @@ func TestBatchesAreDurable(t *testing.T) {
 	}
 }
 
-// Nothing is waited for on account of a topic whose rows were deleted by hand.
+// A topic that failed is forgotten when its rows were deleted by hand.
 func TestForgetsTopicsWithoutRows(t *testing.T) {
 	r := newRig(t)
 	r.insert("a")
@@ -307,7 +307,7 @@ func TestForgetsTopicsWithoutRows(t *testing.T) {
 	}
 }
 
-// Asked to end, the program lets the request under way end first.
+// When the program is told to end, it lets the request under way end first.
 func TestEndsCleanly(t *testing.T) {
 	r := newRig(t)
 	under, goOn := make(chan struct{}), make(chan struct{})
@@ -359,7 +359,7 @@ func TestSchemaRefusesWhatTheBrokerWould(t *testing.T) {
 	}
 }
 
-// The privileges that the page names are enough.
+// The privileges that the documentation names are enough.
 func TestLeastPrivileges(t *testing.T) {
 	r := newRig(t)
 	r.exec(`CREATE ROLE shop; GRANT INSERT ON outbox TO shop;
@@ -419,7 +419,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// What the page tells to create is what is created.
+// The documentation shows the same schema as the program.
 func TestPageHasTheSchema(t *testing.T) {
 	if !strings.Contains(page(t, "from-postgres.md"), "```sql\n"+schema+"```\n") {
 		t.Error("docs/from-postgres.md does not have examples/outbox/schema.sql as it is")

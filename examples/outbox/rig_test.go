@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	patience = 20 * time.Second // for what takes a moment
+	patience = 20 * time.Second // how long eventually waits
 	look     = 20 * time.Millisecond
 )
 
-// shared is what all tests use: it is made when the first one needs it.
+// shared has what all tests use. Each part is made when a test first needs it.
 var shared struct {
 	dir      string
 	postgres func() (*servers.Postgres, error)
 	seb      func() (string, error) // the binary of the broker
-	outbox   func() (string, error) // that of this program
+	outbox   func() (string, error) // the binary of this program
 }
 
 func TestMain(m *testing.M) {
@@ -65,7 +65,7 @@ func withShared(run func() int) int {
 		if err != nil {
 			return nil, err
 		}
-		// What survives a power cut is not the question here.
+		// These tests don't cut the power.
 		postgres, err = servers.StartPostgres(context.Background(), bin, "fsync=off")
 		return postgres, err
 	})
@@ -74,10 +74,10 @@ func withShared(run func() int) int {
 	return run()
 }
 
-// databases counts those that were made.
+// databases counts the databases that tests have created.
 var databases atomic.Int64
 
-// rig is an outbox in a database of its own, and a broker.
+// rig has an outbox in a separate database, and a broker.
 type rig struct {
 	t        *testing.T
 	postgres *servers.Postgres
@@ -122,7 +122,7 @@ func (r *rig) connect() *pgx.Conn {
 	r.t.Helper()
 	conn, err := pgx.Connect(r.t.Context(), r.database)
 	must(r.t, err)
-	r.t.Cleanup(func() { _ = conn.Close(context.Background()) }) // some are cut on purpose
+	r.t.Cleanup(func() { _ = conn.Close(context.Background()) }) // fails for connections that the test has cut
 	return conn
 }
 
@@ -132,7 +132,7 @@ func (r *rig) exec(sql string, args ...any) {
 	must(r.t, err)
 }
 
-// insert adds a row for each value, of topic t and key k.
+// insert adds a row for each value, with topic t and key k.
 func (r *rig) insert(values ...string) {
 	r.t.Helper()
 	for _, v := range values {
@@ -140,7 +140,7 @@ func (r *rig) insert(values ...string) {
 	}
 }
 
-// count returns what a query counts.
+// count returns the result of a query that counts rows.
 func (r *rig) count(query string) int {
 	r.t.Helper()
 	var n int
@@ -148,7 +148,7 @@ func (r *rig) count(query string) int {
 	return n
 }
 
-// stored is a record as the broker tells it.
+// stored is a record in the JSON form of the broker.
 type stored struct {
 	Offset  int64
 	Key     string
@@ -156,7 +156,8 @@ type stored struct {
 	Headers map[string]string
 }
 
-// topic returns the records of a topic's only partition; none if it isn't there.
+// topic returns the records of a topic's only partition; none if the topic does not
+// exist.
 func (r *rig) topic(name string) []stored {
 	r.t.Helper()
 	var all []stored
@@ -194,7 +195,7 @@ func (r *rig) wantTopic(values ...string) {
 	}
 }
 
-// wantEmpty fails the test unless nothing is left in the tables.
+// wantEmpty fails the test unless the tables are empty.
 func (r *rig) wantEmpty() {
 	r.t.Helper()
 	if n := r.count(`SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM outbox_batches)`); n != 0 {
@@ -220,8 +221,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// once drains by one call of the program, through server, and returns its exit
-// code and what it said.
+// once runs the program with -once against server. It returns the exit code and the
+// output.
 func (r *rig) once(server string, flags ...string) (int, string) {
 	r.t.Helper()
 	var out output
@@ -229,7 +230,8 @@ func (r *rig) once(server string, flags ...string) (int, string) {
 	return run(r.t.Context(), args, &out, &out), out.String()
 }
 
-// drained is once, and fails the test unless the program ends well.
+// drained runs the program with -once against the broker, and fails the test if the
+// program fails.
 func (r *rig) drained(flags ...string) {
 	r.t.Helper()
 	if code, said := r.once(r.seb.URL, flags...); code != 0 {
@@ -237,8 +239,8 @@ func (r *rig) drained(flags ...string) {
 	}
 }
 
-// background runs the program until the test ends or stop is called, which
-// returns its exit code.
+// background runs the program until the test ends or stop is called. stop returns the
+// exit code.
 func (r *rig) background(server string, flags ...string) (said *output, stop func() int) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	said = &output{}
@@ -258,7 +260,7 @@ func (r *rig) background(server string, flags ...string) (said *output, stop fun
 	return said, stop
 }
 
-// eventually waits until something holds.
+// eventually waits until holds returns true.
 func (r *rig) eventually(what string, holds func() bool) {
 	r.t.Helper()
 	timeout := time.After(patience)
@@ -271,8 +273,8 @@ func (r *rig) eventually(what string, holds func() bool) {
 	}
 }
 
-// front starts a proxy before the broker. It does with the n-th append, from 1,
-// what meddle does, which calls next to pass it on.
+// front starts a proxy in front of the broker, which calls meddle for each append; n
+// counts appends from 1. meddle calls next to forward the append to the broker.
 func (r *rig) front(meddle func(n int, w http.ResponseWriter, req *http.Request, next http.Handler)) *httptest.Server {
 	r.t.Helper()
 	target, err := url.Parse(r.seb.URL)

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// lockPatience is how long -once waits for the lock: a process that has just
-// ended may have it for another moment.
+// lockPatience is how long -once waits for the lock: the database may release the
+// lock of a process that has just ended a moment later.
 const lockPatience = 5 * time.Second
 
-// run drains until ctx ends, or with once until the outbox is empty. It connects
-// again whenever the connection is lost.
+// run drains the outbox until ctx ends, or, if once is set, until the outbox is empty.
+// It connects again whenever the connection is lost.
 func (d *drainer) run(ctx context.Context) error {
 	d.paused = map[string]pause{}
 	d.began, d.moved.since, d.wait = time.Now(), time.Now(), pauseMin
@@ -33,7 +33,7 @@ func (d *drainer) run(ctx context.Context) error {
 	}
 }
 
-// connected drains through one connection.
+// connected connects, and drains through that connection until it is lost.
 func (d *drainer) connected(ctx context.Context) error {
 	s, err := connect(ctx, d.config)
 	if err != nil {
@@ -45,7 +45,8 @@ func (d *drainer) connected(ctx context.Context) error {
 	return d.drain(ctx, s)
 }
 
-// again says in d.wait when to try again after err, or returns why not to.
+// again sets d.wait to the time until the next try after err. It returns an error if
+// there should be no other try.
 func (d *drainer) again(err error) error {
 	hint, hopeless := hopeless(err)
 	if hopeless {

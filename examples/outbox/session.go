@@ -14,24 +14,24 @@ import (
 const (
 	databaseTimeout = 30 * time.Second
 
-	// lockSpace is the first half of the advisory lock's name; the second is the
-	// number of the table.
+	// lockSpace is the first half of the key of the advisory lock. The second half is
+	// the object id of the table.
 	lockSpace = 0x5eb
 )
 
-// errElsewhere is that another drainer has the outbox.
+// errElsewhere says that another drainer holds the lock of the outbox.
 var errElsewhere = errors.New("another process drains this outbox")
 
-// session is a connection to the database that holds the outbox's lock. All that
-// a drainer does there goes through it, so that nothing is done by one that has
-// lost it. The lock makes sure that rows are not sent twice in vain and that they
-// stay in order; that they arrive once does not depend on it.
+// session is a connection to the database that holds the lock of the outbox. A drainer
+// does all its work in the database through it, so that a drainer that has lost the lock
+// changes nothing. The lock keeps the rows in order, and prevents useless repeated sends.
+// Each row arrives once even without the lock.
 type session struct {
 	conn  *pgx.Conn
-	woken bool // a row was inserted since that was last looked at
+	woken bool // a row was inserted since the last call of wait
 }
 
-// connect connects and takes the lock.
+// connect connects to the database and takes the lock of the outbox.
 func connect(ctx context.Context, config *pgx.ConnConfig) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -69,7 +69,8 @@ func (s *session) lock(ctx context.Context) error {
 	return nil
 }
 
-// wait returns when a row was inserted since the last wait, or after a while.
+// wait returns when a row was inserted since the last wait, or when the time most has
+// passed.
 func (s *session) wait(ctx context.Context, most time.Duration) error {
 	defer func() { s.woken = false }()
 	if s.woken {
@@ -77,7 +78,7 @@ func (s *session) wait(ctx context.Context, most time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	// It reads notifications only, and leaves the connection whole when ctx ends.
+	// The connection stays usable when ctx ends.
 	if err := s.conn.PgConn().WaitForNotification(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("wait for new rows: %w", err)
 	}
@@ -87,11 +88,11 @@ func (s *session) wait(ctx context.Context, most time.Duration) error {
 func (s *session) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.conn.Close(ctx) // the server notices either way
+	_ = s.conn.Close(ctx) // after an error, too, the server notices that the connection is gone
 }
 
-// configure reads a connection string. A server that loses sight of this
-// process gives its lock to another after some 25 s instead of two hours.
+// configure parses a connection string. It sets TCP timeouts, so that the server
+// releases the lock of an unreachable process after about 25 s instead of two hours.
 func configure(database string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(database)
 	if err != nil {
@@ -111,8 +112,8 @@ func configure(database string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// hopeless tells whether trying again can't help, until somebody has changed the
-// database or the way it is asked, and what to do then.
+// hopeless tells whether a retry can't help until somebody changes the database or the
+// configuration. hint says what to change.
 func hopeless(err error) (hint string, ok bool) {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {

@@ -1,10 +1,11 @@
 // Queuebench compares Seb's queues with the usual pattern in PostgreSQL, a table
 // of jobs whose workers take rows by FOR UPDATE SKIP LOCKED. Both run on the same
-// machine and disk, one after the other, and make durable what they answer.
+// machine and disk, one after the other. Each makes a change durable before it
+// acknowledges it.
 //
-// It prints how many messages a second all workers together take and finish, and
-// how long it takes them to receive and to finish. A worker does nothing with a
-// message: what is measured is the queue.
+// It prints how many messages per second all workers together take and finish, and
+// how long workers take to receive and to finish messages. A worker does nothing with
+// a message, so that only the queue is measured.
 package main
 
 import (
@@ -23,12 +24,12 @@ import (
 	"time"
 )
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	messages int
 	payload  int // bytes
 	workers  int
-	rate     int // messages a second, 0: as many as they can
+	rate     int // messages per second of all workers; 0 means as many as possible
 	batches  []int
 	sides    []string
 	postgres string // URL of a server that runs, or ""
@@ -80,7 +81,7 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// turn is how often a worker takes a batch.
+// turn returns the time between two batches of a worker; 0 means no wait.
 func (o options) turn(batch int) time.Duration {
 	if o.rate == 0 {
 		return 0
@@ -118,7 +119,7 @@ func run(ctx context.Context, args []string, out io.Writer) (result error) {
 			what, err = measureSide(ctx, name, s, o, row)
 		}
 		if err != nil {
-			// What others have shown took a while.
+			// The results so far took a while: print them.
 			return errors.Join(fmt.Errorf("%s: %w", name, err), table.Flush())
 		}
 		if _, err := fmt.Fprintf(out, "%s: %s\n", name, what); err != nil {
@@ -128,7 +129,7 @@ func run(ctx context.Context, args []string, out io.Writer) (result error) {
 	return table.Flush()
 }
 
-// measureSide runs one side, and returns what exactly it was.
+// measureSide measures one side, and returns the text of its Describe.
 func measureSide(ctx context.Context, name string, s side, o options, row func(...any) error) (what string, err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
 	for _, batch := range o.batches {
@@ -143,5 +144,5 @@ func measureSide(ctx context.Context, name string, s side, o options, row func(.
 	return s.Describe(ctx)
 }
 
-// rounded leaves of a duration what tells something.
+// rounded returns a duration rounded to its significant digits.
 func rounded(d time.Duration) time.Duration { return d.Round(max(time.Microsecond, d/1000)) }

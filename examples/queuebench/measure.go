@@ -13,36 +13,37 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// emptyPause is what a worker waits when it got nothing, which happens only when
-// others have the last messages.
+// emptyPause is how long a worker waits when it got no messages. That happens only
+// when other workers have the last ones.
 const emptyPause = 5 * time.Millisecond
 
 // side is a kind of queue that is compared.
 type side interface {
 	// Fill creates the queue again, with these messages.
 	Fill(ctx context.Context, messages [][]byte) error
-	// Worker returns a worker. Workers work at the same time, each on its own.
+	// Worker returns a worker. Workers run at the same time.
 	Worker(ctx context.Context) (worker, error)
-	// Describe says what exactly was measured: versions and settings.
+	// Describe returns the versions and settings of what is measured.
 	Describe(ctx context.Context) (string, error)
-	// Close ends it. Its files stay until Remove.
+	// Close ends the side. Its files stay until Remove.
 	Close() error
-	// Remove deletes its files. ext4 makes a new file the slower the more were deleted
-	// beside it in the last minutes, so this has to wait until all has been measured.
+	// Remove deletes the files of the side. Call it after all measurements: ext4 creates
+	// files more slowly after many were deleted in the same directory.
 	Remove() error
 }
 
 // worker is one client of a queue.
 type worker interface {
-	// Take receives up to so many messages and returns how to name them in Done. It
-	// returns how many of those before it has finished, too, if Done leaves that to it.
+	// Take receives up to most messages, and returns their ids for Done. finished is
+	// how many messages of earlier calls it has finished, if Done leaves that to Take.
 	Take(ctx context.Context, most int) (ids []string, finished int, err error)
-	// Done finishes what the last Take returned, or leaves it to the next one.
+	// Done finishes the messages of the last Take, and returns how many it has finished.
+	// It may leave that to the next Take.
 	Done(ctx context.Context, ids []string) (finished int, err error)
 	Close() error
 }
 
-// openers make the sides.
+// openers open the sides, by name.
 var openers = map[string]func(context.Context, options) (side, error){
 	"postgres-locked": openLocked,
 	"postgres-leased": openLeased,
@@ -51,18 +52,18 @@ var openers = map[string]func(context.Context, options) (side, error){
 	"seb-one-request": openSebOneRequest,
 }
 
-// sideNames are in the order in which they are measured.
+// sideNames are the names of all sides, in the order in which they are measured.
 var sideNames = []string{"postgres-locked", "postgres-leased", "seb", "seb-immediate", "seb-one-request"}
 
-// measured is what came out of one run.
+// measured is the result of one run.
 type measured struct {
-	rate, filled    int // messages a second
+	rate, filled    int // messages per second: taken and finished; filled in
 	receive, finish durations
 }
 
 type durations []time.Duration
 
-// at returns a percentile, or "-" if nothing was measured.
+// at returns a percentile as text, "-" if there are no durations.
 func (d durations) at(percent int) string {
 	if len(d) == 0 {
 		return "-"
@@ -71,8 +72,8 @@ func (d durations) at(percent int) string {
 	return rounded(d[(len(d)-1)*percent/100]).String()
 }
 
-// measure fills the queue and has it emptied by workers that take so many
-// messages at a time.
+// measure fills the queue, and lets workers empty it. They take up to batch messages
+// at a time.
 func measure(ctx context.Context, s side, o options, batch int) (m measured, err error) {
 	messages := makeMessages(o.messages, o.payload)
 	began := time.Now()
@@ -141,10 +142,10 @@ func (m *measured) empty(ctx context.Context, workers []worker, o options, batch
 	return nil
 }
 
-// work is one worker's, which takes messages once in a turn, until count says that all is over. It returns how long it took
-// to receive and to finish, where there was something.
+// work lets a worker take and finish messages, one batch in each turn, until count says that all messages are done. It
+// returns the durations of the calls that received messages, and of those that finished some.
 func work(ctx context.Context, w worker, batch int, turn time.Duration, count func(finished int) (over bool)) (receive, finish durations, _ error) {
-	next := time.Now().Add(time.Duration(rand.Int64N(int64(turn) + 1))) // not all at once
+	next := time.Now().Add(time.Duration(rand.Int64N(int64(turn) + 1))) // so that workers don't begin all at once
 	for over := false; !over; next = next.Add(turn) {
 		<-time.After(time.Until(next))
 		start := time.Now()

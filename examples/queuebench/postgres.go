@@ -13,8 +13,8 @@ import (
 	"github.com/simple-event-broker/seb/examples/internal/servers"
 )
 
-// jobs is the usual table. Its index is what a worker finds the next rows by, and
-// run_at is when a row may be taken, at first or again.
+// jobs creates the usual table. run_at is from when on a row may be taken, for the
+// first time or again. A worker finds the next rows by the index.
 const jobs = `
 	DROP TABLE IF EXISTS queuebench;
 	CREATE TABLE queuebench (
@@ -28,19 +28,19 @@ const jobs = `
 // postgres is a table of jobs in a server.
 type postgres struct {
 	url    string
-	own    *servers.Postgres // nil if it isn't ours
+	own    *servers.Postgres // the server that this program has started; nil for another one
 	leased bool
 }
 
-// openLocked is the pattern in which a worker keeps its rows locked, in an open
-// transaction, until it has done them. That is the least that a database must do
-// for a message, one commit; it takes a connection for each message in work, and
-// holds up VACUUM.
+// openLocked opens the pattern in which a worker keeps its rows locked, in an open
+// transaction, until they are done. A message takes one commit, the least that is
+// possible. But each worker needs a connection while it works, and the open
+// transaction holds up VACUUM.
 func openLocked(ctx context.Context, o options) (side, error) { return openPostgres(ctx, o, false) }
 
-// openLeased is the pattern of most libraries: a worker notes in the row until
-// when it has it, and deletes it when it is done. Two commits, and no transaction
-// is open while the worker works.
+// openLeased opens the pattern of most libraries: a worker writes into the row until
+// when the row is leased, and deletes it when it is done. A message takes two commits,
+// and no transaction is open while the worker works.
 func openLeased(ctx context.Context, o options) (side, error) { return openPostgres(ctx, o, true) }
 
 func openPostgres(ctx context.Context, o options, leased bool) (side, error) {
@@ -52,7 +52,7 @@ func openPostgres(ctx context.Context, o options, leased bool) (side, error) {
 	if err != nil {
 		return nil, err
 	}
-	// All settings are PostgreSQL's own, but for as many connections as it takes.
+	// All settings are PostgreSQL's defaults, except for the number of connections.
 	if p.own, err = servers.StartPostgres(ctx, bin, "max_connections="+strconv.Itoa(max(100, o.workers+10))); err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (p *postgres) Close() error {
 	if p.own == nil {
 		return nil
 	}
-	return p.own.Crash(context.Background()) // nothing of it is kept
+	return p.own.Crash(context.Background()) // its data is not needed any longer
 }
 
 func (p *postgres) Remove() error {
@@ -87,7 +87,7 @@ func (p *postgres) Fill(ctx context.Context, messages [][]byte) (err error) {
 	if _, err := conn.CopyFrom(ctx, pgx.Identifier{"queuebench"}, []string{"payload"}, rows); err != nil {
 		return err
 	}
-	// A table in use has been analyzed long ago.
+	// Autovacuum would have analyzed a table that is in use.
 	_, err = conn.Exec(ctx, `VACUUM ANALYZE queuebench`)
 	return err
 }
@@ -114,7 +114,7 @@ func (p *postgres) Describe(ctx context.Context) (text string, err error) {
 	return strings.Join(described, ", "), nil
 }
 
-// Worker connects.
+// Worker returns a worker with its own connection.
 func (p *postgres) Worker(ctx context.Context) (worker, error) {
 	conn, err := pgx.Connect(ctx, p.url)
 	if err != nil {
@@ -153,7 +153,7 @@ func (w *locking) Done(ctx context.Context, ids []string) (finished int, err err
 
 func (w *locking) Close() error { return closed(w.conn) }
 
-// leasing is a worker that notes in its rows until when it has them.
+// leasing is a worker that writes into its rows until when they are leased.
 type leasing struct{ conn *pgx.Conn }
 
 func (w *leasing) Take(ctx context.Context, most int) (ids []string, finished int, err error) {
@@ -169,13 +169,13 @@ func (w *leasing) Done(ctx context.Context, ids []string) (finished int, err err
 
 func (w *leasing) Close() error { return closed(w.conn) }
 
-// querier is a connection, or a transaction.
+// querier is a connection or a transaction.
 type querier interface {
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
 	Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error)
 }
 
-// takeRows returns the ids of the rows of a query, and reads their payloads too.
+// takeRows runs a query that takes rows. It returns their ids, and reads their payloads.
 func takeRows(ctx context.Context, from querier, query string, most int) ([]string, error) {
 	rows, err := from.Query(ctx, query, most)
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 	topicPath = "/v1/topics/queuebench"
 	queuePath = topicPath + "/queues/work"
 
-	fillRecords    = 10_000 // of a request
+	fillRecords    = 10_000 // records per request
 	requestTimeout = time.Minute
 	receiveWait    = "1s"
 )
@@ -28,11 +28,11 @@ const (
 // seb is a queue of a broker.
 type seb struct {
 	url   string
-	own   *servers.Seb // nil if it isn't ours
-	dir   string       // of our own
+	own   *servers.Seb // the broker that this program has started; nil for another one
+	dir   string       // directory of own
 	flags []string     // of seb serve
 
-	oneRequest bool // receives and acknowledges
+	oneRequest bool // workers receive and acknowledge with one request
 }
 
 func openSeb(ctx context.Context, o options) (side, error) { return (&seb{}).open(ctx, o) }
@@ -73,7 +73,7 @@ func (s *seb) start(ctx context.Context) error {
 
 func (s *seb) Close() error {
 	if s.own != nil {
-		s.own.Kill() // nothing of it is kept
+		s.own.Kill() // its data is not needed any longer
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (s *seb) Remove() error {
 	return os.RemoveAll(s.dir)
 }
 
-// Fill creates the topic and its queue again.
+// Fill creates the topic and its queue again, and appends messages.
 func (s *seb) Fill(ctx context.Context, messages [][]byte) error {
 	if err := s.do(ctx, http.MethodDelete, topicPath, nil, nil); err != nil && !isNotFound(err) {
 		return err
@@ -114,10 +114,10 @@ func (s *seb) Describe(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s, over %s, on %s", text, s.url, store), nil
 }
 
-// ndjson is a body of records, a line each.
+// ndjson is a request body with one record per line.
 type ndjson []byte
 
-// refusal is an answer that is no success.
+// refusal is an answer with a status other than 2xx.
 type refusal struct {
 	status int
 	text   string
@@ -130,8 +130,8 @@ func isNotFound(err error) bool {
 	return errors.As(err, &r) && r.status == http.StatusNotFound
 }
 
-// do sends a request, with a body of records or of JSON, and decodes the answer
-// unless into is nil.
+// do sends a request. body may be ndjson, a value to send as JSON, or nil. do decodes
+// the answer unless into is nil.
 func (s *seb) do(ctx context.Context, method, path string, body, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

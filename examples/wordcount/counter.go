@@ -14,22 +14,23 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// recordsMax is how many records one commit deals with. Each commit takes a write to the
-// store, so more of them make it faster, and fewer make counts appear sooner.
+// recordsMax is the maximum number of lines that one commit counts. Each commit costs a write
+// to the store: a higher maximum counts faster, a lower one shows counts sooner.
 const recordsMax = 500
 
-// counter counts the words in one topic into another.
+// counter counts the words of one topic, and appends the counts to another.
 type counter struct {
 	broker   *seb.Broker
 	from, to string
 	log      *slog.Logger
 }
 
-// count goes on from where the consumer is until a commit fails.
+// count counts from the consumer's position on, until a request fails.
 func (c *counter) count(ctx context.Context) error {
-	// First the version, then place and counts: they are of that version, or of a later
-	// one that another counter has made. Then the commit is refused. The other way round
-	// counts from before could be taken for those of a later version.
+	// Read the version first, and then the position and the counts: these belong to that
+	// version, or to a later one that another counter has committed. If they are of a later
+	// one, the commit is refused. In the other order, old counts could be committed under a
+	// later version.
 	consumer := c.broker.Consumer(c.from, "wordcount")
 	info, _, err := consumer.Create(ctx)
 	if err != nil {
@@ -59,7 +60,7 @@ func (c *counter) count(ctx context.Context) error {
 	}
 }
 
-// load returns what was counted so far: the last record of each word tells.
+// load returns the counts so far: the last record of each word has its count.
 func (c *counter) load(ctx context.Context) (map[string]int64, error) {
 	counts := map[string]int64{}
 	for r, err := range c.broker.Read(ctx, c.to, 0, seb.Earliest) {
@@ -75,9 +76,10 @@ func (c *counter) load(ctx context.Context) (map[string]int64, error) {
 	return counts, nil
 }
 
-// commit writes the counts that records change together with the place behind them, if
-// the consumer still has that version, and returns the next one. The place of these
-// records alone would not do: another counter may have counted those of other partitions.
+// commit counts the words of records. It commits the changed counts together with the
+// position behind the records, if the consumer still has that version, and returns the next
+// version. To compare the positions of these records alone would not be enough: another
+// counter may have counted records of other partitions.
 func (c *counter) commit(ctx context.Context, counts map[string]int64, records []seb.Record, version string) (string, error) {
 	changed := map[string]bool{}
 	for _, r := range records {

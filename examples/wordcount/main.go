@@ -1,15 +1,14 @@
-// Command wordcount counts the words in a topic's records into another topic, each record
-// exactly once, wherever it is killed.
+// Command wordcount counts the words in the records of a topic, and appends the counts to
+// another topic. It counts each record exactly once, even if it is killed.
 //
-// It reads as the consumer "wordcount" of the topic of lines. What it has counted stands
-// in the topic of counts and nowhere else: a record for each change, with the word as the
-// key and how often it was seen as the value. The new counts and how far it has read go
-// into one commit, so neither is ever there without the other. When it starts it reads
-// the counts back.
+// It reads the topic of lines as the consumer "wordcount". It stores the counts only in the
+// topic of counts: a record for each change, with the word as the key and its count as the
+// value. One commit has the new counts and the consumer's new positions, so the log never has
+// one without the other. When wordcount starts, it reads the counts back.
 //
-// It works on a directory, beside any brokers that do. Several of it do no harm: of two
-// that have read the same lines one gets to commit, and the other starts again from where that
-// one has got to.
+// It opens a directory as a broker; other brokers may use the directory at the same time. Any
+// number of wordcounts may run: of two that have read the same lines, one succeeds with its
+// commit. The other starts again from there.
 //
 //	seb serve --store seb-data &
 //	seb produce lines < book.txt
@@ -69,8 +68,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return errors.Join(err, broker.Close())
 }
 
-// openLog opens a directory that a broker has set up. One that is merely there, or not
-// even that, is a mistake: nobody would ever append lines to it.
+// openLog opens a directory that a broker has set up. Any other directory is a mistake of the
+// caller: no broker appends lines to it.
 func openLog(path string) (*objstore.Dir, error) {
 	if _, err := os.Stat(filepath.Join(path, "seb.json")); err != nil {
 		return nil, fmt.Errorf("there is no log in %s: name the directory that seb serve --store has, or start that first: %w", path, err)
@@ -81,19 +80,19 @@ func openLog(path string) (*objstore.Dir, error) {
 // pause is how long the counter waits before it starts again.
 const pause = time.Second
 
-// run counts until ctx ends. After any failure it starts again from the log;
-// but a broker that has stopped, since its log is damaged, stays so.
+// run counts until ctx ends. After a failure it reads positions and counts again and goes on.
+// It returns an error if the broker has stopped because its log is damaged.
 func (c *counter) run(ctx context.Context) error {
 	for _, topic := range []string{c.from, c.to} {
 		_, _, err := c.broker.CreateTopic(ctx, topic, seb.TopicOptions{})
-		if err != nil && seb.CodeOf(err) != seb.CodeTopicExists { // with other partitions, which is fine
+		if err != nil && seb.CodeOf(err) != seb.CodeTopicExists { // it may exist with another number of partitions
 			return err
 		}
 	}
 	for ctx.Err() == nil {
 		err := c.count(ctx)
 		if ctx.Err() != nil || seb.CodeOf(err) == seb.CodePositionConflict {
-			continue // it is to end, or another one was faster
+			continue // ctx has ended, or another counter was faster
 		}
 		if stopped := (*seb.Error)(nil); errors.As(err, &stopped) && stopped.Code == seb.CodeBrokerStopped {
 			return fmt.Errorf("%w; %s", err, stopped.Hint)

@@ -22,7 +22,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// The test's own binary is the command when it is told to.
+// The binary of the test runs the command if an environment variable tells it to.
 func TestMain(m *testing.M) {
 	if os.Getenv("WORDCOUNT_IS_THE_COMMAND") != "" {
 		main()
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cycles is how often the counter is killed.
+// cycles returns how often the counter is killed.
 func cycles(t *testing.T) int {
 	t.Helper()
 	s := os.Getenv("SEB_KILL_CYCLES")
@@ -45,7 +45,7 @@ func cycles(t *testing.T) int {
 	return n
 }
 
-// start starts counters as processes of their own, side by side.
+// start starts counters, each as a process. kill kills all of them.
 func start(t *testing.T, dir string, count int) (kill func()) {
 	t.Helper()
 	var out bytes.Buffer
@@ -76,7 +76,7 @@ func start(t *testing.T, dir string, count int) (kill func()) {
 	return kill
 }
 
-// feed appends lines of random words until stop is closed, and returns the truth.
+// feed appends lines of random words until stop is closed, and returns the true counts.
 func feed(t *testing.T, b *seb.Broker, stop <-chan struct{}) map[string]int64 {
 	truth := map[string]int64{}
 	vocabulary := []string{"a", "rose", "is", "Größe", "42", "and", "so", "on"}
@@ -103,8 +103,8 @@ func feed(t *testing.T, b *seb.Broker, stop <-chan struct{}) map[string]int64 {
 	}
 }
 
-// A counter that is killed again and again, at any moment, beside another one or alone,
-// while lines come in, has counted every word of every line once.
+// While lines are appended, a counter is killed again and again, at any moment, sometimes
+// together with a second one. In the end every word of every line was counted once.
 func TestKilledCounterCountsEveryWordOnce(t *testing.T) {
 	dir := t.TempDir()
 	store, err := objstore.OpenDir(dir)
@@ -140,7 +140,7 @@ func TestKilledCounterCountsEveryWordOnce(t *testing.T) {
 	wantCounts(t, b, truth)
 }
 
-// progress is how many lines the counter is done with, and how many are left.
+// progress is how many lines were counted, and how many are left.
 type progress struct{ done, left int64 }
 
 func lag(t *testing.T, b *seb.Broker) (p progress) {
@@ -168,7 +168,8 @@ func await(t *testing.T, done func() bool) {
 	}
 }
 
-// wantCounts reads the counts, none of which may fall, and compares the last of each word.
+// wantCounts reads the counts, and checks that the counts of each word rise. It compares the
+// last count of each word with the truth.
 func wantCounts(t *testing.T, b *seb.Broker, truth map[string]int64) {
 	t.Helper()
 	counts := map[string]int64{}
@@ -211,7 +212,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A directory that was mistyped is told, and not made a log of.
+// A mistyped directory is an error, and no log is created there.
 func TestDirectoryWithoutALogIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "seb-daat")
 	err := run(t.Context(), []string{dir}, io.Discard)
@@ -223,7 +224,7 @@ func TestDirectoryWithoutALogIsRefused(t *testing.T) {
 	}
 }
 
-// A broker that met damage in its log never goes on, and nor does who counts with it.
+// A broker that found its log damaged never goes on, so the counter that uses it ends too.
 func TestDamagedLogEndsTheCounter(t *testing.T) {
 	dir := t.TempDir()
 	store, err := objstore.OpenDir(dir)
@@ -234,7 +235,7 @@ func TestDamagedLogEndsTheCounter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = b.Close() }() // which has stopped
+	defer func() { _ = b.Close() }() // may fail, since b has stopped
 	if _, _, err := b.CreateTopic(t.Context(), "counts", seb.TopicOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,3 @@
-// Package auth makes and reads what callers show: the secrets of API keys, and the
-// tokens of signed URLs. It knows no keys: which are in force, and what they may do,
-// stands in the log.
+// Package auth makes and parses credentials: the secrets of API keys, and the tokens of
+// signed URLs. It does not know which keys are valid and what they may do: the log says that.
 package auth

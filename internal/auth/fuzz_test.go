@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What a caller shows is anyone's bytes: it is read exactly or not at all.
+// A credential may be any bytes. A parser accepts a text only if it writes the parsed credential as the same text.
 func FuzzCredential(f *testing.F) {
 	s := Secret{ID: 7, bits: [32]byte{1, 2, 3}}
 	f.Add(s.Text())

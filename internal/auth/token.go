@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A signed token lets its bearer read one topic until it expires, with no more
-// than an URL. It is 81 bytes as unpadded base64url:
+// A signed token in a URL lets anyone who has the URL read one topic until the token
+// expires. It is 81 bytes as unpadded base64url:
 //
 //	offset size meaning
 //	     0    1 version: 1
@@ -16,8 +16,8 @@ import (
 //	     9    8 expires, seconds since 1970, big-endian
 //	    17   64 Ed25519 signature of "seb read token\n", bytes 0 to 16, and the topic's name
 //
-// The log has the public half of every key, so any broker can check a token, and
-// a reader of the bucket can't make one.
+// The log has only the public half of the signing key: any broker can check a token, but a reader of
+// the bucket can't make one.
 const (
 	tokenVersion   = 1
 	tokenFixedSize = 17
@@ -38,7 +38,7 @@ func signedBytes(fixed []byte, topic string) []byte {
 	return append(append([]byte("seb read token\n"), fixed...), topic...)
 }
 
-// Token is a signed token that has the right form; its signature is yet to be checked.
+// Token is a well-formed token whose signature was not checked yet: see [Token.SignedBy].
 type Token struct {
 	Key       uint64 // id of the API key that signed it
 	Expires   time.Time
@@ -46,7 +46,7 @@ type Token struct {
 	signature []byte
 }
 
-// ParseToken reads what [Secret.Sign] wrote, and nothing else.
+// ParseToken parses a text of the form that [Secret.Sign] returns. ok is false for any other text.
 func ParseToken(text string) (t Token, ok bool) {
 	if len(text) != base64.RawURLEncoding.EncodedLen(tokenSize) {
 		return t, false
@@ -61,7 +61,7 @@ func ParseToken(text string) (t Token, ok bool) {
 	return t, true
 }
 
-// SignedBy reports whether the secret of a public key has signed the token for a topic.
+// SignedBy reports whether the token was signed for topic with the secret that public belongs to.
 func (t Token) SignedBy(public [32]byte, topic string) bool {
 	return ed25519.Verify(public[:], signedBytes(t.fixed, topic), t.signature)
 }

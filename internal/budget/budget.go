@@ -1,6 +1,6 @@
-// Package budget decides who may take how much of a broker's memory, and who waits for it. It
-// counts bytes and allocates none: its callers take bytes before they allocate, and give them back.
-// It knows neither requests nor records.
+// Package budget decides which callers may take how much of a broker's memory, and which must wait.
+// It counts bytes and allocates none: its callers take bytes before they allocate memory, and give
+// them back. It knows neither requests nor records.
 package budget
 
 import (
@@ -13,41 +13,41 @@ import (
 // waitMax is how long a caller waits for room before it is refused.
 const waitMax = 5 * time.Second
 
-// Budget hands out a broker's memory. What is not handed out belongs to the cache, which
-// gives way at once.
+// Budget hands out a broker's memory. Memory that is not handed out belongs to the cache, which
+// gives it back at once.
 //
-// What clients may hold for as long as they send or read slowly comes from shares: see
-// [Reservation]. All of these together, and what requests need in addition while they are worked
-// on, leave a part to batches, so that memory comes free again whatever the load.
+// Memory that clients can hold for as long as they send or read slowly comes from shares: see
+// [Reservation]. The shares, and what requests need in addition while they run, always leave a part
+// of the budget to batches. So requests can end and give back their memory, whatever the load.
 type Budget struct {
 	limit  int64
 	resize func(rest int64)
 
 	mu      sync.Mutex
 	used    int64
-	held    [classCount]int64     // of used, by class; that of shares apart
+	held    [classCount]int64     // part of used, by class; without that of shares
 	waiting [classCount][]*waiter // by class, in order of arrival
 	shares  [ShareCount]share
 }
 
-// Class says how far a caller may fill the budget. Within a class, callers are served in order of
+// Class says how far a caller may fill the budget. Within a class, callers get memory in order of
 // arrival.
 type Class int
 
 // The classes.
 const (
-	Batches  Class = iota // records on their way into a commit: all of it
-	Fetches               // what is read from the store at a time: a quarter
-	More                  // what a request needs that holds memory already
-	Pushed                // records under way to a target, which are bounded apart
-	Adapters              // a request's first: half
+	Batches  Class = iota // records on their way into a commit: the whole budget
+	Fetches               // data that is being read from the store: a quarter
+	More                  // further memory of a request that holds some already: 15/16
+	Pushed                // records on their way to push targets: until all classes together use 12/16
+	Adapters              // the first memory of a request: half
 	classCount
 )
 
-// FullError says that there was no room within the time that a caller waits, or that the caller
-// asked for more than there can be.
+// FullError says that there was no room within the time that a caller waits, that the caller
+// asked for more than it can ever have, or that its reservation was revoked.
 type FullError struct {
-	Detail string // what is full, and how much that is
+	Detail string // what is full, and its size
 	Limit  int64  // of the budget or the share, in bytes
 }
 
@@ -59,8 +59,8 @@ type waiter struct {
 	ready chan struct{}
 }
 
-// New returns a budget of limit bytes. It calls resize with what is left whenever that has
-// changed, under its lock: resize must not call the budget.
+// New returns a budget of limit bytes. The budget calls resize with the number of bytes that are not
+// handed out, whenever that changes. It holds its lock then: resize must not call the budget.
 func New(limit int64, resize func(rest int64)) *Budget {
 	b := &Budget{limit: limit, resize: resize}
 	for i := range b.shares {
@@ -72,7 +72,7 @@ func New(limit int64, resize func(rest int64)) *Budget {
 // of returns n/16 of the budget.
 func (b *Budget) of(n int64) int64 { return b.limit / 16 * n }
 
-// max returns what a class may have when nothing else is taken.
+// max returns how many bytes a class may have when no other class holds any.
 func (b *Budget) max(c Class) int64 {
 	switch c {
 	case Adapters:
@@ -96,15 +96,15 @@ func (b *Budget) hasRoomLocked(c Class, n int64) bool {
 		return clients+n <= b.max(c)
 	case Pushed:
 		return b.used+n <= b.max(c)
-	case Fetches: // one batch may be larger than what several may take together
+	case Fetches: // a single fetch may exceed the class's quarter, if it is the only one
 		return b.held[c] == 0 || b.held[c]+n <= b.of(4)
 	default:
 		return true
 	}
 }
 
-// Take takes n bytes. It waits some seconds for room, then returns a [*FullError]. If ctx ends
-// first it returns the context's error.
+// Take takes n bytes. It waits up to 5 s for room, then returns a [*FullError]. If ctx ends first,
+// it returns the context's error.
 func (b *Budget) Take(ctx context.Context, c Class, n int64) error {
 	if n > b.max(c) {
 		return b.refusal(n, c)
@@ -147,14 +147,14 @@ func (b *Budget) refusal(n int64, c Class) error {
 	return &FullError{Detail: fmt.Sprintf("no room for %d bytes within %s, %d of %d bytes", n, what, most, b.limit), Limit: b.limit}
 }
 
-// leave takes w out of the queue; it returns err, or nil if w was served meanwhile.
+// leave removes w from the queue and returns err; it returns nil if w got its memory meanwhile.
 func (b *Budget) leave(c Class, w *waiter, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, x := range b.waiting[c] {
 		if x == w {
 			b.waiting[c] = append(b.waiting[c][:i], b.waiting[c][i+1:]...)
-			b.serveLocked() // those behind may be smaller
+			b.serveLocked() // waiters behind w may need less
 			return err
 		}
 	}

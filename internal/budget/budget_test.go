@@ -13,7 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/budget"
 )
 
-// newBudget returns a budget, and what it says is left.
+// newBudget returns a budget, and the rest that the budget has last reported.
 func newBudget(limit int64) (b *budget.Budget, rest *int64) {
 	rest = &limit
 	return budget.New(limit, func(n int64) { *rest = n }), rest
@@ -26,7 +26,7 @@ func mustTake(t *testing.T, b *budget.Budget, c budget.Class, n int64) {
 	}
 }
 
-// wantFull checks that err is a FullError of that limit, whose text has all those words.
+// wantFull checks that err is a FullError with that limit, whose text contains all words.
 func wantFull(t *testing.T, err error, limit int64, words ...string) {
 	t.Helper()
 	full, ok := errors.AsType[*budget.FullError](err)
@@ -62,7 +62,7 @@ func TestCallersOfAClassAreServedInOrder(t *testing.T) {
 			want []int64
 			rest int64
 		}{
-			{200, nil, 600}, // the second has room, but is not first
+			{200, nil, 600}, // there is room for the second waiter, but the first one comes before
 			{200, []int64{800}, 0},
 			{200, []int64{800, 100}, 100},
 			{600, []int64{800, 100, 700}, 0},
@@ -150,7 +150,7 @@ func TestMemoryIsTakenBackForAnotherHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := newBudget(16 << 10)
 		_, limit := b.ShareBytes(budget.Answers)
-		var requests [2]*budget.Reservation // of one holder, which has all
+		var requests [2]*budget.Reservation // of one holder, which has the whole share
 		var revoked []int
 		for i := range requests {
 			requests[i] = b.Reservation(budget.Answers, budget.Holder{Key: 1}, func() {
@@ -160,7 +160,7 @@ func TestMemoryIsTakenBackForAnotherHolder(t *testing.T) {
 			if err := requests[i].Grow(t.Context(), limit/2); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Millisecond) // fake
+			time.Sleep(time.Millisecond) // virtual time
 		}
 
 		began := time.Now()
@@ -179,7 +179,7 @@ func TestMemoryIsTakenBackForAnotherHolder(t *testing.T) {
 		if n := again.GrowNow(1, limit); n != 0 {
 			t.Errorf("a holder that memory was taken from got %d bytes of %d in addition to its part", n, limit)
 		}
-		time.Sleep(time.Minute) // fake
+		time.Sleep(time.Minute) // virtual time
 		if n := again.GrowNow(1, limit); n != limit/4 {
 			t.Errorf("a minute later it got %d bytes, want the rest of %d", n, limit)
 		}

@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// Share is a part of a budget for what clients make a broker hold, for as long as they send or
-// read slowly.
+// Share is a part of a budget. It is for the requests and answers that a broker must hold for as long
+// as clients send or read them slowly.
 type Share int
 
 // The shares.
 const (
-	// Small is for requests and answers that take little, so that large ones
-	// never keep them waiting.
+	// Small is for small requests and answers, so that large ones never keep them waiting.
 	Small Share = iota
 	// Bodies is for large requests while the broker receives them.
 	Bodies
@@ -28,42 +27,44 @@ const (
 func (s Share) String() string { return [...]string{"small", "bodies", "answers"}[s] }
 
 // Holder is the account that memory is charged to: an API key, or the address of a caller
-// without one. Many callers may share an address, such as a proxy's; keys tell them apart.
+// without a key. Many callers may share an address, such as that of a proxy; API keys
+// distinguish them.
 type Holder struct {
 	Key     uint64       // 0: no key
 	Address netip.Prefix // zero: unknown, or Key is set
 }
 
 const (
-	// shareWaitMin is how long a request waits before memory is taken from others for it.
+	// shareWaitMin is how long a request waits before the share ends other requests for it.
 	shareWaitMin = time.Second
-	// confinedFor is how long a holder that memory was taken from gets no more than its part.
+	// confinedFor is how long a holder is limited to its part after the share ended one of its
+	// requests in favor of a holder with less.
 	confinedFor = time.Minute
-	// confinedMax bounds how many such holders are remembered.
+	// confinedMax is how many limited holders a share remembers.
 	confinedMax = 4096
 )
 
-// share is what its holders compete for. While there is room, all holders
-// get what they ask for. When the share is full, the holder that has least is served first,
-// and after shareWaitMin the share takes memory from a holder that has more than that one
-// would have: it ends a request. Among equals those that wait too, and began later, are ended. So some
-// are always able to end, and nobody has to wait for a client that does not go on.
+// share is memory that holders compete for. While there is room, all holders get what they ask
+// for. When the share is full, the holder that would have least is served first. If its request
+// has waited for shareWaitMin, the share ends a request of a holder that has more than that. If no
+// holder has more, it ends one that also waits and began later. So some requests can always come to
+// their end, and none has to wait for a client that has stopped sending or reading.
 type share struct {
 	name    Share
 	limit   int64
-	ceiling int64 // of all that is used of the budget
+	ceiling int64 // the share does not grow if the whole budget would then have more bytes in use than this
 
 	used     int64
-	leaving  int64 // of used: held by requests that were ended
+	leaving  int64 // part of used: held by requests that were told to end
 	accounts map[Holder]account
-	confined map[Holder]time.Time      // until when
-	holding  map[*Reservation]struct{} // those from which memory can be taken
+	confined map[Holder]time.Time      // until when a holder is limited to its part
+	holding  map[*Reservation]struct{} // reservations that can be revoked
 	waiting  []*Reservation
 }
 
 type account struct {
 	used     int64
-	requests int // that hold something, or wait
+	requests int // requests that hold memory or wait
 }
 
 // Reservation is memory that one request holds, and that may grow. It is safe for
@@ -77,10 +78,10 @@ type Reservation struct {
 
 	// Guarded by Budget.mu.
 	held  int64
-	wants int64         // while it waits
-	since time.Time     // it waits
-	ready chan struct{} // while it waits: closed when it has got that, or is ended
-	ended error
+	wants int64         // bytes that it waits for; 0 if it does not wait
+	since time.Time     // when it began to wait
+	ready chan struct{} // while it waits: closed when it gets these bytes, or is revoked
+	ended error         // why it was revoked; nil if it was not
 }
 
 func (s *share) setUp(name Share, limit int64) {
@@ -91,10 +92,10 @@ func (s *share) setUp(name Share, limit int64) {
 	}
 }
 
-// Reservation returns a reservation of a share, which holds nothing yet, for a request of that
-// holder. If others need the memory more, the budget calls revoke, once, and the request must end
-// and give back its memory. revoke must not block. A nil revoke means that the budget can't take
-// the memory back.
+// Reservation returns a reservation of a share for a request of that holder. The reservation holds
+// nothing yet. If other holders need the memory more, the budget calls revoke, once; then the request
+// must end and give back its memory. revoke must not block. A nil revoke means that the budget can't
+// take the memory back.
 func (b *Budget) Reservation(s Share, of Holder, revoke func()) *Reservation {
 	if of.Key != 0 {
 		of.Address = netip.Prefix{}
@@ -102,30 +103,30 @@ func (b *Budget) Reservation(s Share, of Holder, revoke func()) *Reservation {
 	return &Reservation{b: b, share: &b.shares[s], holder: of, began: time.Now(), revoke: revoke}
 }
 
-// ShareBytes returns how much of a share is held, and how much may be.
+// ShareBytes returns how many bytes of a share are held, and how many may be.
 func (b *Budget) ShareBytes(s Share) (used, limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.shares[s].used, b.shares[s].limit
 }
 
-// ShareAlone returns how much of a share a holder may have while no other holder wants any. A
-// request that can limit its use asks for no more, and leaves the rest to later ones.
+// ShareAlone returns how many bytes of a share a holder may have while no other holder wants any. A
+// request that can limit its use should not take more, so that later requests have room.
 func (b *Budget) ShareAlone(s Share) int64 { return b.shares[s].alone() }
 
-// Grow takes n more bytes. It waits some seconds for room, then returns a [*FullError]; if ctx
-// ends first, the context's error. In both cases the reservation keeps what it has.
+// Grow takes n more bytes. It waits up to 5 s for room, then returns a [*FullError]. If ctx ends
+// first, it returns the context's error. In both cases the reservation keeps what it has.
 func (r *Reservation) Grow(ctx context.Context, n int64) error {
 	return r.grow(ctx, n, waitMax)
 }
 
-// GrowSoon is [Reservation.Grow] that waits for d at most.
+// GrowSoon is [Reservation.Grow], but waits for d at most.
 func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) error {
 	return r.grow(ctx, n, min(d, waitMax))
 }
 
-// GrowNow takes up to most bytes, as many as there is room for now, and returns how many. It takes
-// nothing if there is room for fewer than least, or if other requests wait for room.
+// GrowNow takes as many bytes as there is room for now, up to most, and returns how many it took. It
+// takes none if there is room for fewer than least, or if other requests wait for room.
 func (r *Reservation) GrowNow(least, most int64) int64 {
 	b, s := r.b, r.share
 	b.mu.Lock()
@@ -175,7 +176,7 @@ func (r *Reservation) grow(ctx context.Context, n int64, patience time.Duration)
 	ready := make(chan struct{})
 	r.wants, r.since, r.ready = n, time.Now(), ready
 	s.waiting = append(s.waiting, r)
-	b.serveShareLocked(s) // those who wait may not be allowed more
+	b.serveShareLocked(s) // r may be served at once, if those that wait may not have more now
 	b.resize(b.limit - b.used)
 	b.mu.Unlock()
 
@@ -199,7 +200,8 @@ func (r *Reservation) grow(ctx context.Context, n int64, patience time.Duration)
 	}
 }
 
-// stopWaiting returns err, or that there was no room; nil if the reservation has grown.
+// stopWaiting ends the wait of r. It returns err, or a FullError if err is nil. If r has got its memory
+// meanwhile, it returns nil.
 func (b *Budget) stopWaiting(r *Reservation, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -210,7 +212,7 @@ func (b *Budget) stopWaiting(r *Reservation, err error) error {
 		err = r.share.refusal(r.wants)
 	}
 	r.share.dequeue(r)
-	b.serveLocked() // those behind may be smaller
+	b.serveLocked() // requests behind r may need less
 	return err
 }
 
@@ -236,14 +238,14 @@ func (r *Reservation) Shrink(n int64) {
 	b.serveLocked()
 }
 
-// Ended returns why the budget has taken the reservation back, a [*FullError], or nil if it has not.
+// Ended returns why the budget has revoked the reservation, a [*FullError]; nil if it has not.
 func (r *Reservation) Ended() error {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
 	return r.ended
 }
 
-// mayGrowLocked tells whether there is room for n bytes more, and r's holder may have them.
+// mayGrowLocked tells whether there is room for n more bytes, and r's holder may have them.
 func (b *Budget) mayGrowLocked(r *Reservation, n int64) bool {
 	s := r.share
 	return s.used+n <= s.limit && b.used+n <= s.ceiling && s.mayHave(r, n)
@@ -260,7 +262,8 @@ func (b *Budget) growLocked(r *Reservation, n int64) {
 	}
 }
 
-// serveShareLocked gives those who wait what there is room for, the holders of least first.
+// serveShareLocked gives memory to waiting requests while there is room, in the order in which next
+// returns them.
 func (b *Budget) serveShareLocked(s *share) {
 	for len(s.waiting) > 0 && s.used < s.limit && b.used < s.ceiling {
 		r := s.next()
@@ -270,15 +273,15 @@ func (b *Budget) serveShareLocked(s *share) {
 		n := r.wants
 		ready := r.ready
 		s.dequeue(r)
-		s.enter(r) // dequeue may have been the last to count it
+		s.enter(r) // dequeue may have removed r from its holder's account
 		b.growLocked(r, n)
 		close(ready)
 	}
 }
 
-// next returns whose turn it is, of those who may have more: the oldest request of the
-// holder that would have least. If the smallest went first, new requests would take
-// what the old ones need to come to their end.
+// next returns the waiting request that is served next, nil if none may have more: the oldest
+// request of the holder that would have least. If the smallest request came first instead, new
+// requests would take the memory that old ones need to come to their end.
 func (s *share) next() *Reservation {
 	oldest := map[Holder]*Reservation{}
 	for _, r := range s.waiting {
@@ -296,8 +299,8 @@ func (s *share) next() *Reservation {
 	return best
 }
 
-// takeBackFor ends requests so that the one whose turn it is gets what it waits for. Of the
-// waiting requests only the first does this, since each would examine all.
+// takeBackFor revokes reservations so that the request that is served next gets its memory. Only the
+// first of the waiting requests does this, since each of them would examine all reservations.
 func (b *Budget) takeBackFor(waiting *Reservation) {
 	b.mu.Lock()
 	s := waiting.share
@@ -333,8 +336,8 @@ func (b *Budget) takeBackFor(waiting *Reservation) {
 	}
 }
 
-// victim returns the request whose memory is taken for r: of the holder that has most,
-// the one that began last. unfair tells that its holder has more than r's would have.
+// victim returns the reservation to revoke for r, nil if there is none: of the holder that has most,
+// the one that began last. unfair tells that this holder has more than r's holder would have.
 func (s *share) victim(r *Reservation) (found *Reservation, unfair bool) {
 	mine, most := s.weight(r, r.wants), int64(-1)
 	for v := range s.holding {
@@ -349,7 +352,7 @@ func (s *share) victim(r *Reservation) (found *Reservation, unfair bool) {
 	return found, most > mine
 }
 
-// what returns the purpose of a share, for refusals.
+// what returns what a share is for, for refusals.
 func (s Share) what() string {
 	return [...]string{"small requests", "large requests", "large answers"}[s]
 }
@@ -369,14 +372,14 @@ func (s *share) dequeue(r *Reservation) {
 	s.exit(r)
 }
 
-// enter counts a request that begins to hold something, or to wait.
+// enter counts r in its holder's account if r neither holds memory nor waits. Call it before r does.
 func (s *share) enter(r *Reservation) {
 	if r.held == 0 && r.wants == 0 {
 		s.count(r.holder, 0, 1)
 	}
 }
 
-// exit is its opposite.
+// exit is the opposite of enter: call it when r may have stopped holding memory and waiting.
 func (s *share) exit(r *Reservation) {
 	if r.held == 0 && r.wants == 0 {
 		s.count(r.holder, 0, -1)
@@ -395,20 +398,20 @@ func (s *share) count(h Holder, bytes int64, requests int) {
 	s.accounts[h] = x
 }
 
-// weight is what r's holder would have with n bytes more.
+// weight returns how many bytes r's holder would have with n more.
 func (s *share) weight(r *Reservation, n int64) int64 { return s.accounts[r.holder].used + n }
 
-// mayHave tells whether r's holder may have n bytes more, if there is room. What can't be
-// taken back keeps to the holder's part from the start.
+// mayHave tells whether r's holder may have n more bytes, if there is room. A confined holder, and a
+// reservation that can't be revoked, may not exceed the holder's part.
 func (s *share) mayHave(r *Reservation, n int64) bool {
 	if s.used == r.held || r.revoke != nil && !s.isConfined(r.holder) {
-		return true // nobody else has any: what is larger than a part has to fit as well
+		return true // if r alone uses the share, it may exceed a part; otherwise its memory can be revoked
 	}
 	return s.weight(r, n) <= s.part()
 }
 
-// part is what each holder may have where all want some: one that is alone leaves a quarter to
-// those who may come.
+// part returns how many bytes each holder may have if all want some. A holder that is alone leaves a
+// quarter of the share to others that may come.
 func (s *share) part() int64 {
 	if n := len(s.accounts); n > 1 {
 		return s.limit / int64(n)
@@ -422,7 +425,7 @@ func (s *share) isConfined(h Holder) bool {
 	return len(s.confined) > 0 && time.Now().Before(s.confined[h])
 }
 
-// confine has a holder keep to its part for a while.
+// confine limits a holder to its part for confinedFor.
 func (s *share) confine(h Holder) {
 	now := time.Now()
 	if len(s.confined) >= confinedMax {

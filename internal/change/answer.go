@@ -13,21 +13,21 @@ import (
 // Answer is a worker's answer to one delivery.
 type Answer struct {
 	Token string // the text that identifies the delivery
-	Queue uint64 // that the token is of
+	Queue uint64 // id of the queue that handed out the token
 	leases.Delivery
 
-	// Results.
+	// Results, which Apply sets:
 
-	TopicID  uint64 // of the queue
-	Attempts int    // this one included, counted since the record was redriven
-	// DeadLetterTopic is where a copy of the record goes, with a [DeadLetter] that is still to be
-	// committed; "" if no such change is needed.
+	TopicID  uint64 // id of the queue's topic
+	Attempts int    // deliveries since the record was redriven, this one included
+	// DeadLetterTopic is where a copy of the record goes. The caller then has to commit a
+	// [DeadLetter] together with the copy; "" if it need not.
 	DeadLetterTopic string
 	Outdated        bool  // the delivery is not its record's last, or the record is done
 	Err             error // why the answer is refused
 }
 
-// AckRecords marks records as done. It refuses each answer alone.
+// AckRecords marks records as done. It decides each answer alone, and sets Err of those it refuses.
 type AckRecords struct {
 	QueueName
 	Answers []*Answer
@@ -42,7 +42,7 @@ func (x AckRecords) Apply(d *state.Draft) ([]format.Entry, error) {
 	return doneEntries(id, answerable(d, topic, id, x.Answers, true)), nil
 }
 
-// doneEntries returns the entries that mark records as done; the deliveries are sorted.
+// doneEntries returns the entries that mark records as done. The answers must be sorted.
 func doneEntries(queue uint64, of []*Answer) (entries []format.Entry) {
 	var in *format.RecordsDone
 	for _, a := range of {
@@ -59,8 +59,8 @@ func doneEntries(queue uint64, of []*Answer) (entries []format.Entry) {
 	return entries
 }
 
-// NackRecords puts records back for a later delivery, or makes them dead letters. It refuses each
-// answer alone.
+// NackRecords puts records back for a later delivery, or makes them dead letters. It decides each
+// answer alone, and sets Err of those it refuses.
 type NackRecords struct {
 	QueueName
 	Delay   *time.Duration // until the next delivery; nil means the queue's backoff
@@ -79,7 +79,7 @@ func (x NackRecords) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 	for _, a := range answerable(d, topic, id, x.Answers, false) {
 		last := a.Attempts >= int(config.Attempts)
 		if last && config.DeadLetterTopic != "" {
-			a.DeadLetterTopic = config.DeadLetterTopic // an entry is not enough: it needs a copy
+			a.DeadLetterTopic = config.DeadLetterTopic // needs a DeadLetter with a copy, not only an entry
 			continue
 		}
 		entries = append(entries, &format.RecordPutBack{
@@ -90,7 +90,7 @@ func (x NackRecords) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 	return entries, nil
 }
 
-// delay returns how long a record waits after its attempts have failed.
+// delay returns how long a record waits for its next delivery, after that many attempts have failed.
 func (x NackRecords) delay(config format.QueueConfig, attempts int, last bool) time.Duration {
 	if last {
 		return 0 // NotBefore of a dead letter is when it became one
@@ -102,9 +102,10 @@ func (x NackRecords) delay(config format.QueueConfig, attempts int, last bool) t
 	return max(delay, x.AtLeast)
 }
 
-// answerable returns the answers to deliveries that are their record's last, sorted, and sets
-// the error of the others. If done is set, an acknowledgement of what the same delivery has
-// already marked as done in this commit is neither returned nor an error.
+// answerable returns the answers to deliveries that are their record's last, sorted and without
+// duplicates, and sets Err of the others. If done is set, the answers are acknowledgements, and a
+// repeated one is no error: the same delivery has marked the record as done earlier in this commit. It
+// is not returned either.
 func answerable(d *state.Draft, topic, id uint64, answers []*Answer, done bool) []*Answer {
 	good := make([]*Answer, 0, len(answers))
 	for _, a := range answers {
@@ -117,7 +118,7 @@ func answerable(d *state.Draft, topic, id uint64, answers []*Answer, done bool) 
 			_, last, _ := d.RecordState(id, p, a.Offset)
 			a.Attempts = int(a.Attempt) - int(last.Redriven)
 			good = append(good, a)
-		case done && d.DoneBy(id, p, a.Offset, a.Attempt): // acknowledged again
+		case done && d.DoneBy(id, p, a.Offset, a.Attempt): // the same acknowledgement again
 		default:
 			a.Outdated = true
 			a.Err = LeaseLost(a.Token, whyLost(d, id, a.Delivery))

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Backoff is how long records that failed wait for their next delivery: Min after the first failure,
-// twice as long after each further one, and Max at most.
+// Backoff says how long records that failed wait for their next delivery: Min after the first failure,
+// and twice as long after each further one, up to Max.
 type Backoff struct{ Min, Max time.Duration }
 
-// After returns the wait of a record that failed that many times: shorter by a random part, up to
-// half of it.
+// After returns the wait of a record that failed that many times, minus a random part of up to half of
+// it.
 func (b Backoff) After(failures int) time.Duration {
 	d := b.Min
 	for range failures - 1 {

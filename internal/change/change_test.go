@@ -15,10 +15,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// entries are what a change yields.
+// entries are the entries that a change returns.
 type entries []format.Entry
 
-// cases are changes of the log that logState returns, with their entries or the text of their refusal.
+// cases are changes of the state that logState returns, with their entries or the text of their refusal.
 type cases []struct {
 	name   string
 	change interface {
@@ -33,7 +33,7 @@ func (cs cases) run(t *testing.T) {
 	for _, c := range cs {
 		t.Run(c.name, func(t *testing.T) {
 			d := logState(t).Draft(logTime)
-			for range 2 { // as after a lost race
+			for range 2 { // the second time as after a lost race
 				got, err := c.change.Apply(d)
 				if text := textOf(err); text != c.err {
 					t.Errorf("the error is %q, want %q", text, c.err)
@@ -70,12 +70,11 @@ const secret = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 const logTime = 1_000_000
 
-// logState is the state of a small log: topic t has 10 records in partition 0, from offset 2 on, and
-// none in partition 1; topic dead has none.
-// Consumer c of t is at offset 4. In queue q of t, offset 3 is
-// done, the first attempts of 4 and 5 failed, 5 is with a worker for the second and last time, and 6
-// is a dead letter. Queue pushed of t is
-// pushed, with one attempt for each record.
+// logState returns the state of a small log. Topic t has 10 records in partition 0, from offset 2 on, and
+// none in partition 1; topic dead has none. Consumer c of t is at offset 4. In queue q of t, offset 3 is
+// done, and the first attempts of offsets 4 and 5 failed. Offset 5 is with a worker for the second and
+// last attempt. Offset 6 is a dead letter. Queue pushed of t has a push target, and one attempt for each
+// record.
 func logState(t *testing.T) *state.State {
 	t.Helper()
 	s := state.New()

@@ -7,7 +7,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Commit makes several changes together, or none of them. Its refusal names the part.
+// Commit makes several changes together, or none of them. Its refusal names the part that caused it.
 type Commit struct {
 	Moves []CommitMove
 	Acks  []CommitAck
@@ -15,18 +15,18 @@ type Commit struct {
 
 // CommitMove is a part of a [Commit] that moves a consumer.
 type CommitMove struct {
-	Part string // its name
+	Part string // name of the part
 	MoveConsumer
 }
 
 // CommitAck is a part of a [Commit] that acknowledges records of a queue.
 type CommitAck struct {
-	Part string // its name
+	Part string // name of the part
 	QueueName
 	Answers []*Answer
 }
 
-// TokenPart returns the name of the part that is a token of an acknowledgement.
+// TokenPart returns the part name of the token with that index.
 func (a CommitAck) TokenPart(index int) string { return fmt.Sprintf("%s/tokens/%d", a.Part, index) }
 
 // Apply implements engine.Change.
@@ -56,7 +56,7 @@ func (a CommitAck) apply(d *state.Draft) ([]format.Entry, error) {
 	}
 	good := answerable(d, topic, id, a.Answers, false)
 	for i, x := range a.Answers {
-		if x.Err != nil { // also if it was done before: the rest must not be done twice
+		if x.Err != nil { // even if the same delivery has done the record: else a repeated commit would make its other changes twice
 			return nil, ofPart(a.TokenPart(i), x.Err)
 		}
 	}

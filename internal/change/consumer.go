@@ -38,8 +38,8 @@ func (c ConsumerName) checkPositions(d *state.Draft, topic uint64, ps []format.P
 	return nil
 }
 
-// ConsumerVersion returns the version of a consumer that was moved so often. It has the id, so
-// that it differs from every version of an earlier consumer of that name.
+// ConsumerVersion returns the version of a consumer that was moved that many times. It includes the
+// id, so that it differs from every version of an earlier consumer of the same name.
 func ConsumerVersion(id, moves uint64) string { return fmt.Sprintf("%d.%d", id, moves) }
 
 // DeleteConsumer deletes a consumer.
@@ -54,8 +54,8 @@ func (x DeleteConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 	return []format.Entry{&format.ConsumerDeleted{ID: id}}, nil
 }
 
-// ConsumerSetting is what changes have in common that set a consumer to positions, and create it if
-// it does not exist.
+// ConsumerSetting is the common part of changes that set a consumer to positions, and create it if it
+// does not exist.
 type ConsumerSetting struct {
 	ConsumerName
 	ConsumersMax int // how many consumers the log may have
@@ -109,8 +109,8 @@ func (x CreateConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 type ResetConsumer struct {
 	ConsumerSetting
 	From Position
-	// TopicID is that of the topic in which a time was sought, and Next has the offsets that were
-	// found, by partition. They stand for From unless TopicID is 0.
+	// If TopicID is not 0, the position is a time, which the caller has searched for in the topic of
+	// that id. Next has the offsets that the caller has found, by partition. They replace From.
 	TopicID uint64
 	Next    []int64
 }
@@ -133,7 +133,7 @@ func (x ResetConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 			ps[i].Offset = x.From.In(ps[i].Offset, end)
 		case x.TopicID != topic:
 			return nil, TopicDeleted(x.Topic) // another topic has the name now
-		case i < len(x.Next): // else the partition was added since
+		case i < len(x.Next): // partitions that were added since begin at their start
 			ps[i].Offset = max(ps[i].Offset, x.Next[i])
 		}
 	}
@@ -172,7 +172,7 @@ func (x ResetConsumerTo) Apply(d *state.Draft) ([]format.Entry, error) {
 type MoveConsumer struct {
 	ConsumerName
 	IfVersion string            // the version that it must have; "" means any
-	Expect    []format.Position // where it must be
+	Expect    []format.Position // positions that it must have
 	To        []format.Position
 
 	// Version is a result: the consumer's version after the commit.

@@ -9,14 +9,14 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// DeadLetter makes a record a dead letter whose last attempt failed.
+// DeadLetter turns a record whose last attempt failed into a dead letter.
 type DeadLetter struct {
 	QueueName
 	QueueID uint64
 	Last    leases.Delivery
 	Reason  string
-	// Epoch is that of the owner whose worker did not answer; 0 if the worker itself gave the
-	// record up, which any broker may commit.
+	// Epoch is set if the worker did not answer: then only the owner of that epoch may commit the
+	// change. It is 0 if the worker put the record back, which any broker may commit.
 	Epoch uint64
 }
 
@@ -39,7 +39,7 @@ func (x DeadLetter) Apply(d *state.Draft) ([]format.Entry, error) {
 	}}, nil
 }
 
-// Redrive has dead letters of a queue handed out again.
+// Redrive makes dead letters of a queue ready to be handed out again.
 type Redrive struct {
 	QueueName
 	Places []leases.Place // of the dead letters; empty means all, up to Limit

@@ -1,10 +1,10 @@
-// Package change has the changes of the log that requests make: to topics, API keys, consumers,
-// queues, push targets and sessions.
+// Package change has the changes that requests make: to topics, API keys, consumers, queues, push
+// targets and sessions.
 //
 // A change is data: it names topics and queues, and shares no memory with its caller, so that it can
-// be handed to another broker. It checks itself against the draft of a commit, in Apply, and
-// returns its entries or a [*Refusal]. Apply may run again, after a lost race; its results, where the
-// entries don't tell them, are fields that each run sets again.
+// be sent to another broker. Its method Apply checks it against the draft of a commit, and returns its
+// entries for the commit or a [*Refusal]. After a lost race, Apply runs again. Results that the entries
+// don't tell are fields of the change, which each run sets again.
 //
-// The owner's own changes of a queue are in package dispatch.
+// Changes that the owner of a queue makes by itself are in package dispatch.
 package change

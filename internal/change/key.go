@@ -28,7 +28,7 @@ func (x CreateKey) Apply(d *state.Draft) ([]format.Entry, error) {
 			"once a key exists, every request needs one, even to create another key: create an admin key first",
 			"the first API key must have the scope admin, for all topics")
 	}
-	x.Key.ID = d.NextKeyID() // of a copy: a commit that lost its slot still uses the entry of the call before
+	x.Key.ID = d.NextKeyID() // x is a copy, so each call returns another entry: a commit that lost its slot still uses an earlier one
 	return []format.Entry{&x.Key}, nil
 }
 

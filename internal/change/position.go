@@ -1,11 +1,11 @@
 package change
 
 // Position is where a consumer or a queue begins in each partition of its topic. The zero Position is
-// the start.
+// the start of the partition.
 type Position struct {
 	Offset  int64
-	FromEnd bool // Offset counts from the end of the partition, and is not positive
-	Exact   bool // Offset must be in the partition; else the start stands for what is before it
+	FromEnd bool // Offset counts from the end of the partition; it is 0 or negative
+	Exact   bool // Offset must be in the partition; otherwise an offset before the start means the start
 }
 
 // In returns the offset of the position in a partition.

@@ -13,7 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// findPush returns the id of the queue and its push target, nil if it has none.
+// findPush returns the id of the queue and its push target, nil if the queue has none.
 func (q QueueName) findPush(d *state.Draft) (id uint64, old *format.QueuePush, _ error) {
 	_, id, err := q.find(d)
 	if err != nil {
@@ -22,7 +22,8 @@ func (q QueueName) findPush(d *state.Draft) (id uint64, old *format.QueuePush, _
 	return id, d.QueuePush(id), nil
 }
 
-// pushChanged returns the entries that replace a queue's push target; nil stands for no target.
+// pushChanged returns the entries that replace a queue's push target, none if the targets are equal. A
+// nil target stands for no target.
 func pushChanged(queue uint64, old, next *format.QueuePush) []format.Entry {
 	if samePush(old, next) {
 		return nil
@@ -38,7 +39,7 @@ func samePush(a, b *format.QueuePush) bool {
 		a.TimeoutMS == b.TimeoutMS && a.InFlight == b.InFlight && slices.Equal(a.Headers, b.Headers)
 }
 
-// TargetOf returns the target of a log entry; nil stands for no target.
+// TargetOf returns the target in a log entry; the zero Target if the entry is nil.
 func TargetOf(p *format.QueuePush) push.Target {
 	if p == nil {
 		return push.Target{}
@@ -52,7 +53,7 @@ func TargetOf(p *format.QueuePush) push.Target {
 	return t
 }
 
-// pushEntry returns the log entry of a target whose defaults are filled in.
+// pushEntry returns a target in the form of a log entry. Its defaults must be filled in.
 func pushEntry(t push.Target) *format.QueuePush {
 	p := &format.QueuePush{URL: t.URL, Secret: t.Secret, TimeoutMS: t.Timeout.Milliseconds(), InFlight: uint32(t.MaxInFlight)}
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
@@ -61,7 +62,8 @@ func pushEntry(t push.Target) *format.QueuePush {
 	return p
 }
 
-// PushesTo tells whether a queue with that entry is pushed to a target.
+// PushesTo tells whether a queue whose push target is p is pushed to t: p has the same values, and was
+// not stopped.
 func PushesTo(p *format.QueuePush, t push.Target) bool {
 	return p != nil && p.Stopped == "" && TargetOf(p).Equal(t)
 }
@@ -91,11 +93,11 @@ func (u PushUpdate) apply(t push.Target) push.Target {
 type SetPush struct {
 	QueueName
 	Update PushUpdate
-	Secret string // of a new target that is given none
+	Secret string // for a target without a secret, unless Update has one
 	// Allowed and Denied are the networks of push targets: see [push.Networks].
 	Allowed, Denied []netip.Prefix
 
-	// Results: the target, whether the queue had none before, and whether the target has Secret.
+	// Results: the target, whether the queue had none before, and whether the target got Secret.
 	Target       format.QueuePush
 	Created      bool
 	SecretIsUsed bool
@@ -176,7 +178,7 @@ func (x *ResumePush) Apply(d *state.Draft) ([]format.Entry, error) {
 	return pushChanged(id, old, &next), nil
 }
 
-// StopPush stops the push of a queue to a target, unless the queue has another one by now.
+// StopPush stops the push of a queue to a target, unless the queue has another target by now.
 type StopPush struct {
 	QueueName
 	Target push.Target

@@ -48,7 +48,7 @@ type QueueConfig struct {
 	Paused                 bool
 }
 
-// QueueConfigOf returns the config that a log entry has.
+// QueueConfigOf returns the config of a log entry.
 func QueueConfigOf(c format.QueueConfig) QueueConfig {
 	config := QueueConfig{
 		Lease: milliseconds(c.LeaseMS), MaxAttempts: int(c.Attempts), BackoffMin: milliseconds(c.BackoffMinMS), BackoffMax: milliseconds(c.BackoffMaxMS),
@@ -168,7 +168,7 @@ func (x *SetQueue) Apply(d *state.Draft) ([]format.Entry, error) {
 	if config == old {
 		return nil, nil
 	}
-	if config.DeadLetterTopic != old.DeadLetterTopic { // unless it changes: a queue whose dead-letter topic was deleted can still be paused
+	if config.DeadLetterTopic != old.DeadLetterTopic { // only then: a queue whose dead-letter topic was deleted can still be paused
 		if err := x.checkDeadLetterTopic(d, config.DeadLetterTopic); err != nil {
 			return nil, err
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The codes of refusals. They are codes of the public API.
+// The codes of refusals. The public API has the same codes.
 const (
 	CodeInvalidRequest    = "invalid_request"
 	CodeInvalidTopicName  = "invalid_topic_name"
@@ -27,7 +27,8 @@ const (
 	CodeTooManyKeys       = "too_many_keys"
 )
 
-// Refusal says why a change, or another request, is refused: the caller has to send another one.
+// Refusal says why a change, or another request, is refused. The same request can't succeed as long as
+// the state stays as it is.
 type Refusal struct {
 	Code   string
 	Detail string // one sentence: what was wrong
@@ -52,7 +53,7 @@ func (r *Refusal) Error() string {
 	return s.String()
 }
 
-// The following never return nil.
+// The following functions never return nil, so that their results can be returned as errors.
 
 func refused(code, hint, format string, args ...any) *Refusal {
 	return &Refusal{Code: code, Detail: fmt.Sprintf(format, args...), Hint: hint}
@@ -82,7 +83,7 @@ func PartitionNotFound(topic string, partition int32, count int) *Refusal {
 	return refused(CodePartitionNotFound, "", "topic %q has no partition %d, %s", topic, partition, has)
 }
 
-// OutOfRange refuses an offset outside of a partition that holds those from start to before end.
+// OutOfRange refuses an offset outside of a partition that holds the offsets from start to end-1.
 func OutOfRange(topic string, partition int32, offset, start, end int64) *Refusal {
 	holds := fmt.Sprintf("holds offsets %d to %d, and %d comes next", start, end-1, end)
 	if start == end {
@@ -127,7 +128,7 @@ func TokenElsewhere(token string, exists bool) *Refusal {
 	return refused(CodeLeaseLost, "send it to the queue that handed out the record, which still waits for it", "token %q is of another queue", token)
 }
 
-// ofPart returns a refusal as that of a part of a [Commit].
+// ofPart returns a refusal with the name of the part of a [Commit] that caused it.
 func ofPart(part string, err error) error {
 	var r *Refusal
 	if !errors.As(err, &r) {

@@ -5,7 +5,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// NameSession names a broker's session.
+// NameSession adds a broker's session to those that the log names.
 type NameSession struct{ Session format.SessionKey }
 
 // Apply implements engine.Change.

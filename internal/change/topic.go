@@ -9,13 +9,13 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// NamesHint says which names there are.
+// NamesHint says which names are valid.
 const NamesHint = "use 1 to 249 of a-z, A-Z, 0-9, ., _ and -, but not . or .."
 
 const topicNameBytesMax = 249
 
-// CheckTopicName refuses what can't be the name of a topic. The names of queues and consumers have
-// the same rules.
+// CheckTopicName refuses an invalid name of a topic. The names of queues and consumers have the same
+// rules.
 func CheckTopicName(name string) error {
 	ok := name != "" && name != "." && name != ".." && len(name) <= topicNameBytesMax
 	for _, c := range []byte(name) {
@@ -27,8 +27,8 @@ func CheckTopicName(name string) error {
 	return nil
 }
 
-// CreateTopic creates a topic. It changes nothing if a topic of that name exists with as many
-// partitions, and with the same config where Config has values.
+// CreateTopic creates a topic. It changes nothing if a topic of that name exists with the same number
+// of partitions, and has each value that is set in Config.
 type CreateTopic struct {
 	Name       string
 	Partitions uint32
@@ -52,7 +52,7 @@ func (x CreateTopic) Apply(d *state.Draft) ([]format.Entry, error) {
 	return entries, nil
 }
 
-// differs refuses to create a topic that exists with other options.
+// differs returns a refusal if the topic that exists differs from the one to create; else nil.
 func (x CreateTopic) differs(partitions uint32, has format.TopicConfig) error {
 	want := has
 	if x.Config.RetentionMS != 0 {
@@ -74,7 +74,7 @@ func (x CreateTopic) differs(partitions uint32, has format.TopicConfig) error {
 	return refused(CodeTopicExists, "", "%s", exists)
 }
 
-// kept says how long records are kept.
+// kept describes for how long, and up to how many bytes, a topic keeps records.
 func kept(c format.TopicConfig) string {
 	var limits []string
 	if c.RetentionMS > 0 {
@@ -101,7 +101,7 @@ func (x DeleteTopic) Apply(d *state.Draft) ([]format.Entry, error) {
 	return []format.Entry{&format.TopicDeleted{ID: id}}, nil
 }
 
-// UpdateTopic changes the values of a topic that it has.
+// UpdateTopic changes those values of a topic that the change sets.
 type UpdateTopic struct {
 	Name           string
 	Partitions     uint32 // 0 leaves the number as it is

@@ -18,8 +18,9 @@ func byPlace(x, y leases.Delivery) int {
 	return x.Compare(y.Place)
 }
 
-// claimLocked commits the next attempts of deliveries that failed; records whose last attempt it was
-// become dead letters. It returns the number of these. A receiver gets such a record after the commit.
+// claimLocked claims the next attempts of deliveries that failed: it starts a commit that counts them.
+// Receivers get the records after that commit. A record that failed its last attempt becomes a dead
+// letter instead; claimLocked returns the number of these.
 func (d *Dispatcher) claimLocked(last []leases.Delivery) (dead int) {
 	slices.SortFunc(last, byPlace)
 	again := make([]leases.Delivery, 0, len(last))
@@ -50,15 +51,15 @@ func (d *Dispatcher) Attempt(x leases.Delivery) int {
 	return n
 }
 
-// settled notes the outcome of claims, of which awaited were for receivers. Claims that are in the
-// log were applied before.
+// settled notes the outcome of claims. awaited is how many of them receivers wait for. Claims that are
+// in the log are applied before settled is called.
 func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.claiming -= awaited
 	retry, unknown := retryAfter, false
 	if e, found := errors.AsType[*CommitError](err); found {
-		retry, unknown = max(retry, e.RetryAfter), e.Unknown // a full state has no room a second later
+		retry, unknown = max(retry, e.RetryAfter), e.Unknown // if the state is full, a retry after one second is too early
 	}
 	for _, x := range claims {
 		if err != nil {
@@ -66,8 +67,9 @@ func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 		}
 	}
 	if err == nil {
-		// A claim that is not in the log leaves the rest in the table: its record may have been
-		// put back meanwhile, and be claimed again by now.
+		// The commit leaves out claims that are no longer needed. Of their records, only those that
+		// are done or dead letters leave the table. The others were put back meanwhile, and may be
+		// claimed again by now.
 		d.view(func(_ *state.Topic, q *state.Queue) {
 			for _, x := range claims {
 				if a, _ := q.Last(x.Partition, x.Offset); a.DeadLetter || q.NextUndone(x.Partition, x.Offset) != x.Offset {
@@ -79,7 +81,7 @@ func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 	d.wakeLocked()
 }
 
-// CheckOwner returns ErrNotOwner unless the queue has the owner of that epoch.
+// CheckOwner returns ErrNotOwner unless the queue has an owner, and epoch is that owner's.
 func CheckOwner(dr *state.Draft, queue, epoch uint64) error {
 	if !dr.QueueExists(queue) {
 		return ErrNotOwner
@@ -92,17 +94,18 @@ func CheckOwner(dr *state.Draft, queue, epoch uint64) error {
 
 func (d *Dispatcher) checkOwner(dr *state.Draft) error { return CheckOwner(dr, d.queue, d.epoch) }
 
-// claim is a change that counts the next attempts of records that are not done. It is the owner's
-// own, which alone knows the records.
+// claim is a change that counts the next attempts of records that are not done. Only the owner makes
+// it, since no other broker knows which records are due.
 type claim struct {
 	d    *Dispatcher
 	last []leases.Delivery
 }
 
-// Apply implements Change. An attempt must follow the one that the dispatcher knows: if the log has
-// a later one, its record is on the way to a worker, and that attempt must stay the last. A record
-// that its worker put back after the claim was requested has to wait first. The dispatcher knows of
-// that from commits that were applied, and the draft from this one.
+// Apply implements Change. It counts an attempt only if the last attempt in the log is the one that
+// the dispatcher knows: a later attempt is on its way to a worker and must stay the last. It also
+// leaves out records that a worker put back after the claim was requested, since these have to wait
+// first. The dispatcher knows of such a record if an applied commit put it back, and the draft if this
+// commit does.
 func (x claim) Apply(dr *state.Draft) (entries []format.Entry, _ error) {
 	d := x.d
 	if err := d.checkOwner(dr); err != nil {
@@ -126,7 +129,8 @@ func (x claim) Apply(dr *state.Draft) (entries []format.Entry, _ error) {
 	return entries, nil
 }
 
-// notBefore returns the time of the log until which the applied commits have put a record back.
+// notBefore returns until when, in the log's time, the applied commits have put a record back:
+// microseconds since 1970, or 0.
 func (d *Dispatcher) notBefore(at leases.Place) (us int64) {
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		a, _ := q.Last(at.Partition, at.Offset)
@@ -135,8 +139,8 @@ func (d *Dispatcher) notBefore(at leases.Place) (us int64) {
 	return us
 }
 
-// opening returns a channel that is closed when the dispatch limit has moved. It is nil unless the
-// limit alone keeps records back, as in a new partition.
+// opening returns a channel that is closed when the dispatch limit has moved. It returns nil unless
+// records are kept back by the limit alone, as in a new partition.
 func (d *Dispatcher) opening() (opened <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

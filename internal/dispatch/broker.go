@@ -4,10 +4,11 @@
 // A broker becomes the owner of a queue with [Dispatchers.TakeOver]; [Dispatchers.MayTake] tells
 // whether it may. Workers get records with [Dispatchers.Receive].
 //
-// A [Dispatcher] belongs to one queue for as long as this broker owns it. It learns what becomes
-// of records from the log alone: from the commits that this broker applies, its own and others'.
+// A [Dispatcher] belongs to one queue for as long as this broker owns it. It learns what becomes of
+// records only from the commits that this broker applies, its own and those of others.
 //
-// Locks: a dispatcher's comes before the state's, and before that of [Dispatchers].
+// Lock order: a dispatcher's lock, then the state's, then the lock of [Dispatchers]. A method whose
+// name ends in Locked needs its dispatcher's lock.
 package dispatch
 
 import (
@@ -26,62 +27,64 @@ var ErrNotOwner = errors.New("another broker has taken over the queue, or it was
 
 // Broker is what dispatchers need of the broker that they run in.
 type Broker interface {
-	// Commit has a change committed, and returns when it was applied. Its error is a *CommitError.
+	// Commit commits a change, and returns when this broker has applied it. Its error is a
+	// *CommitError.
 	Commit(ctx context.Context, r Request) error
-	// DeadLetter ends the deliveries of a record, and puts a copy of it into the dead-letter topic
-	// of its queue, if that has one. It returns nil also if the record is done, or a dead letter
-	// already; else its error is a *CommitError.
+	// DeadLetter makes a record a dead letter: it ends the record's deliveries and, if the queue has
+	// a dead-letter topic, puts a copy of the record there. It also returns nil if the record is done
+	// or already a dead letter. Its error is a *CommitError.
 	DeadLetter(ctx context.Context, d *Dispatcher, last leases.Delivery, attempts int) error
-	// Read reads records of a partition that follow each other, the first one at least. Its error is a
-	// *ReadError if there is no use in trying again.
+	// Read reads consecutive records of a partition, from first on: at least one, and otherwise up to
+	// the given numbers of records and bytes. n is how many offsets it has read. Its error is a
+	// *ReadError if trying again is of no use.
 	Read(ctx context.Context, d *Dispatcher, first leases.Place, records int, bytes int64) (r Records, n int, err error)
 	// Sync follows the log to its end.
 	Sync(ctx context.Context) error
-	// SyncToAct is Sync unless the last one is recent enough for a caller that hands out records. It
-	// returns an error if the broker takes no more requests.
+	// SyncToAct is Sync, unless the last sync is recent enough for handing out records. It returns an
+	// error if the broker no longer accepts requests.
 	SyncToAct(ctx context.Context) error
-	// Follow has the broker sync again and again, for a receiver that waits, until leave is called.
+	// Follow makes the broker sync repeatedly, for a receiver that waits, until leave is called.
 	Follow() (leave func())
-	// Done is closed when the broker takes no more requests.
+	// Done returns a channel that is closed when the broker no longer accepts requests.
 	Done() <-chan struct{}
-	// StoreNow returns the store's time.
+	// StoreNow returns the time by the store's clock.
 	StoreNow() time.Time
 	// Go runs f in a goroutine that the broker waits for before it ends.
 	Go(f func())
 }
 
-// Records are what [Broker.Read] has read.
+// Records are the records that [Broker.Read] has read.
 type Records interface {
 	// Key returns the key of a record; nil if it has none.
 	Key(i int) []byte
 	// Bytes returns the size of a record.
 	Bytes(i int) int64
-	// Own moves the records to memory of their own, and returns how much that is in bytes.
+	// Own moves the records to memory that nothing else uses, and returns its size in bytes.
 	Own() int64
 }
 
 // Change is a change of the log.
 type Change interface {
-	// Apply checks the change against the draft, and returns its entries for the commit, which
-	// may be none. It is called again after a lost race.
+	// Apply checks the change against the draft, and returns its entries for the commit; there may be
+	// none. It is called again after a lost race.
 	Apply(d *state.Draft) ([]format.Entry, error)
 }
 
-// Request has a change committed.
+// Request asks the broker to commit a change.
 type Request struct {
 	Change
-	// Synced says that the end of the log was read after the change was asked for: its refusal is final.
+	// Synced says that the broker synced after the change was requested: a refusal is final.
 	Synced bool
-	// Urgent changes are committed without linger.
+	// Urgent says that the change is committed without linger.
 	Urgent bool
-	// Settled says that Commit returns when the outcome is certain, whatever time that takes.
+	// Settled says that Commit waits until the outcome is certain, however long that takes.
 	Settled bool
 }
 
 // CommitError says why a commit failed, or was not confirmed.
 type CommitError struct {
 	Err        error
-	Unknown    bool          // the commit may be in the log all the same
+	Unknown    bool          // the commit may still be in the log
 	RetryAfter time.Duration // how long to wait before trying again; may be 0
 }
 
@@ -95,7 +98,7 @@ func (e *CommitError) Unwrap() error { return e.Err }
 type ReadError struct {
 	Err     error
 	Deleted bool // the records, or their topic, were deleted
-	Lost    bool // the object that holds the first one is missing or damaged
+	Lost    bool // the object that holds the first record is missing or damaged
 }
 
 // Error implements error.
@@ -104,11 +107,11 @@ func (e *ReadError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Config is what a dispatcher goes by of a queue's config.
+// Config is the part of a queue's config that a dispatcher uses.
 type Config struct {
 	Lease       time.Duration
 	MaxAttempts int
-	Ordered     bool // records of a key one after the other
+	Ordered     bool // of each key, one record at a time
 	Paused      bool
 }
 

@@ -2,11 +2,11 @@ package dispatch
 
 import "github.com/simple-event-broker/seb/internal/leases"
 
-// deadLettersMax bounds how many records of a queue become dead letters at a time. All that are out
-// may have failed for the last time at once, and each takes a goroutine and a request.
+// deadLettersMax bounds how many records of a queue become dead letters at the same time. All records
+// that are with workers may fail their last attempt at once, and each takes a goroutine and a request.
 const deadLettersMax = 256
 
-// deadLetterLocked has a record become a dead letter whose last delivery failed.
+// deadLetterLocked makes a record a dead letter, because its last delivery failed.
 func (d *Dispatcher) deadLetterLocked(last leases.Delivery) {
 	d.failed = append(d.failed, last)
 	if d.deadLettering < deadLettersMax {

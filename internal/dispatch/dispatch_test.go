@@ -18,27 +18,27 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// fake is a broker whose commits are decided at once. Its log has one topic of one partition
-// and one queue, both with id 1; the records' keys are what keys says.
+// fake is a broker whose commits are decided at once. Its log has one topic with one partition, and
+// one queue, both with id 1. The records' keys are in keys.
 type fake struct {
 	t    *testing.T
 	all  *dispatch.Dispatchers
 	keys []string
 
-	committing sync.Mutex // what the commit loop is elsewhere
+	committing sync.Mutex // held during a commit, as real commits come one after the other
 	live       state.Live
 	seq        format.Seq
 
-	// before and after, if they are set, are called once by the next call of Commit.
+	// before and after, if set, are called once, by the next call of Commit.
 	hooks         sync.Mutex
 	before, after func()
 
-	failing    map[int64]error // why records can't be read, by offset
+	failing    map[int64]error // by offset: the error of reading from there
 	unreadable atomic.Pointer[error]
 	done       chan struct{}
 	followers  atomic.Int32
 
-	dead  []string // dead letters, as offset#attempt
+	dead  []string // dead letters, as "offset#attempt"
 	syncs atomic.Int32
 	tasks sync.WaitGroup
 }
@@ -58,12 +58,12 @@ func config() format.QueueConfig {
 	return format.QueueConfig{LeaseMS: 10_000, Attempts: 2}
 }
 
-// plain is a change of entries that need no check.
+// plain is a change whose entries need no check.
 type plain []format.Entry
 
 func (x plain) Apply(*state.Draft) ([]format.Entry, error) { return x, nil }
 
-// deadLetter is what a broker commits for an owner whose worker did not answer for the last time.
+// deadLetter is the change that makes a record a dead letter, on behalf of the queue's owner.
 type deadLetter struct {
 	queue, epoch uint64
 	last         leases.Delivery
@@ -93,10 +93,10 @@ func (f *fake) append(keys ...string) {
 	f.commit(&format.Batch{Topic: 1, Base: int64(base), Count: uint32(len(keys)), Size: 1})
 }
 
-// reach is by how many records the dispatch limit of a new owner is ahead.
+// reach is how many records the dispatch limit of a new owner is ahead.
 const reach = 8
 
-// own has a session own the queue.
+// own makes a session the owner of the queue.
 func (f *fake) own(session format.SessionKey, epoch uint64) {
 	f.t.Helper()
 	f.commit(
@@ -235,7 +235,7 @@ func (ks keys) Key(i int) []byte  { return []byte(ks[i]) }
 func (ks keys) Bytes(i int) int64 { return int64(len(ks[i])) }
 func (ks keys) Own() int64        { return int64(len(ks)) }
 
-// take returns what a receiver of up to most records gets, as offset#number, after it has waited.
+// take returns what a receiver of up to most records gets after it has waited, as "offset#attempt".
 func take(t *testing.T, d *dispatch.Dispatcher, most int) string {
 	t.Helper()
 	for {
@@ -306,8 +306,8 @@ func TestAttemptsAreCountedBeforeRecordsGoOutAgain(t *testing.T) {
 	})
 }
 
-// A worker says twice that it failed, and the second time comes between the claim of the next
-// attempt and its commit. The next receiver claims it again before the first claim is settled.
+// A worker says twice that it failed. The second answer comes between the claim of the next attempt
+// and its commit. The next receiver claims the attempt again before the first claim is settled.
 func TestRecordThatIsPutBackDuringItsClaimGoesOutAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, config())

@@ -23,7 +23,8 @@ const (
 	blockedMax = 4096
 )
 
-// Dispatcher hands out the records of a queue that this broker owns. A new owner gets a new one.
+// Dispatcher hands out the records of a queue while this broker owns it. A new owner gets a new
+// dispatcher.
 type Dispatcher struct {
 	all     *Dispatchers
 	queue   uint64
@@ -31,33 +32,33 @@ type Dispatcher struct {
 	names   Names
 	epoch   uint64
 	opened  state.Moment
-	held    time.Time     // until then records that the owner before may have handed out are held back
-	gone    chan struct{} // closed when it has ended
-	loading chan struct{} // holds a token while one receiver reads for all
+	held    time.Time     // until then, records that the previous owner may have handed out are held back
+	gone    chan struct{} // closed when the dispatcher has ended
+	loading chan struct{} // holds a value while one receiver reads for all
 
 	mu            sync.Mutex
 	config        Config
 	table         *leases.Table
 	parts         []part
-	ahead         map[int32][]aheadRun       // delayed records of each partition beyond the scan, ascending by offset; the state may not have the last yet
+	ahead         map[int32][]aheadRun       // delayed records of each partition beyond the scan, ascending by offset; the last run may not be in the state yet
 	turn          int                        // the partition to scan next
-	scanned       int64                      // its records that were scanned in this turn
+	scanned       int64                      // how many of its records were scanned in this turn
 	delayed       delays                     // records that the scan passed before they were due
-	extended      map[leases.Place]time.Time // leases that were extended of records beyond the scan
-	putBacks      map[leases.Place]time.Time // when records are due that were put back before the scan reached them
+	extended      map[leases.Place]time.Time // new ends of leases that workers extended, for records beyond the scan
+	putBacks      map[leases.Place]time.Time // due times of records that were put back before the scan reached them
 	waiting       []inLine                   // receivers in line, the first in front
-	wanted        int                        // how many records they want at most
+	wanted        int                        // how many records the receivers in line want at most
 	claiming      int                        // next attempts that are being committed for receivers
-	failed        []leases.Delivery          // last deliveries, whose records are to become dead letters
+	failed        []leases.Delivery          // last deliveries of records that are to become dead letters
 	deadLettering int                        // goroutines that make dead letters
 	chunks        chunks
-	holds         bool // ranges of parts are held back
+	holds         bool // some part has held ranges
 	pace          pace
-	behind        time.Time     // since when a limit has been due to move; zero if none is
-	moved         chan struct{} // closed when the commit that moves limits is decided; nil if there is none
+	behind        time.Time     // since when a limit should have moved; zero if none should
+	moved         chan struct{} // closed when the commit that moves limits is decided; nil if no such commit is under way
 	urged         bool          // receivers wait for that commit
 	shown         time.Time     // when this owner last showed itself in the log
-	contested     time.Time     // until then the owner before may take the queue back
+	contested     time.Time     // until then, the previous owner may take the queue back
 	closed        bool
 	received      rate
 	acknowledged  rate
@@ -65,21 +66,22 @@ type Dispatcher struct {
 
 // inLine is a waiting receiver.
 type inLine struct {
-	turn chan struct{} // closed when it should try again
-	most int           // how many records it wants
+	turn chan struct{} // closed when the receiver should try again
+	most int           // how many records the receiver wants
 }
 
-// part is how far the scan of one partition is.
+// part is the progress of the scan in one partition.
 type part struct {
 	next  int64     // the first offset that was not scanned
-	held  []offsets // ranges before it, ascending, that are held back
-	lower int64     // the limit that a commit is about to lower it to; 0 if none is
+	held  []offsets // ranges below next that are held back, ascending
+	lower int64     // the dispatch limit that a commit under way lowers to; 0 if there is no such commit
 }
 
-// Names are those of a queue and its topic.
+// Names are the names of a queue and its topic.
 type Names struct{ Topic, Queue string }
 
-// newDispatcher returns a dispatcher for a queue that a commit, applied at that time, gave to this broker.
+// newDispatcher returns a dispatcher for a queue that this broker got by a commit, which was applied
+// at that moment.
 func (x *Dispatchers) newDispatcher(s *state.State, q *state.Queue, at state.Moment) *Dispatcher {
 	now, t := at.At, s.TopicByID(q.Topic)
 	d := &Dispatcher{
@@ -109,7 +111,7 @@ func (d *Dispatcher) Topic() uint64 { return d.topic }
 // Names returns the names of the queue and its topic.
 func (d *Dispatcher) Names() Names { return d.names }
 
-// Epoch tells which of the queue's owners this broker is.
+// Epoch returns the queue's epoch in which this broker is the owner.
 func (d *Dispatcher) Epoch() uint64 { return d.epoch }
 
 // view calls f with the topic and the queue unless they were deleted.
@@ -121,7 +123,7 @@ func (d *Dispatcher) view(f func(t *state.Topic, q *state.Queue)) {
 	})
 }
 
-// viewOwned is view that calls f only while the queue has no later owner.
+// viewOwned is like view, but calls f only while the queue has no later owner.
 func (d *Dispatcher) viewOwned(f func(t *state.Topic, q *state.Queue)) {
 	d.view(func(t *state.Topic, q *state.Queue) {
 		if q.Epoch == d.epoch {
@@ -136,7 +138,7 @@ func (d *Dispatcher) growLocked(partitions int) {
 	}
 }
 
-// close ends the dispatcher: this broker no longer owns the queue.
+// close ends the dispatcher, because this broker no longer owns the queue.
 func (d *Dispatcher) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -164,7 +166,7 @@ func (d *Dispatcher) wake() {
 	d.wakeLocked()
 }
 
-// applied takes an entry of a commit that the state has. It runs in the commit loop.
+// applied notes an entry of a commit that the state has applied. It runs in the commit loop.
 func (d *Dispatcher) applied(it format.Entry, at state.Moment) {
 	now := at.At
 	d.mu.Lock()
@@ -203,14 +205,15 @@ func (d *Dispatcher) applied(it format.Entry, at state.Moment) {
 	d.wakeLocked()
 }
 
-// putBackLocked lets a record wait that its worker put back.
+// putBackLocked notes that a worker put a record back. The record waits until the given time.
 func (d *Dispatcher) putBackLocked(x leases.Delivery, until time.Time) {
 	if !d.table.PutBack(x, until) && len(d.putBacks) < knownMax {
 		d.putBacks[x.Place] = until
 	}
 }
 
-// redrivenLocked enters records that are dead letters no longer, as far as the scan is.
+// redrivenLocked enters redriven records, which are no longer dead letters, into the table, if the
+// scan has passed them.
 func (d *Dispatcher) redrivenLocked(x *format.RecordsRedriven, now time.Time) {
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		for _, o := range x.Offsets {

@@ -11,7 +11,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// doneMax is how many acknowledged deliveries are remembered: an acknowledgement that is sent again succeeds.
+// doneMax is how many acknowledged deliveries are remembered, so that a repeated acknowledgement
+// succeeds.
 const doneMax = 16 << 10
 
 // lossWarnEvery is the least time between two log lines about queues that other brokers took over.
@@ -22,7 +23,7 @@ type Options struct {
 	State state.Viewer
 	// Memory bounds the records that are read ahead, in bytes.
 	Memory int64
-	// Session names this broker, for as long as it runs, as the owner of queues.
+	// Session is this broker's session: the log names it as the owner of queues.
 	Session format.SessionKey
 	// Address is where other brokers reach this one; it may be empty.
 	Address string
@@ -31,7 +32,7 @@ type Options struct {
 	Life context.Context //nolint:containedctx // it is the broker's life
 }
 
-// Dispatchers are those of the queues that this broker owns.
+// Dispatchers holds the dispatchers of all queues that this broker owns.
 type Dispatchers struct {
 	b      Broker
 	opts   Options
@@ -44,8 +45,8 @@ type Dispatchers struct {
 	mu       sync.Mutex
 	expected map[uint64]takeover // by queue
 	byID     map[uint64]*Dispatcher
-	byTopic  map[uint64]map[uint64]*Dispatcher // by queue
-	marked   map[uint64]*Dispatcher            // those whose dispatch limits should move
+	byTopic  map[uint64]map[uint64]*Dispatcher // by topic, then by queue
+	marked   map[uint64]*Dispatcher            // dispatchers whose limits should move with the next commit
 	lost     map[uint64]silence                // queues that other brokers took over from this one
 	done     doneLately
 
@@ -69,7 +70,7 @@ func (x *Dispatchers) Of(queue uint64) *Dispatcher {
 	return x.byID[queue]
 }
 
-// drop ends the dispatcher of a queue, if there is one.
+// drop removes and closes the dispatcher of a queue, and returns it; nil if there is none.
 func (x *Dispatchers) drop(queue uint64) *Dispatcher {
 	x.mu.Lock()
 	d := x.byID[queue]
@@ -119,16 +120,16 @@ func (x *Dispatchers) put(d *Dispatcher) {
 	x.byTopic[d.topic][d.queue] = d
 }
 
-// Loaded ends all dispatchers: a checkpoint took the place of the state, and does not tell what
-// became of the records that they handed out.
+// Loaded ends all dispatchers: a checkpoint replaced the state, and checkpoints do not tell what became
+// of the records that dispatchers handed out.
 func (x *Dispatchers) Loaded(*state.State) {
 	for _, d := range x.list() {
 		x.drop(d.queue)
 	}
 }
 
-// Applying takes note of the delays in a commit that is about to be applied, at that time: before
-// the state has the records, their dispatchers know which of them to hold back.
+// Applying notes the delays in a commit that is about to be applied at that moment. So dispatchers
+// know which records to hold back before the state has these records.
 func (x *Dispatchers) Applying(entries []format.Entry, at state.Moment) {
 	for _, it := range entries {
 		if y, ok := it.(*format.RecordsDelayed); ok {
@@ -139,7 +140,7 @@ func (x *Dispatchers) Applying(entries []format.Entry, at state.Moment) {
 	}
 }
 
-// Applied takes note of a commit that was applied at that time.
+// Applied notes a commit that was applied at that moment.
 func (x *Dispatchers) Applied(s *state.State, entries []format.Entry, at state.Moment) {
 	for _, it := range entries {
 		x.apply(it, at)
@@ -201,8 +202,8 @@ func (x *Dispatchers) apply(it format.Entry, at state.Moment) {
 	}
 }
 
-// warnOfLoss logs what to set when another broker, which could not ask this one, took over a queue.
-// It runs in the commit loop.
+// warnOfLoss logs that another broker took over a queue because it could not ask this one, and which
+// option to set. It runs in the commit loop.
 func (x *Dispatchers) warnOfLoss(d *Dispatcher) {
 	if !x.warned.IsZero() && time.Since(x.warned) < lossWarnEvery {
 		return
@@ -217,10 +218,10 @@ func (x *Dispatchers) warnOfLoss(d *Dispatcher) {
 		"topic", d.names.Topic, "queue", d.names.Queue, "address", x.opts.Address, "hint", hint)
 }
 
-// doneLately has the last deliveries that were acknowledged.
+// doneLately holds the deliveries that were acknowledged last.
 type doneLately struct {
 	numbers map[doneRecord]uint32
-	order   []doneRecord // a ring
+	order   []doneRecord // the keys of numbers, as a ring buffer
 	next    int
 }
 
@@ -249,7 +250,7 @@ func (l *doneLately) add(x *format.RecordsDone) {
 	}
 }
 
-// DoneBy tells whether a delivery was acknowledged lately.
+// DoneBy tells whether a delivery was acknowledged recently.
 func (x *Dispatchers) DoneBy(queue uint64, delivery leases.Delivery) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

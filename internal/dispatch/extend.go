@@ -8,9 +8,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Extend makes the leases of deliveries end after that time from now; 0 means the queue's own lease.
-// out tells for each whether it is of this queue, and the dispatcher takes it to be with a worker; nil
-// if the dispatcher has ended.
+// Extend makes the leases of deliveries end after that time from now; 0 means the queue's lease. For
+// each token, out tells whether the delivery is of this queue and, as far as the dispatcher knows,
+// with a worker. out is nil if the dispatcher has ended.
 func (d *Dispatcher) Extend(tokens []Token, lease time.Duration) (until time.Time, out []bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -27,7 +27,7 @@ func (d *Dispatcher) Extend(tokens []Token, lease time.Duration) (until time.Tim
 	return until, out
 }
 
-// mayExtend tells whether a delivery is the last of its record, by the log, and was not put back.
+// mayExtend tells whether, by the log, a delivery is the last of its record and was not put back.
 func (d *Dispatcher) mayExtend(x leases.Delivery) (may bool) {
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		a, listed := q.Last(x.Partition, x.Offset)
@@ -36,8 +36,8 @@ func (d *Dispatcher) mayExtend(x leases.Delivery) (may bool) {
 	return may
 }
 
-// extendUnscannedLocked moves the end of a lease that an owner before this one has given, of a
-// record that was not looked at yet. It returns false if there is none.
+// extendUnscannedLocked extends a lease that an earlier owner gave, of a record that is not in the
+// table. It returns false if the record can't be with a worker, or if the table is full.
 func (d *Dispatcher) extendUnscannedLocked(x leases.Delivery, until time.Time) bool {
 	if d.table.Len()+len(d.extended) >= knownMax {
 		return false

@@ -6,24 +6,26 @@ import (
 	"github.com/simple-event-broker/seb/internal/leases"
 )
 
-// InFlight bounds how many records of one queue a worker has at a time that are neither
-// answered, through whichever broker, nor out of their lease. It counts from zero when another
-// broker takes the queue over, or this one takes it back. One Take at a time may use it.
+// InFlight bounds how many records of one queue a worker has at a time. A record counts until the
+// worker answers, through any broker, or its lease ends. The count restarts at zero when another
+// broker takes the queue over, or this broker takes it back. Only one Take at a time may use an
+// InFlight.
 type InFlight struct {
 	Max int
 
-	at  *Dispatcher // whose records are counted
+	at  *Dispatcher // the dispatcher whose records are counted
 	out *inFlightAt
 }
 
-// inFlightAt is what a worker has of one dispatcher, whose lock guards it.
+// inFlightAt counts the records that a worker has from one dispatcher. The dispatcher's lock guards
+// it.
 type inFlightAt struct {
 	leases.Holder
-	freed chan struct{} // is closed when there is one less; nil if nobody waits for that
+	freed chan struct{} // closed when the count falls; nil if no receiver waits for that
 }
 
-// roomLocked returns how many of a dispatcher's records the worker may get that wants most of
-// them, and what counts them. If there is no room, full is closed when there may be some.
+// roomLocked returns how many of a dispatcher's records the worker may get, of the most that it wants,
+// and the holder that counts them. If there is no room, full is closed when there may be room again.
 func (f *InFlight) roomLocked(d *Dispatcher, now time.Time, most int) (room int, holder *leases.Holder, full chan struct{}) {
 	if f == nil {
 		return most, nil, nil
@@ -43,7 +45,7 @@ func (f *InFlight) roomLocked(d *Dispatcher, now time.Time, most int) (room int,
 	return 0, nil, f.out.freed
 }
 
-// fullLocked tells whether a turn is one that comes when there is room again.
+// fullLocked tells whether turn is the channel that is closed when there is room again.
 func (f *InFlight) fullLocked(turn chan struct{}) bool { return f != nil && f.out.freed == turn }
 
 func (o *inFlightAt) wake() {

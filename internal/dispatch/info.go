@@ -6,19 +6,19 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Info is what only the owner of a queue knows of it.
+// Info is what only the owner of a queue knows about the queue.
 type Info struct {
-	Exact     bool // it still is the owner
+	Exact     bool // this broker still is the owner
 	Leased    int64
-	Held      int64     // records that an owner which was lost may have handed out
-	HeldUntil time.Time // when these can be handed out again; zero if there are none
-	// Received and Acknowledged count records since this broker took the queue over; the rates are
-	// of about the last minute, in records per second.
+	Held      int64     // records held back because a lost owner may have handed them out
+	HeldUntil time.Time // when the held records can go out again; zero if Held is 0
+	// Received and Acknowledged count records since this broker took the queue over. The rates are of
+	// about the last minute, in records per second.
 	Received, Acknowledged         int64
 	ReceivedRate, AcknowledgedRate float64
 }
 
-// Info returns the figures of now.
+// Info returns the current figures.
 func (d *Dispatcher) Info() (info Info) {
 	now := time.Now()
 	d.mu.Lock()
@@ -50,7 +50,8 @@ func (d *Dispatcher) DelaysAhead() (n int) {
 	return n
 }
 
-// Prefetched calls f with the records that are read ahead, and returns how many bytes they count.
+// Prefetched calls f with the records that are read ahead, and returns how many bytes they count
+// against Options.Memory.
 func (x *Dispatchers) Prefetched(f func(Records)) (bytes int64) {
 	for _, d := range x.list() {
 		d.mu.Lock()
@@ -64,5 +65,5 @@ func (x *Dispatchers) Prefetched(f func(Records)) (bytes int64) {
 	return x.chunks.bytes
 }
 
-// Behind returns how many dispatchers a commit of those entries may move the limits of.
+// Behind returns how many dispatchers have limits that a commit with those entries may move.
 func (x *Dispatchers) Behind(entries []format.Entry) int { return len(x.behind(entries)) }

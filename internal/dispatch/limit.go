@@ -10,36 +10,37 @@ import (
 	"github.com/simple-event-broker/seb/internal/wait"
 )
 
-// The dispatch limit of a partition is the offset up to which the owner may hand out fresh records.
-// The log has it before they go out (the formats call it window), so that the next owner knows
-// which records may be with workers. All records between the last one that was handed out and
-// the limit become uncertain when the owner is lost. So the limit stays about a second of
-// deliveries ahead, and is lowered when they slow down.
+// The dispatch limit of a partition is the offset up to which the owner may hand out fresh records. It
+// is in the log (as window) before they go out, so that the next owner knows which records may be with
+// workers. When an owner is lost, all records from the last one that it handed out up to the limit
+// become uncertain. So the limit stays ahead of delivery by about one second of deliveries, and is
+// lowered when deliveries slow down.
 const (
-	// reachMin is the least number of records by which the limit is ahead.
+	// reachMin is the least number of records that the limit is ahead by.
 	reachMin = 8
-	// reachMax is the largest.
+	// reachMax is the largest number of records that the limit is ahead by.
 	reachMax = 8192
-	// paceSpan is the time whose deliveries the limit is ahead by.
+	// paceSpan is the time for which the records between delivery and the limit should last.
 	paceSpan = time.Second
-	// paceFade is the time in which the busiest span fades by two thirds.
+	// paceFade is the time in which the largest number of a paceSpan fades by two thirds.
 	paceFade = 10 * time.Second
-	// limitRides is how long a move of the limit waits for a commit that it can share. The answers
-	// of workers make one, unless they come through other brokers.
+	// limitRides is how long a move of the limit waits for another commit that it can share. Workers'
+	// answers cause such commits, unless they come through other brokers.
 	limitRides = 250 * time.Millisecond
 	// OwnerShows is how often an owner that other brokers can't ask shows itself in the log while
 	// it has receivers.
 	OwnerShows = 10 * time.Second
-	// ownerContested is how long after a takeover from another owner it does so: an owner that
-	// still runs would have come back by then, and each time costs a request.
+	// ownerContested is how long an owner shows itself in this way after it took the queue over from
+	// another owner. A previous owner that still runs would have come back by then, and each sign
+	// costs a request.
 	ownerContested = 10 * time.Minute
 )
 
-// pace is the largest number of records that receivers took within a second lately.
+// pace estimates the largest number of records that receivers recently took within a second.
 type pace struct {
 	at    time.Time
-	taken float64 // in about the last second
-	most  float64 // the largest such number, fading
+	taken float64 // taken in about the last second
+	most  float64 // the largest value of taken, fading with time
 }
 
 func (p *pace) fade(now time.Time) {
@@ -50,14 +51,14 @@ func (p *pace) fade(now time.Time) {
 	}
 }
 
-// add counts records that were taken.
+// add counts n records that receivers took.
 func (p *pace) add(now time.Time, n int) {
 	p.fade(now)
 	p.taken += float64(n)
 	p.most = max(p.most, p.taken)
 }
 
-// need counts records that receivers would have taken.
+// need counts n records that receivers would have taken if the limit had allowed it.
 func (p *pace) need(now time.Time, n int64) {
 	p.fade(now)
 	p.most = max(p.most, float64(n))
@@ -68,21 +69,21 @@ func (p *pace) reach(now time.Time) int64 {
 	return min(reachMax, max(reachMin, int64(math.Ceil(p.most))))
 }
 
-// firstReach returns by how many records the limit of each partition is ahead for a new owner
-// whose first receiver wants most records.
+// firstReach returns how many records the limit of each partition is ahead by under a new owner, whose
+// first receiver wants most records.
 func firstReach(most int, partitions uint32) int64 {
 	return max(reachMin, (int64(most)+int64(partitions)-1)/int64(partitions))
 }
 
-// reachLocked returns by how many records the limit of each partition should be ahead. With several
-// partitions, one hands out at most scanRecords before the next has its turn.
+// reachLocked returns how many records the limit of each partition should be ahead by. With several
+// partitions, at most scanRecords of one partition are handed out before it is the next one's turn.
 func (d *Dispatcher) reachLocked(now time.Time) int64 {
 	reach := d.pace.reach(now)
 	return min(reach, max(scanRecords, 2*reach/int64(max(1, len(d.parts)))))
 }
 
-// limitLocked returns the dispatch limit of a partition. A limit that is being lowered counts as
-// lowered.
+// limitLocked returns the dispatch limit of a partition. While a commit that lowers the limit is under
+// way, the lower limit counts.
 func (d *Dispatcher) limitLocked(q *state.Queue, i int) int64 {
 	limit := q.DispatchLimit(int32(i))
 	if lower := d.parts[i].lower; lower > 0 {
@@ -91,9 +92,10 @@ func (d *Dispatcher) limitLocked(q *state.Queue, i int) int64 {
 	return limit
 }
 
-// followLocked moves the limits after a receiver took records; lack is how many more it wanted. It
-// also shows the owner in the log if other brokers can't ask it.
-// A move shares the next commit of this broker. It gets a commit of its own if there was none for
+// followLocked moves the limits after a receiver took records; lack is how many more records the
+// receiver wanted. It also shows the owner in the log if other brokers can't ask it. A move shares the
+// next commit of this broker. It gets its own commit if no commit comes within limitRides, or if
+// receivers wait for the move.
 // a while, or receivers wait for it.
 func (d *Dispatcher) followLocked(now time.Time, lack int) {
 	near, stuck := d.nearLocked(now)
@@ -124,8 +126,8 @@ func (d *Dispatcher) followLocked(now time.Time, lack int) {
 	}
 }
 
-// nearLocked tells whether the scan is near a limit, and whether a limit keeps records back. It
-// marks the dispatcher if a limit should move with the next commit.
+// nearLocked tells whether the scan is near a limit, and whether a limit keeps records back (stuck).
+// It marks the dispatcher if a limit should move with the next commit.
 func (d *Dispatcher) nearLocked(now time.Time) (near, stuck bool) {
 	reach, moves := d.reachLocked(now), false
 	d.viewOwned(func(t *state.Topic, q *state.Queue) {
@@ -143,21 +145,23 @@ func (d *Dispatcher) nearLocked(now time.Time) (near, stuck bool) {
 	return near, stuck
 }
 
-// shouldMove tells whether a limit that is that many records ahead should be raised or lowered.
+// shouldMove tells whether a limit that is left records ahead should be moved to reach records ahead.
 func shouldMove(left, reach int64) bool { return left <= reach*3/4 || left > reach*3/2 }
 
-// Show commits a sign of the owner, for brokers that can't ask it.
+// Show commits a sign that the owner runs, for brokers that can't ask it.
 func (d *Dispatcher) Show(ctx context.Context) error { return d.moveLimits(ctx, false, true) }
 
-// moveLimits commits the moves of the limits. If shows is set, it commits also if there are none.
+// moveLimits commits the moves of the limits. If shows is set, it commits an entry even if no limit
+// moves.
 func (d *Dispatcher) moveLimits(ctx context.Context, urgent, shows bool) error {
 	return d.all.b.Commit(ctx, Request{Change: moveLimits{d, shows}, Urgent: urgent})
 }
 
-// moveLimits is a change that moves the limits to where the dispatcher is when it is applied.
+// moveLimits is a change that moves the limits. Apply computes the moves from the dispatcher's
+// progress when it is called.
 type moveLimits struct {
 	d     *Dispatcher
-	shows bool // it has an entry also if no limit moves
+	shows bool // it has an entry even if no limit moves
 }
 
 // Apply implements Change.
@@ -172,8 +176,8 @@ func (x moveLimits) Apply(dr *state.Draft) ([]format.Entry, error) {
 	return entries, nil
 }
 
-// limitMoves returns the moves of limits for the commit under construction. Earlier commits of
-// this broker are decided when it is called.
+// limitMoves returns the moves of limits for the commit under construction. All earlier commits of
+// this broker are decided by then.
 func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 	now := time.Now()
 	d.mu.Lock()
@@ -193,7 +197,7 @@ func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 		case goal > window && (shouldMove(left, reach) || d.wanted > 0 && end > window):
 			p.lower = 0
 		case goal < window && shouldMove(left, reach):
-			p.lower = goal // from now on, before the log has it
+			p.lower = goal // it counts from now on, before it is in the log
 		default:
 			if p.lower != window {
 				p.lower = 0
@@ -209,8 +213,8 @@ func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 	return entries
 }
 
-// Ride returns the moves of dispatch limits that a commit of those entries should have: of queues
-// that it appends records to, and of those whose limits should move with the next commit.
+// Ride returns the moves of dispatch limits to add to a commit with those entries: for queues whose
+// topics the commit appends to, and for queues whose limits should move with the next commit.
 func (x *Dispatchers) Ride(d *state.Draft, entries []format.Entry) (moves []format.Entry) {
 	for _, y := range x.behind(entries) {
 		moves = append(moves, y.limitMoves(d)...)
@@ -218,7 +222,7 @@ func (x *Dispatchers) Ride(d *state.Draft, entries []format.Entry) (moves []form
 	return moves
 }
 
-// mark makes the limits of a dispatcher move with the next commit.
+// mark makes the next commit move the limits of a dispatcher.
 func (x *Dispatchers) mark(d *Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -235,7 +239,7 @@ func (x *Dispatchers) unmark(d *Dispatcher) {
 	}
 }
 
-// behind returns the dispatchers whose limits a commit of those entries may move.
+// behind returns the dispatchers whose limits a commit with those entries may move.
 func (x *Dispatchers) behind(entries []format.Entry) (list []*Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 )
 
 // OwnerSilence is how long an owner may write nothing to the log before brokers that can't ask it
-// take it for lost.
+// consider it lost.
 const OwnerSilence = 30 * time.Second
 
 var (
 	// ErrClosed refuses a takeover: this broker has released its queues.
 	ErrClosed = errors.New("the broker shuts down")
-	// ErrUndecided is the error of a caller that no longer waits for a takeover, which goes on.
+	// ErrUndecided is returned to a caller that no longer waits for a takeover. The takeover goes on.
 	ErrUndecided = errors.New("the takeover goes on")
 )
 
@@ -32,17 +32,17 @@ type ElsewhereError struct {
 // Error implements error.
 func (e *ElsewhereError) Error() string { return "another broker hands out the records of this queue" }
 
-// Owner is what the log says of a queue's owner.
+// Owner is what the log says about a queue's owner.
 type Owner struct {
 	Queue   uint64
 	Epoch   uint64
 	Owned   bool
 	Address string
 	Session format.SessionKey
-	Seen    time.Time // by the store's clock
+	Seen    time.Time // when the owner last showed itself in the log, by the store's clock
 }
 
-// Owner returns a queue's owner, and the dispatcher if that is this broker. The caller holds the
+// Owner returns a queue's owner and, if this broker is the owner, its dispatcher. The caller holds the
 // state's lock.
 func (x *Dispatchers) Owner(q *state.Queue) (*Dispatcher, Owner) {
 	d := x.Of(q.ID)
@@ -52,26 +52,27 @@ func (x *Dispatchers) Owner(q *state.Queue) (*Dispatcher, Owner) {
 	return d, Owner{q.ID, q.Epoch, q.Owned, q.Address, q.Session, time.UnixMicro(q.Seen)}
 }
 
-// mute tells whether this broker can't ask the owner: the owner has no address, or no session to
-// prove its identity, as in older versions. It can't ask at its own address either: the owner is an
+// mute tells whether this broker can't ask the owner: the owner has no address, or no session to prove
+// its identity (as in older versions). It can't ask at its own address either: then the owner is an
 // earlier process of this broker, or both have the address of a load balancer.
 func (x *Dispatchers) mute(o Owner) bool {
 	return o.Address == "" || o.Session == format.SessionKey{} || o.Session == x.opts.Session || o.Address == x.opts.Address
 }
 
-// MayTake returns nil if this broker may take a queue over, else an *ElsewhereError. deaf tells that
+// MayTake returns nil if this broker may take a queue over, else an *ElsewhereError. deaf says that
 // the owner was asked, and did not answer.
 //
-// An owner is its session, not its address. A broker takes an owner for lost if it can't ask it,
-// or if another session or none answers at its address. But brokers that can't ask each other
-// must not take a queue from each other in turn: a broker that lost it waits until the owner
-// has been silent for OwnerSilence.
+// The owner is a session, not an address. A broker considers an owner lost if it can't ask it, or if
+// at its address another session answers, or nobody. But brokers that can't ask each other must not
+// take a queue from each other in turn: a broker that lost a queue waits until the new owner has been
+// silent for OwnerSilence.
 func (x *Dispatchers) MayTake(o Owner, deaf bool) error {
 	if !o.Owned || o.Session == x.opts.Session {
-		return nil // nobody's, or this broker's own, which is about to have its dispatcher
+		return nil // no broker owns the queue, or this one does and is about to open its dispatcher
 	}
 	mute := x.mute(o)
-	// The log need not hear of an owner that can be asked.
+	// An owner that other brokers can ask may be silent in the log although it runs: silence counts
+	// only with deaf or mute.
 	silent := max(x.b.StoreNow().Sub(o.Seen), x.silentFor(o.Queue, o.Seen)) > OwnerSilence
 	if (deaf || mute) && (silent || !x.HasLost(o.Queue)) {
 		return nil
@@ -84,16 +85,16 @@ func (x *Dispatchers) MayTake(o Owner, deaf bool) error {
 	return &ElsewhereError{mute}
 }
 
-// silence is how long an owner has not shown itself: the log saw it last at seen, and this broker
-// has known that since then, by the monotonic clock.
+// silence is how long an owner has not shown itself: its last sign in the log has the time seen, and
+// this broker has known that sign since then, by the monotonic clock.
 type silence struct {
 	seen  time.Time
 	since time.Time
 }
 
-// silentFor returns how long at least the owner that took a queue over from this broker has not shown
-// itself. seen is when it last did, in the log's time, which does not tell how long that is ago: it
-// is ahead of the store's time if that was set back.
+// silentFor returns how long, at least, the owner that took a queue over from this broker has not
+// shown itself. seen is the log's time of the last sign. It does not tell how long ago that was: the
+// log's time is ahead of the store's if the store's clock was set back.
 func (x *Dispatchers) silentFor(queue uint64, seen time.Time) time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -116,7 +117,7 @@ func (x *Dispatchers) HasLost(queue uint64) bool {
 	return lost
 }
 
-// takeovers has the takeovers by this broker that are under way.
+// takeovers tracks the takeovers by this broker that are under way.
 type takeovers struct {
 	flights singleflight.Group // one per queue at a time
 	running sync.WaitGroup
@@ -125,13 +126,14 @@ type takeovers struct {
 	over bool // the broker shuts down: no takeover may begin
 }
 
-// TakeOver makes this broker the owner after o. When it returns nil, that is so, or the queue has
-// another owner than o by now, or was deleted. deaf tells that o was asked, and did not answer; most
-// is how many records the caller wants.
+// TakeOver makes this broker the owner after o. It returns nil when this broker is the owner, and also
+// when the queue has another owner than o by now, or was deleted. deaf says that o was asked, and did
+// not answer. most is how many records the caller wants.
 //
-// The takeover goes on if ctx ends first, with ErrUndecided: a broker that does not know that it is
-// the owner would have to take over from itself, and all records below its dispatch limit would be
-// uncertain. Other errors are ErrClosed, and those of Broker.Sync and Broker.Commit.
+// If ctx ends first, TakeOver returns ErrUndecided, and the takeover goes on: a broker that does not
+// know that it is the owner would have to take the queue over from itself, and all records below its
+// dispatch limit would be uncertain. Other errors are ErrClosed, and those of Broker.Sync and
+// Broker.Commit.
 func (x *Dispatchers) TakeOver(ctx context.Context, o Owner, deaf bool, most int) error {
 	taken := make(chan error, 1)
 	begun := x.begin(func() {
@@ -182,11 +184,11 @@ func (x *Dispatchers) endTakeovers(ctx context.Context) {
 	}
 }
 
-// commitOwner commits this broker as the next owner, for a caller that wants up to most records. The
-// commit opens the queue's dispatcher.
+// commitOwner commits this broker as the next owner, for a caller that wants up to most records. When
+// the commit is applied, the queue's dispatcher opens.
 func (x *Dispatchers) commitOwner(o Owner, deaf bool, most int) error {
-	// The caller may have found no dispatcher just before another caller's takeover was done:
-	// then this broker would take over from itself.
+	// The caller may have found no dispatcher just before another caller's takeover ended. Then this
+	// broker would take the queue over from itself.
 	names, ok := x.follows(o)
 	if !ok {
 		return nil
@@ -201,7 +203,8 @@ func (x *Dispatchers) commitOwner(o Owner, deaf bool, most int) error {
 	}})
 }
 
-// follows tells whether o is still the queue's last owner, and has no dispatcher here.
+// follows tells whether o is still the queue's last owner, and the queue has no dispatcher here. It
+// also returns the names of the queue.
 func (x *Dispatchers) follows(o Owner) (names Names, ok bool) {
 	x.opts.State.View(func(s *state.State) {
 		q := s.QueueByID(o.Queue)
@@ -218,7 +221,7 @@ func (x *Dispatchers) follows(o Owner) (names Names, ok bool) {
 type own struct {
 	names   Names
 	queue   uint64
-	epoch   uint64 // that the broker gets
+	epoch   uint64 // the epoch that the broker gets
 	session format.SessionKey
 	address string
 	most    int // how many records the first receiver wants
@@ -243,15 +246,15 @@ func (x own) Apply(d *state.Draft) ([]format.Entry, error) {
 	}, nil
 }
 
-// takeover is a takeover of a queue by this broker whose commit is under way.
+// takeover is a takeover by this broker whose commit is under way.
 type takeover struct {
 	queue     uint64
-	epoch     uint64 // that this broker gets
-	contested bool   // the owner before did not answer, and may want the queue back
+	epoch     uint64 // the epoch that this broker gets
+	contested bool   // the previous owner did not answer, and may want the queue back
 	most      int    // how many records a receiver has asked for
 }
 
-// expect makes the commit of a takeover open the dispatcher of the queue.
+// expect makes the commit of a takeover open the queue's dispatcher.
 func (x *Dispatchers) expect(t takeover) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -265,8 +268,9 @@ func (x *Dispatchers) forget(queue uint64) {
 	delete(x.expected, queue)
 }
 
-// open opens the dispatcher of a queue that a commit, applied at that time, gave to this broker. It
-// must be open before the next commit is applied, whose delays it has to know.
+// open opens the dispatcher of a queue that this broker got by a commit, which was applied at that
+// moment. The dispatcher must know the delays in the next commit, so open comes before that is
+// applied.
 func (x *Dispatchers) open(s *state.State, queue uint64, at state.Moment) {
 	x.mu.Lock()
 	take, expected := x.expected[queue]

@@ -64,7 +64,8 @@ func TestOwnerWithAnAddressMustBeAskedFirst(t *testing.T) {
 	})
 }
 
-// A commit that another broker made opens nothing here, also if this one expects to win.
+// A commit of another broker opens no dispatcher here, even while this broker has a takeover under
+// way.
 func TestTakeoverThatAnotherBrokerWinsOpensNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, config())
@@ -134,7 +135,7 @@ func TestNoTakeoverBeginsAfterTheRelease(t *testing.T) {
 	})
 }
 
-// The release waits for a takeover that is under way, and releases its queue too.
+// Release waits for a takeover that is under way, and then releases its queue too.
 func TestReleaseWaitsForRunningTakeovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, config())

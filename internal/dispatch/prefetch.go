@@ -24,10 +24,10 @@ type chunk struct {
 
 func (c *chunk) key(offset int64) []byte { return c.records.Key(int(offset - c.from)) }
 
-// chunks are those of a dispatcher, the newest last.
+// chunks are the chunks of a dispatcher, the newest last.
 type chunks []*chunk
 
-// at returns the chunk that has a record; nil if none has.
+// at returns the chunk that has a record; nil if there is none.
 func (cs chunks) at(partition int32, offset int64) *chunk {
 	for _, c := range cs {
 		if c.partition == partition && c.from <= offset && offset < c.to {
@@ -42,8 +42,8 @@ func (cs *chunks) drop(c *chunk) {
 	*cs = slices.DeleteFunc(*cs, func(x *chunk) bool { return x == c })
 }
 
-// Load reads the records from a place on, and keeps them. One caller at a time reads for
-// all, since most want the same records.
+// Load reads the records from a place on, and keeps them in memory. One caller at a time reads for
+// all, since most callers want the same records.
 func (d *Dispatcher) Load(ctx context.Context, at leases.Place) error {
 	_, err := d.load(ctx, at)
 	return err
@@ -74,7 +74,7 @@ func (d *Dispatcher) loaded(at leases.Place) *chunk {
 	return d.chunks.at(at.Partition, at.Offset)
 }
 
-// record returns the record of a delivery: the one with that index.
+// record returns the record of a delivery: it is the one at index i of r.
 func (d *Dispatcher) record(ctx context.Context, x leases.Delivery) (r Records, i int, err error) {
 	c := d.loaded(x.Place)
 	if c == nil && x.Attempt == 1 {
@@ -89,9 +89,9 @@ func (d *Dispatcher) record(ctx context.Context, x leases.Delivery) (r Records, 
 	return r, 0, err
 }
 
-// prefetched are the chunks of all dispatchers, the oldest first.
+// prefetched holds the chunks of all dispatchers, the oldest first.
 type prefetched struct {
-	max int64 // bytes; the last chunk alone may be larger
+	max int64 // in bytes; the newest chunk alone may be larger
 
 	mu    sync.Mutex
 	list  []prefetchedChunk
@@ -103,7 +103,7 @@ type prefetchedChunk struct {
 	c *chunk
 }
 
-// add adds a chunk, and returns those that have to go for it.
+// add adds a chunk, and returns the chunks that the caller must drop to make room for it.
 func (k *prefetched) add(d *Dispatcher, c *chunk) (gone []prefetchedChunk) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -130,7 +130,8 @@ func (k *prefetched) remove(cs ...*chunk) {
 	})
 }
 
-// keep keeps a chunk. The oldest of this dispatcher, or of all, may have to go.
+// keep keeps a chunk in memory. To make room, it may drop the oldest chunks of this dispatcher, or of
+// all.
 func (d *Dispatcher) keep(c *chunk) {
 	d.mu.Lock()
 	if d.closed {

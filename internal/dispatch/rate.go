@@ -4,10 +4,11 @@ import "time"
 
 const rateSpan = 30 * time.Second
 
-// rate tells how often something happened in about the last minute. Its owner guards it.
+// rate counts events, and tells how many happened per second in about the last minute. The caller
+// guards it.
 type rate struct {
-	since     time.Time // beginning of the span under way
-	now, past int64     // events in it, and in the whole one before
+	since     time.Time // start of the current span
+	now, past int64     // events in the current span, and in the previous one
 	total     int64
 }
 

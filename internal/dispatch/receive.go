@@ -9,19 +9,19 @@ import (
 	"github.com/simple-event-broker/seb/internal/leases"
 )
 
-// openingMax is how long a receiver waits, past its deadline, for records that the dispatch limit is
-// about to let out.
+// openingMax is how long a receiver waits past its deadline for records that a move of the dispatch
+// limit is about to release.
 const openingMax = 5 * time.Second
 
 // ReceiveOptions are the options of [Dispatchers.Receive].
 type ReceiveOptions struct {
 	Max      int           // how many records at most
-	MaxBytes int64         // of the records together; the first one is returned whatever its size
+	MaxBytes int64         // of all records together; the first record is returned whatever its size
 	Lease    time.Duration // 0 means the queue's lease
 	InFlight *InFlight     // may be nil
-	Deadline time.Time     // when to give up the wait for a first record
+	Deadline time.Time     // when to stop waiting for a first record
 	// Admit, if set, is called before records are taken. It returns how many of Max may be taken. If
-	// none are taken, release is called.
+	// no record is taken, release is called.
 	Admit func(ctx context.Context) (n int, release func(), err error)
 }
 
@@ -34,11 +34,12 @@ type Received struct {
 	Until   time.Time
 }
 
-// Receive leases records of a queue. It returns nothing if none came before the deadline. open returns
-// the queue's dispatcher; it is called again when that dispatcher has ended.
+// Receive leases records of a queue, and reads them. It returns no records if none came before the
+// deadline. open returns the queue's dispatcher; Receive calls it again when that dispatcher has
+// ended.
 //
-// The errors are those of open, of Admit, and of the broker. While the log can't be read, nothing is
-// handed out: another broker may own the queue by now.
+// The errors are those of open, of Admit, and of the broker. While the log can't be read, Receive
+// hands out nothing: another broker may own the queue by now.
 func (x *Dispatchers) Receive(ctx context.Context, o ReceiveOptions, open func() (*Dispatcher, error)) ([]Received, error) {
 	r := &receiver{b: x.b, o: o}
 	defer r.leave()
@@ -58,7 +59,7 @@ func (x *Dispatchers) Receive(ctx context.Context, o ReceiveOptions, open func()
 type receiver struct {
 	b      Broker
 	o      ReceiveOptions
-	leaves func() // ends its wait at the end of the log; nil before it waits
+	leaves func() // ends its Broker.Follow; nil before it waits
 	over   bool   // its deadline has passed
 }
 
@@ -68,7 +69,8 @@ func (r *receiver) leave() {
 	}
 }
 
-// from receives from a dispatcher. It returns nothing if that has ended, or the deadline has passed.
+// from receives from a dispatcher. It returns nothing if the dispatcher has ended, or if the deadline
+// has passed.
 func (r *receiver) from(ctx context.Context, d *Dispatcher) ([]Received, error) {
 	if err := r.b.SyncToAct(ctx); err != nil {
 		return nil, err
@@ -81,7 +83,7 @@ func (r *receiver) from(ctx context.Context, d *Dispatcher) ([]Received, error) 
 		if err := r.wait(ctx, d, turn); err != nil || r.over {
 			d.GiveTurn(turn)
 			if r.leaves != nil {
-				d.wake() // this receiver may have been the one to wait for what comes due next
+				d.wake() // this receiver may have been the one that waits for the next record to come due
 			}
 			return nil, err
 		}
@@ -92,14 +94,14 @@ func (r *receiver) from(ctx context.Context, d *Dispatcher) ([]Received, error) 
 	}
 }
 
-// take takes records that may be handed out now. If there are none, it returns a channel that is
-// closed when it is the receiver's turn to try again; nil if the dispatcher has ended.
+// take leases records that may be handed out now. If it finds no such record, it returns a channel
+// that is closed when it is the receiver's turn to try again; nil if the dispatcher has ended.
 func (r *receiver) take(ctx context.Context, d *Dispatcher) ([]Received, chan struct{}, error) {
 	admitted, release := r.o.Max, func() {}
 	if r.o.Admit != nil {
 		var err error
 		if admitted, release, err = r.o.Admit(ctx); err != nil {
-			d.wake() // it may have been this receiver's turn
+			d.wake() // the turn may have been this receiver's
 			return nil, nil, err
 		}
 	}
@@ -130,8 +132,8 @@ func (r *receiver) takeAdmitted(ctx context.Context, d *Dispatcher, admitted int
 	}
 }
 
-// wait waits until it is the receiver's turn, or something comes due. If the dispatch limit alone
-// keeps records back, it waits for them up to openingMax past its deadline.
+// wait waits until it is the receiver's turn, or until something comes due. If the dispatch limit
+// alone keeps records back, it waits for them up to openingMax past the deadline.
 func (r *receiver) wait(ctx context.Context, d *Dispatcher, turn chan struct{}) error {
 	now, deadline := time.Now(), r.o.Deadline
 	var opened <-chan struct{}
@@ -156,7 +158,7 @@ func (r *receiver) wait(ctx context.Context, d *Dispatcher, turn chan struct{}) 
 	defer timer.Stop()
 	select {
 	case <-turn:
-		// Receivers that give up pass their turn on: that does not extend the deadline.
+		// Receivers that give up pass their turn on. Such a turn does not extend the deadline.
 		r.over = opened != nil && !time.Now().Before(deadline)
 	case <-opened:
 		d.GiveTurn(turn)
@@ -168,14 +170,14 @@ func (r *receiver) wait(ctx context.Context, d *Dispatcher, turn chan struct{}) 
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-r.b.Done():
-		return r.b.SyncToAct(ctx) // which says why
+		return r.b.SyncToAct(ctx) // it returns why the broker ended
 	}
 	return nil
 }
 
-// read reads the records of deliveries. It returns to the dispatcher those that it can't read now, or
-// not while half of the lease is left: they are no attempt. Records that are lost stay leased until
-// their lease ends.
+// read reads the records of deliveries. It gives deliveries back to the dispatcher if they exceed
+// MaxBytes, can't be read now, or were not read before half of the lease had passed. These count as no
+// attempt. A record that is lost stays leased until its lease ends.
 func (r *receiver) read(ctx context.Context, d *Dispatcher, taken Taken) ([]Received, error) {
 	got := make([]Received, 0, len(taken.Out))
 	left, enough := r.o.MaxBytes, time.Until(taken.Until)/2
@@ -192,7 +194,7 @@ func (r *receiver) read(ctx context.Context, d *Dispatcher, taken Taken) ([]Rece
 		if left -= size; err != nil || full && len(got) > 0 {
 			again := taken.Out[i:]
 			if of, ok := errors.AsType[*ReadError](err); ok && of.Lost {
-				again = again[1:] // its lease runs out, so that its delivery counts as failed
+				again = again[1:] // the first one stays leased, so that it counts as failed when its lease ends
 			}
 			d.Return(again...)
 			if len(got) == 0 {
@@ -206,8 +208,8 @@ func (r *receiver) read(ctx context.Context, d *Dispatcher, taken Taken) ([]Rece
 	return got, nil
 }
 
-// isDeleted tells whether records can't be read because they, or their topic, were deleted. If it was
-// the topic, the dispatcher ends, and receivers get an error when they open the next one.
+// isDeleted tells whether records can't be read because they, or their topic, were deleted. If the
+// topic was deleted, the dispatcher ends, and receivers get an error when they open the next one.
 func isDeleted(err error) bool {
 	of, ok := errors.AsType[*ReadError](err)
 	return ok && of.Deleted
@@ -226,7 +228,7 @@ func isClosed(c <-chan struct{}) bool {
 // Want is what a receiver asks for.
 type Want struct {
 	Max      int           // how many records at most
-	Lease    time.Duration // 0 means as the queue has it
+	Lease    time.Duration // 0 means the queue's lease
 	InFlight *InFlight     // may be nil
 	// Admitted is how many records the receiver may take now: at most Max.
 	Admitted int
@@ -236,13 +238,15 @@ type Want struct {
 type Taken struct {
 	Out   []leases.Delivery
 	Until time.Time // when their leases end
-	// Turn is closed when the receiver, which got nothing, should try again; nil if the dispatcher is closed.
+	// Turn is closed when the receiver should try again, because it got nothing now. It is nil if the
+	// dispatcher has ended.
 	Turn chan struct{}
-	// Need names records that the receiver has to load before it tries again; nil if there are none.
+	// Need is the first record that the receiver has to load before it tries again; nil if there is
+	// none.
 	Need *leases.Place
 }
 
-// Take leases what is there, or puts the receiver in line.
+// Take leases records that may be handed out now, or puts the receiver in line.
 func (d *Dispatcher) Take(now time.Time, w Want) (got Taken) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -265,7 +269,7 @@ func (d *Dispatcher) Take(now time.Time, w Want) (got Taken) {
 		got.Out = d.handLocked(now, got.Until, admitted, most, holder)
 		d.pace.add(now, len(got.Out))
 		if lack = admitted - len(got.Out); len(got.Out) > 0 {
-			d.wakeLocked() // there may be more
+			d.wakeLocked() // there may be more records
 			return got
 		}
 	}
@@ -275,8 +279,8 @@ func (d *Dispatcher) Take(now time.Time, w Want) (got Taken) {
 	return got
 }
 
-// handLocked leases up to most records, and commits the next attempts of others: up to the number
-// that the receiver wants, which may be larger.
+// handLocked leases up to most records to a receiver. It also claims next attempts of other records, if
+// the receiver and those in line want more. wanted is how many records the receiver wants.
 func (d *Dispatcher) handLocked(now, until time.Time, most, wanted int, holder *leases.Holder) (out []leases.Delivery) {
 	for {
 		got := d.table.Take(now, until, most-len(out), d.claimsLocked(wanted), holder)
@@ -287,13 +291,15 @@ func (d *Dispatcher) handLocked(now, until time.Time, most, wanted int, holder *
 	}
 }
 
-// claimsLocked returns how many more attempts may be committed, so that waiting receivers and one that
-// wants most get what they want. If the owner is lost before it hands one out, that attempt is used up.
+// claimsLocked returns how many more attempts may be claimed, so that the receivers in line, and one
+// that wants most records, get what they want. If the owner is lost after it claimed an attempt and
+// before it handed the record out, that attempt is used up.
 func (d *Dispatcher) claimsLocked(most int) int {
 	return max(0, d.wanted+most-d.claiming-d.table.Ready())
 }
 
-// GiveTurn takes a receiver that gives up out of the line. If it had its turn, the next one gets it.
+// GiveTurn takes a receiver that gives up out of the line. If it was that receiver's turn, the next
+// one gets the turn.
 func (d *Dispatcher) GiveTurn(turn chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -322,7 +328,7 @@ func (d *Dispatcher) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Ti
 		earlier(d.shown.Add(OwnerShows))
 	}
 	if inFlight.fullLocked(turn) {
-		if end, some := d.table.NextEnd(); some { // of any worker: taking from the table frees it
+		if end, some := d.table.NextEnd(); some { // of any worker's lease: the next Take then ends all leases that are over
 			earlier(end)
 		}
 		return at, ok
@@ -332,7 +338,7 @@ func (d *Dispatcher) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Ti
 	}
 	if next, some := d.table.Next(); some && (next.After(now) || d.claimsLocked(0) > 0) {
 		earlier(next)
-	} // else a claim that is settled wakes it
+	} // else settled wakes the receiver when a claim has ended
 	if d.holds && d.held.After(now) {
 		earlier(d.held)
 	}
@@ -342,15 +348,15 @@ func (d *Dispatcher) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Ti
 	return at, ok
 }
 
-// handed counts records that receivers got.
+// handed counts n records that receivers got.
 func (d *Dispatcher) handed(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.received.add(time.Now(), int64(n))
 }
 
-// Return takes back deliveries that their receivers did not get. The next receiver gets them, as the
-// same attempts.
+// Return takes back deliveries that no receiver got. The next receiver gets them with the same attempt
+// numbers.
 func (d *Dispatcher) Return(out ...leases.Delivery) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// receive returns what a receiver gets, as key#attempt.
+// receive returns what a receiver gets, as "key#attempt".
 func (f *fake) receive(o dispatch.ReceiveOptions) (string, error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 1 << 20
@@ -85,7 +85,7 @@ func TestReceiverThatWaitsGetsWhatComesDue(t *testing.T) {
 	})
 }
 
-// The broker can't tell whether it still owns the queue.
+// While the log can't be read, the broker can't tell whether it still owns the queue.
 func TestNothingIsHandedOutWhileTheLogCantBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, config())
@@ -117,7 +117,7 @@ func TestReceiverReturnsWhatIsTooLarge(t *testing.T) {
 		f.append("aaaa", "bb", "cccc")
 		f.open()
 		f.wantReceived(dispatch.ReceiveOptions{Max: 9, MaxBytes: 7}, "aaaa#1 bb#1")
-		f.wantReceived(dispatch.ReceiveOptions{Max: 9, MaxBytes: 1}, "cccc#1") // the first one comes whatever its size
+		f.wantReceived(dispatch.ReceiveOptions{Max: 9, MaxBytes: 1}, "cccc#1") // the first record is returned whatever its size
 	})
 }
 
@@ -126,8 +126,8 @@ func TestRecordsThatCantBeRead(t *testing.T) {
 	tests := []struct {
 		what string
 		err  error
-		want []string // of one receive after the other
-		out  int64    // how many records are with workers then
+		want []string // results of consecutive receives
+		out  int64    // how many records are with workers after that
 	}{
 		{"deleted", &dispatch.ReadError{Err: errors.New("gone"), Deleted: true}, []string{"a#1 c#1"}, 3},
 		{"lost", &dispatch.ReadError{Err: errors.New("damaged"), Lost: true}, []string{"a#1", "c#1"}, 3},
@@ -235,7 +235,7 @@ func TestReceiverEndsWithTheBroker(t *testing.T) {
 	})
 }
 
-// A receiver in line that can't take a record must not keep it from the next one.
+// A receiver in line that can't take a record must not keep it from the next receiver.
 func TestReceiverThatFailsPassesItsTurnOn(t *testing.T) {
 	refusal := errors.New("no memory")
 	for _, test := range []struct {

@@ -11,9 +11,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Release refuses new takeovers, and waits for running ones until ctx ends. Then it says in the log
-// of the queues that this broker owns which records are with workers, so that the next owner need
-// not guess. They share commits, since there may be many and little time.
+// Release refuses new takeovers, and waits for running ones until ctx ends. Then it writes to the log
+// which records of this broker's queues are with workers, so that the next owners need not guess. The
+// queues share commits, since there may be many queues and little time.
 func (x *Dispatchers) Release(ctx context.Context) {
 	x.endTakeovers(ctx)
 	var releases sync.WaitGroup
@@ -45,7 +45,7 @@ func (d *Dispatcher) retire() (out []leases.Delivery) {
 // release is a change that ends the ownership of a queue.
 type release struct {
 	queue, epoch uint64
-	out          []leases.Delivery // with workers, sorted
+	out          []leases.Delivery // deliveries that are with workers, sorted
 }
 
 // Apply implements Change.

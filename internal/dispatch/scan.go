@@ -10,9 +10,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// scanLocked puts records that may be handed out into the table, until it has enough fresh ones. For
-// an ordered queue it has to read records: it returns the place of the first that it needs, which the
-// caller loads before it calls again.
+// scanLocked enters records that may be handed out into the table, until the table has enough fresh
+// ones. For an ordered queue it has to read the records: it returns the place of the first record that
+// it needs, and the caller loads that and calls again.
 func (d *Dispatcher) scanLocked(now time.Time, enough int) (need *leases.Place) {
 	d.enterDueLocked(now)
 	d.enterHeldRecordsLocked(now, enough)
@@ -31,10 +31,10 @@ func (d *Dispatcher) scanLocked(now time.Time, enough int) (need *leases.Place) 
 	return nil
 }
 
-// wantsLocked tells whether the table should get more records, so that it has enough fresh ones.
+// wantsLocked tells whether the table has fewer fresh records than enough, and room for more.
 func (d *Dispatcher) wantsLocked(enough int) bool { return d.table.Fresh() < enough && d.roomLocked() }
 
-// roomLocked tells whether the table may get more records.
+// roomLocked tells whether the table has room for more records.
 func (d *Dispatcher) roomLocked() bool {
 	return d.table.Len() < knownMax && d.table.Blocked() < blockedMax
 }
@@ -82,7 +82,7 @@ func (d *Dispatcher) scanPartLocked(t *state.Topic, q *state.Queue, i int, now t
 			run := delay{run.due, at.Partition, o, min(limit, run.to)}
 			heap.Push(&d.delayed, run)
 			o = run.to - 1
-		case delayed: // later ones of its key wait for it
+		case delayed: // later records of its key wait for it
 			d.enterLocked(q, at, keyOf(known.key(o)), run.due)
 		case known != nil:
 			d.enterLocked(q, at, keyOf(known.key(o)), time.Time{})
@@ -99,8 +99,9 @@ func (d *Dispatcher) scanPartLocked(t *state.Topic, q *state.Queue, i int, now t
 	}
 }
 
-// enterLocked puts a record that is not done into the table; due is zero unless it is delayed. A
-// delayed record may be with a worker: an earlier owner may have seen a later time of the store.
+// enterLocked enters a record that is not done into the table; due is zero unless the record is
+// delayed. Even a delayed record may be with a worker: an earlier owner may have seen a later time of
+// the store.
 func (d *Dispatcher) enterLocked(q *state.Queue, at leases.Place, key uint64, due time.Time) {
 	a, listed := q.Last(at.Partition, at.Offset)
 	delivery := leases.Delivery{Place: at, Attempt: a.Number}
@@ -188,20 +189,21 @@ type aheadRun struct {
 	due      time.Time
 }
 
-// delay notes delayed records. There may be no scan for long, so it drops runs that are due.
+// delay notes a run of delayed records. It drops runs that are due, since the next scan may be far
+// off.
 func (d *Dispatcher) delay(partition int32, x aheadRun, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := d.ahead[partition]
 	if len(list) == cap(list) {
 		list = slices.DeleteFunc(list, func(y aheadRun) bool { return !y.due.After(now) })
-		list = slices.Grow(list, len(list)+1) // so that it is searched once each time that it doubles
+		list = slices.Grow(list, len(list)+1) // so that the list is searched only each time that its length doubles
 	}
 	d.ahead[partition] = append(list, x)
 }
 
-// delayAt returns the run of delayed records that has an offset, if it is not due. Offsets ascend
-// from call to call.
+// delayAt returns the run of delayed records that contains a place, if the run is not due. In each
+// partition, offsets ascend from call to call.
 func (d *Dispatcher) delayAt(at leases.Place, now time.Time) (run aheadRun, ok bool) {
 	list := d.ahead[at.Partition]
 	passed := 0
@@ -223,8 +225,8 @@ func (d *Dispatcher) delayAt(at leases.Place, now time.Time) (run aheadRun, ok b
 
 var keySeed = maphash.MakeSeed()
 
-// keyOf returns the hash of a record's key. Two keys with one hash do no harm: their records
-// keep an order that they need not keep.
+// keyOf returns the hash of a record's key. If two keys have the same hash, their records are kept in
+// order although they need not be.
 func keyOf(key []byte) uint64 {
 	if key == nil {
 		return leases.NoKey

@@ -8,9 +8,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/leases"
 )
 
-// Token names a delivery by a queue: a worker answers for the delivery with the token's text.
+// Token names a delivery of a queue's record. The worker sends the token's text back with its answer.
 type Token struct {
-	Cluster string // a part of the id of the log
+	Cluster string // a part of the log's id
 	Queue   uint64
 	leases.Delivery
 }
@@ -27,7 +27,8 @@ func (t Token) String() string {
 	return string(b)
 }
 
-// ParseToken parses what [Token.String] returns, and nothing else. It takes the cluster as it is.
+// ParseToken parses the text that [Token.String] returns, and no other form of it. It does not check
+// the cluster.
 func ParseToken(s string) (t Token, ok bool) {
 	cluster, rest, _ := strings.Cut(s, ".")
 	queue, rest, _ := strings.Cut(rest, "/")

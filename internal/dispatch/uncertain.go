@@ -9,16 +9,16 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Records that a lost owner may have handed out are held back for one lease. Until then they
-// stay a range of offsets, however long; then the table gets them as receivers want them. A
-// record gets into the table before that if its worker puts it back or extends its lease.
+// Records that a lost owner may have handed out are held back for one lease. Until then a range of
+// offsets stands for them, however many they are. Then they enter the table as receivers want them. A
+// record enters the table earlier if its worker puts it back or extends its lease.
 
 // offsets is a range: from inclusive, to exclusive.
 type offsets struct{ from, to int64 }
 
-// holdRangeLocked holds the next records of a partition back, up to to, which a lost owner may have
-// handed out. The table gets those of which the log has an attempt; delayed ones wait until
-// they are due.
+// holdRangeLocked holds back the next records of a partition up to the offset to, which a lost owner
+// may have handed out. Records of which the log has an attempt enter the table; delayed records wait
+// until they are due.
 func (d *Dispatcher) holdRangeLocked(q *state.Queue, partition int32, to int64, now time.Time) {
 	for _, run := range d.ahead[partition] {
 		p := &d.parts[partition]
@@ -38,8 +38,8 @@ func (d *Dispatcher) holdRangeLocked(q *state.Queue, partition int32, to int64, 
 	d.holdRunLocked(q, partition, to)
 }
 
-// holdRunLocked is holdRangeLocked for records that are due. It returns false if the table has no
-// room for all that it should get.
+// holdRunLocked is holdRangeLocked for records that are due. It returns false if the table has no room
+// for all records that should enter it.
 func (d *Dispatcher) holdRunLocked(q *state.Queue, partition int32, to int64) bool {
 	p, all := &d.parts[partition], true
 	for _, o := range q.Listed(partition, p.next, to) {
@@ -57,8 +57,8 @@ func (d *Dispatcher) holdRunLocked(q *state.Queue, partition int32, to int64) bo
 	return all
 }
 
-// enterHeldRecordsLocked puts held records into the table once the hold is over, until enough of
-// them wait for their next attempt.
+// enterHeldRecordsLocked enters held records into the table once the hold is over, until enough
+// records in the table are due for their next attempt.
 func (d *Dispatcher) enterHeldRecordsLocked(now time.Time, enough int) {
 	if !d.holds || now.Before(d.held) {
 		return
@@ -88,8 +88,8 @@ func (d *Dispatcher) enterHeldRecordsIn(q *state.Queue, enough int) {
 	d.holds = false
 }
 
-// enterHeldLocked puts a record of a held range into the table. It returns false if no such range
-// has it.
+// enterHeldLocked enters a record of a held range into the table. It returns false if no held range
+// has the record.
 func (d *Dispatcher) enterHeldLocked(x leases.Delivery) bool {
 	if int(x.Partition) >= len(d.parts) {
 		return false

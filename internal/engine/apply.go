@@ -37,8 +37,8 @@ func (e *fold) Load(c *format.Checkpoint) error {
 	return nil
 }
 
-// Apply puts the records of a commit into the cache, applies the commit to the state, and wakes
-// readers: in this order, so that a reader that is woken finds the records in the cache.
+// Apply puts the records of a commit into the cache, applies the commit to the state, and then wakes
+// readers, which find the records in the cache.
 func (e *fold) Apply(c *format.Commit, object []byte) error {
 	own := e.building != nil && e.building.commit == c
 	if own {
@@ -56,7 +56,7 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 	if err != nil {
 		return err
 	}
-	if own { // before readers wake, which would otherwise ask the store for this proof
+	if own { // before readers wake: they need no sync then
 		e.tail.proven(e.building.begun)
 	}
 	for _, o := range e.observers {
@@ -87,8 +87,8 @@ func (e *fold) rememberOwn(c *format.Commit) {
 	}
 }
 
-// rememberRead puts the batches of a commit that was read from the store into the cache, as far
-// as they came with it.
+// rememberRead puts the batches that were read from the store in a commit into the cache. Batches in
+// data objects were not read with the commit.
 func (e *fold) rememberRead(c *format.Commit, object []byte) {
 	if object == nil {
 		return

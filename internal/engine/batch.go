@@ -8,8 +8,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
-// batchBytes is about the size at which a merged batch is closed: the unit that
-// is read and verified.
+// batchBytes is about the size at which a batch is closed. A batch is the unit that is read and
+// verified.
 const batchBytes = 1 * mib
 
 // partitionKey names a partition for as long as its topic lives.
@@ -18,25 +18,24 @@ type partitionKey struct {
 	partition int32
 }
 
-// batch is records of one partition on their way into a commit. The records of
-// several requests share one, so that the state grows with commits and not with
-// requests.
+// batch holds records of one partition on their way into a commit. Several requests share a
+// batch, so that the state grows with commits and not with requests.
 type batch struct {
 	key     partitionKey
 	builder record.Builder
 	shares  []*batchShare
-	only    *Request // whose records alone it holds, since a commit may have to leave them out; nil if it is shared
+	only    *Request // if not nil: the batch has records of this request alone, since a commit may have to leave the request out
 
 	// Set when the batch set is sealed.
 	bytes   []byte
 	count   uint32
 	maxTime int64
 
-	// Set when a commit is built on it.
+	// Set when a commit is built with the batch.
 	row format.Batch
 }
 
-// batchShare is an append's share of a batch.
+// batchShare is the part of a batch that holds records of one append.
 type batchShare struct {
 	request *Request
 	append  *Append
@@ -45,32 +44,32 @@ type batchShare struct {
 	count   int
 }
 
-// batchSet is the requests that wait for one commit together.
+// batchSet holds requests that wait for the same commit.
 type batchSet struct {
 	requests []*Request
 	batches  []*batch
-	filling  map[partitionKey]*batch // the batches that still take records
+	filling  map[partitionKey]*batch // the batches that records are still added to; nil when the set is finished
 	bytes    int64
 	began    time.Time
 	urgent   bool // holds a request that is committed without linger
-	alone    bool // takes no more requests, and shares its commit with no other batch set
+	alone    bool // Batching admits no further request: the set has a commit to itself
 
 	// Set when the records go into data objects. upload and uploaded are
 	// guarded by batcher.mu; objects is set before uploaded.
 	upload, uploaded bool
 	objects          []*dataObject
-	changed          bool // records were taken out since the upload
+	changed          bool // records were taken out after the upload began
 }
 
 func (s *batchSet) fill(now time.Time) Fill {
 	return Fill{Requests: len(s.requests), Bytes: s.bytes, Age: now.Sub(s.began)}
 }
 
-// add copies the records of one of r's appends into batches.
+// add copies the records of a, an append of r, into batches.
 func (s *batchSet) add(r *Request, a *Append) {
 	var (
 		cur    *batchShare
-		mine   map[partitionKey]*batchShare // with several partitions, this append's last share in each
+		mine   map[partitionKey]*batchShare // the append's last share in each partition, if it has several
 		spread = len(a.Partitions) > 0
 		rec    record.Record
 	)
@@ -103,8 +102,8 @@ func (s *batchSet) add(r *Request, a *Append) {
 	a.Records, a.Partitions = nil, nil // the caller may reuse them
 }
 
-// share begins an append's share of the batch that takes a partition's records. A request that a
-// commit may have to leave out gets batches of its own.
+// share begins an append's share of the batch that the records of a partition are added to. A
+// request that a commit may have to leave out gets batches that it shares with no other request.
 func (s *batchSet) share(r *Request, a *Append, key partitionKey) *batchShare {
 	var only *Request
 	if r.whole() {
@@ -122,17 +121,17 @@ func (s *batchSet) share(r *Request, a *Append, key partitionKey) *batchShare {
 	return p
 }
 
-// finish turns the records into batches, without those of withdrawn requests.
-// The batch set is sealed: nobody else touches it.
+// finish completes the batches, without the records of withdrawn requests. The batch set is
+// sealed: no other goroutine uses it.
 func (s *batchSet) finish() {
 	if s.filling == nil {
-		return // finished already, for a commit that was not made
+		return // finished already: for its upload, or for a commit that was not made
 	}
 	s.filling = nil
 	s.batches = slices.DeleteFunc(s.batches, func(t *batch) bool { return !t.finish() })
 }
 
-// takeOut takes the records of settled requests out of a finished batch set.
+// takeOut removes the records of settled requests from a finished batch set.
 func (s *batchSet) takeOut() {
 	settled := func(p *batchShare) bool { return p.request.settled }
 	s.batches = slices.DeleteFunc(s.batches, func(t *batch) bool {
@@ -141,9 +140,9 @@ func (s *batchSet) takeOut() {
 	s.changed = s.upload
 }
 
-// finish completes a batch, without the records of requests that won't be in the
-// commit; false means that it is empty. It may be called again when there are
-// more such requests.
+// finish completes a batch, without the records of withdrawn or settled requests, which won't be
+// in the commit. It returns false if no records are left. It may be called again when further
+// requests are settled.
 func (t *batch) finish() bool {
 	var (
 		gone  []record.Span
@@ -163,7 +162,7 @@ func (t *batch) finish() bool {
 	if len(gone) > 0 {
 		t.builder = *t.builder.Without(gone)
 	}
-	whole := t.builder // a copy: more records may have to be taken out later
+	whole := t.builder // a copy, since records of further requests may have to be removed later
 	t.bytes = whole.Finish()
 	if t.bytes == nil {
 		return false

@@ -7,12 +7,12 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// batcher collects requests into batch sets. The newest is open; those queued
-// before it wait for their uploads, or for their turn.
+// batcher collects requests into batch sets. New requests join the open set. Queued sets take no
+// further requests: they wait for their uploads, or for the commits before theirs.
 type batcher struct {
 	batching Batching
 	wake     chan struct{}        // of the commit loop
-	put      func(*batchSet) bool // uploads a sealed batch set; true when its objects are there, false when the broker ends
+	put      func(*batchSet) bool // uploads a sealed batch set; true when the store has its objects, false when the broker ends
 	uploads  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -30,7 +30,8 @@ func (b *batcher) notify() {
 	}
 }
 
-// admitLocked returns the open batch set, after it has begun a new one if that is due.
+// admitLocked returns the batch set for the next request: the open set, or a new one if Batching
+// admits no further request to the open set.
 func (b *batcher) admitLocked(now time.Time) *batchSet {
 	if o := b.open; o != nil && len(o.requests) > 0 && !b.batching.Admits(o.fill(now)) {
 		o.alone = true
@@ -43,13 +44,13 @@ func (b *batcher) admitLocked(now time.Time) *batchSet {
 	return b.open
 }
 
-// join adds a request to the open batch set, with its records, which it copies. It
-// returns the request to wait for: r, or the undecided one of the same idempotency
-// key, unless the access of all its callers has ended. It fails when the broker is
-// closing, and when that key is another request's.
+// join adds a request to the open batch set, and copies its records. It returns the
+// request to wait for: an undecided request with the same idempotency key, unless the access
+// of all callers of that request has ended; else r. It fails when the broker is closing, and
+// when the undecided request has other contents.
 //
-// A request whose caller has synced is committed without linger too: it is rare, and
-// has waited for the sync already.
+// A request whose caller has synced is committed without linger, as urgent ones are: such
+// requests are rare, and have waited for the sync already.
 func (b *batcher) join(r *Request) (*Request, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,8 +88,8 @@ func (b *batcher) join(r *Request) (*Request, error) {
 }
 
 // allowed returns nil if a request is the program's own, or if the access of one of its callers
-// still holds; else the refusal. A refusal is final once another request has taken the
-// idempotency key: a commit can't have two requests of one key.
+// is still valid; else the refusal. A refusal is final once another request has taken the
+// idempotency key, since a commit can't have two requests with the same key.
 func (b *batcher) allowed(r *Request, in Keyring, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,9 +105,9 @@ func (b *batcher) allowed(r *Request, in Keyring, now time.Time) error {
 	return r.refusal
 }
 
-// withdraw takes a request out of its batch set, once all callers that wait for it have
-// given up. It returns false when others still wait, or when the batch set is sealed
-// already.
+// withdraw tells that a caller of a request has given up. Once all its callers have, the request is
+// withdrawn, and no commit takes it. withdraw returns false if other callers still wait, or if the
+// batch set was sealed before.
 func (b *batcher) withdraw(r *Request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,8 +157,8 @@ func sealLocked(o *batchSet) {
 	}
 }
 
-// due returns how long to wait until a commit should begin; ok is false when
-// nothing can be committed.
+// due returns how long to wait until a commit should begin; ok is false when no batch set can be
+// committed.
 func (b *batcher) due(now time.Time) (wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -175,9 +176,9 @@ func (b *batcher) due(now time.Time) (wait time.Duration, ok bool) {
 	return max(0, b.batching.Wait(o.fill(now))), true
 }
 
-// takeSets returns the batch sets of the next commit, sealed, in the order in which they
-// came, and an empty list if they have to be uploaded first. Inline payload beyond
-// inlineMax is uploaded instead.
+// takeSets seals and returns the batch sets of the next commit, oldest first. A set of more than
+// inlineMax bytes is uploaded instead of being written into the commit. takeSets returns an empty
+// list if the first set has to be uploaded before.
 func (b *batcher) takeSets(inlineMax int64) []*batchSet {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -201,7 +202,7 @@ func (b *batcher) takeSets(inlineMax int64) []*batchSet {
 			break
 		}
 		if len(b.queued) == 0 && b.open != nil && b.open.bytes <= inlineMax && b.batching.Admits(b.open.fill(time.Now())) {
-			// All earlier sets are in this commit, so this one joins it at no cost.
+			// All earlier sets are in this commit, so the open set joins it at no cost.
 			b.queued = append(b.queued, b.open)
 			b.open = nil
 		}
@@ -210,8 +211,8 @@ func (b *batcher) takeSets(inlineMax int64) []*batchSet {
 	return taken
 }
 
-// putBack returns sets that could not be committed to the head of the queue, and uploads
-// those again whose data objects can't be used.
+// putBack puts sets that could not be committed back to the head of the queue. It uploads those
+// again whose data objects can't be used.
 func (b *batcher) putBack(sets []*batchSet, useless func(*batchSet) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -230,7 +231,7 @@ func (b *batcher) idle() {
 	b.busy = false
 }
 
-// close refuses further requests; those that wait are committed without linger.
+// close makes join refuse requests. Requests that wait are committed without linger.
 func (b *batcher) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -238,7 +239,7 @@ func (b *batcher) close() {
 	b.notify()
 }
 
-// drain takes all batch sets, so that the caller refuses their requests.
+// drain seals, removes and returns all batch sets. The caller refuses their requests.
 func (b *batcher) drain() []*batchSet {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -253,7 +254,7 @@ func (b *batcher) drain() []*batchSet {
 	return all
 }
 
-// empty tells whether nothing waits.
+// empty tells whether no request waits.
 func (b *batcher) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

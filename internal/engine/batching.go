@@ -2,7 +2,7 @@ package engine
 
 import "time"
 
-// Fill says how full the open batch is.
+// Fill says how full the open batch set is.
 type Fill struct {
 	Requests int
 	Bytes    int64         // of their records, as encoded
@@ -11,8 +11,8 @@ type Fill struct {
 
 // Batching decides when the open batch set becomes a commit. It must not block.
 type Batching interface {
-	// Wait returns how much longer the open batch set stays open; 0 or less commits it as soon as
-	// the log is free.
+	// Wait returns how much longer the open batch set stays open. After that, or at once if it is 0
+	// or less, the set is committed as soon as no other commit is under way.
 	Wait(open Fill) time.Duration
 	// Admits tells whether one more request may join an open batch set that holds at least one.
 	Admits(open Fill) bool

@@ -17,14 +17,15 @@ type building struct {
 	sets    []*batchSet
 	commit  *format.Commit
 	refusal map[*Request]error
-	// promised is the memory that the state needs for entries of these requests that come after all
-	// batches.
+	// promised is the memory that the state needs for the entries that follow all batches: those of
+	// idempotency keys and delays.
 	promised int64
 }
 
-// doubtful tells whether a sync must come before the answer, because other brokers may have changed
-// what a request was refused for: the end of a partition; what this broker knows of an idempotency
-// key; the state before the request came; or the room in the state, if the last sync is old.
+// doubtful tells whether the engine must sync and build again before it answers, because it may not
+// have read commits of other brokers that change a refusal. These refusals are in doubt: because of
+// the end of a partition; because of an idempotency key; by a change, if the engine has not synced
+// since the request came; because of a full state, unless fresh tells that the last sync is recent.
 func (x *building) doubtful(fresh bool) bool {
 	for _, set := range x.sets {
 		if slices.ContainsFunc(set.requests, func(r *Request) bool { return r.doubtful }) {
@@ -41,9 +42,9 @@ func (x *building) doubtful(fresh bool) bool {
 	return false
 }
 
-// build makes the commit that would follow the applied slot from the batch sets under
-// construction. It checks each request against the state and the requests before it. It returns
-// nil if nothing is left to commit.
+// build makes the commit for the slot after the applied one, from the batch sets in e.building. It
+// checks each request against the state and the requests before it. It returns nil if no entries are
+// left to commit, or if a set has to be uploaded again.
 func (e *Engine) build(next commitlog.Next) (*format.Commit, [][]byte) {
 	var (
 		x       = e.building
@@ -107,7 +108,7 @@ func (e *Engine) build(next commitlog.Next) (*format.Commit, [][]byte) {
 	return c, payload
 }
 
-// buildChange takes the changes of a request, or refuses it.
+// buildChange adds the entries of a request's change to the commit, or refuses the request.
 func (e *Engine) buildChange(c *format.Commit, d *state.Draft, r *Request) {
 	if r.Change == nil {
 		return
@@ -130,8 +131,8 @@ func (e *Engine) buildChange(c *format.Commit, d *state.Draft, r *Request) {
 	}
 }
 
-// buildShared refuses all appends of a batch set that share batches, if the state has no room for
-// these batches.
+// buildShared checks whether the state has room for the shared batches of a batch set. If not, it
+// refuses all requests that share batches.
 func (e *Engine) buildShared(d *state.Draft, set *batchSet) {
 	var requests []*Request
 	for _, r := range set.requests {
@@ -155,8 +156,9 @@ func (e *Engine) buildShared(d *state.Draft, set *batchSet) {
 	}
 }
 
-// buildWhole takes the changes of a request that a commit has as a whole or not at all, or refuses
-// it. Its batches come next, one after the other, so what holds now holds for all of them.
+// buildWhole checks a request that must be in the commit as a whole or not at all. It adds the entries
+// of the request's change to the commit, or refuses the request. The batches of the request come next,
+// without others in between, so that its conditions still hold for each of them.
 func (e *Engine) buildWhole(c *format.Commit, d *state.Draft, r *Request) {
 	if refusal := e.batcher.allowed(r, d, e.StoreNow()); refusal != nil {
 		e.building.refusal[r] = refusal
@@ -184,8 +186,8 @@ func (e *Engine) buildWhole(c *format.Commit, d *state.Draft, r *Request) {
 	}
 }
 
-// checkEnds refuses a request if a topic of it was deleted, or a condition on an offset does not
-// hold. An append comes after the earlier appends of its request.
+// checkEnds refuses a request if a topic that it appends to was deleted, or if a condition on an
+// offset does not hold. The condition of an append counts the earlier appends of its request.
 func checkEnds(d *state.Draft, r *Request) error {
 	ends := map[partitionKey]int64{}
 	for _, a := range r.Appends {
@@ -213,8 +215,8 @@ func (e *Engine) take(c *format.Commit, d *state.Draft, entry format.Entry) {
 	c.Entries = append(c.Entries, entry)
 }
 
-// buildBatch assigns offsets to a batch. It refuses the requests of the batch, and returns false,
-// if their topic was deleted or something else in them was refused.
+// buildBatch assigns offsets to a batch, and takes it into the commit. It returns false if the
+// requests of the batch are refused; it refuses them itself if their topic was deleted.
 func (e *Engine) buildBatch(c *format.Commit, d *state.Draft, t *batch) bool {
 	if r := t.only; r != nil {
 		if t == r.first() {
@@ -239,7 +241,8 @@ func (e *Engine) buildBatch(c *format.Commit, d *state.Draft, t *batch) bool {
 	return true
 }
 
-// buildKeyed remembers a request that is in the commit by its idempotency key.
+// buildKeyed adds the entries by which the log remembers the idempotency key of a request, if the
+// request is in the commit.
 func (e *Engine) buildKeyed(c *format.Commit, d *state.Draft, r *Request) {
 	if r.Key == nil || r.withdrawn || r.settled || e.building.refusal[r] != nil {
 		return
@@ -249,7 +252,7 @@ func (e *Engine) buildKeyed(c *format.Commit, d *state.Draft, r *Request) {
 	}
 }
 
-// buildDelayed adds when the records of an append are due.
+// buildDelayed adds entries that say when the delayed records of a request are due.
 func (e *Engine) buildDelayed(c *format.Commit, d *state.Draft, r *Request) {
 	if r.withdrawn || r.settled || e.building.refusal[r] != nil {
 		return

@@ -13,15 +13,15 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A checkpoint holds the whole state, so it costs more as the log grows, and a
-// directory may take thousands of commits each second. Large checkpoints take at
-// most about 1/checkpointShare of the time: one that is due too early waits.
+// A checkpoint holds the whole state, so it costs more as the log grows, and the store
+// may take thousands of commits each second. Large checkpoints take at most about
+// 1/checkpointShare of the time: the engine skips those that are due too early.
 const checkpointShare = 8
 
-// maybeCheckpoint searches for holes and writes a checkpoint, concurrently with the commit
-// loop, when one is due. Of several brokers, the one that won a slot divisible by
-// CheckpointCommits does it. If that broker fails, the next broker that wins a slot does it
-// once twice as many commits have passed.
+// maybeCheckpoint searches for holes in the log and writes a checkpoint, concurrently with the
+// commit loop, when a checkpoint is due. Of several brokers, the one that won a slot divisible by
+// CheckpointCommits does it. If that broker fails, the winner of a later slot does it, once there are
+// twice as many commits since the last checkpoint.
 func (e *Engine) maybeCheckpoint(won format.Seq) {
 	every := format.Seq(e.opts.CheckpointCommits)
 	if won%every != 0 && won < e.lastCheckpoint+2*every || e.stopped.Load() != nil {
@@ -47,7 +47,7 @@ func (e *Engine) maybeCheckpoint(won format.Seq) {
 			}
 			if contradicts(err) {
 				e.stop(err)
-				e.end() // nothing more may be built on what is there
+				e.end() // no further commit may be built on this log
 				return
 			}
 			if errors.Is(err, errOtherState) {
@@ -59,7 +59,7 @@ func (e *Engine) maybeCheckpoint(won format.Seq) {
 					"slot", uint64(view.Seq()), "err", err)
 				return
 			}
-			if errors.Is(err, objstore.ErrNotRegular) { // the next one has another key
+			if errors.Is(err, objstore.ErrNotRegular) { // a retry would fail too; the next checkpoint has another key
 				e.logger.Error("a checkpoint can't be written", "slot", uint64(view.Seq()), "err", err, "hint", Hint(err))
 				return
 			}
@@ -69,8 +69,8 @@ func (e *Engine) maybeCheckpoint(won format.Seq) {
 	})
 }
 
-// snapshot returns the state and the hash of the head it stands on. Only the
-// commit loop moves either.
+// snapshot returns a view of the state, and the hash of the last commit in it. Only the commit
+// loop changes either.
 func (e *Engine) snapshot() (*state.View, format.Hash) {
 	e.live.RLock()
 	defer e.live.RUnlock()
@@ -78,7 +78,8 @@ func (e *Engine) snapshot() (*state.View, format.Hash) {
 	return e.live.State.View(), hash
 }
 
-// finalCheckpoint saves the next start the replay. The loop has ended.
+// finalCheckpoint writes a checkpoint when the loop has ended, so that the next start need not
+// replay commits.
 func (e *Engine) finalCheckpoint(ctx context.Context) error {
 	applied, _ := e.log.Position()
 	if applied <= e.lastCheckpoint {
@@ -91,7 +92,7 @@ func (e *Engine) finalCheckpoint(ctx context.Context) error {
 	}
 	if contradicts(err) {
 		e.stop(err)
-		return nil // Shutdown tells
+		return nil // Shutdown returns why the engine stopped
 	}
 	if err != nil {
 		return fmt.Errorf("write the checkpoint of slot %d (nothing is lost, the next start takes longer): %w", applied, err)
@@ -100,21 +101,21 @@ func (e *Engine) finalCheckpoint(ctx context.Context) error {
 	return nil
 }
 
-// contradicts tells whether err says that the bucket is not what this broker has
-// written and read.
+// contradicts tells whether err says that the bucket differs from what this broker has
+// written or read.
 func contradicts(err error) bool {
 	return errors.Is(err, commitlog.ErrFork) || errors.Is(err, commitlog.ErrRolledBack)
 }
 
-// errOtherState: a broker wrote another state for the same slot, so a retry does not help.
+// errOtherState says that a broker wrote another state for the same slot, so a retry does not help.
 var errOtherState = errors.New("it is not the state as of its slot")
 
-// findHole returns an error if slots up to s are gone that this broker has
-// applied: a checkpoint would only cover that up.
+// findHole returns an error if the store no longer has all slots up to s that this broker has
+// applied: a checkpoint would hide the loss.
 func (e *Engine) findHole(ctx context.Context, s format.Seq) error {
 	sound := format.Seq(e.sound.Load())
 	if window := 2 * format.Seq(e.opts.CheckpointCommits); s > window {
-		sound = max(sound, s-window) // others have searched below that
+		sound = max(sound, s-window) // earlier checkpoints have searched below
 	}
 	if err := e.log.FindHole(ctx, sound+1, s); err != nil {
 		return err
@@ -123,8 +124,8 @@ func (e *Engine) findHole(ctx context.Context, s format.Seq) error {
 	return nil
 }
 
-// writeCheckpoint creates a checkpoint and reads it back: only one that
-// verifies counts. What lies below it must have no hole.
+// writeCheckpoint creates a checkpoint and reads it back: it succeeds only if the store has what
+// was written. The log up to the checkpoint's slot must have no hole.
 func (e *Engine) writeCheckpoint(ctx context.Context, view *state.View, hash format.Hash) error {
 	begun := time.Now()
 	c := &format.Checkpoint{
@@ -152,8 +153,8 @@ func (e *Engine) writeCheckpoint(ctx context.Context, view *state.View, hash for
 		return fmt.Errorf("read back %s: %w", key, err)
 	}
 	if got.Cluster == c.Cluster && got.Seq == c.Seq && got.Hash != c.Hash {
-		// Two brokers have applied different commits to one slot. With a store
-		// that ignores conditions neither may have noticed until here.
+		// Two brokers have applied different commits of one slot. If the store ignores
+		// conditions, neither may have noticed before.
 		return fmt.Errorf("%w: %s stands on slot %d as %v, which is %v here", commitlog.ErrFork, key, c.Seq, got.Hash, c.Hash)
 	}
 	if got.Cluster != c.Cluster || got.Seq != c.Seq || !bytes.Equal(got.Body, c.Body) && !view.Is(got.Body) {

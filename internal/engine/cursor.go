@@ -15,7 +15,8 @@ import (
 type Cursor struct {
 	// Offset is the next offset to read.
 	Offset int64
-	// Floats moves the cursor up with the start of the partition until it has read a record.
+	// Floats says that the cursor moves up with the start of the partition until it has read a
+	// record. Otherwise an offset below the start is an error.
 	Floats bool
 
 	e         *Engine
@@ -23,10 +24,10 @@ type Cursor struct {
 	id        uint64 // of the topic
 	partition int32
 
-	// As of the last locate:
+	// Set by the last call of locate:
 	start, end int64            // of the partition
 	found      []state.Location // of the batches from Offset on
-	loads      uint64           // checkpoints loaded
+	loads      uint64           // how many checkpoints the engine had loaded
 }
 
 // NewCursor returns a cursor at an offset of a partition, in the topic with that name and id.
@@ -37,23 +38,23 @@ func (e *Engine) NewCursor(topic string, id uint64, partition int32, offset int6
 // ReadOptions bound what a cursor reads at once.
 type ReadOptions struct {
 	Records int
-	Bytes   int64         // of keys, values and headers; one record is read whatever its size
+	Bytes   int64         // of keys, values and headers; the first record is read whatever its size
 	Wait    time.Duration // how long Next waits at the end of the partition
 	// Reserve, unless it is nil, is called before records are read, with the number of records and an
 	// upper bound of their bytes. It returns the bounds of the read, which may be lower.
 	Reserve func(ctx context.Context, records int, bytes int64) (fewer int, lower int64, err error)
 }
 
-// Sink takes the records that a cursor reads. They share memory with the cache.
+// Sink receives the records that a cursor reads. They share memory with the cache.
 type Sink interface {
-	// Grow is called before the records of each batch, with their number at most.
+	// Grow is called before the records of each batch: at most n follow.
 	Grow(n int)
 	Add(r record.Record)
 }
 
 // Next passes records to a sink, within the bounds of opts, and moves the cursor behind them. At the end
-// of the partition it syncs, and then waits. It passes no records if none came. It returns the bounds
-// of the partition. An error is returned only if no record was passed.
+// of the partition it syncs, and then waits for up to opts.Wait; it passes no records if none came. It
+// returns the bounds of the partition. It returns an error only if it has passed no record.
 func (c *Cursor) Next(ctx context.Context, opts ReadOptions, to Sink) (start, end int64, err error) {
 	for {
 		if err := c.await(ctx, &opts); err != nil {
@@ -66,8 +67,8 @@ func (c *Cursor) Next(ctx context.Context, opts ReadOptions, to Sink) (start, en
 	}
 }
 
-// Read is Next without a sync and without a wait: it passes what is known here. It passes no records
-// if the partition does not hold the offset.
+// Read is Next without a sync and without a wait: it passes records that this broker knows. It passes
+// none if the partition does not hold the offset.
 func (c *Cursor) Read(ctx context.Context, opts ReadOptions, to Sink) error {
 	if err := c.locate(&opts); err != nil {
 		return err
@@ -84,11 +85,11 @@ func (c *Cursor) Bounds() (start, end int64, err error) {
 	return start, end, err
 }
 
-// Seek moves the cursor to the first record, from where it stands on, whose timestamp is at least ms
-// since 1970, or to the partition's end if no record has.
+// Seek moves the cursor forward to the first record whose timestamp is at least ms, in milliseconds
+// since 1970, or to the partition's end if there is no such record.
 //
-// The state knows the largest timestamp of each batch, so that as a rule one batch is read. It takes
-// more only where the record with that timestamp stands before the cursor.
+// The state knows the largest timestamp of each batch, so usually Seek reads one batch. It reads
+// another one only if the record with that timestamp is before the cursor.
 func (c *Cursor) Seek(ctx context.Context, ms int64) error {
 	for {
 		l, found, err := c.locateTime(ms)
@@ -128,7 +129,7 @@ func (c *Cursor) view(f func(s *state.State, t *state.Topic, p *state.Partition)
 	return err
 }
 
-// locate finds the batches from the cursor on, of about as many bytes and records as opts allows.
+// locate finds batches from the cursor on, with about as many bytes and records as opts allows.
 func (c *Cursor) locate(opts *ReadOptions) error {
 	return c.view(func(s *state.State, t *state.Topic, p *state.Partition) error {
 		if c.Floats {
@@ -154,8 +155,8 @@ func (c *Cursor) locateTime(ms int64) (l state.Location, found bool, err error) 
 	return l, found, err
 }
 
-// relocate finds the batch of l in the current state, and returns how many loads that has seen. It
-// changes nothing of the cursor, since batches are read side by side.
+// relocate finds the batch of l in the current state. It also returns how many checkpoints the engine
+// had loaded then. It does not change the cursor, since several batches are read at once.
 func (c *Cursor) relocate(l state.Location) (now state.Location, loads uint64, err error) {
 	err = c.view(func(s *state.State, t *state.Topic, p *state.Partition) error {
 		// The partition may begin in the middle of the batch.
@@ -170,7 +171,7 @@ func (c *Cursor) relocate(l state.Location) (now state.Location, loads uint64, e
 }
 
 // await finds the batches at the cursor. At the end of the partition it syncs once, and then waits for
-// up to opts.Wait. It finds none if none come.
+// up to opts.Wait. If no records came, c.found is empty.
 func (c *Cursor) await(ctx context.Context, opts *ReadOptions) error {
 	synced := false
 	return c.e.Await(ctx, c.id, c.partition, opts.Wait, func() (bool, error) {
@@ -195,8 +196,8 @@ func (c *Cursor) reach() int64 {
 	return last.Base + last.Count
 }
 
-// confirmEnd syncs unless the end of the partition is known well enough, and finds the batches again. To
-// refuse an offset takes a sync that begins now.
+// confirmEnd syncs unless the last sync is recent, and finds the batches again. If the offset is beyond
+// the end, it always syncs, before the cursor refuses the offset.
 func (c *Cursor) confirmEnd(ctx context.Context, opts *ReadOptions) (err error) {
 	switch {
 	case c.Offset > c.end:
@@ -216,8 +217,8 @@ func (c *Cursor) outOfRange(offset, start, end int64) error {
 	return &OutOfRangeError{Topic: c.topic, Partition: c.partition, Offset: offset, Start: start, End: end}
 }
 
-// reserve asks the caller for the memory of the batches that were found, and keeps those that fit into
-// it.
+// reserve has the caller reserve memory for the batches that were found. If the caller lowers the bounds
+// of the read, reserve finds batches within these.
 func (c *Cursor) reserve(ctx context.Context, opts *ReadOptions) error {
 	if opts.Reserve == nil || len(c.found) == 0 {
 		return nil
@@ -236,7 +237,7 @@ func (c *Cursor) reserve(ctx context.Context, opts *ReadOptions) error {
 	return c.locate(opts)
 }
 
-// read passes records of the batches that were found to a sink, and moves the cursor behind them.
+// read passes records of the found batches to a sink, and moves the cursor behind them.
 func (c *Cursor) read(ctx context.Context, opts *ReadOptions, to Sink) error {
 	if err := c.reserve(ctx, opts); err != nil {
 		return err
@@ -264,7 +265,7 @@ batches:
 		}
 	}
 	if count > 0 {
-		return nil // the error, if it lasts, meets the next read
+		return nil // if the error lasts, the next read returns it
 	}
 	return err
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// all bounds a read that is not to be bounded.
+// all has bounds that no test reaches.
 var all = engine.ReadOptions{Records: 1000, Bytes: 1 << 20}
 
-// waiting is all for a read that waits at the end.
+// waiting is all, for a read that waits at the end of the partition.
 func waiting(d time.Duration) engine.ReadOptions {
 	return engine.ReadOptions{Records: all.Records, Bytes: all.Bytes, Wait: d}
 }
 
-// sink takes the values of records.
+// sink collects the values of records.
 type sink struct {
 	text    string
 	batches int
@@ -31,7 +31,7 @@ type sink struct {
 func (s *sink) Grow(int)            { s.batches++ }
 func (s *sink) Add(r record.Record) { s.text += string(r.Value) }
 
-// wantNext checks which values Next passes, and where the cursor stands then.
+// wantNext checks which values Next passes, and the offset of the cursor after that.
 func wantNext(t *testing.T, c *engine.Cursor, opts engine.ReadOptions, values string, offset int64) {
 	t.Helper()
 	var got sink
@@ -47,7 +47,7 @@ func wantOutOfRange(t *testing.T, err error, want engine.OutOfRangeError) {
 	}
 }
 
-// appendValues commits values to the topic in a batch of their own.
+// appendValues commits values to the topic, in one batch.
 func appendValues(t *testing.T, e *engine.Engine, topic uint64, vs ...string) {
 	t.Helper()
 	commit(t, e, &engine.Request{Appends: []*engine.Append{appending(topic, vs...)}})
@@ -60,7 +60,7 @@ func commit(t *testing.T, e *engine.Engine, r *engine.Request) {
 	}
 }
 
-// trim is a change that drops the records of partition 0 before an offset.
+// trim is a change that deletes the records of partition 0 before an offset.
 type trim struct {
 	topic uint64
 	start int64
@@ -70,8 +70,8 @@ func (x trim) Apply(*state.Draft) ([]format.Entry, error) {
 	return []format.Entry{&format.StartMoved{Topic: x.topic, Start: x.start}}, nil
 }
 
-// A cursor at the end passes what its own engine appends at once, what another one appends when it syncs,
-// and nothing when its time is over.
+// A cursor at the end of the partition passes records of its own engine at once, and records of another
+// engine when it syncs. It passes nothing if no records come in time.
 func TestCursorWaitsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -111,7 +111,7 @@ func TestCursorWaitsAtTheEnd(t *testing.T) {
 	})
 }
 
-// Await asks again after each commit to the partition, and not in between.
+// Await calls ready again after each commit to the partition, and not in between.
 func TestAwaitAsksOncePerCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, objstore.NewMemory())
@@ -166,7 +166,7 @@ func TestCursorThatWaitsEndsWithItsContextAndItsEngine(t *testing.T) {
 	})
 }
 
-// A cursor syncs before it refuses an offset, and before it says that the partition ends; not so Read.
+// Next syncs before it refuses an offset, and before it reports the end of the partition; Read does not.
 func TestCursorSyncsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -174,14 +174,14 @@ func TestCursorSyncsAtTheEnd(t *testing.T) {
 		topic := create(t, e, "t")
 		other := open(t, store)
 		appendValues(t, e, topic, "a", "b")
-		time.Sleep(time.Minute) // what other knows is old
+		time.Sleep(time.Minute) // until the last sync of other is old
 
 		var got sink
 		if err := other.NewCursor("t", topic, 0, 0).Read(t.Context(), all, &got); err != nil || got.text != "" {
 			t.Errorf("read %q without a sync: %v", got.text, err)
 		}
 		wantNext(t, other.NewCursor("t", topic, 0, 0), all, "ab", 2)
-		appendValues(t, e, topic, "c") // a sync in this second would not find it
+		appendValues(t, e, topic, "c") // other has synced within the last second, so it does not find this record yet
 		wantNext(t, other.NewCursor("t", topic, 0, 2), all, "", 2)
 		appendValues(t, e, topic, "d")
 		wantNext(t, other.NewCursor("t", topic, 0, 3), all, "d", 4)
@@ -190,7 +190,8 @@ func TestCursorSyncsAtTheEnd(t *testing.T) {
 	})
 }
 
-// The start of the partition moves past a cursor: one that floats goes on there until it has read a record.
+// The start of the partition moves past a cursor. A cursor that floats goes on at the new start, until it has
+// read a record.
 func TestCursorFloatsWithTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, objstore.NewMemory())
@@ -208,7 +209,7 @@ func TestCursorFloatsWithTheStart(t *testing.T) {
 				t.Errorf("reserves %d records at %d, want 2 at 2", records, floating.Offset)
 			}
 			commit(t, e, &engine.Request{Change: trim{topic, 3}})
-			return 1, bytes, nil // fewer, so it finds them again
+			return 1, bytes, nil // lower bounds, so the cursor finds the batches again
 		}
 		wantNext(t, floating, opts, "d", 4)
 		appendValues(t, e, topic, "e", "f")
@@ -218,7 +219,7 @@ func TestCursorFloatsWithTheStart(t *testing.T) {
 	})
 }
 
-// dated are values with timestamps.
+// dated has the timestamps of records, in milliseconds since 1970.
 type dated []int64
 
 func (ms dated) Record(i int, r *record.Record) {

@@ -2,12 +2,12 @@
 // slots for them, applies the commits of all brokers to the state, and reads records back.
 //
 // A [Request] is data: records to append, and a [Change] that checks itself against the state and
-// yields entries. The engine knows nothing of consumers, queues, push targets or API keys: what must
-// react to their entries is an [Observer].
+// yields entries. The engine knows nothing of consumers, queues, push targets or API keys: a package
+// that must react to their entries is an [Observer].
 //
-// One goroutine, the commit loop, moves the log and writes the state. Others read the state in a
-// [Engine.View], which holds its lock for reading; views don't nest. The batcher's lock, the budget's
-// and those of the waiters and of the tail are leaves: their holders take no other lock.
+// One goroutine, the commit loop, claims slots and changes the state. Others read the state in an
+// [Engine.View], which holds the state's lock for reading; views don't nest. The locks of the batcher,
+// the budget, the waiters and the tail are leaves: a goroutine that holds one takes no other lock.
 package engine
 
 import (
@@ -28,21 +28,21 @@ import (
 
 const mib = 1 << 20
 
-// Options configure an [Engine]. All are set.
+// Options configure an [Engine]. Fields have no defaults.
 type Options struct {
 	Batching          Batching
 	AppendTimeout     time.Duration // how long a caller waits for its commit
 	StaleMax          time.Duration // how old the last sync may be that an answer relies on
-	CheckpointCommits int           // between two checkpoints
-	CheckpointLarge   int           // bytes from which on a checkpoint may have to wait
-	IdempotencyKeys   int           // that the log may remember
+	CheckpointCommits int           // commits between two checkpoints
+	CheckpointLarge   int           // size in bytes from which on checkpoints may be written less often
+	IdempotencyKeys   int           // how many keys the log may remember
 
-	Memory      int64 // bytes of requests, open batches and the cache
+	Memory      int64 // bytes of requests, open batches and the cache together
 	StateMemory int64 // bytes of the state
 	CacheDir    string
 	CacheBytes  int64 // of CacheDir
 
-	DeleteDelay, Margin time.Duration // of a bucket that Open sets up
+	DeleteDelay, Margin time.Duration // for a bucket that Open sets up
 
 	Logger *slog.Logger
 	Boot   func() time.Duration // the clock since boot, suspended time included
@@ -51,17 +51,19 @@ type Options struct {
 
 // Observer learns of changes of the state. The commit loop calls it without holding a lock.
 type Observer interface {
-	// Loaded is called after a checkpoint took the place of the state.
+	// Loaded is called after a checkpoint has replaced the state.
 	Loaded(s *state.State)
-	// Applying is called before the state has the entries of a commit, which is applied at that time.
+	// Applying is called before the entries of a commit are applied to the state. at is the time at
+	// which they are applied.
 	Applying(entries []format.Entry, at state.Moment)
-	// Applied is called after that.
+	// Applied is called after the entries were applied.
 	Applied(s *state.State, entries []format.Entry, at state.Moment)
 }
 
 // Rider adds entries to commits that are made anyway.
 type Rider interface {
-	// Ride returns entries for a commit that has these entries, which the draft has applied.
+	// Ride returns entries to add to a commit. The commit has the given entries, which the draft has
+	// applied.
 	Ride(d *state.Draft, entries []format.Entry) []format.Entry
 }
 
@@ -80,21 +82,21 @@ type Engine struct {
 	use       storeUse
 	uploads   chan struct{} // a token for each upload under way
 
-	live  state.Live // the commit loop changes it
-	loads uint64     // checkpoints loaded; guarded by live
+	live  state.Live // only the commit loop changes it
+	loads uint64     // how many checkpoints were loaded; guarded by live's lock
 
 	waiters   waiters
 	tail      tail
 	rare      rareSyncs
-	observers []Observer // they learn of commits in this order; the last are the waiters
+	observers []Observer // called in this order; the waiters come last
 	rider     Rider
 
-	life     context.Context //nolint:containedctx // it is the engine's life: ends when the engine does, whatever is under way
+	life     context.Context //nolint:containedctx // the life of the engine: it ends when the engine ends, even while requests are under way
 	end      context.CancelFunc
 	loopDone chan struct{}                // closed when the loop has ended
-	closing  atomic.Bool                  // no more requests are taken
+	closing  atomic.Bool                  // the engine takes no further requests
 	stopped  atomic.Pointer[StoppedError] // why the engine stopped by itself
-	storeErr atomic.Pointer[error]        // of the last store request, nil if it was answered
+	storeErr atomic.Pointer[error]        // error of the last store request, nil if the store answered it
 	tasks    sync.WaitGroup
 
 	// Owned by the commit loop.
@@ -103,12 +105,12 @@ type Engine struct {
 	recovery       recovery // until recovered
 	lastCheckpoint format.Seq
 	checkpointing  atomic.Bool
-	nextCheckpoint time.Time     // a checkpoint that is due before waits until then; owned by the checkpoint under way
-	sound          atomic.Uint64 // the last search found no hole up to this slot
+	nextCheckpoint time.Time     // earliest time of the next checkpoint; owned by the checkpoint under way
+	sound          atomic.Uint64 // slot up to which the last search found no hole
 	contendedUntil time.Time
 }
 
-// New returns an engine, to be opened by [Engine.Open].
+// New returns an engine that is not open yet: see [Engine.Open].
 func New(store objstore.Store, opts Options) *Engine {
 	e := &Engine{
 		opts:     opts,
@@ -126,14 +128,14 @@ func New(store objstore.Store, opts Options) *Engine {
 	return e
 }
 
-// Observe has observers learn of commits, in this order. Call it before [Engine.Open].
+// Observe adds observers, which the engine calls in this order. Call it before [Engine.Open].
 func (e *Engine) Observe(observers ...Observer) { e.observers = append(e.observers, observers...) }
 
-// Ride has a rider add to commits. Call it before [Engine.Open].
+// Ride sets the rider that adds entries to commits. Call it before [Engine.Open].
 func (e *Engine) Ride(r Rider) { e.rider = r }
 
-// Open recovers the log, and sets up an empty bucket. After an error, the engine has ended.
-// ctx bounds Open itself.
+// Open recovers the log. It sets up an empty bucket first. After an error, the engine has ended.
+// ctx bounds only Open itself.
 func (e *Engine) Open(ctx context.Context) error {
 	e.observers = append(e.observers, &e.waiters)
 	if err := e.recover(ctx); err != nil {
@@ -159,7 +161,8 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.probe(ctx); err != nil {
 		return err
 	}
-	// The log and its checkpoints are listed; this one would be noticed at the first large append.
+	// Recovery lists the log and the checkpoints, so it notices if their directories are unusable. Without
+	// the following request, only the first large append would notice that of data objects.
 	if finder, ok := e.store.(objstore.Finder); ok {
 		key := (format.DataRef{Seq: 1}).Key()
 		if _, err := finder.FirstMissing(ctx, []string{key}); err != nil {
@@ -182,7 +185,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	begun := time.Now()
 	e.recovery = newRecovery(e.logger)
 	if err := e.log.Recover(ctx); err != nil {
-		damage := e.log.Err() // nil while another try may well go better
+		damage := e.log.Err() // nil if another try may succeed
 		return errors.Join(openError("recover the log", err, damage), e.cache.Close())
 	}
 	e.recovered = true
@@ -193,8 +196,8 @@ func (e *Engine) recover(ctx context.Context) error {
 	return nil
 }
 
-// openError returns the error of a step of Open. damage is the error of the log itself, if there
-// is one: another try can't go better then.
+// openError returns the error of a step of Open. damage is the error of the log itself; nil if another
+// try may succeed.
 func openError(doing string, err, damage error) error {
 	if Hint(damage) != "" {
 		return &StoppedError{Doing: doing, Err: err, Hint: Hint(damage)}
@@ -210,17 +213,17 @@ func (e *Engine) observe(op objstore.Op) {
 	case op.Outcome != objstore.OutcomeError:
 		e.storeErr.Store(nil)
 	case errors.Is(op.Err, objstore.ErrStopped):
-		// Nothing that is under way or waits can succeed any more.
+		// The store answers no further request, so no request here can succeed.
 		e.stop(op.Err)
 		e.end()
-	case !errors.Is(op.Err, context.Canceled): // else the caller ended the request
+	case !errors.Is(op.Err, context.Canceled): // a canceled request says nothing about the store
 		if e.storeErr.Swap(&op.Err) == nil {
 			e.tail.wakeLoop()
 		}
 	}
 }
 
-// StoreErr returns the error of the last store request; nil if it was answered.
+// StoreErr returns the error of the last store request; nil if the store answered it.
 func (e *Engine) StoreErr() error {
 	if p := e.storeErr.Load(); p != nil {
 		return *p
@@ -228,10 +231,10 @@ func (e *Engine) StoreErr() error {
 	return nil
 }
 
-// storeFails tells whether the last store request got no useful answer.
+// storeFails tells whether the last store request failed.
 func (e *Engine) storeFails() bool { return e.storeErr.Load() != nil }
 
-// Usable returns why the engine takes no requests, nil if it does: a *StoppedError or ErrClosed.
+// Usable returns why the engine takes no requests, a *StoppedError or ErrClosed; nil if it takes them.
 func (e *Engine) Usable() error {
 	if stopped := e.stopped.Load(); stopped != nil {
 		return stopped
@@ -242,10 +245,10 @@ func (e *Engine) Usable() error {
 	return nil
 }
 
-// State returns what [Engine.View] shows, for others to keep.
+// State returns a viewer of the state, which shows what [Engine.View] shows.
 func (e *Engine) State() state.Viewer { return e.live.Viewer() }
 
-// View calls f with the state, which stays as it is meanwhile. f must not block, nor call View.
+// View calls f with the state, which does not change meanwhile. f must not block, nor call View.
 func (e *Engine) View(f func(s *state.State)) { e.live.View(f) }
 
 // ClusterID returns the id of the bucket's log: 32 hex digits.
@@ -266,15 +269,15 @@ func (e *Engine) Life() context.Context { return e.life }
 // Go runs f in a goroutine that Shutdown waits for.
 func (e *Engine) Go(f func()) { e.tasks.Go(f) }
 
-// Done is closed when the engine takes no more requests.
+// Done returns a channel that is closed when the engine takes no further requests.
 func (e *Engine) Done() <-chan struct{} { return e.loopDone }
 
-// End gives up what waits and what is under way. Shutdown then returns soon.
+// End gives up the requests that wait and the commit that is under way. Shutdown then returns soon.
 func (e *Engine) End() { e.end() }
 
-// Shutdown commits what waits, writes a checkpoint and ends. It returns the error that stopped the
-// engine if that was found after it had begun. Before it refuses requests, it calls release, if that is
-// not nil. It is called once.
+// Shutdown calls release unless that is nil, refuses further requests, commits those that wait, writes
+// a checkpoint and ends the engine. If the engine stops itself meanwhile, Shutdown returns why. It must
+// be called only once.
 func (e *Engine) Shutdown(release func()) (err error) {
 	before := e.stopped.Load()
 	if release != nil {
@@ -289,7 +292,7 @@ func (e *Engine) Shutdown(release func()) (err error) {
 		err = e.finalCheckpoint(e.life)
 	}
 	if stopped := e.stopped.Load(); stopped != nil && stopped != before {
-		err = stopped // found on the way out
+		err = stopped // the engine stopped itself during the shutdown
 	}
 	e.end()
 	e.batcher.uploads.Wait()

@@ -17,7 +17,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// timed commits a batch set after 10 ms.
+// timed is a Batching that commits a batch set after 10 ms.
 type timed struct{}
 
 func (timed) Wait(open engine.Fill) time.Duration { return 10*time.Millisecond - open.Age }
@@ -114,7 +114,7 @@ func TestAppendsOfOneCommitAreReadBack(t *testing.T) {
 		if n := e.Applied() - before; n != 1 {
 			t.Errorf("%d commits, want one for both appends", n)
 		}
-		other := open(t, store) // which has nothing in its cache
+		other := open(t, store) // its cache is empty
 		var got sink
 		start, end, err := other.NewCursor("t", topic, 0, 0).Next(t.Context(), all, &got)
 		if err != nil || start != 0 || end != 3 || got.batches != 1 {
@@ -126,7 +126,7 @@ func TestAppendsOfOneCommitAreReadBack(t *testing.T) {
 	})
 }
 
-// A change is checked in the commit that would have it, and its refusal comes back as it is.
+// A change is checked against the commit that would include it. Its caller gets the refusal unchanged.
 func TestChangeIsCheckedAgainstTheDraft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, objstore.NewMemory())
@@ -141,7 +141,7 @@ func TestChangeIsCheckedAgainstTheDraft(t *testing.T) {
 	})
 }
 
-// A request whose change is refused appends nothing, and others of the commit are not refused with it.
+// A request whose change is refused appends nothing. Other requests of the commit are not refused with it.
 func TestRequestIsCommittedAsAWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, objstore.NewMemory())
@@ -163,7 +163,7 @@ func TestRequestIsCommittedAsAWhole(t *testing.T) {
 	})
 }
 
-// watcher notes what an observer is told.
+// watcher is an observer that notes its calls.
 type watcher struct {
 	mu   sync.Mutex
 	told []string
@@ -198,7 +198,7 @@ func TestObserversLearnOfCommitsAndCheckpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 		create(t, e, "t")
-		if err := e.Shutdown(nil); err != nil { // which writes a checkpoint
+		if err := e.Shutdown(nil); err != nil { // writes a checkpoint
 			t.Fatal(err)
 		}
 		open(t, store, w)
@@ -210,7 +210,7 @@ func TestObserversLearnOfCommitsAndCheckpoints(t *testing.T) {
 	})
 }
 
-// riding adds an entry to each commit of a batch.
+// riding is a rider that adds an entry to each commit with a batch.
 type riding struct{ topic uint64 }
 
 func (r riding) Ride(_ *state.Draft, entries []format.Entry) []format.Entry {
@@ -269,7 +269,7 @@ func TestRequestOfACallerThatMayNoLongerIsRefused(t *testing.T) {
 	})
 }
 
-// A request that is sent again under its key gets the first answer, also by another engine.
+// A request that is sent again with its idempotency key gets the first answer, also from another engine.
 func TestRequestWithAKeyIsReplayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -299,7 +299,8 @@ func TestRequestWithAKeyIsReplayed(t *testing.T) {
 	})
 }
 
-// A caller that leaves before its request is part of a commit withdraws it; later it may be committed.
+// If a caller gives up before its request is part of a commit, the request is withdrawn. Later it may be
+// committed.
 func TestRequestOfACallerThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := storetest.NewFaulty(objstore.NewMemory())

@@ -11,8 +11,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// The errors of an engine say what was wrong; the root package words them for callers. Besides these
-// there are the errors of contexts, those of package budget, and what a Change or a Caller returned.
+// The errors of an engine; the root package words them for callers. An engine also returns errors of
+// contexts and of package budget, and those that a Change or a Caller returned.
 var (
 	ErrClosed        = errors.New("the engine is closed or closing")
 	ErrWithdrawn     = errors.New("the request was withdrawn")
@@ -29,8 +29,8 @@ func (e *UnknownError) Error() string { return "may be committed: " + e.Err.Erro
 // Unwrap returns the cause.
 func (e *UnknownError) Unwrap() error { return e.Err }
 
-// withoutUnknown returns the error of a request that is not in the log, although another one for whose
-// sake it was refused may be.
+// withoutUnknown returns err for a request that was refused, and so is certainly not in the log. If err
+// is an UnknownError, it is about the other requests of the commit, and withoutUnknown unwraps it.
 func withoutUnknown(err error) error {
 	if unknown, ok := errors.AsType[*UnknownError](err); ok {
 		return unknown.Err
@@ -40,7 +40,7 @@ func withoutUnknown(err error) error {
 
 // StoppedError says that the engine stopped itself, or did not open, because the log is damaged.
 type StoppedError struct {
-	Doing string // the step of Open; "" once it is open
+	Doing string // the step of Open that failed; "" after Open
 	Hint  string // what an operator can do
 	Err   error
 }
@@ -53,7 +53,7 @@ func (e *StoppedError) Unwrap() error { return e.Err }
 
 // StoreError says that the store did not answer in time, or failed.
 type StoreError struct {
-	Doing      string // what did not happen
+	Doing      string // what failed
 	RetryAfter time.Duration
 	Err        error
 }
@@ -72,7 +72,7 @@ func (e *StoreError) Unwrap() error { return e.Err }
 // LateError says that the store did not take a request's commit in time.
 type LateError struct {
 	Within         time.Duration
-	Keyed, Changes bool  // the request has an idempotency key; a change
+	Keyed, Changes bool  // whether the request has an idempotency key; whether it has a change
 	Err            error // of the last store request; may be nil
 }
 
@@ -87,7 +87,7 @@ func (e *LateError) Error() string {
 // Unwrap returns the cause.
 func (e *LateError) Unwrap() error { return e.Err }
 
-// UnusableError says that the store lacks what a log needs.
+// UnusableError says that the store does not keep what a log relies on, such as conditional creates.
 type UnusableError struct {
 	Detail string
 	Err    error
@@ -111,7 +111,7 @@ func (e *CacheError) Unwrap() error { return e.Err }
 // StateFullError says that the state has no room for what a request adds.
 type StateFullError struct {
 	Use               state.Use
-	Used, Limit, Most int64 // bytes: used, what this use may take, what the state may take
+	Used, Limit, Most int64 // in bytes: the size of the state; up to which size this use may fill it; its maximum
 }
 
 // Error implements error.
@@ -119,7 +119,7 @@ func (e *StateFullError) Error() string {
 	return fmt.Sprintf("the state uses %d of %d bytes, and %s may use %d", e.Used, e.Most, e.Use, e.Limit)
 }
 
-// KeysFullError says that the log may remember no more idempotency keys.
+// KeysFullError says that the log remembers as many idempotency keys as it may.
 type KeysFullError struct{ Limit int }
 
 // Error implements error.
@@ -149,7 +149,7 @@ func (e *EndConflictError) Error() string {
 	return fmt.Sprintf("partition %d of topic %q ends at %d, not at %d", e.Partition, e.Topic, e.End, e.Want)
 }
 
-// PartitionNotFoundError says that a topic has fewer partitions.
+// PartitionNotFoundError says that a topic does not have a partition.
 type PartitionNotFoundError struct {
 	Topic     string
 	Partition int32

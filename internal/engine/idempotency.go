@@ -8,28 +8,30 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// keyedPatience is how long an append with an idempotency key may wait for its
-// commit. If its broker sleeps for longer, the append could be committed after the
-// log has forgotten that a retry through another broker was committed.
-// [state.KeyedFor] leaves room for it.
+// keyedPatience is how long a request with an idempotency key may wait for its commit. If the
+// machine of its broker sleeps for longer, a retry through another broker may be committed, and
+// the log may forget that retry before the broker wakes up: the request would be committed twice.
+// [state.KeyedFor] allows for this time.
 const keyedPatience = 50 * time.Minute
 
 // Key is the idempotency key by which the log recognises a request.
 type Key struct {
-	// Hashes are one for each append of the request, but at least one. One commit of the log
-	// has all of them, so the first stands for all.
+	// Hashes has one hash of the key for each append of the request, and at least one. The same
+	// commit has all of them, so the first tells whether the log knows the key.
 	Hashes []format.Digest
-	// Unscoped are other hashes under which earlier versions may have remembered the request; may
-	// be empty. One that is known so is the same only if Print is.
+	// Unscoped are other hashes under which earlier versions of Seb may have remembered the request;
+	// may be empty. They don't depend on the caller, so a request that is known under them is the
+	// same only if its Print is.
 	Unscoped []format.Digest
-	Print    format.Digest // of all that was asked for
-	Topic    uint64        // the topic with which the key goes; 0 if it goes with none
+	Print    format.Digest // digest of the whole request
+	Topic    uint64        // the topic to which the key belongs, 0 if none: the log forgets the key when this topic is deleted
 }
 
 func (k *Key) hash() format.Digest { return k.Hashes[0] }
 
-// Replay settles a request whose key the log knows at that time. It needs Confirm, on a state that is
-// not older than the request, unless no later commit can undo what the earlier request did.
+// Replay settles a request if the log knows its key at that time of the log, in microseconds since
+// 1970. The caller must then sync and call Confirm, unless no later commit can undo the earlier
+// request. Replay returns false if the log does not know the key.
 func (e *Engine) Replay(r *Request, at int64) bool {
 	e.Begin(r)
 	var first state.Keyed
@@ -45,21 +47,22 @@ func (e *Engine) Replay(r *Request, at int64) bool {
 	return true
 }
 
-// replay returns what the state remembers under a request's key.
+// replay returns what the state remembers under a request's key, and sets r.replayed if it knows the
+// key.
 func replay(s *state.State, r *Request, at int64) (first state.Keyed, known bool) {
 	hashes := r.Key.Hashes
 	first, known = s.Keyed(hashes[0], at)
 	if !known && len(r.Key.Unscoped) > 0 {
 		hashes = r.Key.Unscoped
 		first, known = s.Keyed(hashes[0], at)
-		known = known && first.Print == r.Key.Print // else it may be another caller's
+		known = known && first.Print == r.Key.Print // otherwise the key may be that of another caller
 	}
 	if known {
 		r.replayed = make([][]Range, len(r.Appends))
 	}
 	if known && first.Print == r.Key.Print {
 		for i := range r.Appends {
-			x, _ := s.Keyed(hashes[i], at) // as known as the first
+			x, _ := s.Keyed(hashes[i], at) // known like the first, which the same commit has remembered
 			for _, y := range x.Ranges {
 				r.replayed[i] = append(r.replayed[i], Range{Partition: int32(y.Partition), Offset: y.Base, Count: int(y.Count)})
 			}
@@ -68,19 +71,19 @@ func replay(s *state.State, r *Request, at int64) (first state.Keyed, known bool
 	return first, known
 }
 
-// Confirm ends a request that Replay has settled. err is the error of the sync after that.
+// Confirm ends a request that Replay has settled. err is the error of the sync after Replay.
 func (e *Engine) Confirm(r *Request, err error) *Ticket {
 	e.confirm(r, err)
 	close(r.done)
 	return e.ticket(r, r.began)
 }
 
-// confirm checks, after a sync, how a request with a key was settled: a deleted topic
-// takes its keys along, and another broker may have committed a key that had no room here.
-// err is the error of the sync or commit that should have read the log to its end.
+// confirm checks, after a sync, how a request with a key was settled: the topic of the key may have
+// been deleted, and the log may know a key for which there seemed to be no room. err is the error
+// of the sync or commit that should have read the log to its end.
 //
-// A request with a key that goes with no topic keeps its answer when its topics are deleted: the
-// rest of it was done too.
+// A request whose key belongs to no topic keeps its answer when its topics are deleted, since it may
+// have done more than to append to them.
 func (e *Engine) confirm(r *Request, err error) {
 	_, full := errors.AsType[*KeysFullError](r.err)
 	switch {
@@ -96,7 +99,7 @@ func (e *Engine) confirm(r *Request, err error) {
 	}
 }
 
-// maybeCommitted returns err as that of a request that may be in the log.
+// maybeCommitted wraps err in an UnknownError, unless it has one.
 func maybeCommitted(err error) error {
 	if _, unknown := errors.AsType[*UnknownError](err); unknown {
 		return err
@@ -109,11 +112,11 @@ func (e *Engine) hasTopic(id uint64) (has bool) {
 	return has
 }
 
-// settle answers the requests of finished batch sets that no later commit may
-// take: appends of callers whose access has ended, since a revoked API key never
-// comes back; requests whose idempotency key another commit has used meanwhile; those
-// that have waited for too long; and those for whose key there is no room. A caller whose
-// access ends in this very commit still has its appends in it.
+// settle decides requests that no commit may have, now or later, and removes their records from finished
+// batch sets: appends of callers whose access has ended, since a revoked API key never becomes valid
+// again; requests whose idempotency key was used by another commit meanwhile; those that have waited for
+// too long; and those for whose key there is no room. If an access ends in the commit that is being
+// built, the commit still has the appends of that caller.
 func (e *Engine) settle(sets []*batchSet, at int64) {
 	room := e.opts.IdempotencyKeys - e.live.State.KeyedCount(at)
 	for _, set := range sets {
@@ -161,8 +164,9 @@ func keyedEntries(r *Request) []*format.AppendKeyed {
 	return entries
 }
 
-// waited returns how long ago a request came, by the clock that ran fastest: the machine's
-// clocks may have stood still while it slept. at is the log's time, by which keys are forgotten.
+// waited returns how long ago a request came, by the clock that has advanced most: the machine's
+// clocks may have stood still while it slept. at is the log's time in microseconds since 1970, by
+// which the log forgets keys.
 func (e *Engine) waited(r *Request, at int64) time.Duration {
 	return max(e.opts.Boot()-r.boot, time.Since(r.began), time.Duration(at-r.came)*time.Microsecond)
 }

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	inlineBytesMax     = 4 * mib  // payload of a commit that stands in the commit itself
-	contendedInlineMax = 64 << 10 // the same while other brokers win slots, since a lost race sends it again
-	contendedFor       = 5 * time.Second
+	inlineBytesMax     = 4 * mib         // the largest payload that is written into the commit object itself
+	contendedInlineMax = 64 << 10        // the same while other brokers win slots, since after a lost race it is sent again
+	contendedFor       = 5 * time.Second // how long contendedInlineMax holds after a slot was lost
 )
 
-// loop is the one goroutine that claims slots, follows the log and writes the
-// state. It ends when the broker is closed and nothing waits, when its life
-// ends, or when the log turns out to be damaged.
+// loop is the commit loop: the one goroutine that claims slots, follows the log and changes the
+// state. It ends when the engine is closing and no request waits, when e.life ends, or when the
+// engine stops because the log is damaged.
 func (e *Engine) loop() {
 	defer close(e.loopDone)
 	timer := time.NewTimer(time.Hour)
@@ -55,7 +55,7 @@ func (e *Engine) loop() {
 	e.giveUpAll()
 }
 
-// giveUpAll refuses what still waits when the loop ends early.
+// giveUpAll refuses the requests that still wait when the loop ends early.
 func (e *Engine) giveUpAll() {
 	e.closing.Store(true)
 	e.batcher.close()
@@ -67,8 +67,8 @@ func (e *Engine) giveUpAll() {
 	e.waiters.notifyAll()
 }
 
-// commit makes one commit of the requests that wait. Its success proves where the log ends, which
-// answers syncs that were requested before it began.
+// commit makes one commit of the requests that wait. If it succeeds, it has proven where the log ends,
+// which answers the syncs: they were requested before it began.
 func (e *Engine) commit(syncs []*syncRequest) {
 	inline := int64(inlineBytesMax)
 	if e.contended() {
@@ -106,7 +106,7 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	e.finish(sets, func(r *Request) error {
 		e := refusal[r]
 		if e != nil && err != nil {
-			return withoutUnknown(err) // it is not in the commit, and may have been refused for the sake of another that is
+			return withoutUnknown(err) // r may have been refused because of another request of the commit, so its refusal does not count
 		}
 		if e != nil {
 			return e
@@ -136,7 +136,7 @@ func (e *Engine) reportCommit(err error) {
 	e.logger.Warn("the store did not take a commit; trying again", "err", err)
 }
 
-// commitError returns the error for the callers of a commit that failed or was not confirmed.
+// commitError returns the error for the callers of a commit that failed, or may be in the log.
 func (e *Engine) commitError(err error) error {
 	var failed error = &StoreError{Doing: "the commit was not confirmed", RetryAfter: time.Second, Err: err}
 	if halt := e.log.Err(); halt != nil {
@@ -151,7 +151,7 @@ func (e *Engine) commitError(err error) error {
 	return failed
 }
 
-// stop ends the broker because the log is damaged.
+// stop makes the engine refuse requests from now on, because the log is damaged.
 func (e *Engine) stop(err error) {
 	stopped := &StoppedError{Hint: Hint(err), Err: err}
 	if e.stopped.CompareAndSwap(nil, stopped) {
@@ -160,7 +160,7 @@ func (e *Engine) stop(err error) {
 	}
 }
 
-// finish gives every request of the batch sets its outcome, and releases its memory.
+// finish sets the outcome of every request of the batch sets, and gives back its memory.
 func (e *Engine) finish(sets []*batchSet, outcome func(*Request) error) {
 	for _, set := range sets {
 		for _, r := range set.requests {
@@ -180,13 +180,13 @@ func (e *Engine) finish(sets []*batchSet, outcome func(*Request) error) {
 	}
 }
 
-// useless tells whether a batch set needs new data objects: one may have been deleted, or they hold
-// records that must not be committed.
+// useless tells whether a batch set needs new data objects: one of them may have been deleted, or they
+// hold records that must not be committed.
 func (e *Engine) useless(set *batchSet) bool {
 	return set.changed || slices.ContainsFunc(set.objects, func(o *dataObject) bool { return o.ref.Seq < e.live.State.DataFloor() })
 }
 
-// answerSyncs follows the log to its end and answers the requests for that.
+// answerSyncs reads the log to its end and answers the callers that requested a sync.
 func (e *Engine) answerSyncs(syncs []*syncRequest) {
 	begun := time.Now()
 	before, _ := e.log.Position()

@@ -19,7 +19,8 @@ var (
 	batchesBounds = histogram.Exponential(1, 2, 12)
 )
 
-// metrics are what the engine counts itself; Metrics reads the rest where it is.
+// metrics has what the engine counts for metrics alone. [Engine.Metrics] reads the other values from
+// the cache, the budget and the log.
 type metrics struct {
 	commits, commitRecords, checkpoints, checkpointBytes, dataLost atomic.Int64
 	commitBytes, commitBatches, commitSeconds, checkpointSeconds   *histogram.Histogram
@@ -28,7 +29,7 @@ type metrics struct {
 	store map[objstore.Verb]*storeMetrics
 }
 
-// storeMetrics are of the requests of one verb.
+// storeMetrics are the metrics of store requests with one verb.
 type storeMetrics struct {
 	outcomes map[objstore.Outcome]int64
 	seconds  *histogram.Histogram
@@ -97,7 +98,7 @@ func (m *metrics) storeFamilies() []metric.Family {
 	return []metric.Family{requests, seconds, bytes}
 }
 
-// memoryMetrics tell of the memory budget and of the cache, which has the rest of it.
+// memoryMetrics tell of the memory budget, and of the cache, which uses the rest of the budget.
 func (e *Engine) memoryMetrics() []metric.Family {
 	used := metric.Family{Name: "seb_memory_share_used_bytes", Help: "Memory taken by what clients send or read: small requests, bodies of requests, and answers.",
 		Kind: metric.Gauge, Labels: []string{"share"}}

@@ -15,13 +15,13 @@ import (
 const (
 	probeRacers   = 8
 	probeTries    = 3
-	probeAnswers  = 5  // creates that a racer sends at most, and reads of what it has created
-	probeBytesMax = 16 // of which a probe has one
+	probeAnswers  = 5  // maximum of creates that a racer sends, and of reads of the created object
+	probeBytesMax = 16 // read limit; the object has one byte
 )
 
-// probe has several creates race for one key: the store may tell at most one that it
-// won, and the object must be the winner's. A store that fails that can't order writers,
-// and so can't keep a log. If the answers prove nothing, probe tries again.
+// probe sends several creates of one key at once. The store may tell at most one of them that it
+// won, and the object must hold what the winner wrote. A store that fails this test can't order
+// writers, and so can't keep a log. If the answers prove nothing, probe tries again.
 func (e *Engine) probe(ctx context.Context) error {
 	var err error
 	for try := range probeTries {
@@ -62,7 +62,7 @@ func (e *Engine) probeOnce(ctx context.Context) (err error) {
 			winner = i
 			winners++
 		case !errors.Is(r.err, objstore.ErrExists):
-			return r.err // no answer: nothing is proven either way
+			return r.err // the store did not decide, so the race proves nothing
 		}
 	}
 	if winners > 1 {
@@ -88,9 +88,8 @@ func (e *Engine) probeOnce(ctx context.Context) (err error) {
 	return nil
 }
 
-// readProbe reads the object that racers have created until it holds what it
-// should, a few times: a single answer may be corrupt, which is no reason to refuse
-// the store.
+// readProbe reads the object that racers have created, a few times if it does not hold what it
+// should: a single corrupt answer is no reason to refuse the store.
 func (e *Engine) readProbe(ctx context.Context, key string, should func(body []byte) bool) (o objstore.Object, held bool, err error) {
 	for try := range probeAnswers {
 		if try > 0 {
@@ -106,17 +105,17 @@ func (e *Engine) readProbe(ctx context.Context, key string, should func(body []b
 	return o, false, nil
 }
 
-// errBroken is the cause where a retry can't change the verdict.
+// errBroken is the cause of an UnusableError that a retry can't change.
 var errBroken = errors.New("an object was created twice")
 
 // racer is one of the creates that race for a key.
 type racer struct {
-	err    error // of the last answer
-	unsure bool  // a create got no answer, and may have won all the same
+	err    error // of the last create
+	unsure bool  // a create failed without a decision, and may have won nevertheless
 }
 
-// run creates the object until the store decides: S3 answers creates that race
-// by 409, and others throttle those who write one key.
+// run sends creates until the store decides: S3 may answer 409 to creates that race, and other
+// stores throttle writers of one key.
 func (r *racer) run(ctx context.Context, store objstore.Store, key string, body byte) {
 	for try := range probeAnswers {
 		if try > 0 {

@@ -18,9 +18,9 @@ import (
 
 const (
 	batchReadTries = 3
-	// ReadsMax is how many batches one reader reads side by side.
+	// ReadsMax is how many batches one reader reads at once.
 	ReadsMax = 16
-	// readWindowBytes is how much is read at once where a batch is smaller.
+	// readWindowBytes is how much of an object is read at least, unless the object ends before.
 	readWindowBytes = 1 * mib
 )
 
@@ -45,22 +45,23 @@ func objectKey(o state.Object) string {
 	return format.LogKey(format.Seq(o.Seq))
 }
 
-// readWaitsFor is how long a read waits for more once its first batch is there. Its caller
-// gets the batches that came by then and continues after them: all of them may take longer
-// than a proxy between it and the broker waits. Toward the end of that time, for as long as
-// the first batch took and at least readLast, the read begins no more requests.
+// readWaitsFor is how long a read waits for further batches once its first batch has come. The
+// caller gets the batches that came by then, and continues after them: to wait for all of them
+// may take longer than a proxy in front of the broker waits. At the end of readWaitsFor the read
+// sends no new requests, since their answers would come too late. This end is as long as the
+// first batch took, and at least readLast.
 const (
 	readWaitsFor = time.Second
 	readLast     = readWaitsFor / 4
 )
 
-// readFound returns the batches that were found, in order, up to the first that could not
-// be read, or did not come soon enough behind the first batch. Those that are not in the
-// cache are read side by side: one after the other, a thousand small commits would take
-// a thousand round trips.
+// readFound returns the bytes of the batches in c.found, in order, up to the first batch that
+// could not be read, or did not come soon enough after the first one. Batches that are not in
+// the cache are read at the same time: to read a thousand small commits one after the other
+// would take a thousand round trips.
 func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
 	if len(c.found) == 0 {
-		return nil, nil // at the end: a context would stay registered with ctx while the caller waits
+		return nil, nil // before a context is derived, which ctx would keep in memory while the caller waits
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -68,7 +69,7 @@ func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
 		raws   = make([][]byte, len(c.found))
 		errs   = make([]error, len(c.found))
 		failed atomic.Bool // later batches are of no use
-		begun  = len(raws) // those before it were asked for
+		begun  = len(raws) // batches with a lower index were requested
 		first  = firstBatch{began: time.Now(), giveUp: cancel}
 		wg     sync.WaitGroup
 		places = make(chan struct{}, ReadsMax)
@@ -113,10 +114,10 @@ func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
 // firstBatch is what a read knows of its first batch.
 type firstBatch struct {
 	began  time.Time
-	giveUp func() // is called when the batch has been there for readWaitsFor
+	giveUp func() // called readWaitsFor after the batch came
 
 	mu    sync.Mutex
-	came  time.Time // zero until it came
+	came  time.Time // when the batch came; zero until then
 	timer *time.Timer
 }
 
@@ -127,7 +128,7 @@ func (f *firstBatch) isThere() {
 	f.timer = time.AfterFunc(readWaitsFor, f.giveUp)
 }
 
-// isLongAgo tells whether another batch would come too late.
+// isLongAgo tells whether a batch that is requested now would come too late.
 func (f *firstBatch) isLongAgo() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -143,8 +144,8 @@ func (f *firstBatch) forget() {
 	}
 }
 
-// readBatch returns the bytes of a batch, whose CRC is the one in the state,
-// from the cache or from the store. They are shared and read-only.
+// readBatch returns the bytes of a batch, from the cache or from the store. Their CRC is that in the
+// state. They are shared: the caller must not change them.
 func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error) {
 	var (
 		e     = c.e
@@ -163,14 +164,14 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error
 		})
 		_, full := errors.AsType[*budget.FullError](err)
 		switch {
-		case err == nil && raw != nil: // without err, the flight may still be writing raw
+		case err == nil && raw != nil: // after an error, the flight may still be writing raw
 			return raw, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case e.life.Err() != nil:
 			return nil, ErrClosed
 		case full:
-			return nil, err // Take has waited already
+			return nil, err // Take has waited for room already
 		case errors.Is(err, errMoved):
 			if l, loads, err = c.relocate(l); err != nil {
 				return nil, err
@@ -178,7 +179,8 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error
 			at = rangeOf(l)
 			try++
 		case err != nil:
-			// A corrupt answer counts as damage only if every attempt got one.
+			// A missing object counts as damage. A corrupt answer counts only if no attempt failed in
+			// another way.
 			if last == nil || lost(last) || errors.Is(err, objstore.ErrNotFound) {
 				last = err
 			}
@@ -186,7 +188,7 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error
 			pause(ctx, try)
 			try++
 		}
-		// Without an error another reader fetched it: the cache has it, or had.
+		// Without an error, the flight of another reader has fetched the batch into the cache.
 	}
 	if lost(last) {
 		return nil, e.dataLost(l, last)
@@ -194,29 +196,30 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error
 	return nil, &StoreError{Doing: fmt.Sprintf("offset %d could not be read", l.Base), RetryAfter: retryMax, Err: last}
 }
 
-// errMoved: a checkpoint has replaced the state since it told where to read. The batch
-// may be elsewhere now, and the lease of the new state says nothing about
-// where the old one looked.
+// errMoved says that a checkpoint has replaced the state that told where the batch is. The batch
+// may be elsewhere now, and the log lease, which covers the new state, says nothing about the old
+// place.
 var errMoved = errors.New("a checkpoint has replaced the state")
 
-// lost tells whether err says that an object isn't what the log says it is. Every
-// batch of the log had the magic that is known here when it was committed.
+// lost tells whether err says that an object is missing, or isn't what the log says. An unknown
+// magic counts as damage: every batch had a known one when it was committed.
 func lost(err error) bool {
 	return errors.Is(err, objstore.ErrNotFound) || errors.Is(err, objstore.ErrNotRegular) || errors.Is(err, record.ErrCorrupt) ||
 		errors.Is(err, record.ErrMagic) || errors.Is(err, format.ErrCorrupt)
 }
 
-// dataLost counts a batch that is missing or damaged, as err says, and returns the error for readers.
+// dataLost counts a batch that is missing or damaged, and returns the error for readers. err is the
+// cause.
 func (e *Engine) dataLost(l state.Location, err error) error {
 	e.metrics.dataLost.Add(1)
 	return &DataLostError{Key: objectKey(l.Object), First: l.Base, Last: l.Base + l.Count - 1, Err: err}
 }
 
-// fetchBatch reads a batch from the store, and with it those that stand around
-// it: all of a small object, or what follows in a large one. All that verify go
-// into the cache. loads is the broker's when l was found.
+// fetchBatch reads a batch from the store, together with others in the same object: all batches of
+// a small object, or those that follow in a large one. It puts all that verify into the cache. loads
+// is how many checkpoints the engine had loaded when l was found.
 func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location, loads uint64) ([]byte, error) {
-	// A flight outlives its readers' contexts, but not the broker.
+	// A flight goes on when its readers' contexts end, but ends with the engine.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(e.life, end)()
@@ -225,8 +228,8 @@ func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 	if int64(l.Object.Size) <= readWindowBytes {
 		off, n = 0, int64(l.Object.Size)
 	}
-	// A class of its own: adapters hold memory while they wait for this, and appends are
-	// not to wait behind it.
+	// Fetches are a separate class: adapters hold memory while they wait for a fetch, and appends
+	// must not wait behind fetches.
 	if err := e.budget.Take(ctx, budget.Fetches, n); err != nil {
 		return nil, err
 	}
@@ -255,9 +258,9 @@ func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 	return raw, nil
 }
 
-// covered makes sure that an answer about live data may be used: that the lease
-// covers it, or that a List shows that it was good when it was given. loads is
-// the broker's when the state told where the data is.
+// covered returns nil if an answer of the store about data of the log may be believed: the log lease
+// covers it, or a List shows that the answer was right when it was given. loads is how many
+// checkpoints the engine had loaded when the state told where the data is.
 func (e *Engine) covered(ctx context.Context, o objstore.Object, loads uint64) error {
 	if !e.log.Covers(o.Time) {
 		if err := e.sync(ctx, true); err != nil {
@@ -275,8 +278,8 @@ func (e *Engine) loadCount() (loads uint64) {
 	return loads
 }
 
-// cacheAround puts the batches of a window of an object into the cache. Each is
-// copied, so that one that is kept doesn't hold the memory of all.
+// cacheAround puts the batches of a part of an object into the cache. window is that part, which
+// begins at off; it contains the batch r. Each batch is copied, so that the cache can free the others.
 func (e *Engine) cacheAround(r cache.Range, window []byte, off int64) {
 	at := int64(r.Pos) - off
 	if off == 0 {

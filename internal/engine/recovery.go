@@ -7,23 +7,23 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// recoveryReport is how often a start that replays many commits tells how far it is.
+// recoveryReport is the time between two reports on the progress of a start that replays many commits.
 const recoveryReport = 5 * time.Second
 
-// recovery tells the operator how far a start is: a log without a recent
-// checkpoint takes long to replay, and nothing else would be heard meanwhile.
+// recovery logs the progress of a start: a log without a recent checkpoint takes long to replay, and
+// the operator would see nothing else meanwhile.
 type recovery struct {
 	logger *slog.Logger
-	told   time.Time
-	from   format.Seq // of the last report
+	told   time.Time  // when the last report was
+	from   format.Seq // the slot at the last report
 }
 
 func newRecovery(logger *slog.Logger) recovery { return recovery{logger: logger, told: time.Now()} }
 
-// loaded takes note of a checkpoint, from which the replay goes on.
+// loaded notes that a checkpoint was loaded. The replay begins after it.
 func (r *recovery) loaded(s format.Seq) { r.from = s }
 
-// applied takes note that slot s was replayed.
+// applied notes that slot s was replayed.
 func (r *recovery) applied(s format.Seq) {
 	passed := time.Since(r.told)
 	if passed < recoveryReport {

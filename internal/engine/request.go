@@ -13,78 +13,78 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-const requestOverheadBytes = 256 // what a waiting append costs beside its records
+const requestOverheadBytes = 256 // about the memory that a waiting append takes, without its records
 
 // Request is what one caller wants committed: all of it, or nothing. It is data, and belongs to the
 // engine once it is submitted.
 type Request struct {
-	Appends []*Append // empty for a change alone
-	Change  Change    // nil for appends alone
+	Appends []*Append // empty if the request has only a change
+	Change  Change    // nil if the request has only appends
 	Key     *Key      // nil without an idempotency key
-	// Callers are those on whose behalf it is made; empty if it is the program's own. One that
-	// still may is enough.
+	// Callers are those on whose behalf the request is made; empty if it is the program's own. It is
+	// enough if one of them may still make requests.
 	Callers []Caller
-	// Synced says that the end of the log was read after the request came: a refusal is final.
+	// Synced says that the engine has synced since the request came: a refusal is final.
 	Synced bool
 	// Urgent requests are committed without linger.
 	Urgent bool
-	// ExtraBytes is what the change takes while it waits, if that is worth counting.
+	// ExtraBytes is the memory that the change takes while it waits, if that is worth counting.
 	ExtraBytes int64
 
-	began time.Time
-	boot  time.Duration // the boot-time clock then
-	came  int64         // the log's time then
-	wall  int64         // the wall clock then, in milliseconds since 1970: it dates records without a timestamp
+	began time.Time     // when the request came
+	boot  time.Duration // the same by the boot clock
+	came  int64         // the same in the log's time, in microseconds since 1970
+	wall  int64         // the same by the wall clock, in milliseconds since 1970: the timestamp of records without one
 	bytes int64         // taken from the budget
 
-	refusal  error // while none of Callers may; guarded by batcher.mu, see [batcher.allowed]
-	settled  bool  // by the commit loop, without a commit: replayed or err are set
-	doubtful bool  // settled by what this broker knows of its key; see confirm
+	refusal  error // set while none of Callers may make requests; guarded by batcher.mu, see [batcher.allowed]
+	settled  bool  // decided without a commit: replayed or err are set
+	doubtful bool  // settled by what this broker knows of idempotency keys, which may be old; see confirm
 
 	// Guarded by batcher.mu until the batch set is sealed, then unchanging.
-	holders   int // callers that still wait for it
+	holders   int // callers that still wait for the request
 	withdrawn bool
 	sealed    bool
 
-	done     chan struct{} // closed when these are set
-	replayed [][]Range     // of an earlier request with the same key, one for each append; else nil
+	done     chan struct{} // closed when the outcome is known: then the following fields have it
+	replayed [][]Range     // what an earlier request with the same key has appended, for each append; nil without one
 	entries  []format.Entry
 	err      error
 }
 
-// Change is what a request changes besides what it appends. It is data, so that a request can be
-// handed on.
+// Change is what a request changes in addition to its appends. It is data, so that a request can be
+// sent to another broker.
 type Change interface {
-	// Apply checks the change against the draft, and returns its entries for the commit, which may
-	// be none, or why it is refused. It must not delete what the request appends to. It is called again
-	// after a lost race.
+	// Apply checks the change against the draft. It returns the change's entries for the commit,
+	// possibly none, or why the change is refused. The entries must not delete a topic that the
+	// request appends to. The commit loop calls Apply again after a lost race.
 	Apply(d *state.Draft) ([]format.Entry, error)
 }
 
-// Caller is somebody on whose behalf a request is made.
+// Caller is a caller on whose behalf the program makes a request.
 type Caller interface {
 	// May returns nil, or why the caller may no longer make requests. now is the store's time.
 	May(in Keyring, now time.Time) error
 }
 
-// Keyring is where a caller's API key is found: the state, or the draft of a commit.
+// Keyring has the API keys of callers: the state, or the draft of a commit.
 type Keyring interface {
 	NextKeyID() uint64
 	HasKey(id uint64) bool
 }
 
-// Append is records for one topic.
+// Append has records for one topic.
 type Append struct {
-	Part  string // its name in the request, for errors; may be empty
-	Topic string // for errors
-	ID    uint64 // of the topic
-	Count int    // of records
-	Bytes int64  // upper bound, as encoded
-	IfEnd int64  // the end offset that it requires; -1 if any
-	Delay time.Duration
-	Due   time.Time // the same as a time by the store's clock; zero without one
+	Part  string        // name of the append in the request, for errors; may be empty
+	Topic string        // for errors
+	ID    uint64        // of the topic
+	Count int           // of records
+	Bytes int64         // upper bound of the records' encoded size
+	IfEnd int64         // the next offset that the partition must have; -1 without a condition
+	Delay time.Duration // how long after the commit queues may hand the records out
+	Due   time.Time     // when queues may hand the records out, by the store's clock; zero if Delay says it
 
-	// The records are the caller's, so the append drops them when it has joined a batch set.
+	// The following memory is the caller's: the append drops it when it has joined a batch set.
 	Records    Records
 	Partition  int32   // of all records, unless Partitions is set
 	Partitions []int32 // of each record
@@ -94,8 +94,8 @@ type Append struct {
 
 // Records are the caller's records.
 type Records interface {
-	// Record fills r with a record: key, value and headers share memory with the caller's. The
-	// timestamp stays unless the record has one. r.Headers may be reused.
+	// Record fills r with the record of index i. Key, value and headers share memory with the
+	// caller's record. The timestamp of r stays if the record has none. r.Headers may be reused.
 	Record(i int, r *record.Record)
 }
 
@@ -107,11 +107,11 @@ func (a *Append) PartitionOf(i int) int32 {
 	return a.Partition
 }
 
-// delayed tells whether the append may have a due time ahead.
+// delayed tells whether the append has a delay or a due time, which may have passed.
 func (a *Append) delayed() bool { return a.Delay > 0 || !a.Due.IsZero() }
 
-// dueAt returns when queues may hand the records out, in microseconds since 1970, if a commit of
-// that time has them.
+// dueAt returns when queues may hand the records out if they are committed at that time. Both times
+// are in microseconds since 1970.
 func (a *Append) dueAt(commit int64) int64 {
 	if !a.Due.IsZero() {
 		return a.Due.UnixMicro()
@@ -119,14 +119,14 @@ func (a *Append) dueAt(commit int64) int64 {
 	return commit + a.Delay.Microseconds()
 }
 
-// Range is Count records from Offset on in Partition.
+// Range is a run of records: Count records of Partition, from Offset on.
 type Range struct {
 	Partition int32
 	Offset    int64
 	Count     int
 }
 
-// ranges returns where a commit has placed the append's records, by partition, then by offset.
+// ranges returns where a commit has placed the append's records, sorted by partition, then by offset.
 func (a *Append) ranges() []Range {
 	rs := make([]Range, len(a.shares))
 	for i, s := range a.shares {
@@ -141,7 +141,7 @@ func (a *Append) ranges() []Range {
 	return mergeRanges(rs)
 }
 
-// mergeRanges joins neighbours that touch.
+// mergeRanges merges neighbours without a gap between them. It reuses rs.
 func mergeRanges(rs []Range) []Range {
 	out := rs[:0]
 	for _, r := range rs {
@@ -154,7 +154,8 @@ func mergeRanges(rs []Range) []Range {
 	return out
 }
 
-// whole tells whether a commit may have to leave the request out by itself.
+// whole tells whether a commit may have to leave out this request alone, so that it must not share
+// batches with others.
 func (r *Request) whole() bool {
 	return r.Change != nil || len(r.Appends) > 1 || len(r.Appends) == 1 && r.Appends[0].IfEnd >= 0
 }
@@ -175,7 +176,8 @@ func (r *Request) batches() (bs []*batch) {
 	return bs
 }
 
-// Begin notes that a request has come: its time to wait begins. Submit and Replay do it otherwise.
+// Begin notes that a request has come: from now on its wait counts. It does nothing if it was called
+// before; Submit and Replay call it too.
 func (e *Engine) Begin(r *Request) {
 	if r.done != nil {
 		return
@@ -190,8 +192,8 @@ func (e *Engine) Begin(r *Request) {
 	}
 }
 
-// Submit queues a request for its commit, unless [Engine.Replay] has settled it. It copies the
-// records. It waits while the budget has no room.
+// Submit adds a request to the open batch set, unless [Engine.Replay] has settled it. It copies the
+// records. It waits while the memory budget has no room.
 func (e *Engine) Submit(ctx context.Context, r *Request) (*Ticket, error) {
 	e.Begin(r)
 	if r.settled {
@@ -199,7 +201,7 @@ func (e *Engine) Submit(ctx context.Context, r *Request) (*Ticket, error) {
 		return e.ticket(r, r.began), nil
 	}
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // before a commit could take it
+		return nil, ctx.Err() // before a commit can take the request
 	}
 	if r.bytes > 0 {
 		if err := e.budget.Take(ctx, budget.Batches, r.bytes); err != nil {
@@ -235,18 +237,18 @@ type Ticket struct {
 	joined bool // r is another caller's request with the same idempotency key
 
 	once      sync.Once
-	withdrawn bool // after it has given up: nothing is committed
+	withdrawn bool // the caller has given up, and the request won't be committed
 }
 
 func (e *Engine) ticket(r *Request, began time.Time) *Ticket {
 	return &Ticket{e: e, r: r, began: began}
 }
 
-// Done is closed when the outcome is known.
+// Done returns a channel that is closed when the outcome is known.
 func (t *Ticket) Done() <-chan struct{} { return t.r.done }
 
-// Wait waits for the outcome until ctx ends or [Options].AppendTimeout has passed. Then it withdraws
-// the request; if that is too late, the error is an *UnknownError.
+// Wait waits for the outcome until ctx ends, or [Options].AppendTimeout has passed since the request
+// came. Then it withdraws the request; if it is too late for that, the error is an *UnknownError.
 func (t *Ticket) Wait(ctx context.Context) error {
 	select {
 	case <-t.r.done:
@@ -265,7 +267,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	}
 }
 
-// giveUp returns err, as that of a request that is withdrawn, or may be committed.
+// giveUp withdraws the request and returns err; in an *UnknownError if the request may be committed.
 func (t *Ticket) giveUp(err error) error {
 	t.once.Do(func() { t.withdrawn = t.e.batcher.withdraw(t.r) })
 	if t.withdrawn {
@@ -274,8 +276,8 @@ func (t *Ticket) giveUp(err error) error {
 	return &UnknownError{err}
 }
 
-// Settled is Wait for a caller that needs a certain outcome: if it is unknown, Settled waits until
-// it is decided.
+// Settled is Wait for a caller that needs to know the outcome: if Wait returns an *UnknownError,
+// Settled goes on waiting, whether ctx has ended or not.
 func (t *Ticket) Settled(ctx context.Context) error {
 	err := t.Wait(ctx)
 	if _, unknown := errors.AsType[*UnknownError](err); unknown {
@@ -285,7 +287,7 @@ func (t *Ticket) Settled(ctx context.Context) error {
 	return err
 }
 
-// Replayed tells whether the outcome is that of an earlier request.
+// Replayed tells whether the outcome is that of an earlier request with the same idempotency key.
 func (t *Ticket) Replayed() bool { return t.r.replayed != nil || t.joined }
 
 // Ranges returns where the records of an append are, once Wait has returned nil.
@@ -296,8 +298,8 @@ func (t *Ticket) Ranges(append int) []Range {
 	return t.r.Appends[append].ranges()
 }
 
-// Entries returns what the change has yielded for the commit, once Wait has returned nil; nothing if
-// the request was replayed.
+// Entries returns the entries of the change in the commit, once Wait has returned nil; none if the
+// request was replayed.
 func (t *Ticket) Entries() []format.Entry {
 	if t.Replayed() {
 		return nil

@@ -8,13 +8,15 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// stateReserveMin makes the reserve a larger part of small bounds, as tests set them.
+// stateReserveMin is the least reserve in bytes, unless that is more than a quarter of StateMemory.
+// Tests set a small StateMemory.
 const stateReserveMin = 64 << 10
 
-// stateLimit returns up to where a use may fill the state. The last bytes are a reserve: in a full
-// log consumers can still read, workers can still answer, and operators can still create keys. Owners
-// have no bound: a broker that can't own a queue can't empty it either. They take 64 bytes once for
-// each partition of a queue.
+// stateLimit returns the size in bytes up to which requests of a use may let the state grow. The last
+// bytes are a reserve: when appends are refused, consumers can still commit, workers can still answer,
+// and operators can still create keys. Owners of queues have no bound: a broker that can't own a queue
+// can't empty it either. Ownership takes 64 bytes for each partition of a queue, however often the owner
+// changes.
 func (o *Options) stateLimit(use state.Use) int64 {
 	reserve := max(o.StateMemory/16, min(stateReserveMin, o.StateMemory/4))
 	switch use {
@@ -31,8 +33,8 @@ func (o *Options) stateLimit(use state.Use) int64 {
 	}
 }
 
-// roomForEntries refuses the entries of a request that appends nothing if the state has no room
-// for them. An entry that adds nothing, such as a deletion, always has room.
+// roomForEntries refuses a request without appends if the state has no room for its entries. There is
+// always room for entries that add nothing, such as a deletion.
 func (e *Engine) roomForEntries(d *state.Draft, r *Request, entries []format.Entry) error {
 	use := state.UseOwners
 	for _, entry := range entries {
@@ -44,8 +46,8 @@ func (e *Engine) roomForEntries(d *state.Draft, r *Request, entries []format.Ent
 	return e.room(d, use, d.Growth(entries...), r)
 }
 
-// roomForAppends refuses requests if the state has no room for all of what they append,
-// in these batches, and the entries that come with it.
+// roomForAppends refuses requests if the state has no room for their batches and for the given
+// entries of their changes.
 func (e *Engine) roomForAppends(d *state.Draft, batches []*batch, requests []*Request, entries []format.Entry) error {
 	for _, t := range batches {
 		entries = append(entries, &format.Batch{Topic: t.key.topic, Partition: uint32(t.key.partition)})
@@ -53,8 +55,8 @@ func (e *Engine) roomForAppends(d *state.Draft, batches []*batch, requests []*Re
 	return e.room(d, state.UseRecords, d.Growth(entries...), requests...)
 }
 
-// room refuses requests whose entries would grow the state beyond what their use may take;
-// else it promises them room for their entries after all batches.
+// room refuses requests whose entries would make the state grow beyond the limit of their use.
+// Otherwise it adds to e.building.promised what their keys and delays will take.
 func (e *Engine) room(d *state.Draft, use state.Use, growth int64, requests ...*Request) error {
 	later := int64(0)
 	for _, r := range requests {
@@ -69,7 +71,8 @@ func (e *Engine) room(d *state.Draft, use state.Use, growth int64, requests ...*
 	return nil
 }
 
-// remembered returns how much memory a request's idempotency key and delays take in the state at most.
+// remembered returns an upper bound of the memory that a request's idempotency key and delays take in
+// the state.
 func (r *Request) remembered() (bytes int64) {
 	if r.Key != nil {
 		bytes += int64(len(r.Key.Hashes)) * state.KeyedMemory(0)
@@ -85,9 +88,10 @@ func (r *Request) remembered() (bytes int64) {
 	return bytes
 }
 
-// RoomForRecords refuses an append early, before it takes memory, if the state has no room for
-// appends. It syncs if the last sync is older than [Options].StaleMax, since another broker may
-// have made room. The commit decides whether there is room for this append.
+// RoomForRecords returns a *StateFullError if the state has no room for appends, so that an append is
+// refused before it takes memory. It first syncs if the last sync is older than [Options].StaleMax,
+// since another broker may have made room. Whether there is room for this append is decided when its
+// commit is built.
 func (e *Engine) RoomForRecords(ctx context.Context) error {
 	limit := e.opts.stateLimit(state.UseRecords)
 	if e.stateUsed() < limit {
@@ -102,7 +106,8 @@ func (e *Engine) RoomForRecords(ctx context.Context) error {
 	return nil
 }
 
-// stateUsed returns the memory of the state, without what the next commit makes it forget.
+// stateUsed returns the memory of the state in bytes. If the state is full for appends, it does not
+// count what the next commit will remove because it has expired.
 func (e *Engine) stateUsed() (used int64) {
 	e.View(func(s *state.State) {
 		used = s.Memory()

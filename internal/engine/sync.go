@@ -10,31 +10,31 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// A broker syncs while readers wait: often while other brokers commit, and less and
-// less often while they don't.
+// While readers wait at the end of the log, the engine syncs: often while other brokers commit,
+// and less and less often while they don't.
 const (
 	followIntervalMin = 250 * time.Millisecond
-	// FollowIntervalMax is how long an engine that is followed goes without a sync.
+	// FollowIntervalMax is the longest time between two syncs while readers wait.
 	FollowIntervalMax = 10 * time.Second
 )
 
-// tail keeps what the broker knows of the end of the log: when it was last
-// proven, which callers wait for a sync, and how often to sync while readers wait.
+// tail has what the engine knows of the end of the log: when the end was last proven, which
+// callers wait for a sync, and how often to sync while readers wait.
 type tail struct {
 	wake chan struct{} // of the commit loop
 
 	mu       sync.Mutex
 	syncs    []*syncRequest
 	waiting  int           // readers at the end of the log
-	leftAt   time.Time     // when the last of them left
-	provenAt time.Time     // last proof: a covered 404, or a commit of our own
-	triedAt  time.Time     // last attempt
+	leftAt   time.Time     // when a reader last left
+	provenAt time.Time     // when the last sync or own commit that succeeded began: it proved where the log ends
+	triedAt  time.Time     // when the last sync or own commit ended, even if the sync failed
 	interval time.Duration // between syncs while readers wait
 }
 
-// syncRequest is one caller's request to read the log to its end as it is after the request.
+// syncRequest is one caller's request for a sync that begins after the request.
 type syncRequest struct {
-	relist bool
+	relist bool       // renew the log lease by a List, whatever its age
 	done   chan error // has room for the answer
 }
 
@@ -65,9 +65,9 @@ func (t *tail) takeSyncs() []*syncRequest {
 	return taken
 }
 
-// wait counts a reader at the end of the log until the returned function is called.
-// After a pause without readers the interval starts at its minimum again: it only grew
-// because nobody waited. A reader that waits repeatedly does not reset it.
+// wait counts a reader at the end of the log until the returned function is called. After a pause
+// of FollowIntervalMax without readers, the interval starts at its minimum again, so that a new
+// reader learns of commits soon. A reader that waits again and again does not reset the interval.
 func (t *tail) wait() (leave func()) {
 	t.mu.Lock()
 	if t.waiting == 0 && time.Since(t.leftAt) > FollowIntervalMax {
@@ -84,17 +84,17 @@ func (t *tail) wait() (leave func()) {
 	}
 }
 
-// nextPoll returns how long to wait until the next sync that no caller requested: for
-// waiting readers, or because the store fails, so that a broker without requests learns
-// when it is back. ok is false when no sync is needed.
+// nextPoll returns how long to wait until the next sync that no caller requested. Such syncs are for
+// waiting readers, or for a broker without requests whose store fails, so that it learns when the store
+// answers again. ok is false when no sync is needed.
 func (t *tail) nextPoll(now time.Time, failing bool) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return max(0, t.interval-now.Sub(t.triedAt)), t.waiting > 0 || failing
 }
 
-// synced notes a proof of the end by a sync that began then; foreign tells whether it
-// found commits of other brokers.
+// synced notes that the end of the log was proven by a sync, which began at that time. foreign tells
+// whether the sync found commits of other brokers.
 func (t *tail) synced(begun time.Time, foreign bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +106,7 @@ func (t *tail) synced(begun time.Time, foreign bool) {
 	}
 }
 
-// foreign notes a commit of another broker: more are likely.
+// foreign notes a commit of another broker. Further ones are likely, so the interval is reset.
 func (t *tail) foreign() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,8 +120,8 @@ func (t *tail) failed() {
 	t.interval = min(2*t.interval, FollowIntervalMax)
 }
 
-// proven notes a proof of the end by a commit of our own, or a recovery, that
-// began then.
+// proven notes that the end of the log was proven by a commit of this broker, or by a recovery, which
+// began at that time.
 func (t *tail) proven(begun time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,10 +144,11 @@ func (t *tail) provenAfter(then time.Time) bool {
 
 const syncTimeout = 10 * time.Second
 
-// Sync reads the log to its end as it is after the call.
+// Sync reads the log to its end: it applies at least all commits that were made before the call. It
+// returns a *StoreError if that takes longer than syncTimeout.
 func (e *Engine) Sync(ctx context.Context) error { return e.sync(ctx, false) }
 
-// sync is Sync that, with relist, first renews the lease on the past, whatever its age.
+// sync is Sync. With relist, it first renews the log lease by a List, whatever the age of the lease.
 func (e *Engine) sync(ctx context.Context, relist bool) error {
 	if err := e.Usable(); err != nil {
 		return err
@@ -173,14 +174,14 @@ func (e *Engine) sync(ctx context.Context, relist bool) error {
 	}
 }
 
-// Fresh tells whether the last sync is recent enough to answer where the log ends.
+// Fresh tells whether the last sync is not older than [Options].StaleMax.
 func (e *Engine) Fresh() bool { return e.tail.age() <= e.opts.StaleMax }
 
-// SyncIfOld syncs unless the last sync is recent enough. While the store fails the
-// engine goes on with what it knows, which is true but may be old.
+// SyncIfOld syncs if the last sync is older than [Options].StaleMax. While the store fails it returns
+// nil, so that the caller goes on with the state as it is: correct, but possibly old.
 func (e *Engine) SyncIfOld(ctx context.Context) error { return e.SyncIfOlder(ctx, e.opts.StaleMax) }
 
-// SyncIfOlder is SyncIfOld with another bound than StaleMax.
+// SyncIfOlder is SyncIfOld with ageMax instead of StaleMax.
 func (e *Engine) SyncIfOlder(ctx context.Context, ageMax time.Duration) error {
 	if e.tail.age() <= ageMax || e.storeFails() {
 		return nil
@@ -192,8 +193,8 @@ func (e *Engine) SyncIfOlder(ctx context.Context, ageMax time.Duration) error {
 	return err
 }
 
-// SyncToAct is SyncIfOld for callers that act on the state and don't merely report it: while
-// the store fails it returns a *StoreError.
+// SyncToAct is SyncIfOld for callers that act on the state, and don't only report it: while the store
+// fails, it returns a *StoreError if the last sync is too old.
 func (e *Engine) SyncToAct(ctx context.Context) error {
 	if err := e.Usable(); err != nil || e.Fresh() {
 		return err
@@ -206,12 +207,12 @@ const rareInterval = time.Second
 
 // rareSyncs lets one caller of SyncRarely at a time sync.
 type rareSyncs struct {
-	turn chan struct{} // holds a token of the caller that has the turn
-	last time.Time     // when one began; owned by that caller
+	turn chan struct{} // holds a token of the caller whose turn it is
+	last time.Time     // when the last such sync began; owned by that caller
 }
 
-// SyncRarely returns after a sync that began after the call. All callers share one per second: it
-// serves requests of strangers, who must not cause more store requests.
+// SyncRarely returns after a sync that began after the call. All callers share one sync per second:
+// SyncRarely serves unauthenticated callers, which must not cause more store requests.
 func (e *Engine) SyncRarely(ctx context.Context) error {
 	asked := time.Now()
 	select {
@@ -239,15 +240,16 @@ func (e *Engine) SyncRarely(ctx context.Context) error {
 // SyncAge returns how long ago the end of the log was proven.
 func (e *Engine) SyncAge() time.Duration { return e.tail.age() }
 
-// Follow has the engine sync again and again, until the returned function is called: for a reader that
-// waits at the end of the log.
+// Follow makes the engine sync repeatedly, until the caller calls leave. It is for readers that wait at
+// the end of the log.
 func (e *Engine) Follow() (leave func()) { return e.tail.wait() }
 
 // AllPartitions stands for all partitions of a topic.
 const AllPartitions int32 = -1
 
-// Await calls ready until it returns true or an error: now, and after each commit to the partition, or to
-// any of the topic's for AllPartitions, until d has passed. Meanwhile the engine follows the log.
+// Await calls ready now, and after each commit to the partition, until ready returns true or an error, or
+// d has passed. For AllPartitions, a commit to any partition of the topic counts. Meanwhile the engine
+// follows the log.
 func (e *Engine) Await(ctx context.Context, topic uint64, partition int32, d time.Duration, ready func() (bool, error)) error {
 	key := partitionKey{topic, partition}
 	next := e.waiters.channel(key)
@@ -274,8 +276,8 @@ func (e *Engine) Await(ctx context.Context, topic uint64, partition int32, d tim
 	}
 }
 
-// waiters wakes readers that wait for the next records of a partition, or of any
-// of a topic's: those wait for partition AllPartitions.
+// waiters wakes readers that wait for the next records of a partition. A reader that waits for records
+// of any partition of a topic waits for partition AllPartitions.
 type waiters struct {
 	mu sync.Mutex
 	m  map[partitionKey]chan struct{}
@@ -283,8 +285,8 @@ type waiters struct {
 
 func (w *waiters) init() { w.m = map[partitionKey]chan struct{}{} }
 
-// channel returns a channel that the next commit to the partition closes. Take it before
-// reading the state.
+// channel returns a channel that the next commit to the partition closes. The caller must take it
+// before it reads the state: otherwise it could miss a commit.
 func (w *waiters) channel(k partitionKey) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()

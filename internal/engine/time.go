@@ -7,11 +7,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// storeTimeError is by how much two brokers may differ about the store's time although its clock
-// is right: dates in HTTP tell whole seconds.
+// storeTimeError is by how much the store's time may differ between two brokers although the store's
+// clock is right: dates in HTTP have whole seconds.
 const storeTimeError = time.Second
 
-// Now returns the log's time as it would be for a commit that is built now, in microseconds since 1970.
+// Now returns the time that a commit that is built now would have, in microseconds since 1970.
 func (e *Engine) Now() (now int64) {
 	e.View(func(s *state.State) { now = e.NowIn(s) })
 	return now
@@ -20,18 +20,20 @@ func (e *Engine) Now() (now int64) {
 // NowIn is Now in a view of the state.
 func (e *Engine) NowIn(s *state.State) int64 { return max(s.Time(), e.StoreNow().UnixMicro()) }
 
-// Time returns the time of the log's last commit, by which the log forgets idempotency keys.
+// Time returns the time of the log's last commit, in microseconds since 1970. The log forgets
+// idempotency keys by it.
 func (e *Engine) Time() (last int64) {
 	e.View(func(s *state.State) { last = s.Time() })
 	return last
 }
 
-// StoreNow returns the store's time, which decides when API keys expire and what a due time means.
+// StoreNow returns the store's time, which decides when API keys expire and when records are due.
 func (e *Engine) StoreNow() time.Time { return e.log.StoreNow() }
 
-// timeOf returns the log's time as a commit is applied. That is the commit's time, unless it was
-// made a while ago by another broker: then the store's time tells how long ago, as far as it can
-// be, since the commit was not there when the log's end was proven last.
+// timeOf returns the log's time when a commit is applied. For a commit of this broker, that is the
+// commit's time. A commit of another broker may have been made a while ago: then the time since, by
+// the store's clock, is added. It is at most the time since the end of the log was last proven, since
+// the log did not have the commit then.
 func (e *fold) timeOf(c *format.Commit, own bool) state.Moment {
 	l := state.Moment{At: time.Now(), US: c.Time}
 	if !own {

@@ -20,20 +20,20 @@ const (
 	uploadsMax      = 16 // data objects under way at once
 
 	storeTimeout       = 30 * time.Second
-	storeBandwidthMin  = 256 << 10 // bytes per second below which a request is given up
+	storeBandwidthMin  = 256 << 10 // bytes per second; a slower request is given up
 	retryMin, retryMax = 20 * time.Millisecond, 5 * time.Second
 )
 
-// dataObject is batches on their way to an object of their own.
+// dataObject is an object of batches, on its way to the store.
 type dataObject struct {
 	ref     format.DataRef
 	batches []*batch
 	parts   [][]byte // head and batches
 }
 
-// put uploads a sealed batch set as data objects, in parallel. It returns true when
-// all of them are in the store, and false only when the broker is ending: no
-// commit may refer to them then.
+// put uploads a sealed batch set as data objects, in parallel. It returns true when all of them
+// are in the store. It returns false only when the engine is ending: no commit may refer to them
+// then.
 func (e *Engine) put(set *batchSet) bool {
 	set.finish()
 	set.objects = e.pack(set.batches)
@@ -50,10 +50,10 @@ func (e *Engine) put(set *batchSet) bool {
 		})
 	}
 	wg.Wait()
-	return e.life.Err() == nil // while it lives, uploads are tried until they succeed
+	return e.life.Err() == nil // while the engine lives, uploads are retried until they succeed
 }
 
-// pack lays batches out in objects of about dataObjectBytes.
+// pack distributes batches over objects of about dataObjectBytes.
 func (e *Engine) pack(batches []*batch) []*dataObject {
 	var (
 		objects []*dataObject
@@ -75,7 +75,7 @@ func (e *Engine) pack(batches []*batch) []*dataObject {
 	return objects
 }
 
-// address gives an object a key that nobody else has, and its head.
+// address gives an object its head, and a random key that no other object has.
 func (e *Engine) address(o *dataObject) {
 	applied, _ := e.log.Position()
 	var id [8]byte
@@ -96,7 +96,7 @@ func (e *Engine) address(o *dataObject) {
 	o.ref.Size = h.PayloadSize + format.DataPayloadStart
 }
 
-// putObject retries an upload until the store has the object or the broker ends.
+// putObject retries an upload until the store has the object or the engine ends.
 func (e *Engine) putObject(o *dataObject) {
 	for attempt := 0; e.life.Err() == nil; attempt++ {
 		err := e.tryPut(o)
@@ -106,7 +106,7 @@ func (e *Engine) putObject(o *dataObject) {
 		if errors.Is(err, errTaken) {
 			e.address(o)
 		}
-		if errors.Is(err, objstore.ErrNotRegular) { // such as a file where data/ must be
+		if errors.Is(err, objstore.ErrNotRegular) { // for example, there is a file where the directory data/ must be
 			e.stop(err)
 			e.end()
 			return
@@ -126,7 +126,8 @@ func (e *Engine) tryPut(o *dataObject) error {
 	if !errors.Is(err, objstore.ErrExists) {
 		return err
 	}
-	// An own success whose reply was lost, unless chance gave two objects one key.
+	// An earlier attempt has created the object, and its answer was lost; or two objects have the same
+	// random key.
 	got, err := objstore.GetWhole(ctx, e.store, key, int64(o.ref.Size))
 	if errors.Is(err, objstore.ErrTooLarge) {
 		return fmt.Errorf("%s: %w", key, errTaken)
@@ -140,12 +141,13 @@ func (e *Engine) tryPut(o *dataObject) error {
 	return nil
 }
 
-// storeContext bounds a request that transfers size bytes.
+// storeContext bounds the time of a request that transfers size bytes.
 func storeContext(ctx context.Context, size int64) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, storeTimeout+time.Duration(size)*time.Second/storeBandwidthMin)
 }
 
-// pause waits before the next attempt, longer after each failed one, or until ctx ends.
+// pause waits before the next attempt. It waits longer after more failed attempts, and returns when ctx
+// ends.
 func pause(ctx context.Context, failed int) {
 	d := retryMax
 	if failed < 8 {

@@ -9,13 +9,13 @@ import (
 // StoreUse counts requests to a store, failed ones too, and the bytes of their bodies.
 type StoreUse struct {
 	Creates, Gets, Lists, Deletes int64
-	SentBytes, ReceivedBytes      int64 // of creates; of gets
+	SentBytes, ReceivedBytes      int64 // bodies of creates; bodies of gets
 }
 
 // StoreUse returns the requests since New.
 func (e *Engine) StoreUse() StoreUse { return e.use.load() }
 
-// storeUse is a running count.
+// storeUse counts the requests of an engine.
 type storeUse struct {
 	creates, gets, lists, deletes atomic.Int64
 	sent, received                atomic.Int64

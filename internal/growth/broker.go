@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// broker is a seb serve in a process of its own.
+// broker is a seb serve that runs as a separate process.
 type broker struct {
 	url    string
-	key    string        // the API key that requests are sent with, if any
+	key    string        // the API key of requests; "" for none
 	ready  time.Duration // from the start of the process until it was ready
 	cmd    *exec.Cmd
 	client *http.Client
@@ -54,7 +54,7 @@ func startBroker(ctx context.Context, seb, store string, flags ...string) (*brok
 	go func() {
 		defer close(b.done)
 		_, _ = io.Copy(io.Discard, stdout) // the pipe ends with the process
-		_ = b.cmd.Wait()                   // its ProcessState says it all
+		_ = b.cmd.Wait()                   // callers read its ProcessState
 	}()
 	if b.url == "" {
 		<-b.done
@@ -65,11 +65,11 @@ func startBroker(ctx context.Context, seb, store string, flags ...string) (*brok
 
 // kill ends the process at once, as a lost machine would.
 func (b *broker) kill() {
-	_ = b.cmd.Process.Kill() // it may have ended
+	_ = b.cmd.Process.Kill() // the process may have ended
 	<-b.done
 }
 
-// stop lets the process end well.
+// stop ends the process with SIGTERM, and waits until it has shut down.
 func (b *broker) stop() error {
 	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -81,7 +81,7 @@ func (b *broker) stop() error {
 	return nil
 }
 
-// ask sends a request and returns the body of its answer. Any status from 400 on is an error.
+// ask sends a request and returns the body of the answer. A status of 400 or more is an error.
 func (b *broker) ask(ctx context.Context, method, path, body string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, b.url+path, strings.NewReader(body))
 	if err != nil {
@@ -102,7 +102,7 @@ func (b *broker) ask(ctx context.Context, method, path, body string) ([]byte, er
 	return text, err
 }
 
-// into is ask for an answer in JSON.
+// into is ask with an answer in JSON, which it decodes into answer.
 func (b *broker) into(ctx context.Context, method, path, body string, answer any) error {
 	text, err := b.ask(ctx, method, path, body)
 	if err != nil {
@@ -111,8 +111,8 @@ func (b *broker) into(ctx context.Context, method, path, body string, answer any
 	return json.Unmarshal(text, answer)
 }
 
-// memory returns what the process takes now, and the most that it took, in bytes. It is
-// known on Linux only.
+// memory returns the resident memory of the process now, and its peak, in bytes. It works
+// only on Linux.
 func (b *broker) memory() (now, peak int64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.cmd.Process.Pid))
 	if err != nil {
@@ -131,7 +131,7 @@ func (b *broker) memory() (now, peak int64, err error) {
 	return now, peak, nil
 }
 
-// cpu returns how much processor time the process has used.
+// cpu returns the processor time that the process has used.
 func (b *broker) cpu() (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.cmd.Process.Pid))
 	if err != nil {
@@ -144,7 +144,7 @@ func (b *broker) cpu() (time.Duration, error) {
 	}
 	user, err1 := strconv.ParseInt(fields[11], 10, 64)
 	system, err2 := strconv.ParseInt(fields[12], 10, 64)
-	const ticks = 100 // of a second: USER_HZ is 100 on every Linux
+	const ticks = 100 // per second: USER_HZ is 100 on every Linux
 	return time.Duration(user+system) * time.Second / ticks, errors.Join(err1, err2)
 }
 

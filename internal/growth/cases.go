@@ -5,7 +5,7 @@ import "context"
 // caseFunc measures one case. It returns an error only if it could not measure.
 type caseFunc func(ctx context.Context, r *run) error
 
-// growthCase is one thing that grows.
+// growthCase is a named measurement of something that grows.
 type growthCase struct {
 	name  string
 	about string

@@ -16,7 +16,8 @@ const (
 )
 
 // commits measures a log of many small commits: appends at its beginning and its
-// end, checkpoints, and starts from the newest checkpoint, the one before, and none.
+// end, checkpoints, and starts from the newest checkpoint, from the one before, and without
+// any.
 func commits(ctx context.Context, r *run) error {
 	n := r.size(100_000, 1_000_000)
 	part := n / 10
@@ -56,8 +57,8 @@ func commits(ctx context.Context, r *run) error {
 	return restarts(ctx, r, b, store, n)
 }
 
-// restarts kills b, whose log has n commits, and measures starts from fewer and
-// fewer checkpoints.
+// restarts kills b, whose log has n commits, and measures starts after it has removed more and
+// more checkpoints.
 func restarts(ctx context.Context, r *run, b *broker, store string, n int) error {
 	checkpoints, err := filepath.Glob(filepath.Join(store, "checkpoint", "*"))
 	if err != nil {
@@ -66,7 +67,7 @@ func restarts(ctx context.Context, r *run, b *broker, store string, n int) error
 	r.row("checkpoints made, due", fmt.Sprint(len(checkpoints)), fmt.Sprint(n/checkpointCommits))
 	for _, start := range []struct {
 		what   string
-		remove int // checkpoints, the newest first
+		remove int // how many checkpoints to remove, the newest first
 	}{
 		{"ready after kill -9", 0},
 		{"ready without the newest checkpoint", 1},

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// hostileClients measures the clients of one API key alone, then while connections of
-// another key hold as much memory as they can for as long as they can.
+// hostileClients measures the clients of one API key, first alone, then while clients of
+// another key make the broker hold as much memory as they can.
 func hostileClients(ctx context.Context, r *run) error {
 	const atOnce, rate = 8 << 20, 320_000
 	r.row("good clients", "2 that append 1 MiB, 8 that append 5 bytes")
@@ -27,14 +27,15 @@ func hostileClients(ctx context.Context, r *run) error {
 	return nil
 }
 
-// besiege measures good clients alone and with hostile ones, in turns. Its store is
-// removed at once, since it is large.
+// besiege measures good clients alone and together with hostile ones, several times in turn. It
+// removes its store at the end, since the store is large.
 func besiege(ctx context.Context, r *run, client throttled) error {
 	store, err := r.store()
 	if err != nil {
 		return err
 	}
-	// A linger such that waits count for more than what the machine can do, and the store stays small.
+	// The linger is long, so that latencies depend on waits more than on the machine, and the store
+	// stays small.
 	b, err := r.serve(ctx, store, "--linger", "50ms")
 	if err != nil {
 		return err
@@ -94,7 +95,7 @@ func goodClients(ctx context.Context, b *broker, during time.Duration) (large, s
 	return large, small
 }
 
-// withKey makes an API key, and returns b for requests with it.
+// withKey creates an API key, and returns a copy of b that sends requests with the key.
 func (b *broker) withKey(ctx context.Context, name, scope string) (*broker, error) {
 	var made struct{ Key string }
 	if err := b.into(ctx, http.MethodPost, "/v1/keys", fmt.Sprintf(`{"name":%q,"scopes":[%q]}`, name, scope), &made); err != nil {

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// latencies are how long requests took, and how many failed.
+// latencies holds how long requests took, and how many failed.
 type latencies struct {
 	took   []time.Duration
 	failed int
-	first  error // of those that failed
+	first  error // the first failure
 	over   time.Duration
 }
 
-// load calls do from workers goroutines, one call after the other each, for a time. do
-// gets the number of its worker and of its call.
+// load runs a number of workers for the time during. Each calls do again and again. do
+// gets the number of the worker, and of the worker's call.
 func load(ctx context.Context, workers int, during time.Duration, do func(ctx context.Context, worker, call int) error) latencies {
 	var mu sync.Mutex
 	var all latencies
@@ -49,7 +49,7 @@ func load(ctx context.Context, workers int, during time.Duration, do func(ctx co
 	return all
 }
 
-// each calls do for 0 to n-1 from some goroutines, until one fails.
+// each calls do for 0 to n-1 from several goroutines, until a call fails.
 func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	const workers = 32
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -75,7 +75,7 @@ func (l latencies) at(share float64) time.Duration {
 	return l.took[min(len(l.took)-1, int(share*float64(len(l.took))))]
 }
 
-// and returns what l and more are together.
+// and merges l and more.
 func (l latencies) and(more latencies) latencies {
 	took := slices.Concat(l.took, more.took)
 	slices.Sort(took)
@@ -84,7 +84,7 @@ func (l latencies) and(more latencies) latencies {
 
 func (l latencies) rate() float64 { return float64(len(l.took)) / l.over.Seconds() }
 
-// figures are the median, the 99th percentile, the rate, and failures if there were any.
+// figures returns the median, the 99th percentile and the rate as texts, and the failures if there were any.
 func (l latencies) figures() []string {
 	figures := []string{
 		fmt.Sprintf("p50 %.1f ms", float64(l.at(0.50))/1e6),

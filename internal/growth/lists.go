@@ -14,7 +14,7 @@ const (
 	listWidth   = 1_000 // partitions of each topic
 )
 
-// lists has many callers ask for the list of topics at once.
+// lists measures requests of many clients at once for the list of topics.
 func lists(ctx context.Context, r *run) error {
 	n := r.size(300, 3_000)
 	store, err := r.store()
@@ -59,7 +59,7 @@ func lists(ctx context.Context, r *run) error {
 	return nil
 }
 
-// size returns how many bytes an answer has.
+// size requests a path and returns how many bytes the answer has.
 func (b *broker) size(ctx context.Context, path string) (int64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url+path, nil)
 	if err != nil {
@@ -77,7 +77,7 @@ func (b *broker) size(ctx context.Context, path string) (int64, error) {
 	return n, err
 }
 
-// dead makes many dead letters in one queue, and shows a page of them again and again.
+// dead creates many dead letters in one queue, and measures requests for a page of them.
 func dead(ctx context.Context, r *run) error {
 	n := r.size(20_000, 100_000)
 	store, err := r.store()

@@ -72,9 +72,9 @@ func longRead(ctx context.Context, r *run) error {
 	return nil
 }
 
-// longAnswer is how an answer with records came.
+// longAnswer holds the figures of an answer with records.
 type longAnswer struct {
-	first, all    time.Duration // until its first byte, and its last
+	first, all    time.Duration // from the request to the first byte, and to the last
 	records, next int
 }
 
@@ -82,7 +82,7 @@ func (a longAnswer) figures() []string {
 	return []string{"first byte " + seconds(a.first), "all " + seconds(a.all), fmt.Sprintf("%d records", a.records)}
 }
 
-// read reads up to limit records of topic t.
+// read reads up to limit records of topic t from offset on.
 func (b *broker) read(ctx context.Context, offset, limit int) (a longAnswer, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/topics/t/records?offset=%d&limit=%d&max_bytes=%d", b.url, offset, limit, 8<<20), nil)
 	if err != nil {

@@ -78,7 +78,7 @@ func runCases(ctx context.Context) error {
 	return nil
 }
 
-// choose returns the named cases, or all.
+// choose returns the cases with the names, or all cases if there are no names.
 func choose(names []string) ([]growthCase, error) {
 	if len(names) == 0 {
 		return cases, nil
@@ -94,7 +94,7 @@ func choose(names []string) ([]growthCase, error) {
 	return chosen, nil
 }
 
-// revision tells which commit this program was built from, if Go knows.
+// revision returns the commit from which this program was built, if Go has recorded it.
 func revision() string {
 	info, _ := debug.ReadBuildInfo()
 	if info == nil {

@@ -78,8 +78,8 @@ func queues(ctx context.Context, r *run) error {
 	})
 }
 
-// grown fills the directory of an empty broker, and measures how long that took, then a
-// load, memory, and how soon the next broker is ready.
+// grown starts a broker on an empty directory and fills it. It measures how long that takes, then a
+// load, memory, and how soon the next broker on the directory is ready.
 func grown(ctx context.Context, r *run, what string, fill func(context.Context, *broker) error, do func(ctx context.Context, b *broker, worker, call int) error) error {
 	store, err := r.store()
 	if err != nil {
@@ -124,7 +124,7 @@ func grown(ctx context.Context, r *run, what string, fill func(context.Context, 
 	return nil
 }
 
-// measure prints what a load comes to, and what it costs the broker.
+// measure runs a load, and prints its latencies and the broker's CPU time and memory.
 func measure(ctx context.Context, r *run, b *broker, what string, do func(ctx context.Context, b *broker, worker, call int) error) error {
 	cpuBefore, err := b.cpu()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// pushes measures what queues with a backlog that are pushed do to appends, and to each
-// other. The target is in this process, so it takes CPU as well.
+// pushes measures how much a large number of pushed queues with a backlog slow down appends and each
+// other. The target of the pushes runs in this process, so it takes CPU as well.
 func pushes(ctx context.Context, r *run) error {
 	queues, records := r.size(200, 1_000), r.size(3_000, 10_000)
 	const topics = 20
@@ -75,7 +75,7 @@ func pushes(ctx context.Context, r *run) error {
 	return nil
 }
 
-// target takes pushed records and counts them, by the last part of the URL's path.
+// target is a server that receives pushed records and counts them by the last element of the URL's path.
 type target struct {
 	url    string
 	server *http.Server
@@ -93,7 +93,7 @@ func newTarget(ctx context.Context, queues int) (*target, error) {
 		mux.HandleFunc(fmt.Sprintf("/%d", i), func(http.ResponseWriter, *http.Request) { t.took[i].Add(1) })
 	}
 	t.server = &http.Server{Handler: mux}
-	go func() { _ = t.server.Serve(l) }() // it ends with close, always with an error
+	go func() { _ = t.server.Serve(l) }() // returns an error when close is called
 	return t, nil
 }
 
@@ -105,4 +105,4 @@ func (t *target) counts() []int64 {
 	return counts
 }
 
-func (t *target) close() { _ = t.server.Close() } // what is under way doesn't matter
+func (t *target) close() { _ = t.server.Close() } // requests under way don't matter

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// queueLease is the lease of the queues that are measured here: what a lost broker may have
-// handed out is held back for that time.
+// queueLease is the record lease of the measured queues. Records that a lost broker may have
+// handed out are held back for that time.
 const queueLease = 30 * time.Second
 
 // queueRestart measures what kill -9 costs the workers of many queues with a backlog.
@@ -56,7 +56,7 @@ func queueRestart(ctx context.Context, r *run) error {
 	if b, err = r.serve(ctx, store, "--linger", "20ms"); err != nil {
 		return err
 	}
-	for i := range 9 { // the last two are past the lease
+	for i := range 9 { // the last two begin after the lease has ended
 		if _, err := slice(fmt.Sprintf("after kill -9, %d to %d s", 5*i, 5*i+5)); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func makeQueues(ctx context.Context, b *broker, n, records int) error {
 	})
 }
 
-// workOnce receives from a queue and acknowledges what it got.
+// workOnce receives from a queue once and acknowledges what it received. n is the number of records.
 func workOnce(ctx context.Context, b *broker, queue, most int) (n int, _ error) {
 	path := fmt.Sprintf("/v1/topics/t/queues/q%d", queue)
 	var got struct {
@@ -91,8 +91,8 @@ func workOnce(ctx context.Context, b *broker, queue, most int) (n int, _ error) 
 	return len(got.Messages), err
 }
 
-// queueLost measures how long workers get nothing after kill -9 of the broker of a small
-// queue, and what the queue costs in commits while one worker takes one record at a time.
+// queueLost measures how long workers receive nothing after kill -9 of the owner of a small
+// queue, and how many commits the queue needs while one worker receives one record at a time.
 func queueLost(ctx context.Context, r *run) error {
 	store, err := r.store()
 	if err != nil {
@@ -120,11 +120,11 @@ func queueLost(ctx context.Context, r *run) error {
 		return err
 	}
 	r.row(fmt.Sprintf("one worker, %d acknowledgements", acknowledged), fmt.Sprintf("%.0f commits", after-before))
-	pause(ctx, time.Minute) // so that the burst is forgotten
+	pause(ctx, time.Minute) // so that the owner's dispatch limit no longer allows for the burst
 	if _, err := workOnce(ctx, b, 0, 1); err != nil {
 		return err
 	}
-	if _, err := b.ask(ctx, http.MethodPost, "/v1/topics/t/queues/q0/receive", `{}`); err != nil { // which stays out
+	if _, err := b.ask(ctx, http.MethodPost, "/v1/topics/t/queues/q0/receive", `{}`); err != nil { // never acknowledged
 		return err
 	}
 	b.kill()
@@ -157,7 +157,7 @@ func queueLost(ctx context.Context, r *run) error {
 	return nil
 }
 
-// pause waits for a time, or until ctx ends.
+// pause returns after d, or when ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

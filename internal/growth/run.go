@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// run is what a case gets: a place for directories, and brokers to start.
+// run gives a case its directories and brokers, and prints its figures.
 type run struct {
 	seb     string
 	dir     string
@@ -18,7 +18,7 @@ type run struct {
 	brokers []*broker
 }
 
-// size returns how much of something a case makes: small, or full with -full.
+// size returns small, or full if -full was given: how many of something a case makes.
 func (r *run) size(small, full int) int {
 	if r.full {
 		return full
@@ -26,14 +26,14 @@ func (r *run) size(small, full int) int {
 	return small
 }
 
-// store returns a new empty directory, which lasts until the program ends.
+// store returns a new empty directory, which is removed when the program ends.
 func (r *run) store() (string, error) {
 	r.made++
 	dir := filepath.Join(r.dir, fmt.Sprint("store", r.made))
 	return dir, os.Mkdir(dir, 0o700)
 }
 
-// serve starts a broker on a store with further flags of seb serve, and returns once it
+// serve starts a broker on a store with more flags of seb serve, and returns once the broker
 // is ready. The broker is killed when the case ends.
 func (r *run) serve(ctx context.Context, store string, flags ...string) (*broker, error) {
 	b, err := startBroker(ctx, r.seb, store, flags...)
@@ -55,8 +55,8 @@ func (r *run) row(what string, figures ...string) {
 	fmt.Printf("  %-44s %s\n", what, strings.Join(figures, "  "))
 }
 
-// mib formats bytes.
+// mib formats a number of bytes as MiB.
 func mib(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
 
-// seconds formats a duration.
+// seconds formats a duration in seconds.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

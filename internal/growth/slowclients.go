@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// slowClients measures small appends alone, then while others send or read slowly.
+// slowClients measures small appends, first alone, then while other clients send or read slowly.
 func slowClients(ctx context.Context, r *run) error {
 	store, err := r.store()
 	if err != nil {
@@ -37,7 +37,7 @@ func slowClients(ctx context.Context, r *run) error {
 		method: http.MethodPost, path: "/v1/topics/uploads/records", contentType: "application/octet-stream",
 		size: uploadBytes, sendRate: phoneRate,
 	}
-	// A little faster than the slowest reader that the broker goes on with.
+	// The rate is a little above the lowest that the broker accepts.
 	read := throttled{method: http.MethodGet, path: "/v1/topics/large/records?limit=16&max_bytes=8388608", readRate: 160_000}
 	for _, others := range []struct {
 		what   string
@@ -62,7 +62,7 @@ func slowClients(ctx context.Context, r *run) error {
 	return nil
 }
 
-// compared tells how many times as long as alone the slowest took, and the median.
+// compared returns the ratios of with to alone, for p50 and p99.
 func compared(with, alone latencies) string {
 	return fmt.Sprintf("p50 %.2f, p99 %.2f of alone", float64(with.at(0.50))/float64(alone.at(0.50)), float64(with.at(0.99))/float64(alone.at(0.99)))
 }

@@ -23,14 +23,14 @@ const (
 
 var errNoVersitygw = errors.New("it needs versitygw, an S3 server: run `make versitygw`, then set " + versitygwVariable + " to the binary")
 
-// slowStore is an S3 server on this machine, and a way to it that takes longer.
+// slowStore is an S3 server on this machine, with a proxy before it that delays requests.
 type slowStore struct {
-	direct, slow string // URLs of one store
+	direct, slow string // URLs of the same store: without and with the proxy
 	stop         func()
 }
 
-// startSlowStore starts versitygw on a new directory. The slow way to it adds delay to
-// each request. It returns errNoVersitygw if the environment names no versitygw.
+// startSlowStore starts versitygw on a new directory, and a proxy that adds delay to each
+// request. It returns errNoVersitygw if the environment names no versitygw.
 func startSlowStore(ctx context.Context, r *run, delay time.Duration) (*slowStore, error) {
 	binary := os.Getenv(versitygwVariable)
 	if binary == "" {
@@ -54,8 +54,8 @@ func startSlowStore(ctx context.Context, r *run, delay time.Duration) (*slowStor
 		return nil, fmt.Errorf("start versitygw: %w", err)
 	}
 	endGateway := func() {
-		_ = gateway.Process.Kill() // it may have ended
-		_ = gateway.Wait()         // which says that it was killed
+		_ = gateway.Process.Kill() // the process may have ended
+		_ = gateway.Wait()         // returns an error, since it was killed
 	}
 	if err := answers(ctx, "http://"+address); err != nil {
 		endGateway()
@@ -73,23 +73,23 @@ func startSlowStore(ctx context.Context, r *run, delay time.Duration) (*slowStor
 	}
 	return &slowStore{
 		direct: storeURL(address), slow: storeURL(listener.Addr().String()),
-		stop: func() { _ = proxy.Close(); endGateway() }, // nothing listens to the proxy afterwards
+		stop: func() { _ = proxy.Close(); endGateway() }, // nobody uses the proxy after that
 	}, nil
 }
 
-// delayed passes requests on to address as they are, each after a delay.
+// delayed returns a proxy that forwards requests to address unchanged, each after a delay.
 func delayed(address string, delay time.Duration) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			pause(p.In.Context(), delay)
 			p.SetURL(&url.URL{Scheme: "http", Host: address})
-			p.Out.Host = p.In.Host // it is signed
+			p.Out.Host = p.In.Host // the signature covers the host
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
 	}
 }
 
-// answers waits until a server gives any answer.
+// answers waits until a server answers a request, with any status.
 func answers(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

@@ -12,30 +12,30 @@ import (
 	"time"
 )
 
-// throttledSteps is how many times in a second a throttled client sends or reads a piece.
+// throttledSteps is how many pieces a throttled client sends or reads per second.
 const throttledSteps = 4
 
 // throttled is a client that sends a body, or reads an answer, slowly.
 type throttled struct {
 	method, path, contentType string
-	start                     string // of the body
-	size                      int    // of the body, in bytes
-	atOnce                    int    // bytes of the body that go out without a limit
-	sendRate, readRate        int    // bytes in a second; a readRate of 0 is no limit
+	start                     string // the beginning of the body
+	size                      int    // bytes of the body
+	atOnce                    int    // bytes of the body that are sent without a limit
+	sendRate, readRate        int    // bytes per second; a readRate of 0 means no limit
 }
 
-// once sends one request to b over a connection of its own, and returns the status of
-// the answer once the client has read all of it.
+// once sends one request to b over a new connection, and returns the status of the answer
+// after the client has read all of it.
 func (t throttled) once(ctx context.Context, b *broker) (status int, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(b.url, "http://"))
 	if err != nil {
 		return 0, err
 	}
-	closeConn := func() { _ = conn.Close() } // what is not sent or read by then is given up
+	closeConn := func() { _ = conn.Close() } // bytes not sent or read by then don't matter
 	defer closeConn()
 	defer context.AfterFunc(ctx, closeConn)()
 	if t.readRate > 0 {
-		// The kernel would take most of the answer in the client's place.
+		// Else the kernel would buffer most of the answer, and the broker would see a fast client.
 		if err := conn.(*net.TCPConn).SetReadBuffer(t.readRate / throttledSteps); err != nil {
 			return 0, err
 		}
@@ -44,7 +44,7 @@ func (t throttled) once(ctx context.Context, b *broker) (status int, err error) 
 	defer sending.Wait()
 	ended, end := context.WithCancel(ctx)
 	defer end()
-	sending.Go(func() { _ = t.send(ended, conn, b.key) }) // the answer tells why the broker took no more
+	sending.Go(func() { _ = t.send(ended, conn, b.key) }) // if sending fails, the answer says why
 	answer := io.Reader(conn)
 	if t.readRate > 0 {
 		answer = &slowReader{ctx: ctx, conn: conn, most: t.readRate / throttledSteps}
@@ -87,12 +87,12 @@ func (t throttled) send(ctx context.Context, conn net.Conn, key string) error {
 	return nil
 }
 
-// slowReader reads pieces of most bytes, throttledSteps of them in a second.
+// slowReader reads pieces of up to most bytes, throttledSteps of them per second.
 type slowReader struct {
-	ctx  context.Context //nolint:containedctx // io.Reader takes none, and the reader lasts as long as its request
+	ctx  context.Context //nolint:containedctx // io.Reader has no ctx parameter, and the reader is used for one request
 	conn net.Conn
 	most int
-	left int // of the piece
+	left int // bytes left of the current piece
 }
 
 func (r *slowReader) Read(p []byte) (int, error) {
@@ -105,15 +105,15 @@ func (r *slowReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// statuses counts the answers that throttled clients got; 0 stands for a lost connection.
+// statuses counts the answers to throttled clients by status; 0 stands for a lost connection.
 type statuses struct {
 	mu     sync.Mutex
 	counts map[int]int
 }
 
-// beset runs do while n throttled clients send one request after the other, each
-// over a new connection. A client that was refused waits for a second. It returns
-// the statuses of the requests that ended before do did.
+// beset runs do while n throttled clients send one request after another, each
+// over a new connection. A client that was refused waits for a second. beset returns
+// the statuses of the requests that ended before do returned.
 func beset(ctx context.Context, b *broker, n int, client throttled, do func()) string {
 	ctx, cancel := context.WithCancel(ctx)
 	all := statuses{counts: map[int]int{}}
@@ -134,7 +134,7 @@ func beset(ctx context.Context, b *broker, n int, client throttled, do func()) s
 			}
 		})
 	}
-	pause(ctx, 2*time.Second) // until they hold what they can get
+	pause(ctx, 2*time.Second) // by then they hold as much memory as they can get
 	do()
 	cancel()
 	clients.Wait()

@@ -1,4 +1,4 @@
-// Package histogram counts observations in fixed buckets. It knows neither names nor labels.
+// Package histogram counts observations in fixed buckets, without names or labels.
 package histogram
 
 import (
@@ -13,16 +13,17 @@ type Histogram struct {
 	bounds []float64
 
 	mu     sync.Mutex
-	counts []uint64 // by bucket, each without the smaller ones; the last is above all bounds
+	counts []uint64 // observations per bucket, not cumulative; the last bucket is for values above all bounds
 	sum    float64
 }
 
-// New returns a histogram with a bucket up to and including each bound. Bounds rise, and are not copied.
+// New returns a histogram with a bucket for each bound, which includes the bound, and one for larger values.
+// Bounds must be ascending. They are not copied.
 func New(bounds []float64) *Histogram {
 	return &Histogram{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
 }
 
-// Exponential returns that many bounds, each by a factor above the one before.
+// Exponential returns as many bounds as count says. They begin with first, and each is factor times the one before.
 func Exponential(first, factor float64, count int) []float64 {
 	bounds := make([]float64, count)
 	for i := range bounds {
@@ -41,7 +42,7 @@ func (h *Histogram) Observe(x float64) {
 	h.sum += x
 }
 
-// Read returns what was observed so far.
+// Read returns the counts and the sum of all observations so far.
 func (h *Histogram) Read() *metric.Distribution {
 	d := &metric.Distribution{Buckets: make([]metric.Bucket, len(h.bounds))}
 	h.mu.Lock()

@@ -1,6 +1,5 @@
-// Package httpconn bounds how many connections an HTTP server has, and for how long it has those of lost
-// clients. It knows connections and their states: what is said on them, and how slowly a body may come, is its
-// callers' business.
+// Package httpconn bounds the number of an HTTP server's connections, and ends connections whose clients are
+// lost. It knows connections and their states, but not the requests on them.
 package httpconn
 
 import (
@@ -13,14 +12,14 @@ import (
 	"time"
 )
 
-// IdleMin is for how long an idle connection is kept even if others wait for
-// its place. Clients that let go of theirs before that never send a request
-// into a connection that is just being closed.
+// IdleMin is how long an idle connection is kept even if a client waits for its
+// place. A client that closes its idle connections earlier never sends a
+// request on a connection that the server is just closing.
 const IdleMin = 10 * time.Second
 
-// Limit returns a listener for s to serve in place of l, which has at most n
-// connections open at a time; n <= 0 means no limit. The handler, the ConnState and
-// the ConnContext of s are wrapped, so they must be set before.
+// Limit returns a listener that s serves instead of l. At most n of its connections
+// are open at a time; n <= 0 means no limit. Limit wraps the Handler, ConnState and
+// ConnContext of s: set them before.
 func Limit(s *http.Server, l net.Listener, n int) net.Listener {
 	if n <= 0 {
 		return l
@@ -62,7 +61,7 @@ type limitListener struct {
 	closed    chan struct{}
 
 	mu   sync.Mutex
-	idle map[*limitedConn]time.Time // since when
+	idle map[*limitedConn]time.Time // idle connections, with the time when each became idle
 }
 
 // Accept waits for a connection, then for a free slot.
@@ -72,7 +71,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if err := l.enter(); err != nil {
-		_ = conn.Close() // nothing was said on it
+		_ = conn.Close() // nothing was sent on it
 		return nil, err
 	}
 	return &limitedConn{Conn: conn, limit: l}, nil
@@ -101,8 +100,8 @@ func (l *limitListener) enter() error {
 	}
 }
 
-// expireIdle ends the connection that has been idle longest, if that is long
-// enough, and returns after what time there may be another.
+// expireIdle ends the connection that has been idle longest, if it has been idle for
+// IdleMin. It returns the time after which there may be another to end.
 func (l *limitListener) expireIdle(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,20 +116,20 @@ func (l *limitListener) expireIdle(now time.Time) time.Duration {
 		return left
 	}
 	delete(l.idle, longest)
-	// As if its idle timeout were over: the server closes it, unless a request
-	// has come meanwhile, which is then answered.
-	_ = longest.SetReadDeadline(now) // or it is closed already
+	// This has the effect of an idle timeout: the server closes the connection. If a request has
+	// come in the meantime, the server answers it first.
+	_ = longest.SetReadDeadline(now) // fails only if it is already closed
 	return IdleMin
 }
 
-// observe is told by the server of a connection's state.
+// observe is the server's ConnState hook.
 func (l *limitListener) observe(conn net.Conn, state http.ConnState) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
 	c, ok := conn.(*limitedConn)
 	if !ok {
-		return // of another listener of the same server
+		return // a connection of another listener of the same server
 	}
 	if state != http.StateIdle {
 		l.busy(c)
@@ -142,7 +141,7 @@ func (l *limitListener) observe(conn net.Conn, state http.ConnState) {
 	c.idle.Store(true)
 }
 
-// busy takes a connection from those that may be ended.
+// busy removes a connection from the idle ones.
 func (l *limitListener) busy(c *limitedConn) {
 	if !c.idle.Load() {
 		return
@@ -153,7 +152,7 @@ func (l *limitListener) busy(c *limitedConn) {
 	c.idle.Store(false)
 }
 
-// handOn lets connections end with their answer while others wait for a place.
+// handOn wraps h: while clients wait for a place, a connection ends after its next answer.
 func (l *limitListener) handOn(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.queued.Load() > 0 {
@@ -165,14 +164,14 @@ func (l *limitListener) handOn(h http.Handler) http.Handler {
 
 type limitKey struct{}
 
-// PlaceWanted tells whether others wait for the place of ctx's connection.
+// PlaceWanted tells whether a client waits for the place of ctx's connection.
 func PlaceWanted(ctx context.Context) bool {
 	l, ok := ctx.Value(limitKey{}).(*limitListener)
 	return ok && l.queued.Load() > 0
 }
 
 // Close closes the listener and ends an Accept that waits for a slot.
-// Connections that are open stay so.
+// Open connections stay open.
 func (l *limitListener) Close() error {
 	l.closeOnce.Do(func() {
 		close(l.closed)
@@ -188,12 +187,12 @@ type limitedConn struct {
 	freeOnce sync.Once
 }
 
-// NetConn returns what lies below, as that of a [tls.Conn] does.
+// NetConn returns the underlying connection, like [tls.Conn.NetConn].
 func (c *limitedConn) NetConn() net.Conn { return c.Conn }
 
-// Read reads from the connection. The server says that it isn't idle only once
-// the header of the next request is complete; that is too late for one that
-// comes in pieces.
+// Read reads from the connection, and marks it as busy. The server reports that a connection is
+// no longer idle only when the next request's header is complete: too late if the header
+// comes slowly.
 func (c *limitedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
@@ -209,8 +208,8 @@ func (c *limitedConn) Close() error {
 	return err
 }
 
-// CloseWrite tells the client that its answer is complete while it is still
-// sending: to close at once could take from it what it has not read yet.
+// CloseWrite shuts down the sending side. The server uses it if the client is still sending when
+// the answer is complete: to close at once could lose bytes that the client has not read.
 func (c *limitedConn) CloseWrite() error {
 	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return conn.CloseWrite()

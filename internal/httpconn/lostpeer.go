@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// A machine that is switched off, or cut off, says nothing. The kernel sends what it did not
-// take again for a quarter of an hour, and until then no write fails: a worker's stream would
-// be handed records, again as each lease runs out, until all their attempts are used up.
+// A client that loses its power or its network does not close its connection. The kernel
+// retransmits for a quarter of an hour, and no write fails before that: the stream of a lost
+// worker would get records again and again, as each lease ends, until their attempts are used up.
 const (
-	probeAfter = 15 * time.Second // without a word
+	probeAfter = 15 * time.Second // of silence
 	probeEvery = 5 * time.Second
-	// peerLostAfter has room for two probes that get lost, and is less than the usual lease.
+	// peerLostAfter is the silence after which a client counts as lost. It allows for two lost probes, and is
+	// less than the usual record lease.
 	peerLostAfter = 25 * time.Second
 )
 
-// NoticeLoss has a connection of a server end soon after its client is lost. It is a
-// ConnContext.
+// NoticeLoss makes a server's connection end soon after its client is lost. It is for
+// [http.Server.ConnContext].
 func NoticeLoss(ctx context.Context, c net.Conn) context.Context {
 	for {
 		over, ok := c.(interface{ NetConn() net.Conn })
@@ -27,7 +28,7 @@ func NoticeLoss(ctx context.Context, c net.Conn) context.Context {
 		c = over.NetConn()
 	}
 	if tcp, ok := c.(*net.TCPConn); ok {
-		// It fails only for what is closed already, which the server learns by itself.
+		// Errors are ignored: the calls fail only if the connection is already closed, which the server notices itself.
 		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{
 			Enable: true, Idle: probeAfter, Interval: probeEvery, Count: int((peerLostAfter - probeAfter) / probeEvery),
 		})

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boundUnacknowledged bounds for how long what was written may be unacknowledged by the
-// other end (RFC 5482).
+// boundUnacknowledged sets how long written bytes may stay unacknowledged by the other side
+// before the connection fails (RFC 5482).
 func boundUnacknowledged(c *net.TCPConn, d time.Duration) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -7,6 +7,6 @@ import (
 	"time"
 )
 
-// boundUnacknowledged does nothing: only the probes notice a loss here, which the system may
-// not send while something is unacknowledged.
+// boundUnacknowledged does nothing. Here only keep-alive probes notice a lost client, and the
+// system may not send them while bytes are unacknowledged.
 func boundUnacknowledged(*net.TCPConn, time.Duration) error { return nil }

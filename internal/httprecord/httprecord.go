@@ -1,10 +1,10 @@
-// Package httprecord says how HTTP headers carry what stands beside a record's
-// value: its key, its timestamp, its headers, and what kind of value it is. Reads of
-// one record and pushed records look alike by it.
+// Package httprecord maps a record to HTTP headers: its key, its timestamp, its headers
+// and its media type. The value is the body. Reads of one record and pushes use the
+// same mapping.
 //
-// It writes headers and no more: which caller may see a record, and where it comes from, is
-// its callers' business. Nothing is lost without a word: such a key as HTTP can't
-// carry comes in base64, and headers that it can't carry are counted.
+// It only writes headers; its callers read records and check access. A key that HTTP can't
+// carry is sent in base64. Record headers that HTTP can't carry are left out, and a header says how
+// many they are.
 package httprecord
 
 import (
@@ -18,26 +18,26 @@ import (
 	"unicode/utf8"
 )
 
-// The headers that stand beside a value.
+// The HTTP headers of a record.
 const (
 	KeyHeader       = "Seb-Key"
-	KeyBase64Header = "Seb-Key-Base64" // of a key that HTTP can't carry as it is
+	KeyBase64Header = "Seb-Key-Base64" // for a key that an HTTP header can't carry unchanged
 	TimestampHeader = "Seb-Timestamp"
-	HeaderPrefix    = "Seb-Header-"         // and the name of a record's header
-	OmittedHeader   = "Seb-Omitted-Headers" // how many headers of the record HTTP can't carry
+	HeaderPrefix    = "Seb-Header-"         // followed by the name of a record header
+	OmittedHeader   = "Seb-Omitted-Headers" // the number of record headers that HTTP can't carry
 )
 
-// TimestampLayout is RFC 3339 with the log's precision.
+// TimestampLayout is RFC 3339 with milliseconds, the precision of the log.
 const TimestampLayout = "2006-01-02T15:04:05.000Z07:00"
 
-// ContentType is the record header that says what a value is, as in the Kafka
+// ContentType is the record header with the media type of the value, as in the Kafka
 // binding of CloudEvents.
 const ContentType = "content-type"
 
-// Headers are a record's, by name and value in their order.
+// Headers are a record's headers, by name and value, in their order.
 type Headers = iter.Seq2[string, []byte]
 
-// Describe sets the headers for what a raw value can't say. A nil key means no key.
+// Describe sets the HTTP headers of a record, except Content-Type. A nil key means no key.
 func Describe(to http.Header, key []byte, at time.Time, headers Headers) {
 	to.Set(TimestampHeader, at.UTC().Format(TimestampLayout))
 	switch {
@@ -60,8 +60,8 @@ func Describe(to http.Header, key []byte, at time.Time, headers Headers) {
 	}
 }
 
-// MediaType returns what a record's headers say its value is, otherwise if they
-// say nothing that can be a Content-Type.
+// MediaType returns the media type in a record's headers. If they have none that can be a
+// Content-Type, MediaType returns the value of otherwise.
 func MediaType(headers Headers, otherwise string) string {
 	for name, value := range headers {
 		if strings.EqualFold(name, ContentType) && Fits(value) {
@@ -73,7 +73,7 @@ func MediaType(headers Headers, otherwise string) string {
 	return otherwise
 }
 
-// Fits reports whether v survives as the value of an HTTP header: text without
+// Fits reports whether an HTTP header can carry the value v unchanged: v must be UTF-8 without
 // control characters, and without spaces at its ends.
 func Fits[T ~string | ~[]byte](v T) bool {
 	if len(v) > 0 && (v[0] == ' ' || v[len(v)-1] == ' ') || !utf8.ValidString(string(v)) {

@@ -70,7 +70,7 @@ func TestMediaTypeIsTheRecordsOwn(t *testing.T) {
 	}
 }
 
-// FuzzFits sends whatever is said to fit through real HTTP.
+// FuzzFits sends every value for which Fits returns true over HTTP.
 func FuzzFits(f *testing.F) {
 	got := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Seb-Key") }))

@@ -2,7 +2,7 @@ package leases
 
 import "testing"
 
-// A claim that nobody knows the outcome of may get into the log at any time.
+// A claim of unknown outcome may get into the log at any time.
 func TestClaimThatGetsIntoTheLogLate(t *testing.T) {
 	table := New(false)
 	last := Delivery{Place{0, 1}, 1}
@@ -16,7 +16,7 @@ func TestClaimThatGetsIntoTheLogLate(t *testing.T) {
 	want(t, table.Take(at(0), at(9), 1, 1, nil), "[1#2]", "[]")
 }
 
-// What the log says goes before a lease.
+// An attempt that is in the log is handed out, even if the previous delivery has a lease.
 func TestClaimedRecordIsHandedOutThoughItIsLeased(t *testing.T) {
 	table := New(false)
 	last := Delivery{Place{0, 1}, 1}
@@ -28,6 +28,6 @@ func TestClaimedRecordIsHandedOutThoughItIsLeased(t *testing.T) {
 	}
 	table.Claimed(Delivery{last.Place, 2})
 	want(t, table.Take(at(0), at(9), 1, 1, nil), "[1#2]", "[]")
-	table.Claimed(Delivery{last.Place, 2}) // said again
+	table.Claimed(Delivery{last.Place, 2}) // told a second time
 	want(t, table.Take(at(0), at(9), 1, 1, nil), "[]", "[]")
 }

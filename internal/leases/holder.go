@@ -1,14 +1,14 @@
 package leases
 
-// Holder counts the records that one worker has leased, for a worker that limits them. A record
-// counts from its delivery until its lease ends or the worker answers. If the worker extends a
-// lease that has ended, the record counts again.
+// Holder counts the records that one worker has leased, so that their number can be limited. A record
+// counts from its delivery until its lease ends or the worker answers. If the worker extends a lease
+// that has ended, the record counts again.
 type Holder struct {
 	out   int
 	Freed func() // called when the count falls; it must not call the table
 }
 
-// Out returns how many records the holder has. A lease that ran out counts until
+// Out returns how many records the worker has leased. A lease that has run out counts until the next
 // [Table.Expire].
 func (h *Holder) Out() int { return h.out }
 

@@ -5,7 +5,8 @@ import "slices"
 // NoKey is the key of records without an order.
 const NoKey = 0
 
-// enter adds a record to the list of its key. It returns false if the record is not the first.
+// enter adds a record to the list of its key. It returns whether the record is the first of that list,
+// or has no key.
 func (t *Table) enter(e *entry) bool {
 	if e.key == NoKey {
 		return true

@@ -1,10 +1,9 @@
 // Package leases keeps in memory what the owner of a queue has handed out, and what it
 // may hand out next. It knows neither the log nor a clock: its caller tells it both.
 //
-// The table has a record from the moment that the caller finds it in the log until it is
-// done or a dead letter. In between it is fresh, leased, or waits for its next delivery.
-// Every delivery but the first is claimed: the attempt is durable in the log before a worker
-// gets the record.
+// The table has a record from when the caller finds it in the log until it is done or a dead letter.
+// Meanwhile the record is fresh, leased, or waits for its next delivery. Every delivery but the first
+// is claimed: the attempt is durable in the log before a worker gets the record.
 package leases
 
 import (
@@ -34,27 +33,27 @@ type Delivery struct {
 type phase uint8
 
 const (
-	fresh    phase = iota // in the queue of fresh records: never handed out
-	ready                 // in the queue of ready records: its attempt is durable
-	later                 // waits for its time
+	fresh    phase = iota // in the queue of fresh records; never handed out
+	ready                 // in the queue of ready records; its next delivery needs no claim
+	later                 // waits until it may be handed out
 	claiming              // its next attempt is on its way into the log
 	leased
 	blocked // behind another record of its key
 )
 
-// entry is one known record.
+// entry is a record in the table.
 type entry struct {
-	Delivery          // the last one; Attempt is 0 before the first
-	key        uint64 // of a table that keeps order by key
+	Delivery          // the last delivery; Attempt is 0 before the first one
+	key        uint64 // hash of the record's key, in an ordered table
 	phase      phase
-	first      bool      // it was never handed out, so it needs no claim
-	maySucceed bool      // its next attempt may get into the log, although the claim has ended
-	at         time.Time // later: earliest next delivery; leased: end of the lease
-	index      int       // in the heap of its phase
-	holder     *Holder   // of the last delivery, or nil
+	first      bool      // the record was never handed out, so it needs no claim
+	maySucceed bool      // the claim of its next attempt ended with unknown outcome: it may be in the log
+	at         time.Time // in phase later, the earliest time of the next delivery; in phase leased, the end of the lease
+	index      int       // position in the heap of its phase
+	holder     *Holder   // holder of the last delivery, or nil
 }
 
-// Table has the records of one queue that its owner has found in the log.
+// Table has the records of one queue that its owner has found in the log and that are not done.
 type Table struct {
 	ordered bool
 	entries map[Place]*entry
@@ -62,13 +61,13 @@ type Table struct {
 	ready   fifo
 	again   byTime             // records in phase later
 	out     byTime             // records in phase leased
-	keys    map[uint64][]Place // in order; the first may be handed out
+	keys    map[uint64][]Place // records of each key, in order; only the first may be handed out
 	blocked int                // records behind others of their key
-	turn    bool               // whether the odd record of a Take is a fresh one or not
+	turn    bool               // whether the next Take of an odd number takes the extra record from those that are not fresh
 }
 
-// New returns an empty table. In an ordered one at most one record of a key is handed out
-// at a time, in the order in which they were added.
+// New returns an empty table. An ordered table hands out at most one record of a key at a time, in the
+// order in which the records were added.
 func New(ordered bool) *Table {
 	return &Table{ordered: ordered, entries: map[Place]*entry{}, keys: map[uint64][]Place{}}
 }
@@ -101,8 +100,8 @@ func (t *Table) AddDelayed(p Place, key uint64, from time.Time) {
 	t.add(&entry{Delivery: Delivery{Place: p}, key: key, first: true}, from)
 }
 
-// AddAgain adds a record that was handed out before. d is its last delivery. The next one may
-// follow from a time on, after a claim.
+// AddAgain adds a record that was handed out before; d is its last delivery. The next delivery needs a
+// claim, and may not be made before the time from.
 func (t *Table) AddAgain(d Delivery, key uint64, from time.Time) {
 	t.add(&entry{Delivery: d, key: key}, from)
 }
@@ -121,7 +120,8 @@ func (t *Table) add(e *entry, from time.Time) {
 	t.enqueue(e)
 }
 
-// enqueue lets a record wait for its time, or for a worker if it is fresh.
+// enqueue puts a record in the queue of fresh records if it is fresh and due; else the record waits
+// for its time.
 func (t *Table) enqueue(e *entry) {
 	if e.first && e.at.IsZero() {
 		e.phase = fresh
@@ -155,7 +155,7 @@ func (t *Table) leave(e *entry) {
 	e.phase = claiming // in no queue or heap
 }
 
-// Remove removes a record that is done, a dead letter or gone.
+// Remove removes a record, because it is done, a dead letter, or no longer in the log.
 func (t *Table) Remove(p Place) {
 	e := t.entries[p]
 	if e == nil {
@@ -176,16 +176,16 @@ func (t *Table) RemoveBelow(partition int32, before int64) {
 			below = append(below, p)
 		}
 	}
-	slices.SortFunc(below, func(a, b Place) int { return b.Compare(a) }) // the last first, so that no removal unblocks another one
+	slices.SortFunc(below, func(a, b Place) int { return b.Compare(a) }) // in descending order, so that no removal unblocks another record
 	for _, p := range below {
 		t.Remove(p)
 	}
 }
 
-// Due returns how many records in phase later have their time come, up to most.
+// Due returns how many records in phase later are due, counting up to most.
 func (t *Table) Due(now time.Time, most int) int { return t.again.due(0, now, most) }
 
-// WaitUntil returns how many records that were handed out before wait for exactly that time.
+// WaitUntil returns how many records that were handed out before wait until exactly that time.
 func (t *Table) WaitUntil(at time.Time) (n int) {
 	for _, e := range t.entries {
 		if (e.phase == later || e.phase == blocked) && !e.first && e.at.Equal(at) {
@@ -195,7 +195,7 @@ func (t *Table) WaitUntil(at time.Time) (n int) {
 	return n
 }
 
-// PutBack lets a record be handed out again from a time on, because delivery d failed. It
+// PutBack ends delivery d, which failed. The record may be handed out again from a time on. PutBack
 // returns false if the table does not have the record.
 func (t *Table) PutBack(d Delivery, from time.Time) bool {
 	e := t.entries[d.Place]
@@ -208,8 +208,8 @@ func (t *Table) PutBack(d Delivery, from time.Time) bool {
 	return true
 }
 
-// Claiming reports whether the claim of the delivery after d is still wanted. It is not if the
-// record was put back or done since [Table.Take] returned it.
+// Claiming reports whether the claim of the delivery after d is still wanted. It is not wanted if the
+// record was put back or done since [Table.Take] returned d.
 func (t *Table) Claiming(d Delivery) bool {
 	e := t.entries[d.Place]
 	return e != nil && e.phase == claiming && e.Attempt == d.Attempt
@@ -226,8 +226,9 @@ func (t *Table) Claimed(d Delivery) {
 	t.ready.push(e)
 }
 
-// Unclaimed tells the table that a claim has ended without getting into the log. mayCommit means
-// that it may still get there, because its outcome is unknown.
+// Unclaimed tells the table that a claim has ended and is not known to be in the log. mayCommit says
+// that the outcome is unknown: the claim may still get into the log. The next attempt to claim may be
+// made from again on.
 func (t *Table) Unclaimed(p Place, again time.Time, mayCommit bool) {
 	if e := t.entries[p]; e != nil && e.phase == claiming {
 		e.maySucceed = e.maySucceed || mayCommit
@@ -235,8 +236,8 @@ func (t *Table) Unclaimed(p Place, again time.Time, mayCommit bool) {
 	}
 }
 
-// Unneeded removes a record whose claim was dropped because it is done or a dead letter. It keeps
-// a record that was added again since, or has got its next attempt.
+// Unneeded removes a record whose claim was dropped because the record is done or a dead letter. It
+// keeps a record that was added again since, or that has got its next attempt.
 func (t *Table) Unneeded(d Delivery) {
 	if e := t.entries[d.Place]; e != nil && e.phase == claiming && e.Attempt == d.Attempt {
 		t.Remove(d.Place)
@@ -254,8 +255,8 @@ func (t *Table) Return(d Delivery) {
 	t.ready.push(e)
 }
 
-// Extend moves the end of a lease. It returns false if d is not the last delivery,
-// or the claim of the next one may be in the log. It renews a lease that has run out.
+// Extend moves the end of a lease; a lease that has run out runs again. It returns false if d is not
+// the last delivery, or if the claim of the next delivery may be in the log.
 func (t *Table) Extend(d Delivery, until time.Time) bool {
 	e := t.entries[d.Place]
 	if e == nil || e.Attempt != d.Attempt || e.phase != leased && e.phase != later || e.first || e.maySucceed {
@@ -272,8 +273,8 @@ func (t *Table) lease(e *entry, until time.Time) {
 	e.holder.more()
 }
 
-// Delivered calls f for the last delivery of every record that had one. It leaves out a first
-// delivery that no worker got: that one can be repeated.
+// Delivered calls f with the last delivery of every record that was handed out. It leaves out a first
+// delivery that no worker got, since it can be repeated.
 func (t *Table) Delivered(f func(Delivery)) {
 	for _, e := range t.entries {
 		if e.Attempt > 1 || e.Attempt == 1 && e.phase != ready {
@@ -282,7 +283,7 @@ func (t *Table) Delivered(f func(Delivery)) {
 	}
 }
 
-// Expire lets the records whose lease ran out be handed out again.
+// Expire makes the records whose leases have run out wait for their next delivery.
 func (t *Table) Expire(now time.Time) {
 	for len(t.out) > 0 && !t.out[0].at.After(now) {
 		e := t.out[0]
@@ -291,7 +292,7 @@ func (t *Table) Expire(now time.Time) {
 	}
 }
 
-// NextEnd returns when the first lease ends, false if nothing is leased.
+// NextEnd returns when the first lease ends; false if no record is leased.
 func (t *Table) NextEnd() (at time.Time, ok bool) {
 	if len(t.out) == 0 {
 		return time.Time{}, false

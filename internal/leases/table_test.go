@@ -66,7 +66,7 @@ func TestRecordsOfAKeyGoOutOneByOneInOrder(t *testing.T) {
 	table.Remove(Place{0, 1})
 	want(t, table.Take(at(0), at(9), 9, 9, nil), "[3#1]", "[]")
 	table.PutBack(Delivery{Place{0, 0}, 1}, at(5))
-	want(t, table.Take(at(4), at(9), 9, 9, nil), "[]", "[]") // 2 and 4 wait for 0
+	want(t, table.Take(at(4), at(9), 9, 9, nil), "[]", "[]") // 2 and 4 wait behind 0
 	want(t, table.Take(at(5), at(9), 9, 9, nil), "[]", "[0#1]")
 	table.Claimed(Delivery{Place{0, 0}, 2})
 	want(t, table.Take(at(5), at(20), 9, 9, nil), "[0#2]", "[]")
@@ -78,22 +78,22 @@ func TestRecordsOfAKeyGoOutOneByOneInOrder(t *testing.T) {
 	}
 }
 
-// model is what a table must do, record by record.
+// model is what a table must do, for each record.
 type model struct {
 	t       *rapid.T
 	table   *Table
 	ordered bool
 	now     int
 	keys    map[Place]uint64
-	order   []Place            // of those that are known, as they were added
-	last    map[Place]uint32   // the last delivery that was handed out, or failed
-	until   map[Place]int      // when its lease ends
-	free    map[Place]int      // not before
-	first   map[Place]bool     // may be handed out without a claim
-	claims  map[Place]Delivery // under way
-	covered map[Place]uint32   // a claim that is in the log, and not handed out
-	holders map[Place]*Holder  // whom they went to last
-	worker  *Holder            // one who counts
+	order   []Place            // the known records, in the order in which they were added
+	last    map[Place]uint32   // attempt of the last delivery that was handed out or failed
+	until   map[Place]int      // end of the lease of the last delivery
+	free    map[Place]int      // earliest time of the next delivery
+	first   map[Place]bool     // records that may be handed out without a claim
+	claims  map[Place]Delivery // claims under way
+	covered map[Place]uint32   // attempts that are in the log, and not handed out
+	holders map[Place]*Holder  // holders of the last deliveries
+	worker  *Holder            // the one holder of this test
 }
 
 func (m *model) take() {
@@ -202,15 +202,15 @@ func (m *model) step(offset int64) {
 		m.take()
 	case 4:
 		m.now += rapid.IntRange(1, 4).Draw(m.t, "seconds")
-	case 5: // done
+	case 5: // the record is done
 		m.table.Remove(p)
 		m.forget(p)
-	case 6: // it failed
+	case 6: // a delivery fails
 		if d.Attempt > 0 && m.covered[p] == 0 && !claiming && !m.first[p] && m.until[p] > 0 {
 			m.free[p], m.until[p] = m.now+2, 0
 			m.table.PutBack(d, at(m.now+2))
 		}
-	case 7: // what became of a claim
+	case 7: // a claim ends
 		if claiming {
 			delete(m.claims, p)
 			if rapid.Bool().Draw(m.t, "durable") {
@@ -245,7 +245,7 @@ func TestTableHandsOutAsItsModelAllows(t *testing.T) {
 	})
 }
 
-// drain fails unless all that is known can be done.
+// drain fails unless all known records can be done.
 func (m *model) drain() {
 	for range 1000 {
 		for p := range m.claims {

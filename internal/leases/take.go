@@ -9,15 +9,16 @@ import (
 type Taken struct {
 	// Out are the deliveries that are leased now.
 	Out []Delivery
-	// Claims are the last deliveries of due records whose next one must be in the log first.
-	// The caller reports the result of each by Claimed or Unclaimed.
+	// Claims are the last deliveries of records that are due again. The next attempt of each must be
+	// in the log before the record is handed out. The caller reports the result of each claim with
+	// Claimed or Unclaimed.
 	Claims []Delivery
 }
 
-// Take leases up to most records until a time, and counts them in to unless that is nil.
-// If there are both, half are fresh records, and half are records
-// that were handed out before or have come due. So neither a backlog nor a storm of retries
-// makes the other wait. It returns at most the given number of claims.
+// Take leases up to most records until a time, and counts them in the holder to unless that is nil. If
+// there are fresh records and others (handed out before, or delayed and due now), it takes half of
+// each, so that neither a backlog nor many retries make the others wait. It returns at most the given
+// number of claims.
 func (t *Table) Take(now, until time.Time, most, claims int, to *Holder) (got Taken) {
 	t.Expire(now)
 	share := most
@@ -55,7 +56,7 @@ func (t *Table) hand(e *entry, until time.Time, to *Holder, got *Taken) {
 	got.Out = append(got.Out, e.Delivery)
 }
 
-// takeAgain takes up to most records that are not fresh.
+// takeAgain takes up to most records that are not in the queue of fresh records.
 func (t *Table) takeAgain(now, until time.Time, most, claims int, to *Holder, got *Taken) {
 	for ; most > 0; most-- {
 		e := t.ready.pop()
@@ -76,10 +77,10 @@ func (t *Table) takeAgain(now, until time.Time, most, claims int, to *Holder, go
 	}
 }
 
-// fifo is a queue of records. pop skips records that have left it.
+// fifo is a queue of records in one phase. pop skips records that have left the phase.
 type fifo struct {
 	list []*entry
-	gone int // how many of list have left
+	gone int // how many records of list have left the phase
 	of   phase
 }
 
@@ -90,7 +91,7 @@ func (l *fifo) push(e *entry) {
 	l.list = append(l.list, e)
 }
 
-// pop takes the first record, or returns nil.
+// pop removes and returns the first record; nil if there is none.
 func (l *fifo) pop() *entry {
 	for len(l.list) > 0 {
 		e := l.list[0]
@@ -117,8 +118,7 @@ func (h byTime) Less(i, j int) bool {
 	return h[i].Compare(h[j].Place) < 0
 }
 
-// due returns how many of the records at i and below in the heap have their time come, up to
-// most.
+// due returns how many records in the subtree of the heap at i are due, counting up to most.
 func (h byTime) due(i int, now time.Time, most int) (n int) {
 	if i >= len(h) || most <= 0 || h[i].at.After(now) {
 		return 0

@@ -13,14 +13,14 @@ const (
 	offsetsSuffix = ".offsets"
 )
 
-// Name returns what the file of a topic is called whose first record has offset.
+// Name returns the name of the file with the batch of topic that begins at offset.
 func Name(topic string, offset int64) string {
 	return fmt.Sprintf("%s/%012d%s", topic, offset, batchSuffix)
 }
 
-// ParseName takes the name of a file apart, below the directory or prefix that
-// the original was given. batch is false for files that hold no records. A name
-// that has the form of a batch's name and is not valid is an error.
+// ParseName parses the name of a file, relative to the directory or prefix of the
+// original's store. batch is false for files that hold no records. A name with the
+// suffix of a batch that is otherwise invalid is an error.
 func ParseName(name string) (topic string, offset int64, batch bool, err error) {
 	if !strings.HasSuffix(name, batchSuffix) {
 		return "", 0, false, nil
@@ -34,8 +34,8 @@ func ParseName(name string) (topic string, offset int64, batch bool, err error) 
 	return topic, offset, true, nil
 }
 
-// IsOffsets reports whether name is that of a list of offsets, which only spares the
-// original listing its batches.
+// IsOffsets reports whether name is the name of a list of offsets. The original writes that file only
+// to save the listing of its batches.
 func IsOffsets(name string) bool {
 	base := path.Base(name)
 	return strings.HasPrefix(base, offsetsPrefix) && strings.HasSuffix(base, offsetsSuffix)

@@ -1,8 +1,8 @@
-// Package original reads the files of the original Seb: one topic's records in
-// files of a batch each, plain or gzip, under names that tell their offsets.
+// Package original reads the files of the original Seb. Each file holds one batch of a
+// topic's records, plain or compressed with gzip. Its name has the topic and the first offset.
 //
-// It is not a store, nor does it write such files. A file has no checksum of its
-// own: of a plain one, what is cut off within the last record can't be noticed.
+// It writes no such files. A file has no checksum: if a plain file was cut off within its last
+// record, nobody can notice that.
 package original
 
 import (
@@ -33,18 +33,18 @@ const (
 	version = 1
 )
 
-// FileBytesMax is the size of a file, decompressed, past which it is not read.
-// The original makes none of more than 30 MB unless it is told to.
+// FileBytesMax is the largest size of a file, decompressed, that is read. By default
+// the original writes files of up to 30 MB.
 const FileBytesMax = 256 << 20
 
-// timeMax is the end of the year 9999, which RFC 3339 can still write.
+// timeMax is the end of the year 9999, the last that RFC 3339 can express, in microseconds since 1970.
 var timeMax = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() - 1
 
 var (
 	// ErrDamaged is wrapped by errors about bytes that the original can't have written.
 	ErrDamaged = errors.New("file is damaged")
-	// ErrForeign is wrapped by errors about files that are not of the original Seb,
-	// or of another version.
+	// ErrForeign is wrapped by errors about files that the original Seb did not write, or
+	// another version of it wrote.
 	ErrForeign = errors.New("file is not a batch of the original Seb, version 1")
 )
 
@@ -52,9 +52,9 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
 }
 
-// Batch is what a file holds.
+// Batch is the content of a file.
 type Batch struct {
-	// Time is when the original wrote it, to the microsecond.
+	// Time is when the original wrote the batch, precise to the microsecond.
 	Time time.Time
 
 	positions, data []byte
@@ -66,8 +66,8 @@ func (b *Batch) Count() int { return len(b.positions) / positionBytes }
 // Bytes returns the size of all values together.
 func (b *Batch) Bytes() int { return len(b.data) }
 
-// Record returns the value of record i, from 0 on, which is a slice of the file's
-// memory.
+// Record returns the value of record i; the first is 0. The value is a slice of the
+// file's memory.
 func (b *Batch) Record(i int) []byte {
 	from, to := b.position(i), len(b.data)
 	if i+1 < b.Count() {
@@ -80,7 +80,7 @@ func (b *Batch) position(i int) int {
 	return int(binary.LittleEndian.Uint32(b.positions[positionBytes*i:]))
 }
 
-// IsBatch reports whether a file begins like a plain or a compressed one.
+// IsBatch reports whether a file begins like a plain batch, or like any gzip file.
 func IsBatch(file []byte) bool {
 	plain := len(file) >= headerBytes && string(file[:len(magic)]) == magic && binary.LittleEndian.Uint16(file[4:]) == version
 	return plain || isGzip(file)
@@ -88,7 +88,7 @@ func IsBatch(file []byte) bool {
 
 func isGzip(file []byte) bool { return bytes.HasPrefix(file, []byte{0x1f, 0x8b}) }
 
-// Decode reads a file, plain or gzip. A batch of a plain file shares its memory.
+// Decode decodes a file, plain or gzip. The batch of a plain file shares the file's memory.
 func Decode(file []byte) (Batch, error) {
 	if isGzip(file) {
 		plain, err := gunzip(file, FileBytesMax)
@@ -125,7 +125,7 @@ func decode(file []byte) (Batch, error) {
 	return b, b.check()
 }
 
-// check returns an error unless the records fill the data, one after the other.
+// check returns an error unless the records fill the data without gaps, in order.
 func (b *Batch) check() error {
 	last := 0
 	for i := range b.Count() {
@@ -146,14 +146,14 @@ func (b *Batch) check() error {
 	return nil
 }
 
-// gunzip returns what a file of one gzip member holds, up to limit bytes.
+// gunzip decompresses a file of one gzip member. More than limit bytes are an error.
 func gunzip(file []byte, limit int) ([]byte, error) {
 	in := bytes.NewReader(file)
 	z, err := gzip.NewReader(in)
 	if err != nil {
 		return nil, damaged("gzip: %v", err)
 	}
-	// Several members would not be read to the end if one is cut off in its header.
+	// If several members were allowed, a later one that is cut off in its header would not be noticed.
 	z.Multistream(false)
 	plain, err := io.ReadAll(io.LimitReader(z, int64(limit)+1))
 	switch {

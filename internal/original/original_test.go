@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// golden is a file of three records, "one", "" and "\x00\xff", of 2024-02-29
-// 12:34:56.789012 UTC: 1709210096789012 microseconds, hex 612847caa6614.
+// golden is a file with three records, "one", "" and "\x00\xff", from 2024-02-29
+// 12:34:56.789012 UTC: 1709210096789012 microseconds since 1970, hex 612847caa6614.
 var golden = []byte{
 	's', 'e', 'b', '!', // magic
 	1, 0, // version
@@ -115,7 +115,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// What a gzip file decompresses to ends at the limit, not with the memory.
+// The size of a decompressed file is bounded.
 func TestGunzipIsBounded(t *testing.T) {
 	packed := gzipped(t, make([]byte, 1<<20))
 	if plain, err := gunzip(packed, 1<<20); err != nil || len(plain) != 1<<20 {
@@ -161,7 +161,7 @@ func TestParseName(t *testing.T) {
 	}
 }
 
-// What is decoded is a whole file, byte for byte.
+// A decoded batch, encoded again, is the whole file byte for byte.
 func FuzzDecode(f *testing.F) {
 	f.Add(golden)
 	f.Add(gzipped(f, golden))
@@ -175,7 +175,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if isGzip(file) {
-			return // its bytes are another's
+			return // the gzip bytes can't be compared
 		}
 		again := append([]byte("seb!\x01\x00"), file[6:14]...)
 		again = binary.LittleEndian.AppendUint32(again, uint32(b.Count()))
@@ -191,7 +191,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A name that is taken for a batch's is the one that its topic and offset have.
+// If a name is parsed as that of a batch, Name returns the same name for its topic and offset.
 func FuzzParseName(f *testing.F) {
 	f.Add("orders/000000000042.record_batch")
 	f.Add("orders/offsets_000000000000.offsets")

@@ -5,10 +5,10 @@ import (
 	"net"
 )
 
-// Abrupt returns a connection that closes at once. [tls.Conn.Close] first tells the other side,
-// and waits up to five seconds for a blocked network, while net/http's transport,
-// or its server, holds a lock that requests need. HTTP marks the end of an answer itself, so a
-// client notices that one was cut off.
+// Abrupt returns a connection that closes at once. [tls.Conn.Close] first sends an alert, and
+// waits up to five seconds if the network is blocked. net/http's transport and server call Close
+// under a lock that requests need. The alert isn't needed: HTTP marks the end of an answer, so a
+// client notices an answer that was cut off.
 func Abrupt(conn *tls.Conn) net.Conn { return abrupt{conn} }
 
 type abrupt struct{ *tls.Conn }

@@ -12,7 +12,7 @@ func TestConnectionClosesWithoutWaitingForTheOtherSide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asks, _ := newIdentity(t)
 		owns, owner := newIdentity(t)
-		near, far := net.Pipe() // takes nothing that nobody reads
+		near, far := net.Pipe() // a write blocks until the other end reads
 		defer func() { _ = far.Close() }()
 		served := make(chan error, 1)
 		go func() { served <- tls.Server(far, owns.accepting()).HandshakeContext(t.Context()) }()

@@ -18,7 +18,7 @@ const (
 	protocol = "seb-peer/1"
 )
 
-// Asks reports whether a request asks for a connection between brokers.
+// Asks reports whether r asks for a connection between brokers.
 func Asks(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Upgrade") == protocol &&
 		slices.ContainsFunc(strings.Split(r.Header.Get("Connection"), ","), func(token string) bool {
@@ -26,8 +26,8 @@ func Asks(r *http.Request) bool {
 		})
 }
 
-// Conn is a connection to a session that has proved its identity. It is not a [tls.Conn], so
-// that a server does not take the session's certificate for a client's.
+// Conn is a connection to a session that has proved its identity. It is not a [*tls.Conn], so
+// that a server does not mistake the session's certificate for a client's.
 type Conn struct {
 	*tls.Conn
 	raw     *bounded

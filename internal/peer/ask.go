@@ -38,7 +38,7 @@ func (i *Identity) ask(ctx context.Context, conn net.Conn, host string, owner Ke
 	if err != nil {
 		return nil, fmt.Errorf("ask for a connection between brokers: %w", err)
 	}
-	_ = answer.Body.Close() // its body is not used
+	_ = answer.Body.Close() // the body of the answer is not used
 	if answer.StatusCode != http.StatusSwitchingProtocols || answer.Header.Get("Upgrade") != protocol {
 		return nil, fmt.Errorf("ask for a connection between brokers: the answer has status %d: the address is not that of a broker, or a proxy refuses the upgrade", answer.StatusCode)
 	}

@@ -13,8 +13,8 @@ const (
 	answerBytesMax = 8 << 10
 	// handshakeBytesMax is several times the size of a handshake.
 	handshakeBytesMax = 8 << 10
-	// requestBytesMax has room for the largest header that the API reads, 64 KiB, and what is read
-	// ahead with it.
+	// requestBytesMax has room for the largest header that the API reads, 64 KiB, and for bytes that
+	// are read ahead.
 	requestBytesMax = 128 << 10
 
 	unbounded = -1
@@ -32,7 +32,7 @@ func newBounded(conn net.Conn, n int64) *bounded {
 	return b
 }
 
-// allow allows n more bytes. During a read, only [unbounded] may be allowed.
+// allow sets how many more bytes may be read. During a read, n must be [unbounded].
 func (b *bounded) allow(n int64) { b.left.Store(n) }
 
 // NetConn returns the underlying connection, like [crypto/tls.Conn].
@@ -47,6 +47,6 @@ func (b *bounded) Read(p []byte) (int, error) {
 		p = p[:min(int64(len(p)), left)]
 	}
 	n, err := b.Conn.Read(p)
-	b.left.Add(int64(-n)) // stays negative if it has become so
-	return n, err         //nolint:wrapcheck // a reader's errors are its callers'
+	b.left.Add(int64(-n)) // left stays negative if allow(unbounded) was called meanwhile
+	return n, err         //nolint:wrapcheck // the connection's error, unchanged
 }

@@ -1,6 +1,6 @@
-// Package peer is the connection between brokers of one log: TLS 1.3 within a connection
-// that began as an HTTP request. So it takes the same way as clients, through the same port,
-// even if a proxy terminates their TLS. Each side shows a self-signed certificate, of which only
+// Package peer makes connections between brokers of one log: TLS 1.3 within a connection
+// that began as an HTTP request. So brokers use the same port and proxies as clients, even if a
+// proxy terminates the outer TLS. Each side shows a self-signed certificate, of which only
 // the key counts: the Ed25519 key of a session. TLS proves that the other side has the private
 // half of the key, encrypts the connection, and binds every byte to both sessions.
 //

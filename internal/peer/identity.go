@@ -15,13 +15,13 @@ import (
 // Key is the public key of a session.
 type Key [ed25519.PublicKeySize]byte
 
-// ErrOtherSession says that another session answered than the one that was asked for.
+// ErrOtherSession means that a session other than the intended one answered.
 var ErrOtherSession = errors.New("another session answers there")
 
 // Identity is a session that can prove its identity.
 type Identity struct{ certificate tls.Certificate }
 
-// NewIdentity returns the session that signs with an Ed25519 key.
+// NewIdentity returns the identity of the session whose Ed25519 key is signer.
 func NewIdentity(signer crypto.Signer) (*Identity, error) {
 	// No peer checks names and times, so clocks need not agree.
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1<<32, 0)}
@@ -32,12 +32,12 @@ func NewIdentity(signer crypto.Signer) (*Identity, error) {
 	return &Identity{tls.Certificate{Certificate: [][]byte{der}, PrivateKey: signer}}, nil
 }
 
-// certificateBytesMax is several times the size of a session's certificate. An accepted
-// certificate stays in memory for as long as the connection.
+// certificateBytesMax is several times the size of a session's certificate. The size is bounded because an
+// accepted certificate stays in memory until the connection ends.
 const certificateBytesMax = 1 << 10
 
-// accepting returns the configuration for connections that other sessions ask for. [keyOf]
-// returns the one that asks.
+// accepting returns the TLS configuration for connections that other sessions ask for. [keyOf]
+// returns the session that asks.
 func (i *Identity) accepting() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate}, SessionTicketsDisabled: true,
@@ -49,7 +49,7 @@ func (i *Identity) accepting() *tls.Config {
 	}
 }
 
-// asking returns the configuration for a connection to another session.
+// asking returns the TLS configuration for a connection to the session owner.
 func (i *Identity) asking(owner Key) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate},
@@ -64,7 +64,7 @@ func (i *Identity) asking(owner Key) *tls.Config {
 	}
 }
 
-// keyOf returns the key that the other side of a connection has proved to have.
+// keyOf returns the session key of the other side. TLS has proved that it has the key's private half.
 func keyOf(state tls.ConnectionState) (k Key, _ error) {
 	if len(state.PeerCertificates) != 1 || len(state.PeerCertificates[0].Raw) > certificateBytesMax {
 		return k, errors.New("the other side does not show one session's certificate")

@@ -35,7 +35,8 @@ func newIdentity(t *testing.T) (*Identity, Key) {
 	return i, Key(public)
 }
 
-// accepting returns where a session answers each line with the key of who asks.
+// accepting starts a server for session i and returns its address. It answers each line with the key of the session
+// that asks.
 func accepting(t *testing.T, i *Identity) string {
 	t.Helper()
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +46,7 @@ func accepting(t *testing.T, i *Identity) string {
 		}
 		conn, err := i.Accept(r.Context(), w)
 		if err != nil {
-			return // the other side tells
+			return // the other side reports the error
 		}
 		defer func() { _ = conn.Close() }()
 		asks := conn.Session()
@@ -93,7 +94,7 @@ func TestWhatIsNoSessionIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn, err := ec.Ask(t.Context(), dial(t, address), address, key)
-	if err == nil { // the client's part of the handshake is over before it is refused
+	if err == nil { // the client's handshake ends before the server refuses the client
 		_, err = io.ReadAll(conn)
 	}
 	if err == nil {
@@ -107,7 +108,7 @@ func TestWhatIsNoSessionIsRefused(t *testing.T) {
 	}
 }
 
-// Whatever answers there, the one that asks gets an error, and is not kept.
+// If another server answers, Ask returns an error soon.
 func TestAnswersOfOthersAreErrors(t *testing.T) {
 	i, key := newIdentity(t)
 	for name, answer := range map[string]string{
@@ -128,7 +129,7 @@ func TestAnswersOfOthersAreErrors(t *testing.T) {
 				if _, err := server.Read(buf); err != nil {
 					t.Error(err)
 				}
-				_, _ = io.WriteString(server, answer) // the other side may have had enough
+				_, _ = io.WriteString(server, answer) // the other side may have stopped reading
 				if name == "no TLS" {
 					_, _ = server.Read(buf)
 					_, _ = io.WriteString(server, "HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -155,14 +156,14 @@ func TestAskingEndsWithItsContext(t *testing.T) {
 		if _, err := server.Read(buf); err != nil {
 			t.Error(err)
 		}
-		cancel() // it has asked, and hears nothing
+		cancel() // Ask has sent its request, and waits for the answer
 	}()
 	if _, err := i.Ask(ctx, client, "broker", key); err == nil {
 		t.Error("there was an answer")
 	}
 }
 
-// A stranger could have a broker hold a certificate of 256 KiB for each connection.
+// Without a limit, a stranger could make a broker hold a certificate of 256 KiB for each connection.
 func TestLargeCertificatesAreRefused(t *testing.T) {
 	i, key := newIdentity(t)
 	for _, size := range []int{2 << 10, 200_000} {
@@ -179,7 +180,7 @@ func TestLargeCertificatesAreRefused(t *testing.T) {
 		large.certificate.Certificate = [][]byte{der}
 		address := accepting(t, i)
 		conn, err := large.Ask(t.Context(), dial(t, address), address, key)
-		if err == nil { // the client's part of the handshake is over before it is refused
+		if err == nil { // the client's handshake ends before the server refuses the client
 			_, err = io.ReadFull(conn, make([]byte, 1))
 		}
 		if err == nil {
@@ -191,7 +192,7 @@ func TestLargeCertificatesAreRefused(t *testing.T) {
 	}
 }
 
-// Nothing bounds what a session of the log sends; a stranger may send a request's header.
+// A session of the log may send any number of bytes; a stranger only the header of a request.
 func TestStrangersSendLittle(t *testing.T) {
 	i, key := newIdentity(t)
 	asks, _ := newIdentity(t)
@@ -221,7 +222,7 @@ func TestStrangersSendLittle(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, _ = conn.Write(make([]byte, c.size)) // the other side may have had enough
+			_, _ = conn.Write(make([]byte, c.size)) // the other side may have stopped reading
 			if err := <-read; (err == nil) != c.whole {
 				t.Errorf("reading %d bytes: %v", c.size, err)
 			}

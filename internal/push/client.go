@@ -17,28 +17,28 @@ import (
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
-// Bounds on a target's connections, in time and in what it may send unasked.
+// Bounds on a target's connections: their times, and the bytes that the target may send.
 const (
 	connectMax      = 10 * time.Second
 	idleMax         = 90 * time.Second
-	silenceMax      = 15 * time.Second // then HTTP/2 asks whether the other end is still there
+	silenceMax      = 15 * time.Second // after that, HTTP/2 pings the other end
 	answerHeaderMax = 32 << 10
-	streamBytesMax  = 64 << 10 // of an answer's body in memory
+	streamBytesMax  = 64 << 10 // how much of an answer's body HTTP/2 keeps in memory
 )
 
 // client sends messages to one target.
 type client struct {
 	target    Target
-	header    http.Header // of each request
+	header    http.Header // sent with each request
 	signer    signer
 	identity  identity
 	transport *http.Transport
 }
 
-// identity is what all messages of a queue have in common.
+// identity names the queue that messages come from.
 type identity struct{ topic, topicID, queue string }
 
-// newClient wants a target that was checked and has its defaults.
+// newClient returns a client for a target, which must be checked and have its defaults.
 func newClient(t Target, o Options) (*client, error) {
 	header, err := checkHeaders(t.Headers)
 	if err != nil {
@@ -51,8 +51,8 @@ func newClient(t Target, o Options) (*client, error) {
 	return &client{target: t, header: header, signer: s, identity: identity{o.Topic, o.TopicID, o.Queue}, transport: newTransport(t, o)}, nil
 }
 
-// newTransport makes no request by itself: it follows no redirect, keeps no cookies,
-// and knows no proxy but the operator's.
+// newTransport returns a transport that makes no further requests: it follows no redirect, keeps no
+// cookies, and uses no proxy but the operator's.
 func newTransport(t Target, o Options) *http.Transport {
 	dialer := &net.Dialer{Timeout: connectMax, Resolver: o.Resolver}
 	tr := &http.Transport{
@@ -63,7 +63,7 @@ func newTransport(t Target, o Options) *http.Transport {
 		MaxIdleConns:           t.MaxInFlight,
 		MaxIdleConnsPerHost:    t.MaxInFlight,
 		IdleConnTimeout:        idleMax,
-		DisableCompression:     true, // what is unpacked has no bound
+		DisableCompression:     true, // an unpacked body has no bound
 		MaxResponseHeaderBytes: answerHeaderMax,
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: silenceMax, PingTimeout: silenceMax,
@@ -81,7 +81,7 @@ func newTransport(t Target, o Options) *http.Transport {
 	return tr
 }
 
-// send makes one request, and returns its result.
+// send makes one request for a message, and returns the result.
 func (c *client) send(ctx context.Context, m *Message) answer {
 	ctx, cancel := context.WithTimeout(ctx, c.target.Timeout)
 	defer cancel()
@@ -101,14 +101,14 @@ func (c *client) send(ctx context.Context, m *Message) answer {
 	}
 	defer got.Body.Close()
 	var said []byte
-	if got.StatusCode != http.StatusSwitchingProtocols { // what comes behind that is no body, and doesn't end with ctx
+	if got.StatusCode != http.StatusSwitchingProtocols { // what follows a 101 is no body, and does not end with ctx
 		said = someOf(got.Body, cancel)
 	}
 	return judge(got, said, time.Now())
 }
 
-// someOf reads the beginning of a body, and all of a short one, so that its connection can
-// be reused. The status has decided the outcome, so errors of the body don't matter.
+// someOf reads the beginning of a body. It reads a short body whole, so that the connection can be
+// reused. The status has decided the outcome, so errors of the body don't matter.
 func someOf(body io.Reader, giveUp context.CancelFunc) []byte {
 	defer time.AfterFunc(bodyWait, giveUp).Stop()
 	var b bytes.Buffer
@@ -116,7 +116,8 @@ func someOf(body io.Reader, giveUp context.CancelFunc) []byte {
 	return b.Bytes()[:min(b.Len(), bodyBytesMax)]
 }
 
-// request says of a message what a read of its record would, and which delivery it is.
+// request returns the request for a message: the record as an HTTP read would return it, and headers
+// that name the delivery.
 func (c *client) request(ctx context.Context, m *Message, now time.Time) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.target.URL, bytes.NewReader(m.Value))
 	if err != nil {
@@ -146,8 +147,8 @@ func (c *client) request(ctx context.Context, m *Message, now time.Time) (*http.
 	return r, nil
 }
 
-// of returns a message's webhook-id: that of its record, whatever the attempt. It has
-// no full stop, which is what parts it from the rest of what is signed.
+// of returns a message's webhook-id, which is the same for all attempts of its record. It has no full
+// stop, because a full stop separates it from the rest of the signed text.
 func (i identity) of(m *Message) string {
 	return fmt.Sprintf("%s-%d-%d", strings.ReplaceAll(i.topicID, ".", "-"), m.Partition, m.Offset)
 }

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// For how long to report the outcome of a message to a queue, and how soon to try again.
+// How long a pusher tries to report the outcome of a message, and how often.
 const (
 	settleMax      = 15 * time.Minute // most outages are over by then
 	settleRetryMin = 100 * time.Millisecond
 	settleRetryMax = 5 * time.Second
 	extendRetryMin = 100 * time.Millisecond
-	extendRetryMax = time.Second     // once the lease has ended
-	extendMax      = 5 * time.Second // of a call then
+	extendRetryMax = time.Second     // the interval once the lease has ended
+	extendMax      = 5 * time.Second // the timeout of a call once the lease has ended
 )
 
-// deliver sends one message and reports its outcome. It starts only while begin lasts, and ends
-// when work ends.
+// deliver sends one message and reports its outcome. It does not start once begin has ended. When work
+// ends, it stops.
 func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFunc, m *Message) {
 	defer p.gate.settled()
 	era, ok := p.gate.enter(begin)
@@ -41,7 +41,7 @@ func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFu
 	began := time.Now()
 	a := p.send(work, m)
 	if a.outcome == Gone {
-		stop(fmt.Errorf("%w: %s", ErrGone, a.reason)) // before another may enter
+		stop(fmt.Errorf("%w: %s", ErrGone, a.reason)) // before the gate lets another request through
 	}
 	closed := p.gate.leave(era, a)
 	m.release()
@@ -50,14 +50,14 @@ func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFu
 	p.settle(work, m, a)
 }
 
-// giveBack returns a message that was not sent, so that this counts as no attempt.
+// giveBack returns a message that was not sent: its delivery does not count as an attempt.
 func (p *Pusher) giveBack(m *Message) {
 	if err := p.queue.Return(m.Token); err != nil {
 		p.log.Info("can't return a message that was not sent: it is left to its lease", "partition", m.Partition, "offset", m.Offset, "err", err)
 	}
 }
 
-// report logs what concerns the target as a whole.
+// report logs results that concern the target as a whole.
 func (p *Pusher) report(a answer, closed time.Duration) {
 	switch a.outcome {
 	case Slowed, Unreachable:
@@ -71,8 +71,8 @@ func (p *Pusher) report(a answer, closed time.Duration) {
 	}
 }
 
-// warnForbidden logs now and then that nothing is sent, because an operator's setting forbids
-// the address of the URL's host. It does not log the rest of the URL, which may hold a secret.
+// warnForbidden logs, at most once in warnEvery, that nothing is sent because an operator's setting
+// forbids the address of the URL's host. It does not log the rest of the URL, which may hold a secret.
 func (p *Pusher) warnForbidden(err error) {
 	var forbidden *forbiddenError
 	if !errors.As(err, &forbidden) || !p.gate.mayWarn() {
@@ -86,9 +86,9 @@ func (p *Pusher) warnForbidden(err error) {
 		"host", u.Hostname(), "address", forbidden.address.Addr(), "why", "it "+forbidden.why, "hint", forbidden.hint)
 }
 
-// settle reports the outcome of a message to the queue. It leaves an abandoned request to the
-// lease, because the target may have received it. A message that was not sent because of an
-// operator's setting counts as no attempt.
+// settle reports the outcome of a message to the queue. It reports nothing about an abandoned request,
+// since the target may have received it: that message waits until its lease ends. A message that was
+// not sent because of an operator's setting counts as no attempt.
 func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
 	switch a.outcome {
 	case Abandoned:
@@ -118,9 +118,9 @@ func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
 	}
 }
 
-// extend keeps a message leased until ctx ends. It extends the lease whenever half of it
-// has passed. It goes on after the lease has ended without an answer: while the queue can't
-// be reached, no other worker gets the record either.
+// extend keeps a message leased until ctx ends: it extends the lease whenever half of it has passed.
+// If calls fail, it goes on after the lease has ended: while the queue can't be reached, no other
+// worker gets the record either.
 func (p *Pusher) extend(ctx context.Context, token string, until time.Time) {
 	lapsed := 0
 	lapse := func(now int) {

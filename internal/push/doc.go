@@ -1,4 +1,4 @@
-// Package push delivers the messages of a queue to a URL: each as a POST of its own,
+// Package push delivers the messages of a queue to a URL: each as one POST request,
 // signed and numbered as Standard Webhooks 1.0 says. The target's answer decides the
 // outcome of the message.
 //
@@ -7,15 +7,16 @@
 // stopped.
 //
 // Invariants:
-//   - A message is acknowledged only if its target answered 2xx, and put back for
-//     every other answer. If there was no time for an answer, it is left to its lease.
-//   - No more requests are under way than the target's MaxInFlight, and no more
-//     messages are kept than can be sent at once: those that came when the target had
-//     just asked to slow down are returned.
+//   - A message is acknowledged only if its target answered 2xx, and put back after
+//     every other answer. If the pusher ends before an answer, the message stays
+//     leased until its lease ends.
+//   - The target never has more than MaxInFlight requests under way. The pusher
+//     receives only messages that it can send at once. Those that came just when the
+//     target asked to slow down are returned.
 //   - If a target asks to slow down or can't be reached, the pusher pauses for all of its
 //     messages, so that they don't use up their attempts one after another.
-//   - The pusher connects only to addresses that [Networks] allows, whatever a
-//     name resolved to before, and follows no redirect.
+//   - The pusher connects only to addresses that [Networks] allows. It checks this when
+//     it connects, not when a name is resolved. It follows no redirect.
 //   - A target's answer is bounded in bytes and time, and cleaned before it is
 //     shown.
 package push

@@ -7,23 +7,24 @@ import (
 	"time"
 )
 
-// How long a gate closes if the target names no time: doubling, with jitter, until a request
+// How long a gate closes if the target names no time. The time doubles, with jitter, until a request
 // succeeds.
 const (
 	closedMin = time.Second
 	closedMax = 5 * time.Minute
 )
 
-// warnEvery is how long a target that can't be sent to is not logged again.
+// warnEvery is the least time between two log lines about a target's forbidden address.
 const warnEvery = time.Hour
 
-// settlingFactor bounds how many messages may wait to be settled, which takes a commit,
-// while the next are sent: this many times those that may be under way.
+// settlingFactor bounds how many messages may be received and not settled: this many times the
+// requests that may be under way. Settling a message takes a commit, and the next messages are sent
+// meanwhile.
 const settlingFactor = 16
 
-// gate limits the requests to one target. It lets at most max requests through at a time, none
-// during a pause, and after that one, two, and so on. The same answer to several
-// requests that entered before the gate closed counts once.
+// gate limits the requests to one target. It lets at most max requests through at a time and none
+// during a pause. After a pause it lets one through, then two, and so on. If several requests that
+// entered before the gate closed get the same answer, it counts once.
 type gate struct {
 	max int
 
@@ -32,11 +33,11 @@ type gate struct {
 	taken    int    // messages received whose requests have not ended
 	inFlight int    // requests under way
 	held     int    // messages received and not settled
-	lapsed   int    // those of them whose lease has ended, as far as the pusher knows
-	blocked  string // why nothing may be sent to the target's address
+	lapsed   int    // messages held whose lease has ended, as far as the pusher knows
+	blocked  string // why nothing may be sent to the target's address; "" if it may
 	until    time.Time
 	closings int           // in a row, without a success
-	era      int           // of the last closing
+	era      int           // counts the closings; requests remember the era in which they entered
 	warned   time.Time     // when blocked was last logged
 	changed  chan struct{} // closed and replaced when any of the above changes
 	onClose  context.CancelFunc
@@ -46,7 +47,7 @@ func newGate(limit int) *gate {
 	return &gate{max: limit, limit: limit, changed: make(chan struct{})}
 }
 
-// room waits until messages may be received, and returns how many.
+// room waits until messages may be received, and returns how many may be.
 func (g *gate) room(ctx context.Context) (n int, err error) {
 	err = g.wait(ctx, func() bool {
 		n = min(g.limit-g.taken, g.max*settlingFactor-g.held)
@@ -55,8 +56,8 @@ func (g *gate) room(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// receiving has giveUp called if the gate closes, or a lease lapses, before the returned
-// function is called.
+// receiving makes the gate call giveUp if it closes, or if a lease ends, before the returned function
+// is called.
 func (g *gate) receiving(giveUp context.CancelFunc) (received func(n int)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,8 +88,7 @@ func (g *gate) enter(ctx context.Context) (era int, ok bool) {
 	return era, ok
 }
 
-// leave ends a request that entered in that era. It returns how long the gate is closed
-// from now on.
+// leave ends a request that entered in that era. It returns how long the gate stays closed.
 func (g *gate) leave(era int, a answer) (closed time.Duration) {
 	g.change(func() {
 		g.taken--
@@ -118,7 +118,7 @@ func (g *gate) leave(era int, a answer) (closed time.Duration) {
 }
 
 func (g *gate) close(era int, after time.Duration) {
-	wait := after + rand.N(after/8+1) // not sooner than asked
+	wait := after + rand.N(after/8+1) // not sooner than the target asked
 	if after == 0 && era == g.era {
 		wait = closedMin << min(g.closings, 20)
 		wait = min(wait, closedMax)
@@ -127,7 +127,7 @@ func (g *gate) close(era int, after time.Duration) {
 	if until := time.Now().Add(wait); until.After(g.until) {
 		g.until = until
 	}
-	if era == g.era { // others of this era say the same
+	if era == g.era { // other requests of this era have the same result
 		g.era++
 		g.closings++
 		g.limit = 1
@@ -137,8 +137,8 @@ func (g *gate) close(era int, after time.Duration) {
 	}
 }
 
-// lapse stops receiving while there are messages whose lease has ended and that may be leased
-// again: the queue might hand them out a second time instead.
+// lapse changes the count of messages whose lease has ended. While there are any, nothing is received:
+// the queue might hand them out a second time.
 func (g *gate) lapse(by int) {
 	g.change(func() {
 		g.lapsed += by
@@ -148,7 +148,7 @@ func (g *gate) lapse(by int) {
 	})
 }
 
-// mayWarn reports whether to log that the target's address is not allowed: once in warnEvery.
+// mayWarn reports whether to log that the target's address is not allowed: at most once in warnEvery.
 func (g *gate) mayWarn() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -159,7 +159,7 @@ func (g *gate) mayWarn() bool {
 	return true
 }
 
-// settled removes a received message.
+// settled counts a received message as settled.
 func (g *gate) settled() {
 	g.change(func() { g.held-- })
 }
@@ -172,8 +172,7 @@ func (g *gate) change(f func()) {
 	g.changed = make(chan struct{})
 }
 
-// wait returns once the gate is open and try has returned true, which is called under
-// the lock.
+// wait returns when the gate is open and try has returned true. It calls try under the lock.
 func (g *gate) wait(ctx context.Context, try func() bool) error {
 	for {
 		g.mu.Lock()

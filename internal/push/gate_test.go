@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// enter lets n requests in, and returns the era of the last.
+// enter lets n requests through, and returns the era of the last.
 func enter(t *testing.T, g *gate, n int) (era int) {
 	t.Helper()
 	g.receiving(func() {})(n)
@@ -58,7 +58,7 @@ func TestGateClosesLongerAndLonger(t *testing.T) {
 	})
 }
 
-// 64 requests that are refused together say once that there was too much.
+// If 64 requests that are under way together are refused, the gate counts that once.
 func TestGateCountsOnceWhatWasSentTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(64)
@@ -68,7 +68,7 @@ func TestGateCountsOnceWhatWasSentTogether(t *testing.T) {
 		if s := g.status(); s.Limit != 1 || time.Until(s.SlowedUntil) > closedMin || g.closings != 1 {
 			t.Errorf("%+v after %d closings", s, g.closings)
 		}
-		// But the longest time that one of them asks for is kept.
+		// But of the times that they ask for, the longest counts.
 		g = newGate(64)
 		era = enter(t, g, 3)
 		g.leave(era, answer{outcome: Slowed, after: time.Minute})
@@ -125,7 +125,7 @@ func TestGateBoundsWhatIsNotSettled(t *testing.T) {
 	})
 }
 
-// Who waits for messages when the gate closes takes no more of them.
+// If the gate closes while the pusher waits for messages, the pusher stops receiving.
 func TestGateClosesWhileReceiving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(8)
@@ -148,12 +148,12 @@ func TestGateClosesWhileReceiving(t *testing.T) {
 	})
 }
 
-// A message that was received before the gate narrowed, or its pusher ended, may not
-// begin, and takes up no room.
+// A message that was received before the gate narrowed, or before its pusher ended, may not begin, and
+// no longer takes up room.
 func TestGateRefusesWhatItHasNoRoomFor(t *testing.T) {
 	g := newGate(3)
 	era := enter(t, g, 2)
-	g.receiving(func() {})(1) // on its way
+	g.receiving(func() {})(1) // received, not yet entered
 	leave(g, era, 1, TimedOut)
 	leave(g, enterOne(t, g), 1, TimedOut)
 	g.receiving(func() {})(2)

@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
-// ownHeaders are those that a target can't set, with the reason.
+// ownHeaders are the headers that a target can't set, with the reason.
 var ownHeaders = map[string]string{
 	"Connection":          "it is about one connection, which is Seb's",
 	"Keep-Alive":          "it is about one connection, which is Seb's",
@@ -30,7 +30,7 @@ var ownHeaders = map[string]string{
 	"X-Idempotency-Key":   "all messages would have the same one, and be taken for one: webhook-id tells them apart",
 }
 
-// checkHeaders returns a target's headers as they are sent.
+// checkHeaders checks a target's headers, and returns them in the form in which they are sent.
 func checkHeaders(given map[string]string) (http.Header, error) {
 	const field = "headers"
 	if len(given) > HeadersMax {

@@ -7,16 +7,17 @@ import (
 )
 
 const (
-	// memoryShare is the fraction of a broker's memory that messages may hold together while they are
-	// under way: slow targets must not take all of it.
+	// memoryShare: messages that are being pushed may hold one part in this many of a broker's
+	// memory. Slow targets must not take all of it.
 	memoryShare = 4
-	// messageBytes is what a push holds in addition to its message.
+	// messageBytes is how many bytes a push holds in addition to its message.
 	messageBytes = 512
 )
 
-// Memory is what the messages of all pushers of a broker hold of its memory while they are under way.
+// Memory counts how much of a broker's memory the messages of all its pushers hold while they are
+// being pushed.
 type Memory struct {
-	of    *budget.Budget // of the broker
+	of    *budget.Budget // the broker's memory
 	share *budget.Budget
 }
 
@@ -25,8 +26,7 @@ func NewMemory(of *budget.Budget, limit int64) *Memory {
 	return &Memory{of, budget.New(limit/memoryShare, func(int64) {})}
 }
 
-// Take waits for n bytes of the share, which bounds what pushers hold together, and then of the
-// broker's memory.
+// Take waits for n bytes of the share, and then for n bytes of the broker's memory.
 func (m *Memory) Take(ctx context.Context, n int64) error {
 	if err := m.share.Take(ctx, budget.Batches, n); err != nil {
 		return err
@@ -44,22 +44,23 @@ func (m *Memory) Give(n int64) {
 	m.share.Give(budget.Batches, n)
 }
 
-// Plan returns how many messages a pusher may receive at a time, and of how many bytes, which are at
-// most those given; and what to take before it receives any. That is less than half of the share, so
-// that two pushers fit in it.
+// Plan returns how many messages, and how many bytes, a pusher may receive at a time: at most
+// messagesMax and bytesMax. ahead is how many bytes to take before it receives. That is less than half
+// of the share, so that two pushers fit in the share.
 func (m *Memory) Plan(messagesMax int, bytesMax int64) (messages int, bytes, ahead int64) {
 	quarter := m.share.Limit() / 4
 	messages, bytes = int(min(int64(messagesMax), quarter/messageBytes)), min(bytesMax, quarter)
 	return messages, bytes, bytes + int64(messages)*messageBytes
 }
 
-// Held returns what a message of that size holds. A message that is larger than the share, which a
-// broker with more memory may have appended, holds all of it.
+// Held returns how many bytes a message of that size holds. A message that is larger than the share
+// holds all of the share. A broker with more memory may have appended it.
 func (m *Memory) Held(size int64) int64 { return min(size+messageBytes, m.share.Limit()) }
 
-// Settle changes what was taken ahead to what the messages hold that came.
+// Settle changes how much is taken after a receive: from the ahead bytes, which were taken before it, to
+// the held bytes of the received messages.
 func (m *Memory) Settle(ctx context.Context, ahead, held int64) error {
-	if held > ahead { // the first message comes whatever its size
+	if held > ahead { // the first message is received whatever its size
 		return m.Take(ctx, held-ahead)
 	}
 	m.Give(ahead - held)

@@ -19,15 +19,15 @@ type Message struct {
 
 	Partition int32
 	Offset    int64
-	Key       []byte // nil: none
-	Value     []byte // never changed: a request may read it for a moment after it ended
+	Key       []byte // nil if there is none
+	Value     []byte // must not be changed: net/http may read it shortly after the request has ended
 	Headers   []Header
 	Timestamp time.Time
 	// Release, if set, is called when Value is no longer needed.
 	Release func()
 }
 
-// release frees the value. The steps after a request don't need it, and may take a while.
+// release frees the value. The steps after the request don't need the value, and may take a while.
 func (m *Message) release() {
 	m.Value = nil
 	if m.Release != nil {
@@ -35,7 +35,7 @@ func (m *Message) release() {
 	}
 }
 
-// Header is one name and value beside a record.
+// Header is a name and value that belong to a record.
 type Header struct {
 	Name  string
 	Value []byte
@@ -52,28 +52,28 @@ func (m *Message) headers() httprecord.Headers {
 }
 
 // Queue is what a [Pusher] needs of a queue. The pusher calls its methods concurrently, except
-// Receive. It takes all errors but the two below for temporary, and repeats the call.
+// Receive. It takes all errors but ErrLost and ErrNoQueue for temporary, and repeats the call.
 type Queue interface {
-	// Receive hands out at most limit messages. It waits for the first one, for any
-	// time, and then returns those that are there; it may return none. When ctx ends it
-	// returns at once what it has handed out by then, with or without an error.
+	// Receive hands out at most limit messages. It waits for the first one without a limit of time,
+	// and then returns the messages that are available; it may return none. When ctx ends it returns
+	// at once, with the messages that it has handed out by then, and with or without an error.
 	Receive(ctx context.Context, limit int) ([]Message, error)
 	// Ack marks a message as done, and returns when that is durable.
 	Ack(ctx context.Context, token string) error
-	// Nack puts a message back. It comes again after the queue's own backoff, and not
-	// before atLeast. The reason has at most [ReasonBytesMax] bytes.
+	// Nack puts a message back. It comes again after the queue's backoff, and not before atLeast has
+	// passed. The reason has at most [ReasonBytesMax] bytes.
 	Nack(ctx context.Context, token string, atLeast time.Duration, reason string) error
-	// Return gives back a message that was not sent: it comes again as the same attempt.
+	// Return gives back a message that was not sent. It comes again as the same attempt.
 	Return(token string) error
-	// Extend prolongs a message's lease by the queue's own, and returns its new end.
+	// Extend makes the lease of a message end one queue lease from now, and returns that time.
 	Extend(ctx context.Context, token string) (until time.Time, err error)
 }
 
 var (
-	// ErrLost is of Ack, Nack and Extend: another worker may have the record by now, or
-	// the queue no longer has it, so that this delivery no longer counts.
+	// ErrLost is returned by Ack, Nack and Extend when this delivery no longer counts: another worker
+	// may have the record, or the queue no longer has it.
 	ErrLost = errors.New("the lease of the message is lost")
-	// ErrNoQueue is of Receive: the queue is deleted, or another broker owns it. It ends
+	// ErrNoQueue is returned by Receive when the queue is deleted, or another broker owns it. It ends
 	// [Pusher.Run].
 	ErrNoQueue = errors.New("the queue does not exist, or another broker owns it")
 )

@@ -9,28 +9,27 @@ import (
 	"github.com/simple-event-broker/seb/metric"
 )
 
-// seriesMax bounds the series of one name. Of targets that would make more of them, those
-// that began first are shown, so that a series doesn't come and go with the others; what
-// the others do is counted together, under no topic and no queue.
+// seriesMax bounds the series of one metric. If all targets together need more, the targets that began
+// first have their own series and keep them. All other targets are counted together, with empty topic
+// and queue labels.
 const seriesMax = 1000
 
-// durations are the buckets of how long requests take.
+// durations are the histogram's buckets for how long requests take, in seconds.
 var durations = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 
-// Each metric shows this many targets as series of their own. The remaining series of seriesMax
-// count all other targets together.
+// For each metric, this many targets have their own series. The rest of seriesMax is for the series
+// that count all other targets together.
 var (
-	targetsShown   = seriesMax - 1                    // one series each
+	targetsShown   = seriesMax - 1                    // one series for each target
 	targetsCounted = seriesMax/len(outcomes) - 1      // one for each outcome
-	targetsTimed   = seriesMax/(len(durations)+1) - 1 // one for each bucket, and that of all
+	targetsTimed   = seriesMax/(len(durations)+1) - 1 // one for each bucket, and one for the total
 )
 
-// Metrics are the numbers of the pushers that run. One that has ended leaves nothing
-// behind.
+// Metrics are the numbers of the running pushers. A pusher that has ended leaves no series behind.
 type Metrics struct {
 	mu             sync.Mutex
-	running        map[names]*Pusher // those shown
-	counted, timed map[names]bool    // those of them that have these series of their own
+	running        map[names]*Pusher // pushers whose series are shown
+	counted, timed map[names]bool    // those of running that have their own series in deliveries, and in seconds
 
 	deliveries map[names]map[Outcome]*atomic.Int64
 	seconds    map[names]*histogram.Histogram
@@ -39,7 +38,7 @@ type Metrics struct {
 
 type names struct{ topic, queue string }
 
-// series are the series of one pusher. The nil *series counts nothing.
+// series are the numbers of one pusher. A nil *series counts nothing.
 type series struct {
 	deliveries map[Outcome]*atomic.Int64
 	seconds    *histogram.Histogram
@@ -89,8 +88,8 @@ func (m *Metrics) Families() []metric.Family {
 	return []metric.Family{inFlight, slowed, deliveries, seconds, untold}
 }
 
-// begin makes p's series, or returns those of all that have none of their own. The nil
-// Metrics has none.
+// begin returns the series of p: its own, or those for all pushers without their own. It
+// returns nil if m is nil.
 func (m *Metrics) begin(p *Pusher) *series {
 	if m == nil {
 		return nil
@@ -101,12 +100,12 @@ func (m *Metrics) begin(p *Pusher) *series {
 	if m.running[n] == nil && len(m.running) >= targetsShown {
 		return m.series(names{}, names{}, names{})
 	}
-	m.running[n] = p // also in place of one that is about to end
+	m.running[n] = p // replaces a pusher of the same queue that is about to end
 	return m.series(n, roomFor(n, m.counted, targetsCounted), roomFor(n, m.timed, targetsTimed))
 }
 
-// roomFor returns n, and has it in shown, if there is room for it; else what stands for all
-// that have none.
+// roomFor returns n, and adds it to shown, if shown has room for it. Else it returns the empty names,
+// under which all others are counted.
 func roomFor(n names, shown map[names]bool, most int) names {
 	if !shown[n] && len(shown) >= most {
 		return names{}
@@ -115,11 +114,11 @@ func roomFor(n names, shown map[names]bool, most int) names {
 	return n
 }
 
-// series returns those of the names, which it makes if there are none.
+// series returns the series with these names. It makes those that don't exist yet.
 func (m *Metrics) series(untold, counted, timed names) *series {
 	if m.deliveries[counted] == nil {
 		m.deliveries[counted] = map[Outcome]*atomic.Int64{}
-		for _, o := range outcomes { // so that an alert sees the first
+		for _, o := range outcomes { // so that an alert notices the first one
 			m.deliveries[counted][o] = new(atomic.Int64)
 		}
 	}

@@ -12,26 +12,26 @@ import (
 // Networks decides to which addresses a pusher may send. The zero value allows public addresses
 // that are not this machine's own.
 type Networks struct {
-	// Allowed are prefixes that may be sent to although they are not public, or this
-	// machine's own, such as 10.2.0.0/16 or fd00:1::/32.
+	// Allowed are prefixes that may be sent to although they are not public or belong to this
+	// machine, such as 10.2.0.0/16 or fd00:1::/32.
 	Allowed []netip.Prefix
-	// Denied are prefixes that may not be sent to. They go before Allowed.
+	// Denied are prefixes that may not be sent to, even if Allowed has them.
 	Denied []netip.Prefix
 
-	// own reports whether an address is this machine's; nil means as the system has it.
+	// own reports whether an address is this machine's; nil means that the system is asked.
 	own func(netip.Addr) bool
 }
 
-// closed4 are the networks of IPv4 that the registry of special-purpose addresses
-// (RFC 6890) says are not globally reachable, those of multicast, and an address that
-// is public by its number and a cloud's own by its use.
+// closed4 are the IPv4 networks that may not be sent to: those that the registry of special-purpose
+// addresses (RFC 6890) lists as not globally reachable, multicast, and one public address that a cloud
+// uses internally.
 var closed4 = prefixes(
 	"0.0.0.0/8",       // this network; to connect to 0.0.0.0 is to connect to this machine
 	"10.0.0.0/8",      // private
-	"100.64.0.0/10",   // shared between a carrier and its customers, and metadata of a cloud
+	"100.64.0.0/10",   // shared between a carrier and its customers, and the metadata service of a cloud
 	"127.0.0.0/8",     // this machine
 	"168.63.129.16",   // a cloud's services for its machines
-	"169.254.0.0/16",  // link-local, and metadata of most clouds
+	"169.254.0.0/16",  // link-local, and the metadata service of most clouds
 	"172.16.0.0/12",   // private
 	"192.0.0.0/24",    // IETF protocol assignments
 	"192.0.2.0/24",    // documentation
@@ -44,7 +44,7 @@ var closed4 = prefixes(
 	"240.0.0.0/4",     // reserved, and broadcast
 )
 
-// open6 is all of IPv6 that is public, except for closed6.
+// open6 contains all public IPv6 addresses; closed6 are its exceptions.
 var open6 = netip.MustParsePrefix("2000::/3")
 
 var closed6 = prefixes(
@@ -54,7 +54,7 @@ var closed6 = prefixes(
 	"3fff::/20",     // documentation
 )
 
-// translated is where NAT64 puts all of IPv4 (RFC 6052).
+// translated is the prefix under which NAT64 embeds all of IPv4 (RFC 6052).
 var translated = netip.MustParsePrefix("64:ff9b::/96")
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -105,7 +105,7 @@ func (n Networks) isOwn(a netip.Addr) bool {
 	return ownAddress(a)
 }
 
-// embedded returns the address of IPv4 that a stands for, if it is one of NAT64's.
+// embedded returns the IPv4 address that a NAT64 address stands for; ok is false for other addresses.
 func embedded(a netip.Addr) (inner netip.Addr, ok bool) {
 	if !translated.Contains(a) {
 		return netip.Addr{}, false
@@ -122,15 +122,15 @@ func (n Networks) hint(a netip.Addr) string {
 	return "use a public one, or have its network allowed with --push-allow of seb serve"
 }
 
-// CheckTarget returns an [*InvalidError] if t's URL names an address, rather than a
-// host, that may not be sent to. What a host's name resolves to may change at any time, so
-// it is checked when a connection is made.
+// CheckTarget returns an [*InvalidError] if t's URL has an IP address that may not be sent to. It does
+// not check a host name: its addresses may change at any time, so they are checked when a connection
+// is made.
 func (n Networks) CheckTarget(t Target) error {
 	u, err := parseURL(t.URL)
 	if err != nil {
 		return err
 	}
-	if a, err := netip.ParseAddr(u.Hostname()); err == nil { // else it is a host's name
+	if a, err := netip.ParseAddr(u.Hostname()); err == nil { // else it is a host name
 		if why := n.against(a); why != "" {
 			return invalid("url", n.hint(a), "the URL's address %s %s", a, why)
 		}
@@ -138,8 +138,7 @@ func (n Networks) CheckTarget(t Target) error {
 	return nil
 }
 
-// forbiddenError is of a connection that may not be made: what is against its address, and
-// what to do about that.
+// forbiddenError is the error of a connection that may not be made. It says why, and what to do.
 type forbiddenError struct {
 	address   netip.AddrPort
 	why, hint string
@@ -149,8 +148,8 @@ func (e *forbiddenError) Error() string {
 	return fmt.Sprintf("connect to %s: the address %s", e.address, e.why)
 }
 
-// guard refuses connections just before they are made, when it is certain where they
-// would go. It is a [net.Dialer]'s ControlContext.
+// guard refuses a connection just before it is made, when the address is certain. It is a
+// [net.Dialer]'s ControlContext.
 func (n Networks) guard(_ context.Context, network, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" {

@@ -50,7 +50,8 @@ func TestOperatorAllowsNetworks(t *testing.T) {
 	}
 }
 
-// What an operator denies stays so, however the address is written and whatever is allowed.
+// A network that an operator denies stays denied, however the address is written and whatever is
+// allowed.
 func TestOperatorDeniesNetworks(t *testing.T) {
 	n := Networks{Allowed: prefixes("10.2.0.0/16", "64:ff9b::/96"), Denied: prefixes("10.2.3.0/24", "1.1.1.0/24", "2606:4700::/32")}
 	n.Denied = append(n.Denied, netip.MustParsePrefix("fd00::/8"))
@@ -64,7 +65,7 @@ func TestOperatorDeniesNetworks(t *testing.T) {
 	}
 }
 
-// A public address may be this machine's own: what listens there may be open to it alone.
+// A public address may be this machine's own. A server there may trust requests from this machine.
 func TestOwnAddressesAreRefusedUnlessAllowed(t *testing.T) {
 	mine := func(a netip.Addr) bool {
 		return a == netip.MustParseAddr("1.2.3.4") || a == netip.MustParseAddr("2606:4700::5")
@@ -92,7 +93,7 @@ func TestOwnAddressesAreRefusedUnlessAllowed(t *testing.T) {
 func TestAddressInURLIsRefusedAtOnce(t *testing.T) {
 	for text, want := range map[string]bool{
 		"http://127.0.0.1/": false, "https://[::1]:8443/x": false, "http://[::ffff:10.0.0.1]/": false, "http://169.254.169.254/latest": false,
-		"https://1.1.1.1/": true, "https://localhost/": true, // which is refused when it is resolved
+		"https://1.1.1.1/": true, "https://localhost/": true, // refused only when it is resolved
 	} {
 		if err := (Networks{}).CheckTarget(Target{URL: text}); (err == nil) != want {
 			t.Errorf("%s: %v", text, err)
@@ -100,8 +101,8 @@ func TestAddressInURLIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// What is refused is refused for every way to write an address: none of these may
-// reach a server on this machine.
+// Addresses of this machine are refused in every way to write them: no such request may reach a server
+// on this machine.
 func TestNothingIsSentToThisMachine(t *testing.T) {
 	to := serve(t, "HTTP/1.1", answerStatus(http.StatusOK))
 	u, err := url.Parse(to.url)
@@ -118,7 +119,7 @@ func TestNothingIsSentToThisMachine(t *testing.T) {
 			})
 			run(t, p)
 			q.add("v")
-			if net.ParseIP(strings.Trim(host, "[]")) == nil && host != "localhost" && host != "0x7f.1" { // a name that no server knows
+			if net.ParseIP(strings.Trim(host, "[]")) == nil && host != "localhost" && host != "0x7f.1" { // a name that can't be resolved
 				if got := q.next(t); got.acked || !strings.Contains(got.reason, "no connection") {
 					t.Errorf("got %+v", got)
 				}
@@ -127,7 +128,7 @@ func TestNothingIsSentToThisMachine(t *testing.T) {
 			if why := wantBlocked(t, p); !strings.Contains(why, "is not public") || !strings.Contains(why, "--push-allow") || strings.Contains(why, "127.0.0.1:") {
 				t.Errorf("blocked: %q", why)
 			}
-			q.nothing(t) // which would count as an attempt
+			q.nothing(t) // an answer would count as an attempt
 		})
 	}
 	if len(to.came) > 0 {
@@ -135,8 +136,8 @@ func TestNothingIsSentToThisMachine(t *testing.T) {
 	}
 }
 
-// A name that resolved to an allowed address at first is looked at again each time
-// that a connection is made.
+// The address of a name is checked for each connection, even if the name had an allowed address
+// before.
 func TestNameThatIsMovedIsRefused(t *testing.T) {
 	var moved atomic.Bool
 	resolver := nameServer(t, func() netip.Addr {
@@ -188,8 +189,8 @@ func TestNameThatIsMovedIsRefused(t *testing.T) {
 	}
 }
 
-// wantBlocked waits until p's target has an address that may not be sent to, and returns
-// what the status says about that.
+// wantBlocked waits until p's status says that the target's address may not be sent to, and returns
+// that text.
 func wantBlocked(t *testing.T, p *Pusher) string {
 	t.Helper()
 	poll, late := time.NewTicker(time.Millisecond), time.After(20*time.Second)
@@ -206,7 +207,7 @@ func wantBlocked(t *testing.T, p *Pusher) string {
 	}
 }
 
-// nameServer returns a resolver that gets every name's address from where.
+// nameServer returns a resolver that asks where for the address of every name.
 func nameServer(t *testing.T, where func() netip.Addr) *net.Resolver {
 	t.Helper()
 	server, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
@@ -228,14 +229,14 @@ func nameServer(t *testing.T, where func() netip.Addr) *net.Resolver {
 	}}
 }
 
-// resolved answers a query as RFC 1035, 4.1 says: the question again, and an A record
-// if that is what was asked for.
+// resolved answers a query as RFC 1035, 4.1 says: with the question, and with an A record if the query
+// asks for one.
 func resolved(query []byte, a netip.Addr) []byte {
 	end := 12
 	for query[end] != 0 {
 		end += 1 + int(query[end])
 	}
-	end += 5 // the root, a type, a class
+	end += 5 // the root label, the type and the class
 	answer := append([]byte{}, query[:end]...)
 	copy(answer[2:], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0})
 	if binary.BigEndian.Uint16(query[end-4:]) == 1 {
@@ -273,7 +274,7 @@ func TestProxyIsTheOperatorsAlone(t *testing.T) {
 	}
 }
 
-// Where the operator's proxy is, and what its name is, is not for whom the queue belongs to.
+// The owner of the queue must not learn where the operator's proxy is, or its name.
 func TestReasonTellsNothingOfTheProxy(t *testing.T) {
 	for name, proxy := range map[string]string{
 		"nobody listens":  "http://127.0.0.1:1",

@@ -14,25 +14,25 @@ import (
 // Outcome is how a request to a target ended.
 type Outcome string
 
-// The outcomes of a request. Only the first is a success. The next four pause the target for a
-// while, or for good.
+// The outcomes of a request. Only Delivered is a success. The next four pause the target for a while,
+// or for good.
 const (
 	Delivered   Outcome = "delivered"   // 2xx
-	Slowed      Outcome = "slowed"      // 429, 502, 503, 504: not now
-	Unreachable Outcome = "unreachable" // no name, no connection, no TLS
+	Slowed      Outcome = "slowed"      // 429, 502, 503, 504: the target asks to slow down
+	Unreachable Outcome = "unreachable" // name resolution, the connection or TLS failed
 	Forbidden   Outcome = "forbidden"   // an address that is not allowed: nothing was sent
-	Gone        Outcome = "gone"        // 410: never again
+	Gone        Outcome = "gone"        // 410: the target wants no more requests
 	Redirected  Outcome = "redirected"  // 3xx
 	Refused     Outcome = "refused"     // any other 4xx
 	Failed      Outcome = "failed"      // any other status
-	TimedOut    Outcome = "timed_out"   // connected, and no answer in time
-	Broken      Outcome = "broken"      // connected, and no valid answer
+	TimedOut    Outcome = "timed_out"   // connected, but no answer in time
+	Broken      Outcome = "broken"      // connected, but no valid answer
 	Abandoned   Outcome = "abandoned"   // ended by a shutdown
 )
 
 var outcomes = []Outcome{Delivered, Slowed, Unreachable, Forbidden, Gone, Redirected, Refused, Failed, TimedOut, Broken, Abandoned}
 
-// Bounds on what is kept and shown of an answer.
+// Bounds on what is kept and shown of an answer, in bytes and time.
 const (
 	// ReasonBytesMax bounds the reason of a Nack.
 	ReasonBytesMax = 512
@@ -44,12 +44,12 @@ const (
 // answer is the result of a request.
 type answer struct {
 	outcome Outcome
-	reason  string        // for people; none if it is Delivered
-	after   time.Duration // the Retry-After of one that is Slowed
+	reason  string        // for people; "" if the outcome is Delivered
+	after   time.Duration // the Retry-After if the outcome is Slowed; else 0
 	err     error         // for the log, if there was no answer
 }
 
-// judge returns the outcome of an answer with the beginning of its body.
+// judge returns the result for an answer and the beginning of its body.
 func judge(r *http.Response, body []byte, now time.Time) answer {
 	a := answer{outcome: Failed}
 	switch code := r.StatusCode; {
@@ -79,8 +79,8 @@ func judge(r *http.Response, body []byte, now time.Time) answer {
 	return a
 }
 
-// unanswered returns the outcome of a request without an answer. Details of the broker's own
-// network go to the log only.
+// unanswered returns the result of a request without an answer. Details of the broker's own network go
+// to the log only.
 func unanswered(err error, connected, late bool, limit time.Duration) answer {
 	a := answer{outcome: Broken, err: err}
 	var forbidden *forbiddenError
@@ -100,11 +100,11 @@ func unanswered(err error, connected, late bool, limit time.Duration) answer {
 	return a
 }
 
-// cause leaves out of a network's error which addresses of this machine, which proxy and
-// which name server it was about.
+// cause describes a network error. It leaves out this machine's addresses, and those of the proxy and
+// the name server.
 func cause(err error) string {
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "proxyconnect" { // as net/http calls whatever fails on the way to one
+	if errors.As(err, &op) && op.Op == "proxyconnect" { // net/http uses this for every failure on the way to a proxy
 		return "the broker's proxy can't be reached"
 	}
 	var lookup *net.DNSError
@@ -122,8 +122,8 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// clean returns at most limit bytes of text that is safe to show on a terminal and in a
-// page, on one line: none if it isn't text.
+// clean returns at most limit bytes of text, on one line, that are safe to show on a terminal and in a
+// page; "" if text is not valid UTF-8.
 func clean(text string, limit int) string {
 	text = whole(text)
 	if !utf8.ValidString(text) {
@@ -133,7 +133,7 @@ func clean(text string, limit int) string {
 		switch {
 		case unicode.IsSpace(r) || unicode.IsControl(r):
 			return ' '
-		case !unicode.IsPrint(r): // also marks that change the direction of what follows
+		case !unicode.IsPrint(r): // also removes marks that change the direction of the text
 			return -1
 		}
 		return r
@@ -141,7 +141,7 @@ func clean(text string, limit int) string {
 	return cut(strings.Join(strings.Fields(text), " "), limit)
 }
 
-// cut returns at most limit bytes of text, and shows that there were more.
+// cut returns at most limit bytes of text. If there were more, it ends with "...".
 func cut(text string, limit int) string {
 	const more = "..."
 	if len(text) <= limit {
@@ -150,7 +150,7 @@ func cut(text string, limit int) string {
 	return whole(text[:limit-len(more)]) + more
 }
 
-// whole takes the last character away if text was cut within it.
+// whole removes the last character if text was cut in the middle of it.
 func whole(text string) string {
 	for i := 1; i <= utf8.UTFMax && i <= len(text); i++ {
 		if tail := text[len(text)-i:]; utf8.RuneStart(tail[0]) {

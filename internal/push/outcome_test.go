@@ -26,7 +26,7 @@ func TestWhatTheTargetAnswersDecides(t *testing.T) {
 	}
 	tests := map[string]struct {
 		answer http.HandlerFunc
-		reason string // "": acknowledged
+		reason string // "" if the message is acknowledged
 		after  time.Duration
 	}{
 		"200":                 {say(200, "taken"), "", 0},
@@ -81,8 +81,8 @@ func TestAnswersThatAreNone(t *testing.T) {
 	hang := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	tests := map[string]struct {
 		each   func(net.Conn)
-		reason string // the beginning; "": acknowledged
-		short  bool   // the time for an answer is
+		reason string // the beginning of the reason; "" if the message is acknowledged
+		short  bool   // the timeout is short
 	}{
 		"closes at once":       {func(net.Conn) {}, "no whole answer: ", false},
 		"closes after it":      {afterRequest(""), "no whole answer: ", false},
@@ -108,7 +108,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // they wait
+			t.Parallel() // the tests wait
 			q, to := newQueue(), raw(t, test.each)
 			run(t, to.pusher(t, q, func(tg *Target, _ *Options) {
 				if test.short {
@@ -127,7 +127,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 a body that nobody reads must not fill memory either.
+// Over HTTP/2, too, a body that nobody reads must not fill the memory.
 func TestEndlessBodyOverHTTP2(t *testing.T) {
 	ended := make(chan struct{})
 	q, to := newQueue(), serve(t, "HTTP/2.0", func(w http.ResponseWriter, r *http.Request) {

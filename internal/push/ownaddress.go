@@ -5,12 +5,12 @@ import (
 	"net/netip"
 )
 
-// ownAddress reports whether an address is one of this machine's, of whichever of its
-// interfaces. It asks the system each time, since addresses come and go.
+// ownAddress reports whether an address belongs to a network interface of this machine. It asks the
+// system each time, since addresses come and go.
 func ownAddress(a netip.Addr) bool {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
-		return canBind(a) // a sandbox may forbid to list them
+		return canBind(a) // a sandbox may forbid listing the addresses
 	}
 	for _, x := range addresses {
 		if n, ok := x.(*net.IPNet); ok {
@@ -22,8 +22,9 @@ func ownAddress(a netip.Addr) bool {
 	return false
 }
 
-// canBind reports whether a socket can have an address, which it can if that is this machine's.
-// A router may be set up so that it can have any: there this takes all for its own.
+// canBind reports whether a socket can bind to an address. On most machines that is so only for their
+// own addresses. A router may be set up to bind to any address: there, canBind takes all addresses for
+// its own.
 func canBind(a netip.Addr) bool {
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 0)))
 	if err != nil {

@@ -16,7 +16,7 @@ func TestAddressesOfAllInterfacesAreThisMachines(t *testing.T) {
 		if own = own.Unmap(); !ok || !ownAddress(own) {
 			t.Errorf("%s is not taken for an address of this machine", x)
 		}
-		if !own.IsLinkLocalUnicast() && !canBind(own) { // those need a zone
+		if !own.IsLinkLocalUnicast() && !canBind(own) { // link-local addresses need a zone
 			t.Errorf("no socket can have %s", x)
 		}
 	}

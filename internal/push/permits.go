@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// permitsPerCPU is how many requests to targets a broker has begun, for each CPU that
-	// it may use, and not yet had an answer to: enough to keep the CPUs busy, so few that what
-	// the API does hardly has to wait behind them.
+	// permitsPerCPU is how many requests to targets may be newly begun and unanswered, for each CPU
+	// that the broker may use. That is enough to keep the CPUs busy, and few enough that the API
+	// hardly waits for them.
 	permitsPerCPU = 4
-	// permitMax is how long a request has a permit at most. It is several times what a
-	// request takes whose target answers at once; a target that takes longer waits without one,
-	// and so does not hold up the other targets.
+	// permitMax is the longest time for which a request keeps its permit. A request to a target that
+	// answers at once takes a fraction of that time. A request to a slower target waits without a
+	// permit, so that it does not hold up the other targets.
 	permitMax = 2 * time.Millisecond
 )
 
-// Permits bound the requests to targets that the pushers of a broker have just begun, of
-// all queues together. A pusher takes a permit for each message that it receives. Pushers
-// that wait for permits get them in turn; since each of them waits once at a time, and gets
-// its share of what is free, queues that have as much to push get as many.
+// Permits bound how many requests to targets a broker has just begun, for all queues together. A
+// pusher takes a permit for each message that it receives. Pushers that wait for permits get them in
+// order of arrival. Each gets its share of the free permits, so that queues with as much to push get
+// as many permits.
 type Permits struct {
 	all int
 
@@ -42,7 +42,7 @@ func NewPermits() *Permits {
 	return &Permits{all: n, free: n}
 }
 
-// Take waits for permits, and returns how many it took: 1 to most.
+// Take waits for permits, and returns how many it got: 1 to most.
 func (p *Permits) Take(ctx context.Context, most int) (int, error) {
 	w := &permitWait{most: most, ready: make(chan struct{})}
 	p.mu.Lock()
@@ -57,7 +57,7 @@ func (p *Permits) Take(ctx context.Context, most int) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting = slices.DeleteFunc(p.waiting, func(x *permitWait) bool { return x == w })
-	p.free += w.got // it may have been served meanwhile
+	p.free += w.got // w may have got permits meanwhile
 	p.serveLocked()
 	return 0, ctx.Err()
 }
@@ -80,8 +80,8 @@ func (p *Permits) serveLocked() {
 	}
 }
 
-// One returns a function that gives one of the permits back that were taken. It is called by itself
-// after permitMax. Only its first call counts.
+// One returns a function that gives one taken permit back. The permit is given back after permitMax in
+// any case, and only once.
 func (p *Permits) One() (giveBack func()) {
 	give := sync.OnceFunc(func() { p.Give(1) })
 	timer := time.AfterFunc(permitMax, give)

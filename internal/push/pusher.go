@@ -15,42 +15,43 @@ import (
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
-// ErrGone is what [Pusher.Run] returns when the target answered that its URL is gone for
-// good. No temporary error wraps it.
+// ErrGone is what [Pusher.Run] returns when the target answered 410: its URL is gone for good. No
+// temporary error wraps ErrGone.
 var ErrGone = errors.New("the receiver answered that the URL is gone for good")
 
-// How long to wait before a queue that could not be received from is asked again.
+// How long a pusher waits after a failed Receive before it calls Receive again.
 const (
 	receiveRetryMin = 100 * time.Millisecond
 	receiveRetryMax = 10 * time.Second
 )
 
-// Options are what a [Pusher] needs besides its target.
+// Options are what a [Pusher] needs in addition to its target.
 type Options struct {
-	// Topic, TopicID and Queue say whose messages they are: in each request, in the log,
-	// in metrics. TopicID is unique for ever, such as 1f0c6a3e.7: webhook-id is made of it.
+	// Topic, TopicID and Queue name the queue in requests, logs and metrics. TopicID is unique for
+	// ever, such as 1f0c6a3e.7: each webhook-id begins with it.
 	Topic, TopicID, Queue string
 	// Networks says where requests may go.
 	Networks Networks
-	// Proxy takes all requests, if it is set. Then it, and not Networks, decides where
-	// they may go. No proxy is taken from the environment.
+	// Proxy, if set, takes all requests. Then the proxy, and not Networks, decides where they may go.
+	// No proxy is taken from the environment.
 	Proxy *url.URL
-	// RootCAs are those that a target's certificate must come from; nil means the system's.
+	// RootCAs are the authorities that may have signed a target's certificate; nil means the
+	// system's.
 	RootCAs *x509.CertPool
 	// Resolver finds the addresses of hosts; nil means the system's.
 	Resolver *net.Resolver
-	// Dial makes connections, if it is set, and then decides where they may go; nil means
-	// by the network. Tests in virtual time set it.
+	// Dial, if set, makes the connections, and decides where they may go; nil means over the network.
+	// Tests in virtual time set it.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Grace is how long requests may go on once Run's context has ended; 0 means the
 	// target's Timeout.
 	Grace time.Duration
-	// Gone, if it is set, is told the [ErrGone] that Run will return, while requests may still
-	// be under way.
+	// Gone, if set, is called with the [ErrGone] that Run will return, while requests may still be
+	// under way.
 	Gone func(error)
-	// Logger gets what is not about one message; nil discards.
+	// Logger gets log lines that are not about a single message; nil discards them.
 	Logger *slog.Logger
-	// Metrics counts, if it is set.
+	// Metrics, if set, counts requests and their outcomes.
 	Metrics *Metrics
 }
 
@@ -66,7 +67,7 @@ type Pusher struct {
 	metrics *series
 }
 
-// New returns a pusher to a target, which it checks. [Pusher.Run] makes it push.
+// New checks the target and returns a pusher to it. [Pusher.Run] makes it push.
 func New(t Target, q Queue, o Options) (*Pusher, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
@@ -97,11 +98,10 @@ func New(t Target, q Queue, o Options) (*Pusher, error) {
 // Status returns the state of the target.
 func (p *Pusher) Status() Status { return p.gate.status() }
 
-// Run pushes until ctx ends, and then returns nil; until the queue returns [ErrNoQueue];
-// or until the target answers 410, which is an [ErrGone]. Requests under way then have
-// Options.Grace to end. Run leaves those that don't to their leases, and returns messages that
-// were not sent.
-// Run may be called once.
+// Run pushes until ctx ends, and then returns nil; until the queue returns [ErrNoQueue]; or until the
+// target answers 410, and then returns [ErrGone]. After that, requests under way have Options.Grace to
+// end. Messages whose requests don't end by then stay leased until their leases end. Messages
+// that were not sent go back to the queue. Run may be called once.
 func (p *Pusher) Run(ctx context.Context) error {
 	defer p.close()
 	p.metrics = p.opts.Metrics.begin(p)
@@ -128,13 +128,13 @@ func (p *Pusher) Run(ctx context.Context) error {
 		p.opts.Gone(cause)
 	}
 	deliveries.Wait()
-	if ctx.Err() == nil || cause != context.Cause(ctx) { //nolint:errorlint // the very same
+	if ctx.Err() == nil || cause != context.Cause(ctx) { //nolint:errorlint // the identical error
 		return cause
 	}
 	return nil
 }
 
-// receive returns the next messages, perhaps none. An error is final.
+// receive returns the next messages; there may be none. An error is final.
 func (p *Pusher) receive(ctx context.Context) ([]Message, error) {
 	for wait := receiveRetryMin; ; wait = min(2*wait, receiveRetryMax) {
 		room, err := p.gate.room(ctx)
@@ -153,7 +153,7 @@ func (p *Pusher) receive(ctx context.Context) ([]Message, error) {
 		case ctx.Err() != nil:
 			return messages, context.Cause(ctx)
 		case closed || len(messages) > 0:
-			err = nil // it was given up, or the error will come again
+			err = nil // the call was given up, or the next call returns the error again
 		}
 		if err == nil {
 			return messages, nil
@@ -165,7 +165,7 @@ func (p *Pusher) receive(ctx context.Context) ([]Message, error) {
 	}
 }
 
-// pause waits for about d, and reports whether ctx still lasts.
+// pause waits for about that long, and reports whether ctx has not ended.
 func pause(ctx context.Context, about time.Duration) bool {
 	select {
 	case <-ctx.Done():

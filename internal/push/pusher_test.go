@@ -81,7 +81,7 @@ func TestSlowTargetHoldsBackItselfOnly(t *testing.T) {
 	slowQueue.next(t)
 }
 
-// The wait that a target asks for is kept by all messages, over real HTTP.
+// All messages wait for as long as the target asks, over real HTTP.
 func TestTargetThatAsksIsLeftAlone(t *testing.T) {
 	var requests atomic.Int32
 	q, to := newQueue(), serve(t, "HTTP/2.0", func(w http.ResponseWriter, _ *http.Request) {
@@ -128,7 +128,7 @@ func TestTargetThatIsGoneIsAskedNoMore(t *testing.T) {
 	}
 }
 
-// Nothing is sent while the queue is told, which may take long.
+// Nothing is sent while Options.Gone runs, which may take long.
 func TestTargetThatIsGoneIsLeftAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, sent := newQueue(), 0
@@ -180,7 +180,7 @@ func TestShutdownLeavesToTheLeaseWhatDoesNotEnd(t *testing.T) {
 	q.nothing(t)
 }
 
-// inBubble returns a pusher whose requests are answered by send.
+// inBubble returns a pusher for virtual time, whose requests are answered by send.
 func inBubble(t *testing.T, q Queue, send func(context.Context, *Message) answer) *Pusher {
 	t.Helper()
 	to := target{url: "http://hooks.example/"}
@@ -189,8 +189,8 @@ func inBubble(t *testing.T, q Queue, send func(context.Context, *Message) answer
 	return p
 }
 
-// An address that the broker's settings forbid uses up no attempt, however long that lasts,
-// and is logged once an hour.
+// While the broker's settings forbid the address, no attempt is used up, and the log has a line about
+// it once an hour.
 func TestForbiddenAddressUsesUpNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
@@ -261,8 +261,8 @@ func TestLeaseIsExtendedWhileARequestIsUnderWay(t *testing.T) {
 	})
 }
 
-// While the queue can't be asked, for longer than the lease, nobody else gets the record
-// either: once it can, the lease goes on.
+// The queue can't be reached for longer than the lease. No other worker gets the record meanwhile, and
+// the lease is extended again afterwards.
 func TestLeaseIsExtendedAgainAfterTheQueueWasAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, from := newQueue(), time.Now()
@@ -307,7 +307,7 @@ func TestLeaseThatIsLostIsNotExtended(t *testing.T) {
 	})
 }
 
-// Messages that were handed out just when the target closed go back, and come again.
+// Messages that were handed out just as the target closed are returned, and come again.
 func TestMessagesThatComeTooLateAreReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, sent := newQueue(), make(chan time.Time, 99)
@@ -333,14 +333,14 @@ func TestMessagesThatComeTooLateAreReturned(t *testing.T) {
 		if at := first.Sub(began); at < 10*time.Minute {
 			t.Errorf("sent after %v", at)
 		}
-		if second.Sub(first) != time.Second || third != second { // one answer lets two more go
+		if second.Sub(first) != time.Second || third != second { // one answer lets two more through
 			t.Errorf("sent at %v, %v, %v", first, second, third)
 		}
 		_ = stop()
 	})
 }
 
-// What is handed out when a pusher ends is not sent, and not put back for that either.
+// A message that is handed out while the pusher ends is not sent, and its attempt is not used up.
 func TestShutdownReturnsWhatHasNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, sent := newQueue(), 0
@@ -466,7 +466,7 @@ seb_push_unsettled_total{queue="mail",topic="orders"} 1
 	})
 }
 
-// seriesOf returns how many series each name has.
+// seriesOf returns how many series each metric has.
 func seriesOf(t *testing.T, g prometheus.Gatherer) map[string]int {
 	t.Helper()
 	families, err := g.Gather()
@@ -477,7 +477,7 @@ func seriesOf(t *testing.T, g prometheus.Gatherer) map[string]int {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			n[f.GetName()]++
-			n[f.GetName()] += len(m.GetHistogram().GetBucket()) // besides the one of all
+			n[f.GetName()] += len(m.GetHistogram().GetBucket()) // in addition to the one for the total
 		}
 	}
 	return n
@@ -509,11 +509,11 @@ func TestMetricsAreBounded(t *testing.T) {
 
 	before := metrics.running[names{"t", "q0"}]
 	metrics.begin(pusher(0)).observe(Delivered, time.Second) // the next pusher to the same target
-	metrics.end(before)                                      // a moment too late
+	metrics.end(before)                                      // after the next pusher has begun
 	if n := metrics.deliveries[names{"t", "q0"}][Delivered].Load(); n != 2 {
 		t.Errorf("a target has %v deliveries", n)
 	}
-	metrics.end(metrics.running[names{"t", "q1"}]) // which makes room
+	metrics.end(metrics.running[names{"t", "q1"}]) // this makes room for another pusher
 	another := pusher(targets)
 	metrics.begin(another).observe(Delivered, time.Second)
 	if n := metrics.deliveries[names{"t", another.opts.Queue}][Delivered].Load(); n != 1 {

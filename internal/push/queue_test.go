@@ -13,7 +13,7 @@ import (
 // lease is how long a fakeQueue leases messages.
 const lease = time.Minute
 
-// outcomeOf is what a queue was told of a message.
+// outcomeOf is what a pusher told the queue about a message.
 type outcomeOf struct {
 	token   string
 	acked   bool
@@ -21,20 +21,20 @@ type outcomeOf struct {
 	reason  string
 }
 
-// fakeQueue hands out what a test adds, once, and keeps what it is told.
+// fakeQueue hands out each message that a test adds once, and records what it is told.
 type fakeQueue struct {
-	told chan outcomeOf // one for each Ack and Nack that was taken
+	told chan outcomeOf // one for each Ack and Nack that succeeded
 
-	// Errors of calls, by how many came before; a test sets them before it runs a pusher.
+	// Errors of calls, given how many calls came before. A test sets them before it runs a pusher.
 	receiveErr, ackErr, extendErr func(call int) error
 
 	mu                           sync.Mutex
 	ready                        []Message
 	added                        chan struct{}
-	asked                        []int // limits of Receive
+	asked                        []int // the limits given to Receive
 	receives, acks, extends, out int
-	handed                       map[string]Message // handed out, by token
-	late                         int                // messages that the next Receive hands out when it is given up
+	handed                       map[string]Message // messages that were handed out, by token
+	late                         int                // messages that the next Receive hands out when its context ends
 }
 
 func newQueue() *fakeQueue {
@@ -160,7 +160,7 @@ func (q *fakeQueue) counts() (ready, extends int) {
 	return len(q.ready), q.extends
 }
 
-// next waits for what the queue is told next.
+// next waits for the next outcome that the queue is told.
 func (q *fakeQueue) next(t *testing.T) outcomeOf {
 	t.Helper()
 	select {
@@ -172,7 +172,7 @@ func (q *fakeQueue) next(t *testing.T) outcomeOf {
 	}
 }
 
-// nothing fails the test if the queue was told something.
+// nothing fails the test if the queue was told an outcome.
 func (q *fakeQueue) nothing(t *testing.T) {
 	t.Helper()
 	select {
@@ -182,7 +182,7 @@ func (q *fakeQueue) nothing(t *testing.T) {
 	}
 }
 
-// run runs p until the test ends or stop is called, which returns what Run does.
+// run runs p until the test ends or stop is called. stop returns what Run returns.
 func run(t *testing.T, p *Pusher) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -198,6 +198,6 @@ func run(t *testing.T, p *Pusher) (stop func() error) {
 			return nil
 		}
 	})
-	t.Cleanup(func() { _ = stop() }) // a test that wants to know has asked before
+	t.Cleanup(func() { _ = stop() }) // a test that needs the result has called stop before
 	return stop
 }

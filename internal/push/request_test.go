@@ -15,7 +15,7 @@ func TestDeliverySaysWhatTheRecordIs(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			q, to := newQueue(), serve(t, version, answerStatus(http.StatusNoContent))
 			run(t, to.pusher(t, q, func(tg *Target, _ *Options) {
-				tg.MaxInFlight = 1 // so that they come in order
+				tg.MaxInFlight = 1 // so that messages come in order
 				tg.Headers = map[string]string{"authorization": "Bearer x", "Content-Type": "text/plain"}
 			}))
 			q.addMessage(Message{Attempt: 3, Partition: 2, Value: []byte(`{"a":1}`), Key: []byte("k 1"), Headers: []Header{
@@ -61,7 +61,7 @@ func TestDeliveryWithoutContentTypeIsBytes(t *testing.T) {
 	}
 }
 
-// Receivers check signatures by the library that the standard's authors wrote.
+// Receivers check signatures with the library of the standard's authors.
 func TestDeliveryIsSignedWithEachSecret(t *testing.T) {
 	old, renewed := NewSecret(), NewSecret()
 	q, to := newQueue(), serve(t, "HTTP/1.1", answerStatus(http.StatusOK))
@@ -93,7 +93,7 @@ func verifier(t *testing.T, secret string) *webhooks.Webhook {
 	return v
 }
 
-// A retry has the id of the first attempt, and the time and signature of its own.
+// A retry has the id of the first attempt, but its own time and signature.
 func TestRetryKeepsItsID(t *testing.T) {
 	c, err := newClient(Target{URL: "http://localhost/", Secret: testSecret}, Options{Topic: "t", TopicID: "1f0c6a3e.7", Queue: "q"})
 	if err != nil {

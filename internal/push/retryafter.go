@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// retryAfterMax bounds what a target may ask for, so that one that is wrong about the
-// year is asked again on the same day.
+// retryAfterMax bounds how long a target may ask the pusher to wait. So a target with a wrong clock
+// gets requests again on the same day.
 const retryAfterMax = time.Hour
 
-// retryAfter reads the header of that name: seconds, or a date (RFC 9110, 10.2.3). What
-// is neither, or has passed, is 0.
+// retryAfter returns the wait that a Retry-After header asks for: in seconds, or until a date (RFC
+// 9110, 10.2.3). It returns 0 if the header is invalid, or the date has passed.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	text := header.Get("Retry-After")
 	if text != "" && strings.Trim(text, "0123456789") == "" {

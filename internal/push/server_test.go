@@ -18,7 +18,7 @@ const testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMDEyMzQ1Njc="
 // loopback lets a pusher reach the servers of tests.
 var loopback = Networks{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")}}
 
-// received is a request that came, and its body.
+// received is a request that the target received, and its body.
 type received struct {
 	*http.Request
 	body string
@@ -31,7 +31,7 @@ type target struct {
 	ca   *x509.CertPool // nil for plain HTTP
 }
 
-// serve answers over HTTP/1.1 and, with TLS, over HTTP/2 if wanted.
+// serve starts a server that answers over HTTP/1.1 or, with TLS, over HTTP/2.
 func serve(t *testing.T, version string, answer http.HandlerFunc) *target {
 	t.Helper()
 	to := &target{came: make(chan received, 4096)}
@@ -62,7 +62,7 @@ func serve(t *testing.T, version string, answer http.HandlerFunc) *target {
 	return to
 }
 
-// raw serves connections by hand.
+// raw starts a server that calls each with every connection.
 func raw(t *testing.T, each func(net.Conn)) *target {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -77,7 +77,7 @@ func raw(t *testing.T, each func(net.Conn)) *target {
 				return
 			}
 			go func() {
-				defer c.Close() //nolint:errcheck // the other end may be gone
+				defer c.Close() //nolint:errcheck // the other end may have closed the connection
 				each(c)
 			}()
 		}
@@ -85,7 +85,7 @@ func raw(t *testing.T, each func(net.Conn)) *target {
 	return &target{url: "http://" + l.Addr().String() + "/hook"}
 }
 
-// afterRequest reads a request, and then writes text as an answer.
+// afterRequest reads a request, and then writes text as the answer.
 func afterRequest(text string) func(net.Conn) {
 	return func(c net.Conn) {
 		if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
@@ -107,7 +107,7 @@ func (to *target) next(t *testing.T) received {
 	}
 }
 
-// pusher pushes q's messages to the target, as change wants it.
+// pusher returns a pusher from q to the target, with the settings that change makes.
 func (to *target) pusher(t *testing.T, q Queue, change func(*Target, *Options)) *Pusher {
 	t.Helper()
 	tg := Target{URL: to.url, Secret: testSecret}

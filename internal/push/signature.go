@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// What Standard Webhooks says of secrets for symmetric signatures.
+// The form of secrets for symmetric signatures in Standard Webhooks.
 const (
 	secretPrefix   = "whsec_"
 	secretBytesMin = 24
@@ -24,10 +24,10 @@ func NewSecret() string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(key[:])
 }
 
-// signer is the keys that sign each message, one signature each.
+// signer has the keys that sign each message. Each key makes one signature.
 type signer [][]byte
 
-// parseSecret reads a target's secret. Its errors don't show any of it.
+// parseSecret parses a target's secrets. Its errors show no part of them.
 func parseSecret(text string) (signer, error) {
 	const field = "secret"
 	if len(text) > SecretBytesMax {
@@ -57,7 +57,7 @@ func parseSecret(text string) (signer, error) {
 	return s, nil
 }
 
-// sign returns the header webhook-signature of a message.
+// sign returns the webhook-signature header of a message.
 func (s signer) sign(id string, seconds int64, body []byte) string {
 	head := id + "." + strconv.FormatInt(seconds, 10) + "."
 	var signatures []string

@@ -11,31 +11,31 @@ import (
 )
 
 const (
-	// tick is how often a supervisor checks whether the owners of pushed queues do their work.
+	// tick is how often a supervisor checks whether the owners of pushed queues are alive.
 	tick = 5 * time.Second
-	// superviseAgain is how long a supervisor waits before it pushes a queue again, or takes it over,
-	// after that failed.
+	// superviseAgain is how long a supervisor waits after it failed to push a queue, or to take it
+	// over, before it tries again.
 	superviseAgain = time.Second
-	// stopMax bounds one try to commit that a target is gone.
+	// stopMax bounds one attempt to commit that a target is gone.
 	stopMax = 10 * time.Second
 )
 
-// ErrRunning is what [Supervisor.Run] returns when another call of it has not ended.
+// ErrRunning is what [Supervisor.Run] returns when another call of Run has not ended.
 var ErrRunning = errors.New("this broker delivers pushed records already")
 
-// Pushed is a queue that has a target, and is neither stopped nor paused, as the log has it.
+// Pushed is a queue that has a target and, by the log, is neither stopped nor paused.
 type Pushed struct {
 	ID          uint64
 	Topic, Name string
 	TopicID     string // unique for ever, see [Options]
 	Target      Target
 
-	Epoch uint64    // of its owner
+	Epoch uint64    // the owner's epoch
 	Owned bool      // it has an owner
 	Owner string    // the owner's address; may be empty
 	Seen  time.Time // when the owner last showed itself in the log
 	Here  bool      // this broker owns it
-	// Mine tells that the owner was this broker before it was started again.
+	// Mine says that this broker was the owner before it was restarted.
 	Mine bool
 }
 
@@ -46,21 +46,23 @@ type Broker interface {
 	Pushed() map[uint64]Pushed
 	// HasWork tells whether a queue has records that its owner should push now, or is pushing.
 	HasWork(q Pushed) bool
-	// TakeOver makes this broker the owner in the place of the one of q.
+	// TakeOver makes this broker the owner, instead of the owner that q names.
 	TakeOver(ctx context.Context, q Pushed) error
-	// Show has the owner, this broker, show itself in the log.
+	// Show commits a sign that this broker, the owner, runs.
 	Show(ctx context.Context, q Pushed) error
-	// Stop commits why a queue is pushed no longer, unless it has another target by now.
+	// Stop commits that a queue is no longer pushed, and why, unless it has another target by now.
 	Stop(ctx context.Context, q Pushed, why string) error
-	// Follow has the log followed until leave is called.
+	// Follow makes the broker follow the log until leave is called.
 	Follow() (leave func())
-	// Follows tells whether the log was followed so lately that an owner's silence there counts.
+	// Follows tells whether the broker has followed the log so recently that an owner's silence in
+	// the log counts.
 	Follows() bool
 }
 
-// SupervisorOptions are how owners of pushed queues show that they run.
+// SupervisorOptions say how often owners of pushed queues show themselves, and when they count as
+// lost.
 type SupervisorOptions struct {
-	// Silence is how long the log may see nothing of an owner that has records to push before
+	// Silence is how long an owner that has records to push may write nothing to the log before
 	// another broker takes the queue over.
 	Silence time.Duration
 	// Shows is how often an owner shows itself in the log while it has records to push.
@@ -68,17 +70,17 @@ type SupervisorOptions struct {
 	Logger *slog.Logger
 }
 
-// Supervisor has a [Pusher] run for each pushed queue that this broker owns, and takes over
-// queues that nobody pushes.
+// Supervisor runs a [Pusher] for each pushed queue that this broker owns, and takes over queues whose
+// owner is lost.
 type Supervisor struct {
 	b       Broker
 	opts    SupervisorOptions
-	changed chan struct{} // holds a token when there may be something to do
+	changed chan struct{} // holds a value when there may be something to do
 
 	mu      sync.Mutex
 	running bool
 	pushers map[uint64]*Pusher // by queue
-	busy    map[uint64]bool    // queues that are being taken over, or shown
+	busy    map[uint64]bool    // queues for which a takeover or a Show is under way
 }
 
 // NewSupervisor returns a supervisor that does nothing until it runs.
@@ -94,8 +96,8 @@ func (s *Supervisor) Notify() {
 	}
 }
 
-// Blocked tells why this broker may not push a queue to where its URL leads, "" if it may, or
-// does not push it.
+// Blocked tells why this broker may not send to the address that a queue's URL leads to; "" if it may,
+// or if it does not push the queue.
 func (s *Supervisor) Blocked(queue uint64) string {
 	s.mu.Lock()
 	p := s.pushers[queue]
@@ -106,8 +108,8 @@ func (s *Supervisor) Blocked(queue uint64) string {
 	return p.Status().Blocked
 }
 
-// Run pushes queues until ctx ends, and returns when no request is under way any longer. open
-// returns a queue that this broker owns, and how to push it.
+// Run pushes queues until ctx ends, and returns when no request is under way. open returns a queue
+// that this broker owns, and the options for pushing it.
 func (s *Supervisor) Run(ctx context.Context, open func(Pushed) (Queue, Options)) error {
 	s.mu.Lock()
 	if s.running {
@@ -124,12 +126,12 @@ func (s *Supervisor) Run(ctx context.Context, open func(Pushed) (Queue, Options)
 	return nil
 }
 
-// supervision is one call of Run, whose goroutine alone uses all but tasks.
+// supervision is one call of Run. Only the goroutine of Run uses its fields, except tasks.
 type supervision struct {
 	*Supervisor
 	open    func(Pushed) (Queue, Options)
 	tasks   sync.WaitGroup
-	leave   func()              // ends following the log; nil while there are no pushed queues
+	leave   func()              // ends Broker.Follow; nil while there are no pushed queues
 	runs    map[uint64]*pushRun // by queue
 	watched map[uint64]watch
 }
@@ -139,10 +141,10 @@ type pushRun struct {
 	target Target
 	epoch  uint64
 	end    context.CancelFunc
-	over   chan struct{} // closed when another may begin
+	over   chan struct{} // closed when another run of the queue may begin
 }
 
-// watch is since when the log has seen nothing of an owner that has records to push.
+// watch says since when an owner that has records to push has written nothing to the log.
 type watch struct {
 	epoch uint64
 	seen  time.Time
@@ -155,8 +157,8 @@ func (s *supervision) loop(ctx context.Context) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
-		// Runs that are over go first: the log, which is read after that, has the targets
-		// that they stopped.
+		// Runs that are over go first: if they stopped their targets, the queues, which are read
+		// after that, show it.
 		s.reap()
 		queues := s.b.Pushed()
 		s.follow(len(queues) > 0)
@@ -186,8 +188,8 @@ func (s *supervision) endAll() {
 	}
 }
 
-// follow has the log followed while there are pushed queues: a broker that does not read it
-// does not see that an owner is gone.
+// follow makes the broker follow the log while there are pushed queues. A broker that does not read
+// the log does not notice that an owner is lost.
 func (s *supervision) follow(on bool) {
 	switch {
 	case on && s.leave == nil:
@@ -229,7 +231,7 @@ func (s *supervision) begin(ctx context.Context, q Pushed) {
 	queue, opts := s.open(q)
 	opts.Gone = func(why error) { s.stopped(ctx, q, why.Error(), log) }
 	p, err := New(q.Target, queue, opts)
-	if err != nil { // a newer version wrote the target; until it changes
+	if err != nil { // a newer version wrote the target; this queue is not pushed until the target changes
 		log.Error("can't push a queue", "err", err)
 		return
 	}
@@ -252,7 +254,7 @@ func (s *Supervisor) put(queue uint64, p *Pusher) {
 	s.pushers[queue] = p
 }
 
-// remove removes a pusher, unless the queue has another by now.
+// remove removes a pusher, unless the queue has another pusher by now.
 func (s *Supervisor) remove(queue uint64, p *Pusher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,8 +263,8 @@ func (s *Supervisor) remove(queue uint64, p *Pusher) {
 	}
 }
 
-// stopped commits that a target is gone, and tries again until that succeeds. Meanwhile this
-// broker sends nothing there.
+// stopped commits that a target is gone, and tries again until it succeeds. Meanwhile this broker
+// sends nothing to the target.
 func (s *supervision) stopped(ctx context.Context, q Pushed, why string, log *slog.Logger) {
 	for {
 		try, cancel := context.WithTimeout(ctx, stopMax)
@@ -276,8 +278,8 @@ func (s *supervision) stopped(ctx context.Context, q Pushed, why string, log *sl
 	}
 }
 
-// aside does something about a queue in a goroutine, unless something is being done about it
-// already. After a failure it waits before the next try.
+// aside runs f for a queue in a goroutine, unless a call for that queue is under way already. After a
+// failure, the queue counts as busy for superviseAgain.
 func (s *supervision) aside(ctx context.Context, q Pushed, doing string, f func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,8 +303,8 @@ func (s *supervision) takeOver(ctx context.Context, q Pushed) {
 	s.aside(ctx, q, "taking over a queue to push its records", func() error { return s.b.TakeOver(ctx, q) })
 }
 
-// watch watches the owners of queues that have records to push: this broker shows itself, and
-// takes the queues of those over that don't.
+// watch watches the owners of queues that have records to push. This broker shows itself for its own
+// queues, and takes over queues whose owners don't show themselves.
 func (s *supervision) watch(ctx context.Context) {
 	queues := s.b.Pushed()
 	for id := range s.watched {
@@ -321,7 +323,7 @@ func (s *supervision) watch(ctx context.Context) {
 			s.watched[id] = w
 		}
 		switch quiet := time.Since(w.since); {
-		case q.Here && quiet >= s.opts.Shows-tick: // the next tick may come too late
+		case q.Here && quiet >= s.opts.Shows-tick: // the next tick may be too late
 			s.aside(ctx, q, "telling other brokers that this one pushes a queue", func() error { return s.b.Show(ctx, q) })
 		case !q.Here && quiet > s.opts.Silence && s.b.Follows():
 			s.opts.Logger.Warn("takes over a queue whose owner does not push", "topic", q.Topic, "queue", q.Name, "owner", q.Owner, "silent", quiet)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// fakeBroker has the pushed queues that a test gives it, and keeps what its supervisor does.
+// fakeBroker has the pushed queues that a test gives it, and records what its supervisor does.
 type fakeBroker struct {
 	mu       sync.Mutex
 	queues   map[uint64]Pushed
@@ -20,7 +20,7 @@ type fakeBroker struct {
 	follows  bool
 	takeErr  error
 	did      []string
-	followed int // calls of Follow that were not left
+	followed int // calls of Follow that have not ended
 }
 
 func (b *fakeBroker) set(qs ...Pushed) {
@@ -38,7 +38,7 @@ func (b *fakeBroker) do(what string) {
 	b.did = append(b.did, what)
 }
 
-// wantDone expects what the supervisor has done since the call before.
+// wantDone checks what the supervisor has done since the previous call.
 func (b *fakeBroker) wantDone(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -171,12 +171,12 @@ func TestSupervisorWatchesOwnersThatHaveWork(t *testing.T) {
 		b.set(q)
 		s.Notify()
 		time.Sleep(time.Minute)
-		b.wantDone(t) // there is no work
+		b.wantDone(t) // no queue has work
 		b.mu.Lock()
 		b.hasWork, b.follows = true, false
 		b.mu.Unlock()
 		time.Sleep(time.Minute)
-		b.wantDone(t) // the log was not read: its silence means nothing
+		b.wantDone(t) // the log was not read, so the owner's silence means nothing
 		b.mu.Lock()
 		b.follows = true
 		b.mu.Unlock()

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Bounds on a [Target], and what its zero fields mean.
+// Bounds on a [Target], and the defaults for its zero fields.
 const (
 	URLBytesMax     = 2048
 	HeadersMax      = 32
-	HeaderBytesMax  = 8 << 10 // of all names and values together
+	HeaderBytesMax  = 8 << 10 // all names and values together
 	SecretsMax      = 4
-	SecretBytesMax  = 1 << 10 // of all secrets, and what stands between them
+	SecretBytesMax  = 1 << 10 // all secrets with the spaces between them
 	InFlightDefault = 64
 	InFlightMax     = 1024
 	TimeoutDefault  = 30 * time.Second
@@ -25,19 +25,19 @@ const (
 
 // Target is where a queue's messages are pushed to.
 type Target struct {
-	// URL takes a POST for each message: http or https, without user or fragment.
+	// URL receives a POST for each message: http or https, without user or fragment.
 	URL string
-	// Headers go with each request, such as Authorization. A Content-Type stands for
-	// records that have none of their own.
+	// Headers are sent with each request, such as Authorization. A Content-Type is used for records
+	// that have none.
 	Headers map[string]string
-	// Secret signs the requests: whsec_ and 24 to 64 bytes as base64 says them, as
-	// [NewSecret] makes it. Several, separated by a space, sign each on its own, so that
-	// receivers can go from one to the next.
+	// Secret signs the requests: whsec_ and then 24 to 64 bytes in base64, as [NewSecret] makes it.
+	// Several secrets are separated by a space, and each makes a signature, so that a receiver can
+	// change from one to the next.
 	Secret string
-	// MaxInFlight is how many requests may be under way, [InFlightDefault] if it is 0.
+	// MaxInFlight is how many requests may be under way at a time; 0 means [InFlightDefault].
 	MaxInFlight int
-	// Timeout is how long a request may take, from its first packet to the status of
-	// its answer, [TimeoutDefault] if it is 0.
+	// Timeout is how long a request may take, from its first packet to the status of its answer; 0
+	// means [TimeoutDefault].
 	Timeout time.Duration
 }
 
@@ -48,7 +48,7 @@ func (t Target) Equal(o Target) bool {
 
 // InvalidError says what is wrong with a [Target], and what to do about it.
 type InvalidError struct {
-	Field        string // as JSON calls it: url, headers, secret, max_in_flight, timeout
+	Field        string // the field's name in JSON: url, headers, secret, max_in_flight, timeout
 	Detail, Hint string
 }
 
@@ -70,8 +70,8 @@ func (t Target) OrDefaults() Target {
 	return t
 }
 
-// Check returns an [*InvalidError] if t, with its defaults, is invalid. It makes no request:
-// [Networks.CheckTarget], and then every connection, check whether the URL may be reached.
+// Check returns an [*InvalidError] if t, with its defaults, is invalid. It makes no request.
+// [Networks.CheckTarget] checks whether the address may be sent to, and so does every connection.
 func (t Target) Check() error {
 	t = t.OrDefaults()
 	if _, err := parseURL(t.URL); err != nil {

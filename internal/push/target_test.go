@@ -21,7 +21,7 @@ func TestTargetIsChecked(t *testing.T) {
 	header := func(name, value string) Target { return Target{Headers: map[string]string{name: value}} }
 	tests := map[string]struct {
 		t     Target
-		field string // "" for a good one
+		field string // "" if the target is valid
 		says  string
 	}{
 		"defaults":            {Target{}, "", ""},
@@ -107,7 +107,7 @@ func TestTargetIsChecked(t *testing.T) {
 	}
 }
 
-// A target may be refused, and then New refuses it too.
+// New refuses the targets that Check refuses.
 func TestNewChecks(t *testing.T) {
 	good := Options{Topic: "t", TopicID: "1", Queue: "q"}
 	if _, err := New(Target{URL: "x"}, newQueue(), good); err == nil {
@@ -143,7 +143,8 @@ func FuzzSecret(f *testing.F) {
 		for _, key := range s {
 			again = append(again, "whsec_"+base64.StdEncoding.EncodeToString(key))
 		}
-		// base64 passes over line breaks, which are space here and so can't be in it.
+		// The base64 decoder skips line breaks. Here, line breaks are separators, so no secret
+		// contains one.
 		if got := strings.Join(again, " "); got != strings.Join(strings.Fields(text), " ") {
 			t.Fatalf("%q was read as %q", text, got)
 		}

@@ -1,4 +1,4 @@
-// Package wait waits for a time, or for a context to end, whichever comes first.
+// Package wait waits until a time has passed or a context ends, whichever comes first.
 package wait
 
 import (

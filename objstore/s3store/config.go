@@ -13,30 +13,30 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// Config says where a store is. Zero values leave the choice to the usual AWS
-// variables and files.
+// Config says where a store is, and how to reach it. The usual AWS environment variables and files
+// supply what is not set here.
 type Config struct {
 	// Bucket must exist.
 	Bucket string
-	// Prefix, if any, is put before every key, with a slash between; it has no
-	// slash at its ends.
+	// Prefix, unless "", and a slash are put before every key. Prefix itself must not begin or
+	// end with a slash.
 	Prefix string
 	// Endpoint is the base URL of an S3-compatible server.
 	Endpoint string
-	// Region defaults to us-east-1 if there is an endpoint: most servers have
-	// but one.
+	// Region defaults to us-east-1 if there is an endpoint: most servers have only
+	// one region.
 	Region string
-	// PathStyle puts the bucket into the path of requests instead of the host
-	// name. nil stands for true if there is an endpoint, else for false.
+	// PathStyle puts the bucket's name into the path of requests instead of the host
+	// name. nil means true if there is an endpoint, else false.
 	PathStyle *bool
-	// AccessKeyID, SecretAccessKey and SessionToken have no place in URLs,
-	// which end up in logs and process lists. Without them the usual AWS
-	// variables, files and instance roles are asked.
+	// AccessKeyID, SecretAccessKey and SessionToken can't be part of store URLs, which
+	// end up in logs and process lists. If they are "", the credentials come from the usual AWS
+	// environment variables, files and instance roles.
 	AccessKeyID, SecretAccessKey, SessionToken string
-	// DialContext, if any, makes the connections: for servers that are reached
-	// through a tunnel, a proxy or a resolver of the embedder's own. It is not
-	// part of URLs. It may not be a whole HTTP client, whose retries and
-	// time-outs would have to be those that this package relies on.
+	// DialContext, if not nil, makes the connections: for servers that are reached through
+	// the embedder's own tunnel, proxy or resolver. A store URL can't set it. There is no
+	// option for a whole HTTP client, since this package depends on the retries and
+	// timeouts of its own client.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -44,11 +44,11 @@ type Config struct {
 //
 //	s3://bucket/some/prefix?endpoint=https://s3.example.com&region=eu-1&path_style=true
 //
-// of which all but the bucket may be left out.
+// in which everything but the bucket is optional.
 func ParseURL(storeURL string) (Config, error) {
 	u, err := url.Parse(storeURL)
 	if err != nil {
-		// Its text quotes the URL, in which a secret may stand after all.
+		// The text of err quotes the URL, which may contain a secret by mistake.
 		return Config{}, errors.New("parse store URL: it is malformed: it must look like s3://bucket/prefix?region=eu-west-1")
 	}
 	config, err := parse(u)
@@ -82,7 +82,7 @@ func parse(u *url.URL) (Config, error) {
 	return config, config.check()
 }
 
-// sortedNames lets the same URL always have the same error.
+// sortedNames returns the names in a fixed order, so that the same URL always gets the same error.
 func sortedNames(values url.Values) []string {
 	var names []string
 	for name := range values {

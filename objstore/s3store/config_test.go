@@ -65,7 +65,7 @@ func TestParseURLErrors(t *testing.T) {
 	}
 }
 
-// isolate makes the process's own AWS configuration invisible.
+// isolate hides the AWS configuration of the environment from the test.
 func isolate(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE",

@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/s3store"
 )
 
-// Nobody listens at the endpoint: only the embedder's dialer knows the way.
+// No server listens at the endpoint: only the configured dialer can reach one.
 func TestConnectionsAreMadeByTheConfiguredDialer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)

@@ -14,7 +14,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A URL is taken as what it is written as again, and never quoted if it holds a secret.
+// An accepted URL has the same configuration when it is written and parsed again. Errors never quote a URL that
+// has a secret.
 func FuzzParseURL(f *testing.F) {
 	f.Add("s3://bucket/some/prefix?endpoint=https://s3.example.com&region=eu-1&path_style=true")
 	f.Add("s3://bucket//a//?path_style=0")
@@ -55,7 +56,7 @@ func urlOf(c Config) string {
 	return u.String()
 }
 
-// An answer passes only if it is the very range that was asked for.
+// An answer is accepted only if it is exactly the requested range.
 func FuzzContentRange(f *testing.F) {
 	f.Add(int64(2), int64(4), "bytes 2-5/10", int64(4))
 	f.Add(int64(2), int64(4), "bytes 1-4/10", int64(4))
@@ -64,7 +65,7 @@ func FuzzContentRange(f *testing.F) {
 	f.Add(int64(9223372036854775807), int64(1), "bytes 9223372036854775807--9223372036854775808/5", int64(2))
 	f.Fuzz(func(t *testing.T, off, n int64, contentRange string, length int64) {
 		if off < 0 {
-			return // refused before
+			return // Get refuses these ranges
 		}
 		out := &s3.GetObjectOutput{ContentLength: &length}
 		if contentRange != "" {
@@ -81,7 +82,7 @@ func FuzzContentRange(f *testing.F) {
 		if _, err := fmt.Sscanf(contentRange, "bytes %d-", &from); contentRange != "" && (err != nil || from != off) {
 			t.Fatalf("bytes from %d: an answer of %q passes", off, contentRange)
 		}
-		whole := n < 0 || length < n // then it must reach the end
+		whole := n < 0 || length < n // then the range must reach the object's end
 		if length < 0 || length > objectBytesMax || n >= 0 && length > n || off > size || length > size-off || whole && off+length != size {
 			t.Fatalf("%d bytes at %d: an answer of %d bytes, %q, passes for an object of %d", n, off, length, contentRange, size)
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// objectBytesMax is the most a single PutObject can have written, so that a
-// nonsensical Content-Length allocates nothing.
+// objectBytesMax is the largest object that a single PutObject can write. A larger
+// Content-Length is wrong: no memory is allocated for it.
 const objectBytesMax = 5 << 30
 
 // Get implements [objstore.Store] by GetObject. An answer that is not exactly
@@ -46,7 +46,7 @@ func (s *Store) Get(ctx context.Context, key string, off, n int64) (objstore.Obj
 }
 
 func (s *Store) get(ctx context.Context, name string, off, n int64) (objstore.Object, error) {
-	// HTTP has no empty range; one byte tells the object's size as well.
+	// HTTP has no empty range. To learn the object's size, one byte is read.
 	ask := byteRange{off: off, n: n}
 	if n == 0 {
 		ask.n = 1
@@ -58,7 +58,7 @@ func (s *Store) get(ctx context.Context, name string, off, n int64) (objstore.Ob
 	if err != nil {
 		return objstore.Object{}, err
 	}
-	defer out.Body.Close() // what was to be read has been, or failed
+	defer out.Body.Close() // all needed bytes were read, or the read failed
 	size, err := ask.check(out)
 	if err != nil {
 		return objstore.Object{}, err
@@ -73,7 +73,8 @@ func (s *Store) get(ctx context.Context, name string, off, n int64) (objstore.Ob
 	return object, nil
 }
 
-// beyondEnd makes the answer of the error that off is not within the object.
+// beyondEnd returns the answer to a Get whose off is at or beyond the object's end. rangeErr is the
+// server's error.
 func (s *Store) beyondEnd(ctx context.Context, name string, off int64, rangeErr error) (objstore.Object, error) {
 	object := objstore.Object{Size: -1, Time: errorTime(rangeErr)}
 	if response, ok := errors.AsType[*smithyhttp.ResponseError](rangeErr); ok {
@@ -84,7 +85,8 @@ func (s *Store) beyondEnd(ctx context.Context, name string, off int64, rangeErr 
 		}
 	}
 	if object.Size < 0 {
-		// A 404 of HeadObject has no body to say what is missing: no answer.
+		// A 404 of HeadObject does not mean ErrNotFound: it has no body, which would say whether the object or the
+		// bucket is missing.
 		head, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: &name})
 		if err != nil {
 			return objstore.Object{}, fmt.Errorf("find out the size: %w", err)
@@ -100,10 +102,10 @@ func (s *Store) beyondEnd(ctx context.Context, name string, off int64, rangeErr 
 	return object, nil
 }
 
-// byteRange is what is asked for: n bytes from off, all if n is negative.
+// byteRange is the range of a Get: n bytes from off, or all bytes from off if n is negative.
 type byteRange struct{ off, n int64 }
 
-// header is the Range header, nil for the whole object.
+// header returns the Range header, nil for the whole object.
 func (r byteRange) header() *string {
 	switch {
 	case r.off == 0 && r.n < 0:
@@ -114,7 +116,7 @@ func (r byteRange) header() *string {
 	return aws.String(fmt.Sprintf("bytes=%d-%d", r.off, r.off+r.n-1))
 }
 
-// check returns the object's size if the answer is exactly the range.
+// check returns the object's size. It returns an error unless the answer has exactly the range.
 func (r byteRange) check(out *s3.GetObjectOutput) (size int64, err error) {
 	if out.ContentLength == nil || *out.ContentLength < 0 {
 		return 0, errors.New("the answer has no Content-Length")

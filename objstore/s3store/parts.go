@@ -5,15 +5,15 @@ import (
 	"io"
 )
 
-// partsReader reads the concatenation of parts without joining them. It can be
-// rewound, as signing a body reads it before it is sent. Neither the transport
+// partsReader reads the concatenation of parts without a copy. It can seek back, because
+// the signature of a body is computed before it is sent. Neither the transport
 // nor the SDK reads it after an operation has returned.
 type partsReader struct {
 	parts [][]byte
 	size  int64
-	index int   // of the part that holds off
-	in    int   // offset in that part
-	off   int64 // from the beginning of the first
+	index int   // the part that contains off
+	in    int   // the offset in that part
+	off   int64 // the offset from the beginning of the first part
 }
 
 func newPartsReader(parts [][]byte) *partsReader {

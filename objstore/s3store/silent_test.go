@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Whoever embeds the store decides what is logged; an error is returned.
+// The store returns errors and writes nothing to standard error: the embedder decides what is logged.
 func TestNothingIsWrittenToStandardError(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -17,7 +17,7 @@ func TestNothingIsWrittenToStandardError(t *testing.T) {
 	os.Stderr = w
 	defer func() { os.Stderr = old }()
 	store, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "100") // and the connection breaks
+		w.Header().Set("Content-Length", "100") // the body is shorter, so the connection breaks
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
 	for verb, request := range requests {

@@ -1,16 +1,16 @@
-// Package s3store keeps objects in a bucket of Amazon S3 or of a server that
-// speaks its protocol.
+// Package s3store is a store in a bucket of Amazon S3, or of a server with the same
+// protocol.
 //
 // It needs conditional writes (If-None-Match: * on PutObject), strong
 // consistency, and lists in byte order: S3 has these, but not every
-// compatible server or bucket type. It sends no request twice, whatever the
-// verb: a Create that the SDK retried would take its own success for a lost
-// race, and for the other verbs the caller has its own timeout and backoff.
+// compatible server or bucket type. It never retries a request. If the SDK
+// retried a Create whose first attempt had succeeded, the caller would get "exists" and
+// believe that it lost a race. For other requests, callers have timeouts and backoff themselves.
 //
-// Over HTTPS the bodies of Creates are protected by TLS and are not hashed for
-// the signature; over plain HTTP they are. Checksums of the SDK's own are used
-// only where S3 requires them, since many servers know none: callers must be
-// able to detect damaged objects.
+// Over HTTPS, TLS protects the bodies of Creates, and they are not hashed for the
+// signature; over plain HTTP they are. The SDK's checksums are used only where S3
+// requires them, since many servers don't support them: callers must be able to
+// detect damaged objects.
 package s3store
 
 import (
@@ -35,20 +35,20 @@ import (
 )
 
 const (
-	// requestTimeout bounds requests whose callers set no deadline: 32 MiB in
-	// it are 0.5 MiB/s.
+	// requestTimeout bounds requests whose callers set no deadline. It is enough for
+	// 32 MiB at 0.5 MiB/s.
 	requestTimeout = 60 * time.Second
-	// responseTimeout is how long a server that has a whole request may say
+	// responseTimeout is how long a server that has received a whole request may send
 	// nothing.
 	responseTimeout = 30 * time.Second
-	// idleConnsMax keeps the connections of as many parallel requests as one
-	// broker makes.
+	// idleConnsMax is how many idle connections are kept: as many as one broker has
+	// parallel requests.
 	idleConnsMax = 128
 	bufferBytes  = 64 << 10
 )
 
-// Store is an [objstore.Store] in a bucket. Its clock is the Date header of
-// the server's responses, which tells whole seconds.
+// Store is an [objstore.Store] in a bucket. The time of its clock is the Date header of
+// the server's responses, in whole seconds.
 type Store struct {
 	client *s3.Client
 	bucket string
@@ -57,8 +57,8 @@ type Store struct {
 
 var _ objstore.Store = (*Store)(nil)
 
-// Open returns the store at a URL that [ParseURL] reads. It looks for
-// credentials, but sends the bucket no request.
+// Open returns the store at a URL of the form that [ParseURL] describes. It looks for
+// credentials, but sends no request to the bucket.
 func Open(ctx context.Context, storeURL string) (*Store, error) {
 	config, err := ParseURL(storeURL)
 	if err != nil {
@@ -82,7 +82,7 @@ func open(ctx context.Context, config Config) (*Store, error) {
 	}
 	options := []func(*awsconfig.LoadOptions) error{
 		awsconfig.WithHTTPClient(config.httpClient()),
-		awsconfig.WithLogger(logging.Nop{}), // else it writes to standard error what is in errors too
+		awsconfig.WithLogger(logging.Nop{}), // else the SDK also writes errors to standard error
 	}
 	if config.Region != "" {
 		options = append(options, awsconfig.WithRegion(config.Region))
@@ -109,8 +109,8 @@ func open(ctx context.Context, config Config) (*Store, error) {
 	return s, nil
 }
 
-// Endpoint returns the base URL of the server, which the URL named, or the
-// environment; "" if it is Amazon's own.
+// Endpoint returns the base URL of the server, which came from the Config or from the
+// environment; "" if it is Amazon's.
 func (s *Store) Endpoint() string { return aws.ToString(s.client.Options().BaseEndpoint) }
 
 func (c *Config) apply(o *s3.Options) {
@@ -125,20 +125,20 @@ func (c *Config) apply(o *s3.Options) {
 		o.UsePathStyle = *c.PathStyle
 	}
 	o.Retryer = aws.NopRetryer{}
-	o.RetryMaxAttempts = 0 // else AWS_MAX_ATTEMPTS would wrap the retryer
+	o.RetryMaxAttempts = 0 // else the SDK would wrap the retryer if AWS_MAX_ATTEMPTS is set
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	o.DisableLogOutputChecksumValidationSkipped = true
-	// Expect: 100-continue costs a round trip, and a second with servers that
-	// ignore it, to spare the body of a PutObject that is refused: those are
-	// rare where they are large.
+	// Expect: 100-continue would save sending the body of a PutObject that is refused, but
+	// costs a round trip, and a second if the server ignores it. A large body is
+	// rarely refused.
 	o.ContinueHeaderThresholdBytes = -1
 }
 
 func (c *Config) httpClient() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
-		// One connection per request in flight: an HTTP/2 connection would put
-		// them all in one TCP stream, and its library resends requests.
+		// HTTP/1 has one connection per request in flight. HTTP/2 would send all requests
+		// over one TCP connection, and its library may resend requests.
 		t.Protocols = new(http.Protocols)
 		t.Protocols.SetHTTP1(true)
 		t.ForceAttemptHTTP2 = false
@@ -202,7 +202,7 @@ func (s *Store) list(ctx context.Context, prefix, after string, limit int) (page
 		in.StartAfter = aws.String(s.prefix + after)
 	}
 	last := after
-	// S3 may answer pages without a key that tell of more.
+	// S3 may answer a page without keys although more pages follow.
 	for first := true; ; first = false {
 		out, err := s.client.ListObjectsV2(ctx, in)
 		if err != nil {
@@ -214,14 +214,14 @@ func (s *Store) list(ctx context.Context, prefix, after string, limit int) (page
 		for _, object := range out.Contents {
 			key, ok := strings.CutPrefix(aws.ToString(object.Key), s.prefix)
 			if ok && key == "" {
-				continue // the prefix itself, as consoles create it for a folder
+				continue // the object that consoles create for a folder: its name is the prefix
 			}
 			if !ok || !strings.HasPrefix(key, prefix) || key <= last {
 				return objstore.Page{}, fmt.Errorf("the store answered %q after %q: it does not list in byte order and is of no use", aws.ToString(object.Key), last)
 			}
 			last = key
-			// Also a key that no Create here can have made: a caller that asks
-			// whether a prefix is empty must learn that it isn't.
+			// Keys that are not valid here are listed too: a caller that asks whether a
+			// prefix is empty must learn that it isn't.
 			page.Keys = append(page.Keys, key)
 		}
 		page.More = aws.ToBool(out.IsTruncated)
@@ -243,7 +243,7 @@ func (s *Store) Delete(ctx context.Context, key string) (time.Time, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	out, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &name})
-	if isNoSuchKey(err) { // of servers that, unlike S3, tell
+	if isNoSuchKey(err) { // unlike S3, some servers answer this
 		return errorTime(err), nil
 	}
 	if err != nil {
@@ -252,7 +252,7 @@ func (s *Store) Delete(ctx context.Context, key string) (time.Time, error) {
 	return answerTime(out.ResultMetadata), nil
 }
 
-// name is the full name in the bucket of the object with key.
+// name returns the name in the bucket of the object with key: prefix and key.
 func (s *Store) name(key string) (string, error) {
 	if err := objstore.CheckKey(key); err != nil {
 		return "", err
@@ -267,13 +267,13 @@ func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, requestTimeout)
 }
 
-// answerTime is the Date of a successful answer, zero if it had none.
+// answerTime returns the Date of a successful answer, the zero time if it had none.
 func answerTime(metadata middleware.Metadata) time.Time {
 	at, _ := awsmiddleware.GetServerTime(metadata)
 	return at
 }
 
-// errorTime is the Date of the response an error was made of, zero if it had
+// errorTime returns the Date of the response that err is from, the zero time if it had
 // none.
 func errorTime(err error) time.Time {
 	response, ok := errors.AsType[*smithyhttp.ResponseError](err)
@@ -287,7 +287,7 @@ func errorTime(err error) time.Time {
 	return at
 }
 
-// status is the HTTP status of the response an error was made of, 0 if there
+// status returns the HTTP status of the response that err is from, 0 if there
 // was no response.
 func status(err error) int {
 	if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && response.Response != nil {
@@ -296,8 +296,8 @@ func status(err error) int {
 	return 0
 }
 
-// isNoSuchKey tells the store's own word that there is no such object from
-// other 404s: no such bucket, a proxy's, an answer without a body.
+// isNoSuchKey tells whether the store answered that the object does not exist. Other 404s
+// don't count: a missing bucket, a proxy's answer, an answer without a body.
 func isNoSuchKey(err error) bool {
 	api, ok := errors.AsType[smithy.APIError](err)
 	return ok && api.ErrorCode() == "NoSuchKey" && status(err) == http.StatusNotFound

@@ -26,8 +26,8 @@ const date = "Wed, 21 Oct 2015 07:28:00 GMT"
 
 var dateTime = time.Date(2015, 10, 21, 7, 28, 0, 0, time.UTC)
 
-// serve opens a store on a server that answers every request by handler. It
-// returns the count of requests the server has received.
+// serve opens a store on a server that answers every request with handler. It also
+// returns the count of requests that the server has received.
 func serve(t *testing.T, handler http.HandlerFunc) (*s3store.Store, *atomic.Int64) {
 	t.Helper()
 	var count atomic.Int64
@@ -49,7 +49,7 @@ func answer(status int, code string) http.HandlerFunc {
 	}
 }
 
-// requests makes one of each verb.
+// requests has a function for each verb that sends one request.
 var requests = map[objstore.Verb]func(ctx context.Context, s *s3store.Store) (time.Time, error){
 	objstore.VerbCreate: func(ctx context.Context, s *s3store.Store) (time.Time, error) {
 		return s.Create(ctx, "log/1", []byte("body"))
@@ -85,7 +85,7 @@ func TestErrorAnswers(t *testing.T) {
 		{502, "", objstore.VerbCreate, unknown},
 		{404, "NoSuchKey", objstore.VerbGet, objstore.ErrNotFound},
 		{404, "NoSuchBucket", objstore.VerbGet, unknown},
-		{404, "", objstore.VerbGet, unknown}, // a proxy's
+		{404, "", objstore.VerbGet, unknown}, // from a proxy
 		{404, "NotFound", objstore.VerbGet, unknown},
 		{412, "PreconditionFailed", objstore.VerbGet, unknown},
 		{403, "AccessDenied", objstore.VerbGet, unknown},
@@ -97,7 +97,7 @@ func TestErrorAnswers(t *testing.T) {
 		{404, "NoSuchBucket", objstore.VerbDelete, unknown},
 		{503, "SlowDown", objstore.VerbDelete, unknown},
 	}
-	t.Setenv("AWS_MAX_ATTEMPTS", "5") // must not bring back retries
+	t.Setenv("AWS_MAX_ATTEMPTS", "5") // must not turn retries on
 	t.Setenv("AWS_RETRY_MODE", "adaptive")
 	for _, test := range tests {
 		t.Run(fmt.Sprintf("%s-%d-%s", test.verb, test.status, test.code), func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestErrorAnswers(t *testing.T) {
 func TestLostConnectionIsNotRetried(t *testing.T) {
 	for verb, request := range requests {
 		if verb == objstore.VerbGet || verb == objstore.VerbList {
-			continue // the transport may repeat these, on a connection that was idle
+			continue // the transport may repeat these if an idle connection was closed
 		}
 		t.Run(string(verb), func(t *testing.T) {
 			var kill atomic.Bool
@@ -133,10 +133,10 @@ func TestLostConnectionIsNotRetried(t *testing.T) {
 					t.Error(err)
 				}
 				if kill.Load() {
-					panic(http.ErrAbortHandler) // executed, perhaps, and no answer
+					panic(http.ErrAbortHandler) // the request may be executed, but gets no answer
 				}
 			})
-			if _, err := request(t.Context(), store); err != nil { // so that the connection is a used one
+			if _, err := request(t.Context(), store); err != nil { // so that the next request reuses the connection
 				t.Fatal(err)
 			}
 			kill.Store(true)
@@ -198,7 +198,7 @@ func TestGetRefusesWrongAnswers(t *testing.T) {
 				if test.object.contentRange != "" {
 					w.WriteHeader(http.StatusPartialContent)
 				}
-				// A write that is cut short is part of some cases.
+				// In some cases the write is cut short.
 				_, _ = io.WriteString(w, test.object.body)
 				if f, ok := w.(http.Flusher); ok {
 					f.Flush()
@@ -279,7 +279,7 @@ func TestListGoesOnAfterEmptyPages(t *testing.T) {
 	}
 }
 
-// A bucket that holds anything at all must not look empty, or two systems would share it.
+// A bucket with any object must not look empty: else two systems might share it.
 func TestListTellsOfForeignNamesButNotOfTheFolderItself(t *testing.T) {
 	store, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, listPage(false, "", "", ".hidden", "a b", "z"))
@@ -303,9 +303,9 @@ func listPage(more bool, token string, keys ...string) string {
 	return b.String()
 }
 
-// The transport's goroutine may be sending when a request is given up. That it
-// ends before Create returns is up to net/http and the SDK: with -race this
-// finds out should they stop seeing to it.
+// When a request is given up, the transport's goroutine may still be sending. net/http and the SDK make it
+// end before Create returns. With -race this test fails if they no longer
+// do so.
 func TestPartsAreNotReadAfterCreate(t *testing.T) {
 	var giveUp atomic.Pointer[context.CancelFunc]
 	store, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -346,7 +346,7 @@ func TestRequestHeaders(t *testing.T) {
 		header = r.Header.Clone()
 		_, _ = io.Copy(io.Discard, r.Body)
 	})
-	body := bytes.Repeat([]byte("x"), 3<<20) // where the SDK begins to ask with Expect
+	body := bytes.Repeat([]byte("x"), 3<<20) // from this size on the SDK would send Expect
 	create := func(server *httptest.Server) {
 		t.Cleanup(server.Close)
 		store := s3test.Open(t, "s3://bucket?endpoint="+server.URL)

@@ -12,30 +12,30 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// Bucket is a store in memory whose content a test can change: it can
-// overwrite and remove objects, copy all of it, and restore a copy later. It
-// keeps every version of every object with its time, so that faults can
-// answer from the past. It keeps the promises of [objstore.Store] unless the
-// test changes it. It is safe for concurrent use, and never waits.
+// Bucket is a store in memory whose content a test can change: the test can overwrite
+// and remove objects, copy the whole content, and restore a copy later. Bucket
+// stores every version of every object with its time, so that faults can
+// answer with old content. It keeps the promises of [objstore.Store] unless the
+// test changes it. It is safe for concurrent use, and never blocks.
 type Bucket struct {
 	mu      sync.RWMutex
 	objects map[string][]version // oldest first
-	keys    []string             // sorted, those of removed objects included
+	keys    []string             // sorted; includes those of removed objects
 }
 
-// version is the object under a key from a moment on.
+// version is the object under a key from a certain time on.
 type version struct {
 	at   time.Time
-	body []byte // nil: no object
+	body []byte // nil: removed
 }
 
-// Copy is what a bucket held at one time. Bodies must not be changed.
+// Copy is the content of a bucket at one time: bodies by key. Callers must not change the bodies.
 type Copy map[string][]byte
 
-// NewBucket returns an empty bucket, whose time is time.Now.
+// NewBucket returns an empty bucket, whose clock is time.Now.
 func NewBucket() *Bucket { return &Bucket{objects: make(map[string][]version)} }
 
-// Bucket returns a bucket of its own that holds the copy.
+// Bucket returns a new bucket with the content of the copy.
 func (c Copy) Bucket() *Bucket {
 	b := NewBucket()
 	b.Restore(c, "")
@@ -71,8 +71,8 @@ func (b *Bucket) putLocked(key string, body []byte) {
 	b.objects[key] = append(b.objects[key], version{now(), body})
 }
 
-// put writes body under key if replace allows to replace the present object. It
-// returns whether it did.
+// put writes body under key. If the key has an object, put replaces it only if replace returns
+// true for it. put returns whether it wrote body.
 func (b *Bucket) put(key string, body []byte, replace func(there version) bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +97,7 @@ func never(version) bool  { return false }
 // Put writes body under key, and replaces any object there.
 func (b *Bucket) Put(key string, body []byte) { b.put(key, joined([][]byte{body}), always) }
 
-// Remove takes an object away.
+// Remove removes an object, if it exists.
 func (b *Bucket) Remove(key string) { b.put(key, nil, always) }
 
 // Body returns the object under key, or nil. Callers must not change it.
@@ -118,10 +118,10 @@ func (b *Bucket) Keys(prefix string) []string {
 	})
 }
 
-// Copy returns all that the bucket holds now.
+// Copy returns the present content of the bucket.
 func (b *Bucket) Copy() Copy { return b.CopyAsOf(now()) }
 
-// CopyAsOf returns what the bucket held at an earlier time.
+// CopyAsOf returns the content of the bucket at an earlier time.
 func (b *Bucket) CopyAsOf(at time.Time) Copy {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -134,8 +134,8 @@ func (b *Bucket) CopyAsOf(at time.Time) Copy {
 	return c
 }
 
-// Restore makes the objects whose keys begin with prefix ("" for all) those of
-// a copy, at once: what the copy lacks is gone.
+// Restore replaces all objects whose keys begin with prefix ("" for all) by those of
+// a copy, atomically. It removes objects that the copy does not have.
 func (b *Bucket) Restore(c Copy, prefix string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +147,7 @@ func (b *Bucket) Restore(c Copy, prefix string) {
 	}
 }
 
-// begin refuses a request that no store takes.
+// begin returns an error if the request's context has ended or its key is invalid.
 func begin(ctx context.Context, verb objstore.Verb, key string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s %s: %w", verb, key, err)
@@ -174,7 +174,7 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (objstore.Ob
 	return b.getAsOf(ctx, now(), key, off, n)
 }
 
-// getAsOf answers what a Get would have answered at an earlier time.
+// getAsOf returns what Get would have returned at an earlier time.
 func (b *Bucket) getAsOf(ctx context.Context, at time.Time, key string, off, n int64) (objstore.Object, error) {
 	if err := begin(ctx, objstore.VerbGet, key); err != nil {
 		return objstore.Object{}, err
@@ -204,7 +204,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) (obj
 
 const pageKeys = 1000
 
-// listAsOf answers what a List would have answered at an earlier time.
+// listAsOf returns what List would have returned at an earlier time.
 func (b *Bucket) listAsOf(ctx context.Context, at time.Time, prefix, after string, limit int) (objstore.Page, error) {
 	if err := ctx.Err(); err != nil {
 		return objstore.Page{}, fmt.Errorf("list %s: %w", prefix, err)

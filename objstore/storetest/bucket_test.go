@@ -15,7 +15,7 @@ func TestBucketConforms(t *testing.T) {
 	storetest.Run(t, func(*testing.T) objstore.Store { return storetest.NewBucket() })
 }
 
-// bodyOf returns what a Get answers; "404" if it finds nothing.
+// bodyOf returns the body that a Get returns; "404" if there is no object.
 func bodyOf(t *testing.T, store objstore.Store, key string) string {
 	t.Helper()
 	o, err := store.Get(t.Context(), key, 0, -1)
@@ -52,13 +52,13 @@ func TestBucketRestoresACopy(t *testing.T) {
 			t.Errorf("bodies %q, %q", b.Body("log/1"), b.Body("log/2"))
 		}
 
-		b.Restore(old, "log/") // a part of it
+		b.Restore(old, "log/") // only some keys
 		for key, want := range map[string]string{"log/1": "one", "log/2": "404", "data/1": "new", "checkpoint/1": "c"} {
 			wantBody(t, b, key, want)
 		}
 		other := old.Bucket()
 		mustCreate(t, other, "log/2", "of the other")
-		b.Restore(b.CopyAsOf(begun), "") // all of it
+		b.Restore(b.CopyAsOf(begun), "") // all keys
 		if keys := b.Keys(""); !slices.Equal(keys, []string{"data/1", "log/1"}) {
 			t.Errorf("restored %q", keys)
 		}

@@ -18,7 +18,7 @@ func Sometimes(rng *rand.Rand, p float64, fault Fault) Fault {
 	}
 }
 
-// dice is chance for many goroutines.
+// dice is a random number generator that is safe for concurrent use.
 type dice struct {
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -28,21 +28,21 @@ func newDice(rng *rand.Rand) *dice {
 	return &dice{rng: rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))}
 }
 
-// hits is true with probability p.
+// hits returns true with probability p.
 func (d *dice) hits(p float64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.rng.Float64() < p
 }
 
-// intN returns a random number below n, and 0 if n is 0.
+// intN returns a random number from 0 to n-1; 0 if n is 0.
 func (d *dice) intN(n int) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.rng.IntN(max(n, 1))
 }
 
-// shuffle brings keys into another order, if there is one.
+// shuffle puts keys in a different order, if there is one.
 func (d *dice) shuffle(keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package storetest holds what tests of and on object stores share: a suite
+// Package storetest has what tests of and with object stores share: a suite
 // that every [objstore.Store] must pass, and a wrapper that injects faults.
 package storetest
 
@@ -20,12 +20,12 @@ import (
 const (
 	racers = 32
 	rounds = 8
-	// clockTolerance covers stores that date their answers by the second.
+	// clockTolerance allows for stores whose times are in whole seconds.
 	clockTolerance = 2 * time.Second
 )
 
-// Run checks that the stores open returns keep the promises of
-// [objstore.Store]. Each call must return an empty store.
+// Run checks that the stores that open returns keep the promises of
+// [objstore.Store]. Each call of open must return an empty store.
 func Run(t *testing.T, open func(t *testing.T) objstore.Store) {
 	tests := []struct {
 		name string
@@ -55,7 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) objstore.Store) {
 	}
 }
 
-// suite is one test with its store and the steps tests are made of.
+// suite is one test, with its store and the steps that tests share.
 type suite struct {
 	*testing.T
 	store objstore.Store
@@ -86,8 +86,8 @@ func (s *suite) list(prefix, after string, limit int) objstore.Page {
 	return page
 }
 
-// listAll walks all pages; every page but the last must say so and be good for
-// progress.
+// listAll returns the keys of all pages. It checks that each page but the last has More set, and
+// has keys.
 func (s *suite) listAll(prefix, after string, limit int) []string {
 	s.Helper()
 	var keys []string
@@ -299,13 +299,13 @@ func testListAfterWrite(t *testing.T, s *suite) {
 }
 
 func testListOrderAndPrefix(t *testing.T, s *suite) {
-	// '-' and '.' sort before '/', '0' and '_' after it: a store that sorts
-	// directory by directory gets this wrong.
+	// '-' and '.' sort before '/', but '0' and '_' after it: a store that sorts
+	// directory by directory returns a wrong order.
 	keys := []string{"a-b", "a.b", "a/b", "a/b-c/d", "a/b.d", "a/c/d", "a0", "a_b", "b/1", "log/10", "log/2", "logs/1", "seb.json"}
 	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(len(keys)) {
 		s.create(keys[i], []byte("x"))
 	}
-	// "" < every key; a prefix that is no segment; one that is a whole key.
+	// Some prefixes end within a segment, one is a whole key, and "" is a prefix of every key.
 	for _, prefix := range []string{"", "a", "a/", "a/b", "a/b-c/", "log", "log/", "log/1", "log/10", "none/", "seb.json"} {
 		for _, after := range append([]string{"", "0", "a/", "a/b-c", "log/", "zzz"}, keys...) {
 			var want []string
@@ -323,8 +323,8 @@ func testListOrderAndPrefix(t *testing.T, s *suite) {
 	}
 }
 
-// A store that can hold other things than objects can't tell an object from what stands in place
-// of a directory.
+// A prefix below an object has no keys. A store that can hold other files than objects returns
+// ErrNotRegular, since a file is where a directory must be; other stores return an empty list.
 func testListBelowAnObject(t *testing.T, s *suite) {
 	s.create("seb.json", []byte("x"))
 	s.create("t/1", []byte("x"))
@@ -340,7 +340,7 @@ func testListBelowAnObject(t *testing.T, s *suite) {
 }
 
 func testListPages(t *testing.T, s *suite) {
-	const count = 1100 // one more page than the default
+	const count = 1100 // more than one page of the default size
 	var group sync.WaitGroup
 	for worker := range 4 {
 		group.Go(func() {
@@ -373,7 +373,7 @@ func testListPages(t *testing.T, s *suite) {
 func testDelete(t *testing.T, s *suite) {
 	s.create("log/1", []byte("x"))
 	s.create("log/2", []byte("x"))
-	for range 2 { // the second finds nothing
+	for range 2 { // the second Delete finds no object
 		if at, err := s.store.Delete(s.Context(), "log/1"); err != nil || at.IsZero() {
 			t.Errorf("Delete(log/1) = %v, %v; want a time and success", at, err)
 		}
@@ -387,7 +387,7 @@ func testDelete(t *testing.T, s *suite) {
 	if got := s.listAll("log/", "", 0); !slices.Equal(got, []string{"log/2"}) {
 		t.Errorf("List after Delete = %q", got)
 	}
-	s.create("log/1", []byte("new")) // create-if-absent forgets what was deleted
+	s.create("log/1", []byte("new")) // a deleted key can be created again
 	if got := s.listAll("log/", "", 0); !slices.Equal(got, []string{"log/1", "log/2"}) {
 		t.Errorf("List after Delete and Create = %q", got)
 	}
@@ -403,8 +403,8 @@ func testStoreTime(t *testing.T, s *suite) {
 		if at.Before(last.Add(-clockTolerance)) {
 			t.Errorf("%s is dated %v, before %v", what, at, last)
 		}
-		// A monotonic reading would take part in comparisons, and stands still
-		// while a machine is suspended.
+		// Comparisons would use a monotonic reading, and that clock stops while a machine is
+		// suspended.
 		if at != at.Round(0) {
 			t.Errorf("%s carries a monotonic clock reading: %v", what, at)
 		}
@@ -485,8 +485,8 @@ func testKeysRefused(t *testing.T, s *suite) {
 	}
 }
 
-// indefinite tells an error that decides nothing from a success and from the
-// two that do.
+// indefinite returns true for an error that is neither ErrExists nor ErrNotFound: it leaves the
+// outcome unknown.
 func indefinite(err error) bool {
 	return err != nil && !errors.Is(err, objstore.ErrExists) && !errors.Is(err, objstore.ErrNotFound)
 }

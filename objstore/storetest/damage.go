@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// Damage is what a disk, an incomplete copy or an editor does to the bytes of an
-// object. Bend returns other bytes than body. It does not change body, which must not be
-// empty.
+// Damage is a kind of damage that a disk, an incomplete copy or an editor does to an object. Bend
+// returns a damaged copy of body, which differs from body. It does not change body, which must not
+// be empty.
 type Damage struct {
 	Name string
 	Bend func(rng *rand.Rand, body []byte) []byte
@@ -29,7 +29,7 @@ func Damages() []Damage {
 		{"zeros from somewhere on", func(rng *rand.Rand, body []byte) []byte {
 			bent := bytes.Clone(body)
 			clear(bent[rng.IntN(len(bent)):])
-			if bytes.Equal(bent, body) { // they were zeros already
+			if bytes.Equal(bent, body) { // these bytes of body were zero already
 				bent[len(bent)-1] = 1
 			}
 			return bent

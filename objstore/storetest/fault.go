@@ -10,12 +10,12 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// Fail answers an error and never executes the request.
+// Fail returns an error and does not execute the request.
 func Fail(_ context.Context, request Request, _ Next) (Answer, error) {
 	return Answer{}, injected(request, "refused")
 }
 
-// LoseReply executes the request and answers an error, whatever its result.
+// LoseReply executes the request and returns an error, whatever the result.
 func LoseReply(ctx context.Context, request Request, next Next) (Answer, error) {
 	if _, err := next(ctx, request); err != nil {
 		return Answer{}, injected(request, "reply lost, which was "+err.Error())
@@ -23,7 +23,7 @@ func LoseReply(ctx context.Context, request Request, next Next) (Answer, error) 
 	return Answer{}, injected(request, "reply lost, which was success")
 }
 
-// Delay executes the request d after it was made, unless its ctx ends before.
+// Delay executes the request after d, or returns an error if ctx ends before.
 func Delay(d time.Duration) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		select {
@@ -35,8 +35,8 @@ func Delay(d time.Duration) Fault {
 	}
 }
 
-// Hold executes the request once release is closed or gives a value, unless
-// its ctx ends before.
+// Hold executes the request once release is closed or sends a value. It returns an error if ctx
+// ends before.
 func Hold(release <-chan struct{}) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		select {
@@ -48,8 +48,8 @@ func Hold(release <-chan struct{}) Fault {
 	}
 }
 
-// HoldReply executes the request and answers once release is closed or gives a
-// value, or with an error if ctx ends before.
+// HoldReply executes the request at once, and returns its result once release is closed or sends
+// a value. It returns an error if ctx ends before.
 func HoldReply(release <-chan struct{}) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		answer, err := next(ctx, request)
@@ -62,13 +62,13 @@ func HoldReply(release <-chan struct{}) Fault {
 	}
 }
 
-// Truncate lets a Get answer at most n bytes.
+// Truncate makes a Get return only the first n bytes of its range.
 func Truncate(n int) Fault {
 	return changeBody(func(body []byte) []byte { return body[:min(n, len(body))] })
 }
 
-// FlipByte changes every bit of byte i that a Get answers, counted from the
-// end if i is negative; bodies without such a byte stay as they are.
+// FlipByte inverts every bit of byte i in the bytes that a Get returns. A negative i counts from the
+// end. A body without a byte i stays unchanged.
 func FlipByte(i int) Fault {
 	return changeBody(func(body []byte) []byte {
 		at := i
@@ -92,8 +92,8 @@ func changeBody(change func([]byte) []byte) Fault {
 	}
 }
 
-// ShiftTime adds what offset returns to the store's time in every answer that
-// has one.
+// ShiftTime adds the result of offset to the store's time in every answer that has a
+// time.
 func ShiftTime(offset func() time.Duration) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		answer, err := next(ctx, request)
@@ -104,7 +104,7 @@ func ShiftTime(offset func() time.Duration) Fault {
 	}
 }
 
-// NoTime takes the store's time out of every answer.
+// NoTime removes the store's time from every answer.
 func NoTime(ctx context.Context, request Request, next Next) (Answer, error) {
 	answer, err := next(ctx, request)
 	answer.Time = time.Time{}
@@ -127,8 +127,8 @@ func between(begin, end int64, fault Fault) Fault {
 	}
 }
 
-// Late holds requests that their callers have given up: it answers each with an
-// error at once, and executes it when the test calls Release.
+// Late executes requests after their callers have given up: it returns an error for each at
+// once, and executes the request when the test calls Release.
 type Late struct {
 	mu   sync.Mutex
 	held []func() (Answer, error)
@@ -137,7 +137,7 @@ type Late struct {
 // Fault is the [Fault] that holds requests.
 func (l *Late) Fault(ctx context.Context, request Request, next Next) (Answer, error) {
 	late := request
-	// The caller may reuse its bytes once it has its answer.
+	// The caller may reuse the memory of the parts once it has an answer.
 	late.Parts = [][]byte{bytes.Join(request.Parts, nil)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,7 +153,7 @@ func (l *Late) Held() int {
 }
 
 // Release executes all held requests in the order in which they came, and
-// returns their results, which no caller gets.
+// returns their errors. Their callers have already returned.
 func (l *Late) Release() []error {
 	l.mu.Lock()
 	held := l.held
@@ -167,8 +167,8 @@ func (l *Late) Release() []error {
 	return outcomes
 }
 
-// Slow returns store with every request executed perRequest after it was made.
-// It waits by the clock of the bubble in a testing/synctest test.
+// Slow returns a wrapper of store that executes every request after the time perRequest.
+// In a test with testing/synctest it waits by the bubble's clock.
 func Slow(store objstore.Store, perRequest time.Duration) objstore.Store {
 	f := NewFaulty(store)
 	f.On("", "", Delay(perRequest))

@@ -12,22 +12,22 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// ErrInjected is wrapped by every error of a fault. After a Create it means that the
-// outcome is unknown.
+// ErrInjected is wrapped by every error of a fault. For a Create it means that the outcome is
+// unknown.
 var ErrInjected = errors.New("injected fault")
 
 // Request is one call of a store's method.
 type Request struct {
 	Verb   objstore.Verb
-	Key    string   // List's is its prefix
-	Parts  [][]byte // of Create; its caller's
+	Key    string   // of a List, the prefix
+	Parts  [][]byte // of Create; the memory is the caller's
 	Off, N int64    // of Get
 	After  string   // of List
 	Limit  int      // of List
 }
 
-// Answer is what a method returns beside its error. Time is the store's, of
-// every verb; a Get's body and size and a List's keys stand in their fields.
+// Answer is the result of a method without its error. Every verb sets Time, the time of the
+// store's clock.
 type Answer struct {
 	Time time.Time
 	Body []byte   // of Get
@@ -39,11 +39,11 @@ type Answer struct {
 // Next executes a request.
 type Next func(context.Context, Request) (Answer, error)
 
-// Fault is between a caller and a store. It may execute the request by
-// next, never, later or changed, and change the answer.
+// Fault stands between a caller and a store. It may call next to execute the request: at once, later
+// or never, and with the request as it is or a changed one. It may also change the answer.
 type Fault func(ctx context.Context, request Request, next Next) (Answer, error)
 
-// Faulty is a store whose requests pass through faults, and are counted. It is
+// Faulty is a store that applies faults to its requests, and counts them. It is
 // safe for concurrent use.
 type Faulty struct {
 	store objstore.Store
@@ -64,14 +64,14 @@ type rule struct {
 	fault Fault
 }
 
-// NewFaulty returns store without any faults yet.
+// NewFaulty returns a wrapper of store without any faults.
 func NewFaulty(store objstore.Store) *Faulty {
 	return &Faulty{store: store, count: make(map[target]int)}
 }
 
-// On lets the requests of verb ("" for all) whose key begins with keyPrefix
-// pass through fault, until remove is called. Of several faults that match, the
-// one that was added first is the outermost.
+// On applies fault to the requests of verb ("" for all) whose key begins with keyPrefix,
+// until remove is called. If several faults match, the one that was
+// added first is the outermost.
 func (f *Faulty) On(verb objstore.Verb, keyPrefix string, fault Fault) (remove func()) {
 	r := &rule{target{verb, keyPrefix}, fault}
 	f.mu.Lock()
@@ -91,8 +91,8 @@ func (f *Faulty) SetDown(down bool) {
 	f.down = down
 }
 
-// Count returns how many requests of verb ("" for all) there were whose key
-// begins with keyPrefix, whatever their results.
+// Count returns the number of requests of verb ("" for all) whose key begins with
+// keyPrefix, whatever their results.
 func (f *Faulty) Count(verb objstore.Verb, keyPrefix string) int {
 	want := target{verb, keyPrefix}
 	f.mu.Lock()
@@ -110,7 +110,7 @@ func (t target) matches(verb objstore.Verb, key string) bool {
 	return (t.verb == "" || t.verb == verb) && strings.HasPrefix(key, t.key)
 }
 
-// do passes a request through the faults that match it when it arrives.
+// do executes a request with the faults that match it when it arrives.
 func (f *Faulty) do(ctx context.Context, request Request) (Answer, error) {
 	f.mu.Lock()
 	f.count[target{request.Verb, request.Key}]++

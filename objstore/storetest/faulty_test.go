@@ -50,8 +50,8 @@ func TestFailNeverExecutes(t *testing.T) {
 	if exists(t, memory, "log/1") {
 		t.Error("the request was executed")
 	}
-	mustCreate(t, faulty, "data/1", "x") // not matched by key
-	if !exists(t, faulty, "data/1") {    // nor by verb
+	mustCreate(t, faulty, "data/1", "x") // the key does not match
+	if !exists(t, faulty, "data/1") {    // the verb does not match
 		t.Error("a request that no rule matches went astray")
 	}
 	remove()
@@ -61,7 +61,7 @@ func TestFailNeverExecutes(t *testing.T) {
 func TestLoseReplyExecutes(t *testing.T) {
 	memory, faulty := setUp()
 	faulty.On(objstore.VerbCreate, "", storetest.Times(2, storetest.LoseReply))
-	for range 2 { // the second would have been told that the object exists
+	for range 2 { // without the fault the second would get ErrExists
 		if _, err := faulty.Create(t.Context(), "log/1", []byte("x")); !isUnknown(err) {
 			t.Errorf("Create = %v, want an unknown outcome", err)
 		}

@@ -9,12 +9,12 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// The faults of this file are wrong answers of a store to Creates. Each replaces the
-// store for the Creates that it gets, and passes all other requests on. b is the
-// bucket beneath the faults. [Sometimes] makes a fault occasional, and Faulty.On
-// lets it begin at some time, as when a gateway is upgraded.
+// The faults of this file answer Creates wrongly. Each executes Creates itself, instead of the
+// store, and passes all other requests on. b is the bucket below the faults. [Sometimes]
+// makes a fault occasional. A test that calls [Faulty.On] late makes a fault begin at that time, as
+// after the upgrade of a gateway.
 
-// create returns a fault that calls a function instead of Create.
+// create returns a fault that calls lie instead of the store's Create.
 func create(b *Bucket, lie func(ctx context.Context, request Request, body []byte) error) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		if request.Verb != objstore.VerbCreate {
@@ -32,7 +32,7 @@ func exists(request Request) error {
 	return fmt.Errorf("create %s: %w", request.Key, objstore.ErrExists)
 }
 
-// Overwrite ignores the condition: a Create replaces the object, and answers
+// Overwrite ignores the condition: a Create replaces an existing object, and returns
 // success.
 func Overwrite(b *Bucket) Fault {
 	return create(b, func(_ context.Context, request Request, body []byte) error {
@@ -41,7 +41,7 @@ func Overwrite(b *Bucket) Fault {
 	})
 }
 
-// OverwriteUnsaid replaces the object, and answers that it exists.
+// OverwriteUnsaid replaces an existing object, but returns that the object exists.
 func OverwriteUnsaid(b *Bucket) Fault {
 	return create(b, func(_ context.Context, request Request, body []byte) error {
 		taken := !b.put(request.Key, body, never)
@@ -53,8 +53,8 @@ func OverwriteUnsaid(b *Bucket) Fault {
 	})
 }
 
-// OverwriteRacing replaces what was created less than window ago, and answers
-// success: a store that checks conditions against an index that lags.
+// OverwriteRacing replaces an object that was created less than window ago, and returns
+// success, like a store that checks conditions against an index that lags.
 func OverwriteRacing(b *Bucket, window time.Duration) Fault {
 	return create(b, func(_ context.Context, request Request, body []byte) error {
 		if !b.put(request.Key, body, func(there version) bool { return now().Sub(there.at) < window }) {
@@ -64,7 +64,7 @@ func OverwriteRacing(b *Bucket, window time.Duration) Fault {
 	})
 }
 
-// AllWin answers success to every Create; the first one's bytes stay.
+// AllWin returns success for every Create, but the bytes of the first stay.
 func AllWin(b *Bucket) Fault {
 	return create(b, func(_ context.Context, request Request, body []byte) error {
 		b.put(request.Key, body, never)
@@ -72,8 +72,8 @@ func AllWin(b *Bucket) Fault {
 	})
 }
 
-// Interleave overwrites a random part of the object with the bytes of a Create, and
-// answers success.
+// Interleave overwrites a random part of an existing object with the bytes of a Create, and
+// returns success.
 func Interleave(rng *rand.Rand, b *Bucket) Fault {
 	d := newDice(rng)
 	return create(b, func(_ context.Context, request Request, body []byte) error {
@@ -88,8 +88,8 @@ func Interleave(rng *rand.Rand, b *Bucket) Fault {
 	})
 }
 
-// partial returns a body that is only partly written: a part of it, or its full
-// length with zeros after the part.
+// partial returns the beginning of body, as if only a part was written. If zeros is set, zeros
+// follow it up to body's length.
 func (d *dice) partial(body []byte, zeros bool) []byte {
 	n := d.intN(len(body))
 	if zeros {
@@ -100,9 +100,9 @@ func (d *dice) partial(body []byte, zeros bool) []byte {
 	return body[:n]
 }
 
-// Torn shows a part of the object, or zeros behind it, from the moment when a
-// Create arrives, and all of it when it answers, which is d later. If its
-// caller leaves before, the part stays.
+// Torn writes only the beginning of the object, followed by zeros if zeros is set, when a Create
+// arrives. After d it writes the whole object and returns. If ctx ends before, only the beginning
+// is left.
 func Torn(rng *rand.Rand, b *Bucket, d time.Duration, zeros bool) Fault {
 	dice := newDice(rng)
 	return create(b, func(ctx context.Context, request Request, body []byte) error {
@@ -119,8 +119,8 @@ func Torn(rng *rand.Rand, b *Bucket, d time.Duration, zeros bool) Fault {
 	})
 }
 
-// LeavePart writes a part of the object, or zeros behind it, and answers an
-// error. The part is never completed.
+// LeavePart writes only the beginning of the object, followed by zeros if zeros is set, and returns
+// an error. Nothing completes the object later.
 func LeavePart(rng *rand.Rand, b *Bucket, zeros bool) Fault {
 	dice := newDice(rng)
 	return create(b, func(_ context.Context, request Request, body []byte) error {

@@ -15,7 +15,7 @@ import (
 
 func chance(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
-// liar returns a bucket that holds log/1 and the view of it through a lie.
+// liar returns a bucket that has log/1, and a store that applies lie to its requests.
 func liar(t *testing.T, lie func(*storetest.Bucket) storetest.Fault) (*storetest.Bucket, *storetest.Faulty) {
 	t.Helper()
 	b := storetest.NewBucket()
@@ -25,7 +25,7 @@ func liar(t *testing.T, lie func(*storetest.Bucket) storetest.Fault) (*storetest
 	return b, faulty
 }
 
-// createAnswer names the answer to a Create.
+// createAnswer sends a Create and returns a word for its answer.
 func createAnswer(t *testing.T, store objstore.Store, key, body string) string {
 	t.Helper()
 	at, err := store.Create(t.Context(), key, []byte(body[:2]), []byte(body[2:]))
@@ -46,7 +46,7 @@ func TestLiesAboutCreates(t *testing.T) {
 	tests := map[string]struct {
 		lie         func(*storetest.Bucket) storetest.Fault
 		age         time.Duration
-		taken, then string // the answer to a Create of what is there, and what is there then
+		taken, then string // the answer to a Create of an existing object, and the object after it
 	}{
 		"Overwrite":                {storetest.Overwrite, 0, "won", "other"},
 		"OverwriteUnsaid":          {storetest.OverwriteUnsaid, 0, "exists", "other"},
@@ -67,7 +67,7 @@ func TestLiesAboutCreates(t *testing.T) {
 					t.Errorf("a create where nothing is answers %s", got)
 				}
 				wantBody(t, b, "log/2", "other")
-				wantBody(t, faulty, "log/2", "other") // a Get passes by
+				wantBody(t, faulty, "log/2", "other") // the fault does not change Gets
 			})
 		})
 	}
@@ -92,7 +92,7 @@ func TestInterleaveMixesTwoBodies(t *testing.T) {
 	}
 }
 
-// isPart reports whether got is what partial makes of whole.
+// isPart reports whether partial could have made got from whole.
 func isPart(got, whole string, zeros bool) bool {
 	if zeros {
 		return len(got) == len(whole) && got != whole && strings.HasPrefix(whole, strings.TrimRight(got, "\x00"))

@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// KeepDeleted answers success to every Delete, and deletes nothing.
+// KeepDeleted returns success for every Delete, but deletes nothing.
 func KeepDeleted(ctx context.Context, request Request, next Next) (Answer, error) {
 	if request.Verb != objstore.VerbDelete {
 		return next(ctx, request)
@@ -16,8 +16,8 @@ func KeepDeleted(ctx context.Context, request Request, next Next) (Answer, error
 	return Answer{Time: now()}, ctx.Err()
 }
 
-// DeleteForAWhile deletes, and after d the object is back, unless there is
-// another by then.
+// DeleteForAWhile deletes an object, and creates it again after d, unless the key has
+// another object by then.
 func DeleteForAWhile(b *Bucket, d time.Duration) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		body := b.Body(request.Key)
@@ -29,8 +29,8 @@ func DeleteForAWhile(b *Bucket, d time.Duration) Fault {
 	}
 }
 
-// DeleteAnother deletes, in the place of what it was told to, a random object
-// whose key begins with prefix.
+// DeleteAnother deletes a random object whose key begins with prefix, instead of the requested
+// one.
 func DeleteAnother(rng *rand.Rand, b *Bucket, prefix string) Fault {
 	d := newDice(rng)
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// LagGet answers Gets from what the bucket held lag ago: 404 for what is newer,
-// the older version of what was overwritten, and what was deleted since.
+// LagGet answers Gets from the bucket's content of the time lag ago: newer objects are not
+// found, overwritten objects have their old bytes, and deleted objects are still found.
 func LagGet(b *Bucket, lag time.Duration) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		if request.Verb != objstore.VerbGet {
@@ -21,8 +21,8 @@ func LagGet(b *Bucket, lag time.Duration) Fault {
 	}
 }
 
-// LagList answers Lists from what the bucket held lag ago: without what is
-// newer, and with what was deleted since.
+// LagList answers Lists from the bucket's content of the time lag ago: without newer
+// objects, and with objects that were deleted since.
 func LagList(b *Bucket, lag time.Duration) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		if request.Verb != objstore.VerbList {
@@ -33,7 +33,7 @@ func LagList(b *Bucket, lag time.Duration) Fault {
 	}
 }
 
-// changeList makes a fault of a change to the answers of Lists.
+// changeList returns a fault that applies change to the answers of Lists.
 func changeList(change func(*Answer)) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		answer, err := next(ctx, request)
@@ -44,14 +44,13 @@ func changeList(change func(*Answer)) Fault {
 	}
 }
 
-// ShuffleList answers Lists in no order.
+// ShuffleList answers Lists in random order.
 func ShuffleList(rng *rand.Rand) Fault {
 	d := newDice(rng)
 	return changeList(func(a *Answer) { d.shuffle(a.Keys) })
 }
 
-// SkipInList leaves n keys that stand together out of every page, from a random
-// one on.
+// SkipInList leaves n adjacent keys, from a random one on, out of every page.
 func SkipInList(rng *rand.Rand, n int) Fault {
 	d := newDice(rng)
 	return changeList(func(a *Answer) {
@@ -62,13 +61,13 @@ func SkipInList(rng *rand.Rand, n int) Fault {
 	})
 }
 
-// SkipFirstInList leaves the first key of every page out, as a store does that
-// loses the key at which a page was cut.
+// SkipFirstInList leaves the first key of every page out, like a store that loses the key at
+// the end of the previous page.
 func SkipFirstInList() Fault {
 	return changeList(func(a *Answer) { a.Keys = a.Keys[min(1, len(a.Keys)):] })
 }
 
-// RepeatInList has every page hold a random one of its keys twice.
+// RepeatInList repeats a random key of every page.
 func RepeatInList(rng *rand.Rand) Fault {
 	d := newDice(rng)
 	return changeList(func(a *Answer) {
@@ -79,13 +78,13 @@ func RepeatInList(rng *rand.Rand) Fault {
 	})
 }
 
-// EndListEarly answers at most n keys and says that there are no more.
+// EndListEarly returns at most n keys, with More false.
 func EndListEarly(n int) Fault {
 	return changeList(func(a *Answer) { a.Keys, a.More = a.Keys[:min(n, len(a.Keys))], false })
 }
 
-// EndlessList says that every page has a next one, and begins each at the start
-// again, whatever it is to come after.
+// EndlessList returns every page with More true, and begins every page with the first key,
+// whatever after is.
 func EndlessList(ctx context.Context, request Request, next Next) (Answer, error) {
 	if request.Verb != objstore.VerbList {
 		return next(ctx, request)
@@ -96,8 +95,8 @@ func EndlessList(ctx context.Context, request Request, next Next) (Answer, error
 	return answer, err
 }
 
-// Elsewhere executes requests on another store, as when a name comes to point
-// at a copy of the bucket.
+// Elsewhere executes requests on another store, as if the bucket's name now referred to a
+// copy.
 func Elsewhere(store objstore.Store) Fault {
 	return func(ctx context.Context, request Request, _ Next) (Answer, error) {
 		return execute(ctx, store, request)

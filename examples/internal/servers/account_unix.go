@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// account is the user that PostgreSQL runs as, which refuses to be root.
+// account is the user that PostgreSQL runs as. PostgreSQL refuses to run as root.
 type account struct {
-	credential *syscall.Credential // nil for whoever runs this
+	credential *syscall.Credential // nil means the user that runs this process
 }
 
 func serverAccount() (*account, error) {
@@ -38,7 +38,7 @@ func serverAccount() (*account, error) {
 	return nil, fmt.Errorf("PostgreSQL does not run as root, and there is no user postgres or nobody for it")
 }
 
-// own makes a file the user's.
+// own makes the user the owner of a file.
 func (a *account) own(path string) error {
 	if a.credential == nil {
 		return nil

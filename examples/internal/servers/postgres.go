@@ -1,6 +1,6 @@
-// Package servers runs what the examples talk to, a PostgreSQL and a `seb serve`,
-// for their tests and comparisons: each with its files in a temporary directory,
-// reachable from this machine only.
+// Package servers runs the servers that tests and benchmarks of the examples need: a
+// PostgreSQL and a `seb serve`. Each has its files in a temporary directory, and is
+// reachable only from this machine.
 package servers
 
 import (
@@ -17,30 +17,32 @@ import (
 )
 
 const (
-	// PostgresVariable names the directory of PostgreSQL's programs.
+	// PostgresVariable is the environment variable with the directory of PostgreSQL's
+	// programs.
 	PostgresVariable = "SEB_TEST_POSTGRES"
 
-	// leaveTimeout is what is waited for output that a server keeps open.
+	// leaveTimeout is how long run waits for the end of a program's output after the
+	// program has ended: a server that it started may keep the output open.
 	leaveTimeout = 5 * time.Second
 )
 
-// ErrNoPostgres is that there is no PostgreSQL on this machine.
+// ErrNoPostgres says that there is no PostgreSQL on this machine.
 var ErrNoPostgres = errors.New("needs PostgreSQL: install it (Debian: apt-get install postgresql), or set " +
 	PostgresVariable + " to the directory that has its initdb and pg_ctl")
 
 // Postgres is a PostgreSQL server that listens on a Unix socket.
 type Postgres struct {
 	URL     string
-	Version string // as `postgres --version` says it
+	Version string // output of `postgres --version`
 
 	bin  string
 	dir  string
 	user *account
 }
 
-// FindPostgres returns the directory of PostgreSQL's programs: what
-// SEB_TEST_POSTGRES names, where the PATH finds initdb, or the newest of Debian's.
-// It returns [ErrNoPostgres] if there is none.
+// FindPostgres returns the directory of PostgreSQL's programs: the one that
+// SEB_TEST_POSTGRES names, or that of the initdb in PATH, or that of the newest Debian
+// package. It returns [ErrNoPostgres] if there is none of them.
 func FindPostgres() (bin string, err error) {
 	if bin := os.Getenv(PostgresVariable); bin != "" {
 		if _, err := os.Stat(filepath.Join(bin, "pg_ctl")); err != nil {
@@ -49,7 +51,7 @@ func FindPostgres() (bin string, err error) {
 		return bin, nil
 	}
 	if initdb, err := exec.LookPath("initdb"); err == nil {
-		// The others lie beside the file that a link may lead to.
+		// initdb may be a link; the other programs are in the directory of its target.
 		if initdb, err = filepath.EvalSymlinks(initdb); err == nil {
 			return filepath.Dir(initdb), nil
 		}
@@ -72,13 +74,13 @@ func FindPostgres() (bin string, err error) {
 }
 
 // StartPostgres starts a server with an empty database and the given settings,
-// such as "fsync=off". Remove ends it.
+// such as "fsync=off". Remove ends the server.
 func StartPostgres(ctx context.Context, bin string, settings ...string) (*Postgres, error) {
 	user, err := serverAccount()
 	if err != nil {
 		return nil, err
 	}
-	// The name is short because those of sockets are.
+	// The name is short because paths of Unix sockets must be.
 	dir, err := os.MkdirTemp("", "seb-pg-")
 	if err != nil {
 		return nil, err
@@ -117,14 +119,14 @@ func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
 func (p *Postgres) Start(ctx context.Context) error {
 	log := filepath.Join(p.dir, "log")
 	if _, err := p.run(ctx, "pg_ctl", "start", "--wait", "--pgdata="+p.data(), "--log="+log); err != nil {
-		b, _ := os.ReadFile(log) // it only tells more
+		b, _ := os.ReadFile(log) // without it, the error only has less detail
 		return fmt.Errorf("%w\n%s", err, b)
 	}
 	return nil
 }
 
-// Crash ends the server without a checkpoint, as a power cut would: the next
-// start recovers.
+// Crash ends the server without a checkpoint, like a power cut: the next start
+// recovers.
 func (p *Postgres) Crash(ctx context.Context) error {
 	_, err := p.run(ctx, "pg_ctl", "stop", "--mode=immediate", "--pgdata="+p.data())
 	return err
@@ -134,7 +136,7 @@ func (p *Postgres) Crash(ctx context.Context) error {
 func (p *Postgres) Remove(ctx context.Context) error {
 	var err error
 	if _, missing := os.Stat(filepath.Join(p.data(), "postmaster.pid")); missing == nil {
-		err = p.Crash(ctx) // nothing of it is kept
+		err = p.Crash(ctx) // its data is deleted anyway
 	}
 	return errors.Join(err, os.RemoveAll(p.dir))
 }

@@ -25,9 +25,9 @@ const (
 	OutboxProgram = "github.com/simple-event-broker/seb/examples/outbox"
 )
 
-// Build builds a program from its source, and returns the binary, which it makes in the
-// directory to. It works from any directory of this module, which knows where the other one
-// is; there it builds, since a program's own module says what it needs.
+// Build builds a program from its source. It puts the binary into the directory to, and returns
+// its path. The working directory must be in this module, whose go.mod says where the module of
+// Seb is. Build builds each program in its own module, whose go.mod has its dependencies.
 func Build(ctx context.Context, program, to string) (string, error) {
 	var said bytes.Buffer
 	list := exec.CommandContext(ctx, "go", "list", "-find", "-f", "{{.Dir}}", program)
@@ -44,14 +44,14 @@ func Build(ctx context.Context, program, to string) (string, error) {
 	return binary, nil
 }
 
-// Seb is a `seb serve`.
+// Seb is a process of `seb serve`.
 type Seb struct {
-	URL string // the same over restarts
+	URL string // stays the same after a restart
 
 	binary  string
 	args    []string
-	process *exec.Cmd     // nil while it is down
-	exited  chan struct{} // closed when it has ended
+	process *exec.Cmd     // nil while the broker is down
+	exited  chan struct{} // closed when the process has ended
 	stderr  *bytes.Buffer // readable once exited is closed
 }
 
@@ -65,8 +65,8 @@ func StartSeb(ctx context.Context, binary, store string, flags ...string) (*Seb,
 	return s, s.Start(ctx)
 }
 
-// freePort returns a loopback address that is free now, and again when the broker
-// was killed: its port is of none that systems give to whoever names none.
+// freePort returns a loopback address with a free port. The port is outside of the range from
+// which systems choose ports for programs, so it is still free after the broker was killed.
 func freePort(ctx context.Context) (string, error) {
 	var err error
 	for range 100 {
@@ -81,7 +81,7 @@ func freePort(ctx context.Context) (string, error) {
 
 // Start starts a broker that was killed, and returns when it is ready.
 func (s *Seb) Start(ctx context.Context) error {
-	// Kill ends it, not the context of the start.
+	// Kill ends the process; the end of ctx does not.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.binary, s.args...)
 	s.stderr = &bytes.Buffer{}
 	cmd.Stderr = s.stderr
@@ -103,10 +103,10 @@ func (s *Seb) Start(ctx context.Context) error {
 				break
 			}
 		}
-		for lines.Scan() { // so that it never waits for its output to be read
+		for lines.Scan() { // so that the broker can always write its output
 			continue
 		}
-		_ = cmd.Wait() // how it ended says its ProcessState
+		_ = cmd.Wait() // ProcessState tells how the process ended
 	}(s.exited)
 	select {
 	case <-ready:
@@ -122,17 +122,17 @@ func (s *Seb) Start(ctx context.Context) error {
 	}
 }
 
-// Kill ends the broker at once. It does nothing if it is down.
+// Kill ends the broker at once. It does nothing if the broker is down.
 func (s *Seb) Kill() {
 	if s.process == nil {
 		return
 	}
-	_ = s.process.Process.Kill() // it may have ended
+	_ = s.process.Process.Kill() // the process may have ended already
 	<-s.exited
 	s.process = nil
 }
 
-// Stop ends the broker as an operator does.
+// Stop ends the broker by SIGTERM, as an operator does.
 func (s *Seb) Stop() error {
 	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop seb serve: %w", err)

@@ -1,3 +1,3 @@
-// Package access tests who may do what: API keys, their clocks, and requests that brokers make on behalf of a
-// caller. It uses the public API of the broker.
+// Package access tests who may do what: API keys, their expiry, and requests that brokers make on
+// behalf of a caller. It uses the public API of the broker.
 package access

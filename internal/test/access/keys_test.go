@@ -33,7 +33,7 @@ func TestLogWithoutKeysIsOpenAndNeverAgainAfterTheFirst(t *testing.T) {
 		{Name: "ops", Scopes: seb.ScopeAdmin, Topics: []string{"orders.*"}},
 	} {
 		_, _, err := b.CreateKey(t.Context(), opts)
-		wantCode(t, err, seb.CodeInvalidRequest) // it would lock everyone out
+		wantCode(t, err, seb.CodeInvalidRequest) // such a key would lock everyone out
 	}
 	k, secret := createKey(t, b, seb.KeyOptions{Name: "ops"})
 	for range 2 {
@@ -196,8 +196,8 @@ func TestExpiredKeyAndTokenAreRefused(t *testing.T) {
 	})
 }
 
-// Elsewhere the zero time means never, and a token that never ends must not come
-// from a time that somebody forgot to set.
+// Elsewhere the zero time means never. A token that never ends must not result from a time that
+// somebody forgot to set.
 func TestTokenWithoutAnEndIsNotSigned(t *testing.T) {
 	b := open(t, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
 	_, secret := createKey(t, b, seb.KeyOptions{Name: "ops"})
@@ -225,7 +225,7 @@ func TestSignedTokenIsForReadingItsTopicAndDiesWithItsKey(t *testing.T) {
 	}
 	for _, err := range []error{
 		a.CheckTopic(seb.ScopeWrite, "orders"), a.CheckTopic(seb.ScopeAdmin, "orders"), a.CheckAll(seb.ScopeRead),
-		a.CheckTopic(seb.ScopeRead, "orders2"), // which its key may read
+		a.CheckTopic(seb.ScopeRead, "orders2"), // its key may read this topic
 	} {
 		wantCode(t, err, seb.CodeForbidden)
 	}
@@ -249,7 +249,7 @@ func TestSignedTokenIsForReadingItsTopicAndDiesWithItsKey(t *testing.T) {
 			t.Fatalf("with byte %d changed it is still good", i)
 		}
 	}
-	// A key can't sign for more than it may do itself.
+	// A token can't allow more than its key.
 	a, err = b.Authenticate(t.Context(), seb.Credential{Token: sign("other"), Topic: "other"})
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestSignedTokenIsForReadingItsTopicAndDiesWithItsKey(t *testing.T) {
 	wantCode(t, err, seb.CodeUnauthorized)
 }
 
-// What another broker did to keys is known here within StaleMax, at a bounded cost.
+// A broker knows what other brokers did to keys within StaleMax, at a bounded cost.
 func TestKeysOfOtherBrokersAreKnownInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -271,7 +271,7 @@ func TestKeysOfOtherBrokersAreKnownInTime(t *testing.T) {
 		time.Sleep(time.Minute)
 		_, ops := createKey(t, other, seb.KeyOptions{Name: "ops"})
 		_, err := b.Authenticate(t.Context(), seb.Credential{})
-		wantCode(t, err, seb.CodeUnauthorized) // there was none when it last looked
+		wantCode(t, err, seb.CodeUnauthorized) // at its last sync there was no key
 		if _, err := b.Authenticate(t.Context(), bySecret(ops)); err != nil {
 			t.Fatal(err)
 		}
@@ -362,7 +362,7 @@ func TestWhatGoesOnEndsWithItsKey(t *testing.T) {
 			return a
 		}
 		ops, secret := createKey(t, b, seb.KeyOptions{Name: "ops"})
-		wantCode(t, context.Cause(before), seb.CodeUnauthorized) // the log is no longer open
+		wantCode(t, context.Cause(before), seb.CodeUnauthorized) // the log has keys now
 		brief, briefSecret := createKey(t, b, seb.KeyOptions{Name: "brief", Expires: time.Now().Add(time.Hour)})
 		_, keptSecret := createKey(t, b, seb.KeyOptions{Name: "kept"})
 		kept, leave := b.While(t.Context(), access(keptSecret))
@@ -377,7 +377,7 @@ func TestWhatGoesOnEndsWithItsKey(t *testing.T) {
 		if gone.Err() != nil {
 			t.Fatal("it can't know yet")
 		}
-		mustAppend(t, b, "t", "v") // reads the log
+		mustAppend(t, b, "t", "v") // syncs with the log
 		wantCode(t, context.Cause(gone), seb.CodeUnauthorized)
 		if over.Err() != nil {
 			t.Fatal("another key's access ended")
@@ -390,8 +390,8 @@ func TestWhatGoesOnEndsWithItsKey(t *testing.T) {
 	})
 }
 
-// A broker that has heard of the first key only, since its look did not come to the
-// end, does not refuse a key for being unknown.
+// A sync that did not reach the end may have read only the first key. After that, the broker must not
+// refuse another key as unknown.
 func TestGoodKeyIsNotRefusedAfterHalfALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -401,13 +401,13 @@ func TestGoodKeyIsNotRefusedAfterHalfALook(t *testing.T) {
 		_, secret := createKey(t, other, seb.KeyOptions{Name: "ops-2"})
 		release := make(chan struct{})
 		remove := faulty.On(objstore.VerbGet, format.LogKey(2), storetest.Hold(release))
-		time.Sleep(time.Minute) // since its last look
+		time.Sleep(time.Minute) // since its last sync
 		done := make(chan error)
 		go func() {
 			_, err := b.Authenticate(t.Context(), bySecret(secret))
 			done <- err
 		}()
-		time.Sleep(11 * time.Second) // longer than a look may take
+		time.Sleep(11 * time.Second) // longer than a sync may take
 		remove()
 		close(release)
 		if err := <-done; err != nil {
@@ -459,7 +459,7 @@ func objects(t testing.TB, store objstore.Store) map[string][]byte {
 	return all
 }
 
-// wantNoSecret fails if b holds a key's secret, as text or as bytes.
+// wantNoSecret fails if b holds the secret of a key, as text or as bytes.
 func wantNoSecret(t testing.TB, where string, b []byte, secret string) {
 	t.Helper()
 	digits := secret[strings.LastIndex(secret, "_")+1:]

@@ -14,8 +14,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// changes is one of each kind of change that a caller may ask for. They find topic t with a
-// record, its consumer c, its queues q and pushed, and an API key with that id.
+// changes has one change of each kind that a caller may ask for. The changes need topic t with a
+// record, its consumer c, its queues q and pushed, and an API key with the given id.
 func changes(b *seb.Broker, key uint64, token string) map[string]func(ctx context.Context) error {
 	q, pushed := b.Queue("t", "q"), b.Queue("t", "pushed")
 	return map[string]func(ctx context.Context) error{
@@ -83,7 +83,7 @@ func changes(b *seb.Broker, key uint64, token string) map[string]func(ctx contex
 	}
 }
 
-// toChange makes what [changes] finds.
+// toChange creates what [changes] needs.
 func toChange(t testing.TB, b *seb.Broker) (key uint64, token string) {
 	t.Helper()
 	mustAppend(t, b, "t", "v")
@@ -110,16 +110,16 @@ func kindsOfChange() (names []string) {
 	return names
 }
 
-// wantNotAllowed checks the answer to a caller whose access ended first.
+// wantNotAllowed checks the answer to a caller whose access ended before its change.
 func wantNotAllowed(t testing.TB, err error) {
 	t.Helper()
 	wantCode(t, err, seb.CodeUnauthorized)
 	wantOutcome(t, err, seb.NotCommitted)
 }
 
-// inCommitOfRevocation revokes an API key in a commit that has what change asks for as well, which
-// must not look at the log first. It returns when the commit is on its way to the store, where
-// finish has it arrive.
+// inCommitOfRevocation revokes an API key in the same commit in which change has its effect; change
+// must not need a sync first. It returns when the commit is on its way to the store. finish lets the
+// commit arrive there.
 func inCommitOfRevocation(t *testing.T, b *seb.Broker, faulty *storetest.Faulty, key uint64, change func()) (finish func()) {
 	t.Helper()
 	synctest.Wait() // for what the broker commits by itself
@@ -145,7 +145,7 @@ func inCommitOfRevocation(t *testing.T, b *seb.Broker, faulty *storetest.Faulty,
 	synctest.Wait()
 	wg.Go(func() { mustAppend(t, b, "u", "third") })
 	synctest.Wait()
-	close(holds[1]) // which answers the look of the revocation
+	close(holds[1]) // this ends the sync of the revocation
 	synctest.Wait()
 	wg.Go(change)
 	synctest.Wait()
@@ -154,9 +154,8 @@ func inCommitOfRevocation(t *testing.T, b *seb.Broker, faulty *storetest.Faulty,
 	return func() { close(holds[3]); wg.Wait() }
 }
 
-// The revocation and the change wait for the same commit. Only changes that need not look at
-// the log first can be had in that order, and that not always: the revocation may be in time for
-// the commit before.
+// The revocation and the change wait for the same commit. Only changes that need no sync can be tested
+// in this order, and not always: the revocation may get into the commit before.
 func TestRevocationRefusesChangesInItsOwnCommit(t *testing.T) {
 	for _, kind := range []string{"move a consumer", "acknowledge", "put back", "append to several topics", "append and acknowledge"} {
 		t.Run(kind, func(t *testing.T) {
@@ -184,13 +183,13 @@ func TestRevocationRefusesChangesInItsOwnCommit(t *testing.T) {
 	}
 }
 
-// Another broker revokes the key, or creates the log's first, and wins the slot that the
-// change was built for.
+// Another broker revokes the key, or creates the first key of the log, and wins the slot for which the
+// change was built.
 func TestChangeIsDecidedAgainAfterALostRace(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		for _, kind := range kindsOfChange() {
 			if first && kind == "revoke a key" {
-				continue // there is none
+				continue // there is no key to revoke
 			}
 			t.Run(fmt.Sprintf("%s, first key %v", kind, first), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -292,8 +291,8 @@ func TestAppendWaitingForItsCommitEndsWithItsKey(t *testing.T) {
 	})
 }
 
-// An append is refused while the commit that it waited for is under way. Who comes then with
-// the same idempotency key and a good API key does not share the refusal.
+// An append is refused while the commit that it waited for is under way. A caller with a valid API key
+// that then sends the same idempotency key must not get that refusal.
 func TestRefusedAppendIsNotSharedWithACallerWhoMay(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("whole %v", whole), func(t *testing.T) {
@@ -306,7 +305,7 @@ func TestRefusedAppendIsNotSharedWithACallerWhoMay(t *testing.T) {
 				mustCreateTopic(t, b, "t", 1)
 				mustCreateTopic(t, b, "u", 1)
 				opts := []seb.AppendOption{seb.IdempotencyKey("k")}
-				if whole { // a revocation in its own commit refuses it
+				if whole { // a revocation in the same commit refuses the append
 					opts = append(opts, seb.IfOffset(0))
 				}
 				answers := make(chan error, 1)
@@ -316,7 +315,7 @@ func TestRefusedAppendIsNotSharedWithACallerWhoMay(t *testing.T) {
 						refused()
 					}
 				})
-				if !whole { // refused by the commit behind that of the revocation
+				if !whole { // the commit after the revocation's refuses it
 					go refused()
 					go func() {
 						if _, err := b.Append(t.Context(), "u", values("fourth")); err != nil {
@@ -345,7 +344,7 @@ func TestRefusedAppendIsNotSharedWithACallerWhoMay(t *testing.T) {
 	}
 }
 
-// Two callers that send the same append share it: one of them may still.
+// Two callers send the same append and share its outcome. It is accepted while one of them may append.
 func TestSharedAppendIsAllowedWhileOneOfItsCallersIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
@@ -423,6 +422,6 @@ func TestAccessIsCheckedAgainAsOfThePresent(t *testing.T) {
 		if _, err := other.RevokeKey(t.Context(), ops.ID); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // what this broker knows is old by now
+		time.Sleep(time.Minute) // what this broker knows is stale by now
 	})
 }

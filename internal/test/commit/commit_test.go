@@ -51,7 +51,7 @@ func TestCommitDoesAllOfItInOneSlot(t *testing.T) {
 	})
 }
 
-// Whatever part is refused, nothing is done, and the error names the part.
+// If one part is refused, nothing of the commit is done, and the error names that part.
 func TestCommitIsRefusedAsAWhole(t *testing.T) {
 	tests := map[string]struct {
 		spoil func(c *seb.Commit)
@@ -100,7 +100,7 @@ func TestCommitIsRefusedAsAWhole(t *testing.T) {
 				if n := kit.MemoryInUse(b); n != 0 {
 					t.Errorf("%d bytes are still taken", n)
 				}
-				mustCommitAll(t, b, counted(0, 2, appends("a", "yes")), seb.IdempotencyKey("k")) // the key is free
+				mustCommitAll(t, b, counted(0, 2, appends("a", "yes")), seb.IdempotencyKey("k")) // the idempotency key is free
 				wantAt(t, worker, 2)
 			})
 		})
@@ -117,7 +117,8 @@ func TestCommitHasNoOptionsOfAnAppend(t *testing.T) {
 	}
 }
 
-// What an append insists on counts the records of those before it.
+// The offset that an append has as its condition counts the records of the appends before it in the
+// commit.
 func TestConditionsWithinACommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), immediate())
@@ -138,8 +139,8 @@ func TestConditionsWithinACommit(t *testing.T) {
 	})
 }
 
-// Commits share a slot with whatever else waits, and one that is refused leaves no
-// trace in it, however its records were encoded.
+// Commits share a slot with other requests that wait. A refused commit leaves no trace in the slot,
+// however its records were encoded.
 func TestCommitLeavesItsNeighboursAlone(t *testing.T) {
 	for _, size := range []int{1, 3 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -205,7 +206,7 @@ func TestCommitLeavesItsNeighboursAlone(t *testing.T) {
 	}
 }
 
-// A commit is refused for what is the case in the log, not for what its broker knows.
+// Whether a commit is refused depends on the log, not on what its broker knows.
 func TestCommitIsNotRefusedForWhatOnlyItsBrokerDoesNotKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -233,7 +234,7 @@ func TestRetryOfACommitGetsTheFirstAnswer(t *testing.T) {
 		mustCreateTopic(t, b, "a", 3)
 		c := func() seb.Commit { return counted(0, 2, appends("a", "1", "2"), appends("b", "x"), appends("a", "3")) }
 		first := mustCommitAll(t, b, c(), seb.IdempotencyKey("k"))
-		mustReset(t, worker, seb.At(1)) // so that what it expects does not hold any more
+		mustReset(t, worker, seb.At(1)) // so that the positions that the commit expects no longer hold
 		again := func(b *seb.Broker) {
 			t.Helper()
 			want := first
@@ -243,15 +244,15 @@ func TestRetryOfACommitGetsTheFirstAnswer(t *testing.T) {
 			}
 		}
 		again(b)
-		again(other) // which has not looked at the log since
+		again(other) // which has not synced since
 		for range 4 {
 			mustAppend(t, b, "t", "more")
 		}
-		again(open(t, memory, opts)) // from a checkpoint
+		again(open(t, memory, opts)) // a broker that started from a checkpoint
 		if err := b.DeleteTopic(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
-		again(b) // since the rest of it was done too
+		again(b) // since the other parts were done too
 		again(other)
 		wantValues(t, b, "b", "x")
 		wantAt(t, worker, 1)
@@ -312,7 +313,7 @@ func TestAnotherCommitUnderAUsedKeyIsRefused(t *testing.T) {
 	})
 }
 
-// Each of a commit's appends is remembered, so each takes room.
+// Each append of a commit is remembered separately, so each takes room in the state.
 func TestCommitThatThereIsNoRoomToRemember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := immediate()
@@ -331,7 +332,7 @@ func TestCommitThatThereIsNoRoomToRemember(t *testing.T) {
 	})
 }
 
-// Retries that come while the first is under way wait for it.
+// Retries that come while the first call is under way wait for its result.
 func TestRetriesJoinTheCommitThatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
@@ -381,7 +382,7 @@ func TestCommitOfAllThatIsGivenUp(t *testing.T) {
 		release := make(chan struct{})
 		undo := faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Hold(release))
 		brief := func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Second) }
-		for i, want := range []seb.Outcome{seb.Unknown, seb.NotCommitted} { // sent, and waiting behind it
+		for i, want := range []seb.Outcome{seb.Unknown, seb.NotCommitted} { // the first was sent, and the second waits behind it
 			ctx, cancel := brief()
 			_, err := b.Commit(ctx, counted(0, seb.Offset(i+1), appends("out", fmt.Sprint(i))))
 			cancel()
@@ -399,7 +400,8 @@ func TestCommitOfAllThatIsGivenUp(t *testing.T) {
 	})
 }
 
-// Of two that have read partitions of one consumer, one commits if both go by its version.
+// Two readers read different partitions with one consumer. If both commits require the same version,
+// only one succeeds.
 func TestCommitOfAVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), immediate())
@@ -434,8 +436,7 @@ func TestErrorOfAPartNamesIt(t *testing.T) {
 	}
 }
 
-// What a commit waits for before it is submitted, such as a topic that it creates, counts against the
-// time that it may take.
+// Steps before a commit is submitted, such as the creation of a topic, count against its timeout.
 func TestCommitToANewTopicKeepsToItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()

@@ -33,15 +33,15 @@ func TestAppendIfOffset(t *testing.T) {
 		if err := at(b, 1, "b"); err != nil {
 			t.Fatal(err)
 		}
-		if err := at(stale, 2, "c"); err != nil { // beyond what that broker had seen
+		if err := at(stale, 2, "c"); err != nil { // beyond what that broker has seen
 			t.Fatal(err)
 		}
 		wantConflict(t, at(b, 4, "too far"), 3)
 		if got := fmt.Sprint(readAll(t, stale, "t", 1)); got != "[a b c]" {
 			t.Errorf("partition 1 holds %s", got)
 		}
-		mustAppend(t, b, "t", "in partition 0")    // of which that is no condition
-		for _, end := range []seb.Offset{-1, -2} { // what a caller may have who has read nothing
+		mustAppend(t, b, "t", "in partition 0")    // the condition is not about this partition
+		for _, end := range []seb.Offset{-1, -2} { // offsets that a caller may have that has read nothing
 			wantCode(t, at(b, end, "no offset"), seb.CodeInvalidRequest)
 		}
 		if got := fmt.Sprint(readAll(t, b, "t", 1)); got != "[a b c]" {
@@ -53,8 +53,8 @@ func TestAppendIfOffset(t *testing.T) {
 	})
 }
 
-// A partition that is taken in turn is not one whose offset the caller can know: a retry
-// would be appended to the next one.
+// If the broker picks the partition, the caller can't know its offset: a retry would be appended to
+// another partition.
 func TestAppendIfOffsetNeedsAPartitionThatIsChosen(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	mustCreateTopic(t, b, "t", 2)
@@ -67,7 +67,7 @@ func TestAppendIfOffsetNeedsAPartitionThatIsChosen(t *testing.T) {
 		"a key for one":       {[]seb.Record{keyed, {}}, nil},
 		"a partition for one": {values("v", "w"), []seb.AppendOption{seb.ToPartitions([]int32{1, -1})}},
 	} {
-		for range 2 { // one of them would go to the partition that is named
+		for range 2 { // without a refusal, one of the two would go to the partition of the condition
 			_, err := b.Append(t.Context(), "t", refused.records, append(refused.opts, seb.IfOffset(0))...)
 			if e := wantError(t, err, seb.CodeInvalidRequest); e.Outcome != seb.NotCommitted || e.Hint == "" {
 				t.Errorf("%s: the refusal is %+v", name, e)
@@ -81,7 +81,8 @@ func TestAppendIfOffsetNeedsAPartitionThatIsChosen(t *testing.T) {
 	}
 }
 
-// Appends with a condition share a commit with others, and are left out alone.
+// Appends with a condition share a commit with other appends. If one is refused, only that one is left
+// out.
 func TestAppendIfOffsetLeavesItsNeighboursAlone(t *testing.T) {
 	for _, size := range []int{1, 3 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -132,7 +133,7 @@ func TestAppendIfOffsetLeavesItsNeighboursAlone(t *testing.T) {
 	}
 }
 
-// What an append insists on may come true or false while a race for the slot is lost.
+// The condition of an append may become true or false when its slot is lost to another broker.
 func TestConditionIsDecidedAnewAfterALostRace(t *testing.T) {
 	for name, test := range map[string]struct {
 		elsewhere []string
@@ -173,8 +174,8 @@ func TestConditionIsDecidedAnewAfterALostRace(t *testing.T) {
 	}
 }
 
-// A broker may learn late of a commit of its own, and does not tell that as the end
-// if others have appended since.
+// A broker may learn late that its own commit is in the log. It must not tell the end of that commit
+// as the partition's end if others have appended since.
 func TestConflictTellsTheEndOfTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -202,7 +203,7 @@ func TestConflictTellsTheEndOfTheLog(t *testing.T) {
 	})
 }
 
-// Counters that read, add one and append if nothing came between lose no count.
+// Several clients read a counter, add one, and append if nothing came in between. No count is lost.
 func TestReadComputeAppendThroughThreeBrokersLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.Slow(objstore.NewMemory(), 5*time.Millisecond)
@@ -231,7 +232,7 @@ func TestReadComputeAppendThroughThreeBrokersLosesNothing(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		time.Sleep(2 * time.Second) // no broker's last look is recent
+		time.Sleep(2 * time.Second) // no broker has synced recently
 		got := readAll(t, bs[0], "t", 0)
 		for i, v := range got {
 			if v != fmt.Sprint(i) {
@@ -258,8 +259,8 @@ func TestRetryOfAConditionThatHeldGetsTheFirstAnswer(t *testing.T) {
 	wantValues(t, b, "t", "v")
 }
 
-// Whether a key is remembered the log's time decides, not the clock of a broker
-// that is a day ahead: what the retry insisted on was true the first time.
+// The time of the log decides whether a key is remembered, not the clock of a broker, which is a day
+// ahead here. The retry's condition was true at the first attempt.
 func TestRetryOfAConditionIsNoConflictWhereTheClockIsWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		behind := func() time.Time { return time.Now().Add(-30 * time.Hour) }
@@ -275,7 +276,7 @@ func TestRetryOfAConditionIsNoConflictWhereTheClockIsWrong(t *testing.T) {
 	})
 }
 
-// What can't be appended to a topic that is not there does not create it.
+// A refused append to a topic that does not exist does not create the topic.
 func TestRefusedAppendCreatesNoTopic(t *testing.T) {
 	b := open(t, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
 	try := func(records []seb.Record, opts ...seb.AppendOption) error {

@@ -30,8 +30,8 @@ func mustCommit(t testing.TB, c *seb.Consumer, offsets seb.Offsets) string {
 	return version
 }
 
-// followed returns "partition/offset" of the next n records that a consumer has not
-// committed, sorted: it may begin with any partition.
+// followed returns the next n records that a consumer has not committed, each as "partition/offset".
+// They are sorted, since the follower may begin with any partition.
 func followed(t testing.TB, c *seb.Consumer, n int) []string {
 	t.Helper()
 	f, err := c.Follower(t.Context(), seb.AllPartitions)
@@ -58,7 +58,7 @@ func TestConsumerGoesOnWhereItWas(t *testing.T) {
 		if got := fmt.Sprint(followed(t, c, 5)); got != "[0/0 0/1 0/2 1/0 1/1]" {
 			t.Fatalf("it reads %v", got)
 		}
-		wantAt(t, c, 0, 0) // created by reading, moved by nothing but a commit
+		wantAt(t, c, 0, 0) // reading creates the consumer, and only commits move it
 		mustCommit(t, c, seb.After(seb.Record{Partition: 0, Offset: 1}, seb.Record{Partition: 1}, seb.Record{Partition: 0}))
 		for name, reader := range map[string]*seb.Broker{"the same": b, "another": open(t, memory, opts)} {
 			c := reader.Consumer("t", "billing")
@@ -70,9 +70,9 @@ func TestConsumerGoesOnWhereItWas(t *testing.T) {
 				t.Fatalf("%s broker: it reads %v", name, got)
 			}
 		}
-		mustCommit(t, c, seb.Offsets{0: 1}) // back again: who wants that may
+		mustCommit(t, c, seb.Offsets{0: 1}) // a commit may move it back
 		for range 5 {
-			mustAppend(t, b, "t", "more") // checkpoints
+			mustAppend(t, b, "t", "more") // enough commits for a checkpoint
 		}
 		wantAt(t, open(t, memory, opts).Consumer("t", "billing"), 1, 1)
 	})
@@ -84,7 +84,7 @@ func TestFollowIteratesOverWhatIsNotCommitted(t *testing.T) {
 		b := open(t, memory, immediate())
 		mustAppend(t, b, "t", "a", "b", "c")
 		var got []string
-		for range 3 { // each as after a crash of the reader
+		for range 3 { // each one like a reader that restarts after a crash
 			for r, err := range b.Consumer("t", "c").Follow(t.Context()) {
 				if err != nil {
 					t.Fatal(err)
@@ -139,12 +139,12 @@ func TestResetMovesAConsumerAnywhereInTheLog(t *testing.T) {
 		if _, created, err := c.ResetTo(t.Context(), seb.Offsets{1: 2}); err != nil || created {
 			t.Fatal(created, err)
 		}
-		wantAt(t, c, 3, 2) // the other one stays
+		wantAt(t, c, 3, 2) // the other partition stays
 		fresh := b.Consumer("t", "fresh")
 		if _, created, err := fresh.ResetTo(t.Context(), seb.Offsets{0: 2}); err != nil || !created {
 			t.Fatal(created, err)
 		}
-		wantAt(t, fresh, 2, 1) // the other one is at its start
+		wantAt(t, fresh, 2, 1) // the other partition is at its start
 		for _, o := range []seb.Offsets{{1: 0}, {0: 4}} {
 			_, _, err := c.ResetTo(t.Context(), o)
 			e := wantError(t, err, seb.CodeOffsetOutOfRange)
@@ -187,14 +187,14 @@ func TestCommitOutsideOfTheLogMovesNothing(t *testing.T) {
 			}
 		}
 		_, err = b.Consumer("t", "new").Describe(t.Context())
-		wantCode(t, err, seb.CodeConsumerNotFound) // what can't be read creates nothing
+		wantCode(t, err, seb.CodeConsumerNotFound) // a refused read creates no consumer
 		_, err = b.Consumer("t", "a/b").Commit(t.Context(), seb.Offsets{0: 1})
 		wantCode(t, err, seb.CodeInvalidRequest)
 		wantAt(t, c, 0, 0)
 	})
 }
 
-// What another broker did a moment ago is not refused for being unknown here.
+// A commit is not refused because this broker does not know yet what another broker has just done.
 func TestCommitIsNotRefusedForWhatOnlyThisBrokerDoesNotKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -209,7 +209,8 @@ func TestCommitIsNotRefusedForWhatOnlyThisBrokerDoesNotKnow(t *testing.T) {
 	})
 }
 
-// Retention passes a consumer over only if it is told so.
+// If retention deletes records that a consumer has not read, the consumer's reads fail until it is
+// reset.
 func TestConsumerWhoseRecordsWereDeletedIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), immediate())
@@ -227,7 +228,7 @@ func TestConsumerWhoseRecordsWereDeletedIsTold(t *testing.T) {
 		if e := wantError(t, err, seb.CodeOffsetOutOfRange); e.Start != 3 || e.End != 4 || e.Outcome != "" {
 			t.Fatalf("%+v", e)
 		}
-		mustCommit(t, c, seb.Offsets{0: 2}) // of a record that it had read before
+		mustCommit(t, c, seb.Offsets{0: 2}) // for a record that it had read before
 		mustReset(t, c, seb.Earliest)
 		if got := fmt.Sprint(followed(t, c, 1)); got != "[0/3]" {
 			t.Fatalf("it reads %v", got)
@@ -235,7 +236,8 @@ func TestConsumerWhoseRecordsWereDeletedIsTold(t *testing.T) {
 	})
 }
 
-// Of two readers that believe to be the only one, through any brokers, one is told.
+// Two readers, each of which believes to be the only one, commit through any brokers. One of them gets
+// a conflict.
 func TestCommitIfVersionIsWonByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -272,7 +274,7 @@ func TestCommitIfVersionIsWonByOne(t *testing.T) {
 			version = versions[winner]
 			for _, b := range brokers {
 				_, err := b.Consumer("t", "c").Commit(t.Context(), seb.Offsets{0: 0}, seb.IfVersion(version+"1"))
-				wantCode(t, err, seb.CodePositionConflict) // and has looked
+				wantCode(t, err, seb.CodePositionConflict) // after a sync
 				if info := wantAt(t, b.Consumer("t", "c"), seb.Offset(round+winner)); info.Version != version {
 					t.Fatalf("version %s, want %s", info.Version, version)
 				}
@@ -281,12 +283,12 @@ func TestCommitIfVersionIsWonByOne(t *testing.T) {
 	})
 }
 
-// What its caller gives up moves nothing before it is under way; later it may have, and
-// says so.
+// If a caller gives up its commit before the commit is under way, nothing moves. After that, the
+// outcome is unknown.
 func TestCommitThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
-		b := open(t, faulty, kit.InVirtualTime(seb.Options{})) // which gathers
+		b := open(t, faulty, kit.InVirtualTime(seb.Options{})) // which collects requests before it commits
 		mustAppend(t, b, "t", "a", "b")
 		c := b.Consumer("t", "c")
 		mustReset(t, c, seb.Earliest)
@@ -306,20 +308,21 @@ func TestCommitThatIsGivenUp(t *testing.T) {
 		held := make(chan struct{})
 		faulty.On(objstore.VerbCreate, "log/", storetest.Hold(held))
 		giveUp(2, time.Second, seb.Unknown)
-		mustAppend(t, open(t, memory, immediate()), "t", "c") // wins the slot, so that the commit is built anew
+		mustAppend(t, open(t, memory, immediate()), "t", "c") // wins the slot, so that the commit is built again
 		close(held)
 		synctest.Wait()
 		wantAt(t, c, 2)
 	})
 }
 
-// Creating by reading must not set back a consumer that somebody else created and moved.
+// A read that creates its consumer must not reset a consumer that another client has created and
+// moved.
 func TestConsumerIsCreatedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
 		b, other := open(t, memory, immediate()), open(t, memory, immediate())
 		mustAppend(t, b, "t", "a", "b", "c")
-		_ = readAll(t, other, "t", 0) // so that it has just looked
+		_ = readAll(t, other, "t", 0) // so that it has just synced
 		mustReset(t, b.Consumer("t", "c"), seb.Earliest)
 		mustCommit(t, b.Consumer("t", "c"), seb.Offsets{0: 2})
 		if got := fmt.Sprint(followed(t, other.Consumer("t", "c"), 1)); got != "[0/2]" {
@@ -376,7 +379,7 @@ func TestConsumersAreListedAndDeletedWithTheirTopic(t *testing.T) {
 	})
 }
 
-// While records flow, committing positions costs nothing.
+// While records are appended, commits of positions need no commits of their own.
 func TestPositionsRideInTheCommitsOfRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
@@ -403,7 +406,7 @@ func TestPositionsRideInTheCommitsOfRecords(t *testing.T) {
 	})
 }
 
-// What metrics tell of consumers is as the state is, without those that are gone.
+// The metrics of consumers agree with the state, and leave out deleted consumers.
 func TestMetricsTellWhereConsumersAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()

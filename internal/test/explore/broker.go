@@ -6,24 +6,24 @@ import (
 	"github.com/simple-event-broker/seb/internal/commitlog"
 )
 
-// broker is the driver of one protocol, like commitlog.Log in a real broker.
+// broker drives one protocol, like commitlog.Log in a real broker.
 type broker struct {
 	name byte // not part of the state: brokers are interchangeable
 	p    commitlog.Protocol
 
-	log     commit               // the state: what was applied
-	payload entry                // what wants to be committed, 0 = nothing
-	stored  bool                 // its data object was answered
-	claim   commit               // what the protocol's claim stands for
-	read    [slotsMax + 1]commit // heads in hand, by slot
+	log     commit               // the applied log
+	payload entry                // what the broker wants to commit; 0 means nothing
+	stored  bool                 // the store has confirmed the payload's data object
+	claim   commit               // the commit that the protocol claims a slot for
+	read    [slotsMax + 1]commit // commits that were read or created and are not applied yet, by slot
 	pending pending
-	// false404 has a bit for every slot whose 404 is in hand although the slot
-	// had been written when it was given.
+	// false404 has a bit for every slot for which the protocol holds a 404, although the slot had
+	// been written before the store gave that answer.
 	false404 uint16
 	halted   bool
-	evidence int    // no slot below it is free, by what it has seen
-	readBack bool   // the own claim was found by a Get
-	ended    commit // a claim that ended when it had been sent, while replies may still come
+	evidence int    // by what the broker has seen, no slot below this one is free
+	readBack bool   // a Get has found the broker's own claim
+	ended    commit // a claim that ended after it was sent, if replies may still come
 }
 
 // kind is what a broker waits for.
@@ -31,27 +31,27 @@ type kind uint8
 
 const (
 	nothing  kind = iota
-	aListing      // the List of log/ that follows that of checkpoint/
-	someGets      // Gets of several slots, side by side
+	aListing      // the List of log/, after the List of checkpoint/
+	someGets      // Gets of several slots, at the same time
 	aCreate
 )
 
-// pending is a request under way, so far as it takes more than one step.
+// pending is a request under way that takes more than one step.
 type pending struct {
 	kind kind
-	// listing is what the List of checkpoint/ has brought.
+	// listing is what the List of checkpoint/ has returned.
 	listing commitlog.Listing
-	// known is what the protocol knew when the Gets were sent, want the slots
-	// that were not answered yet, got what they brought.
+	// known is the highest slot of whose existence the protocol knew when the Gets were sent. want has a
+	// bit for each slot that was not answered yet. got has the answers.
 	known int
 	want  uint16
-	alone bool // there is only one, so that it is no state of its own
+	alone bool // there is only one Get, so that its sending is no separate state
 	got   [slotsMax + 2]got
 	sent  int // when the Create was sent
 }
 
 type got struct {
-	at       int8 // when the store answered, 0 = it has not, -1 = without a date
+	at       int8 // when the store answered; 0 means that it has not, -1 that the answer has no date
 	commit   commit
 	false404 bool
 }
@@ -67,16 +67,16 @@ func (w *world) living() iter.Seq[*broker] {
 	}
 }
 
-// What a broker can do when it waits for nothing.
+// What a broker can do when none of its requests is under way.
 const (
-	goOn           = iota // do what the protocol wants
+	goOn           = iota // perform the protocol's next action
 	renew                 // the same, D/2 after the last List
 	crash                 // and restart
-	abandon               // the caller won't wait
-	relist                // a reader holds an answer that the lease does not cover
+	abandon               // the caller stops waiting
+	relist                // a reader has an answer that the lease does not cover
 	syncs                 // a reader waits at the end of the log
-	propose               // a caller wants something committed
-	putData               // the same, by way of a data object
+	propose               // a caller wants to commit something
+	putData               // the same, with the payload in a data object
 	sendCheckpoint        // send a checkpoint
 	waysCount
 )
@@ -136,13 +136,13 @@ func (w *world) stepBroker(b *broker) {
 	w.settle(b)
 }
 
-// idle reports whether the protocol wants nothing.
+// idle reports whether the protocol has no next action.
 func (w *world) idle(b *broker) bool {
 	p := b.p.Clone()
 	return p.Next(0).Do == commitlog.Idle
 }
 
-// renew lets D/2 have passed by the local clock.
+// renew makes D/2 pass by the local clock.
 func (w *world) renew(b *broker) {
 	early, late := b.p.Clone(), b.p.Clone()
 	act := late.Next(w.lease())
@@ -154,10 +154,10 @@ func (w *world) renew(b *broker) {
 	w.request(b, act)
 }
 
-// crash loses everything but what is under way.
+// crash loses everything in the broker's memory. Requests that it sent may still execute.
 func (w *world) crash(b *broker) {
 	if position, _ := b.p.Position(); !w.Crashes || !w.rarely(30) || position == 0 && b.pending.kind == nothing && b.payload == 0 && !b.p.Settled() {
-		w.skip() // it has just begun
+		w.skip() // the broker has just begun
 		return
 	}
 	w.tell("%c crashes and restarts", b.name)
@@ -182,7 +182,7 @@ func (w *world) abandon(b *broker) {
 	b.claim, b.payload, b.stored = 0, 0, false
 }
 
-// end remembers a claim that ended when it had been sent.
+// end remembers a claim that ended after it was sent.
 func (w *world) end(b *broker) {
 	if w.Replies {
 		b.ended = b.claim
@@ -220,11 +220,11 @@ func (w *world) request(b *broker, act commitlog.Action) {
 	case commitlog.DoCreate:
 		w.create(b)
 	default:
-		w.undo = true // Idle; all else settle has done
+		w.undo = true // Idle; settle has done all other actions
 	}
 }
 
-// settle does the local steps for which the broker has everything.
+// settle does the local steps for which the broker needs no request.
 func (w *world) settle(b *broker) {
 	for !b.halted && !w.undo && w.wrong == nil {
 		p := b.p.Clone()
@@ -246,7 +246,7 @@ func (w *world) settle(b *broker) {
 			}
 			w.violate(LossIsLoud, "false alarm of %c, which has applied slot %d: %v", b.name, b.log.seq(), p.Err())
 		case commitlog.DoList, commitlog.DoLoad:
-			b.p = p // it found the lease expired
+			b.p = p // the protocol has found the lease expired
 			return
 		default:
 			return
@@ -287,9 +287,8 @@ func (w *world) apply(b *broker) {
 	}
 }
 
-// acknowledge tells a caller that its payload is in the log. From then on
-// AckDurable follows from RecoverOK; only where that isn't checked, what was
-// acknowledged is a part of the state.
+// acknowledge tells a caller that its payload is in the log. AckDurable then follows from RecoverOK.
+// If only some invariants are checked, the state keeps what was acknowledged.
 func (w *world) acknowledge(c commit) {
 	w.count(acks)
 	if decided := w.decided(); decided.prefix(c.seq()) != c {

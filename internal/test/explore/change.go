@@ -4,16 +4,16 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// change is what a commit brings to a queue. It can be compared, so that what the state
-// makes of it is asked only once.
+// change is what a commit does to a queue. It is comparable, so that the result of each change on each
+// state is computed only once.
 type change struct {
 	what   changeKind
 	epoch  uint8
 	record uint8
-	number uint8 // of the delivery that it is about
+	number uint8 // number of the delivery that it is about
 	window uint8
-	out    uint8 // has a bit for each record that a release says is out
-	// silent: the previous owner is released first, so that nothing is uncertain.
+	out    uint8 // has a bit for each record that a release names as being with a worker
+	// silent says that the previous owner is released first, so that nothing is uncertain.
 	silent bool
 }
 
@@ -21,17 +21,17 @@ type changeKind uint8
 
 const (
 	anAppend    changeKind = iota
-	aTakeover              // by epoch and window
-	aWindow                // by epoch
-	anAttempt              // by epoch
-	aRelease               // by epoch
+	aTakeover              // has epoch and window
+	aWindow                // has epoch
+	anAttempt              // has epoch
+	aRelease               // has epoch
 	anAck                  // RecordsDone
 	aNack                  // RecordPutBack
-	aDeadLetter            // the same, and it becomes a dead letter
+	aDeadLetter            // RecordPutBack that makes the record a dead letter
 	aRedriving             // RecordsRedriven
 )
 
-// entries are those of the commit, which the log before gives the next offset.
+// entries returns the entries of the commit; end is the next offset of the log before it.
 func (c *change) entries(end int) []format.Entry {
 	epoch := uint64(c.epoch)
 	attempt := format.Attempt{Offset: int64(c.record), Number: uint32(c.number)}

@@ -2,17 +2,17 @@ package explore
 
 import "math/rand/v2"
 
-// choices is where everything that could also go another way is decided: by
-// chance, or so that all combinations come up one after the other.
+// choices makes every decision that could also go another way: at random, or so that all combinations
+// come up one after the other.
 type choices struct {
-	rand  *rand.Rand // nil: all combinations
+	rand  *rand.Rand // nil means all combinations
 	taken []choice
 	pos   int
 }
 
 type choice struct{ index, count uint8 }
 
-// pick returns a number below count.
+// pick returns a number from 0 to count - 1.
 func (c *choices) pick(count int) int {
 	switch {
 	case count <= 1:
@@ -26,10 +26,10 @@ func (c *choices) pick(count int) int {
 	return int(c.taken[c.pos-1].index)
 }
 
-// rarely returns true, or at random only once in so many times.
+// rarely returns true; if choices are random, only once in that many calls on average.
 func (c *choices) rarely(times int) bool { return c.rand == nil || c.rand.IntN(times) == 0 }
 
-// next goes on to the next combination; it returns false after the last.
+// next moves on to the next combination. It returns false after the last one.
 func (c *choices) next() bool {
 	c.pos = 0
 	for n := len(c.taken); n > 0; n-- {

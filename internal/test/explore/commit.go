@@ -9,11 +9,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// commit is a commit of the model, with all that it was built on: one entry per
-// slot, slot 1 the lowest.
+// commit is a commit of the model, together with all commits that it was built on: one
+// entry per slot, with slot 1 in the lowest bits.
 //
-// A commit is also the log up to it: what a broker that has applied it holds,
-// and what a checkpoint as of it contains. 0 is the empty log.
+// So a commit is also the log up to it: what a broker that has applied it holds,
+// and what a checkpoint at its slot contains. 0 is the empty log.
 type commit uint64
 
 const (
@@ -24,25 +24,25 @@ const (
 // seq returns the commit's slot.
 func (c commit) seq() int { return (bits.Len64(uint64(c)) + slotBits - 1) / slotBits }
 
-// at returns what a slot brings.
+// at returns the entry in a slot.
 func (c commit) at(slot int) entry { return entry(c >> (slotBits * (slot - 1))) }
 
 // prefix returns the log up to a slot.
 func (c commit) prefix(slot int) commit { return c & (1<<(slotBits*slot) - 1) }
 
-// last returns what the commit itself brings.
+// last returns the entry of the commit itself.
 func (c commit) last() entry { return c.at(c.seq()) }
 
-// prev returns the commit before.
+// prev returns the previous commit.
 func (c commit) prev() commit { return c.prefix(c.seq() - 1) }
 
-// then returns the commit after c that brings e.
+// then returns the commit after c that has the entry e.
 func (c commit) then(e entry) commit {
 	return c | commit(e)<<(slotBits*c.seq())
 }
 
-// floor returns the slot below which no later commit first refers to a data
-// object, by the newest entry that says so, or 0.
+// floor returns the data floor in force, by the newest entry that sets one; 0 if there is none. No
+// later commit is the first to refer to a data object below it.
 func (c commit) floor() int {
 	for s := c.seq(); s > 0; s-- {
 		if c.at(s).floor() {
@@ -52,7 +52,7 @@ func (c commit) floor() int {
 	return 0
 }
 
-// slotOf returns the slot that brings e, 0 if none does.
+// slotOf returns the slot that has the entry e; 0 if there is none.
 func (c commit) slotOf(e entry) int {
 	for s := c.seq(); s > 0; s-- {
 		if c.at(s) == e {
@@ -69,7 +69,7 @@ func (c commit) hash() (h format.Hash) {
 	return h
 }
 
-// String lists what the log up to the commit consists of.
+// String lists the entries of the log up to the commit.
 func (c commit) String() string {
 	var names []string
 	for s := range c.seq() {

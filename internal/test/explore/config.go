@@ -3,52 +3,53 @@ package explore
 // Rule is a rule of the log that a [Config] can leave out.
 type Rule uint8
 
-// The rules. Each name says what is done without it.
+// The rules. Each name, and its comment, says what happens without the rule.
 const (
 	// None: all rules are kept.
 	None Rule = iota
 	// NoLease: the lease on the past never ends.
 	NoLease
-	// OffByOne: the lease covers an answer given just as it ends: <= for <.
+	// OffByOne: the lease covers an answer given just when it ends (<= instead of <).
 	OffByOne
 	// SendTime: the lease is compared with the time at which a Create was sent.
 	SendTime
 	// NoDelay: slots are deleted as soon as a checkpoint covers them.
 	NoDelay
-	// UploadTime: a checkpoint's age counts from the begin of its upload.
+	// UploadTime: a checkpoint's age counts from the begin of its upload, not from when it became
+	// visible.
 	UploadTime
 	// DeleteNewest: the newest checkpoint may be deleted.
 	DeleteNewest
 	// LoadOlder: an older checkpoint is loaded although a newer one is listed.
 	LoadOlder
-	// MoveOn: a payload whose claim a load has ended goes to another slot.
+	// MoveOn: after a load has ended the claim of a payload, the payload goes to another slot.
 	MoveOn
 	// NoNonce: a broker that reads its own commit takes it for another's.
 	NoNonce
-	// LateReply: a late reply to a claim that a load has ended acknowledges it,
-	// judged by the new lease.
+	// LateReply: after a load has ended a claim, a late reply to it acknowledges it if the new lease
+	// covers the reply.
 	LateReply
-	// OwnState: that nothing live points into a slot is judged by the newest
-	// state, not by that of the checkpoint.
+	// OwnState: whether anything live points into a slot is judged by the newest state, not by the
+	// state of the checkpoint.
 	OwnState
-	// AlarmOrder: a 404 is a loss although what is known to exist above it was
-	// seen only afterwards.
+	// AlarmOrder: a 404 counts as a loss even if the broker learned only afterwards that a later slot
+	// exists.
 	AlarmOrder
-	// ClaimEarly: a claim is sent before its data object was answered.
+	// ClaimEarly: a claim is sent before the store has confirmed its data object.
 	ClaimEarly
 	// IgnoreFloor: a data object below the floor is not uploaded again.
 	IgnoreFloor
-	// SweepUnsaid: data objects that the newest state does not know are swept
-	// without an entry that says so.
+	// SweepUnsaid: data objects that the newest state does not know are swept without a floor entry
+	// in the log.
 	SweepUnsaid
-	// BlindStart: log/ is not listed, so that a broker counts as recovered
-	// wherever the slots it knows of end.
+	// BlindStart: log/ is not listed, so that a broker counts as recovered at the last slot that it
+	// happens to know.
 	BlindStart
-	// NoRollback: brokers don't check that the applied slot is still there.
+	// NoRollback: brokers don't check that the applied slot still exists.
 	NoRollback
-	// NoPrev: what a commit was built on is not compared.
+	// NoPrev: a commit's hash of the previous commit is not checked.
 	NoPrev
-	// AnyReply: a late reply is taken for one to the present claim.
+	// AnyReply: a late reply is taken for a reply to the current claim.
 	AnyReply
 )
 
@@ -63,28 +64,28 @@ var ruleNames = [...]string{
 
 func (r Rule) String() string { return ruleNames[r] }
 
-// Config sets the bounds of an exploration and the faults beyond the usual.
+// Config sets the bounds of an exploration, and which faults it has.
 type Config struct {
 	Brokers, Slots, Payloads int
 
-	// Delay is D, Margin the lease's margin, Skew by how much the store's
-	// clocks disagree, and Times the last time; all in units of time. Time
-	// begins at 1.
+	// Delay is D. Margin is the margin of the lease. Skew is how far the clocks of the store may
+	// differ. Times is the last time. All are in units of time; time begins at 1.
 	Delay, Margin, Skew, Times int
 
-	// Keep is how many of the newest checkpoints stay.
+	// Keep is how many of the newest checkpoints are not deleted.
 	Keep int
-	// Aged: a checkpoint goes only when a newer one is D old.
+	// Aged: a checkpoint is deleted only when a newer one is D old.
 	Aged bool
 	// Janitor: checkpoints of any decided prefix appear at any time, as if
-	// more brokers ran. Otherwise the brokers send them, and they land late.
+	// more brokers ran. Otherwise the brokers send them, and they become visible late.
 	Janitor bool
-	// Live: every commit moves the payload of the one before, so that the newest
-	// one is always live; where one was goes only if a later one is covered.
+	// Live: every commit moves the payload of the previous one, so that the newest payload is
+	// always live. A slot or data object from which a payload moved is deleted only if a
+	// checkpoint after the move covers it.
 	Live bool
-	// Data: payloads are in data objects, and with Inline in commits as well.
+	// Data: payloads are in data objects; with Inline, some are in commits.
 	Data, Inline bool
-	// Sweeps: brokers commit floors, and orphans below them are swept.
+	// Sweeps: brokers commit floors, and data objects below them that no commit refers to are swept.
 	Sweeps bool
 	// Replies: the replies to Creates may come at any later time.
 	Replies bool
@@ -92,7 +93,7 @@ type Config struct {
 	Slow bool
 	// Crashes: brokers crash and restart.
 	Crashes bool
-	// Syncs: readers wait at the end of the log.
+	// Syncs: readers at the end of the log ask for syncs.
 	Syncs bool
 	// Renewals: leases are renewed before they end.
 	Renewals bool
@@ -100,18 +101,18 @@ type Config struct {
 	Split bool
 	// Relists: readers ask for Lists beyond those that the protocol wants.
 	Relists bool
-	// Losses: how many objects of the log a store that breaks its promise loses.
-	// Then only LossIsLoud and Contiguity can hold.
+	// Losses is how many objects of the log a store that breaks its promise may lose. If it is not 0,
+	// only LossIsLoud and Contiguity can hold.
 	Losses int
-	// Abandons: callers go away.
+	// Abandons: callers stop waiting for their commits.
 	Abandons bool
 	// Undated: an answer may carry no date, or come too late by the local clock.
 	Undated bool
 
-	// Without is the rule that is left out.
+	// Without is the rule that is left out; None if all are kept.
 	Without Rule
-	// Only are the invariants that are checked; empty = all.
+	// Only are the invariants that are checked; if there are none, all are.
 	Only []Invariant
-	// StatesMax ends an exploration, 0 = never.
+	// StatesMax is the number of states after which the exploration ends; 0 means no limit.
 	StatesMax int
 }

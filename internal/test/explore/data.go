@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// object is a data object whose Create was sent, so that it may be written at
-// any later time, any number of times.
+// object is a data object whose Create was sent. The store may write it at any later time, any number
+// of times.
 type object struct {
-	entry  entry // what will refer to it
+	entry  entry // the entry that will refer to the object
 	stands bool
-	// landed: it was written some time, whether or not it stands. It matters
+	// landed says that the object was written at some time, even if it is deleted by now. This matters
 	// while its sender waits for the answer.
 	landed bool
 }
@@ -25,7 +25,7 @@ func (w *world) stands(e entry) bool {
 	return found && w.objects[i].stands
 }
 
-// putObject replaces what is known of a data object by o.
+// putObject sets the state of a data object to o.
 // Worlds share the slice, so it is never changed in place.
 func (w *world) putObject(o object) {
 	i, found := w.findObject(o.entry)
@@ -37,9 +37,9 @@ func (w *world) putObject(o object) {
 	w.objects = slices.Concat(w.objects[:i], []object{o}, w.objects[i:])
 }
 
-// upload mirrors Broker.put: a payload goes into a data object of its own,
-// again and again until the store says that it is there. That needs nothing of
-// the log but the slot that is applied when it begins.
+// upload mirrors Broker.put: a payload gets its own data object, which the broker creates again and
+// again until the store confirms it. Of the log, this needs only the slot that is applied when the
+// upload begins.
 func (w *world) upload(b *broker) {
 	switch {
 	case !w.Data || b.claim != 0 || b.stored || b.payload != 0 && !b.payload.data():
@@ -54,15 +54,15 @@ func (w *world) upload(b *broker) {
 	w.sendObject(b)
 }
 
-// sendObject lets the Create of a data object execute and its answer come, or
-// neither, or only the answer to one that executed before.
+// sendObject has three outcomes: the Create executes and its answer comes; or neither happens yet; or
+// only the answer comes, to a Create that executed before.
 func (w *world) sendObject(b *broker) {
 	e := b.payload
 	i, sent := w.findObject(e)
 	const answered, lost, late = 0, 1, 2
 	switch w.pick(3) {
 	case answered:
-		// Success, or it exists and is read back as the own one.
+		// Success; or the object exists, and the broker reads it back and finds its own bytes.
 		w.tell("%c uploads %v: success", b.name, e)
 		w.putObject(object{e, true, true})
 		b.stored = true
@@ -79,7 +79,7 @@ func (w *world) sendObject(b *broker) {
 	}
 }
 
-// landObject lets the Create of a data object that was sent execute now.
+// landObject executes a Create of a data object that was sent before.
 func (w *world) landObject() {
 	if len(w.objects) == 0 {
 		w.skip()
@@ -95,8 +95,8 @@ func (w *world) landObject() {
 	w.count(lateData)
 }
 
-// renewed mirrors the check of Broker.build: a data object that a sweep may
-// have taken is uploaded again under another key. It returns whether one was.
+// renewed mirrors the check of Broker.build: if a sweep may have deleted a data object, the broker
+// uploads it again under another key. renewed returns whether it did.
 func (w *world) renewed(b *broker) bool {
 	if !b.payload.data() || b.payload.begin() >= b.log.floor() || w.Without == IgnoreFloor {
 		return false
@@ -108,26 +108,26 @@ func (w *world) renewed(b *broker) bool {
 	return true
 }
 
-// live reports whether what a slot brought, in the commit itself or in a data
-// object, is live as of a log.
+// live reports whether the payload of a slot, in the commit or in a data object, is live in the state
+// after a log.
 func (w *world) live(log commit, s int) bool {
 	e := log.at(s)
 	switch {
 	case e == 0 || e.floor():
 		return false
 	case !w.Live:
-		return e.data() // where inline payloads are then is of no interest
+		return e.data() // without Live, only payloads in data objects are live
 	}
 	for s++; s <= log.seq(); s++ {
 		if !log.at(s).floor() {
-			return false // moved
+			return false // the payload has moved
 		}
 	}
 	return true
 }
 
-// deleteObject removes a data object: one that no commit refers to, behind a
-// sweep's entry; or one whose payload moved.
+// deleteObject deletes a data object: one below a floor that no commit refers to, or one whose payload
+// moved.
 func (w *world) deleteObject() {
 	if len(w.objects) == 0 {
 		w.skip()
@@ -150,8 +150,8 @@ func (w *world) deleteObject() {
 	}
 }
 
-// orphan reports whether a sweep takes a data object: its key is below a floor
-// that the log states, and the state there does not know it.
+// orphan reports whether a sweep may delete a data object: the log sets a floor above the object's
+// key, and no commit up to that floor refers to the object.
 func (w *world) orphan(e entry, decided commit) bool {
 	if w.Without == SweepUnsaid {
 		return e.begin() < decided.seq() && decided.slotOf(e) == 0
@@ -164,8 +164,8 @@ func (w *world) orphan(e entry, decided commit) bool {
 	return false
 }
 
-// dead reports whether the deleter's rules call what a slot brought dead: the
-// state of a checkpoint that is D old says so.
+// dead reports whether, by the rules of deletion, the payload of a slot is dead: the state of a
+// checkpoint that is D old shows it.
 func (w *world) dead(s int) bool {
 	if w.Without == OwnState {
 		return !w.live(w.decided(), s) && w.covered(s, w.old)

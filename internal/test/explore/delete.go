@@ -2,7 +2,7 @@ package explore
 
 import "slices"
 
-// delete removes what the rules allow to delete.
+// delete deletes something that the rules allow to delete.
 func (w *world) delete() {
 	switch w.pick(3) {
 	case 0:
@@ -27,20 +27,20 @@ func (w *world) deleteSlot(s int) {
 	}
 }
 
-// deletable reports whether the deleter's rules let a slot go.
+// deletable reports whether the rules allow a slot to be deleted.
 func (w *world) deletable(s int) bool {
 	if w.first[s].last().data() {
-		return w.covered(s, w.old) // its payload is elsewhere
+		return w.covered(s, w.old) // the slot's payload is in a data object
 	}
 	return w.dead(s)
 }
 
-// covered reports whether there is such a checkpoint at or above a slot.
+// covered reports whether a checkpoint at or above a slot satisfies ok.
 func (w *world) covered(s int, ok func(checkpoint) bool) bool {
 	return slices.ContainsFunc(w.checkpoints[s:w.Slots+1], func(c checkpoint) bool { return c.since != 0 && ok(c) })
 }
 
-// old reports whether the deleter takes a checkpoint to be D old.
+// old reports whether, for deletion, a checkpoint counts as D old.
 func (w *world) old(c checkpoint) bool {
 	switch w.Without {
 	case NoDelay:

@@ -2,16 +2,16 @@ package explore
 
 import "fmt"
 
-// entry is what a commit of the model brings: the number of its payload, from
-// 1, in the low four bits. A number is never used twice, so that it stands for
-// the nonce as well. The bits above tell where the payload is: 0 in the commit
-// itself, 1 to 7 in the data object whose upload began when the slot of that
-// number less 1 was applied. The highest bit is set for a commit without
-// payload: the entry that no later one first refers to a data object whose
-// upload began before its slot was applied.
+// entry is the content of a commit of the model. The low four bits are the number of its
+// payload, from 1. No two entries share a number, so the number also stands for the
+// nonce. The next three bits tell where the payload is: 0 means in the commit itself;
+// 1 to 7 mean in a data object whose upload began when the slot of that number less 1
+// was applied. The highest bit marks a commit without a payload that sets a data floor:
+// no later entry is the first to refer to a data object whose upload began before the
+// slot of the floor was applied.
 //
-// An entry with a data object is also the name of the object: a broker that uploads
-// a payload again has applied more.
+// An entry with a data object is also the name of the object: when a broker uploads a
+// payload again, it has applied more slots, so the entry is another one.
 type entry uint8
 
 const (
@@ -37,7 +37,7 @@ func (e entry) begin() int { return int(e>>numberBits) - 1 }
 
 func (e entry) floor() bool { return e&floorBit != 0 }
 
-// String is how stories call what a slot brings.
+// String returns the name of the entry in stories.
 func (e entry) String() string {
 	switch {
 	case e == 0:

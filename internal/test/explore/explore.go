@@ -9,14 +9,14 @@ import (
 
 // Result is what an exploration has found.
 type Result struct {
-	// States is the number of states, Steps that of steps between them, Depth
-	// the largest number of steps from the beginning.
+	// States is the number of states, Steps the number of steps between them, and Depth the largest
+	// number of steps from the start to a state.
 	States, Steps, Depth int
-	// Complete: all states within the bounds were reached.
+	// Complete says that all states within the bounds were reached.
 	Complete bool
 	Counts   Counts
-	// Violated is the invariant that does not hold, 0 if all do; Story then
-	// tells how it came, one line per step.
+	// Violated is the invariant that does not hold; 0 if all hold. Story tells how the violation came
+	// about, one line per step.
 	Violated Invariant
 	Story    []string
 }
@@ -38,14 +38,14 @@ type explorer[W any, P living[W]] struct {
 	model model[W]
 	trace trace
 	seen  table
-	// frontier and after hold the keys of the states at the current depth and
-	// at the one after, each with its length.
+	// frontier and after hold the keys of the states at the current depth and at the next one, each
+	// with its length.
 	frontier, after [][]byte
 	result          Result
 }
 
-// Explore visits every state within the bounds, nearest first, until an
-// invariant is violated: then the story is a shortest one.
+// Explore visits every state within the bounds, those with the fewest steps first, until an invariant
+// is violated. So the story of a violation has the fewest steps possible.
 func Explore(cfg Config) Result {
 	return explore[world](&keys{cfg: &cfg}, cfg.StatesMax)
 }
@@ -82,8 +82,8 @@ func (e *explorer[W, P]) end() Result {
 	return e.result
 }
 
-// expand takes all steps from a state. It returns what is wrong in one of the
-// states they lead to, and leaves its story in the result.
+// expand takes all steps from a state. If one of them leads to a violation, it returns the violation
+// and puts the story into the result.
 func (e *explorer[W, P]) expand(key []byte, index int) *violation {
 	var (
 		c choices
@@ -128,8 +128,8 @@ func (e *explorer[W, P]) visit(w P, from, n int) *violation {
 	return now.wrong
 }
 
-// story replays the steps to a state, and ends with what is wrong there.
-// Brokers keep their names, though their order may change from step to step.
+// story replays the steps to a state, and ends with the violation. Brokers keep their names, although
+// their order may change from step to step.
 func (e *explorer[W, P]) story(path []uint16) []string {
 	w := P(e.model.begin())
 	e.model.of(w)
@@ -163,7 +163,7 @@ func (e *explorer[W, P]) story(path []uint16) []string {
 	return append(t.story, w.here().wrong.detail)
 }
 
-// Walk takes that many random steps and checks the invariants after each.
+// Walk takes that many random steps, and checks the invariants after each.
 func Walk(cfg Config, seed uint64, steps int) Result {
 	return walk[world](&keys{cfg: &cfg}, seed, steps)
 }
@@ -197,11 +197,11 @@ func walk[W any, P living[W]](m model[W], seed uint64, steps int) Result {
 	return result
 }
 
-// table is the set of states that were seen, by a hash of their keys of 128
-// bits, and how each was reached first.
+// table is the set of the states that were seen. It has the 128-bit hash of each state's key, and how
+// the state was first reached.
 type table struct {
 	seeds  [2]maphash.Seed
-	index  []uint32 // 1 + the number of a state, by hash; 0 = free
+	index  []uint32 // 1 + the number of a state, by hash; 0 means free
 	hashes [][2]uint64
 	from   []uint32
 	choice []uint16
@@ -213,7 +213,7 @@ func newTable() table {
 
 func (t *table) len() int { return len(t.hashes) }
 
-// add returns whether the key is new.
+// add adds a key, and returns whether it is new.
 func (t *table) add(key []byte, from, choice int) bool {
 	h := [2]uint64{maphash.Bytes(t.seeds[0], key), maphash.Bytes(t.seeds[1], key)}
 	i, found := t.find(h)

@@ -18,10 +18,10 @@ var (
 	walkCount = flag.Int("explore.walks", 150, "random walks")
 )
 
-// calm are bounds small enough for every state to be reached at once.
+// calm has bounds that are small enough to reach every state quickly.
 var calm = Config{Brokers: 2, Slots: 2, Payloads: 2, Delay: 1, Times: 2, Keep: 1, Janitor: true}
 
-// stormy returns the bounds with the faults of brokers and readers as well.
+// stormy adds the faults of brokers and readers to the bounds.
 func stormy(c Config) Config {
 	c.Crashes, c.Syncs, c.Renewals = true, true, true
 	return c
@@ -32,10 +32,11 @@ func with(c Config, change func(*Config)) Config {
 	return c
 }
 
-// one is calm with one payload only, so that all faults at once can be explored.
+// one is calm with a single payload, so that all faults together can be explored.
 var one = stormy(with(calm, func(c *Config) { c.Payloads, c.Times = 1, 3 }))
 
-// lossy are the bounds of a store that breaks its promise, and what holds then.
+// lossy makes the bounds those of a store that breaks its promise, with the invariants that then still
+// hold.
 func lossy(c *Config) {
 	c.Losses, c.Only = 1, []Invariant{LossIsLoud, Contiguity}
 }
@@ -58,7 +59,7 @@ var small = map[string]Config{
 	"aged checkpoints":              with(calm, func(c *Config) { c.Aged = true }),
 }
 
-// TestSmallBounds reaches every state.
+// TestSmallBounds reaches every state within small bounds.
 func TestSmallBounds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("millions of states, and nothing runs at the same time")
@@ -69,14 +70,14 @@ func TestSmallBounds(t *testing.T) {
 		sum      Counts
 	)
 	t.Cleanup(func() {
-		if explored == len(small) { // -run may have picked some
+		if explored == len(small) { // -run may have selected only some
 			allHappened(t, sum[:queueEvents])
 		}
 	})
 	for name, cfg := range small {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg.StatesMax = 3_000_000 // more would not be small
+			cfg.StatesMax = 3_000_000 // with more states, the bounds would not be small
 			r := Explore(cfg)
 			t.Log(r)
 			mu.Lock()
@@ -110,7 +111,7 @@ var large = map[string]Config{
 	})),
 }
 
-// TestLarge goes as far as it is told.
+// TestLarge explores up to the number of states in its flag.
 func TestLarge(t *testing.T) {
 	if *statesMax == 0 {
 		t.Skip("it takes minutes: go test ./internal/test/explore -run TestLarge -explore.states=5000000 -timeout 2h -v")
@@ -130,7 +131,7 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// wild returns bounds for random walks, with all faults.
+// wild returns bounds for random walks with all faults.
 func wild(seed int) Config {
 	cfg := stormy(Config{
 		Brokers: 3, Slots: 5, Payloads: 12, Delay: 2, Times: 40, Keep: 1 + seed%2, Aged: seed%4 == 3,
@@ -147,7 +148,7 @@ func wild(seed int) Config {
 	return cfg
 }
 
-// TestWalks go where no exhaustive search gets.
+// TestWalks reach states that are too far for an exhaustive search.
 func TestWalks(t *testing.T) {
 	const steps = 3000
 	var sum Counts
@@ -171,7 +172,7 @@ func allHappened(t *testing.T, counts []int) {
 	}
 }
 
-// TestRuleIsNeeded takes out one rule after the other.
+// TestRuleIsNeeded leaves out one rule after the other, and expects a violation.
 func TestRuleIsNeeded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("millions of states, and nothing runs at the same time")
@@ -209,7 +210,7 @@ func TestRuleIsNeeded(t *testing.T) {
 		{NoRollback, LossIsLoud, func(c *Config) { c.Losses = 1 }},
 		{NoPrev, Contiguity, func(c *Config) { c.Losses = 1 }},
 		{AnyReply, AckDurable, func(c *Config) { c.Replies, c.Abandons = true, true }},
-		// Clocks that disagree by as much as the margin, which must be twice that.
+		// The clocks differ by as much as the margin. The margin must be twice the difference.
 		{None, SlotAgreement, func(c *Config) { c.Delay, c.Margin, c.Skew, c.Times = 3, 1, 1, 5 }},
 	}
 	for _, test := range tests {

@@ -8,21 +8,21 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// fold is what the log of a queue's world means: the index of a state.State among folds.
+// fold stands for the state that the log of a queue's world leads to: its index in folds.
 type fold uint32
 
-// folds are the states of all logs, each once, and the results of commits on them. They come
-// from the code that brokers run: every commit is encoded, decoded and applied, to a state that
-// was encoded and decoded.
+// folds are the states of all logs, each once, and the results of commits on them. The code that
+// brokers run computes them: every commit is encoded, decoded and applied to a state that was encoded
+// and decoded.
 type folds struct {
 	states []knownFold
 	byBody map[string]fold
 	after  map[attempted]outcome
-	// finished are those of which it is known that a next owner finishes all work.
+	// finished has the folds for which a check has shown that a next owner can finish all work.
 	finished map[fold]bool
 }
 
-// knownFold is a state as its snapshot, and what brokers learn of it.
+// knownFold is the snapshot of a state, and what brokers learn from the state.
 type knownFold struct {
 	body    string
 	end     int // records in the log
@@ -31,17 +31,17 @@ type knownFold struct {
 	records [recordsMax]recordState
 }
 
-// recordState is what the state tells of a record.
+// recordState is what the state tells about a record.
 type recordState struct {
 	state.Attempt
 	done bool
-	sure bool // false: the owner may have handed it out for the first time
+	sure bool // false if the owner may have handed the record out for the first time
 }
 
-// over reports whether no more work is to be done.
+// over reports whether the record needs no more work.
 func (r *recordState) over() bool { return r.done || r.DeadLetter }
 
-// fresh reports whether it was never handed out, as far as the log knows.
+// fresh reports whether, by the log, the record was never handed out.
 func (r *recordState) fresh() bool { return !r.done && r.Number == 0 }
 
 type attempted struct {
@@ -54,7 +54,7 @@ type outcome struct {
 	taken bool
 }
 
-// The ids of what is in every world.
+// The ids that every world uses.
 const (
 	theTopic = 1
 	theQueue = 1
@@ -76,7 +76,7 @@ func newFolds(attempts int) *folds {
 
 func (f *folds) at(n fold) *knownFold { return &f.states[n] }
 
-// try commits a change on top of a fold; taken reports whether the state lets it.
+// try commits a change on top of a fold. taken reports whether the state accepts it.
 func (f *folds) try(from fold, c change) (to fold, taken bool) {
 	what := attempted{from, c}
 	o, ok := f.after[what]
@@ -89,8 +89,8 @@ func (f *folds) try(from fold, c change) (to fold, taken bool) {
 
 func (f *folds) commit(from fold, c change) outcome {
 	k := f.at(from)
-	// Where a batch is stays in the state. So that it tells nothing of what else was
-	// committed before, slots are numbered by the records.
+	// The state keeps where each batch is. The slots are numbered by the records, so that this does
+	// not depend on what else was committed before.
 	s, err := state.Decode(format.Seq(k.end), []byte(k.body))
 	if err != nil {
 		panic(fmt.Sprintf("explore: the snapshot of a fold is refused: %v", err))

@@ -2,64 +2,64 @@ package explore
 
 import "slices"
 
-// Invariant is what must hold in every state.
+// Invariant is a property that must hold in every state.
 type Invariant uint8
 
 // The invariants.
 const (
-	// SlotAgreement: brokers that applied a slot applied the same commit, the
-	// first one ever created there.
+	// SlotAgreement: all brokers that have applied a slot have applied the same commit, the first one
+	// ever created there.
 	SlotAgreement Invariant = iota + 1
 	// Contiguity: what is applied is a prefix of the log, and each commit is
 	// applied on top of the one that it was built on.
 	Contiguity
-	// AckDurable: what was acknowledged is in every later recovery, with its data.
+	// AckDurable: every later recovery finds what was acknowledged, with its data.
 	AckDurable
-	// NoPhantom: what was said not to be committed never appears.
+	// NoPhantom: what a broker reported as not committed never appears in the log.
 	NoPhantom
 	// AtMostOnce: no payload takes effect twice.
 	AtMostOnce
-	// DenseOffsets: slots are written in order, each on top of the one before,
-	// and what was first written in one is what it means for ever.
+	// DenseOffsets: slots are written in order, each on top of the previous one. The first commit
+	// written in a slot stays the content of that slot for ever.
 	DenseOffsets
-	// FloorSafe: a slot is deleted only at or below a checkpoint that has been
-	// visible for D; one that is gone, or holds another commit than it did, is
-	// at or below the newest; every checkpoint holds a prefix of the log.
+	// FloorSafe: a slot is deleted only at or below a checkpoint that has been visible for D. A slot
+	// that is gone, or that holds another commit than its first one, is at or below the newest
+	// checkpoint. Every checkpoint holds a prefix of the log.
 	FloorSafe
-	// LossIsLoud: a broker halts only when something is wrong. Where the store
-	// loses something: a broker that has seen a slot, or a checkpoint that covers
-	// it, never takes one below it for the end of the log nor claims it; it halts
-	// when it finds one below it missing; and none goes on after a List that shows
-	// what it has applied to be gone.
+	// LossIsLoud: a broker halts only when something is wrong. If the store may lose objects, then: a
+	// broker that has seen a slot, or a checkpoint that covers a slot, never takes an earlier slot
+	// for the end of the log, and does not claim it; it halts when it finds an earlier slot missing;
+	// and no broker goes on after a List that shows that the slot it has applied is gone.
 	LossIsLoud
-	// RecoverOK: a recovery at any time finds all that was ever decided,
-	// acknowledged or not, and the data objects that are live in it.
+	// RecoverOK: a recovery at any time finds all that was ever decided, acknowledged or not, and all
+	// data objects that are live in it.
 	RecoverOK
-	// MissOK: a 404 that the lease covers means never written.
+	// MissOK: if the lease covers a 404, the slot was never written.
 	MissOK
-	// ReadOK: what is live, in a slot or in a data object, is found as it was
-	// first written while the lease covers the read.
+	// ReadOK: while the lease covers a read, what is live, in a slot or in a data object, is found as
+	// it was first written.
 	ReadOK
 
 	// OwnNumber: no two deliveries of a record have the same number.
 	OwnNumber
-	// AtMost: no record is handed out more often than its queue allows, counted since
-	// it was redriven.
+	// AtMost: no record is handed out more often than its queue allows, counted from its last
+	// redrive.
 	AtMost
-	// LastCounts: an answer counts if, and unless the record is done or a dead letter only if, no
-	// later delivery of the record was made or may be.
+	// LastCounts: an answer counts if no later delivery of the record was made or may be made, and
+	// otherwise only if the record is done or a dead letter.
 	LastCounts
-	// LeaseKept: as long as the owner keeps the lease of a delivery, the first answer of
-	// its worker is not refused.
+	// LeaseKept: while the owner keeps the lease of a delivery, the first answer of its worker is not
+	// refused.
 	LeaseKept
-	// DoneOnce: a record is done at most once, and so is what was committed with that.
+	// DoneOnce: a record is done at most once, and the commit of a worker that acknowledges it counts
+	// at most once.
 	DoneOnce
-	// Fenced: what an owner commits after another has taken over is refused.
+	// Fenced: what an owner commits is refused after another broker has taken over.
 	Fenced
-	// OneEach: an owner costs a record at most one attempt that no worker got.
+	// OneEach: each owner uses up at most one attempt of a record that no worker got.
 	OneEach
-	// NeverLost: a record that is neither done nor a dead letter is handed out again sometime:
-	// by the owner that there is, when it knows the log, and by the next one.
+	// NeverLost: a record that is neither done nor a dead letter is handed out again at some time: by
+	// the current owner, once it knows the log, and by the next owner.
 	NeverLost
 )
 
@@ -69,13 +69,13 @@ var invariantNames = [...]string{"", "SlotAgreement", "Contiguity", "AckDurable"
 
 func (i Invariant) String() string { return invariantNames[i] }
 
-// violation is an invariant that does not hold.
+// violation is an invariant that does not hold, and why.
 type violation struct {
 	invariant Invariant
 	detail    string
 }
 
-// check checks all invariants of a state; the steps have checked some of them.
+// check checks all invariants in a state; the steps have checked some of them before.
 func (w *world) check() {
 	decided := w.decided()
 	w.checkHistory(decided)

@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// keys is the model of the log. Brokers are interchangeable, so they are put in order.
+// keys is the model of the log. Brokers are interchangeable, so their order in a key is fixed.
 type keys struct {
 	cfg     *Config
 	key     []byte
@@ -63,8 +63,8 @@ func (k *keys) of(w *world) []byte {
 
 const storedBit = 0x80
 
-// matters reports whether a commit refers to a data object, or can still do. Any
-// other is an orphan for ever, whether it stands or not.
+// matters reports whether a commit refers to a data object, or can still do so. Any other object is an
+// orphan for ever, whether it is in the store or not.
 func (w *world) matters(e entry) bool {
 	for b := range w.living() {
 		if b.payload == e {
@@ -74,8 +74,8 @@ func (w *world) matters(e entry) bool {
 	return w.decided().slotOf(e) != 0 || slices.ContainsFunc(w.flights, func(c commit) bool { return c.last() == e })
 }
 
-// objectFlags reports whether a data object stands, and whether it landed, which
-// matters only to a broker that waits to hear of it.
+// objectFlags tells whether a data object is in the store, and whether it was written once. The latter
+// matters only if a broker waits for the answer.
 func (w *world) objectFlags(o object) (flags byte) {
 	if o.stands {
 		flags |= 1
@@ -88,7 +88,7 @@ func (w *world) objectFlags(o object) (flags byte) {
 	return flags
 }
 
-// age is 1 + how long ago t was, as far as it matters, 0 for never.
+// age returns 1 + how long ago t was, at most 1 + Delay; 0 if t is 0, which means never.
 func (w *world) age(t int) byte {
 	if t == 0 {
 		return 0
@@ -133,7 +133,7 @@ func (w *world) appendBroker(b []byte, br *broker) []byte {
 	}
 	evidence := br.evidence
 	if w.Losses == 0 || evidence <= br.log.seq()+1 {
-		evidence = 0 // it forbids nothing
+		evidence = 0 // the evidence makes no difference
 	}
 	b = append(b, flags, kind, byte(br.payload), byte(evidence))
 	b = appendCommit(b, br.log)
@@ -142,7 +142,7 @@ func (w *world) appendBroker(b []byte, br *broker) []byte {
 	for s := 1; s <= w.Slots; s++ {
 		c := br.read[s]
 		if !br.p.Held(format.Seq(s)) {
-			c = 0 // it is read again before it is used
+			c = 0 // the slot is read again before it is used
 		}
 		b = appendCommit(b, c)
 	}
@@ -168,7 +168,7 @@ func (w *world) appendBroker(b []byte, br *broker) []byte {
 	return b
 }
 
-// horizon returns a time before which no answer is that the broker will hear of.
+// horizon returns a time that is before all answers that the broker can still get.
 func (w *world) horizon(b *broker) int {
 	if w.Replies || w.Without == SendTime {
 		return 0

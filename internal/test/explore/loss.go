@@ -2,8 +2,8 @@ package explore
 
 import "github.com/simple-event-broker/seb/internal/commitlog"
 
-// lose lets a store that breaks its promise lose an object of the log: a slot
-// above all checkpoints, or the newest checkpoint, with whatever only it holds.
+// lose makes a store that breaks its promise lose an object of the log: a slot above all checkpoints,
+// or the newest checkpoint with everything that is in no other object.
 func (w *world) lose() {
 	s := 1 + w.pick(w.Slots)
 	newest := w.newest()
@@ -30,24 +30,21 @@ func (w *world) lose() {
 	w.count(losses)
 }
 
-// saw notes that a broker has seen a slot to exist, so that no slot below it
-// is free. A slot that exists by one answer and is not found by another decides
-// nothing: the protocol asks again.
+// saw notes that a broker has seen that a slot exists, so that no slot below it is free. If one answer
+// shows a slot and another does not, that decides nothing: the protocol asks again.
 func (w *world) saw(b *broker, s int) { b.evidence = max(b.evidence, s) }
 
-// sawCheckpoint takes note that a broker has seen a checkpoint: no slot that it
-// covers is free.
+// sawCheckpoint notes that a broker has seen a checkpoint, so that no slot that it covers is free.
 func (w *world) sawCheckpoint(b *broker, s int) { w.saw(b, s+1) }
 
-// checkGap checks a broker that takes a slot for free.
+// checkGap checks a broker that assumes that a slot is free.
 func (w *world) checkGap(b *broker, s int, what string) {
 	if b.evidence > s {
 		w.violate(LossIsLoud, "%c %s slot %d, though it has seen that none below %d is free", b.name, what, s, b.evidence)
 	}
 }
 
-// checkRollback checks a broker after a List that showed what it has applied
-// to be gone.
+// checkRollback checks a broker after a List which showed that the slot that it has applied is gone.
 func (w *world) checkRollback(b *broker) {
 	s := b.log.seq()
 	if s > 0 && w.slots[s] == 0 && w.newest() < s && b.p.Err() == nil {
@@ -55,8 +52,8 @@ func (w *world) checkRollback(b *broker) {
 	}
 }
 
-// checkAlarm checks a broker that learns that the next slot is missing, after
-// it has seen a later one: asking again for ever would hide the loss.
+// checkAlarm checks a broker that learns that the next slot is missing after it has seen a later one.
+// The broker must not just ask again, since that would hide the loss for ever.
 func (w *world) checkAlarm(b *broker, a commitlog.Answer) {
 	applied, _ := b.p.Position()
 	if a.Found || a.Seq != applied+1 || a.Known <= a.Seq || !b.p.Covers(a.At) {

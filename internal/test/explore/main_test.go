@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestMain lets garbage grow: an exploration makes much of it, and keeps little.
+// TestMain makes garbage collection rare: an exploration makes much garbage, and keeps little.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	os.Exit(m.Run())

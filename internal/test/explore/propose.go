@@ -19,7 +19,8 @@ func (w *world) propose(b *broker) {
 	w.request(b, b.p.Next(0))
 }
 
-// choose gives a broker something to commit that needs no data object.
+// choose gives a broker something to commit that needs no data object. It returns false if there is
+// nothing.
 func (w *world) choose(b *broker) bool {
 	var kinds []entry
 	if !w.Data || w.Inline {
@@ -40,7 +41,7 @@ func (w *world) choose(b *broker) bool {
 	return true
 }
 
-// number gives a broker a payload that no broker had before, if one is left.
+// number gives a broker a payload that no broker had before. It returns false if none is left.
 func (w *world) number(b *broker) bool {
 	if w.payloads == w.Payloads {
 		w.skip()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// work are bounds small enough for every state of a queue to be reached at once.
+// work has bounds that are small enough to reach every state of a queue quickly.
 var work = QueueConfig{Brokers: 2, Records: 2, Attempts: 2, Takeovers: 2, Late: true}
 
 func withWork(c QueueConfig, change func(*QueueConfig)) QueueConfig {
@@ -29,7 +29,7 @@ var smallQueues = map[string]QueueConfig{
 	"one record, three brokers":   withWork(work, func(c *QueueConfig) { c.Brokers, c.Records, c.Takeovers, c.Redrives = 3, 1, 3, 1 }),
 }
 
-// TestSmallQueues reaches every state.
+// TestSmallQueues reaches every state within small bounds.
 func TestSmallQueues(t *testing.T) {
 	if testing.Short() {
 		t.Skip("hundreds of thousands of states, and nothing runs at the same time")
@@ -37,7 +37,7 @@ func TestSmallQueues(t *testing.T) {
 	var sum Counts
 	for _, name := range slices.Sorted(maps.Keys(smallQueues)) {
 		cfg := smallQueues[name]
-		cfg.StatesMax = 2_500_000 // more would not be small
+		cfg.StatesMax = 2_500_000 // with more states, the bounds would not be small
 		r := cfg.Explore()
 		t.Logf("%s: %v", name, r)
 		if r.Violated != 0 || !r.Complete {
@@ -58,7 +58,7 @@ var largeQueues = map[string]QueueConfig{
 	"one record":               withWork(work, func(c *QueueConfig) { c.Brokers, c.Records, c.Attempts, c.Takeovers, c.Redrives = 3, 1, 3, 4, 1 }),
 }
 
-// TestLargeQueues goes as far as it is told.
+// TestLargeQueues explores up to the number of states in its flag.
 func TestLargeQueues(t *testing.T) {
 	if *statesMax == 0 {
 		t.Skip("it takes minutes: go test ./internal/test/explore -run TestLargeQueues -explore.states=5000000 -timeout 2h -v")
@@ -83,7 +83,7 @@ func wildQueue(seed int) QueueConfig {
 	return QueueConfig{Brokers: 3, Records: 3, Attempts: 1 + seed%3, Takeovers: 3 + seed%9, Redrives: 1, Late: seed%4 > 0, Leases: seed%5 > 2}
 }
 
-// TestQueueWalks go where no exhaustive search gets.
+// TestQueueWalks reach states that are too far for an exhaustive search.
 func TestQueueWalks(t *testing.T) {
 	const steps = 1500
 	var sum Counts
@@ -98,7 +98,7 @@ func TestQueueWalks(t *testing.T) {
 	allHappened(t, sum[queueEvents:])
 }
 
-// TestQueueRuleIsNeeded takes out one rule after the other.
+// TestQueueRuleIsNeeded leaves out one rule after the other, and expects a violation.
 func TestQueueRuleIsNeeded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("hundreds of thousands of states, and nothing runs at the same time")
@@ -148,7 +148,7 @@ func TestQueueRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// TestSkippedQueueStepsChangeNothing: see TestSkippedStepsChangeNothing.
+// TestSkippedQueueStepsChangeNothing is like TestSkippedStepsChangeNothing, for queues.
 func TestSkippedQueueStepsChangeNothing(t *testing.T) {
 	for seed := range 20 {
 		cfg := wildQueue(seed)

@@ -2,7 +2,7 @@ package explore
 
 import "math/bits"
 
-// check checks all invariants of a state; the step has checked most of them.
+// check checks all invariants in a state; the steps have checked most of them before.
 func (w *queueWorld) check() {
 	k := w.known()
 	for o := range k.end {
@@ -21,8 +21,8 @@ func (w *queueWorld) check() {
 	}
 }
 
-// checkOwner checks that the current owner has something to do about each record
-// when it knows the log.
+// checkOwner checks that the current owner, once it knows the log, can still act on each record that
+// is not over.
 func (w *queueWorld) checkOwner(now *queueBroker) {
 	b, k := *now, w.known()
 	w.learn(&b)
@@ -33,10 +33,9 @@ func (w *queueWorld) checkOwner(now *queueBroker) {
 	}
 }
 
-// mayAct reports whether an owner has something to do about a record, now or when its
-// lease ends.
+// mayAct reports whether an owner can act on a record, now or when its lease ends.
 func (w *queueWorld) mayAct(b *queueBroker, record int) bool {
-	if r := &w.folds.at(b.view).records[record]; r.fresh() && r.sure { // beyond the window
+	if r := &w.folds.at(b.view).records[record]; r.fresh() && r.sure { // beyond the dispatch limit
 		_, moves := w.folds.try(b.view, change{what: aWindow, epoch: b.epoch, window: uint8(record + 1)})
 		return moves
 	}
@@ -58,8 +57,8 @@ func (w *queueWorld) checkNext() {
 	w.folds.finished[w.log] = true
 }
 
-// finish lets an owner hand a record out a last time, and a worker acknowledge that; or
-// dead-letter it.
+// finish makes an owner hand a record out and a worker acknowledge it, or makes the owner dead-letter
+// it.
 func (w *queueWorld) finish(b *queueBroker, record int) bool {
 	number, c := w.last(b, record), change{record: uint8(record)}
 	switch {

@@ -3,55 +3,56 @@ package explore
 // QueueRule is a rule of queues that a [QueueConfig] can leave out.
 type QueueRule uint8
 
-// The rules of queues. Each name says what is done without it.
+// The rules of queues. Each name, and its comment, says what happens without the rule.
 const (
 	// EveryQueueRule: all rules are kept.
 	EveryQueueRule QueueRule = iota
-	// WindowAfter: new records are handed out beyond the durable dispatch limit.
+	// WindowAfter: fresh records are handed out beyond the durable dispatch limit.
 	WindowAfter
 	// AttemptAfter: a further attempt is handed out before it is durable.
 	AttemptAfter
-	// AttemptAhead: a further attempt is made durable although the one before it was
-	// not handed out yet.
+	// AttemptAhead: a further attempt is made durable although the previous one was not handed out
+	// yet.
 	AttemptAhead
-	// NoAttemptCheck: an answer counts whatever delivery it is of.
+	// NoAttemptCheck: an answer counts for whichever delivery it is.
 	NoAttemptCheck
 	// NoUncertainRange: a takeover does not extend the uncertain range.
 	NoUncertainRange
-	// NoEpoch: no commit of an owner asks for the epoch.
+	// NoEpoch: the commits of an owner are not checked against the queue's epoch.
 	NoEpoch
-	// NoEpochAtDeadLetter: only dead-lettering does not ask for the epoch: any broker may
-	// dead-letter a record whose last lease has ended, as far as it knows.
+	// NoEpochAtDeadLetter: only dead-lettering is not checked against the epoch. So any broker may
+	// dead-letter a record whose last lease has ended, as far as that broker knows.
 	NoEpochAtDeadLetter
-	// SilentRelease: a release does not say which records are out.
+	// SilentRelease: a release does not say which records are with workers.
 	SilentRelease
-	// WorkOnAfterRelease: an owner goes on when it has sent its release.
+	// WorkOnAfterRelease: an owner keeps handing out records after it has sent its release.
 	WorkOnAfterRelease
-	// OwnerByName: a broker that restarts takes itself for the owner, since the log
-	// says so, without taking the queue over.
+	// OwnerByName: a broker that restarts acts as the owner without taking the queue over, because
+	// the log names it as the owner.
 	OwnerByName
 	// TakeUp: an owner hands out attempts that the previous owner made durable.
 	TakeUp
-	// ExtendLate: a lease is extended although what follows it is on its way to the log.
+	// ExtendLate: a lease is extended although the claim of the next attempt is on its way to the
+	// log.
 	ExtendLate
-	// OwnOnly: an owner hands out again only what it has handed out itself.
+	// OwnOnly: an owner hands out again only records that it has handed out itself.
 	OwnOnly
 	// NoMost: the number of attempts has no limit.
 	NoMost
-	// RefuseUnsynced: a broker refuses an answer by what it knows, without a sync.
+	// RefuseUnsynced: a broker refuses an answer by what it knows, without a sync before.
 	RefuseUnsynced
-	// DoneAgain: the log takes what a worker commits with its acknowledgement although the
-	// record is done already, since it might be a retry.
+	// DoneAgain: the log accepts what a worker commits with its acknowledgement although the record
+	// is already done, since that might be a retry.
 	DoneAgain
-	// CountAnew: a record that is redriven has the numbers again that it had before.
+	// CountAnew: after a redrive, a record gets delivery numbers again that it had before.
 	CountAnew
 	// AnswerRedriven: the last worker that had a record before its redrive may still answer,
 	// until the record is handed out again.
 	AnswerRedriven
 	// LimitBelow: an owner moves the dispatch limit back below what it has handed out.
 	LimitBelow
-	// LimitUnheeded: an owner hands out records beyond a dispatch limit that it has moved back,
-	// until it learns that the log has it.
+	// LimitUnheeded: after an owner has moved the dispatch limit back, it hands out records beyond
+	// the limit until it learns that the move is in the log.
 	LimitUnheeded
 )
 
@@ -67,23 +68,23 @@ func (r QueueRule) String() string { return queueRuleNames[r] }
 
 // QueueConfig sets the bounds of an exploration of a queue.
 type QueueConfig struct {
-	// Brokers can own the queue. Records is how many are appended, Attempts how often
-	// each may be handed out, Takeovers how many owners there are, Redrives how often a
-	// dead letter is sent back.
+	// Brokers is how many brokers can own the queue. Records is how many records are appended,
+	// Attempts how often each may be handed out, Takeovers how many owners there are, and Redrives
+	// how often a dead letter is sent back to work.
 	Brokers, Records, Attempts, Takeovers, Redrives int
 
-	// Late: a broker does not learn at once that its commit is in the log.
+	// Late: a broker may learn only later that its commit is in the log.
 	Late bool
 
-	// Leases: owners keep leases, and workers have them extended. Else leases end
-	// whenever an operation checks them.
+	// Leases: owners keep leases, and workers may have them extended. Otherwise leases end whenever
+	// an operation checks them.
 	Leases bool
 
-	// Without is the rule that is left out.
+	// Without is the rule that is left out; EveryQueueRule if all are kept.
 	Without QueueRule
-	// Only are the invariants that are checked; empty = all.
+	// Only are the invariants that are checked; if there are none, all are.
 	Only []Invariant
-	// StatesMax ends an exploration, 0 = never.
+	// StatesMax is the number of states after which the exploration ends; 0 means no limit.
 	StatesMax int
 }
 
@@ -94,7 +95,7 @@ const (
 	numbersMax = 7
 )
 
-// mustFit panics if a world can't have these bounds.
+// mustFit panics if the bounds are too large for a world.
 func (cfg *QueueConfig) mustFit() {
 	if cfg.Brokers > brokersMax || cfg.Records > recordsMax || cfg.Attempts*(cfg.Redrives+1) > numbersMax {
 		panic("explore: the bounds of a queue are too large for its worlds")

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// queueKeys is the model of a queue. Brokers are interchangeable, so they are put in order.
+// queueKeys is the model of a queue. Brokers are interchangeable, so their order in a key is fixed.
 type queueKeys struct {
 	cfg     *QueueConfig
 	folds   *folds
@@ -18,12 +18,12 @@ func newQueueKeys(cfg *QueueConfig) *queueKeys {
 	return &queueKeys{cfg: cfg, folds: newFolds(cfg.Attempts)}
 }
 
-// Explore is [Explore] for a queue.
+// Explore is like [Explore], for a queue.
 func (cfg QueueConfig) Explore() Result {
 	return explore[queueWorld](newQueueKeys(&cfg), cfg.StatesMax)
 }
 
-// Walk is [Walk] for a queue.
+// Walk is like [Walk], for a queue.
 func (cfg QueueConfig) Walk(seed uint64, steps int) Result {
 	return walk[queueWorld](newQueueKeys(&cfg), seed, steps)
 }
@@ -53,8 +53,8 @@ func (k *queueKeys) of(w *queueWorld) []byte {
 
 const leavingBit = 0x80
 
-// appendBroker leaves out what a broker knows while it owns nothing, since it decides
-// nothing by that; and what it gave out where its view of the log says more.
+// appendBroker leaves out what a broker knows while it owns nothing, since that decides nothing, and
+// what it handed out if its view of the log tells more.
 func (w *queueWorld) appendBroker(b []byte, br *queueBroker) []byte {
 	epoch := br.epoch
 	if br.leaving {

@@ -1,30 +1,30 @@
 package explore
 
-// queueBroker is a broker that owns the queue, believes so, or may become the owner. It
-// mirrors the memory of an owner.
+// queueBroker is a broker that owns the queue, believes that it does, or may become the owner. It
+// models an owner's memory.
 type queueBroker struct {
 	name byte // not part of the state: brokers are interchangeable
 
-	view  fold  // the log as it has applied it
-	epoch uint8 // of its own ownership, as far as it knows, in this life; 0 = none
-	// gave is the number of its own last delivery of a record, in this epoch.
+	view  fold  // the log up to what the broker has applied
+	epoch uint8 // the epoch in which the broker believes to be the owner; 0 if it does not
+	// gave is the number of the broker's last delivery of each record in this epoch.
 	gave [recordsMax]uint8
-	// owes is the number of a delivery that it has sent to the log, to be made when it
-	// is there; or deadLetter, if it has sent a dead letter.
+	// owes is, for each record, the number of a delivery that the broker has sent to the log, and
+	// makes once the log has it; or deadLetter, if it has sent a dead letter.
 	owes [recordsMax]uint8
-	// keeps is the number of a delivery whose lease runs.
+	// keeps is, for each record, the number of a delivery whose lease has not ended.
 	keeps [recordsMax]uint8
-	// lower is the dispatch limit to which it has moved back, until it learns that the log has
-	// it; 0 = none.
+	// lower is the dispatch limit to which the broker has moved back, until it learns that the log
+	// has that limit; 0 means none.
 	lower uint8
-	// leaving: it has sent its release, and hands out nothing after that.
+	// leaving says that the broker has sent its release, and hands out nothing after that.
 	leaving bool
 }
 
-// deadLetter is what an owner owes for a record that it has asked the log to dead-letter.
+// deadLetter is the value of owes for a record that the owner has asked the log to dead-letter.
 const deadLetter = 0xf
 
-// owns reports whether a broker is the owner by the log, whatever it believes.
+// owns reports whether, by the log, a broker is the owner, whatever it believes itself.
 func (w *queueWorld) owns(b *queueBroker) bool {
 	k := w.known()
 	return k.owned && k.epoch == int(b.epoch)
@@ -35,9 +35,9 @@ const (
 	syncWithLog = iota
 	takeOver
 	moveWindow
-	handOut      // a fresh record
+	handOut      // hand out a fresh record
 	attemptNext  // make a further attempt durable
-	handOutAgain // make the delivery that is owed
+	handOutAgain // make the delivery in owes
 	deadLetterRecord
 	extendLease
 	endLease
@@ -94,18 +94,18 @@ func (w *queueWorld) stepRecord(b *queueBroker, what, record int) {
 	}
 }
 
-// sync lets a broker apply what the log has.
+// sync makes a broker apply what the log has.
 func (w *queueWorld) sync(b *queueBroker) {
 	if b.view == w.log || b.epoch == 0 && w.Without != RefuseUnsynced {
-		w.skip() // or it decides nothing by what it knows
+		w.skip() // there is nothing new, or the broker's view decides nothing
 		return
 	}
 	w.tell("%c syncs", b.name)
 	w.learn(b)
 }
 
-// learn brings a broker to the end of the log: it sees whether it still is the owner, and
-// which leases are over.
+// learn brings a broker to the end of the log: it learns whether it is still the owner, and which
+// leases are over.
 func (w *queueWorld) learn(b *queueBroker) {
 	b.view, b.lower = w.log, 0
 	if b.epoch != 0 && !w.owns(b) && w.Without != NoEpoch {
@@ -123,8 +123,8 @@ func (w *queueWorld) learn(b *queueBroker) {
 
 func (b *queueBroker) forget() { *b = queueBroker{name: b.name, view: b.view} }
 
-// take makes a broker the owner, for any reason. The dispatch limit is the end of the log, or
-// beyond it.
+// take makes a broker the owner, for no particular reason. The dispatch limit is at the end of the log
+// or beyond it.
 func (w *queueWorld) take(b *queueBroker) {
 	was := w.known()
 	if was.epoch == w.Takeovers || !w.rarely(6) {
@@ -142,7 +142,7 @@ func (w *queueWorld) take(b *queueBroker) {
 			w.count(uncertains)
 		}
 		if w.Leases && !now.over() && now.Used() > 0 {
-			b.keeps[o] = uint8(now.Number) // its worker may still be at it
+			b.keeps[o] = uint8(now.Number) // the record's worker may still work on it
 		}
 		if w.Without == TakeUp && now.Number > 1 {
 			b.owes[o] = uint8(now.Number)
@@ -150,7 +150,7 @@ func (w *queueWorld) take(b *queueBroker) {
 	}
 }
 
-// own commits a takeover, which nothing refuses.
+// own commits a takeover; nothing refuses it.
 func (w *queueWorld) own(b *queueBroker, window int) {
 	was := w.known()
 	c := change{what: aTakeover, epoch: uint8(was.epoch + 1), window: uint8(window), silent: was.owned && w.Without == NoUncertainRange}
@@ -160,12 +160,12 @@ func (w *queueWorld) own(b *queueBroker, window int) {
 	b.view, b.epoch = w.log, c.epoch
 }
 
-// commit tries to commit what an owner wants, and reports whether the log has it. The
+// commit tries to commit a change for an owner, and reports whether the log has it. The
 // owner may learn of that only when it syncs.
 //
-// Two checks ask whether it still is the owner: by the owner, at the end of the log when the
-// commit is built, and by the fold, except for dead letters: RecordPutBack has no
-// epoch, since workers put back through any broker.
+// Two checks make sure that the broker is still the owner: its own, at the end of the log
+// when the commit is built, and the fold's. The fold does not check dead letters:
+// RecordPutBack has no epoch, since workers put records back through any broker.
 func (w *queueWorld) commit(b *queueBroker, c change) bool {
 	owns := w.owns(b)
 	may := owns || w.Without == NoEpoch || c.what != aDeadLetter || w.Without == NoEpochAtDeadLetter
@@ -190,7 +190,7 @@ func (w *queueWorld) commit(b *queueBroker, c change) bool {
 	return true
 }
 
-// hear lets a broker learn that its commit is in the log, or go on without that.
+// hear makes a broker learn that its commit is in the log, or go on without knowing it.
 func (w *queueWorld) hear(b *queueBroker) {
 	if w.Late && w.pick(2) == 1 {
 		w.tell("%c does not hear of it yet", b.name)
@@ -219,8 +219,8 @@ func (w *queueWorld) moveWindow(b *queueBroker) {
 	w.hear(b)
 }
 
-// given returns the last record that a broker has handed out for the first time, and of which
-// it knows nothing else; -1 = none.
+// given returns the last record that a broker has handed out for the first time without a trace of
+// that in the log; -1 if there is none.
 func (w *queueWorld) given(b *queueBroker) int {
 	v, last := w.folds.at(b.view), -1
 	for o := range w.Records {
@@ -231,8 +231,8 @@ func (w *queueWorld) given(b *queueBroker) int {
 	return last
 }
 
-// mayHandOut is rule 1: an owner hands out new records below the dispatch limit that the log has,
-// or will have when it is moved back.
+// mayHandOut is rule 1: an owner hands out fresh records only below the dispatch limit in the log, and
+// below the lower limit that it has sent.
 func (w *queueWorld) mayHandOut(b *queueBroker, record int) bool {
 	v := w.folds.at(b.view)
 	r := &v.records[record]
@@ -242,7 +242,8 @@ func (w *queueWorld) mayHandOut(b *queueBroker, record int) bool {
 	return record < v.end && r.fresh() && b.gave[record] == 0 && (!r.sure || w.Without == WindowAfter)
 }
 
-// last returns the number of a record's last delivery, as an owner knows it; 0: it is fresh.
+// last returns the number of a record's last delivery, as an owner knows it; 0 means that the record
+// is fresh.
 func (w *queueWorld) last(b *queueBroker, record int) uint8 {
 	r := &w.folds.at(b.view).records[record]
 	if r.sure && w.Without != AttemptAfter {
@@ -251,8 +252,8 @@ func (w *queueWorld) last(b *queueBroker, record int) uint8 {
 	return max(uint8(r.Number), b.gave[record])
 }
 
-// again reports whether a record has to be handed out once more, or else dead-lettered, when its
-// lease has ended; that may be at any time.
+// again reports whether a record must be handed out once more or dead-lettered, because its lease has
+// ended. Leases may end at any time.
 func (w *queueWorld) again(b *queueBroker, record int) bool {
 	if w.folds.at(b.view).records[record].over() || w.last(b, record) == 0 || w.Without == OwnOnly && b.gave[record] == 0 {
 		return false
@@ -273,15 +274,14 @@ func (w *queueWorld) mayDeadLetter(b *queueBroker, record int) bool {
 	return w.again(b, record) && w.attempts(b, record) >= w.Attempts
 }
 
-// mayExtend reports whether an owner gives the worker of a record's last delivery more time.
-// It can't take back a claim that it has sent to the log, and the last delivery before a redrive
-// no longer has a lease.
+// mayExtend reports whether an owner may extend the lease of a record's last delivery. It can't take
+// back a claim that it has sent to the log. The last delivery before a redrive no longer has a lease.
 func (w *queueWorld) mayExtend(b *queueBroker, record int) bool {
 	return w.Leases && w.made[record]&(1<<w.last(b, record)) != 0 && b.keeps[record] == 0 && w.attempts(b, record) > 0 &&
 		!w.folds.at(b.view).records[record].over() && (b.owes[record] == 0 || w.Without == ExtendLate)
 }
 
-// attempt is rule 2: it sends the next delivery to the log. Another step makes the delivery.
+// attempt is rule 2: the owner sends the next delivery to the log. Another step makes the delivery.
 func (w *queueWorld) attempt(b *queueBroker, record int) {
 	number := w.last(b, record) + 1
 	if w.Without == AttemptAfter {
@@ -312,8 +312,8 @@ func (w *queueWorld) deadLetter(b *queueBroker, record int) {
 	w.hear(b)
 }
 
-// release gives the queue up, and commits which records are out for the first time: the log
-// knows all other deliveries already.
+// release ends the ownership, and commits which records are with workers for the first time: the log
+// already knows all other deliveries.
 func (w *queueWorld) release(b *queueBroker) {
 	if b.epoch == 0 || b.leaving && w.Without != WorkOnAfterRelease || !w.rarely(10) {
 		w.skip()
@@ -336,7 +336,7 @@ func (w *queueWorld) release(b *queueBroker) {
 	w.hear(b)
 }
 
-// crash ends a broker's life, and begins another one at the end of the log.
+// crash ends a broker's life, and begins another life at the end of the log.
 func (w *queueWorld) crash(b *queueBroker) {
 	if b.epoch == 0 || !w.rarely(20) {
 		w.skip()

@@ -11,12 +11,12 @@ type queueWorld struct {
 	log      fold
 	brokers  [brokersMax]queueBroker
 	redriven int
-	// made has a bit for each number that a delivery of a record had.
+	// made has, for each record, a bit for each number that a delivery of it had.
 	made [recordsMax]uint8
-	// back has a bit for each number of a delivery that its worker put back, where leases
-	// are kept: the worker no longer wants it.
+	// back has, for each record, a bit for each delivery that its worker put back, so that the worker
+	// no longer wants the lease. It is kept only with Leases.
 	back [recordsMax]uint8
-	// base is the number that a record had when it was last redriven.
+	// base is, for each record, the number of the last delivery before its last redrive.
 	base [recordsMax]uint8
 }
 
@@ -28,10 +28,10 @@ func newQueueWorld(cfg *QueueConfig, f *folds) *queueWorld {
 	return w
 }
 
-// known is what the log means now.
+// known returns the state at the end of the log.
 func (w *queueWorld) known() *knownFold { return w.folds.at(w.log) }
 
-// latest returns the highest number of a delivery of a record, 0 if there was none.
+// latest returns the highest delivery number of a record; 0 if there was no delivery.
 func (w *queueWorld) latest(record int) (n int) {
 	for w.made[record]>>(n+1) != 0 {
 		n++
@@ -39,7 +39,7 @@ func (w *queueWorld) latest(record int) (n int) {
 	return n
 }
 
-// step lets one thing happen.
+// step makes one thing happen.
 func (w *queueWorld) step() {
 	const others = 3
 	switch n := w.pick(others + w.Brokers); n {
@@ -98,8 +98,8 @@ func (w *queueWorld) deliver(b *queueBroker, record, number int) {
 	}
 }
 
-// answer lets a worker answer for a delivery. The log takes it whichever broker makes the
-// commit: that the broker has seen the log is a step of its own.
+// answer makes a worker answer for a delivery. It does not matter which broker commits the answer,
+// since all decide by the log. That a broker syncs is another step.
 func (w *queueWorld) answer() {
 	o := w.pick(w.Records)
 	n := 1 + w.pick(w.Attempts*(w.Redrives+1))
@@ -114,11 +114,11 @@ func (w *queueWorld) answer() {
 	}
 }
 
-// token returns the number that a token stands for, if it names a delivery.
+// token returns the number that the token of a delivery stands for in the log.
 func (w *queueWorld) token(record, number int) uint8 {
 	now := &w.known().records[record]
 	switch {
-	case w.Without == CountAnew: // it names the delivery as one since the redrive
+	case w.Without == CountAnew: // it names a delivery after the redrive
 		return uint8(int(now.Redriven) + (number-1)%w.Attempts + 1)
 	case w.Without == NoAttemptCheck && !now.done:
 		return uint8(max(1, now.Number))
@@ -127,8 +127,8 @@ func (w *queueWorld) token(record, number int) uint8 {
 	}
 }
 
-// ack mirrors an acknowledgement, alone or beside what a worker commits with it: the
-// state says whether it counts.
+// ack mirrors an acknowledgement, alone or with other changes that a worker commits with it. The state
+// says whether it counts.
 func (w *queueWorld) ack(record, number int) {
 	c := change{what: anAck, record: uint8(record), number: w.token(record, number)}
 	if w.refusedUnsynced(record, number, c) {
@@ -148,14 +148,15 @@ func (w *queueWorld) ack(record, number int) {
 		w.tell("the worker of delivery %d of record %d commits what it made of it, again", number, record)
 		w.violate(DoneOnce, "what was made of record %d is committed twice", record)
 	case was.done:
-		w.undo = true // it is answered as done: a retry, or late
+		w.undo = true // the broker answers that the record is done: a retry, or a late answer
 		w.count(retries)
 	default:
 		w.refused(record, number, was)
 	}
 }
 
-// nack mirrors a worker that puts a record back: it becomes a dead letter after its last attempt.
+// nack mirrors a worker that puts a record back. After its last attempt, the record becomes a dead
+// letter.
 func (w *queueWorld) nack(record, number int) {
 	was := w.known().records[record]
 	c := change{what: aNack, record: uint8(record), number: w.token(record, number)}
@@ -184,7 +185,7 @@ func (w *queueWorld) tryAnswer(c change, was recordState) (to fold, taken bool) 
 	return w.folds.try(w.log, c)
 }
 
-// counted checks an answer that was taken.
+// counted checks an answer that was accepted.
 func (w *queueWorld) counted(record, number int, was recordState) {
 	if base := int(w.base[record]); number <= base {
 		w.violate(LastCounts, "what delivery %d of record %d says counts, though it was redriven after delivery %d", number, record, base)
@@ -204,7 +205,7 @@ func (w *queueWorld) refused(record, number int, was recordState) {
 	if !was.over() && number == w.latest(record) && int(was.Number) <= number && number > int(w.base[record]) {
 		w.violate(LastCounts, "what delivery %d of record %d says is refused, and there is no later one", number, record)
 	}
-	given := was.done || w.back[record]&(1<<number) != 0 // it was answered already
+	given := was.done || w.back[record]&(1<<number) != 0 // the delivery was answered already
 	for i := range w.brokers[:w.Brokers] {
 		if b := &w.brokers[i]; !given && w.owns(b) && b.keeps[record] == uint8(number) {
 			w.violate(LeaseKept, "what delivery %d of record %d says is refused, though %c keeps its lease", number, record, b.name)
@@ -213,7 +214,7 @@ func (w *queueWorld) refused(record, number int, was recordState) {
 	w.undo = w.wrong == nil
 }
 
-// refusedUnsynced lets a broker refuse an acknowledgement by what it knows.
+// refusedUnsynced makes a broker refuse an acknowledgement by what it knows, without a sync.
 func (w *queueWorld) refusedUnsynced(record, number int, c change) bool {
 	if w.Without != RefuseUnsynced {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// resume goes on with the request that a broker waits for.
+// resume continues the request of a broker that is under way.
 func (w *world) resume(b *broker) {
 	switch b.pending.kind {
 	case aListing:
@@ -23,8 +23,8 @@ func (w *world) resume(b *broker) {
 	w.settle(b)
 }
 
-// list mirrors the first half of Log.list. If its answer is lost, nothing has
-// happened; the same holds for all that is not a Create.
+// list mirrors the first half of Log.list. A lost answer is the same as a List that was never sent.
+// This is so for every request but a Create.
 func (w *world) list(b *broker) {
 	applied, _ := b.p.Position()
 	l := commitlog.Listing{At: w.listStamp()}
@@ -32,7 +32,7 @@ func (w *world) list(b *broker) {
 		l.Checkpoint = format.Seq(s)
 	}
 	if w.Without == LoadOlder {
-		// One that is listed, above what is applied.
+		// A checkpoint in the listing, above the applied slot.
 		s := int(applied) + 1 + w.pick(w.Slots-int(applied))
 		if s > w.Slots || w.checkpoints[s].since == 0 {
 			w.undo = l.Checkpoint > applied
@@ -81,7 +81,7 @@ func (w *world) listLog(b *broker) {
 	}
 }
 
-// load mirrors Log.load, and Log.Commit's return when that ends a claim.
+// load mirrors Log.load, and the return of Log.Commit if the load ends a claim.
 func (w *world) load(b *broker, seq format.Seq) {
 	s := int(seq)
 	c := w.checkpoints[s]
@@ -115,7 +115,7 @@ func (w *world) load(b *broker, seq format.Seq) {
 func (w *world) get(b *broker, act commitlog.Action) {
 	to := act.To
 	if w.Without == AlarmOrder && to == act.Seq {
-		to++ // ahead of what is known
+		to++ // a Get ahead of the slots that are known to exist
 	}
 	p := pending{kind: someGets, known: int(b.p.Known())}
 	for s := act.Seq; s <= min(to, format.Seq(w.Slots+1)); s++ {
@@ -130,14 +130,14 @@ func (w *world) get(b *broker, act commitlog.Action) {
 	}
 }
 
-// getOne lets one of the Gets be answered, or end without an answer; after the
-// last one the protocol hears of all.
+// getOne lets one of the Gets be answered, or end without an answer. After the last one the protocol
+// gets all answers.
 func (w *world) getOne(b *broker) {
 	p := &b.pending
 	s := w.wanted(p)
 	p.want &^= 1 << s
 	outcomes := []int{answered}
-	if !p.alone { // else it is as if it had not been sent
+	if !p.alone { // a single Get without an answer is as if it had not been sent
 		outcomes = append(outcomes, unanswered)
 	}
 	if w.Undated {
@@ -165,14 +165,14 @@ func (w *world) getOne(b *broker) {
 	}
 }
 
-// What can become of a Get.
+// How a Get can end.
 const (
 	answered = iota
 	undated
 	unanswered
 )
 
-// wanted returns one of the slots that Gets are under way for.
+// wanted returns a slot whose Get is under way.
 func (w *world) wanted(p *pending) int {
 	want := p.want
 	for range w.pick(bits.OnesCount16(want)) {
@@ -188,9 +188,8 @@ func found(g got, s int) string {
 	return g.commit.at(s).String()
 }
 
-// gotAll hands the answers over in the order in which the store gave them: in
-// any other, the store's clock seems to step back if the Gets were further
-// apart than the margin.
+// gotAll passes the answers on in the order in which the store gave them. In any other order the
+// store's clock would seem to step back, if the Gets were further apart than the margin.
 func (w *world) gotAll(b *broker) {
 	p := b.pending
 	b.pending = pending{}
@@ -202,7 +201,7 @@ func (w *world) gotAll(b *broker) {
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return int(p.got[x].at) - int(p.got[y].at) })
 	if w.Without == AlarmOrder {
-		// What was found is taken note of before what was not.
+		// The slots that were found come before those that were not.
 		slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(p.got[y].commit, p.got[x].commit) })
 	}
 	for _, s := range order {
@@ -247,8 +246,8 @@ func (w *world) create(b *broker) {
 	w.createNow(b)
 }
 
-// createNow lets the Create execute and its reply come, or neither: then it may
-// execute at any later time.
+// createNow makes the Create execute and its reply come, or neither: then it may execute at any later
+// time.
 func (w *world) createNow(b *broker) {
 	c, at := b.claim, w.stamp()
 	s := c.seq()
@@ -272,8 +271,8 @@ func (w *world) createNow(b *broker) {
 	}
 }
 
-// lateReply is the success of a Create that the broker no longer waits for,
-// though it may still want its slot.
+// lateReply passes on the success of a Create for which the broker no longer waits, although it may
+// still want the slot.
 func (w *world) lateReply(b *broker, r reply) {
 	at := stampAt(r.at)
 	b.p = b.p.Clone()

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// TestSkippedStepsChangeNothing: the explorer goes on with a world after a step
-// that skipped, as if it were new.
+// TestSkippedStepsChangeNothing checks what the explorer relies on: after a skipped step, it goes on
+// with the world as if the step had not been tried.
 func TestSkippedStepsChangeNothing(t *testing.T) {
 	for seed := range uint64(20) {
 		cfg := wild(int(seed))
-		cfg.Payloads = 3 // so that they run out
+		cfg.Payloads = 3 // so that payloads run out
 		from := newWorld(&cfg)
 		from.choices = &choices{rand: rand.New(rand.NewPCG(seed, 2))}
 		from.trace = &trace{telling: true}

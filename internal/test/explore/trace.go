@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// event is something that an exploration must have come across: else it would
-// show nothing about it.
+// event is something that an exploration must have come across, since otherwise it would show nothing
+// about it.
 type event uint8
 
 const (
 	acks      event = iota
-	races           // claims that lost their slot
+	races           // claims whose slot another broker won
 	lost            // Creates without an answer
 	loads           // checkpoints loaded
 	unknowns        // claims that a load ended
@@ -20,34 +20,34 @@ const (
 	crashes
 	deletions
 	tails
-	lateData      // uploads of data objects that landed late
+	lateData      // uploads of data objects that executed late
 	renewals      // data objects uploaded again, since the first was below the floor
-	sweeps        // orphans swept
+	sweeps        // orphaned data objects swept
 	dataDeletions // data objects deleted that a commit had referred to
-	losses        // by a store that breaks its promise
-	alarms        // brokers that halted after one
+	losses        // objects lost by a store that breaks its promise
+	alarms        // brokers that halted after a loss
 
 	uncertains    // records that a lost owner may have handed out
-	handOuts      // for the first time
-	staleHandOuts // by former owners
+	handOuts      // first deliveries
+	staleHandOuts // deliveries by former owners
 	againOuts     // further attempts
-	deadLetters   // by owners
+	deadLetters   // records that owners made dead letters
 	fenced        // refused commits of former owners
-	ownerlessAcks // while the queue had no owner
+	ownerlessAcks // answers accepted while the queue had no owner
 	refusals      // answers of deliveries that were not the last
-	retries       // acknowledgements of what was done already
+	retries       // acknowledgements of records that were done already
 	nacks
 	redrives
 	extensions
-	releases // with records that are out
+	releases // releases with records that are with workers
 	ownerLosses
 	events
 )
 
-// queueEvents is the first of those of queues.
+// queueEvents is the first event about queues.
 const queueEvents = uncertains
 
-// Counts are how often things happened.
+// Counts are how often each event happened.
 type Counts [events]int
 
 func (c *Counts) add(o Counts) {
@@ -73,7 +73,7 @@ func (c Counts) String() string {
 	return strings.Join(list, ", ")
 }
 
-// trace listens to a world.
+// trace counts the events of a world and, if telling is set, writes its story.
 type trace struct {
 	counts  Counts
 	telling bool
@@ -82,7 +82,7 @@ type trace struct {
 
 func (t *trace) count(e event) { t.counts[e]++ }
 
-// tell adds a line to the story, if one is told.
+// tell adds a line to the story if telling is set.
 func (t *trace) tell(format string, args ...any) {
 	if t.telling {
 		t.story = append(t.story, fmt.Sprintf(format, args...))

@@ -8,39 +8,39 @@ import (
 	"github.com/simple-event-broker/seb/internal/commitlog"
 )
 
-// tick is a unit of time: long enough that its half and quarter are whole.
+// tick is a unit of time. It is long enough that its half and its quarter are whole nanoseconds.
 const tick = 4 * time.Nanosecond
 
 // brokersMax is how many brokers a world can have.
 const brokersMax = 3
 
-// world is the store, what is under way to it, the brokers, and what is known
-// of the past for the sake of the invariants.
+// world is the store, the requests on their way to it, the brokers, and what the invariants need to
+// know of the past.
 type world struct {
 	*Config
 	moment
 
 	now      int
-	payloads int // used so far
+	payloads int // numbers of payloads used so far
 
-	slots       [slotsMax + 1]commit // what stands in log/, by slot; 0 = nothing
+	slots       [slotsMax + 1]commit // the commits in log/, by slot; 0 means none
 	checkpoints [slotsMax + 1]checkpoint
 	flights     commits  // commits whose Create was sent
 	uploads     []upload // checkpoints whose Create was sent
-	replies     []reply  // to Creates, on their way
+	replies     []reply  // replies to Creates, on their way
 	objects     []object // data objects whose Create was sent, by entry
 	losses      int      // what the store has lost so far
 
-	first [slotsMax + 1]commit // the first ever created in each slot
-	acked commits              // what was acknowledged, where AckDurable is checked by itself
-	void  uint16               // payloads of which it was said that they are not committed
+	first [slotsMax + 1]commit // the first commit ever created in each slot
+	acked commits              // what was acknowledged; kept only if some invariants are not checked
+	void  uint16               // payloads that a broker reported as not committed
 
 	brokers [brokersMax]broker
 }
 
-// checkpoint is one that stands in the store.
+// checkpoint is a checkpoint in the store.
 type checkpoint struct {
-	since int // when it became visible; 0 = there is none
+	since int // when it became visible; 0 means that there is none
 	begun int // when its upload began
 	log   commit
 }
@@ -74,7 +74,7 @@ func (w *world) newProtocol() commitlog.Protocol {
 	return commitlog.NewProtocol(w.lease(), time.Duration(w.Margin)*tick)
 }
 
-// lease is what the brokers believe D to be.
+// lease returns the D by which the brokers act.
 func (w *world) lease() time.Duration {
 	d := time.Duration(w.Delay) * tick
 	switch w.Without {
@@ -91,10 +91,10 @@ func stampAt(t int) commitlog.Stamp {
 	return commitlog.Stamp{Store: time.Unix(0, 0).Add(time.Duration(t) * tick)}
 }
 
-// listStamp is the stamp of a List: the most dangerous is as late as clocks allow.
+// listStamp returns the date of a List. The most dangerous one is as late as the clocks allow.
 func (w *world) listStamp() commitlog.Stamp { return stampAt(w.now + w.skewed()) }
 
-// stamp is the stamp of other answers: the most dangerous is as early as can be.
+// stamp returns the date of any other answer. The most dangerous one is as early as the clocks allow.
 func (w *world) stamp() commitlog.Stamp { return stampAt(w.now + w.Skew - w.skewed()) }
 
 // skewed returns how far a clock is off in the dangerous direction.
@@ -105,7 +105,7 @@ func (w *world) skewed() int {
 	return w.rand.IntN(w.Skew + 1)
 }
 
-// step lets one thing happen.
+// step makes one thing happen.
 func (w *world) step() {
 	const others = 7
 	switch n := w.pick(others + w.Brokers); n {
@@ -137,7 +137,7 @@ func (w *world) pass() {
 	w.tell("time passes: it is %d now", w.now)
 }
 
-// land lets a Create that was sent execute now.
+// land executes a Create that was sent before.
 func (w *world) land() {
 	if len(w.flights) == 0 {
 		w.skip()
@@ -158,7 +158,7 @@ func (w *world) land() {
 	}
 }
 
-// execute writes a commit to its free slot.
+// execute writes a commit to its slot, which is free.
 func (w *world) execute(c commit) {
 	s := c.seq()
 	w.slots[s] = c
@@ -170,7 +170,7 @@ func (w *world) execute(c commit) {
 	}
 }
 
-// reply hands a late reply over to the broker that waits for it.
+// reply gives a late reply to the broker that sent the Create.
 func (w *world) reply() {
 	if len(w.replies) == 0 {
 		w.skip()
@@ -180,7 +180,7 @@ func (w *world) reply() {
 	r := w.replies[i]
 	w.replies = slices.Delete(slices.Clone(w.replies), i, i+1)
 	if w.now+w.Skew-r.at > w.Margin && w.Without != LateReply {
-		w.undo = true // every sender has given up: time would seem to fall
+		w.undo = true // every sender has given up: for a broker, time would seem to go back
 		return
 	}
 	for b := range w.living() {
@@ -190,10 +190,10 @@ func (w *world) reply() {
 			return
 		}
 	}
-	w.undo = true // its sender is no more
+	w.undo = true // its sender has crashed or ended the claim
 }
 
-// decided returns the log as far as it was ever written.
+// decided returns the log of the first commits of all slots that were ever written.
 func (w *world) decided() (log commit) {
 	for s := 1; s <= w.Slots && w.first[s] != 0; s++ {
 		log |= commit(w.first[s].at(s)) << (slotBits * (s - 1))
@@ -211,7 +211,7 @@ func (w *world) newest() int {
 	return 0
 }
 
-// landCheckpoint lets a checkpoint become visible.
+// landCheckpoint makes a checkpoint visible.
 func (w *world) landCheckpoint() {
 	var u upload
 	if w.Janitor {

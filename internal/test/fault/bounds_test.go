@@ -15,8 +15,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// An object may have any size, whoever put it there: a Get without a bound
-// would take all memory.
+// Anybody may put an object of any size into the bucket. A Get without a bound would fill the memory.
 func TestEveryGetHasABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
@@ -41,7 +40,7 @@ func TestEveryGetHasABound(t *testing.T) {
 	})
 }
 
-// newDirectoryLog makes a log of a few commits and a checkpoint in a directory.
+// newDirectoryLog makes a log of a few commits, with a checkpoint, in a directory.
 func newDirectoryLog(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -77,7 +76,7 @@ func TestHugeObjectsAreRefused(t *testing.T) {
 			root := newDirectoryLog(t)
 			file := soleFile(t, root, pattern)
 			if err := os.Truncate(file, 100<<30); err != nil {
-				t.Skip(err) // the file system has no room for a hole of that size
+				t.Skip(err) // the file system does not support a sparse file of that size
 			}
 			_, err := seb.Open(t.Context(), openDirStore(t, root), immediate())
 			wantText(t, err, filepath.Base(file), "107374182400 bytes")
@@ -88,7 +87,7 @@ func TestHugeObjectsAreRefused(t *testing.T) {
 	}
 }
 
-// soleFile returns the file of a store that matches pattern.
+// soleFile returns the only file of a store that matches pattern.
 func soleFile(t *testing.T, root, pattern string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, pattern))

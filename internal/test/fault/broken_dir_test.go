@@ -10,13 +10,13 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// dirLog returns a directory with a log of 6 records, and a broker on it that
-// came from a checkpoint, so that it has none of them in memory.
+// dirLog returns a directory with a log of 6 records, and a broker on it that started from a
+// checkpoint, so that it has none of the records in memory.
 func dirLog(t *testing.T) (string, *seb.Broker) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bucket")
 	b := openOnly(t, openDir(t, dir), seb.Options{Batching: seb.Immediate()})
-	mustCreateTopic(t, b, "t", 1) // slot 1; "v0" stands in slot 2
+	mustCreateTopic(t, b, "t", 1) // slot 1; "v0" is in slot 2
 	for _, v := range numbered("v", 6) {
 		mustAppend(t, b, "t", v)
 	}
@@ -24,11 +24,11 @@ func dirLog(t *testing.T) (string, *seb.Broker) {
 		t.Fatal(err)
 	}
 	b = openOnly(t, openDir(t, dir), seb.Options{Batching: seb.Immediate()})
-	t.Cleanup(func() { _ = b.Close() }) // a broker that stopped has nothing to save
+	t.Cleanup(func() { _ = b.Close() }) // a stopped broker has nothing to save
 	return dir, b
 }
 
-// copyDir copies a directory to where nothing is.
+// copyDir copies a directory to a path that does not exist.
 func copyDir(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
@@ -36,8 +36,8 @@ func copyDir(t *testing.T, from, to string) {
 	}
 }
 
-// Files are changed under a running broker: what it serves is what was
-// appended, and the rest is data_lost, now and after a restart.
+// Files are changed under a running broker. It serves only what was appended, and fails with data_lost
+// for the rest, before and after a restart.
 func TestFilesChangedUnderARunningBroker(t *testing.T) {
 	hands := map[string]func(t *testing.T, path string){
 		"removed": func(t *testing.T, path string) {
@@ -60,7 +60,7 @@ func TestFilesChangedUnderARunningBroker(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			last := len(was) - 8 // in its record: the head is not read again
+			last := len(was) - 8 // within its record: the head is not read again
 			return append(was[:last:last], d.Bend(newRand(3), was[last:])...)
 		}
 		hands[d.Name+" in place"] = func(t *testing.T, path string) {
@@ -79,7 +79,7 @@ func TestFilesChangedUnderARunningBroker(t *testing.T) {
 	}
 	for name, hand := range hands {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // most of it is waiting before a read is tried again
+			t.Parallel() // most of the time is spent waiting between tries of a read
 			dir, b := dirLog(t)
 			hand(t, filepath.Join(dir, format.LogKey(4)))
 			for _, b := range []*seb.Broker{b, open(t, openDir(t, dir), seb.Options{})} {
@@ -109,15 +109,15 @@ func readTo(t *testing.T, b *seb.Broker, topic string) (got []string, err error)
 	return got, nil
 }
 
-// A backup is copied over the directory while a broker runs, and what is newer
-// removed, as rsync --delete does. The broker's next commit lands above the
-// gap. It can't see that, but nobody takes what is left for a whole log.
+// A backup is copied over the directory while a broker runs, and newer files are removed, as rsync
+// --delete does. The broker's next commit is above the gap. The broker can't see that, but no broker
+// accepts the remaining files as a whole log.
 func TestDirectoryRestoredInPlaceIsRefused(t *testing.T) {
 	dir, b := dirLog(t)
 	for _, v := range numbered("w", 3) {
 		mustAppend(t, b, "t", v)
 	}
-	for s := format.Seq(8); s <= 10; s++ { // what the backup lacks
+	for s := format.Seq(8); s <= 10; s++ { // slots that the backup lacks
 		if err := os.Remove(filepath.Join(dir, format.LogKey(s))); err != nil {
 			t.Fatal(err)
 		}
@@ -128,8 +128,8 @@ func TestDirectoryRestoredInPlaceIsRefused(t *testing.T) {
 	wantText(t, err, "slot 8 is missing", "slot 11", "restore")
 }
 
-// The directory is moved away, and an older copy put in its place. A store that
-// moved along would acknowledge what nobody finds who opens the path.
+// The directory is moved away, and an older copy is put in its place. A store that followed the moved
+// directory would acknowledge records that are not under the path.
 func TestDirectoryMovedAwayStopsTheBroker(t *testing.T) {
 	for _, replaced := range []bool{true, false} {
 		dir, b := dirLog(t)

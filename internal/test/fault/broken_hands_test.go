@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// last returns the last slot or checkpoint there is.
+// last returns the last slot or checkpoint in the bucket.
 func (r *brokenRun) last(prefix string) format.Seq {
 	keys := r.bucket.Keys(prefix)
 	if len(keys) == 0 {
@@ -24,8 +24,7 @@ func (r *brokenRun) newestCheckpoint() string {
 	return format.CheckpointKey(r.last(format.CheckpointPrefix))
 }
 
-// aSlot returns the key of a commit in which records stand; the last one there
-// is, or a random one.
+// aSlot returns the key of a commit that has records: the last such commit, or a random one.
 func (r *brokenRun) aSlot(last bool) string {
 	r.t.Helper()
 	keys := slices.DeleteFunc(r.bucket.Keys(format.LogPrefix), func(key string) bool {
@@ -41,7 +40,7 @@ func (r *brokenRun) aSlot(last bool) string {
 	return keys[r.rng.IntN(len(keys))]
 }
 
-// foreignCommit returns the commit of a slot in the log of another cluster.
+// foreignCommit returns the commit that the log of another cluster has in a slot.
 func (r *brokenRun) foreignCommit(slot format.Seq) []byte {
 	other := storetest.NewBucket()
 	b := openOnly(r.t, other, immediate())
@@ -60,10 +59,10 @@ func (r *brokenRun) swap(a, b string) {
 	r.bucket.Put(b, bodyA)
 }
 
-// hands are what somebody does to a bucket who has no business there. What a
-// running broker does not read again, such as seb.json, comes to light at the
-// next start. What is gone beyond the end need not come to light each time:
-// nobody can know of it once all have ended who knew better.
+// hands are changes that an outsider makes in a bucket. A running broker does not read some objects
+// again, such as seb.json; changes of these are noticed at the next start. The loss of the last
+// objects need not be noticed each time: once all brokers that knew them have ended, no broker can
+// notice.
 func hands() []lie {
 	const (
 		pLog        = format.LogPrefix
@@ -114,12 +113,12 @@ func hands() []lie {
 				r.bucket.Put(key, d.Bend(r.rng, r.bucket.Body(key)))
 			}})
 		}
-		ls = append(ls, lie{name: "data " + d.Name, hand: func(r *brokenRun) { // every data object
+		ls = append(ls, lie{name: "data " + d.Name, hand: func(r *brokenRun) { // damages every data object
 			r.append(0, 1)
 			for _, key := range r.bucket.Keys(format.DataPrefix) {
 				r.bucket.Put(key, d.Bend(r.rng, r.bucket.Body(key)))
 			}
-		}, seldom: true}) // there may be none
+		}, seldom: true}) // there may be no data object
 	}
 	return ls
 }
@@ -130,12 +129,12 @@ func TestHandsInTheBucketAreNoticed(t *testing.T) {
 	}
 }
 
-// restores are older copies of a bucket that brokers run on, in whole or in part,
-// and brokers that are led to a copy.
+// restores are restorations of an older copy of a bucket while brokers run on it, in
+// whole or in part, and brokers that are moved to a copy.
 //
-// When all who knew better have ended before anything is written above what is
-// left, the older copy is a whole log, and nobody can know. So the loss need not
-// be noticed each time.
+// If all brokers that knew the newer objects end before anything is written above the
+// older ones, then the older copy is a whole log, and nobody can know. So the loss need
+// not be noticed each time.
 func restores() []lie {
 	restore := func(prefix string) func(*brokenRun) {
 		return func(r *brokenRun) { r.bucket.Restore(r.bucket.CopyAsOf(r.past), prefix) }
@@ -156,7 +155,8 @@ func restores() []lie {
 	}
 }
 
-// moved leads the second broker to a copy, of now or of the past, until undone.
+// moved moves the second broker to a copy of the bucket, as it is now or in the past, until the lie is
+// undone.
 func moved(older bool) func(*brokenRun, *witnessed) {
 	return func(r *brokenRun, w *witnessed) {
 		if w.index == 0 {

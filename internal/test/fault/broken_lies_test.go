@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// on makes a lie about one verb and prefix.
+// on returns a lie about requests of one verb and prefix.
 func on(verb objstore.Verb, prefix string, fault func(r *brokenRun) storetest.Fault) func(*brokenRun, *witnessed) {
 	return func(r *brokenRun, w *witnessed) { w.faulty.On(verb, prefix, fault(r)) }
 }
@@ -26,7 +26,7 @@ const (
 	pLog    = format.LogPrefix
 )
 
-// sometimes makes a lie one of every so many requests of its kind.
+// sometimes returns a lie about one of every oneOf requests, on average.
 func sometimes(oneOf float64, lie func(*brokenRun) storetest.Fault) func(*brokenRun) storetest.Fault {
 	return func(r *brokenRun) storetest.Fault { return storetest.Sometimes(r.rng, 1/oneOf, lie(r)) }
 }
@@ -120,8 +120,8 @@ func shift(d time.Duration) func(*brokenRun) storetest.Fault {
 	return fixed(storetest.ShiftTime(func() time.Duration { return d }))
 }
 
-// A store lies to brokers that run. Nobody is served a shorter or another log
-// than the same broker has shown before, and the lie comes to light.
+// A store lies to brokers that run. No client is served a shorter or another log than the same broker
+// has shown before, and the lie is noticed.
 func TestLyingStoreIsNoticed(t *testing.T) {
 	for _, l := range storeLies() {
 		t.Run(l.name, func(t *testing.T) { tellLie(t, l, 6) })

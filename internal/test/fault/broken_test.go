@@ -19,38 +19,36 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// Everything that a client asks of a broker ends within this time, whatever the
-// store does: an append within its own limit of 30 s and the look before it, a
-// start within what five tries of each of its requests may take.
+// Every request of a client to a broker ends within this time, whatever the store does: an append
+// within its own limit of 30 s and the sync before it, a start within the time that five tries of each
+// of its requests may take.
 const brokenBound = 2 * time.Minute
 
-// lie is one way in which a store breaks its word.
+// lie is one way in which a store breaks its promise.
 type lie struct {
 	name string
 	// tell makes the store lie to one broker from now on.
 	tell func(r *brokenRun, w *witnessed)
-	// hand changes the bucket once; undo does before the audit.
+	// hand changes the bucket once; undo reverts that before the audit.
 	hand, undo func(r *brokenRun)
-	// forks: two writers may both be told that they won a slot. Then both have
-	// acknowledged, and no broker can keep both promises; what is left is that
-	// no broker goes back on what it has itself acknowledged or served, and
-	// that those that go on agree.
+	// forks: two writers may both be told that they won a slot. Then both have acknowledged a record
+	// there, and no broker can keep both promises. What must still hold: no broker contradicts what
+	// it has itself acknowledged or served, and the brokers that go on agree.
 	forks bool
-	// stale: the store shows less than there is, and nothing tells that more
-	// was there; or requests fail, and a broker goes on with what it knows. It
-	// may be behind others; it never goes back.
+	// stale: the store shows less than it has, and nothing tells that there was more; or requests
+	// fail, and a broker goes on with what it knows. A broker may be behind others, but it never goes
+	// back.
 	stale bool
-	// harmless: brokers live with it, and nobody stops.
+	// harmless: brokers cope with the lie, and none stops.
 	harmless bool
-	// noCrash: brokers are closed, not killed, since a create that is cut off
-	// would leave a part for ever.
+	// noCrash: brokers are closed, not killed, since a create that is cut off would leave a partial
+	// object for ever.
 	noCrash bool
-	// seldom: it may happen to do nothing that could be noticed.
+	// seldom: it may happen that the lie has no effect that could be noticed.
 	seldom bool
 }
 
-// brokenRun is two brokers on a bucket that breaks its word, and all that
-// anybody was told by them.
+// brokenRun is two brokers on a bucket that breaks its promise, and all that they told any client.
 type brokenRun struct {
 	t         *testing.T
 	rng       *rand.Rand
@@ -58,25 +56,25 @@ type brokenRun struct {
 	opts      seb.Options
 	lie       lie
 	lying     bool
-	past      time.Time // before which there are records, and after which there are more
-	begun     time.Time // of the lie
+	past      time.Time // there are records from before this time, and from after it
+	begun     time.Time // when the lie began
 	undone    atomic.Bool
-	elsewhere storetest.Fault // to the copy that a broker was moved to
+	elsewhere storetest.Fault // leads to the copy that a broker was moved to
 	brokers   [2]*witnessed
 	serial    int
 
-	acked   map[seb.Offset]string // by any broker
-	refused map[string]bool       // values that never will be in the log
+	acked   map[seb.Offset]string // acknowledged by any broker
+	refused map[string]bool       // values that must never be in the log
 	notices []notice
 }
 
-// notice is an error that speaks up about the lie.
+// notice is an error by which the lie was noticed.
 type notice struct {
 	code  seb.Code
 	after time.Duration
 }
 
-// witnessed is a broker and what it has acknowledged or served in its life.
+// witnessed is a broker, and what it has acknowledged or served in its life.
 type witnessed struct {
 	*seb.Broker
 	index  int
@@ -96,7 +94,7 @@ func newBrokenRun(t *testing.T, l lie, seed uint64) *brokenRun {
 	return r
 }
 
-// open starts broker i, unless it refuses.
+// open starts broker i. The broker may refuse to start.
 func (r *brokenRun) open(i int) {
 	r.t.Helper()
 	w := &witnessed{index: i, faulty: storetest.NewFaulty(r.bucket), shown: map[seb.Offset]string{}}
@@ -114,7 +112,7 @@ func (r *brokenRun) open(i int) {
 	}
 }
 
-// begin lets the lie begin.
+// begin makes the lie begin.
 func (r *brokenRun) begin() {
 	r.lying, r.begun = true, time.Now()
 	for _, w := range r.brokers {
@@ -138,7 +136,7 @@ func (r *brokenRun) bounded(what string, f func(context.Context) error) {
 	}
 }
 
-// judge takes note of an error, which must be one that tells the truth.
+// judge notes an error, which must be one that blames the store, and not the caller.
 func (r *brokenRun) judge(err error) {
 	r.t.Helper()
 	if err == nil {
@@ -168,7 +166,7 @@ func (r *brokenRun) judge(err error) {
 	}
 }
 
-// show takes note of a record that a broker has acknowledged or served.
+// show notes a record that a broker has acknowledged or served.
 func (r *brokenRun) show(w *witnessed, at seb.Offset, v string) {
 	r.t.Helper()
 	if old, ok := w.shown[at]; ok && old != v {
@@ -184,7 +182,7 @@ func (r *brokenRun) show(w *witnessed, at seb.Offset, v string) {
 	w.end = max(w.end, at+1)
 }
 
-// append appends a record through each of the brokers at once.
+// append appends a record through each of the brokers at the same time.
 func (r *brokenRun) append(brokers ...int) {
 	r.t.Helper()
 	var wg sync.WaitGroup
@@ -222,7 +220,7 @@ func (r *brokenRun) append(brokers ...int) {
 	}
 }
 
-// read reads all of the partition through a broker; nil if that failed.
+// read reads the whole partition through a broker; it returns nil if that failed.
 func (r *brokenRun) read(i int) (got []string) {
 	r.t.Helper()
 	w := r.brokers[i]
@@ -259,7 +257,7 @@ func (r *brokenRun) read(i int) (got []string) {
 	return got
 }
 
-// end ends broker i, if it runs, as an operator or a crash does.
+// end ends broker i, if it runs, by a close or a crash.
 func (r *brokenRun) end(i int, crash bool) {
 	r.t.Helper()
 	w := r.brokers[i]
@@ -269,13 +267,13 @@ func (r *brokenRun) end(i int, crash bool) {
 	if crash && !r.lie.noCrash {
 		kill(r.t, w.Broker)
 	} else {
-		// What it can't save in a lying store is no loss, and not its business here.
+		// A lying store may fail the last writes; that is no loss, and not what is tested here.
 		_ = w.Close()
 	}
 	r.brokers[i] = nil
 }
 
-// step does something at random.
+// step does one random operation.
 func (r *brokenRun) step() {
 	r.t.Helper()
 	i := r.rng.IntN(2)
@@ -302,7 +300,7 @@ func (r *brokenRun) step() {
 			continue
 		}
 		select {
-		case <-w.Stopped(): // as whatever supervises it does
+		case <-w.Stopped(): // the broker has stopped: a supervisor would restart it
 			r.judge(w.Status().Err)
 			r.end(i, false)
 		default:
@@ -310,7 +308,7 @@ func (r *brokenRun) step() {
 	}
 }
 
-// untilUndone lets requests pass through fault until the lie is undone.
+// untilUndone applies fault to requests until the lie is undone.
 func (r *brokenRun) untilUndone(fault storetest.Fault) storetest.Fault {
 	return func(ctx context.Context, request storetest.Request, next storetest.Next) (storetest.Answer, error) {
 		if r.undone.Load() {
@@ -320,11 +318,10 @@ func (r *brokenRun) untilUndone(fault storetest.Fault) storetest.Fault {
 	}
 }
 
-// audit is what brings a lie to light at the latest: the brokers race for two
-// slots, each commits and reads a few times, before and after its next List, which comes after D/2; then
-// both are started anew and read all there is. Brokers that still go on must
-// agree: on a log with a hole in it they may work side by side until one of
-// them lists it.
+// audit makes brokers notice every lie that they have not noticed before. The brokers race for two slots.
+// Each commits and reads a few times, before and after its next List, which comes after D/2. Then both
+// are restarted and read everything. Brokers that still go on must agree; only on a log with a hole
+// may they go on side by side until one of them lists it.
 func (r *brokenRun) audit() {
 	r.t.Helper()
 	r.append(0, 1)
@@ -341,7 +338,7 @@ func (r *brokenRun) audit() {
 	r.agree()
 }
 
-// round has each broker commit, and then read.
+// round makes each broker commit, and then read.
 func (r *brokenRun) round() {
 	r.t.Helper()
 	for i := range r.brokers {
@@ -367,7 +364,7 @@ func short(vs []string) string {
 	return s.String()
 }
 
-// run has two brokers work, lets the store lie, has them go on, and audits.
+// run makes two brokers work, makes the store lie, lets the brokers go on, and audits.
 func (r *brokenRun) run() {
 	defer func() {
 		for i := range r.brokers {
@@ -384,7 +381,7 @@ func (r *brokenRun) run() {
 	for range 5 {
 		r.step()
 	}
-	for i := range r.brokers { // both know all there is, and have something to lose
+	for i := range r.brokers { // both know the whole log, and have something to lose
 		r.append(i)
 	}
 	r.read(0)
@@ -402,7 +399,7 @@ func (r *brokenRun) run() {
 
 var brokenSeeds = flag.Uint64("broken.seeds", 1, "how many times as many seeds to try on stores that lie")
 
-// tellLie runs a lie with so many seeds, and logs how it came to light.
+// tellLie runs a lie with that many seeds, and logs how it was noticed.
 func tellLie(t *testing.T, l lie, seeds uint64) {
 	first := map[seb.Code][]time.Duration{}
 	noticed := 0

@@ -13,8 +13,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// TestThreeBrokersAppendAndReadAtOnce has readers that follow while writers
-// write: each reader sees the whole log in order, each record once.
+// TestThreeBrokersAppendAndReadAtOnce runs readers while writers append. Each reader must see the
+// whole log in order, and each record once.
 func TestThreeBrokersAppendAndReadAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const brokers, callers, each = 3, 3, 25
@@ -112,7 +112,7 @@ func TestTopicCreatedThroughTwoBrokersAtOnce(t *testing.T) {
 	}
 }
 
-// Requests of one commit are checked again, all of them, when its slot is lost.
+// If a slot is lost to another broker, all requests of the commit are checked again.
 func TestRefusalIsDecidedAnewAfterALostRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -128,11 +128,11 @@ func TestRefusalIsDecidedAnewAfterALostRace(t *testing.T) {
 			wg.Go(func() { _, _, errs[i] = b.CreateTopic(t.Context(), name, seb.TopicOptions{Partitions: n}) })
 			synctest.Wait()
 		}
-		create(0, "opener", 1) // its PUT is held while the next commit gathers
+		create(0, "opener", 1) // its PUT is held while the next commit collects requests
 		create(1, "t", 1)
 		create(2, "t", 2)
 		release <- struct{}{}
-		synctest.Wait() // the commit of both was sent, with the second refused
+		synctest.Wait() // the commit of both requests was sent, and leaves out the refused one
 		mustCreateTopic(t, other, "t", 2)
 		close(release)
 		wg.Wait()
@@ -165,8 +165,8 @@ func TestPartitionAddedThroughAnotherBrokerIsFound(t *testing.T) {
 	})
 }
 
-// Who says which topic it means gets records of no other one, also through a broker
-// that has not heard of the last change, in either direction.
+// A reader that names a topic by its tag gets no records of another topic with that name, even through
+// a broker that has not learned of the last deletion or creation.
 func TestFetchKeepsToTheTopicThatIsMeant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -196,7 +196,7 @@ func TestFetchKeepsToTheTopicThatIsMeant(t *testing.T) {
 		if err != nil || second.TopicTag == first.TopicTag {
 			t.Fatalf("%+v, %v", second, err)
 		}
-		f, err := fetch(b, seb.At(0), second.TopicTag) // b knows the first one only
+		f, err := fetch(b, seb.At(0), second.TopicTag) // b knows only the first topic
 		if err != nil || len(f.Records) != 3 || string(f.Records[0].Value) != "new" {
 			t.Errorf("%+v, %v", f, err)
 		}

@@ -37,8 +37,8 @@ func TestOwnSuccessSeenAsALostRaceIsRecognised(t *testing.T) {
 }
 
 func TestLostReplyAndLostRaceInOne(t *testing.T) {
-	// The first broker's Create fails without a trace; before it tries again,
-	// the second takes the slot. "Exists" then is not an own success.
+	// The first broker's Create fails without effect. Before the broker tries again, the second one
+	// takes the slot. The answer "exists" must not count as the first one's success.
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
 		first := open(t, faulty, immediate())
@@ -77,8 +77,8 @@ func TestLatePutOfALivingBrokerChangesNothing(t *testing.T) {
 	})
 }
 
-// A PUT that was sent by a broker that then died lands at one of three moments.
-// Its caller got "unknown": either is right, but never both and never twice.
+// A PUT that was sent by a broker that then died executes at one of three moments. Its caller got
+// "unknown": the record may be in the log or not, but never twice.
 func TestPutThatLandsAfterTheBrokerDied(t *testing.T) {
 	tests := map[string]struct {
 		run  func(t *testing.T, memory *objstore.Memory, land func() error) *seb.Broker
@@ -140,7 +140,7 @@ func TestCommitIsNeverSentBeforeItsDataObjectsAreThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
 		referred := dataIsThere(t, memory, faulty)
-		// Uploads fail, lose their replies, and take very different times.
+		// Uploads fail, lose their answers, and take very different times.
 		faulty.On(objstore.VerbCreate, format.DataPrefix, storetest.Times(3, storetest.Fail))
 		faulty.On(objstore.VerbCreate, format.DataPrefix, storetest.Times(2, storetest.LoseReply))
 		faulty.On(objstore.VerbCreate, format.DataPrefix, storetest.Times(3, storetest.Delay(4*time.Second)))
@@ -217,7 +217,7 @@ func TestCrashBetweenUploadAndClaimLeavesOnlyOrphans(t *testing.T) {
 	})
 }
 
-// commitByHand writes entries into the slot after the last one, as another broker would.
+// commitByHand writes entries into the slot after the last one, like another broker.
 func commitByHand(t *testing.T, store objstore.Store, entries ...format.Entry) {
 	t.Helper()
 	slots := keys(t, store, format.LogPrefix)
@@ -231,8 +231,8 @@ func commitByHand(t *testing.T, store objstore.Store, entries ...format.Entry) {
 	}
 }
 
-// A sweep may take data objects below the floor that a commit sets. One that
-// was uploaded before, and not committed yet, is uploaded again.
+// A sweep may delete data objects below the floor that a commit sets. A data object that was uploaded
+// before and is not committed yet is uploaded again.
 func TestDataObjectBelowTheFloorIsUploadedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()

@@ -14,12 +14,12 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// worked is a worker's commit: what it made of messages goes out, and they are done.
+// worked returns a worker's commit: it appends the results of messages, and acknowledges the messages.
 func worked(ms []seb.Message, outs ...seb.CommitAppend) seb.Commit {
 	return seb.Commit{Appends: outs, Acks: []seb.CommitAcks{{Topic: "in", Queue: "work", Tokens: tokens(ms)}}}
 }
 
-// withQueue gives b a topic with so many records, and a queue of them.
+// withQueue creates topic "in" with that many records, and a queue of it.
 func withQueue(t testing.TB, b *seb.Broker, records int) *seb.Queue {
 	t.Helper()
 	mustAppend(t, b, "in", numbered("in", records)...)
@@ -40,7 +40,7 @@ func TestCommitAcknowledgesTogetherWithTheRest(t *testing.T) {
 		c := worked([]seb.Message{ms[2], ms[0], ms[2]}, appends("out", "a"))
 		c.Positions = counted(0, 4).Positions
 		mustCreateTopic(t, b, "out", 1)
-		mustCommitAll(t, other, c) // any broker takes it
+		mustCommitAll(t, other, c) // any broker accepts it
 		if n := len(keys(t, memory, format.LogPrefix)) - before; n != 2 {
 			t.Errorf("it took %d slots, want 2: the topic and the commit", n)
 		}
@@ -52,8 +52,8 @@ func TestCommitAcknowledgesTogetherWithTheRest(t *testing.T) {
 	})
 }
 
-// A commit whose token is refused does nothing at all, also if the token is of a record
-// that the same delivery has done: else the rest would be done twice.
+// A commit with a refused token does nothing at all. That includes a token of a record that the same
+// delivery has already acknowledged: else the other parts would be done twice.
 func TestCommitWithATokenThatIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -62,7 +62,7 @@ func TestCommitWithATokenThatIsRefused(t *testing.T) {
 		mustCreateTopic(t, b, "out", 1)
 		first := mustReceive(t, q, 3, 0)
 		time.Sleep(time.Minute)
-		var all []seb.Message // in which order is for chance to decide
+		var all []seb.Message // in no particular order
 		for range 5 {
 			all = append(all, mustReceive(t, q, 1, time.Second)...)
 		}
@@ -71,7 +71,7 @@ func TestCommitWithATokenThatIsRefused(t *testing.T) {
 		}
 		again, done := all[:2], all[2:4]
 		mustAck(t, q, done...)
-		var lost seb.Message // of a record that was handed out again
+		var lost seb.Message // message of a record that was handed out again later
 		for _, m := range all {
 			if m.Attempt > 1 {
 				lost = first[m.Offset]
@@ -109,18 +109,18 @@ func TestCommitWithATokenThatIsRefused(t *testing.T) {
 		if !mustCommitAll(t, b, worked(again, appends("out", "yes")), seb.IdempotencyKey("k")).Replayed {
 			t.Error("the retry was done anew")
 		}
-		_, err := b.Commit(t.Context(), worked(again, appends("out", "yes"))) // without the key
+		_, err := b.Commit(t.Context(), worked(again, appends("out", "yes"))) // without the idempotency key
 		wantPart(t, err, seb.CodeLeaseLost, "acks/0/tokens/0")
 		wantValues(t, b, "out", "yes")
 	})
 }
 
-// Workers that stall until their lease is over write what they made of a record too late,
-// while a second one does it again, through brokers whose store fails: each record's
-// outcome is written once.
+// Workers stall until their leases are over, and then commit the results of their messages too late,
+// while other workers process the records again, through brokers whose store fails. The results of
+// each record must be committed once.
 func TestEveryRecordOfAQueueIsWrittenOnce(t *testing.T) {
 	const records = 40
-	late := 0 // commits of workers that had lost their lease
+	late := 0 // late commits, of workers that had lost their leases
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// crash lets a process die at its k-th request: that one is executed or not,
-// and neither it nor any later one is ever answered.
+// crash makes a process die at its k-th request. That request is executed or not, and neither it nor
+// any later request is ever answered.
 type crash struct {
 	k        int // counted from 0
 	executes bool
@@ -37,7 +37,7 @@ func (c *crash) fault(ctx context.Context, r storetest.Request, next storetest.N
 	}
 	if n == c.k {
 		if c.executes {
-			// Nobody learns the answer.
+			// The dead process does not get the answer.
 			_, _ = next(context.WithoutCancel(ctx), r)
 		}
 		close(c.died)
@@ -52,9 +52,9 @@ func (c *crash) requests() int {
 	return c.n
 }
 
-// crashLoad appends to two topics, alone and side by side, small and large, and
-// lets checkpoints be written. It returns what was acknowledged, by topic and
-// offset. It ends early when the broker dies.
+// crashLoad appends to two topics, one after the other and at the same time, small and large records,
+// with checkpoints. It returns what was acknowledged, by topic and offset. It ends early when the
+// broker dies.
 func crashLoad(ctx context.Context, b *seb.Broker) map[string]map[seb.Offset]string {
 	acked := map[string]map[seb.Offset]string{"a": {}, "b": {}}
 	for i := range 9 {
@@ -85,8 +85,8 @@ func crashLoad(ctx context.Context, b *seb.Broker) map[string]map[seb.Offset]str
 	return acked
 }
 
-// crashOnce runs the load, crashes it, and checks what a restart finds. It
-// returns the number of requests that were made.
+// crashOnce runs the load, makes the process crash, and checks what a restart finds. It returns the
+// number of requests to the store.
 func crashOnce(t *testing.T, k int, executes bool) int {
 	memory, faulty := newFaulty()
 	onlyProbesAreDeleted(t, faulty)
@@ -149,7 +149,7 @@ func TestCrashAtAnyRequestLosesNothingAcknowledged(t *testing.T) {
 	t.Logf("crashed at one in %d of %d requests, before and after its execution", step, total)
 }
 
-// A broker that was killed and restarted while another goes on: both see one log.
+// One broker is killed and restarted while another one goes on. Both must see one log.
 func TestCrashOfOneBrokerLeavesTheOtherRunning(t *testing.T) {
 	for k := range 30 {
 		synctest.Test(t, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestCrashOfOneBrokerLeavesTheOtherRunning(t *testing.T) {
 			}()
 			dying, err := seb.Open(ctx, faulty, immediate())
 			if err != nil {
-				return // it died before it was there
+				return // the broker died before it had started
 			}
 			acked := map[seb.Offset]string{}
 			for i := range 20 {

@@ -72,7 +72,7 @@ func TestTimestampsAtTheEdgeOfNumbers(t *testing.T) {
 	})
 }
 
-// forge writes a commit whose row tells of more records than its batch holds.
+// forge writes a commit whose entry names more records than its batch holds.
 func forge(t *testing.T, store objstore.Store, slot format.Seq, count uint32) {
 	t.Helper()
 	prev, err := format.DecodeCommit(body(t, store, format.LogKey(slot-1)))
@@ -91,8 +91,8 @@ func forge(t *testing.T, store objstore.Store, slot format.Seq, count uint32) {
 	}
 }
 
-// A row that tells of more records than its batch holds must not keep a reader
-// turning for ever, nor take memory for what isn't there.
+// If an entry names more records than its batch holds, a reader must not loop for ever, nor take
+// memory for the missing records.
 func TestBatchWithFewerRecordsThanItsRowSaysIsLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -107,7 +107,8 @@ func TestBatchWithFewerRecordsThanItsRowSaysIsLoss(t *testing.T) {
 	})
 }
 
-// AtOrAfter is the offset while it is held, and the first one that is left then.
+// AtOrAfter begins at the offset while its record exists, and otherwise at the first record after it
+// that exists.
 func TestReadAtOrAfterAnOffset(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	mustAppend(t, b, "t", "a", "b", "c")

@@ -58,7 +58,7 @@ func TestEachLimitNamesItself(t *testing.T) {
 	}
 }
 
-// What may be appended can be read, and copied to a dead-letter topic.
+// A record that may be appended can be read, and copied to a dead-letter topic.
 func TestMostHeadersThatARecordMayEverHave(t *testing.T) {
 	const most = 32_768
 	opts := immediate()
@@ -163,7 +163,7 @@ func TestMoreAppendsThanMemoryAreAllAnswered(t *testing.T) {
 		for i := range callers {
 			wg.Go(func() {
 				ctx := t.Context()
-				if i%10 == 9 { // some give up while they wait for memory
+				if i%10 == 9 { // some callers give up while they wait for memory
 					var cancel context.CancelFunc
 					ctx, cancel = context.WithTimeout(ctx, time.Duration(i)*time.Millisecond)
 					defer cancel()
@@ -229,7 +229,7 @@ func TestAdaptersThatHoldAllTheirMemoryDoNotStopAppends(t *testing.T) {
 		}()
 		synctest.Wait()
 		release()
-		release() // only the first counts
+		release() // only the first call counts
 		if err := <-waiting; err != nil {
 			t.Errorf("who waited for memory got %v", err)
 		}

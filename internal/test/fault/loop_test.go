@@ -14,8 +14,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// A reader that waits must not keep the loop of a closing broker spinning. Time
-// stands still in a bubble whose goroutines never rest.
+// A waiting reader must not make the loop of a closing broker spin. In a bubble, time stands still
+// while a goroutine spins.
 func TestShutdownDuringAnUploadRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
@@ -40,8 +40,8 @@ func TestShutdownDuringAnUploadRests(t *testing.T) {
 	})
 }
 
-// A topic that was created, and deleted by somebody else in the same commit,
-// was created: its creator must not be told that it never will be.
+// A topic was created, and another client deleted it in the same commit. Its creator must not be told
+// that it was not created.
 func TestTopicDeletedAsItIsCreatedIsNotSaidToBeUncommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, storetest.Slow(objstore.NewMemory(), time.Millisecond), immediate())
@@ -50,7 +50,7 @@ func TestTopicDeletedAsItIsCreatedIsNotSaidToBeUncommitted(t *testing.T) {
 			wg              sync.WaitGroup
 			created, remove [topics]error
 		)
-		for i := range topics { // which of them comes first is up to the scheduler
+		for i := range topics { // the scheduler decides which request comes first
 			name := fmt.Sprint("t", i)
 			wg.Go(func() { _, _, created[i] = b.CreateTopic(t.Context(), name, seb.TopicOptions{}) })
 			wg.Go(func() { remove[i] = b.DeleteTopic(t.Context(), name) })
@@ -82,8 +82,7 @@ func TestReadsHaveNoOutcome(t *testing.T) {
 	})
 }
 
-// A broker that only reads has slept, and the newest checkpoint takes longer to
-// load than a look may take.
+// A broker that only reads has slept. Loading the newest checkpoint takes longer than a sync may take.
 func TestCheckpointThatLoadsSlowlyIsLoadedByAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -110,8 +109,8 @@ func TestCheckpointThatLoadsSlowlyIsLoadedByAReader(t *testing.T) {
 	})
 }
 
-// A read that was under way when the state was loaded anew looks again where
-// its records are now, before it calls them lost.
+// A checkpoint is loaded while a read is under way. The read must find out where its records are now,
+// before it calls them lost.
 func TestReadOvertakenByALoadIsNoLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -120,7 +119,7 @@ func TestReadOvertakenByALoadIsNoLoss(t *testing.T) {
 		for _, v := range numbered("v", 3) {
 			mustAppend(t, other, "t", v)
 		}
-		if err := other.Close(); err != nil { // leaves a checkpoint: the sleeper has nothing cached
+		if err := other.Close(); err != nil { // writes a checkpoint, so that the sleeper has nothing cached
 			t.Fatal(err)
 		}
 		sleeper := open(t, faulty, opts)
@@ -143,7 +142,7 @@ func TestReadOvertakenByALoadIsNoLoss(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		_, err := sleeper.Topic(t.Context(), "unknown") // has the checkpoint loaded
+		_, err := sleeper.Topic(t.Context(), "unknown") // makes the sleeper load the checkpoint
 		wantCode(t, err, seb.CodeTopicNotFound)
 		close(release)
 		err = <-done
@@ -151,8 +150,9 @@ func TestReadOvertakenByALoadIsNoLoss(t *testing.T) {
 	})
 }
 
-// A read that named no offset is not refused for one: where a load shows that its
-// first record was given up meanwhile, it begins where the partition does now.
+// A read that named no offset must not be refused because of its offset. If the load of a checkpoint
+// shows that the first record was deleted meanwhile, the read begins at the new start of the
+// partition.
 func TestReadFromTheStartOvertakenByALoadMovesUpWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -161,7 +161,7 @@ func TestReadFromTheStartOvertakenByALoadMovesUpWithIt(t *testing.T) {
 		for _, v := range numbered("v", 3) { // in slots 2 to 4
 			mustAppend(t, other, "t", v)
 		}
-		if err := other.Close(); err != nil { // leaves a checkpoint: the sleeper has nothing cached
+		if err := other.Close(); err != nil { // writes a checkpoint, so that the sleeper has nothing cached
 			t.Fatal(err)
 		}
 		sleeper := open(t, faulty, opts)
@@ -189,7 +189,7 @@ func TestReadFromTheStartOvertakenByALoadMovesUpWithIt(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		_, err := sleeper.Topic(t.Context(), "unknown") // has the checkpoint loaded
+		_, err := sleeper.Topic(t.Context(), "unknown") // makes the sleeper load the checkpoint
 		wantCode(t, err, seb.CodeTopicNotFound)
 		close(release)
 		if err := <-done; err != nil {
@@ -201,7 +201,8 @@ func TestReadFromTheStartOvertakenByALoadMovesUpWithIt(t *testing.T) {
 	})
 }
 
-// A partition may begin in the middle of a batch, also where a load moves a read to.
+// A partition may start in the middle of a batch, even when the load of a checkpoint moves a read to
+// that start.
 func TestReadOvertakenByALoadGoesOnInTheBatchThatTheStartIsIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -212,7 +213,7 @@ func TestReadOvertakenByALoadGoesOnInTheBatchThatTheStartIsIn(t *testing.T) {
 		if _, err := other.DeleteRecords(t.Context(), "t", 0, 2); err != nil {
 			t.Fatal(err)
 		}
-		if err := other.Close(); err != nil { // leaves a checkpoint: the sleeper has nothing cached
+		if err := other.Close(); err != nil { // writes a checkpoint, so that the sleeper has nothing cached
 			t.Fatal(err)
 		}
 		sleeper := open(t, faulty, opts)
@@ -237,7 +238,7 @@ func TestReadOvertakenByALoadGoesOnInTheBatchThatTheStartIsIn(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		_, err := sleeper.Topic(t.Context(), "unknown") // has the checkpoint loaded
+		_, err := sleeper.Topic(t.Context(), "unknown") // makes the sleeper load the checkpoint
 		wantCode(t, err, seb.CodeTopicNotFound)
 		close(release)
 		if err := <-done; err != nil {

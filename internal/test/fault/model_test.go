@@ -18,8 +18,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// model is what the log should mean: a history of each topic's records, in
-// which those whose append ended "unknown" may be missing.
+// model is what the log should contain: the records of each topic. Records whose append ended
+// "unknown" may be missing.
 type model struct {
 	t      *rapid.T
 	outer  *testing.T
@@ -39,7 +39,7 @@ type modelTopic struct {
 	unknown map[string]bool
 }
 
-// flaky lets requests fail, lose their replies, land late and come back bent, at random.
+// flaky makes requests fail, lose their answers, execute late and return damaged bytes, at random.
 type flaky struct {
 	mu   sync.Mutex
 	rng  *rand.Rand
@@ -77,7 +77,7 @@ func (f *flaky) setRate(rate float64) {
 	f.rate = rate
 }
 
-// modelFailure is what failf panics with.
+// modelFailure is the value with which failf panics.
 type modelFailure string
 
 func failf(format string, args ...any) { panic(modelFailure(fmt.Sprintf(format, args...))) }
@@ -88,7 +88,7 @@ func (m *model) broker() *seb.Broker {
 
 func (m *model) topic() string { return rapid.SampledFrom([]string{"a", "b", "c"}).Draw(m.t, "topic") }
 
-// open opens a broker on a store that behaves.
+// open opens a broker on a store without faults.
 func (m *model) open() *seb.Broker {
 	rate := m.flaky.rate
 	m.flaky.setRate(0)
@@ -100,7 +100,7 @@ func (m *model) open() *seb.Broker {
 	return b
 }
 
-// Append appends to one topic by several callers at once.
+// Append appends to one topic through several callers at the same time.
 func (m *model) Append(t *rapid.T) {
 	m.t = t
 	name := m.topic()
@@ -134,7 +134,7 @@ func (m *model) Append(t *rapid.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch seb.OutcomeOf(err) {
-			case seb.NotCommitted: // and so it must never turn up
+			case seb.NotCommitted: // so it must never appear in the log
 			case "":
 				for i, v := range vs {
 					topic.acked[a.Ranges[0].Offset+seb.Offset(i)] = v
@@ -149,8 +149,8 @@ func (m *model) Append(t *rapid.T) {
 	wg.Wait()
 }
 
-// again repeats an append with an idempotency key, and returns what both tries come
-// to: the second's answer must be the first's, if there was one.
+// again repeats an append with an idempotency key, and returns the result of both tries: the second
+// answer must be the first one, if there was one.
 func (m *model) again(b *seb.Broker, topic string, vs []string, opts []seb.AppendOption, first seb.Appended, was error) (seb.Appended, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -214,21 +214,21 @@ func (m *model) Reopen(t *rapid.T) {
 	if rapid.Bool().Draw(t, "kill") {
 		kill(m.outer, m.brokers[i])
 	} else {
-		// With faults about, the final checkpoint may fail; nothing is lost by it.
+		// With faults, the final checkpoint may fail; nothing is lost by that.
 		_ = m.brokers[i].Close()
 	}
 	m.brokers[i] = m.open()
 }
 
-// Faults sets how often requests go wrong.
+// Faults sets how often requests fail.
 func (m *model) Faults(t *rapid.T) {
 	m.flaky.setRate(rapid.SampledFrom([]float64{0, 0.05, 0.3}).Draw(t, "rate"))
 }
 
-// Land lets PUTs land that were given up long ago.
+// Land makes PUTs execute whose senders gave up long ago.
 func (m *model) Land(*rapid.T) { m.flaky.late.Release() }
 
-// Sleep lets time pass, up to where leases end.
+// Sleep lets time pass, at most until leases end.
 func (m *model) Sleep(t *rapid.T) {
 	time.Sleep(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute, 13 * time.Hour, 30 * time.Hour}).Draw(t, "time"))
 }
@@ -244,7 +244,7 @@ func (m *model) Fetch(t *rapid.T) {
 	at := seb.Offset(rapid.IntRange(0, 8).Draw(t, "offset"))
 	f, err := m.broker().Fetch(context.Background(), name, 0, seb.At(at), seb.FetchOptions{Limit: 5})
 	if err != nil {
-		return // what faults do to reads has tests of its own
+		return // other tests check reads with faults
 	}
 	for i, r := range f.Records {
 		want, known := topic.acked[r.Offset]
@@ -254,11 +254,11 @@ func (m *model) Fetch(t *rapid.T) {
 	}
 }
 
-// check compares all of the log, as every broker and a new one see it, with the model.
+// check compares the whole log, as every broker and a new one see it, with the model.
 func (m *model) check() {
 	m.flaky.setRate(0)
 	m.flaky.late.Release()
-	time.Sleep(time.Minute) // no broker's last look is recent, and none backs off
+	time.Sleep(time.Minute) // no broker has synced recently, and none waits before a retry
 	fresh := m.open()
 	defer kill(m.outer, fresh)
 	for i, b := range append(slices.Clone(m.brokers), fresh) {
@@ -305,21 +305,21 @@ func (m *model) checkTopic(i int, b *seb.Broker, name string, topic *modelTopic)
 	}
 }
 
-// TestBrokersAgainstAModel runs random operations through one to three brokers
-// on one bucket, while requests fail in all the ways a network and a store have.
+// TestBrokersAgainstAModel runs random operations through one to three brokers on one bucket, while
+// requests fail in all the ways in which a network and a store can fail.
 func TestBrokersAgainstAModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
 		count := rapid.IntRange(1, 3).Draw(rt, "brokers")
 		steps := rapid.SliceOfN(rapid.SampledFrom([]string{"append", "append", "append", "create", "delete", "reopen", "faults", "land", "sleep", "fetch"}), 5, 40).Draw(rt, "steps")
-		var failure any // panics don't cross the bubble's edge by themselves
+		var failure any // a panic does not leave the bubble by itself
 		defer func() {
 			switch f := failure.(type) {
 			case nil:
 			case modelFailure:
 				rt.Fatal(string(f))
 			default:
-				panic(f) // rapid's own
+				panic(f) // a panic of rapid itself
 			}
 		}()
 		synctest.Test(t, func(outer *testing.T) {

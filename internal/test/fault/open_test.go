@@ -13,8 +13,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// S3 may answer a create that races with another one by 409: nothing was
-// decided, try again. Others throttle the writers of one key.
+// S3 may answer 409 to one of two creates that race: nothing was decided, and the client should try
+// again. Other stores throttle the writers of one key.
 func TestProbeAsksAgainWhereARacerGotNoAnswer(t *testing.T) {
 	for name, fault := range map[string]storetest.Fault{"refused": storetest.Fail, "reply lost": storetest.LoseReply} {
 		t.Run(name, func(t *testing.T) {
@@ -30,9 +30,8 @@ func TestProbeAsksAgainWhereARacerGotNoAnswer(t *testing.T) {
 	}
 }
 
-// A proxy that repeats a create answers "exists" to the one that won; one answer
-// may lack its date; and some may be bent on the way. None of these shows that the
-// store breaks its promise.
+// A proxy that repeats a create answers "exists" to the winner. An answer may lack its date. Answers
+// may be damaged on the way. None of these shows that the store breaks its promise.
 func TestProbeAsksAgainWhereAnAnswerProvesNothing(t *testing.T) {
 	twice := func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 		if _, err := next(ctx, r); err != nil {
@@ -44,7 +43,7 @@ func TestProbeAsksAgainWhereAnAnswerProvesNothing(t *testing.T) {
 	faults := map[string]struct {
 		verb  objstore.Verb
 		fault storetest.Fault
-		first int // requests that meet it
+		first int // how many requests get the fault
 	}{
 		"own success answered as exists": {objstore.VerbCreate, twice, racers},
 		"no date":                        {objstore.VerbGet, storetest.NoTime, 1},
@@ -69,7 +68,7 @@ func TestProbeAsksAgainWhereAnAnswerProvesNothing(t *testing.T) {
 	}
 }
 
-// everyOther lets every other request pass through fault.
+// everyOther applies fault to every other request.
 func everyOther(fault storetest.Fault) storetest.Fault {
 	var n atomic.Int64
 	return func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
@@ -80,7 +79,7 @@ func everyOther(fault storetest.Fault) storetest.Fault {
 	}
 }
 
-// A first request that takes long says nothing about how long a Get takes.
+// A slow first request does not change how long the broker waits for a Get.
 func TestSlowFirstCreateDoesNotSlowTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
@@ -99,7 +98,7 @@ func TestSlowFirstCreateDoesNotSlowTheRest(t *testing.T) {
 	})
 }
 
-// No batch can hold a record of 2 GiB, so no limit may let one in.
+// No batch can hold a record of 2 GiB, so no limit may allow such a record.
 func TestRequestLimitBeyondTheFormatIsRefused(t *testing.T) {
 	opts := immediate()
 	opts.Memory = 64 << 30
@@ -111,7 +110,7 @@ func TestRequestLimitBeyondTheFormatIsRefused(t *testing.T) {
 	wantCode(t, err, seb.CodeInvalidRequest)
 }
 
-// A start meets one bad answer as well as a commit does.
+// A start copes with one bad answer, like a commit.
 func TestOpenOutlivesOneBadAnswer(t *testing.T) {
 	for _, verb := range []objstore.Verb{objstore.VerbGet, objstore.VerbList, objstore.VerbCreate} {
 		for _, fill := range []string{"empty", "with a log"} {
@@ -137,8 +136,8 @@ func TestOpenOutlivesOneBadAnswer(t *testing.T) {
 	}
 }
 
-// Of reads side by side, the first may be executed long after the last, as when
-// the machine sleeps meanwhile: no clock has stepped back.
+// Of several reads at the same time, the store may execute the first long after the last, for example
+// if the machine sleeps meanwhile. That does not mean that the store's clock stepped back.
 func TestReadsExecutedOutOfOrderAreNoClockThatStepsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -152,8 +151,7 @@ func TestReadsExecutedOutOfOrderAreNoClockThatStepsBack(t *testing.T) {
 	})
 }
 
-// A start that gives up before it has seen damage often enough says nothing
-// about the log.
+// A start that ends before it has read damaged bytes often enough must not call the log damaged.
 func TestStartOnABadNetworkBlamesTheNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
@@ -165,7 +163,7 @@ func TestStartOnABadNetworkBlamesTheNetwork(t *testing.T) {
 	})
 }
 
-// A store that begins each page of a List at the start would be asked for ever.
+// A store that begins each page of a List at the start would be asked for pages for ever.
 func TestListThatDoesNotGetOnIsRefused(t *testing.T) {
 	for name, lie := range map[string]storetest.Fault{"never ends": storetest.EndlessList, "in no order": storetest.ShuffleList(newRand(1))} {
 		t.Run(name, func(t *testing.T) {

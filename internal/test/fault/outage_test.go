@@ -36,10 +36,10 @@ func TestStoreDownFor30Seconds(t *testing.T) {
 			}()
 			return done
 		}
-		inFlight := appendLater("in flight", 0)                // its PUT is sent
-		gathering := appendLater("gathering", time.Second)     // waits behind it, for too short
+		inFlight := appendLater("in flight", 0)                // its PUT was sent
+		gathering := appendLater("gathering", time.Second)     // waits behind the first, but not long enough
 		patient := appendLater("patient", 25*time.Second)      // waits long enough
-		late := appendLater("after the outage", 2*time.Minute) // finds all well
+		late := appendLater("after the outage", 2*time.Minute) // succeeds after the outage
 
 		err := <-inFlight
 		wantCode(t, err, seb.CodeStoreUnavailable)
@@ -85,7 +85,7 @@ func TestAppendToUnknownTopicWhileTheStoreIsDown(t *testing.T) {
 		wantCode(t, err, seb.CodeStoreUnavailable)
 		wantOutcome(t, err, seb.NotCommitted)
 		_, err = b.Fetch(t.Context(), "unknown", 0, seb.Earliest, seb.FetchOptions{})
-		wantCode(t, err, seb.CodeStoreUnavailable) // not that there is none
+		wantCode(t, err, seb.CodeStoreUnavailable) // not that the topic does not exist
 		faulty.SetDown(false)
 		mustAppend(t, b, "unknown", "w")
 		wantValues(t, open(t, memory, immediate()), "unknown", "w")
@@ -109,7 +109,7 @@ func TestCanceledCallerLeavesItsNeighboursBatchWhole(t *testing.T) {
 			defer cancel()
 			cancels[i] = cancel
 			wg.Go(func() {
-				// Partition 1 gets nothing but a record of the caller in the middle.
+				// Partition 1 gets only one record, from the middle caller.
 				rs, ps := values(fmt.Sprint(i, ".0"), fmt.Sprint(i, ".1"), fmt.Sprint(i, ".2")), []int32{0, 0, 0}
 				if i == 4 {
 					ps[1] = 1
@@ -210,7 +210,7 @@ func TestThrottlingStore(t *testing.T) {
 		memory, faulty := newFaulty()
 		b := open(t, faulty, immediate())
 		mustCreateTopic(t, b, "t", 1)
-		// Bursts: of every 10 s, the first 3 are refused, on all verbs.
+		// Requests of all verbs are refused in the first 3 of every 10 seconds.
 		heal := faulty.On("", "", func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 			if time.Now().Second()%10 < 3 {
 				return storetest.Fail(ctx, r, next)
@@ -230,7 +230,7 @@ func TestThrottlingStore(t *testing.T) {
 	})
 }
 
-// The bubble itself fails the test if a goroutine outlives the broker.
+// The bubble fails the test if a goroutine outlives the broker.
 func TestShutdownWhileTheStoreHangsEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -265,7 +265,8 @@ func TestShutdownWhileTheStoreHangsEndsInTime(t *testing.T) {
 		begun := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		// The final checkpoint is lost with the store; its error is welcome, not needed.
+		// The final checkpoint can't be written to the hanging store. Shutdown may return an error
+		// for that.
 		_ = b.Shutdown(ctx)
 		if took := time.Since(begun); took > 3*time.Second {
 			t.Errorf("shutdown took %v", took)
@@ -330,8 +331,8 @@ func TestShutdownCommitsWhatWaits(t *testing.T) {
 	})
 }
 
-// A directory whose fsync failed never answers again; a broker that goes on
-// asking would look alive, and its callers would wait.
+// A directory whose fsync failed never answers again. A broker that keeps asking would look alive, and
+// its callers would wait.
 func TestStoreThatStopsEndsTheBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
@@ -341,7 +342,7 @@ func TestStoreThatStopsEndsTheBroker(t *testing.T) {
 			return storetest.Answer{}, objstore.ErrStopped
 		})
 		_, err := b.Append(t.Context(), "t", values("w"))
-		if o := seb.OutcomeOf(err); o != seb.Unknown { // its create was sent
+		if o := seb.OutcomeOf(err); o != seb.Unknown { // its Create was sent
 			t.Errorf("%v has outcome %q", err, o)
 		}
 		<-b.Stopped()
@@ -355,8 +356,8 @@ func TestStoreThatStopsEndsTheBroker(t *testing.T) {
 	})
 }
 
-// A load balancer sends no requests to a broker that isn't ready, so it must
-// find out without one that the store is back.
+// A load balancer sends no requests to a broker that is not ready. So the broker must notice without
+// requests that the store is back.
 func TestBrokerWithoutRequestsLearnsThatTheStoreIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()

@@ -12,9 +12,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// zeroed fills a file with zeros from a byte on, as some file systems leave
-// one whose name and size reached the disk before its bytes. With cut it ends
-// there.
+// zeroed fills a file with zeros from a byte on. Some file systems leave such a file if its name and
+// size reached the disk before its bytes. With cut, the file ends there.
 func zeroed(t *testing.T, path string, from int, cut bool) {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -34,11 +33,11 @@ func zeroed(t *testing.T, path string, from int, cut bool) {
 	}
 }
 
-// pagesValue makes a commit of some pages, with its head in the first.
+// pagesValue makes a commit of several pages, with its head in the first page.
 var pagesValue = large("pages", 20<<10)
 
-// powerLog makes a log of five slots in a directory: a topic, a small commit,
-// one with a data object, one of some pages, and a small one.
+// powerLog makes a log of five slots in a directory: a topic, a small commit, a commit with a data
+// object, a commit of several pages, and a small commit.
 func powerLog(t *testing.T, checkpoint bool) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -55,9 +54,9 @@ func powerLog(t *testing.T, checkpoint bool) (dir string) {
 	return dir
 }
 
-// A disk that lied about an fsync, or a file system that lost one, can leave a
-// file under its name, of its size, without its bytes. That is neither a record
-// nor the end of the log: the broker refuses the log, and writes over nothing.
+// A disk that lied about an fsync, or a file system that lost one, can leave a file with the right
+// name and size, but without its bytes. Such a file is neither a record nor the end of the log: the
+// broker refuses the log, and overwrites nothing.
 func TestZeroFilledFileAfterPowerLossIsNotTrusted(t *testing.T) {
 	last, middle := format.LogKey(5), format.LogKey(3)
 	checkpoint := format.CheckpointKey(5)
@@ -109,8 +108,8 @@ func TestZeroFilledFileAfterPowerLossIsNotTrusted(t *testing.T) {
 	}
 }
 
-// Where only the bytes of records are gone, only their reads fail. Everything
-// else goes on, and no zeros are ever served.
+// If only the bytes of records are lost, only their reads fail. Everything else works, and no zeros
+// are ever served.
 func TestZeroFilledRecordsAfterPowerLossAreNotServed(t *testing.T) {
 	tests := map[string]struct {
 		damage func(t *testing.T, dir string)

@@ -16,9 +16,9 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// The tests of this file are about faults that queues elsewhere are known for.
+// The tests in this file are about faults that other queues are known for.
 
-// wantLost fails unless every token is refused because its record may be another's.
+// wantLost fails unless every token is refused because another worker may have its record.
 func wantLost(t testing.TB, err error) {
 	t.Helper()
 	var tokens *seb.TokensError
@@ -31,8 +31,8 @@ func wantLost(t testing.TB, err error) {
 	}
 }
 
-// TestLockDoesNotOutliveItsWorker has the record of a worker that is gone handed out again
-// when its lease ends, and not before, also if the broker went with it.
+// A record of a worker that is gone is handed out again when its lease ends, and not before, even if
+// its broker ended with the worker.
 func TestLockDoesNotOutliveItsWorker(t *testing.T) {
 	for _, broker := range []string{"stays", "is closed", "is killed"} {
 		t.Run(broker, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestLockDoesNotOutliveItsWorker(t *testing.T) {
 				}
 				if broker != "stays" {
 					b = openOnly(t, memory, opts)
-					q, left = b.Queue("t", "work"), 20*time.Second // the new owner knows no lease: it waits for a whole one
+					q, left = b.Queue("t", "work"), 20*time.Second // the new owner knows no leases, so it waits for the length of one
 				}
 				began := time.Now()
 				wantHanded(t, mustReceive(t, q, 1, time.Minute), "[0#2]")
@@ -70,8 +70,7 @@ func TestLockDoesNotOutliveItsWorker(t *testing.T) {
 	}
 }
 
-// TestWorkerThatOutlivesItsLockCompletesNothing has only one of two workers told that its work
-// counts: the one that got the record last.
+// Of two workers that had the same record, only the one that got it last is told that its work counts.
 func TestWorkerThatOutlivesItsLockCompletesNothing(t *testing.T) {
 	for _, first := range []string{"the late one", "the other"} {
 		t.Run(first+" answers first", func(t *testing.T) {
@@ -85,7 +84,7 @@ func TestWorkerThatOutlivesItsLockCompletesNothing(t *testing.T) {
 				if first == "the other" {
 					mustAck(t, q, again...)
 				}
-				// Neither the owner nor another broker takes it, as an answer of any kind.
+				// Neither the owner nor another broker accepts any answer of the late worker.
 				for _, q := range []*seb.Queue{q, other.Queue("t", "work")} {
 					wantLost(t, q.Ack(t.Context(), late[0].Token))
 					wantLost(t, q.Nack(t.Context(), seb.NackOptions{}, late[0].Token))
@@ -97,16 +96,16 @@ func TestWorkerThatOutlivesItsLockCompletesNothing(t *testing.T) {
 				if first == "the late one" {
 					mustAck(t, q, again...)
 				}
-				mustAck(t, q, again...) // which is the same answer, sent again
+				mustAck(t, q, again...) // the same answer, sent again
 				wantLeft(t, q, 0)
 			})
 		})
 	}
 }
 
-// TestExpiredOwnerCommitsNothing has a broker that was stopped while it owned the queue hand
-// out nothing for good after another has taken over, and what it hands out for the
-// moment refused as soon as the other hands it out.
+// A broker was stopped while it owned the queue, and another broker took the queue over. What the
+// first one hands out after that, for about a second, is refused as soon as the other hands it out.
+// After that it hands out nothing.
 func TestExpiredOwnerCommitsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -115,8 +114,8 @@ func TestExpiredOwnerCommitsNothing(t *testing.T) {
 		wantHanded(t, held, "[0#1]")
 		next := open(t, memory, kit.InVirtualTime(immediate()))
 		took := next.Queue("t", "work")
-		wantHanded(t, mustReceive(t, took, 3, 0), "[]") // all of it may be out: it waits for a lease
-		// What the old owner believes to own is, within a second, not its own any more.
+		wantHanded(t, mustReceive(t, took, 3, 0), "[]") // all records may be with workers: the new owner waits for one lease
+		// Within a second, the old owner learns that it is not the owner.
 		time.Sleep(1100 * time.Millisecond)
 		_, err := q.Receive(t.Context(), seb.ReceiveOptions{})
 		wantCode(t, err, seb.CodeQueueElsewhere)
@@ -128,9 +127,8 @@ func TestExpiredOwnerCommitsNothing(t *testing.T) {
 	})
 }
 
-// TestExpiredOwnerParksNothing has a commit that an owner made before it was followed by
-// another, and that comes too late: it would park a record whose worker is still at it, by
-// a lease of the new owner.
+// An owner's commit to dead-letter a record comes after another broker has taken over. It must be
+// refused: the record may be with a worker that has a lease of the new owner.
 func TestExpiredOwnerParksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -139,7 +137,7 @@ func TestExpiredOwnerParksNothing(t *testing.T) {
 		release, before := make(chan struct{}), faulty.Count(objstore.VerbCreate, "log/")
 		faulty.On(objstore.VerbCreate, "log/", storetest.Hold(release))
 		go func() {
-			_, _ = q.Receive(t.Context(), seb.ReceiveOptions{Wait: 20 * time.Second}) // so that somebody notices that the lease ends
+			_, _ = q.Receive(t.Context(), seb.ReceiveOptions{Wait: 20 * time.Second}) // so that a receiver notices that the lease ends
 		}()
 		time.Sleep(11 * time.Second)
 		if n := faulty.Count(objstore.VerbCreate, "log/"); n == before {
@@ -160,8 +158,8 @@ func TestExpiredOwnerParksNothing(t *testing.T) {
 	})
 }
 
-// TestRestartResetsNoAttempts has records parked after as many attempts as they have,
-// whatever becomes of brokers in between.
+// Records become dead letters after as many attempts as the queue allows, whatever happens to brokers
+// in between.
 func TestRestartResetsNoAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -189,8 +187,8 @@ func TestRestartResetsNoAttempts(t *testing.T) {
 	})
 }
 
-// TestAcknowledgingSkipsNothing has every record that was not acknowledged handed out again
-// after a restart, whichever behind it were.
+// After a restart, every record that was not acknowledged is handed out again, even if later ones were
+// acknowledged.
 func TestAcknowledgingSkipsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -213,8 +211,7 @@ func TestAcknowledgingSkipsNothing(t *testing.T) {
 	})
 }
 
-// TestNobodyAcknowledgesWhatItWasNotGiven refuses tokens of deliveries that can't have been
-// made, and of those that another queue has made.
+// Tokens are refused if their deliveries can't have been made, or were made by another queue.
 func TestNobodyAcknowledgesWhatItWasNotGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, q := openQueue(t, 5, seb.QueueUpdate{})
@@ -229,21 +226,20 @@ func TestNobodyAcknowledgesWhatItWasNotGiven(t *testing.T) {
 		}
 		mustSet(t, b.Queue("t", "other"), seb.QueueUpdate{})
 		wantLost(t, b.Queue("t", "other").Ack(t.Context(), ms[0].Token))
-		wantLeft(t, q, 5) // not even the good token beside a bad one
+		wantLeft(t, q, 5) // a valid token next to an invalid one does nothing either
 		mustAck(t, q, ms...)
 		wantLeft(t, q, 4)
 	})
 }
 
-// TestRefusedCallChangesNothing has the state as it was after calls that were refused, one
-// token or all of them.
+// After refused calls, with one token or with all, the state is as it was before.
 func TestRefusedCallChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, q := openQueue(t, 2, seb.QueueUpdate{Lease: ptr(10 * time.Second)})
 		late := mustReceive(t, q, 2, 0)
 		again := mustReceive(t, q, 2, time.Minute)
 		wantHanded(t, again, "[0#2 1#2]")
-		synctest.Wait() // who receives is told of a commit a moment before the status has it
+		synctest.Wait() // a receiver returns a moment before the status shows the commit
 		before := b.Status().Applied
 		wantLost(t, q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Hour)}, late[0].Token, late[1].Token))
 		synctest.Wait()
@@ -257,15 +253,15 @@ func TestRefusedCallChangesNothing(t *testing.T) {
 		}
 		wantLeft(t, q, 1)
 		began := time.Now()
-		wantHanded(t, mustReceive(t, q, 1, time.Minute), "[0#3]") // not put back for an hour
+		wantHanded(t, mustReceive(t, q, 1, time.Minute), "[0#3]") // the delay of an hour was refused
 		if waited := time.Since(began); waited > 10*time.Second {
 			t.Errorf("after %v", waited)
 		}
 	})
 }
 
-// TestReceiveWaitsAsLongAsItWasAsked has an empty answer come when the time is over, at
-// once if there is none, and records as soon as they are there.
+// A receive without records returns when its wait is over, at once if it does not wait; and it returns
+// records as soon as there are any.
 func TestReceiveWaitsAsLongAsItWasAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -305,8 +301,7 @@ func TestReceiveWaitsAsLongAsItWasAsked(t *testing.T) {
 	})
 }
 
-// TestLeaseIsExtendedRightAfterATakeover has a worker keep its record whose broker was lost,
-// before anybody has received from the next one.
+// A worker whose broker was lost can keep its record, even before any receive from the next owner.
 func TestLeaseIsExtendedRightAfterATakeover(t *testing.T) {
 	for _, order := range []seb.QueueOrder{seb.OrderNone, seb.OrderKey} {
 		synctest.Test(t, func(t *testing.T) {
@@ -335,8 +330,8 @@ func TestLeaseIsExtendedRightAfterATakeover(t *testing.T) {
 	}
 }
 
-// TestOnlyLeasesAreExtendedRightAfterATakeover has no worker believe that it keeps what is
-// done, was put back, is parked, or was never handed out.
+// No worker may believe that it keeps a record that is done, was put back, is a dead letter, or was
+// never handed out.
 func TestOnlyLeasesAreExtendedRightAfterATakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -368,7 +363,7 @@ func TestOnlyLeasesAreExtendedRightAfterATakeover(t *testing.T) {
 	})
 }
 
-// TestPutBackAfterDoneIsRefused has no worker believe that a record comes again which is done.
+// No worker may believe that a record that is done comes again.
 func TestPutBackAfterDoneIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, q := openQueue(t, 1, seb.QueueUpdate{})
@@ -379,9 +374,8 @@ func TestPutBackAfterDoneIsRefused(t *testing.T) {
 	})
 }
 
-// TestIdleWorkersCostNoCommits has a worker that waits make no commits, but for a while after
-// a takeover from a broker that may still be there: until then the other must not take the
-// queue back.
+// A waiting worker causes no commits, except for a while after a takeover from a broker that may still
+// run. During that time, the other broker must not take the queue back.
 func TestIdleWorkersCostNoCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -393,13 +387,13 @@ func TestIdleWorkersCostNoCommits(t *testing.T) {
 			}
 			return faulty.Count(objstore.VerbCreate, "") - before
 		}
-		mustReceive(t, q, 1, 0) // which takes the queue over
+		mustReceive(t, q, 1, 0) // this takes the queue over
 		if n := idle(time.Hour); n > 0 {
 			t.Errorf("%d creates in an hour", n)
 		}
 		other := open(t, memory, kit.InVirtualTime(immediate()))
 		mustReceive(t, other.Queue("t", "work"), 1, 0)
-		time.Sleep(time.Minute) // the other is silent for so long that this one may have the queue back
+		time.Sleep(time.Minute) // the other broker is silent for so long that this one may take the queue back
 		if n := idle(20 * time.Minute); n < 50 || n > 61 {
 			t.Errorf("%d creates in the minutes after a takeover", n)
 		}
@@ -409,8 +403,8 @@ func TestIdleWorkersCostNoCommits(t *testing.T) {
 	})
 }
 
-// TestBrokerTakesAQueueOverOnce has many receivers come at once, before anybody owns the
-// queue: a second takeover would put in doubt what the first has handed out.
+// Many receivers come at the same time, before any broker owns the queue. A second takeover would make
+// all records uncertain that the first one has handed out.
 func TestBrokerTakesAQueueOverOnce(t *testing.T) {
 	for range 40 {
 		synctest.Test(t, func(t *testing.T) {
@@ -418,7 +412,7 @@ func TestBrokerTakesAQueueOverOnce(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range 64 {
 				wg.Go(func() {
-					time.Sleep(time.Duration(i%8) * time.Millisecond) // some come at the very moment of the takeover
+					time.Sleep(time.Duration(i%8) * time.Millisecond) // some come just during the takeover
 					if _, err := q.Receive(t.Context(), seb.ReceiveOptions{Wait: time.Second}); err != nil {
 						t.Error(err)
 					}

@@ -17,32 +17,32 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// plant is a queue with brokers that come and go and workers that fail, stall and answer
-// late and twice.
+// plant is a queue, brokers that start and end, and workers that fail, stall, and answer late and
+// twice.
 type plant struct {
 	t     *testing.T
 	store objstore.Store
 	flaky *flaky
 	opts  seb.Options
 	rules queueRules
-	// Brokers have one of so many addresses in turn; 0: none.
+	// addresses is how many addresses the brokers use in turn; 0 means that they have none.
 	addresses, opened int
 
 	mu      sync.Mutex
 	brokers []*seb.Broker
 }
 
-// queueRules is what was seen of a queue, and what that must be like.
+// queueRules is what the workers of a queue have seen, and checks it against the rules.
 type queueRules struct {
 	mu       sync.Mutex
 	most     int
-	handed   map[string]time.Time // when a delivery was, by its token
-	last     map[seb.Offset]int   // the latest delivery
+	handed   map[string]time.Time // time of each delivery, by token
+	last     map[seb.Offset]int   // attempt of the latest delivery
 	done     map[seb.Offset]string
-	ending   map[seb.Offset]bool       // it may be done or parked, whatever the worker heard of it
-	doubtful map[seb.Offset]bool       // it may be done: an acknowledgement has no known outcome
-	passed   map[seb.Offset]seb.Offset // handed out behind it in its key: it must have been parked
-	keys     map[string][]seb.Offset   // in order, with order by key
+	ending   map[seb.Offset]bool       // may be done or a dead letter, whatever the worker was told
+	doubtful map[seb.Offset]bool       // may be done, since the outcome of an acknowledgement is unknown
+	passed   map[seb.Offset]seb.Offset // a later record of the same key that was handed out: this one must be a dead letter
+	keys     map[string][]seb.Offset   // offsets of each key in order, if the queue keeps order by key
 	twice    int
 	lost     int
 	failures []string
@@ -115,7 +115,7 @@ func (p *plant) open() *seb.Broker {
 	}
 }
 
-// restart replaces brokers again and again: killed, or closed.
+// restart replaces brokers again and again; it kills or closes them.
 func (p *plant) restart(rng *rand.Rand, until time.Time) {
 	for time.Now().Before(until) {
 		time.Sleep(time.Duration(rng.IntN(20_000)) * time.Millisecond)
@@ -124,7 +124,7 @@ func (p *plant) restart(rng *rand.Rand, until time.Time) {
 		old := p.brokers[i]
 		p.mu.Unlock()
 		if rng.IntN(2) == 0 {
-			_ = kit.End(old) // with whatever was under way
+			_ = kit.End(old) // while requests are under way
 		} else {
 			_ = old.Close()
 		}
@@ -135,7 +135,7 @@ func (p *plant) restart(rng *rand.Rand, until time.Time) {
 	}
 }
 
-// work receives and answers until all is done.
+// work receives and answers until the time is over.
 func (p *plant) work(rng *rand.Rand, until time.Time) {
 	for time.Now().Before(until) {
 		q := p.broker(rng).Queue("t", "work")
@@ -155,11 +155,11 @@ func (p *plant) work(rng *rand.Rand, until time.Time) {
 	}
 }
 
-// answer does what a worker does with one record.
+// answer handles one record, like a worker.
 func (p *plant) answer(rng *rand.Rand, m seb.Message) {
 	time.Sleep(time.Duration(rng.ExpFloat64() * float64(4*time.Second)))
 	switch what := rng.IntN(20); {
-	case what == 0: // it crashes
+	case what == 0: // the worker crashes
 		return
 	case what <= 2:
 		delay := time.Duration(rng.IntN(3000)) * time.Millisecond
@@ -173,7 +173,7 @@ func (p *plant) answer(rng *rand.Rand, m seb.Message) {
 	p.rules.mu.Lock()
 	p.rules.ending[m.Offset] = true
 	p.rules.mu.Unlock()
-	for range 1 + rng.IntN(2) { // perhaps twice
+	for range 1 + rng.IntN(2) { // answers perhaps twice
 		err := p.broker(rng).Queue("t", "work").Ack(p.t.Context(), m.Token)
 		var e *seb.Error
 		switch {
@@ -191,7 +191,7 @@ func (p *plant) answer(rng *rand.Rand, m seb.Message) {
 	}
 }
 
-// check fails unless each record is done or parked.
+// check fails unless each record is done or a dead letter.
 func (p *plant) check(records int) {
 	q := p.brokers[0].Queue("t", "work")
 	info, err := q.Describe(p.t.Context())
@@ -229,13 +229,13 @@ func (p *plant) check(records int) {
 	p.t.Logf("%d handed out, %d of them again, %d known to be done, %d parked, %d answers too late", len(r.handed), r.twice, len(r.done), len(dead), r.lost)
 }
 
-// TestWorkersAndBrokersThatComeAndGo has every record done once or parked, no delivery
-// made twice, none told that it counts after another, and keys in order.
+// Every record is done once or becomes a dead letter, no delivery is made twice, no answer counts
+// after a later delivery's, and each key keeps its order.
 func TestWorkersAndBrokersThatComeAndGo(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			if testing.Short() && seed != 1 && seed != 6 {
-				t.Skip("it takes a while") // the two differ in all that the seed chooses
+				t.Skip("it takes a while") // two seeds differ in everything that a seed chooses
 			}
 			synctest.Test(t, func(t *testing.T) { runPlant(t, seed) })
 		})

@@ -19,7 +19,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// bent damages every second answer to a Get in a way of its own.
+// bent damages every second answer to a Get, each in another way.
 func bent(rng *rand.Rand) storetest.Fault {
 	var (
 		mu sync.Mutex
@@ -39,7 +39,7 @@ func bent(rng *rand.Rand) storetest.Fault {
 			a.Body[at] ^= 1 << rng.IntN(8)
 		default:
 			clear(a.Body[at:])
-			a.Body[at] ^= 1 // they may have been zero
+			a.Body[at] ^= 1 // the bytes may have been zero before
 		}
 		return a, err
 	}
@@ -67,7 +67,8 @@ func TestBentAnswersAreNeverServed(t *testing.T) {
 			}
 			b, err := seb.Open(t.Context(), faulty, opts)
 			if err != nil {
-				// So much damage in a row may look like a damaged bucket; never like another log.
+				// So much damage in a row may look like a damaged bucket, but never like another
+				// log.
 				if seb.CodeOf(err) != seb.CodeBrokerStopped && seb.CodeOf(err) != seb.CodeStoreUnavailable {
 					t.Errorf("seed %d: %v", seed, err)
 				}
@@ -80,7 +81,7 @@ func TestBentAnswersAreNeverServed(t *testing.T) {
 					if seb.CodeOf(err) != seb.CodeDataLost {
 						t.Fatalf("seed %d: offset %d: %v", seed, at, err)
 					}
-					continue // damage three times in a row; asked again it is there
+					continue // the damage came three times in a row; the next read succeeds
 				}
 				for _, r := range f.Records {
 					if string(r.Value) != want[at] {
@@ -132,7 +133,7 @@ func TestTruncatedAndFlippedGetsAreRetried(t *testing.T) {
 	}
 }
 
-// What a network bends and refuses by turns is not lost.
+// A record is not lost if the network damages and refuses answers by turns.
 func TestReadThatIsNotAlwaysBentIsNotCalledLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -140,14 +141,14 @@ func TestReadThatIsNotAlwaysBentIsNotCalledLost(t *testing.T) {
 		b := open(t, faulty, immediate())
 		faulty.On(objstore.VerbGet, format.LogPrefix, everyOther(storetest.Fail))
 		faulty.On(objstore.VerbGet, format.LogPrefix, storetest.FlipByte(-1))
-		for range 2 { // the last try is refused, or is bent
+		for range 2 { // the last try is refused, or its answer is damaged
 			_, err := b.Fetch(t.Context(), "t", 0, seb.Earliest, seb.FetchOptions{})
 			wantCode(t, err, seb.CodeStoreUnavailable)
 		}
 	})
 }
 
-// A thousand small commits must not take a thousand round trips to read.
+// Reading a thousand small commits must not take a thousand round trips.
 func TestSmallCommitsAreReadSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -181,7 +182,7 @@ func TestOneMissingDataObjectFailsOnlyItsOwnReads(t *testing.T) {
 		if len(data) != 2 {
 			t.Fatalf("%d data objects", len(data))
 		}
-		remove(t, memory, data[0]) // partition 0's
+		remove(t, memory, data[0]) // the data object of partition 0
 		b := open(t, memory, immediate())
 		fetch := func(p int32, at seb.Offset) (seb.Fetched, error) {
 			return b.Fetch(t.Context(), "t", p, seb.At(at), seb.FetchOptions{MaxBytes: 20 << 20})
@@ -202,7 +203,7 @@ func TestOneMissingDataObjectFailsOnlyItsOwnReads(t *testing.T) {
 		if err != nil || a.Ranges[0].Offset != 3 {
 			t.Errorf("append: %+v, %v", a, err)
 		}
-		if n := metricOf(t, b, "seb_data_lost_reads_total"); n != 2 { // the first fetch met it too
+		if n := metricOf(t, b, "seb_data_lost_reads_total"); n != 2 { // the first fetch counts too
 			t.Errorf("%v lost reads were counted", n)
 		}
 	})
@@ -240,8 +241,8 @@ func cacheFiles(t *testing.T, dir string) []string {
 	return files
 }
 
-// cached opens a broker with a small memory and a cache directory, and reads
-// everything, so that the directory holds records that memory doesn't.
+// cached opens a broker with little memory and a cache directory, and reads everything, so that the
+// directory holds records that are not in memory.
 func cached(t *testing.T, store objstore.Store, dir string) *seb.Broker {
 	t.Helper()
 	opts := immediate()
@@ -322,9 +323,9 @@ func TestDamagedCacheFilesAreDetectedAndFetchedAgain(t *testing.T) {
 	}
 }
 
-// readUntilCached reads everything until the store isn't asked any more. What
-// recovery read along goes to the disk when it is read again, and what comes
-// while another reader begins a file of the cache, one reading later.
+// readUntilCached reads everything until the broker sends no Get to the store. Records that recovery
+// has read go to the disk when they are read again. Records that are read while another reader begins
+// a cache file go there one read later.
 func readUntilCached(t *testing.T, b *seb.Broker, faulty *storetest.Faulty, want []string) {
 	t.Helper()
 	for range 2 {
@@ -354,9 +355,9 @@ func TestCacheOfAnotherOrOlderBucketIsNeverServed(t *testing.T) {
 		}
 		return want
 	}
-	// What one cache directory saw: a bucket, another cluster's, and the first
-	// one rolled back to its beginning and written anew. All slots, positions
-	// and sizes are the same in all three.
+	// The buckets that one cache directory is used for: a bucket, the bucket of another cluster, and
+	// the first bucket rolled back to its beginning and written again. All slots, positions and sizes
+	// are the same in all three.
 	bucket, other := objstore.NewMemory(), objstore.NewMemory()
 	early := copyOf(t, bucket, func() { mustAppend(t, open(t, bucket, immediate()), "x", "x") })
 	logs := []struct {
@@ -376,7 +377,7 @@ func TestCacheOfAnotherOrOlderBucketIsNeverServed(t *testing.T) {
 	}
 }
 
-// copyOf returns a copy of a bucket as it was after prepare.
+// copyOf returns a copy of a bucket, made after prepare was called.
 func copyOf(t *testing.T, store objstore.Store, prepare func()) objstore.Store {
 	t.Helper()
 	prepare()
@@ -398,7 +399,7 @@ func TestReadersOfOneBatchShareOneGet(t *testing.T) {
 			wg.Go(func() {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				if i == 0 { // the first to come leaves early and disturbs nobody
+				if i == 0 { // the first reader gives up early, which must not disturb the others
 					time.AfterFunc(500*time.Millisecond, cancel)
 				} else {
 					time.Sleep(100 * time.Millisecond)
@@ -421,8 +422,7 @@ func TestReadersOfOneBatchShareOneGet(t *testing.T) {
 	})
 }
 
-// Bytes that are no batch at all are as lost as those that are a damaged one:
-// coming back later won't help.
+// Bytes that are no batch at all are as lost as a damaged batch: a later read won't help.
 func TestGarbageInThePlaceOfABatchIsDataLost(t *testing.T) {
 	for _, d := range storetest.Damages() {
 		t.Run(d.Name, func(t *testing.T) {

@@ -26,7 +26,7 @@ func TestLongReplayTellsHowFarItIs(t *testing.T) {
 		opts := immediate()
 		opts.Logger = slog.New(slog.NewTextHandler(&text, nil))
 		kill(t, openOnly(t, faulty, opts))
-		// 201 slots in four rounds of 4 s, and what is applied after 8 s and 16 s is told.
+		// 201 slots take four rounds of 4 s. The progress is logged after 8 s and 16 s.
 		if got := strings.Count(text.String(), "recovering"); got != 2 || !strings.Contains(text.String(), "slot=") {
 			t.Errorf("told %d times how far it is:\n%s", got, text.String())
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// aLog returns a store with a log of so many appends, and no checkpoint.
+// aLog returns a store with a log of that many appends, and no checkpoint.
 func aLog(t *testing.T, appends int) *objstore.Memory {
 	t.Helper()
 	store := objstore.NewMemory()
@@ -55,8 +55,7 @@ func flipped(b []byte, at int) []byte {
 	return b
 }
 
-// A bucket that can't be believed is refused, and the refusal names the object
-// and says what to do.
+// A bucket that contradicts itself is refused. The error names the object, and says what to do.
 func TestDamagedBucketIsRefused(t *testing.T) {
 	newest := format.CheckpointKey(5)
 	tests := map[string]struct {
@@ -152,7 +151,7 @@ func TestRunningBrokerStopsWhenTheBucketIsRolledBack(t *testing.T) {
 		}
 		remove(t, memory, format.LogKey(4))
 		remove(t, memory, format.LogKey(5))
-		time.Sleep(5 * time.Hour) // its next claim begins with a List
+		time.Sleep(5 * time.Hour) // so that its next claim begins with a List
 		_, err := b.Append(t.Context(), "t", values("lost"))
 		wantCode(t, err, seb.CodeBrokerStopped)
 		wantOutcome(t, err, seb.NotCommitted)
@@ -163,8 +162,8 @@ func TestRunningBrokerStopsWhenTheBucketIsRolledBack(t *testing.T) {
 	})
 }
 
-// A broker sleeps while others go on; when it wakes, its slot was written,
-// checkpointed and deleted. Its Create succeeds, and must not count.
+// A broker sleeps while others go on. When it wakes, others have written its next slot, checkpointed
+// it and deleted it. The broker's Create succeeds, and must not count.
 func TestBrokerThatWakesAfterItsSlotWasDeletedDoesNotAcknowledge(t *testing.T) {
 	cluster := seb.ClusterOptions{DeleteDelay: 4 * time.Hour, Margin: time.Hour}
 	for _, asleep := range []time.Duration{5 * time.Hour, 100 * time.Hour} {
@@ -175,8 +174,8 @@ func TestBrokerThatWakesAfterItsSlotWasDeletedDoesNotAcknowledge(t *testing.T) {
 			sleeper := open(t, faulty, opts)
 			mustAppend(t, sleeper, "t", "first")
 
-			// The sleeper's Create of slot 3 is on its way when the machine is
-			// suspended: nothing moves until it wakes, then the request goes out.
+			// The sleeper's Create of slot 3 is on its way when the machine is suspended. Nothing
+			// moves until it wakes; then the request is sent.
 			wake := make(chan struct{})
 			hung := faulty.On(objstore.VerbCreate, format.LogKey(3), storetest.Times(1,
 				func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
@@ -190,7 +189,7 @@ func TestBrokerThatWakesAfterItsSlotWasDeletedDoesNotAcknowledge(t *testing.T) {
 			}
 			synctest.Wait()
 
-			// Meanwhile another takes the slot, goes on, and leaves a checkpoint.
+			// Meanwhile another broker takes the slot, goes on, and leaves a checkpoint.
 			opts.CheckpointCommits = 2
 			other := openOnly(t, memory, opts)
 			for _, v := range numbered("v", 6) {
@@ -215,8 +214,8 @@ func TestBrokerThatWakesAfterItsSlotWasDeletedDoesNotAcknowledge(t *testing.T) {
 	}
 }
 
-// The same without a request under way; and for a machine whose clocks stood
-// still, as those of a virtual machine that was restored from a snapshot do.
+// The same without a request under way, and on a machine whose clocks stood still, as on a
+// virtual machine that was restored from a snapshot.
 func TestIdleBrokerThatWakesAfterItsSlotWasDeletedGoesOnAtTheEnd(t *testing.T) {
 	for _, clock := range []string{"ran on", "stood still"} {
 		t.Run(clock, func(t *testing.T) {
@@ -238,8 +237,8 @@ func TestIdleBrokerThatWakesAfterItsSlotWasDeletedGoesOnAtTheEnd(t *testing.T) {
 				}
 				sleepPastDeletion(t, memory, 7)
 				if clock == "stood still" {
-					// Nothing tells it that it slept, until the store's own time does:
-					// then a Create was sent already, and can't be believed.
+					// Nothing tells the broker that it slept, except the store's time. When that
+					// comes, a Create was sent already, and its answer does not count.
 					_, err := sleeper.Append(t.Context(), "t", values("asleep"))
 					wantOutcome(t, err, seb.Unknown)
 				}
@@ -264,7 +263,7 @@ func TestCheckpointsStandWhereTheyShould(t *testing.T) {
 		mustCreateTopic(t, b, "t", 1)
 		for _, v := range numbered("v", 12) {
 			mustAppend(t, b, "t", v)
-			synctest.Wait() // for a checkpoint that is due
+			synctest.Wait() // until a checkpoint that is due is written
 		}
 		want := []string{format.CheckpointKey(5), format.CheckpointKey(10)}
 		if got := keys(t, memory, format.CheckpointPrefix); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -316,7 +315,7 @@ func TestCheckpointThatFailsIsWrittenLater(t *testing.T) {
 	})
 }
 
-// A state that no object can hold is not encoded again and again.
+// A checkpoint that is too large for an object is not encoded again and again.
 func TestCheckpointThatIsTooLargeIsNotTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -344,8 +343,8 @@ func TestCheckpointThatIsTooLargeIsNotTriedAgain(t *testing.T) {
 	})
 }
 
-// forgetful returns options of a bucket whose slots may be deleted after hours,
-// behind checkpoints that come often.
+// forgetful returns options for a bucket whose slots may be deleted after hours, with frequent
+// checkpoints.
 func forgetful() seb.Options {
 	opts := immediate()
 	opts.Cluster = seb.ClusterOptions{DeleteDelay: 4 * time.Hour, Margin: time.Hour}
@@ -353,8 +352,8 @@ func forgetful() seb.Options {
 	return opts
 }
 
-// sleepPastDeletion lets the delay of a forgetful bucket pass and deletes its
-// slots up to last, as brokers may once a checkpoint above them is that old.
+// sleepPastDeletion lets the delay of a forgetful bucket pass. Then it deletes the slots up to last,
+// as brokers may once a checkpoint above them is that old.
 func sleepPastDeletion(t testing.TB, store objstore.Store, last format.Seq) {
 	t.Helper()
 	time.Sleep(5 * time.Hour)
@@ -363,9 +362,9 @@ func sleepPastDeletion(t testing.TB, store objstore.Store, last format.Seq) {
 	}
 }
 
-// Two brokers whose store ignores conditions win each slot both, and neither
-// ever has to read what the other wrote. The state as of one slot is one: where
-// another's checkpoint has another history, the log has forked.
+// Two brokers whose store ignores conditions both win each slot, and neither has to read what the
+// other wrote. There is only one state at a slot: if another broker's checkpoint has another history,
+// the log has forked.
 func TestCheckpointOfAnotherHistoryStopsTheBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bucket := storetest.NewBucket()
@@ -392,16 +391,15 @@ func TestCheckpointOfAnotherHistoryStopsTheBroker(t *testing.T) {
 					}
 					return
 				}
-				synctest.Wait() // for a checkpoint that is due
+				synctest.Wait() // until a checkpoint that is due is written
 			}
 		}
 		t.Error("both go on, each in a log of its own")
 	})
 }
 
-// A store that ignored a condition has given one slot to two brokers. One sleeps
-// beyond its lease and loads the checkpoint of the other: it must not take back
-// what it has acknowledged.
+// A store that ignored a condition has given one slot to two brokers. One of them sleeps beyond its
+// lease and loads the other's checkpoint. It must not contradict what it has acknowledged.
 func TestCheckpointThatContradictsWhatWasAcknowledgedStopsTheBroker(t *testing.T) {
 	for _, differs := range []string{"records", "end"} {
 		t.Run(differs, func(t *testing.T) {
@@ -410,7 +408,7 @@ func TestCheckpointThatContradictsWhatWasAcknowledgedStopsTheBroker(t *testing.T
 				opts := forgetful()
 				faulty := storetest.NewFaulty(bucket)
 				seldom := opts
-				seldom.CheckpointCommits = 1000 // or the two would meet at one
+				seldom.CheckpointCommits = 1000 // so that the two don't write the same checkpoint
 				sleeper := openOnly(t, faulty, seldom)
 				defer kill(t, sleeper)
 				mustCreateTopic(t, sleeper, "t", 1)
@@ -439,8 +437,8 @@ func TestCheckpointThatContradictsWhatWasAcknowledgedStopsTheBroker(t *testing.T
 	}
 }
 
-// withCheckpoint returns a broker that has appended so often, from slot 2 on, and
-// has written a checkpoint of slot 8.
+// withCheckpoint returns a broker that has appended that often, from slot 2 on, and has written a
+// checkpoint at slot 8.
 func withCheckpoint(t *testing.T, store objstore.Store, appends int) *seb.Broker {
 	t.Helper()
 	opts := immediate()
@@ -453,8 +451,8 @@ func withCheckpoint(t *testing.T, store objstore.Store, appends int) *seb.Broker
 	return b
 }
 
-// A broker whose bucket is rolled back while it appends goes on above the hole,
-// since its next slot is free. No checkpoint may cover that up.
+// A broker whose bucket is rolled back while it appends goes on above the hole, since its next slot is
+// free. No checkpoint may hide the hole.
 func TestBrokerThatAppendsAboveAHoleStopsAtTheNextCheckpoint(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, b *seb.Broker) error{
 		"under way": func(t *testing.T, b *seb.Broker) error {
@@ -487,7 +485,7 @@ func TestBrokerThatAppendsAboveAHoleStopsAtTheNextCheckpoint(t *testing.T) {
 	}
 }
 
-// A slot that others have deleted behind a checkpoint is no hole.
+// Slots that others have deleted behind a checkpoint are no hole.
 func TestSlotsDeletedBehindACheckpointAreNoHole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -507,8 +505,8 @@ func TestSlotsDeletedBehindACheckpointAreNoHole(t *testing.T) {
 	})
 }
 
-// A broker that finds a hole while a commit is under way acknowledges nothing
-// above it, and no checkpoint covers it up after all.
+// A broker that finds a hole while a commit is under way acknowledges nothing above the hole, and no
+// checkpoint hides it later.
 func TestHoleFoundDuringACommitEndsTheCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -539,7 +537,7 @@ func TestHoleFoundDuringACommitEndsTheCommit(t *testing.T) {
 	})
 }
 
-// Also when it is being closed the operator hears of it.
+// The operator is told of the hole even if the broker is being closed.
 func TestHoleFoundDuringShutdownIsTold(t *testing.T) {
 	for appends, name := range []string{"no checkpoint under way", "a checkpoint under way"} {
 		t.Run(name, func(t *testing.T) {

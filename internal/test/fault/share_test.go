@@ -24,7 +24,7 @@ func TestSaturatedBrokersShareTheSlots(t *testing.T) {
 		var (
 			wg  sync.WaitGroup
 			mu  sync.Mutex
-			won [2]map[seb.Offset]bool // commits are seen by the offsets that begin them
+			won [2]map[seb.Offset]bool // offsets of the records that each broker committed
 			end = time.Now().Add(20 * time.Second)
 		)
 		for i, b := range bs {
@@ -46,7 +46,8 @@ func TestSaturatedBrokersShareTheSlots(t *testing.T) {
 		}
 		wg.Wait()
 		slots := len(keys(t, memory, format.LogPrefix))
-		// All callers of a broker share its commits, so records are won slots.
+		// All callers of a broker share its commits, so its share of the records is its share of the
+		// slots.
 		total := len(won[0]) + len(won[1])
 		for i := range won {
 			if share := float64(len(won[i])) / float64(total); share < 0.25 {
@@ -57,8 +58,8 @@ func TestSaturatedBrokersShareTheSlots(t *testing.T) {
 	})
 }
 
-// A broker that comes late to a log which another one keeps growing, as fast as
-// the store lets it, still finds the end, and its place.
+// A broker comes late to a log that another broker extends as fast as the store allows. It must still
+// find the end, and win slots.
 func TestNewcomerToABusyLogIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -87,7 +88,7 @@ func TestNewcomerToABusyLogIsServed(t *testing.T) {
 		}
 		newcomer := open(t, storetest.Slow(memory, 5*time.Millisecond), immediate())
 		within("recovery", time.Second)
-		time.Sleep(2 * time.Second) // it falls behind
+		time.Sleep(2 * time.Second) // the newcomer falls behind
 		begun = time.Now()
 		_, err := newcomer.Topic(t.Context(), "unknown")
 		wantCode(t, err, seb.CodeTopicNotFound)

@@ -17,8 +17,8 @@ var (
 	simStory = flag.Bool("sim.story", false, "tell the story of every seed, also if all is well")
 )
 
-// TestSimulatedSeeds runs whole brokers, servers and clients through everything
-// that can go wrong. A seed that fails runs again by
+// TestSimulatedSeeds runs whole brokers, servers and clients with every fault that can occur. To run a
+// failed seed again:
 //
 //	go test ./internal/test/fault -run TestSimulatedSeeds -sim.first=SEED -sim.seeds=1 -sim.story
 func TestSimulatedSeeds(t *testing.T) {

@@ -10,13 +10,13 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// A FIFO would keep whoever opens it waiting for a writer.
+// Opening a FIFO would block until there is a writer.
 func TestBrokerRefusesAFIFOInItsDirectory(t *testing.T) {
 	for _, pattern := range []string{format.ClusterKey, format.CheckpointPrefix + "*", format.LogKey(3)} {
 		t.Run(pattern, func(t *testing.T) {
 			root := newDirectoryLog(t)
 			file := filepath.Join(root, pattern)
-			if pattern != format.LogKey(3) { // the next slot
+			if pattern != format.LogKey(3) { // slot 3 is the next slot
 				file = soleFile(t, root, pattern)
 				if err := os.Remove(file); err != nil {
 					t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// ledger keeps what was acknowledged, from any goroutine.
+// ledger keeps what was acknowledged. It is safe for concurrent use.
 type ledger struct {
 	mu sync.Mutex
 	at map[seb.Offset]string
@@ -42,8 +42,8 @@ func (l *ledger) check(t *testing.T, got []string) {
 	}
 }
 
-// TestKilledBrokersOnEachStore has three brokers write to one bucket; two of
-// them are killed under load and replaced.
+// TestKilledBrokersOnEachStore runs three brokers that write to one bucket. Two of them are killed
+// under load and replaced.
 func TestKilledBrokersOnEachStore(t *testing.T) {
 	stores := map[string]func(t *testing.T) func() objstore.Store{
 		"memory": func(*testing.T) func() objstore.Store {
@@ -97,7 +97,7 @@ func TestKilledBrokersOnEachStore(t *testing.T) {
 				dying := openOnly(t, store(), opts)
 				load(dying, fmt.Sprintf("dying %d.0", round), 1000)
 				load(dying, fmt.Sprintf("dying %d.1", round), 1000)
-				for i := range 3 { // it dies after it has done something
+				for i := range 3 { // the broker is killed after it has done something
 					mustAppend(t, dying, "other", fmt.Sprintf("%d.%d", round, i))
 				}
 				kill(t, dying)
@@ -122,7 +122,7 @@ func TestS3ServerThatDiesAndComesBack(t *testing.T) {
 				v := fmt.Sprintf("%d.%d", c, i)
 				a, err := b.Append(t.Context(), "t", values(v))
 				if err != nil {
-					t.Error(err) // 30 s are enough
+					t.Error(err) // the default timeout of 30 s is enough
 					return
 				}
 				book.acked(t, a.Ranges[0].Offset, v)

@@ -14,14 +14,14 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// answer is what a reader that waited got, and after how long.
+// answer is what a waiting reader got, and after how long.
 type answer struct {
 	seb.Fetched
 	err  error
 	took time.Duration
 }
 
-// fetching begins a fetch that waits at the end of a partition.
+// fetching begins a fetch that may wait at the end of a partition.
 func fetching(ctx context.Context, b *seb.Broker, topic string, at seb.Offset, wait time.Duration) <-chan answer {
 	done := make(chan answer, 1)
 	begun := time.Now()
@@ -36,8 +36,8 @@ func fetching(ctx context.Context, b *seb.Broker, topic string, at seb.Offset, w
 func TestReadAtLogEndWaits(t *testing.T) {
 	tests := map[string]struct {
 		act  func(t *testing.T, b, foreign *seb.Broker)
-		took [2]time.Duration // at least, at most
-		want string           // the record, if one is to come
+		took [2]time.Duration // the least and the most that the read may take
+		want string           // the expected record; "" if none
 		code seb.Code
 	}{
 		"for a commit of the same broker": {
@@ -103,8 +103,8 @@ func TestReadAtLogEndWaits(t *testing.T) {
 	}
 }
 
-// A reader that begins to wait hears of other brokers soon, however long nothing
-// came before: looks for others' sake have told nothing about what it waits for.
+// A reader that begins to wait learns soon of other brokers' commits, even if there were none for
+// long. The syncs of earlier reads must not have made the interval long.
 func TestFirstReaderToWaitForSomeTimeIsNotLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -124,8 +124,9 @@ func TestFirstReaderToWaitForSomeTimeIsNotLate(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 		}
-		// Who waits again at once, as clients that poll do, costs little more than one that
-		// stays: a look a minute at most, since each read that ends at the end may need one.
+		// A client that waits again at once, as clients that poll do, costs little more than one
+		// long wait: at most one more sync a minute, since each read that stops at the end may need
+		// one.
 		before := faulty.Count(objstore.VerbGet, "")
 		for range 60 {
 			if got := <-fetching(t.Context(), b, "t", at, time.Minute); got.err != nil || len(got.Records) != 0 {
@@ -145,7 +146,7 @@ func TestWaitingReaderHearsThatTheBrokerStopped(t *testing.T) {
 		defer kill(t, b)
 		mustAppend(t, b, "t", "v")
 		done := fetching(t.Context(), b, "t", 1, time.Hour)
-		// Another log's commit lies where the next one should.
+		// A commit of another log is put into the next slot.
 		replaceByForeignCommit(t, memory, 3)
 		got := <-done
 		wantCode(t, got.err, seb.CodeBrokerStopped)
@@ -158,7 +159,7 @@ func TestWaitingReaderHearsThatTheBrokerStopped(t *testing.T) {
 	})
 }
 
-// Whoever waits for something that will not come learns that it won't.
+// A caller that waits for something that will not come learns that it won't come.
 func TestShutdownWakesEveryWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := kit.InVirtualTime(seb.Options{Batching: seb.Timed(time.Hour, 64<<20), Memory: 8 << 20})
@@ -195,7 +196,7 @@ func TestShutdownWakesEveryWaiter(t *testing.T) {
 				}
 			}
 		})
-		// It fills the batch, which is committed early only because of the shutdown.
+		// The append fills the batch, which is committed early only because of the shutdown.
 		wait("append", func() error { _, err := b.Append(t.Context(), "t", values("v")); return err })
 		begun := time.Now()
 		if err := b.Close(); err != nil {
@@ -245,7 +246,7 @@ func TestFollowIsWokenByEveryCommit(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			sent = time.Now()
 			mustAppend(t, foreign, "t", "foreign")
-			// Once foreign commits flow, the interval is short.
+			// While other brokers commit, the interval between syncs is short.
 			if s := <-got; s.value != "foreign" || i > 0 && s.at.Sub(sent) > 250*time.Millisecond {
 				t.Errorf("%q came %v after its commit", s.value, s.at.Sub(sent))
 			}
@@ -292,12 +293,12 @@ func TestReadTimeOutDeliversWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
 		writer := open(t, memory, immediate())
-		// Each in an object of its own, none read by recovery.
+		// Each record is in its own object, and recovery reads none of them.
 		for _, v := range []string{"a", "b", "c"} {
 			mustAppend(t, writer, "t", large(v, 1<<20))
 		}
 		b := open(t, faulty, immediate())
-		faulty.On(objstore.VerbGet, format.LogKey(3), storetest.Delay(2*time.Second)) // holds b
+		faulty.On(objstore.VerbGet, format.LogKey(3), storetest.Delay(2*time.Second)) // holds up the read of b
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		f, err := b.Fetch(ctx, "t", 0, seb.Earliest, seb.FetchOptions{MaxBytes: 10 << 20})
@@ -342,13 +343,13 @@ func TestTopicDeletedWhileAppendsAreQueued(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		close(release) // the first one's slot is taken by the deletion
+		close(release) // the deletion takes the slot that the first broker claims
 		for _, p := range []*seb.Pending{first, queued, uploaded} {
 			_, err := p.Wait(t.Context())
 			wantCode(t, err, seb.CodeTopicNotFound)
 			wantOutcome(t, err, seb.NotCommitted)
 		}
-		// A topic created later under the name shares nothing with it.
+		// A topic created later under the same name shares nothing with the deleted one.
 		if at := mustAppend(t, b, "t", "new"); at != 0 {
 			t.Errorf("the new topic's first record is at %d", at)
 		}

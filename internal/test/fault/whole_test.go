@@ -20,16 +20,15 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// trace is what one commit of a worker left in one slot of the log.
+// trace is what one commit of a worker has put into a slot of the log.
 type trace struct {
 	slot    format.Seq
-	records map[string]int // by topic's id and partition
-	moved   string         // the position
+	records map[string]int // number of records, by topic id and partition
+	moved   string         // the position of the consumer
 }
 
-// tracesOf reads all commits of a bucket as they stand there, and returns what each
-// worker's commit left, by its name, which its records begin with. It fails when one
-// left anything in two slots.
+// tracesOf reads all commits of a bucket, and returns what each worker's commit has put there, by the
+// commit's name, with which its records begin. It fails if one commit has left anything in two slots.
 func tracesOf(t *testing.T, store objstore.Store) map[string]*trace {
 	t.Helper()
 	traces := map[string]*trace{}
@@ -89,20 +88,21 @@ func note(t *testing.T, traces map[string]*trace, slot format.Seq, x *format.Bat
 	}
 }
 
-// crew is workers that read one partition each under one name, several to a
-// partition, through brokers that fail and are killed.
+// crew is workers that each read one partition with a shared consumer, several per partition, through
+// brokers that fail and are killed.
 type crew struct {
 	t       *testing.T
 	store   objstore.Store
 	opts    seb.Options
 	brokers []*seb.Broker
 	mu      sync.Mutex
-	tried   map[string]seb.Offset // to where a worker's commit would have moved its consumer
+	tried   map[string]seb.Offset // offset to which each commit would have moved the consumer
 	acked   map[string]bool
 	refused map[string]bool
 }
 
-// try makes one commit, notes what became of it, and makes it again with the same key as long as its outcome is unknown.
+// try makes one commit, and notes its outcome. While the outcome is unknown, it repeats the commit
+// with the same key.
 func (w *crew) try(rng *rand.Rand, worker, n int, partition int32, from seb.Offset) {
 	name := fmt.Sprintf("w%d.%d", worker, n)
 	to := from + seb.Offset(1+rng.IntN(3))
@@ -142,7 +142,7 @@ func (w *crew) try(rng *rand.Rand, worker, n int, partition int32, from seb.Offs
 	}
 }
 
-// work goes on from wherever the consumer is until it is at the end.
+// work goes on from the consumer's position until it reaches the end.
 func (w *crew) work(seed uint64, worker int, end seb.Offset) {
 	rng := newRand(seed + uint64(worker)<<32)
 	partition := int32(worker % 2)
@@ -161,10 +161,10 @@ func (w *crew) work(seed uint64, worker int, end seb.Offset) {
 	}
 }
 
-// Two workers each read the same, and write what they make of it together with where
-// they are, through two brokers whose requests fail, get lost and land late. Whatever
-// happens, each of their commits is in one slot of the log, whole, or nowhere; and of
-// those that read the same record one is there.
+// Two workers read the same records and commit their results together with the new position, through
+// two brokers whose requests fail, get lost and execute late. Whatever happens, each commit is in one
+// slot of the log as a whole, or nowhere; and of the commits that read the same record, exactly one is
+// in the log.
 func TestCommitIsNeverSeenByHalves(t *testing.T) {
 	const records = 30
 	for seed := range uint64(12) {
@@ -190,7 +190,7 @@ func TestCommitIsNeverSeenByHalves(t *testing.T) {
 				undo := faulty.On("", "", f.fault)
 				stop := make(chan struct{})
 				var others, workers sync.WaitGroup
-				others.Go(func() { // who appends beside them, and lets lost requests land
+				others.Go(func() { // another client appends, and lost requests execute
 					for n := 0; ; n++ {
 						select {
 						case <-stop:
@@ -217,12 +217,12 @@ func TestCommitIsNeverSeenByHalves(t *testing.T) {
 	}
 }
 
-// check compares what was answered with what is in the bucket.
+// check compares the answers with the content of the bucket.
 func (w *crew) check(memory objstore.Store) {
 	t := w.t
 	ended := open(t, memory, immediate())
 	traces := tracesOf(t, memory)
-	moved := map[string]int{} // how often commits that are there moved the two consumers
+	moved := map[string]int{} // how often the commits in the log moved the two consumers
 	for name, tr := range traces {
 		total := 0
 		for _, n := range tr.records {
@@ -255,14 +255,14 @@ func (w *crew) check(memory objstore.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, count, _ := strings.Cut(info.Version, "."); count != strconv.Itoa(moved[name]+1) { // and the reset
+		if _, count, _ := strings.Cut(info.Version, "."); count != strconv.Itoa(moved[name]+1) { // one more for the reset
 			t.Errorf("consumer %s has version %s, and %d commits that moved it are there", name, info.Version, moved[name])
 		}
 	}
 }
 
-// The reply of the PUT that decides is lost, or the broker dies with it under way: the
-// next one finds all of the commit, or nothing, and a retry makes it one.
+// The answer to the deciding PUT is lost, or the broker dies while the PUT is under way. The next
+// broker finds the whole commit, or nothing; after a retry, the commit is there once.
 func TestCommitWhoseBrokerDied(t *testing.T) {
 	for name, land := range map[string]bool{"it landed": true, "it did not": false} {
 		t.Run(name, func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestCommitWhoseBrokerDied(t *testing.T) {
 	}
 }
 
-// What a commit insists on comes true or false while its slot is lost to another broker.
+// The condition of a commit becomes true or false when its slot is lost to another broker.
 func TestCommitIsDecidedAnewAfterALostRace(t *testing.T) {
 	for name, want := range map[string]seb.Code{"it comes true": "", "it comes false": seb.CodePositionConflict} {
 		t.Run(name, func(t *testing.T) {
@@ -349,8 +349,8 @@ func TestCommitIsDecidedAnewAfterALostRace(t *testing.T) {
 	}
 }
 
-// A data object of the group can't be used, or its condition is settled: what stays is
-// written anew, and no record of a refused commit with it.
+// A data object of the batch set can't be used, or a request of the set is no longer needed. The
+// remaining records are uploaded again, without any record of a refused commit.
 func TestRecordsOfARetryAreLeftOutOfAnUpload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -385,8 +385,8 @@ func TestRecordsOfARetryAreLeftOutOfAnUpload(t *testing.T) {
 	})
 }
 
-// A topic that a commit appends to is deleted while the commit waits: nothing of it is
-// done to the others.
+// A topic that a commit appends to is deleted while the commit waits. Nothing of the commit is done to
+// the other topics.
 func TestCommitToATopicThatIsDeletedMeanwhile(t *testing.T) {
 	for name, c := range map[string]seb.Commit{
 		"appends alone":       {Appends: []seb.CommitAppend{appends("stays", "no"), appends("goes", "no")}},

@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// behaviours are what somebody who knows brokers looks for in the source. The word of each is in the
-// name of the file that has it, so that a reader opens that file first.
+// behaviours are what somebody who knows brokers looks for in the source. The file that has a
+// behaviour must have the behaviour's word in its name, so that a reader opens that file first.
 var behaviours = []struct {
-	what string // with the word
+	what string // the behaviour; contains word
 	word string
 	file string
-	decl string // of the function or type that does it
+	decl string // declaration of the function or type that does it
 }{
 	{"build a commit: assign offsets", "build", "internal/engine/build.go", "buildBatch"},
 	{"apply a commit to the state", "apply", "internal/engine/apply.go", "Apply"},
@@ -79,9 +79,9 @@ func TestBehavioursAreFoundByName(t *testing.T) {
 	}
 }
 
-// What the root package may have at most: files that are no tests, and lines in them; and its Broker. It
-// holds the public API and its wiring; what grows it goes into a package below. Lower these with what
-// moves out.
+// Limits of the root package: its files and lines without tests, and the fields and methods of its
+// Broker. The root package holds the public API and its wiring. New code goes into other packages
+// instead. Lower these limits when code moves out.
 const (
 	rootFilesMax     = 40
 	rootLinesMax     = 7_000

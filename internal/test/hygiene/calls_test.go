@@ -9,17 +9,17 @@ import (
 	"testing"
 )
 
-// use is a name of an imported package that some files may not use.
+// use names things of an imported package that some files may not use.
 type use struct {
 	imported string
-	names    []string // none means the whole package
+	names    []string // if there are none, the whole package
 	in       func(source) bool
 	why      string
 }
 
-// pure holds for code that decides or translates and so takes time and
-// randomness as arguments: it can be stepped through, replayed and explored
-// exhaustively. Of the log that is all but the files that drive it.
+// pure returns true for code that decides or translates, and so takes times and random numbers as
+// arguments. Such code can be stepped through, replayed and explored exhaustively. In the commit log,
+// that is all but the files that drive the protocol.
 func pure(src source) bool {
 	switch src.pkg {
 	case "internal/record", "internal/state", "internal/format":
@@ -30,7 +30,7 @@ func pure(src source) bool {
 	return false
 }
 
-// clocks are what reads or waits for the machine's clock.
+// clocks are the functions that read the machine's clock or wait for it.
 var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTicker", "NewTimer"}
 
 var uses = []use{
@@ -52,7 +52,7 @@ var uses = []use{
 		"standard output belongs to commands"},
 	{"os", []string{"Exit"}, all(code, outside("cmd/seb", "internal/growth")),
 		"only a command may end the process"},
-	{"time", []string{"Sleep"}, all(code, outside("internal/test/sim")), // which lives in a bubble
+	{"time", []string{"Sleep"}, all(code, outside("internal/test/sim")), // the simulator always runs in a bubble
 		"it doesn't end with its context: wait on a timer and ctx.Done"},
 	{"time", []string{"Sleep"}, all(tests, withoutBubble),
 		"a test that sleeps is slow or flaky: use testing/synctest, whose clock it advances, or channels"},
@@ -64,8 +64,8 @@ func everywhere(source) bool { return true }
 func code(src source) bool   { return !src.test }
 func tests(src source) bool  { return src.test }
 
-// withoutBubble holds for files that can't be in a synctest bubble, where
-// sleeping is how a test moves the clock on.
+// withoutBubble returns true for files that don't use synctest. In a bubble, sleeping is how a test
+// moves the clock forward.
 func withoutBubble(src source) bool {
 	_, ok := src.imports()["testing/synctest"]
 	return !ok
@@ -96,7 +96,7 @@ func checkUses(tr *tree, uses []use) []string {
 	return findings
 }
 
-// find returns the forbidden names that src uses, each once, sorted.
+// find returns the forbidden names that src uses, sorted and without duplicates.
 func (u use) find(src source) []string {
 	name, ok := src.imports()[u.imported]
 	if !ok {
@@ -133,11 +133,11 @@ func checkGoroutines(tr *tree) []string {
 	return findings
 }
 
-// wallReadings are methods of a time that tell what its wall clock shows.
+// wallReadings are the methods of time.Time that depend on its wall clock.
 var wallReadings = []string{"Unix", "UnixMilli", "UnixMicro", "UnixNano", "UTC", "Local", "In", "Round", "Truncate", "Format", "AppendFormat", "String"}
 
-// checkWallClocks reports broker code that reads the wall clock. What decides something goes by
-// the monotonic clock, or by the store's time; what only dates something, by [seb.Options].
+// checkWallClocks reports broker code that reads the wall clock. Decisions depend on the monotonic
+// clock or on the store's time. Code that only dates something uses the clock in [seb.Options].
 func checkWallClocks(tr *tree) []string {
 	var findings []string
 	for _, src := range tr.sources {

@@ -1,9 +1,9 @@
-// Package hygiene holds tests of the shape of Seb's source tree: which package
-// may import which, what may be linked, that every package says what it is for,
-// which calls are forbidden where, and where the outcome of a public method's
-// error is decided. There is nothing to import.
+// Package hygiene has tests of the shape of Seb's source tree: which package may
+// import which, what may be linked, that every package has a doc comment, which
+// calls are forbidden where, and where the outcome of a public method's error is
+// decided. The package exports nothing.
 //
-// Each rule is a row of a table that gives its reason, and each check is itself
-// tested on a small tree that breaks it. A rule that makes code worse is to be
-// changed here, with the new reason.
+// Each rule is a row of a table that gives the rule's reason. Each check is itself
+// tested on a small tree that breaks it. If a rule makes code worse, change the rule
+// here, with the new reason.
 package hygiene

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// forTests are the packages that docs/architecture.md names and does not draw: no program links them.
+// forTests are the packages that docs/architecture.md names but does not draw, since no program links
+// them.
 var forTests = []string{
 	"internal/growth", "internal/test/explore", "internal/test/hygiene", "internal/test/kit", "internal/test/s3test", "internal/test/sim",
 	"internal/test/access", "internal/test/commit", "internal/test/consumers", "internal/test/fault", "internal/test/idempotency", "internal/test/push", "internal/test/queue", "internal/test/reading",
@@ -21,8 +22,9 @@ var (
 	drawnNode  = regexp.MustCompile(`^(\w+)(?:\["([^"]+)"\])?$`)
 )
 
-// drawnImports returns the packages that a page draws, and what each imports there: of a flowchart of
-// Mermaid the lines such as `a["one"] --> b["two"] & c`. A node without a label is its own.
+// drawnImports returns the packages that a page draws, and what each imports there. It reads the lines
+// of a Mermaid flowchart, such as `a["one"] --> b["two"] & c`. The id of a node without a label is its
+// label.
 func drawnImports(page string) map[string][]string {
 	_, drawing, _ := strings.Cut(page, "```mermaid\n")
 	drawing, _, _ = strings.Cut(drawing, "```")
@@ -43,7 +45,7 @@ func drawnImports(page string) map[string][]string {
 			to = node(to)
 			arrows[from] = append(arrows[from], to)
 			if _, ok := arrows[to]; !ok {
-				arrows[to] = nil // it is drawn, and may import nothing
+				arrows[to] = nil // the package is drawn, and may import nothing
 			}
 		}
 	}
@@ -67,7 +69,7 @@ func drawnImports(page string) map[string][]string {
 	return drawn
 }
 
-// codeImports returns what the packages of a tree import of each other, tests left out.
+// codeImports returns which packages of the tree each package imports, tests left out.
 func (tr *tree) codeImports() map[string][]string {
 	found := map[string][]string{}
 	for _, pkg := range tr.packages() {
@@ -86,7 +88,8 @@ func (tr *tree) codeImports() map[string][]string {
 	return found
 }
 
-// checkArchitecture compares a page with a tree: it names every package, and draws who imports whom.
+// checkArchitecture compares a page with a tree: the page must name every package, and draw all
+// imports between packages.
 func checkArchitecture(tr *tree, page string) []string {
 	var findings []string
 	drawn, real := drawnImports(page), tr.codeImports()

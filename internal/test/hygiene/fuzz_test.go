@@ -12,8 +12,8 @@ import (
 
 var fuzzTarget = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
 
-// checkCorpora finds fuzz targets without a committed corpus. What fuzzing found
-// once must be tried by every plain run of the tests.
+// checkCorpora reports fuzz targets without a committed corpus. Every plain run of the tests must try
+// what fuzzing has found.
 func checkCorpora(tr *tree, fsys fs.FS) []string {
 	var findings []string
 	for _, src := range tr.sources {

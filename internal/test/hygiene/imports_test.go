@@ -11,16 +11,16 @@ import (
 	"testing"
 )
 
-// layer is what one package may import of this module. Imports point down:
-// cmd, adapters, the root package, the parts of the broker, the store.
+// layer is what one package may import of this module. Imports point down: from cmd to the adapters,
+// the root package, the parts of the broker, and the store.
 type layer struct {
 	pkg  string
 	may  []string
-	why  string // it may not import more
+	why  string // why the package may not import more
 	look looksInside
 }
 
-// looksInside lets a few files of a package import what the rest may not.
+// looksInside allows imports for a few files of a package that its other files may not have.
 type looksInside struct {
 	files []string // patterns of base names
 	may   []string
@@ -205,15 +205,15 @@ var layers = []layer{
 	},
 }
 
-// testMay is what tests of any package may import beyond their layer: the
-// stores and their faults, the simulator, the kit of broker tests, metrics as they are shown, and for _test
-// packages the package itself.
+// testMay are the packages that tests of any package may import beyond their layer: the stores and
+// their faults, the simulator, the kit, and the metrics packages. A _test package may also import the
+// package that it tests.
 var testMay = []string{"objstore", "objstore/storetest", "objstore/s3store", "internal/test/s3test", "internal/test/sim", "internal/test/kit", "metric", "sebprom"}
 
-// home is where a dependency may be imported by anything but tests.
+// home is where code that is no test may import a dependency.
 type home struct {
 	module string
-	pkgs   []string // none means tests only
+	pkgs   []string // if there are none, only tests may import the module
 	why    string
 }
 
@@ -234,8 +234,7 @@ var homes = []home{
 	{"pgregory.net/rapid", nil, "rapid is for tests"},
 }
 
-// noAWS names the packages that must not link the AWS SDK, not even through
-// others.
+// noAWS are the packages that must not link the AWS SDK, not even through other packages.
 var noAWS = []string{".", "objstore", "objstore/storetest", "httpapi"}
 
 func checkImports(tr *tree, layers []layer) []string {
@@ -268,7 +267,7 @@ func (l layer) allows(src source, pkg string) bool {
 	return inside && slices.Contains(l.look.may, pkg)
 }
 
-// checkLayers reports packages without a row: a new package states its place.
+// checkLayers reports packages without a row in the table: a new package needs one.
 func checkLayers(tr *tree, layers []layer) []string {
 	var findings []string
 	for _, pkg := range tr.packages() {
@@ -279,7 +278,7 @@ func checkLayers(tr *tree, layers []layer) []string {
 	return findings
 }
 
-// checkUsed reports imports that the table allows, and that no file needs.
+// checkUsed reports imports that the table allows but no file needs.
 func checkUsed(tr *tree, layers []layer) []string {
 	var findings []string
 	refused := len(checkImports(tr, layers))
@@ -338,13 +337,13 @@ func TestAWSIsLinkedOnlyByS3Store(t *testing.T) {
 			t.Errorf("package %s links the AWS SDK: only objstore/s3store may", pkg)
 		}
 	}
-	// Without this the test would pass if it looked for the wrong name.
+	// Without this check the test would pass even if it looked for a wrong name.
 	if !linksAWS(t, "objstore/s3store") {
 		t.Error("package objstore/s3store links no AWS SDK, so this test can't see it")
 	}
 }
 
-// linksAWS asks the go command, which follows the imports of dependencies too.
+// linksAWS asks the go command, which also follows the imports of dependencies.
 func linksAWS(t *testing.T, pkg string) bool {
 	t.Helper()
 	var stderr strings.Builder
@@ -357,8 +356,8 @@ func linksAWS(t *testing.T, pkg string) bool {
 	return strings.Contains(string(out), "github.com/aws/")
 }
 
-// embedded are the modules besides Go's own that an embedder of the broker on a directory links, with the
-// reason for each. A new one is a decision, and there are six at most.
+// embedded are the modules that a program links if it embeds the broker on a directory, with the
+// reason for each. Go's own are left out. A new module is a decision, and there may be six at most.
 var embedded = map[string]string{
 	"github.com/simple-event-broker/seb": "itself",
 	"github.com/klauspost/compress":      "batches may be compressed by zstd, gzip or snappy",
@@ -367,7 +366,7 @@ var embedded = map[string]string{
 	"golang.org/x/sys":                   "the clock since boot, locks of directories",
 }
 
-// linkedForHTTP are those that the HTTP API adds.
+// linkedForHTTP are the modules that the HTTP API adds to embedded.
 var linkedForHTTP = map[string]string{
 	"github.com/prometheus/client_golang": "it serves metrics, its own too",
 	"github.com/prometheus/client_model":  "of metrics",
@@ -386,7 +385,7 @@ func TestEmbedderLinksSixModulesAtMost(t *testing.T) {
 	wantLinked(t, embedded, "./internal/test/hygiene/testdata/embedder")
 }
 
-// The library with the HTTP API links no cloud SDK, no framework and no command line.
+// The library with the HTTP API links no SDK of a cloud, no framework and no command-line library.
 func TestHTTPAPILinksLittle(t *testing.T) {
 	both := maps.Clone(embedded)
 	maps.Copy(both, linkedForHTTP)
@@ -399,7 +398,7 @@ func wantLinked(t *testing.T, want map[string]string, packages ...string) {
 	var stderr strings.Builder
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, packages...)...)
 	cmd.Dir, cmd.Stderr = root, &stderr
-	cmd.Env = append(os.Environ(), "GOOS=linux") // elsewhere some are left out
+	cmd.Env = append(os.Environ(), "GOOS=linux") // on other systems, some modules are left out
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("list what %v link: %v\n%s", packages, err, &stderr)

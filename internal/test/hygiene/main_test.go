@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMain runs nothing where tests are to be short, as they are with the race detector: that
-// would read the tree many times more slowly, and has nothing to see there.
+// TestMain runs nothing in short tests, as with the race detector: there, reading the tree takes many
+// times longer, and the detector has nothing to find.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if testing.Short() {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// outcomesElsewhere are exported functions of the root package that do not decide the outcome of
-// their error, and why.
+// outcomesElsewhere are exported functions of the root package that do not decide the outcome of their
+// error, with the reason for each.
 var outcomesElsewhere = map[string]string{
 	"Bookmark.AppendText": "it never returns an error",
 	"Collect":             "its error is that of the list",
@@ -22,9 +22,8 @@ var outcomesElsewhere = map[string]string{
 	"Worker.Run":          "its error is that of the source, which need not be a Queue",
 }
 
-// checkOutcomes reports exported functions of the root package that return an error, and do not
-// begin with what decides its outcome; and code elsewhere in the package that says of an error
-// that nothing was committed.
+// checkOutcomes reports exported functions of the root package that return an error without deciding
+// its outcome. It also reports code outside of errors.go that marks an error as not committed.
 func checkOutcomes(tr *tree, exceptions map[string]string) []string {
 	var findings []string
 	unused := maps.Clone(exceptions)
@@ -73,8 +72,8 @@ func publicName(f *ast.FuncDecl) string {
 	return receiver(f) + "." + f.Name.Name
 }
 
-// decidesOutcome tells whether a function returns no error, or decides the outcome of the one
-// that it returns, whichever way it returns.
+// decidesOutcome tells whether a function returns no error, or decides the outcome of its error in one
+// of the allowed ways.
 func decidesOutcome(f *ast.FuncDecl) bool {
 	if f.Type.Results == nil {
 		return true
@@ -100,7 +99,8 @@ func defersOutcome(first ast.Stmt) bool {
 	return call == "reads(&err)" || call == "writes(&err)"
 }
 
-// returnsReading tells whether all that a function returns, apart from those within it, is a call of reading.
+// returnsReading tells whether every return statement of a function returns a call of reading.
+// Function literals within it don't count.
 func returnsReading(body *ast.BlockStmt) bool {
 	found, all := false, true
 	ast.Inspect(body, func(node ast.Node) bool {

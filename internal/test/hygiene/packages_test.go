@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// emptyNames say nothing about what a package is for.
+// emptyNames are package names that don't say what a package is for.
 var emptyNames = []string{"util", "utils", "common", "types", "helpers", "misc", "infrastructure"}
 
-// checkPackages reports packages whose doc comment is missing, stands in two
-// files, or doesn't begin as go doc expects, and packages with an empty name.
+// checkPackages reports packages with an empty name, and packages whose doc comment is missing, is in
+// two files, or doesn't begin as go doc expects.
 func checkPackages(tr *tree) []string {
 	var findings []string
 	for _, pkg := range tr.packages() {

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// trace is text that no Go file may hold.
+// trace is a text that no Go file may contain.
 type trace struct {
 	text *regexp.Regexp
 	why  string
 }
 
-// The patterns are written so that they don't match themselves.
+// The patterns are written so that they don't match their own source.
 var traces = []trace{
 	{regexp.MustCompile(`\bTO[D]O\b`), "finish it, or describe the limit where a user reads of it"},
 	{regexp.MustCompile(`\bFIX[M]E\b`), "fix it, or describe the limit where a user reads of it"},

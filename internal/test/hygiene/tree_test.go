@@ -30,8 +30,8 @@ type source struct {
 	syntax *ast.File
 }
 
-// tree is the Go files of a module whatever their build constraints, without
-// nested modules, testdata, and directories that the go command ignores.
+// tree is all Go files of a module, whatever their build constraints. It leaves out nested modules,
+// testdata, and directories that the go command ignores.
 type tree struct {
 	files   *token.FileSet
 	sources []source
@@ -97,14 +97,14 @@ func (tr *tree) packages() []string {
 
 var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
 
-// imports maps the path of each import to the name the file calls it by, which
-// is taken to be the last element of the path unless the file names another.
+// imports maps the path of each import to the name that the file uses for it: the one that the file
+// declares, else the last element of the path.
 func (src *source) imports() map[string]string {
 	names := make(map[string]string)
 	for _, spec := range src.syntax.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			continue // the parser accepts valid string literals only
+			continue // can't happen: the parser accepts only valid string literals
 		}
 		names[imported] = path.Base(majorVersion.ReplaceAllString(imported, ""))
 		if spec.Name != nil {
@@ -128,7 +128,7 @@ func realTree(t *testing.T) *tree {
 	return loadTree(t, os.DirFS(root))
 }
 
-// fakeTree makes a tree of files, given as path and content in turn.
+// fakeTree makes a tree of files, given as alternating paths and contents.
 func fakeTree(t *testing.T, files ...string) *tree {
 	t.Helper()
 	fsys := fstest.MapFS{}
@@ -146,8 +146,8 @@ func report(t *testing.T, findings []string) {
 	}
 }
 
-// want fails the test unless there is one finding for each of parts, which it
-// contains, in order.
+// want fails the test unless there is exactly one finding for each of parts, in the same order, and
+// each finding contains its part.
 func want(t *testing.T, findings []string, parts ...string) {
 	t.Helper()
 	if len(findings) != len(parts) {

@@ -27,7 +27,7 @@ func mustAppendKeyed(t testing.TB, b *seb.Broker, key string, vs ...string) seb.
 	return a
 }
 
-// wantReplay fails unless a is the answer first, said again.
+// wantReplay fails unless a is the answer first, marked as replayed.
 func wantReplay(t testing.TB, a, first seb.Appended) {
 	t.Helper()
 	first.Replayed = true
@@ -57,11 +57,11 @@ func TestRetryWithTheSameKeyGetsTheFirstAnswer(t *testing.T) {
 			wantReplay(t, a, first)
 		}
 		again(b)
-		again(other) // which has not looked at the log since
+		again(other) // which has not synced since
 		for range 4 {
 			mustAppend(t, b, "t", "more")
 		}
-		again(open(t, memory, opts)) // from a checkpoint
+		again(open(t, memory, opts)) // a broker that started from a checkpoint
 		total := 0
 		for p := range int32(3) {
 			total += len(readAll(t, b, "t", p))
@@ -124,8 +124,8 @@ func TestKeyOfADeletedTopicIsFree(t *testing.T) {
 	wantValues(t, b, "t", "old")
 }
 
-// A broker that has not heard of the deletion knows the key of the topic before, or
-// learns it on its way there: that is no answer for the topic of now.
+// A broker that has not heard of the deletion knows the key in the old topic, or learns of it while
+// the append is on its way. The result of the old append is no answer for the new topic.
 func TestKeyOfATopicThatWasDeletedElsewhereIsFree(t *testing.T) {
 	for name, known := range map[string]bool{"the key is known": true, "the key is learned": false} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestKeyOfATopicThatWasDeletedElsewhereIsFree(t *testing.T) {
 				}
 				mustCreateTopic(t, b, "t", 1)
 				a, err := other.Append(t.Context(), "t", values("v"), seb.IdempotencyKey("k"))
-				if seb.CodeOf(err) == seb.CodeTopicNotFound { // found out too late to begin anew
+				if seb.CodeOf(err) == seb.CodeTopicNotFound { // the broker learned of it too late to begin again
 					wantOutcome(t, err, seb.NotCommitted)
 					a, err = other.Append(t.Context(), "t", values("v"), seb.IdempotencyKey("k"))
 				}
@@ -156,8 +156,8 @@ func TestKeyOfATopicThatWasDeletedElsewhereIsFree(t *testing.T) {
 	}
 }
 
-// While the first is under way its retries wait for it, and it stays as long as
-// one of them does.
+// While the first append is under way, its retries wait for it. It is withdrawn only when all of its
+// callers have given up.
 func TestRetriesJoinTheAppendThatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
@@ -178,13 +178,13 @@ func TestRetriesJoinTheAppendThatIsUnderWay(t *testing.T) {
 		cancel()
 		giveUp := func(p *seb.Pending, want seb.Outcome) {
 			t.Helper()
-			for range 2 { // the second changes nothing
+			for range 2 { // the second call changes nothing
 				_, err := p.Wait(gone)
 				wantCode(t, err, seb.CodeCanceled)
 				wantOutcome(t, err, want)
 			}
 		}
-		async("sealed", "first") // under way at once
+		async("sealed", "first") // this append is under way at once
 		x1, x2 := async("x", "x"), async("x", "x")
 		y1, y2 := async("y", "y"), async("y", "y")
 		if _, err := b.AppendAsync(t.Context(), "t", values("z"), seb.IdempotencyKey("x")); seb.CodeOf(err) != seb.CodeIdempotencyKeyReused {
@@ -210,8 +210,8 @@ func TestRetriesJoinTheAppendThatIsUnderWay(t *testing.T) {
 	})
 }
 
-// The first broker holds the append, with others in its batch, while a retry
-// through the second is committed. Only what others appended is left to commit.
+// The first broker holds the append, in a batch with others, while a retry through the second broker
+// is committed. Then only the other appends must still be committed.
 func TestAppendWhoseRetryWasFasterElsewhereIsAnsweredAsThat(t *testing.T) {
 	for _, size := range []int{1, 6 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestAppendWhoseRetryWasFasterElsewhereIsAnsweredAsThat(t *testing.T) {
 					synctest.Wait()
 					pending = append(pending, p)
 				}
-				async("under way") // what comes next shares a commit
+				async("under way") // the following appends share a commit
 				async(large("before", size))
 				async(large("keyed", size), seb.IdempotencyKey("k"))
 				async(large("other key", size), seb.IdempotencyKey("o"))
@@ -252,7 +252,7 @@ func TestAppendWhoseRetryWasFasterElsewhereIsAnsweredAsThat(t *testing.T) {
 				}
 				vs := []string{large("keyed", size), large("only", size), "under way", large("before", size), large("other key", size), large("after", size)}
 				wantValues(t, b, "t", vs...)
-				time.Sleep(2 * time.Second) // the other's last look is too old then
+				time.Sleep(2 * time.Second) // after that, the other's last sync is too old
 				wantValues(t, other, "t", vs...)
 				wantReplay(t, mustAppendKeyed(t, b, "k", large("keyed", size)), elsewhere)
 				wantReplay(t, mustAppendKeyed(t, b, "l", large("only", size)), alone)
@@ -283,7 +283,7 @@ func TestRetryAfterAnUnknownOutcomeIsExact(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				synctest.Wait() // the PUT was sent
+				synctest.Wait() // until the PUT was sent
 				kill(t, dying)
 				_, err = pending.Wait(t.Context())
 				wantOutcome(t, err, seb.Unknown)
@@ -321,7 +321,7 @@ func TestKeysAreForgottenAfterADayAndNotBefore(t *testing.T) {
 		if a := mustAppendKeyed(t, b, "a", "a"); a.Replayed {
 			t.Errorf("remembered after 26 hours: %+v", a)
 		}
-		mustAppendKeyed(t, b, "c", "c") // "b" is forgotten too
+		mustAppendKeyed(t, b, "c", "c") // now "b" is forgotten too
 		wantValues(t, b, "t", "a", "b", "a", "c")
 	})
 }
@@ -346,7 +346,7 @@ func TestIdempotencyKeysAreForgottenByTheStoresClock(t *testing.T) {
 	}
 }
 
-// A broker that has no room for a key may not have heard yet that it is remembered.
+// A broker without room for a new key may not know yet that the log already remembers this key.
 func TestRetryIsKnownWhereThereIsNoRoomForItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -363,8 +363,8 @@ func TestRetryIsKnownWhereThereIsNoRoomForItsKey(t *testing.T) {
 	})
 }
 
-// A broker that sleeps over an append for longer than the log remembers its retry
-// must not commit it when it wakes.
+// A broker sleeps over an append for longer than the log remembers the key of the append's retry. When
+// it wakes, it must not commit the append.
 func TestAppendThatSleptForADayIsNotCommittedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -380,11 +380,11 @@ func TestAppendThatSleptForADayIsNotCommittedTwice(t *testing.T) {
 		other := open(t, memory, immediate())
 		mustAppendKeyed(t, other, "k", "once")
 		time.Sleep(30 * time.Hour)
-		mustAppend(t, other, "t", "later") // at which the key is forgotten
+		mustAppend(t, other, "t", "later") // with this commit, the log forgets the key
 		undo()
 		close(release)
 		_, err = sleeping.Wait(t.Context())
-		wantOutcome(t, err, seb.Unknown) // its time was up long ago
+		wantOutcome(t, err, seb.Unknown) // its timeout ended long ago
 		mustAppend(t, b, "t", "last")
 		wantValues(t, b, "t", "once", "later", "last")
 	})
@@ -401,7 +401,7 @@ func TestIdempotencyKeysAreChecked(t *testing.T) {
 	}
 }
 
-// Many callers send the same few appends through three brokers at once.
+// Many callers send the same few appends through three brokers at the same time.
 func TestManyRetriesAtOnceAppendOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.Slow(objstore.NewMemory(), 5*time.Millisecond)
@@ -446,8 +446,8 @@ func TestManyRetriesAtOnceAppendOnce(t *testing.T) {
 	})
 }
 
-// A retry gets the first answer even where the same append would be refused by now: records without
-// a key have no partition of their own once the topic has two.
+// A retry gets the first answer, even if the append would be refused now: once the topic has two
+// partitions, records without a key have no partition of their own.
 func TestRetryOfAConditionAfterPartitionsWereAdded(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	mustCreateTopic(t, b, "t", 1)

@@ -7,7 +7,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// CreateKey returns a key and its secret.
+// CreateKey creates an API key, and returns it with its secret. By default it has scope admin.
 func CreateKey(t testing.TB, b *seb.Broker, opts seb.KeyOptions) (seb.Key, string) {
 	t.Helper()
 	if opts.Scopes == 0 {
@@ -20,10 +20,10 @@ func CreateKey(t testing.TB, b *seb.Broker, opts seb.KeyOptions) (seb.Key, strin
 	return k, secret
 }
 
-// BySecret returns what the bearer of a secret shows.
+// BySecret returns the credential of a caller who sends a secret.
 func BySecret(s string) seb.Credential { return seb.Credential{Secret: s} }
 
-// AsCaller returns a context for what the bearer of a credential asks for.
+// AsCaller returns a context for requests of the caller with a credential.
 func AsCaller(t testing.TB, b *seb.Broker, c seb.Credential) context.Context {
 	t.Helper()
 	a, err := b.Authenticate(t.Context(), c)

@@ -12,12 +12,12 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// Immediate returns options for virtual time that commit at once.
+// Immediate returns options, for virtual time, of a broker that commits at once.
 func Immediate() seb.Options {
 	return InVirtualTime(seb.Options{Batching: seb.Immediate()})
 }
 
-// Open returns a broker that is closed when the test ends.
+// Open opens a broker, and closes it when the test ends.
 func Open(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker {
 	t.Helper()
 	b, err := seb.Open(t.Context(), store, opts)
@@ -32,7 +32,7 @@ func Open(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker {
 	return b
 }
 
-// OpenOnly opens a broker that the test ends itself.
+// OpenOnly opens a broker. The test must end it.
 func OpenOnly(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker {
 	t.Helper()
 	b, err := seb.Open(t.Context(), store, opts)
@@ -68,7 +68,7 @@ func Numbered(prefix string, n int) []string {
 	return vs
 }
 
-// Large returns a value of n bytes that name tells from others.
+// Large returns a value of about n bytes that begins with name.
 func Large(name string, n int) string {
 	return name + strings.Repeat("\x00\x01\x02seb", n/6)
 }
@@ -96,7 +96,7 @@ func MustAppend(t testing.TB, b *seb.Broker, topic string, vs ...string) seb.Off
 	return a.Ranges[0].Offset
 }
 
-// AppendTo appends n empty records to a partition of topic t.
+// AppendTo appends n empty records to a partition of topic "t".
 func AppendTo(t testing.TB, b *seb.Broker, partition int32, n int) {
 	t.Helper()
 	if _, err := b.Append(t.Context(), "t", make([]seb.Record, n), seb.ToPartition(partition)); err != nil {
@@ -104,7 +104,7 @@ func AppendTo(t testing.TB, b *seb.Broker, partition int32, n int) {
 	}
 }
 
-// Take returns "partition/offset" of the next n records.
+// Take returns the next n records, each as "partition/offset".
 func Take(t testing.TB, f *seb.Follower, n int) []string {
 	t.Helper()
 	got := []string{}
@@ -120,7 +120,7 @@ func Take(t testing.TB, f *seb.Follower, n int) []string {
 	return got
 }
 
-// Timed returns records with timestamps in ms.
+// Timed returns records with these timestamps, in milliseconds.
 func Timed(ms ...int64) []seb.Record {
 	rs := make([]seb.Record, len(ms))
 	for i, at := range ms {
@@ -155,15 +155,15 @@ func WantValues(t testing.TB, b *seb.Broker, topic string, want ...string) {
 	}
 }
 
-// End ends a broker as kill -9 would, but for its goroutines, which it waits for: what was under way
-// stays undecided.
+// End ends a broker like kill -9: the outcome of requests under way stays undecided. Unlike kill -9,
+// it waits for the broker's goroutines.
 func End(b *seb.Broker) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return b.Shutdown(ctx)
 }
 
-// Kill is [End] that must return no error.
+// Kill calls [End], which must return no error.
 func Kill(t testing.TB, b *seb.Broker) {
 	t.Helper()
 	if err := End(b); err != nil {

@@ -5,10 +5,10 @@ import (
 	"runtime"
 )
 
-// NewRand returns chance that is the same each time.
+// NewRand returns random numbers that are the same in each run.
 func NewRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
-// Heap returns the bytes of what is reachable.
+// Heap returns the size of all reachable objects, in bytes.
 func Heap() int64 {
 	runtime.GC()
 	runtime.GC()

@@ -7,19 +7,20 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Appends returns the append of values to a topic.
+// Appends returns a commit's append of values to a topic.
 func Appends(topic string, vs ...string) seb.CommitAppend {
 	return seb.CommitAppend{Topic: topic, Records: Values(vs...)}
 }
 
-// Counted is a worker's commit: what it read moves in, what it made of it goes out.
+// Counted returns a worker's commit: it moves the consumer of topic "in" from one offset to another,
+// and appends the results.
 func Counted(from, to seb.Offset, outs ...seb.CommitAppend) seb.Commit {
 	return seb.Commit{Appends: outs, Positions: []seb.CommitPositions{
 		{Topic: "in", Consumer: "worker", Expect: seb.Offsets{0: from}, Offsets: seb.Offsets{0: to}},
 	}}
 }
 
-// WithWorker gives b a topic with so many records, and a consumer at its start.
+// WithWorker creates topic "in" with that many records, and a consumer at its start.
 func WithWorker(t testing.TB, b *seb.Broker, records int) *seb.Consumer {
 	t.Helper()
 	MustAppend(t, b, "in", Numbered("in", records)...)

@@ -24,7 +24,7 @@ func WantError(t testing.TB, err error, code seb.Code) *seb.Error {
 	return e
 }
 
-// WantOutcome fails unless err tells this outcome.
+// WantOutcome fails unless err has this outcome.
 func WantOutcome(t testing.TB, err error, o seb.Outcome) {
 	t.Helper()
 	if got := seb.OutcomeOf(err); got != o {
@@ -32,7 +32,7 @@ func WantOutcome(t testing.TB, err error, o seb.Outcome) {
 	}
 }
 
-// WantText fails unless err says all of it.
+// WantText fails unless the text of err has all parts.
 func WantText(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
@@ -45,7 +45,8 @@ func WantText(t testing.TB, err error, parts ...string) {
 	}
 }
 
-// WantConflict fails unless err says that the partition ends elsewhere, at end, and that nothing is committed.
+// WantConflict fails unless err is an offset conflict that tells this end, with the outcome that
+// nothing is committed.
 func WantConflict(t testing.TB, err error, end seb.Offset) {
 	t.Helper()
 	if e := WantError(t, err, seb.CodeOffsetConflict); e.End != end || e.Outcome != seb.NotCommitted {
@@ -53,7 +54,8 @@ func WantConflict(t testing.TB, err error, end seb.Offset) {
 	}
 }
 
-// WantPart fails unless err has this code, names this part of a commit, and says that nothing is committed.
+// WantPart fails unless err has this code, names this part of a commit, and has the outcome that
+// nothing is committed.
 func WantPart(t testing.TB, err error, code seb.Code, part string) {
 	t.Helper()
 	if e := WantError(t, err, code); e.Part != part || e.Outcome != seb.NotCommitted {

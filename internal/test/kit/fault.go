@@ -12,8 +12,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// DataIsThere fails the test when a commit is sent that refers to a data object
-// which the store does not hold whole.
+// DataIsThere fails the test if a commit is sent that refers to a data object which is not completely
+// in the store. referred returns how many such references it has checked.
 func DataIsThere(t *testing.T, memory *objstore.Memory, f *storetest.Faulty) (referred func() int) {
 	var (
 		mu sync.Mutex
@@ -43,7 +43,8 @@ func DataIsThere(t *testing.T, memory *objstore.Memory, f *storetest.Faulty) (re
 	}
 }
 
-// WantAtEnd fails unless partition 0 of topic t can be read at its end, where nothing is.
+// WantAtEnd fails unless a read at the end of partition 0 of topic "t" succeeds, and returns no
+// records.
 func WantAtEnd(t *testing.T, b *seb.Broker) {
 	t.Helper()
 	if f, err := b.Fetch(t.Context(), "t", 0, seb.Latest, seb.FetchOptions{}); err != nil || len(f.Records) != 0 {

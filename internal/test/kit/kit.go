@@ -1,5 +1,5 @@
-// Package kit has what the tests of whole brokers share: options in virtual time, a call for each thing
-// that a test does and expects to succeed, and checks. It knows the public API of a broker alone.
+// Package kit has what the tests of whole brokers share: options for virtual time, checks, and
+// functions for actions that a test expects to succeed. It uses only the public API of a broker.
 package kit
 
 import (
@@ -9,14 +9,14 @@ import (
 )
 
 // InVirtualTime returns o with a clock since boot that follows package time, and so the bubble of a
-// testing/synctest test. The kernel's does not.
+// testing/synctest test. The kernel's clock does not follow it.
 func InVirtualTime(o seb.Options) seb.Options {
 	before := time.Date(1999, 12, 1, 0, 0, 0, 0, time.UTC) // bubbles begin in 2000
 	o.BootClock = func() time.Duration { return time.Since(before) }
 	return o
 }
 
-// MemoryInUse returns what is taken from a broker's memory budget, in bytes.
+// MemoryInUse returns how much of a broker's memory budget is taken, in bytes.
 func MemoryInUse(b *seb.Broker) int64 {
 	for _, f := range b.Metrics() {
 		if f.Name == "seb_memory_used_bytes" {

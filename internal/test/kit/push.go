@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// AppendValues appends values to topic t.
+// AppendValues appends values to topic "t".
 func AppendValues(t testing.TB, b *seb.Broker, texts ...string) {
 	t.Helper()
 	if _, err := b.Append(t.Context(), "t", Values(texts...)); err != nil {
@@ -19,7 +19,7 @@ func AppendValues(t testing.TB, b *seb.Broker, texts ...string) {
 	}
 }
 
-// PushedQueue returns queue work of topic t, which is pushed to a URL.
+// PushedQueue creates queue "work" of topic "t", pushed to a URL.
 func PushedQueue(t testing.TB, b *seb.Broker, u seb.QueueUpdate, url string) *seb.Queue {
 	t.Helper()
 	MustCreateTopic(t, b, "t", 1)
@@ -29,7 +29,7 @@ func PushedQueue(t testing.TB, b *seb.Broker, u seb.QueueUpdate, url string) *se
 	return q
 }
 
-// MustPush lets a queue be pushed to a URL.
+// MustPush makes a queue be pushed to a URL.
 func MustPush(t testing.TB, q *seb.Queue, url string) {
 	t.Helper()
 	if _, _, _, err := q.SetPush(t.Context(), seb.PushUpdate{URL: &url}); err != nil {
@@ -37,10 +37,10 @@ func MustPush(t testing.TB, q *seb.Queue, url string) {
 	}
 }
 
-// ArrivalMax is how long a test waits for what must come, in real time.
+// ArrivalMax is how long a test waits for something that must arrive, in real time.
 const ArrivalMax = 20 * time.Second
 
-// Eventually waits until f returns "", which says what is wrong.
+// Eventually waits until f returns "". Before that, f returns what is wrong.
 func Eventually(t testing.TB, f func() string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -58,7 +58,7 @@ func Eventually(t testing.TB, f func() string) {
 	}
 }
 
-// WantDone waits until all of a queue is done, but for what is parked.
+// WantDone waits until all records of a queue are done, except for that many dead letters.
 func WantDone(t testing.TB, q *seb.Queue, dead int64) {
 	t.Helper()
 	Eventually(t, func() string {
@@ -70,7 +70,7 @@ func WantDone(t testing.TB, q *seb.Queue, dead int64) {
 	})
 }
 
-// DeliverWith has b push until the returned function is called, or the test ends.
+// DeliverWith makes b deliver pushed records until end is called, or the test ends.
 func DeliverWith(t testing.TB, b *seb.Broker, o seb.PushOptions) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -89,7 +89,7 @@ func DeliverWith(t testing.TB, b *seb.Broker, o seb.PushOptions) (end func()) {
 	return end
 }
 
-// Status returns a server's answer with this status and no body.
+// Status returns a handler that answers with this status and no body.
 func Status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// MustSet creates a queue at the start of its topic, or changes it.
+// MustSet creates a queue that begins at the start of its topic, or changes an existing one.
 func MustSet(t testing.TB, q *seb.Queue, u seb.QueueUpdate) seb.QueueInfo {
 	t.Helper()
 	info, _, err := q.Set(t.Context(), u, seb.Earliest)
@@ -32,7 +32,7 @@ func MustReceive(t testing.TB, q *seb.Queue, most int, wait time.Duration) []seb
 	return got
 }
 
-// Handed returns "offset#attempt" of messages.
+// Handed returns the messages as "[offset#attempt ...]".
 func Handed(ms []seb.Message) string {
 	var s []string
 	for _, m := range ms {
@@ -65,7 +65,8 @@ func Tokens(ms []seb.Message) (list []string) {
 	return list
 }
 
-// Waiting has somebody wait for a record of the queue; the channel tells what comes of it.
+// Waiting starts a receiver that waits for records of the queue, and returns the channel with its
+// result.
 func Waiting(t *testing.T, q *seb.Queue, wait time.Duration) <-chan []seb.Message {
 	t.Helper()
 	got := make(chan []seb.Message, 1)
@@ -80,7 +81,7 @@ func Waiting(t *testing.T, q *seb.Queue, wait time.Duration) <-chan []seb.Messag
 	return got
 }
 
-// QueueOf returns a queue of a new topic with n records of a size.
+// QueueOf creates queue "work" of topic "t" with n records of that size, each in its own commit.
 func QueueOf(t *testing.T, b *seb.Broker, n, size int) *seb.Queue {
 	t.Helper()
 	MustCreateTopic(t, b, "t", 1)
@@ -94,12 +95,13 @@ func QueueOf(t *testing.T, b *seb.Broker, n, size int) *seb.Queue {
 	return q
 }
 
-// OpenQueue opens a broker on an empty store, with queue work of topic t, which has so many records.
+// OpenQueue opens a broker on an empty store, and creates queue "work" of topic "t" with that many
+// records.
 func OpenQueue(t *testing.T, records int, u seb.QueueUpdate) (*seb.Broker, *seb.Queue) {
 	return OpenQueueOn(t, objstore.NewMemory(), records, u)
 }
 
-// OpenQueueOn is [OpenQueue] on a store.
+// OpenQueueOn is [OpenQueue] on a given store.
 func OpenQueueOn(t *testing.T, store objstore.Store, records int, u seb.QueueUpdate) (*seb.Broker, *seb.Queue) {
 	b := Open(t, store, Immediate())
 	MustCreateTopic(t, b, "t", 1)
@@ -111,7 +113,7 @@ func OpenQueueOn(t *testing.T, store objstore.Store, records int, u seb.QueueUpd
 	return b, q
 }
 
-// WantLeft fails unless so many records of a queue are not done, dead letters included.
+// WantLeft fails unless that many records of a queue are not done; dead letters count as not done.
 func WantLeft(t *testing.T, q *seb.Queue, left int64) {
 	t.Helper()
 	info, err := q.Describe(t.Context())

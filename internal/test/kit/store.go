@@ -10,13 +10,13 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// NewFaulty returns an empty store and the faulty view of it.
+// NewFaulty returns an empty store, and a view of it that can fail.
 func NewFaulty() (*objstore.Memory, *storetest.Faulty) {
 	m := objstore.NewMemory()
 	return m, storetest.NewFaulty(m)
 }
 
-// OpenDir opens the store in a directory until the test ends.
+// OpenDir opens the store in a directory, and closes it when the test ends.
 func OpenDir(t *testing.T, path string) *objstore.Dir {
 	t.Helper()
 	s, err := objstore.OpenDir(path)
@@ -58,7 +58,7 @@ func Body(t testing.TB, store objstore.Store, key string) []byte {
 	return o.Body
 }
 
-// Replace puts other bytes under a key, which only a hand from outside does.
+// Replace puts other bytes under a key. Brokers never do that.
 func Replace(t testing.TB, store objstore.Store, key string, b []byte) {
 	t.Helper()
 	Remove(t, store, key)
@@ -75,7 +75,7 @@ func Remove(t testing.TB, store objstore.Store, key string) {
 	}
 }
 
-// Shifted returns a view of a store whose dates are off by what offset returns.
+// Shifted returns a view of a store whose dates are off by the duration that offset returns.
 func Shifted(store objstore.Store, offset func() time.Duration) *storetest.Faulty {
 	f := storetest.NewFaulty(store)
 	for _, verb := range []objstore.Verb{objstore.VerbCreate, objstore.VerbGet, objstore.VerbList} {
@@ -84,7 +84,7 @@ func Shifted(store objstore.Store, offset func() time.Duration) *storetest.Fault
 	return f
 }
 
-// OffBy returns an offset that stays the same.
+// OffBy returns an offset for [Shifted] that is always d.
 func OffBy(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
 // WallOff returns options with a wall clock that is off by d.

@@ -15,7 +15,7 @@ import (
 func TestPushedRecordIsRetriedAndThenDeadLettered(t *testing.T) {
 	h := newHook(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Webhook-Signature") == "" || r.Header.Get("Seb-Queue") != "work" {
-			w.WriteHeader(http.StatusOK) // which would be taken for done
+			w.WriteHeader(http.StatusOK) // this would count as done
 			return
 		}
 		http.Error(w, "no such customer", http.StatusUnprocessableEntity)
@@ -95,7 +95,7 @@ func TestTargetThatIsGoneIsPushedToNoMoreAlsoAfterARestart(t *testing.T) {
 	store := objstore.NewMemory()
 	b := openOnly(t, store, pushes())
 	end := deliver(t, b)
-	// What counts as handed out when a broker goes comes again after a lease.
+	// A record that is with a target when its broker ends comes again after a lease.
 	q := pushedQueue(t, b, seb.QueueUpdate{Lease: ptr(time.Second), BackoffMin: ptr(time.Millisecond), BackoffMax: ptr(time.Millisecond)}, h.URL)
 	appendValues(t, b, "a", "b", "c")
 	stopped := func(q *seb.Queue) string {
@@ -116,13 +116,13 @@ func TestTargetThatIsGoneIsPushedToNoMoreAlsoAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for len(h.came) > 0 {
-		<-h.came // up to three were under way
+		<-h.came // up to three requests were under way
 	}
 	h.set(status(http.StatusOK))
 	b = open(t, store, pushes())
 	deliver(t, b)
 	q = b.Queue("t", "work")
-	marker := newHook(t, status(http.StatusOK)) // when this has all, the other would have some
+	marker := newHook(t, status(http.StatusOK)) // when this hook has all records, the other hook would have some
 	other := b.Queue("t", "other")
 	mustSet(t, other, seb.QueueUpdate{})
 	mustPush(t, other, marker.URL)
@@ -137,8 +137,8 @@ func TestTargetThatIsGoneIsPushedToNoMoreAlsoAfterARestart(t *testing.T) {
 	wantDone(t, q, 0)
 }
 
-// Else who looks sees nothing of it for as long as the slowest request takes, and what they do
-// about it would be undone.
+// Otherwise nobody would see that the target is gone until its slowest request has ended, and a change
+// of the target made before that would be undone.
 func TestTargetThatIsGoneIsKnownBeforeItsOtherRequestsEnd(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	h := newHook(t, func(http.ResponseWriter, *http.Request) {
@@ -190,7 +190,7 @@ func TestChangesOfAPushTakeEffectAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	appendValues(t, b, "d")
-	eventually(t, func() string { // once the pusher has left
+	eventually(t, func() string { // once the pusher has ended
 		ms := mustReceive(t, q, 1, 0)
 		if len(ms) == 0 {
 			return "d is not handed out"
@@ -232,7 +232,7 @@ func TestPushWaitsForRequestsUnderWayBeforeItEnds(t *testing.T) {
 	}
 }
 
-// A name is looked up when a connection is made, and so says nothing when it is set.
+// A host name is resolved when a connection is made, so setting the URL does not check its addresses.
 func TestPushGoesToNoPrivateAddressUnlessThatIsAllowed(t *testing.T) {
 	h := newHook(t, status(http.StatusOK))
 	byName := strings.Replace(h.URL, "127.0.0.1", "localhost", 1)
@@ -255,7 +255,7 @@ func TestBrokerDeliversPushedRecordsOnceAtATime(t *testing.T) {
 	end := deliver(t, b)
 	pushedQueue(t, b, seb.QueueUpdate{}, h.URL)
 	appendValues(t, b, "a")
-	h.want(t, "a#1") // so it has begun
+	h.want(t, "a#1") // so the push has begun
 	if err := b.DeliverPushed(t.Context(), seb.PushOptions{}); seb.CodeOf(err) != seb.CodeInvalidRequest {
 		t.Errorf("a second one: %v", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// hook is a server that takes pushed records.
+// hook is a server that receives pushed records.
 type hook struct {
 	*httptest.Server
 	came   chan string // "value#attempt"
@@ -31,7 +31,7 @@ func newHook(t testing.TB, answer http.HandlerFunc) *hook {
 		if err != nil {
 			return
 		}
-		answer := *h.answer.Load() // before the test is told, which may set another then
+		answer := *h.answer.Load() // before the test is told, since the test may then set another answer
 		h.came <- string(body) + "#" + r.Header.Get("Seb-Attempt")
 		answer(w, r)
 	}))
@@ -41,7 +41,7 @@ func newHook(t testing.TB, answer http.HandlerFunc) *hook {
 
 func (h *hook) set(answer http.HandlerFunc) { h.answer.Store(&answer) }
 
-// want waits for what is to come next.
+// want waits for that many requests, which must be these, in any order.
 func (h *hook) want(t testing.TB, want ...string) {
 	t.Helper()
 	left := map[string]int{}
@@ -74,7 +74,7 @@ func pushes() seb.Options {
 	return seb.Options{Batching: seb.Immediate(), PushNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 }
 
-// deliver has b push until the returned function is called, or the test ends.
+// deliver makes b deliver pushed records until end is called, or the test ends.
 func deliver(t testing.TB, b *seb.Broker) (end func()) {
 	t.Helper()
 	return deliverWith(t, b, seb.PushOptions{Grace: time.Second})
@@ -92,8 +92,8 @@ func TestPushedQueueIsDelivered(t *testing.T) {
 	wantDone(t, q, 0)
 }
 
-// wantBlocked waits until the push of q, which has one record, may not send it, and checks
-// that this has made nothing dead.
+// wantBlocked waits until the queue's push is blocked for that reason. q has one record; wantBlocked
+// checks that it is no dead letter.
 func wantBlocked(t testing.TB, q *seb.Queue, why string) {
 	t.Helper()
 	eventually(t, func() string {

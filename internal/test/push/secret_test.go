@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// The log has a bound for all texts of a target. What would pass it is refused to who sends
-// it: a commit that the log can't hold would stop the broker.
+// The log has a bound for all texts of a target. A target beyond that bound is refused: a commit that
+// the log can't hold would stop the broker.
 func TestTargetIsRefusedThatTheLogHasNoRoomFor(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	q := queueOf(t, b, 0, 0)

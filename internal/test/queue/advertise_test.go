@@ -13,8 +13,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A broker that runs and loses its queues to one that can't ask it says what to set, and no
-// more often than once a minute.
+// A running broker that loses queues to a broker that can't ask it logs which option to set, at most
+// once a minute.
 func TestLosingAQueueNamesTheAddressToSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -35,7 +35,7 @@ func TestLosingAQueueNamesTheAddressToSet(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, _, err := one.Queue("t", name).Owner(t.Context()); err != nil { // which looks
+			if _, _, err := one.Queue("t", name).Owner(t.Context()); err != nil { // this syncs
 				t.Fatal(err)
 			}
 		}

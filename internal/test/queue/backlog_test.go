@@ -7,7 +7,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// TestBacklogCostsNoMemory has a queue take as much of a million records as of a thousand.
+// TestBacklogCostsNoMemory checks that a queue takes as much memory with a million records as with a
+// thousand.
 func TestBacklogCostsNoMemory(t *testing.T) {
 	taken := func(backlog int) int64 {
 		store, err := objstore.OpenDir(t.TempDir())
@@ -15,7 +16,7 @@ func TestBacklogCostsNoMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		opts := immediate()
-		opts.Memory = 16 << 20 // the cache's part of it is full in any case
+		opts.Memory = 16 << 20 // the cache's share is full in both cases
 		b := open(t, store, opts)
 		mustCreateTopic(t, b, "t", 1)
 		records := batchOf(min(backlog, 50_000), 8)
@@ -28,7 +29,7 @@ func TestBacklogCostsNoMemory(t *testing.T) {
 		q := b.Queue("t", "work")
 		mustSet(t, q, seb.QueueUpdate{})
 		for range 50 {
-			mustAck(t, q, mustReceive(t, q, 10, 0)[1:]...) // one of ten stays out
+			mustAck(t, q, mustReceive(t, q, 10, 0)[1:]...) // one of ten stays with the worker
 		}
 		wantLeft(t, q, int64(backlog)-450)
 		return heap() - before

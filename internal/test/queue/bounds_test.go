@@ -61,13 +61,14 @@ func TestMessagesThatAreReturnedAreTheSameAttempt(t *testing.T) {
 	again := mustReceive(t, q, 2, 0)
 	wantHanded(t, again, "[1#1]")
 	mustAck(t, q, ms[0], again[0])
-	if err := q.Return(ms); err != nil { // they are done
+	if err := q.Return(ms); err != nil { // returning records that are done has no effect
 		t.Fatal(err)
 	}
 	wantHanded(t, mustReceive(t, q, 2, 0), "[]")
 }
 
-// Who waits has nothing reserved; who is refused gives its turn to the next.
+// A waiting receiver has no memory reserved. A receiver that is refused passes its turn on to the
+// next.
 func TestReceiveReservesWhenThereIsSomething(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), kit.InVirtualTime(immediate()))
@@ -117,7 +118,8 @@ func TestReceiveReservesWhenThereIsSomething(t *testing.T) {
 	})
 }
 
-// An owner that can be asked need not show itself: nobody takes its queue for its silence.
+// An owner that other brokers can ask need not show itself in the log: no broker takes its queue
+// because of its silence.
 func TestOwnerWithAnAddressKeepsItsQueueUntilItIsDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -177,8 +179,8 @@ func TestExtendByTheQueuesOwnLease(t *testing.T) {
 	})
 }
 
-// Two brokers that are told to be at one address must not take a queue from each other
-// in turn.
+// Two brokers have the same address in their options. They must not take a queue from each other in
+// turn.
 func TestBrokersOfOneAddressDoNotTakeQueuesInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -201,7 +203,7 @@ func TestBrokersOfOneAddressDoNotTakeQueuesInTurn(t *testing.T) {
 				if err != nil {
 					t.Errorf("%d: %v", i, err)
 				}
-			case !errors.As(err, &e) || e.Code != seb.CodeQueueElsewhere || e.Address != "" || strings.Contains(e.Hint, "to that broker"): // which is not named
+			case !errors.As(err, &e) || e.Code != seb.CodeQueueElsewhere || e.Address != "" || strings.Contains(e.Hint, "to that broker"): // the hint must not name an address
 				t.Errorf("%d: %v", i, err)
 			}
 		}

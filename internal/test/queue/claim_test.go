@@ -13,10 +13,9 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// TestRecordThatIsPutBackWhileItsNextAttemptIsCountedHasOneNextAttempt: its lease has
-// ended, and its owner has the next attempt counted, when its worker says through another
-// broker that it failed. If the owner counted twice, the worker that gets it next could
-// not acknowledge it.
+// A record's lease has ended, and its owner is counting the next attempt, when its worker says through
+// another broker that it failed. If the owner counted twice, the next worker could not acknowledge the
+// record.
 func TestRecordThatIsPutBackWhileItsNextAttemptIsCountedHasOneNextAttempt(t *testing.T) {
 	for at := 29500 * time.Millisecond; at < 31*time.Second; at += 100 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
@@ -36,15 +35,15 @@ func TestRecordThatIsPutBackWhileItsNextAttemptIsCountedHasOneNextAttempt(t *tes
 			})
 			second := mustReceive(t, q, 1, time.Minute)
 			wantHanded(t, second, "[0#2]")
-			time.Sleep(10 * time.Second) // whatever is on its way has come
+			time.Sleep(10 * time.Second) // everything on its way has arrived
 			mustAck(t, q, second...)
 		})
 	}
 }
 
-// TestRecordThatIsPutBackWhileItsNextAttemptIsCountedRests: its lease has ended when its
-// worker says through its owner or another broker for how long it is not to be tried again. Its owner
-// learns that while it has the next attempt counted, and must keep to it.
+// A record's lease has ended when its worker says, through the owner or another broker, how long to
+// wait before the next attempt. The owner learns that while it is counting the next attempt, and must
+// keep to that time.
 func TestRecordThatIsPutBackWhileItsNextAttemptIsCountedRests(t *testing.T) {
 	for i := range 30 {
 		at, through := 29500*time.Millisecond+time.Duration(i/2)*100*time.Millisecond, i%2
@@ -73,9 +72,9 @@ func TestRecordThatIsPutBackWhileItsNextAttemptIsCountedRests(t *testing.T) {
 	}
 }
 
-// TestNoMoreAttemptsAreCountedThanReceiversWant: a hundred records that allow one attempt are
-// redriven, and one of them is received. If all of them had been claimed for whoever comes
-// next, they would be parked again when their owner is killed, and nobody would have had them.
+// A hundred records that allow one attempt are redriven, and one of them is received. If all attempts
+// had been claimed for possible receivers, all records would become dead letters again when their
+// owner is killed, without any delivery.
 func TestNoMoreAttemptsAreCountedThanReceiversWant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, records := objstore.NewMemory(), 100
@@ -104,8 +103,8 @@ func TestNoMoreAttemptsAreCountedThanReceiversWant(t *testing.T) {
 	})
 }
 
-// TestEveryReceiverGetsItsNextAttemptCounted has receivers who wait side by side get all that
-// comes due at once, with one commit or two.
+// Several receivers wait at the same time. They must get all records that come due at once, with one
+// commit or two.
 func TestEveryReceiverGetsItsNextAttemptCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, storetest.Slow(objstore.NewMemory(), 50*time.Millisecond), immediate())
@@ -114,7 +113,7 @@ func TestEveryReceiverGetsItsNextAttemptCounted(t *testing.T) {
 		mustSet(t, q, seb.QueueUpdate{})
 		appendTo(t, b, 0, 50)
 		lost := time.Now()
-		mustReceive(t, q, 50, 0) // nobody answers for them
+		mustReceive(t, q, 50, 0) // no worker answers for these
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() {
@@ -132,8 +131,8 @@ func TestEveryReceiverGetsItsNextAttemptCounted(t *testing.T) {
 	})
 }
 
-// TestRecordThatWasPutBackIsNotExtended: the heartbeat of a worker that has failed comes behind
-// its answer. It must not hold the record back for longer than the worker, or the queue, said.
+// A worker that has failed sends an extension after its answer. The extension must not delay the
+// record for longer than the worker, or the queue, asked for.
 func TestRecordThatWasPutBackIsNotExtended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -148,7 +147,7 @@ func TestRecordThatWasPutBackIsNotExtended(t *testing.T) {
 		kill(t, b)
 		q = open(t, store, kit.InVirtualTime(immediate())).Queue("t", "work")
 		mustReceive(t, q, 2, 0)
-		_, err = q.Extend(t.Context(), time.Hour, ms[1].Token) // the next owner knows it from the log
+		_, err = q.Extend(t.Context(), time.Hour, ms[1].Token) // the next owner knows from the log that the record was put back
 		wantCode(t, err, seb.CodeLeaseLost)
 		wantHanded(t, mustReceive(t, q, 2, time.Minute+time.Second), "[0#2 1#2]")
 	})

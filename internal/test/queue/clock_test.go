@@ -18,8 +18,8 @@ func appendDelayed(t *testing.T, b *seb.Broker, o seb.AppendOption) {
 	}
 }
 
-// wantAfter expects the next record of a queue to be handed out so long after then, or up to
-// late later.
+// wantAfter checks that the next record of a queue is handed out when d has passed since then, or up
+// to late after that.
 func wantAfter(t *testing.T, q *seb.Queue, then time.Time, d, late time.Duration) []seb.Message {
 	t.Helper()
 	ms := mustReceive(t, q, 1, time.Until(then)+d+late+time.Minute)
@@ -80,7 +80,7 @@ func TestWallClocksOfBrokersDecideNothingAboutQueues(t *testing.T) {
 	})
 }
 
-// The dates of the answers swing within the margin, as those of front ends do that disagree.
+// The dates of answers vary within the margin, like the dates of front ends whose clocks differ.
 func TestDelaysAreExactWhileTheStoresDatesSwing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int64
@@ -103,8 +103,8 @@ func TestDelaysAreExactWhileTheStoresDatesSwing(t *testing.T) {
 	})
 }
 
-// The log's time stands still when the store's clock was set back: until the store has caught
-// up it is the last commit's.
+// When the store's clock is set back, the log's time stands still: it stays at the last commit's time
+// until the store's clock has caught up.
 func TestDelaysGoByElapsedTimeWhileTheLogsTimeStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var off atomic.Int64
@@ -132,7 +132,7 @@ func TestDelaysGoByElapsedTimeWhileTheLogsTimeStandsStill(t *testing.T) {
 	})
 }
 
-// A takeover begins with the store's time, which one answer with a wild date does not move.
+// A takeover uses the store's time. A single answer with a wrong date does not change that time.
 func TestTakeoverGoesByTheStoresTimeAndNotByOneWildDate(t *testing.T) {
 	for _, wild := range []time.Duration{-14 * time.Minute, 14 * time.Minute} {
 		t.Run(wild.String(), func(t *testing.T) {
@@ -168,7 +168,8 @@ func TestTakeoverGoesByTheStoresTimeAndNotByOneWildDate(t *testing.T) {
 	}
 }
 
-// A record may be put back that a new owner has not come to: by who got it from the one before.
+// A worker that got its record from the previous owner puts it back before the new owner has scanned
+// that record.
 func TestDelayOfARecordThatTheNewOwnerHasNotComeToGoesByElapsedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -180,7 +181,7 @@ func TestDelayOfARecordThatTheNewOwnerHasNotComeToGoesByElapsedTime(t *testing.T
 		var off atomic.Int64
 		b := open(t, shifted(store, func() time.Duration { return time.Duration(off.Load()) }), immediate())
 		q = b.Queue("t", "work")
-		if _, err := q.Extend(t.Context(), time.Minute, ms[0].Token); err != nil { // which takes over
+		if _, err := q.Extend(t.Context(), time.Minute, ms[0].Token); err != nil { // this takes the queue over
 			t.Fatal(err)
 		}
 		off.Store(int64(10 * time.Minute))
@@ -197,7 +198,7 @@ func TestDelayOfARecordThatTheNewOwnerHasNotComeToGoesByElapsedTime(t *testing.T
 	})
 }
 
-// Nobody receives for an hour: the owner learns late of what another broker has appended.
+// No client receives for an hour, so the owner learns late of what another broker has appended.
 func TestDelayThatIsOverWhenTheOwnerHearsOfItIsNotWaitedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -211,8 +212,8 @@ func TestDelayThatIsOverWhenTheOwnerHearsOfItIsNotWaitedForAgain(t *testing.T) {
 	})
 }
 
-// A clock of the store that was ahead and is set back leaves the log's time ahead. A broker that
-// lost a queue takes it over all the same when its owner has been silent for long.
+// If the store's clock was ahead and is set back, the log's time stays ahead. A broker that lost a
+// queue must still take it over when the owner has been silent for long.
 func TestSilenceOfAnOwnerIsNotToldByTheStoresClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ahead atomic.Int64
@@ -248,10 +249,10 @@ func TestSilenceOfAnOwnerIsNotToldByTheStoresClock(t *testing.T) {
 	})
 }
 
-// The commit that makes a broker the owner of a queue may have the delays of records in it, or
-// right behind it; and the store's time, as the broker knows it, may jump with its answer.
+// The commit that makes a broker the owner of a queue may contain delays of records, or the next
+// commit may. The store's time, as the broker knows it, may jump with the answer to that commit.
 func TestNewOwnerWaitsForTheDelaysOfItsFirstCommit(t *testing.T) {
-	for right := range int64(20) { // dates until the store's clock jumps
+	for right := range int64(20) { // how many answers have right dates before the store's clock jumps
 		synctest.Test(t, func(t *testing.T) {
 			var n atomic.Int64
 			jump := func() time.Duration {

@@ -7,7 +7,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// Who sees records fail for want of a dead-letter topic must be able to stop that.
+// If records fail because the dead-letter topic is missing, an operator must be able to change the
+// queue.
 func TestQueueWhoseDeadLetterTopicWasDeletedCanBeChanged(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	mustCreateTopic(t, b, "t", 1)
@@ -30,7 +31,7 @@ func TestQueueWhoseDeadLetterTopicWasDeletedCanBeChanged(t *testing.T) {
 	wantCode(t, err, seb.CodeTopicNotFound)
 }
 
-// What a queue holds may be what takes the memory: it must be possible to work it off.
+// The records of a queue may be what fills the state, so it must be possible to work them off.
 func TestQueueIsPausedAndResumedWithoutRoomInTheState(t *testing.T) {
 	store := objstore.NewMemory()
 	b := openOnly(t, store, immediate())

@@ -14,8 +14,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// TestParkedRecordIsNotShownAsThatOfAnotherTopic: while parked records are read, their topic
-// is deleted, and another gets its name and as many records.
+// While parked records are read, their topic is deleted, and another topic gets its name and as many
+// records.
 func TestParkedRecordIsNotShownAsThatOfAnotherTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -23,10 +23,10 @@ func TestParkedRecordIsNotShownAsThatOfAnotherTopic(t *testing.T) {
 		q := queueOf(t, b, 3, 200<<10)
 		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
 		ms := mustReceive(t, q, 3, 0)
-		if err := q.Nack(t.Context(), seb.NackOptions{}, ms[0].Token, ms[2].Token); err != nil { // which are read one by one
+		if err := q.Nack(t.Context(), seb.NackOptions{}, ms[0].Token, ms[2].Token); err != nil { // these records are not adjacent, so they are read one by one
 			t.Fatal(err)
 		}
-		other := open(t, faulty, kit.InVirtualTime(immediate())) // which has nothing in its cache
+		other := open(t, faulty, kit.InVirtualTime(immediate())) // a broker without cached records
 		again := false
 		defer faulty.On(objstore.VerbGet, "log/", func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 			if a, err := next(ctx, r); again || err != nil {
@@ -38,7 +38,7 @@ func TestParkedRecordIsNotShownAsThatOfAnotherTopic(t *testing.T) {
 			}
 			mustCreateTopic(t, b, "t", 1)
 			appendTo(t, b, 0, 3)
-			time.Sleep(2 * time.Second) // the reader looks at the log again
+			time.Sleep(2 * time.Second) // the reader syncs again
 			return next(ctx, r)
 		})()
 		dead, _, _, err := other.Queue("t", "work").Dead(t.Context(), seb.DeadOptions{})
@@ -48,7 +48,7 @@ func TestParkedRecordIsNotShownAsThatOfAnotherTopic(t *testing.T) {
 	})
 }
 
-// parkMany parks the first n records of topic t in queue work.
+// parkMany makes the first n records of queue "work" of topic "t" dead letters.
 func parkMany(t *testing.T, q *seb.Queue, n int) {
 	t.Helper()
 	mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
@@ -59,7 +59,7 @@ func parkMany(t *testing.T, q *seb.Queue, n int) {
 	}
 }
 
-// A page of parked records costs what its records do, however many there are.
+// A page of parked records costs memory only for its own records, however many there are in the queue.
 func TestPageOfParkedRecordsTakesMemoryForItselfAlone(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	q := queueOf(t, b, 20_000, 10)
@@ -81,13 +81,13 @@ func TestPageOfParkedRecordsTakesMemoryForItselfAlone(t *testing.T) {
 	}
 }
 
-// A record that is too large for what is left of a page is not kept with the page.
+// A record that is too large for the rest of a page is not kept in memory with the page.
 func TestPageOfParkedRecordsKeepsNoRecordOfTheNextPage(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	q := queueOf(t, b, 3, 1000)
 	mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
 	ms := mustReceive(t, q, 3, 0)
-	if err := q.Nack(t.Context(), seb.NackOptions{}, ms[0].Token, ms[2].Token); err != nil { // which are read one by one
+	if err := q.Nack(t.Context(), seb.NackOptions{}, ms[0].Token, ms[2].Token); err != nil { // these records are not adjacent, so they are read one by one
 		t.Fatal(err)
 	}
 	dead, next, more, err := q.Dead(t.Context(), seb.DeadOptions{MaxBytes: 1500})

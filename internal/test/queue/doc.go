@@ -1,3 +1,3 @@
-// Package queue tests queues: what is handed out, when, how often, and what becomes of it. It uses the public
-// API of the broker.
+// Package queue tests queues: which records are handed out, when and how often, and what becomes of
+// them. It uses the public API of the broker.
 package queue

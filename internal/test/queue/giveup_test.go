@@ -11,7 +11,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// The commit goes on when its caller gives up: what it counts then is not the caller's.
+// A commit goes on when its caller gives up. The caller is not told a number that the commit may count
+// later.
 func TestCallerThatGivesUpIsToldNoNumber(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *seb.Queue) (int, error){
 		"purge": func(ctx context.Context, q *seb.Queue) (int, error) {

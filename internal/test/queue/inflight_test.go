@@ -18,7 +18,7 @@ func inFlight(t testing.TB, most int) *seb.InFlight {
 	return f
 }
 
-// bounded receives as many as there is room for, within a time.
+// bounded receives as many records as there is room for, and waits up to wait for the first.
 func bounded(t testing.TB, q *seb.Queue, f *seb.InFlight, wait time.Duration) []seb.Message {
 	t.Helper()
 	got, err := q.Receive(t.Context(), seb.ReceiveOptions{Max: 100, Wait: wait, InFlight: f})
@@ -43,7 +43,7 @@ func TestWorkerHasNoMoreInFlightThanItMay(t *testing.T) {
 		if took := time.Since(began); took != 5*time.Second {
 			t.Fatalf("without room it waited %v", took)
 		}
-		// Each way to be out no more makes room for one.
+		// Each way in which a record stops being in flight makes room for one record.
 		later := func(do func() error) {
 			t.Helper()
 			done := make(chan error, 1)
@@ -94,7 +94,7 @@ func TestLeaseThatRunsOutMakesRoom(t *testing.T) {
 	})
 }
 
-// TestFullWorkerLeavesRecordsToOthers: it waits, but not in their line.
+// A worker without room waits, but not in line with the others.
 func TestFullWorkerLeavesRecordsToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), immediate())
@@ -120,7 +120,7 @@ func TestFullWorkerLeavesRecordsToOthers(t *testing.T) {
 	})
 }
 
-// TestAckThroughAnotherBrokerMakesRoom: the broker that waits looks at the log meanwhile.
+// A waiting broker syncs, so that it learns of acknowledgements through other brokers.
 func TestAckThroughAnotherBrokerMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()

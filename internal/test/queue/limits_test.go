@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// What is out holds up what is fresh past a bound, and for no longer.
+// Beyond a bound, records that are with workers hold up fresh records until some of them are done.
 func TestQueueHasABoundOfRecordsOut(t *testing.T) {
 	const bound = 65536
 	synctest.Test(t, func(t *testing.T) {
@@ -40,8 +40,8 @@ func TestQueueHasABoundOfRecordsOut(t *testing.T) {
 	})
 }
 
-// Records of a key that has one out are read ahead of, so that other keys go on, but only
-// so far.
+// The owner reads ahead beyond the waiting records of a key, so that other keys go on, but only up to
+// a bound.
 func TestKeyThatWaitsHoldsUpOthersBehindManyOfItsOwn(t *testing.T) {
 	for behind, want := range map[int]string{4000: "[0#1 4000#1]", 5000: "[0#1]"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -64,8 +64,9 @@ func TestKeyThatWaitsHoldsUpOthersBehindManyOfItsOwn(t *testing.T) {
 	}
 }
 
-// A record that the store has lost is tried as often as others that fail, and parked; one
-// whose key nobody can know stops a queue that keeps keys in order, until it is deleted.
+// A record that the store has lost is tried as often as other records that fail, and then becomes a
+// dead letter. In a queue with order by key, a lost record stops the queue until the record is
+// deleted, since nobody can know its key.
 func TestRecordThatIsLost(t *testing.T) {
 	for _, order := range []seb.QueueOrder{seb.OrderNone, seb.OrderKey} {
 		t.Run(string(order), func(t *testing.T) {

@@ -8,14 +8,14 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// A claim that took longer than the owner waits for it gets into the log while the worker
-// before has its lease again: that attempt must reach somebody.
+// A claim takes longer than the owner waits for it. The previous worker tries to extend its lease before
+// the claim gets into the log. The claimed attempt must reach a worker.
 func TestAttemptThatIsCountedLateIsHandedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
 		opts := immediate()
-		opts.AppendTimeout, opts.Address = 10*time.Second, "http://owner" // with one it need not show itself meanwhile
-		opts.StaleMax = time.Minute                                       // so that it goes on while the store is away
+		opts.AppendTimeout, opts.Address = 10*time.Second, "http://owner" // with an address, the owner need not show itself
+		opts.StaleMax = time.Minute                                       // so that the owner goes on during the outage
 		b := open(t, faulty, opts)
 		mustCreateTopic(t, b, "t", 1)
 		q := b.Queue("t", "work")
@@ -25,7 +25,7 @@ func TestAttemptThatIsCountedLateIsHandedOut(t *testing.T) {
 		next := waiting(t, q, time.Hour)
 		time.Sleep(29 * time.Second)
 		faulty.SetDown(true)
-		time.Sleep(11500 * time.Millisecond) // the lease has ended, and nobody knows what became of the claim
+		time.Sleep(11500 * time.Millisecond) // the lease has ended, and the outcome of the claim is unknown
 		if until, err := q.Extend(t.Context(), 10*time.Minute, ms[0].Token); seb.CodeOf(err) != seb.CodeLeaseLost {
 			t.Errorf("a lease whose record may go to another any time lasts until %v, %v", until, err)
 		}
@@ -40,8 +40,8 @@ func TestAttemptThatIsCountedLateIsHandedOut(t *testing.T) {
 	})
 }
 
-// An owner that can't read the log may be none any more: it hands out nothing, and leaves
-// nobody a record for longer, from when its last look is too old to go by.
+// An owner that can't read the log may have lost the queue. Once its last sync is too old, it hands
+// out nothing and extends no lease.
 func TestOwnerWithoutItsStoreHandsOutNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, faulty := newFaulty()
@@ -53,7 +53,7 @@ func TestOwnerWithoutItsStoreHandsOutNothing(t *testing.T) {
 		first := mustReceive(t, q, 1, 0)
 
 		faulty.SetDown(true)
-		wantHanded(t, mustReceive(t, q, 1, 0), "[1#1]") // its last look tells enough for a second
+		wantHanded(t, mustReceive(t, q, 1, 0), "[1#1]") // its last sync is recent enough for a second
 		time.Sleep(time.Second + 1)
 		for range 3 {
 			if got, err := q.Receive(t.Context(), seb.ReceiveOptions{}); seb.CodeOf(err) != seb.CodeStoreUnavailable {
@@ -68,14 +68,14 @@ func TestOwnerWithoutItsStoreHandsOutNothing(t *testing.T) {
 
 		wantHanded(t, mustReceive(t, other.Queue("t", "work"), 3, time.Minute), "[0#2 1#2 2#2]")
 		faulty.SetDown(false)
-		time.Sleep(10 * time.Second) // by when it has seen that the store is back
+		time.Sleep(10 * time.Second) // by then the owner has noticed that the store is back
 		if got, err := q.Receive(t.Context(), seb.ReceiveOptions{}); seb.CodeOf(err) != seb.CodeQueueElsewhere {
 			t.Errorf("handed out %s, %v", handed(got), err)
 		}
 	})
 }
 
-// Who waits is told so as well, once there would be something to hand out.
+// A waiting receiver gets the same error, at the time when there would be a record to hand out.
 func TestLeaseThatEndsWhileTheStoreIsAwayEndsAReceive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()

@@ -11,8 +11,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A record whose last attempt failed waits for nothing, so what is shown is when it was
-// parked, and not when it would have come again.
+// A record whose last attempt failed does not wait for a retry. So the time shown is when it was
+// parked, and not when a retry would have been due.
 func TestParkedRecordTellsWhenItWasParked(t *testing.T) {
 	delays := map[string]*time.Duration{"the queue's backoff": nil, "the worker's": ptr(48 * time.Hour)}
 	for name, delay := range delays {

@@ -17,8 +17,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// Many records whose last lease ends at once are copied to the dead-letter topic. No more
-// than a few of them are in memory that no budget counts.
+// The last leases of many records end at the same time, and the records are copied to the dead-letter
+// topic. Only a few of them may be in memory that no budget counts.
 func TestRecordsAreCopiedAFewAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const records = 50
@@ -40,10 +40,10 @@ func TestRecordsAreCopiedAFewAtATime(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			return next(ctx, r)
 		})()
-		owner := open(t, faulty, immediate()) // which has nothing in its cache
+		owner := open(t, faulty, immediate()) // a broker without cached records
 		q = owner.Queue("t", "work")
 		most.Store(0)
-		wantHanded(t, mustReceive(t, q, records, 10*time.Minute), "[]") // all of them are in doubt
+		wantHanded(t, mustReceive(t, q, records, 10*time.Minute), "[]") // all records are uncertain
 		if n := most.Load(); n < 2 || n > 20 {
 			t.Errorf("%d records were read at one time", n)
 		}
@@ -53,8 +53,8 @@ func TestRecordsAreCopiedAFewAtATime(t *testing.T) {
 	})
 }
 
-// A record that can't be read is not parked without its copy: its worker is told that
-// nothing was done, and to try again.
+// A record that can't be read is not parked without its copy. Its worker is told that nothing was
+// done, and to try again.
 func TestRecordThatCanNotBeCopiedNowIsNotParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
@@ -63,7 +63,7 @@ func TestRecordThatCanNotBeCopiedNowIsNotParked(t *testing.T) {
 		q := queueOf(t, b, 1, 200<<10)
 		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1), DeadLetterTopic: ptr("dead")})
 		token := mustReceive(t, q, 1, 0)[0].Token
-		other := open(t, faulty, immediate()).Queue("t", "work") // which has nothing in its cache
+		other := open(t, faulty, immediate()).Queue("t", "work") // a broker without cached records
 		undo := faulty.On(objstore.VerbGet, "log/", func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
 			return storetest.Answer{}, storetest.ErrInjected
 		})
@@ -82,8 +82,8 @@ func TestRecordThatCanNotBeCopiedNowIsNotParked(t *testing.T) {
 	})
 }
 
-// A token that is sent twice in one request is told the same twice, also if its record could
-// not be parked.
+// A token that is sent twice in one request gets the same result twice, even if its record could not
+// be parked.
 func TestTokenThatIsSentTwiceIsToldTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
@@ -107,8 +107,8 @@ func TestTokenThatIsSentTwiceIsToldTheSame(t *testing.T) {
 	})
 }
 
-// A record may be as large as one may be, and have as many headers: what its copy says of it
-// beside them must not keep it from being made.
+// A record may have the largest size and the most headers that are allowed. The headers that its copy
+// has in addition must not prevent the copy.
 func TestLargestRecordIsCopiedToTheDeadLetterTopic(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	mustCreateTopic(t, b, "t", 1)
@@ -137,8 +137,8 @@ func TestLargestRecordIsCopiedToTheDeadLetterTopic(t *testing.T) {
 	}
 }
 
-// All records that are out fail for the last time at once, while the store takes no commits:
-// what that costs is bounded, and in the end all are parked.
+// All records that are with workers fail for the last time at once, while the store accepts no
+// commits. The cost of that is bounded, and in the end all records are parked.
 func TestRecordsAreParkedSomeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const records = 3000

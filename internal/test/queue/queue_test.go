@@ -92,7 +92,7 @@ func TestRecordThatKeepsFailingIsParkedAndRedriven(t *testing.T) {
 		ms := mustReceive(t, q, 10, time.Minute)
 		wantHanded(t, ms, "[0#1 1#1]")
 		mustAck(t, q, ms...)
-		mustAck(t, q, ms...) // again: the answer was lost
+		mustAck(t, q, ms...) // again, as if the first answer was lost
 		if n, err := q.Redrive(t.Context(), seb.RedriveOptions{}); err != nil || n != (seb.Redriven{}) {
 			t.Fatal(n, err)
 		}
@@ -130,7 +130,7 @@ func TestRedrivenRecordHasAllItsAttemptsAndNoneOfItsTokens(t *testing.T) {
 		}
 		late()
 		wantHanded(t, mustReceive(t, q, 1, time.Second), "[0#1]")
-		late() // now another worker has it
+		late() // now another worker has the record
 		ms := mustReceive(t, q, 1, time.Minute)
 		wantHanded(t, ms, "[0#2]")
 		mustAck(t, q, ms...)
@@ -153,7 +153,7 @@ func TestParkedRecordIsCopiedToTheDeadLetterTopicInTheSameCommit(t *testing.T) {
 			}
 		}
 		ms := mustReceive(t, q, 3, 0)
-		synctest.Wait() // who receives is told of a commit a moment before the status has it
+		synctest.Wait() // a receiver returns a moment before the status shows the commit
 		before := b.Status().Applied
 		if err := q.Nack(t.Context(), seb.NackOptions{Reason: "no\xff"}, ms[0].Token, ms[0].Token); err != nil {
 			t.Fatal(err)
@@ -164,7 +164,7 @@ func TestParkedRecordIsCopiedToTheDeadLetterTopicInTheSameCommit(t *testing.T) {
 		if f, err := b.Fetch(t.Context(), "dead", 0, seb.Earliest, seb.FetchOptions{}); err != nil || len(f.Records) != 1 {
 			t.Fatalf("%+v, %v", f, err)
 		}
-		mustReceive(t, q, 3, 31*time.Second) // the leases of the others run out
+		mustReceive(t, q, 3, 31*time.Second) // the leases of the other records run out
 		f, err := b.Fetch(t.Context(), "dead", 0, seb.Earliest, seb.FetchOptions{Wait: time.Minute})
 		if err != nil || len(f.Records) != 3 {
 			t.Fatalf("%+v, %v", f, err)
@@ -239,7 +239,7 @@ seb_queues 1
 	})
 }
 
-// A record is parked without a copy only if none can ever be made.
+// A record is parked without a copy only if no copy can ever be made.
 func TestParkingWaitsForTheRoomThatACopyNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -270,7 +270,7 @@ func TestParkingWaitsForTheRoomThatACopyNeeds(t *testing.T) {
 	})
 }
 
-// A caller that leaves ends a list of queues, which may take long.
+// If the caller of a list of queues gives up, the list ends; it may take long.
 func TestListOfQueuesEndsWithItsCaller(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	mustCreateTopic(t, b, "t", 1)

@@ -12,8 +12,9 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// Two workers receive, the second waits for what the first reads, and meanwhile the topic is
-// deleted and made anew, with a queue of the same name: that is what the second receives from.
+// Two workers receive; the second one waits for what the first one reads. Meanwhile the topic is
+// deleted and created again, with a queue of the same name. The second worker must receive from the
+// new queue.
 func TestReceiveGoesOnWithTheQueueThatHasTheNameNow(t *testing.T) {
 	for _, order := range []seb.QueueOrder{seb.OrderNone, seb.OrderKey} {
 		t.Run(string(order), func(t *testing.T) {
@@ -24,7 +25,7 @@ func TestReceiveGoesOnWithTheQueueThatHasTheNameNow(t *testing.T) {
 					mustCreateTopic(t, other, "t", 1)
 					mustSet(t, other.Queue("t", "work"), seb.QueueUpdate{Order: &order})
 					for range records {
-						mustAppend(t, other, "t", large("record", 100_000)) // too much to come along with the log
+						mustAppend(t, other, "t", large("record", 100_000)) // too large to be read together with the log
 					}
 				}
 				anew(2)
@@ -38,7 +39,7 @@ func TestReceiveGoesOnWithTheQueueThatHasTheNameNow(t *testing.T) {
 					t.Fatal(err)
 				}
 				anew(1)
-				if _, _, err := q.Owner(t.Context()); err != nil { // which has the broker learn of that
+				if _, _, err := q.Owner(t.Context()); err != nil { // this makes the broker learn of the new topic
 					t.Fatal(err)
 				}
 				close(release)

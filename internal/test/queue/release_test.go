@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// A broker that goes has 10 s, which a commit for each of its queues would pass.
+// A broker that shuts down has 10 s. If each queue needed its own commit, that would not be enough.
 func TestBrokerThatGoesReleasesManyQueuesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const queues = 40
@@ -32,7 +32,7 @@ func TestBrokerThatGoesReleasesManyQueuesInTime(t *testing.T) {
 			t.Errorf("it took %v to go", took)
 		}
 		next := open(t, memory, immediate())
-		for i := range queues { // in doubt they would be counted twice
+		for i := range queues { // the release names the first delivery of each record
 			wantHanded(t, mustReceive(t, next.Queue("t", fmt.Sprint("q", i)), 1, time.Minute), "[0#2]")
 		}
 	})

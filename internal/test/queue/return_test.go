@@ -11,8 +11,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A broker that goes gives back what it has taken for those who wait: nobody got that, so it
-// costs no attempt, and the next broker hands it out at once.
+// A broker that shuts down returns records that it has taken for waiting receivers. No worker got
+// them, so this costs no attempt, and the next broker hands them out at once.
 func TestMessagesThatAreReturnedBeforeABrokerGoesCostNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -33,7 +33,7 @@ func TestMessagesThatAreReturnedBeforeABrokerGoesCostNoAttempt(t *testing.T) {
 		free := mustReceive(t, next, 4, 0)
 		wantHanded(t, free, "[1#1]")
 		mustAck(t, next, free...)
-		time.Sleep(29 * time.Second) // the others are with their workers
+		time.Sleep(29 * time.Second) // the other records are with their workers
 		wantHanded(t, mustReceive(t, next, 4, 2*time.Second), "[0#2 2#2]")
 	})
 }

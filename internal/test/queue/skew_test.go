@@ -12,9 +12,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// TestDelayedRecordThatWasHandedOutAlreadyIsNotFresh: the clock of an owner that was lost was
-// ahead, so it handed out records that are not due yet by the clock of the next one. Where keys
-// keep their order, that one knows such a record from the moment it reads it.
+// The clock of a lost owner was ahead, so it handed out records that are not due yet by the next
+// owner's clock. With order by key, the next owner recognizes such a record when it reads it.
 func TestDelayedRecordThatWasHandedOutAlreadyIsNotFresh(t *testing.T) {
 	tests := map[string]struct {
 		attempts int
@@ -37,7 +36,7 @@ func TestDelayedRecordThatWasHandedOutAlreadyIsNotFresh(t *testing.T) {
 				}
 				first := mustReceive(t, q, 10, 0)
 				wantHanded(t, first, "[0#1]")
-				ahead := strings.Replace(first[0].Token, ":0.1", ":1.1", 1) // of an owner that went by another clock
+				ahead := strings.Replace(first[0].Token, ":0.1", ":1.1", 1) // token of a delivery by an owner with another clock
 				if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Duration(0))}, ahead); err != nil {
 					t.Fatal(err)
 				}
@@ -53,9 +52,8 @@ func TestDelayedRecordThatWasHandedOutAlreadyIsNotFresh(t *testing.T) {
 	}
 }
 
-// TestClocksAheadOfTheStoresTakeNoQueuesInTurn: how long an owner has been silent goes by one
-// clock, the store's. By their own, two brokers would take a queue from each other with each
-// receive.
+// How long an owner has been silent is measured by one clock, the store's. By their own clocks, two
+// brokers would take a queue from each other with each receive.
 func TestClocksAheadOfTheStoresTakeNoQueuesInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
@@ -80,7 +78,7 @@ func TestClocksAheadOfTheStoresTakeNoQueuesInTurn(t *testing.T) {
 		if _, epoch, err := queues[0].Owner(t.Context()); err != nil || epoch != 2 {
 			t.Errorf("the owner is %d, %v", epoch, err)
 		}
-		time.Sleep(time.Minute) // nobody has heard of it
+		time.Sleep(time.Minute) // the owner is silent meanwhile
 		if _, err := queues[0].Receive(t.Context(), seb.ReceiveOptions{}); err != nil {
 			t.Error(err)
 		}

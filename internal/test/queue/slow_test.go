@@ -11,20 +11,20 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// Records that come again lie apart, and may have to be read one by one. A worker that asks
-// for many at once must not get them when their leases are over, as another may by then.
+// Records that come again are not adjacent, and may have to be read one by one. A worker that asks for
+// many at once must not get them after their leases have ended, when another worker may have them.
 func TestMessagesAreHandedOutWithTimeLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const records = 200
 		store := objstore.NewMemory()
 		b := openOnly(t, store, kit.InVirtualTime(immediate()))
-		q := queueOf(t, b, records, 20_000) // too much to come along with the log
+		q := queueOf(t, b, records, 20_000) // too large to be read together with the log
 		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(2)})
 		mustReceive(t, q, 1, 0)
 		kill(t, b)
 		q = open(t, storetest.Slow(store, 200*time.Millisecond), kit.InVirtualTime(immediate())).Queue("t", "work")
 		mustReceive(t, q, 1, 0)
-		time.Sleep(31 * time.Second) // all of them may have been out
+		time.Sleep(31 * time.Second) // all of the records may have been with workers
 		seen := 0
 		for range 20 {
 			ms, err := q.Receive(t.Context(), seb.ReceiveOptions{Max: records, MaxBytes: 1 << 30, Wait: 10 * time.Second})

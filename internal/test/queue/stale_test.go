@@ -9,8 +9,9 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A receiver that has waited for long gets no record from an owner that another broker has
-// followed more than a second ago: it would be with two workers.
+// A receiver has waited for long at an owner, and another broker took the queue over more than a
+// second ago. The receiver must get no record from the former owner, since another worker may have
+// that record.
 func TestReceiverThatHasWaitedGetsNothingFromAFormerOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -35,8 +36,8 @@ func TestReceiverThatHasWaitedGetsNothingFromAFormerOwner(t *testing.T) {
 	})
 }
 
-// A former owner that has not heard of the next one yet learns of it when it is asked for more
-// time with a token that it does not know: it says where the queue is, not that the lease is lost.
+// A former owner is asked to extend a lease with a token that it does not know. It learns then that
+// there is a new owner, and answers where the queue is, not that the lease is lost.
 func TestFormerOwnerDoesNotRefuseALeaseOfTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -49,7 +50,7 @@ func TestFormerOwnerDoesNotRefuseALeaseOfTheNext(t *testing.T) {
 		if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Duration(0))}, tokens(ms)...); err != nil {
 			t.Fatal(err)
 		}
-		_, epoch, err := next.Queue("t", "work").Owner(t.Context()) // which looks
+		_, epoch, err := next.Queue("t", "work").Owner(t.Context()) // this syncs
 		if err == nil {
 			err = next.Queue("t", "work").TakeOver(t.Context(), epoch)
 		}
@@ -63,7 +64,7 @@ func TestFormerOwnerDoesNotRefuseALeaseOfTheNext(t *testing.T) {
 	})
 }
 
-// A broker that has not heard of a queue yet looks at the log before it says that there is none.
+// A broker that does not know a queue syncs before it answers that the queue does not exist.
 func TestBrokerLearnsOfANewQueueWhenItIsAskedForMoreTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()

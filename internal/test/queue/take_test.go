@@ -13,8 +13,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// TestReceiverThatGoesAwayDuringATakeoverCostsNoAttempt: whoever asks first makes the
-// broker take the queue over. If it does not wait for that, the broker still has the queue.
+// The first receiver makes the broker take the queue over. If that receiver does not wait for the
+// takeover, the broker still gets the queue.
 func TestReceiverThatGoesAwayDuringATakeoverCostsNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, storetest.Slow(objstore.NewMemory(), 50*time.Millisecond), immediate())
@@ -34,8 +34,8 @@ func TestReceiverThatGoesAwayDuringATakeoverCostsNoAttempt(t *testing.T) {
 	})
 }
 
-// TestReceiverThatGoesAwayDuringATakeoverTakesNobodyWithIt: another one waits for the same
-// takeover.
+// The first receiver gives up during a takeover. Another receiver that waits for the same takeover
+// still gets its records.
 func TestReceiverThatGoesAwayDuringATakeoverTakesNobodyWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, storetest.Slow(objstore.NewMemory(), 50*time.Millisecond), immediate())
@@ -57,8 +57,7 @@ func TestReceiverThatGoesAwayDuringATakeoverTakesNobodyWithIt(t *testing.T) {
 	})
 }
 
-// TestBrokerThatGoesDuringATakeoverLeavesNoDoubt: the takeover is on its way when the broker
-// is told to go.
+// A takeover is on its way when the broker is told to shut down. No record may become uncertain.
 func TestBrokerThatGoesDuringATakeoverLeavesNoDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -73,7 +72,7 @@ func TestBrokerThatGoesDuringATakeoverLeavesNoDoubt(t *testing.T) {
 			}
 		})
 		if got, err := q.Receive(t.Context(), seb.ReceiveOptions{Wait: time.Minute}); err == nil && len(got) > 0 {
-			return // the receiver was faster than the broker: it has the record
+			return // the receiver was faster than the shutdown, and has the record
 		}
 		synctest.Wait()
 		time.Sleep(time.Second)
@@ -81,8 +80,8 @@ func TestBrokerThatGoesDuringATakeoverLeavesNoDoubt(t *testing.T) {
 	})
 }
 
-// TestTakeoverThatTheStoreTakesLateCostsNoAttempt: those who wait are told in time that the
-// store is slow, and once it has the takeover the broker knows that the queue is its own.
+// Waiting receivers are told in time that the store is slow. Once the store has the takeover, the
+// broker knows that it owns the queue.
 func TestTakeoverThatTheStoreTakesLateCostsNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
@@ -99,7 +98,7 @@ func TestTakeoverThatTheStoreTakesLateCostsNoAttempt(t *testing.T) {
 			began := time.Now()
 			_, err := q.Receive(t.Context(), seb.ReceiveOptions{Wait: time.Minute})
 			wantCode(t, err, seb.CodeStoreUnavailable)
-			if waited := time.Since(began); waited > 20*time.Second { // a look at the log is waited for too
+			if waited := time.Since(began); waited > 20*time.Second { // this includes the wait for a sync
 				t.Errorf("told after %v", waited)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A worker whose connection broke says again that it is done, before its first word is in
-// the log: both get into one commit, and neither may be told that its work doesn't count.
+// A worker whose connection broke sends its acknowledgement again, before the first one is in the log.
+// Both get into one commit, and both must be told that the work counts.
 func TestDeliveryThatIsAcknowledgedTwiceInOneCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), kit.InVirtualTime(seb.Options{Batching: seb.Timed(time.Second, 1<<20)}))
@@ -21,7 +21,7 @@ func TestDeliveryThatIsAcknowledgedTwiceInOneCommit(t *testing.T) {
 		mustSet(t, q, seb.QueueUpdate{})
 		appendTo(t, b, 0, 2)
 		ms := mustReceive(t, q, 2, 0)
-		synctest.Wait() // who receives is told of a commit a moment before the status has it
+		synctest.Wait() // a receiver returns a moment before the status shows the commit
 		before := b.Status().Applied
 		errs := make(chan error)
 		for range 2 {

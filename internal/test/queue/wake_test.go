@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// The receiver that was told of a lease, and would see it end, has gone before that: the
-// other one has to see it.
+// A receiver that waited for the end of a lease gives up before that. Another receiver must then be
+// woken when the lease ends.
 func TestLeaseEndsAfterTheReceiverThatWaitedForThatHasGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), immediate())

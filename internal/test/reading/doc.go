@@ -1,3 +1,3 @@
-// Package reading tests reads that go on: of all partitions in turn, from a time on, over what is slow. It uses
-// the public API of the broker.
+// Package reading tests reads that go on for some time: of all partitions in turn, from a time on, and
+// over slow stores. It uses the public API of the broker.
 package reading

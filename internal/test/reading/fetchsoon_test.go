@@ -12,7 +12,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// A long read over a slow store returns a part soon, and going on behind it gets all.
+// A long read over a slow store returns the first records soon. Reads that go on from there get all
+// records.
 func TestLongReadReturnsWhatIsThereAfterASecond(t *testing.T) {
 	const commits = 1500
 	for name, delay := range map[string]time.Duration{"slow": 100 * time.Millisecond, "slower than the wait": 1500 * time.Millisecond} {
@@ -20,7 +21,7 @@ func TestLongReadReturnsWhatIsThereAfterASecond(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory, faulty := newFaulty()
 				opts := immediate()
-				opts.CheckpointCommits = 100 // so that the other broker does not keep what it replays
+				opts.CheckpointCommits = 100 // so that the other broker starts from a checkpoint, and caches little
 				writer := open(t, memory, opts)
 				for i := range commits {
 					mustAppend(t, writer, "t", fmt.Sprint(i))

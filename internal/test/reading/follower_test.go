@@ -23,7 +23,7 @@ func mustFollow(t testing.TB, b *seb.Broker, partition int32, from seb.Position)
 	return f
 }
 
-// One partition that never ends doesn't keep the others from being read.
+// A partition that always has more records doesn't keep a follower from the others.
 func TestFollowerServesPartitionsInTurn(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	mustCreateTopic(t, b, "t", 3)
@@ -47,7 +47,7 @@ func TestFollowerServesPartitionsInTurn(t *testing.T) {
 	}
 }
 
-// A follower of one partition reads that one alone.
+// A follower of one partition reads only that one.
 func TestFollowerOfOnePartition(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	mustCreateTopic(t, b, "t", 3)
@@ -66,7 +66,7 @@ func TestFollowerOfOnePartition(t *testing.T) {
 	}
 }
 
-// What others append is seen without asking, also in partitions that they add.
+// A waiting follower gets what other brokers append, also in partitions that they add.
 func TestFollowerSeesWhatOtherBrokersDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -99,7 +99,7 @@ func TestFollowerSeesWhatOtherBrokersDo(t *testing.T) {
 	})
 }
 
-// A broker that only this follower asks sends no request but looks at the log's end.
+// If this follower is the only client, the broker sends only the requests of its syncs.
 func TestFollowersShareTheirWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, store := newFaulty()

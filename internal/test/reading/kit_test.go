@@ -2,7 +2,7 @@ package reading_test
 
 import "github.com/simple-event-broker/seb/internal/test/kit"
 
-// Short names for what the tests use of the kit.
+// Short names for the functions of the kit that these tests use.
 var (
 	appendTo        = kit.AppendTo
 	immediate       = kit.Immediate

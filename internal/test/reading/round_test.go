@@ -13,7 +13,8 @@ import (
 
 const widePartitions = 3*seb.FollowPartitionsMax + 100
 
-// openWide returns a broker with topic t of very many partitions, some of which have two records.
+// openWide returns a broker with topic "t" of very many partitions. The filled ones have two records
+// each.
 func openWide(t *testing.T, filled ...int32) *seb.Broker {
 	t.Helper()
 	opts := immediate()
@@ -26,7 +27,7 @@ func openWide(t *testing.T, filled ...int32) *seb.Broker {
 	return b
 }
 
-// nextOf returns the places of the next records, or "" if there are none.
+// nextOf returns the next records and their places; "" if there are none.
 func nextOf(t *testing.T, f *seb.Follower) (records []seb.Record, places string) {
 	t.Helper()
 	records, err := f.Next(t.Context(), seb.FetchOptions{Limit: 1})
@@ -54,7 +55,7 @@ func TestConsumerIsReadRoundVeryManyPartitions(t *testing.T) {
 			break
 		}
 		got = append(got, place)
-		if len(got)%2 == 0 { // what is read and not committed does not come again either
+		if len(got)%2 == 0 { // records that were read and not committed don't come again either
 			committed++
 			if _, err := c.Commit(t.Context(), seb.After(records...)); err != nil {
 				t.Fatal(err)
@@ -79,7 +80,7 @@ func TestConsumerIsReadRoundVeryManyPartitions(t *testing.T) {
 	}
 }
 
-// One partition that never runs dry keeps nobody from the others.
+// A partition that always has more records doesn't keep a follower from the others.
 func TestRoundOfVeryManyPartitionsGetsToAll(t *testing.T) {
 	b := openWide(t, 5, 3000)
 	f, err := b.Consumer("t", "c").Follower(t.Context(), seb.AllPartitions)
@@ -97,7 +98,7 @@ func TestRoundOfVeryManyPartitionsGetsToAll(t *testing.T) {
 	}
 }
 
-// What was read for a consumer that is deleted says nothing of one that has its name later.
+// What was read for a deleted consumer has no effect on a later consumer with the same name.
 func TestRoundOfVeryManyPartitionsEndsWithItsConsumer(t *testing.T) {
 	b := openWide(t, 3)
 	c := b.Consumer("t", "c")

@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// firstAtTime is what AtTime promises, by looking at every record.
+// firstAtTime returns the offset that AtTime promises, by looking at every record.
 func firstAtTime(all []seb.Record, at time.Time) seb.Offset {
 	for i, r := range all {
 		if !r.Timestamp.Before(at) {
@@ -31,8 +31,8 @@ func wantAtTime(t *testing.T, b *seb.Broker, all []seb.Record, at time.Time) {
 	}
 }
 
-// Timestamps are the appenders': they repeat and go back, within a batch and
-// from batch to batch.
+// Appenders choose the timestamps, so these may repeat and go back, within a batch and between
+// batches.
 func TestTimeFindsTheFirstRecordAtOrAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
@@ -53,7 +53,7 @@ func TestTimeFindsTheFirstRecordAtOrAfterIt(t *testing.T) {
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
-		reopened := open(t, store, opts) // from a checkpoint
+		reopened := open(t, store, opts) // a broker that started from a checkpoint
 		for _, b := range []*seb.Broker{another, reopened} {
 			for ms := int64(-10); ms < 2010; ms += 10 {
 				wantAtTime(t, b, all, time.UnixMilli(ms))
@@ -80,13 +80,13 @@ func TestTimeSeesWhatAnotherBrokerAppended(t *testing.T) {
 		if _, err := a.Append(t.Context(), "t", all[1:]); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second) // b's look at the log is too old to tell its end
+		time.Sleep(2 * time.Second) // b's last sync is too old to tell where the log ends
 		wantAtTime(t, b, all, time.UnixMilli(1500))
 	})
 }
 
-// From the end that a time without records means, a read goes on with whatever
-// comes next.
+// A time after the last record means the end of the partition. From there, a read goes on with
+// whatever comes next.
 func TestTimeAfterTheLastRecordWaitsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), immediate())
@@ -111,7 +111,7 @@ func TestPositionsAreReadAsTheyAreWritten(t *testing.T) {
 	for s, want := range map[string]seb.Position{
 		"2026-01-31T12:00:00Z":            seb.AtTime(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)),
 		"2026-01-31T13:00:00.25+01:00":    seb.AtTime(time.Date(2026, 1, 31, 12, 0, 0, 250e6, time.UTC)),
-		"2026-01-31T12:00:00.0000000001Z": seb.AtTime(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)), // beyond nanoseconds
+		"2026-01-31T12:00:00.0000000001Z": seb.AtTime(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)), // more digits than nanoseconds
 		"1970-01-01T00:00:00Z":            seb.AtTime(time.UnixMilli(0)),
 		"9999-12-31T23:59:59.999Z":        seb.AtTime(time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC)),
 		"latest":                          seb.Latest,

@@ -1,5 +1,5 @@
-// Package s3test gives tests an S3 server on the loopback interface: one in the
-// process that is always there, and a real one in a process of its own.
+// Package s3test gives tests an S3 server on the loopback interface: a fake one in the test's process,
+// which is always available, or a real one in its own process.
 //
 // Both take [AccessKey] and [SecretKey]. A store in this process opens with
 // [Open]; a child process gets the variables of [Env].
@@ -18,7 +18,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/s3store"
 )
 
-// The credentials of all servers.
+// The credentials that all servers accept.
 const (
 	AccessKey = "seb-test"
 	SecretKey = "seb-test-secret"
@@ -29,8 +29,8 @@ const (
 	region = "us-east-1"
 )
 
-// Env is what a child process needs in its environment to use a server, and to
-// look for credentials nowhere else.
+// Env returns the environment variables that a child process needs to use a server, and to look for
+// credentials nowhere else.
 func Env() []string {
 	return []string{
 		"AWS_ACCESS_KEY_ID=" + AccessKey,
@@ -57,8 +57,8 @@ func Open(t testing.TB, storeURL string) *s3store.Store {
 	return store
 }
 
-// Fake starts an S3 server in this process, which ends with the test, and
-// returns the URL of an empty store in a bucket of it.
+// Fake starts an S3 server in this process, which ends with the test. It returns the URL of an empty
+// store in a bucket of that server.
 func Fake(t testing.TB) string {
 	t.Helper()
 	backend := s3mem.New()

@@ -20,18 +20,18 @@ const (
 	startPoll       = 10 * time.Millisecond
 )
 
-// VersityGW starts a real S3 server that keeps objects as files in a temporary
-// directory, and returns the URL of an empty store in a bucket of it. Without
-// its binary the test is skipped; see [Start].
+// VersityGW starts a real S3 server that keeps objects as files in a temporary directory. It returns
+// the URL of an empty store in a bucket of that server. If the server's binary is missing, the test is
+// skipped; see [Start].
 func VersityGW(t testing.TB) string {
 	t.Helper()
 	return Start(t).URL
 }
 
-// Server is a versitygw process, or what is left of it between Kill and
-// Restart. Its methods are for one goroutine.
+// Server is a versitygw process; between Kill and Restart, it is the server's files and port. Its
+// methods may not be called concurrently.
 type Server struct {
-	// URL is that of an empty store; it stays the same over restarts.
+	// URL is the URL of an empty store; restarts do not change it.
 	URL string
 
 	t       testing.TB
@@ -43,19 +43,19 @@ type Server struct {
 	output  *bytes.Buffer // readable once exited is closed
 }
 
-// Start is [VersityGW] for tests that also stop the server. Its binary is what
-// SEB_TEST_VERSITYGW names, else the versitygw of the PATH. If there is none,
-// the test is skipped, or fails if SEB_TEST_REQUIRE is 1.
+// Start is [VersityGW] for tests that also stop the server. The binary is the one that
+// SEB_TEST_VERSITYGW names, else the versitygw in PATH. If there is none, the test is skipped; it
+// fails instead if SEB_TEST_REQUIRE is 1.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{t: t, binary: findBinary(t), dir: t.TempDir()}
-	// Directories in its directory are its buckets.
+	// The server's buckets are the directories in its directory.
 	if err := os.Mkdir(filepath.Join(s.dir, bucket), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Kill)
-	// The port is free when it is chosen; if another process takes it before
-	// the server does, the next one will do.
+	// The port is free when it is chosen. If another process takes it before the server does, another
+	// port is tried.
 	var err error
 	for range 3 {
 		if s.port, err = freePort(); err != nil {
@@ -99,19 +99,18 @@ func freePort() (int, error) {
 	return port, listener.Close()
 }
 
-// Kill ends the process as kill -9 would; its files stay. It does nothing if
-// the server is down.
+// Kill ends the process like kill -9; the files stay. It does nothing if the server is down.
 func (s *Server) Kill() {
 	if s.process == nil {
 		return
 	}
-	// An error tells that it has exited already.
+	// An error says that the process has already exited.
 	_ = s.process.Process.Kill()
 	<-s.exited
 	s.process = nil
 }
 
-// Signal sends a signal to the process, which must be up.
+// Signal sends a signal to the process, which must be running.
 func (s *Server) Signal(sig os.Signal) {
 	s.t.Helper()
 	if err := s.process.Process.Signal(sig); err != nil {
@@ -131,7 +130,7 @@ func (s *Server) Restart() {
 // start starts the process and returns once it serves the bucket.
 func (s *Server) start() error {
 	s.output = new(bytes.Buffer)
-	// Cleanup kills it: t.Context would end before the test's own cleanups.
+	// The cleanup kills the process: t.Context would end before the test's own cleanups.
 	process := exec.CommandContext(context.Background(), s.binary, "--port", "127.0.0.1:"+strconv.Itoa(s.port), "--region", region,
 		"--keep-alive", "--quiet", "posix", s.dir)
 	process.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+AccessKey, "ROOT_SECRET_ACCESS_KEY="+SecretKey)
@@ -142,7 +141,7 @@ func (s *Server) start() error {
 	s.process, s.exited = process, make(chan struct{})
 	go func(exited chan<- struct{}) {
 		defer close(exited)
-		_ = process.Wait() // that it exits is an error wherever it isn't meant to
+		_ = process.Wait() // callers that need the process notice that it has exited
 	}(s.exited)
 	err := s.waitReady()
 	if err != nil {

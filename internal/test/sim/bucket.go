@@ -12,15 +12,15 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// bucket is the store behind all links. It keeps what was first created
-// under each key, even after its deletion.
+// bucket is the store behind all links. It keeps the first object that
+// was created under each key, even after its deletion.
 type bucket struct {
 	*objstore.Memory
 
 	mu     sync.Mutex
 	first  map[string][]byte
-	since  map[string]time.Time // when the present object was created
-	firsts map[string]time.Time // when the first object was created
+	since  map[string]time.Time // when the current object of a key was created
+	firsts map[string]time.Time // when the first object of a key was created
 	ghosts int                  // late creates of slots that had been deleted
 }
 
@@ -30,7 +30,7 @@ func newBucket() *bucket {
 
 // Create implements [objstore.Store].
 func (b *bucket) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
-	b.mu.Lock() // over the call, so that first is first
+	b.mu.Lock() // held during the call, so that first has the object that was created first
 	defer b.mu.Unlock()
 	at, err := b.Memory.Create(ctx, key, parts...)
 	if err != nil || strings.HasPrefix(key, format.ProbePrefix) {
@@ -93,14 +93,14 @@ func (b *bucket) created(key string) time.Time {
 
 func (b *bucket) stands(key string) bool { return !b.created(key).IsZero() }
 
-// original returns what was first created under a key, or nil.
+// original returns the first object that was created under a key, or nil.
 func (b *bucket) original(key string) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.first[key]
 }
 
-// visible returns when what was first created under a key became visible.
+// visible returns when the first object under a key became visible.
 func (b *bucket) visible(key string) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// check compares the history with the log that is left in the end.
+// check compares the history with the log as it is at the end of the run.
 func (s *simulation) check(final *log) {
 	x := &checker{sim: s, history: s.history, final: final, at: map[string][]position{}, lives: map[string]uint64{}}
 	keyed := map[string]bool{}
@@ -22,8 +22,9 @@ func (s *simulation) check(final *log) {
 		in := final.all[topic]
 		for p := range in.partitions {
 			for i, id := range in.partitions[p].ids {
-				// A retried request that the network delays may arrive after its topic, and the
-				// idempotency key with it, was deleted and another topic got the name.
+				// The network may delay a retried request until its topic, and with it the
+				// idempotency key, was deleted and another topic got the name. Then both topics
+				// have the record.
 				if first, ok := x.lives[id]; ok && keyed[id] && first != topic && final.all[first].name == in.name {
 					continue
 				}
@@ -53,7 +54,7 @@ type checker struct {
 	sim     *simulation
 	history *history
 	final   *log
-	at      map[string][]position // of each id
+	at      map[string][]position // where the log has the record with an id
 	lives   map[string]uint64     // the topic of each id
 }
 
@@ -94,7 +95,7 @@ func (x *checker) checkAppends(ops []*op) {
 	}
 }
 
-// checkAcked expects the records of an append to have the offsets that its answer told.
+// checkAcked expects the records of an append to be at the offsets that its answer told.
 func (x *checker) checkAcked(o *op) {
 	count := 0
 	told := map[position]bool{}
@@ -114,10 +115,10 @@ func (x *checker) checkAcked(o *op) {
 	}
 }
 
-// checkOrder expects the records of an append in its order, and a client's
-// appends in the order in which it sent them, if it sent the second after the
-// answer to the first. An append without an answer may still be on its way,
-// unless both are calls of one life of a broker.
+// checkOrder expects the log to have the records of an append in the order of the append. It expects
+// two appends of a client in the order in which the client sent them, if the client sent the second
+// one after the answer to the first. An append without an answer may still be on its way, unless both
+// are calls of one life of a broker.
 func (x *checker) checkOrder(ops []*op) {
 	type author struct {
 		client string
@@ -150,11 +151,11 @@ func (x *checker) checkOrder(ops []*op) {
 	}
 }
 
-// direct reports whether two operations are calls of the same life's library.
+// direct reports whether two operations are library calls to the same life of a broker.
 func direct(a, b *op) bool { return a.broker == b.broker && a.via == viaLibrary && b.via == viaLibrary }
 
-// checkReads expects every read to have found what the log has in the end, and
-// no less than its broker must have known.
+// checkReads expects every read to have found what the log has at the end of the run, and at least
+// what its broker must have known.
 func (x *checker) checkReads(ops []*op) {
 	for i, o := range ops {
 		if o.kind == reads && !x.stays(o.topic) {
@@ -215,9 +216,9 @@ func (x *checker) asked(o *op) (seb.Offset, bool) {
 	return 0, false
 }
 
-// known returns the least bounds of a partition that the broker of a read must have
-// known when it was asked: those that any client was told before the broker's last sync,
-// or that this life of the broker told.
+// known returns what the broker of a read must have known, at least, of the bounds of a partition when
+// it was asked: bounds that any client was told before the broker's last sync, or that this life of
+// the broker told.
 func (x *checker) known(before []*op, o *op, p place) (known bounds) {
 	fresh := x.freshSince(o)
 	for _, b := range before {
@@ -228,12 +229,12 @@ func (x *checker) known(before []*op, o *op, p place) (known bounds) {
 	return known
 }
 
-// staleMax is more than the StaleMax of every broker and the time of a sync.
+// staleMax is more than any broker's StaleMax plus the time of a sync.
 const staleMax = time.Second + 10*time.Millisecond
 
-// freshSince returns the time whose log a read's broker must have known. That is when
-// its life began or, if the read told where the log ends and there are no faults,
-// just before the broker was asked.
+// freshSince returns up to which time the broker of a read must have known the log. That is the begin
+// of its life or, if the read told where the log ends and there are no faults, just before the broker
+// was asked.
 func (x *checker) freshSince(o *op) time.Duration {
 	began := x.sim.began(o.broker)
 	if (x.sim.plan.calm || o.client == atEnd) && o.next == o.end {
@@ -242,7 +243,7 @@ func (x *checker) freshSince(o *op) time.Duration {
 	return began
 }
 
-// acknowledged returns how many records of a partition any client had been told of by then.
+// acknowledged returns how many records of a partition some client had been told of by then.
 func (x *checker) acknowledged(ops []*op, p place, then time.Duration) (end seb.Offset) {
 	for _, o := range ops {
 		if o.ret <= then {
@@ -252,7 +253,7 @@ func (x *checker) acknowledged(ops []*op, p place, then time.Duration) (end seb.
 	return end
 }
 
-// told returns the least bounds of a partition that follow from an operation's answer.
+// told returns which bounds a partition had, at least, according to an operation's answer.
 func told(o *op, p place) (b bounds) {
 	if o.topic != p.topic {
 		return b

@@ -9,24 +9,24 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// past is a history made by hand, and the log it left.
+// past is a handmade history, and the log that it led to.
 type past struct {
 	*history
 	log []string
-	// starts are those that the log was moved to.
+	// starts are the offsets to which the partition's start was moved.
 	starts []seb.Offset
 	topic  incarnation
-	// owns are topics that were there one after the other under one name.
+	// owns are topics that existed one after the other under one name.
 	owns []*incarnation
-	// passed is a record that no worker got.
+	// passed is a record that no worker received.
 	passed string
-	// inForce tells that API key 1 was not revoked.
+	// inForce says that API key 1 was not revoked.
 	inForce bool
-	// lives tells when lives began.
+	// lives has the time at which each life began.
 	lives map[string]time.Duration
 }
 
-// append adds an append of client c through life A1, from a second to the next.
+// append adds an append of client c through life A1, from second at to the next one.
 func (p *past) append(c string, at int, outcome seb.Outcome, first int, values ...string) *op {
 	o := &op{client: c, broker: "A1", via: viaLibrary, kind: appends, topic: "t", values: values, outcome: outcome, call: time.Duration(at) * time.Second}
 	o.ret = o.call + time.Second
@@ -39,7 +39,7 @@ func (p *past) append(c string, at int, outcome seb.Outcome, first int, values .
 	return o
 }
 
-// read adds a read through a life that found records from offset 0 on.
+// read adds a read through a life, which found records from offset 0 on.
 func (p *past) read(life string, at, end int, found ...string) *op {
 	o := &op{client: "r", broker: life, kind: reads, topic: "t", from: seb.At(0), call: time.Duration(at) * time.Second}
 	o.ret = o.call + time.Second
@@ -51,7 +51,7 @@ func (p *past) read(life string, at, end int, found ...string) *op {
 	return o
 }
 
-// appendIf adds an append of x that insists on an end, and after it was answered.
+// appendIf adds an append of x at 9 s, after all others were answered, with an end as its condition.
 func (p *past) appendIf(end seb.Offset, failure seb.Code) *op {
 	outcome := seb.NotCommitted
 	if failure == "" {
@@ -62,7 +62,7 @@ func (p *past) appendIf(end seb.Offset, failure seb.Code) *op {
 	return o
 }
 
-// trim adds a trim through A1, that moved the start if it is not negative.
+// trim adds a trim through A1. It moved the start unless moved is negative.
 func (p *past) trim(at int, before, moved seb.Offset, outcome seb.Outcome) *op {
 	o := &op{client: "t", broker: "A1", kind: trims, topic: "t", before: before, outcome: outcome, call: time.Duration(at) * time.Second}
 	o.ret = o.call + time.Second
@@ -88,8 +88,7 @@ func (p *past) update(at int, config int64, outcome seb.Outcome) *op {
 	return o
 }
 
-// own adds a topic of another name, and appends to it, each after whatever was
-// before: at 5 s, and then at 15 s.
+// own adds a topic "own", and appends to it, after everything before: at 5 s, and then at 15 s.
 func (p *past) own(deleted bool, values ...string) {
 	for i, v := range values {
 		o := p.append("o", 5+10*max(i, len(p.owns)), "", i, v)
@@ -98,7 +97,7 @@ func (p *past) own(deleted bool, values ...string) {
 	p.owns = append(p.owns, &incarnation{name: "own", deleted: deleted, partitions: []partition{{ids: values}}})
 }
 
-// delete adds the deletion of that topic, at 10 s.
+// delete adds the deletion of topic "own" at 10 s.
 func (p *past) delete(outcome seb.Outcome) *op {
 	o := &op{client: "o", broker: "A1", kind: deletes, topic: "own", outcome: outcome, call: 10 * time.Second, ret: 11 * time.Second}
 	if outcome != "" {
@@ -108,7 +107,7 @@ func (p *past) delete(outcome seb.Outcome) *op {
 	return o
 }
 
-// readOwn adds a read of that topic, in the end.
+// readOwn adds a read of topic "own" at the end.
 func (p *past) readOwn(found ...string) { p.read("A1", 30, len(found), found...).topic = "own" }
 
 // key adds an operation with API key 1.
@@ -122,7 +121,7 @@ func (p *past) key(life string, at int, what kind, failure seb.Code) *op {
 	return o
 }
 
-// below adds a read through A1 that was refused for where the partition starts.
+// below adds a read through A1 that was refused because of where the partition starts.
 func (p *past) below(at, start seb.Offset) {
 	o := p.read("A1", 9, len(p.log))
 	o.from, o.start, o.failure = seb.At(at), start, seb.CodeOffsetOutOfRange
@@ -149,11 +148,11 @@ func (p *past) check() []string {
 	return p.violations
 }
 
-// Every kind of lie about the past is found, and the truth passes.
+// The checker finds every kind of wrong history, and accepts a correct one.
 func TestHistoriesThatDoNotAddUpAreFound(t *testing.T) {
 	tests := map[string]struct {
 		change func(*past)
-		want   string // "" = nothing
+		want   string // "" means that nothing is found
 	}{
 		"the truth":                   {func(*past) {}, ""},
 		"an unknown append took hold": {func(p *past) { p.append("c", 5, seb.Unknown, 0, "x"); p.log = append(p.log, "x") }, ""},
@@ -294,7 +293,7 @@ func TestHistoriesThatDoNotAddUpAreFound(t *testing.T) {
 	}
 }
 
-// fail adds a read at offset 1 that failed, after all was acknowledged.
+// fail adds a read at offset 1 that failed after all records were acknowledged.
 func (p *past) fail(code seb.Code) {
 	o := p.read("A1", 9, 0)
 	o.from, o.failure = seb.At(1), code

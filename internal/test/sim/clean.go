@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// clean deletes, now and then, all that the log's rules allow a broker to delete.
+// clean deletes, again and again, all objects that the log's rules allow a broker to delete.
 func (s *simulation) clean() {
 	r := stream(s.cfg.Seed, "clean")
 	for !s.healed() {
@@ -25,7 +25,7 @@ func (s *simulation) cleanOnce() error {
 	if err != nil {
 		return err
 	}
-	// floor is the newest checkpoint that has been visible for D.
+	// floor is the newest checkpoint that has been visible for the delay D.
 	var floor format.Seq
 	for _, q := range checkpoints {
 		if time.Since(s.bucket.created(format.CheckpointKey(q))) >= s.plan.delay {
@@ -56,8 +56,8 @@ func (s *simulation) cleanOnce() error {
 	return nil
 }
 
-// deadAt returns the keys of slots and data objects that stand in the bucket,
-// and in which nothing is live in the state of a checkpoint.
+// deadAt returns the keys of the slots and data objects in the bucket in which nothing is live,
+// according to the state of a checkpoint.
 func (s *simulation) deadAt(floor format.Seq) ([]string, error) {
 	c, err := format.DecodeCheckpoint(s.bucket.original(format.CheckpointKey(floor)))
 	if err != nil {

@@ -21,16 +21,16 @@ type client struct {
 	http *http.Client
 
 	sent         int
-	starts, ends map[place]seb.Offset   // as far as the client knows
-	churn, free  []string               // topics of its own: those that may exist, and those it deleted
-	grown        map[string]int         // to how many partitions, by topic
-	versions     map[consumerRef]string // of consumers, the last that it was told
+	starts, ends map[place]seb.Offset   // of partitions, as far as the client knows
+	churn, free  []string               // the client's own topics: those that may exist, and those that it deleted
+	grown        map[string]int         // how many partitions each topic has grown to
+	versions     map[consumerRef]string // the version of each consumer that the client was told last
 
-	queueWorker bool      // it works on queues, and does little else
-	held        []message // received, and not answered for
-	past        []message // answered for
+	queueWorker bool      // the client works on queues, and does little else
+	held        []message // received messages for which the client has not answered
+	past        []message // received messages for which the client has answered
 
-	committed []message // those whose results it committed last
+	committed []message // messages whose results the client committed last
 }
 
 // place names a partition.
@@ -51,7 +51,7 @@ func (s *simulation) newClient(name string, rng *rand.Rand) *client {
 	c.http = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			for _, n := range s.nodes {
-				// A host is one life: no other life answers for it.
+				// The address is the name of one life: no other life answers for it.
 				if l := n.current(); l != nil && l.name+":80" == addr {
 					return l.listen.dial(ctx, c.brittleness())
 				}
@@ -63,7 +63,7 @@ func (s *simulation) newClient(name string, rng *rand.Rand) *client {
 	return c
 }
 
-// brittleness returns after how many bytes a new connection breaks, 0 = never.
+// brittleness returns after how many bytes a new connection breaks; 0 means never.
 func (c *client) brittleness() int {
 	if c.sim.plan.calm || c.sim.healed() || !chance(c.rng, 0.15) {
 		return 0
@@ -160,7 +160,7 @@ func (c *client) append(l *life, topic string, partitions int) {
 	c.deliver(l, o, key, c.compose(o))
 }
 
-// compose makes the records of an append.
+// compose makes the values of an append's records.
 func (c *client) compose(o *op) (values []string) {
 	for range pick(c.rng, 1, 1, 2, 5) {
 		c.sent++
@@ -191,9 +191,9 @@ func (c *client) deliver(l *life, o *op, key string, values []string) {
 	}
 }
 
-// insist does an append with an idempotency key until it is acknowledged, a few times
-// at most, and then perhaps once more, through any broker. All of that is one
-// operation, which may take effect once.
+// insist repeats an append with an idempotency key, through any broker, until it is acknowledged or
+// has been tried a few times. After that it may send it once more. All of this is one operation, which
+// may take effect once.
 func (c *client) insist(l *life, o *op, key string, values []string) {
 	o.client = c.name
 	begun := c.sim.now()
@@ -210,21 +210,21 @@ func (c *client) insist(l *life, o *op, key string, values []string) {
 	c.sim.history.add(o)
 }
 
-// try sends an append with its idempotency key, and notes in o what the client knows after that.
+// attempt sends an append with its idempotency key, and notes in o what the client knows after that.
 func (c *client) attempt(l *life, o *op, key string, values []string) {
 	t := &op{kind: appends, topic: o.topic, partition: o.partition, values: o.values, key: o.key, ifOffset: o.ifOffset, delay: o.delay}
 	c.send(l, t, func(ctx context.Context, by caller) { by.append(ctx, t, key, values) })
 	switch {
 	case t.failure == seb.CodeIdempotencyKeyReused:
 		c.sim.history.violate("AtMostOnce", "a retry is taken for another append: %v", t)
-	case o.acked() && o.broker != "": // by an earlier attempt
+	case o.acked() && o.broker != "": // acknowledged by an earlier attempt
 		if t.acked() && !slices.Equal(t.ranges, o.ranges) || t.conflicts() {
 			c.sim.history.violate("AtMostOnce", "a retry got another answer: %v, then %v", o, t)
 		}
 	case o.passed() && t.acked():
 		c.sim.history.violate("Condition", "a conflict became a success: %v, then %v", o, t)
-	case o.passed(): // and so it stays
-	case !t.passed() && !t.acked() && o.outcome == seb.Unknown: // as it was
+	case o.passed(): // the conflict is final
+	case !t.passed() && !t.acked() && o.outcome == seb.Unknown: // the outcome stays unknown
 	default:
 		o.broker, o.via, o.ranges, o.end = t.broker, viaHTTP, t.ranges, t.end
 		o.failure, o.outcome, o.detail = t.failure, t.outcome, t.detail

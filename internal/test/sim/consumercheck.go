@@ -8,8 +8,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// checkConsumers expects consumers to have moved by what clients asked for, and by
-// nothing else, and every answer to tell where they stood.
+// checkConsumers expects consumers to have moved as clients asked for, and in no other way, and every
+// answer to tell the positions that the consumer had.
 func (x *checker) checkConsumers(ops []*op) {
 	for _, s := range x.consumers(ops) {
 		history := x.final.all.positionHistory(s)
@@ -48,7 +48,7 @@ func (x *checker) consumers(ops []*op) []consumerRef {
 	})
 }
 
-// checkMoves checks every move by itself, so that a violation names the wrong move.
+// checkMoves checks each move of a consumer alone, so that a violation names the wrong move.
 func (x *checker) checkMoves(s consumerRef, history []*positions, effects []effect) {
 	for i := range len(history) - 1 {
 		from, to := history[i], history[i+1]
@@ -75,7 +75,8 @@ func (x *checker) checkMoves(s consumerRef, history []*positions, effects []effe
 	}
 }
 
-// checkConsumed expects a read with a consumer to have found what stands there.
+// checkConsumed checks the failures of a read with a consumer, and compares the records that it found
+// with the log.
 func (x *checker) checkConsumed(before []*op, o *op) {
 	switch {
 	case o.kind != consumes:
@@ -88,7 +89,7 @@ func (x *checker) checkConsumed(before []*op, o *op) {
 	}
 }
 
-// checkRefusal expects an operation that changes a consumer to have an outcome. Brokers may
+// checkRefusal expects a failed operation that changes a consumer to tell an outcome. Brokers may
 // refuse its offsets only if some are before a start, or beyond every end that any client was told.
 func (x *checker) checkRefusal(ops []*op, o *op) {
 	if !o.acked() && o.outcome == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// moved adds to the log that consumer "k" of that id was moved, and created if need be.
+// moved adds to the log that consumer "k" with that id was moved. It creates the consumer if needed.
 func (p *past) moved(id uint64, to seb.Offset) {
 	if p.topic.consumers == nil {
 		p.topic.consumers = map[uint64]*consumer{}
@@ -24,8 +24,8 @@ func (p *past) moved(id uint64, to seb.Offset) {
 	p.topic.consumers[id].move(move, &incarnation{partitions: []partition{{ids: p.log}}})
 }
 
-// consumer adds an operation on consumer "k" through life A1, from a second to the next.
-// A failure ends with the outcome it has, if it has one.
+// consumer adds an operation on consumer "k" through life A1, from second at to the next one.
+// failure and outcome are those of its answer; both are "" if it succeeded.
 func (p *past) consumer(at int, what kind, failure seb.Code, outcome seb.Outcome) *op {
 	o := consumerRef{"t", "k"}.op(what)
 	o.client, o.broker, o.via, o.failure, o.outcome = fmt.Sprint("k", at), "A1", viaLibrary, failure, outcome
@@ -35,7 +35,7 @@ func (p *past) consumer(at int, what kind, failure seb.Code, outcome seb.Outcome
 	return o
 }
 
-// created adds that consumer "k" was created at 0, by an operation at that time.
+// created adds that consumer "k" was created at offset 0, by an operation at that time.
 func (p *past) created(at int, id uint64) {
 	p.moved(id, 0)
 	o := p.consumer(at, sets, "", "")
@@ -43,19 +43,19 @@ func (p *past) created(at int, id uint64) {
 	o.tells1(id, 1, 0)
 }
 
-// tells1 lets an answer tell of consumer "k".
+// tells1 makes an answer tell the position of consumer "k".
 func (o *op) tells1(id uint64, count int, at seb.Offset) {
 	o.told = []positions{{consumer: "k", version: fmt.Sprintf("%d.%d", id, count), at: []seb.Offset{at}}}
 }
 
-// describe adds an answer that tells of consumer "k".
+// describe adds an answer that tells the position of consumer "k".
 func (p *past) describe(at int, id uint64, count int, offset seb.Offset) *op {
 	o := p.consumer(at, describes, "", "")
 	o.tells1(id, count, offset)
 	return o
 }
 
-// commit adds a commit that was acknowledged, but not what it did.
+// commit adds an acknowledged commit, but no move in the log.
 func (p *past) commit(at int, to seb.Offset, told string) *op {
 	o := p.consumer(at, commits, "", "")
 	o.offsets, o.told = seb.Offsets{0: to}, []positions{{version: told}}
@@ -69,7 +69,7 @@ func (p *past) lost(at int, to seb.Offset, outcome seb.Outcome) *op {
 	return o
 }
 
-// overtaken adds a commit that was refused for the version it insists on.
+// overtaken adds a commit that was refused because of its version.
 func (p *past) overtaken(at int, version string) {
 	o := p.lost(at, 1, seb.NotCommitted)
 	o.failure, o.version = seb.CodePositionConflict, version
@@ -88,12 +88,12 @@ func (p *past) consume(at int, from seb.Offset, found ...string) *op {
 	return o
 }
 
-// Every lie about a consumer is found, and the truth passes. Before each it is created,
-// from 5 s to 6 s.
+// The checker finds every wrong history of a consumer, and accepts correct ones. In each, the consumer
+// is created first, from 5 s to 6 s.
 func TestConsumersThatDoNotAddUpAreFound(t *testing.T) {
 	tests := map[string]struct {
 		change func(*past)
-		want   string // "" = nothing
+		want   string // "" means that nothing is found
 	}{
 		"the truth":                     {func(*past) {}, ""},
 		"a commit":                      {func(p *past) { p.commit(7, 2, "1.2"); p.moved(1, 2); p.describe(9, 1, 2, 2) }, ""},
@@ -204,13 +204,13 @@ func TestConsumersThatDoNotAddUpAreFound(t *testing.T) {
 	}
 }
 
-// moveTo adds a commit and what it did.
+// moveTo adds a commit, and its move in the log.
 func (p *past) moveTo(at int, to seb.Offset, told string) {
 	p.commit(at, to, told)
 	p.moved(1, to)
 }
 
-// forget adds that consumer "k" was deleted, and the operation that was to.
+// forget adds the deletion of consumer "k" to the log, and the operation for it.
 func (p *past) forget(at int, outcome seb.Outcome) {
 	p.topic.consumers[1].deleted = true
 	if o := p.consumer(at, forgets, "", outcome); outcome != "" {
@@ -218,7 +218,7 @@ func (p *past) forget(at int, outcome seb.Outcome) {
 	}
 }
 
-// reset adds that consumer "k" was reset to an offset, and the operation that was to.
+// reset adds a reset of consumer "k" to the log, and the operation for it.
 func (p *past) reset(at int, to string, offset seb.Offset) {
 	p.moved(1, offset)
 	o := p.consumer(at, sets, "", "")
@@ -226,7 +226,7 @@ func (p *past) reset(at int, to string, offset seb.Offset) {
 	o.tells1(1, 2, offset)
 }
 
-// As many are paired as can be, also where who comes first must do with another.
+// match pairs as many as possible, even if the first item must change its partner for that.
 func TestMatchPairsAsManyAsItCan(t *testing.T) {
 	fits := map[[2]int]bool{{0, 0}: true, {0, 1}: true, {1, 0}: true, {2, 1}: true, {2, 2}: true}
 	got := match(4, 3, func(l, r int) bool { return fits[[2]int{l, r}] })

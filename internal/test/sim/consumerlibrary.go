@@ -63,7 +63,7 @@ func (l library) list(ctx context.Context, o *op) {
 
 func (l library) forget(ctx context.Context, o *op) { o.fail(l.of(o).Delete(ctx)) }
 
-// tell notes what an answer says of a consumer.
+// tell notes what an answer says about a consumer.
 func (o *op) tell(info seb.ConsumerInfo, err error) {
 	if err != nil {
 		o.fail(err)
@@ -80,7 +80,7 @@ func positionsOf(info seb.ConsumerInfo) positions {
 	return s
 }
 
-// come notes the partition of records that are read, all of one.
+// come notes the partition of the records that a read returned; all of them are of one partition.
 func (o *op) come(h *history, partition int) {
 	if o.partition >= 0 && partition != o.partition {
 		h.violate("DenseOffsets", "records of partition %d: %v", partition, o)
@@ -88,8 +88,8 @@ func (o *op) come(h *history, partition int) {
 	o.partition = partition
 }
 
-// behindRecords notes what an answer says is to be committed when its records are done.
+// behindRecords notes the offsets that an answer says to commit when its records are done.
 func (o *op) behindRecords(offsets seb.Offsets) {
 	o.next = offsets[int32(o.partition)]
-	o.end = o.next // where the partition ends the answer doesn't tell
+	o.end = o.next // the answer does not tell where the partition ends
 }

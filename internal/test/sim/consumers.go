@@ -8,8 +8,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Names of consumers. Clients use the free ones in every possible way; see [client.work] for
-// that of workers.
+// Names of consumers. [client.work] uses workConsumer. Clients use the others in every possible way.
 const (
 	workConsumer = "works"
 	freeA        = "plays-a"
@@ -19,7 +18,8 @@ const (
 // consumerRef names a consumer, or all consumers that had that name one after the other.
 type consumerRef struct{ topic, consumer string }
 
-// useConsumer does something with a consumer of a topic that stays or is the client's own.
+// useConsumer uses a consumer of a topic that exists during the whole run, or of the client's own
+// topic.
 func (c *client) useConsumer(l *life, stays topic) {
 	if chance(c.rng, 0.4) {
 		c.work(l, stays)
@@ -35,7 +35,7 @@ func (c *client) useConsumer(l *life, stays topic) {
 	}
 }
 
-// useFreely does any operation with a consumer.
+// useFreely does any of the operations with a consumer.
 func (c *client) useFreely(l *life, s consumerRef, partitions int) {
 	switch what := c.rng.IntN(16); {
 	case what < 4:
@@ -101,9 +101,9 @@ func (c *client) consume(l *life, s consumerRef, partition int) *op {
 	return o
 }
 
-// commit moves a consumer. If it insists, the commit has a condition: the version that this
-// client, or any client, was told last. After an unknown outcome it may repeat the commit, through
-// any broker.
+// commit moves a consumer. If insists is set, the commit has a condition: the version that this
+// client, or any client, was told last. After an unknown outcome it may repeat the commit, through any
+// broker.
 func (c *client) commit(l *life, s consumerRef, offsets seb.Offsets, insists bool) {
 	var version string
 	if insists {
@@ -123,8 +123,8 @@ func (c *client) commit(l *life, s consumerRef, offsets seb.Offsets, insists boo
 	}
 }
 
-// versionOf returns the version of a consumer that this client or any client was told last, so
-// that several clients insist on the same one; "" if no client was told any.
+// versionOf returns the version of a consumer that this client or any client was told last; "" if no
+// client was told a version. So several clients may have the same version as their condition.
 func (c *client) versionOf(s consumerRef) string {
 	if chance(c.rng, 0.5) && c.versions[s] != "" {
 		return c.versions[s]
@@ -134,7 +134,7 @@ func (c *client) versionOf(s consumerRef) string {
 	return c.sim.versions[s]
 }
 
-// hear keeps the version that an answer told.
+// hear keeps the consumer's version that an answer told.
 func (c *client) hear(o *op) {
 	if len(o.told) == 0 || o.told[0].version == "" {
 		return
@@ -146,7 +146,7 @@ func (c *client) hear(o *op) {
 	c.sim.versions[s] = o.told[0].version
 }
 
-// finalLists lists all consumers when the store has been well for longer than StaleMax.
+// finalLists lists all consumers when the store has had no faults for longer than StaleMax.
 func (s *simulation) finalLists(l *life) {
 	for _, t := range s.plan.topics {
 		o := consumerRef{topic: t.name}.op(lists)

@@ -54,7 +54,7 @@ func (w wire) consume(ctx context.Context, o *op, opts seb.FetchOptions) {
 func (w wire) commit(ctx context.Context, o *op) {
 	offsets, err := json.Marshal(o.offsets)
 	if err != nil {
-		panic(err) // they are numbers
+		panic(err) // can't happen: offsets are numbers
 	}
 	answer := w.do(ctx, o, http.MethodPost, pathOf(o)+"/commit", "application/json", fmt.Appendf(nil, `{"offsets":%s}`, offsets))
 	if answer != nil {
@@ -69,7 +69,7 @@ func (w wire) set(ctx context.Context, o *op) {
 	case "offsets":
 		offsets, err := json.Marshal(o.offsets)
 		if err != nil {
-			panic(err) // they are numbers
+			panic(err) // can't happen: offsets are numbers
 		}
 		body = fmt.Appendf(nil, `{"from":{"offsets":%s}}`, offsets)
 	default:
@@ -108,7 +108,7 @@ func (w wire) list(ctx context.Context, o *op) {
 	}
 }
 
-// tell notes what an answer says of one consumer.
+// tell notes what an answer says about one consumer.
 func (w wire) tell(o *op, from *answer) {
 	var a consumerAnswer
 	if err := json.Unmarshal(from.body, &a); err != nil {
@@ -139,7 +139,7 @@ func (a consumerAnswer) positions() positions {
 	return s
 }
 
-// etag returns the version that an answer tells, "" if it tells none.
+// etag returns the version that an answer tells, or "".
 func (a *answer) etag() string {
 	version, err := strconv.Unquote(a.header.Get("ETag"))
 	if err != nil {

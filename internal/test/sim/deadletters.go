@@ -9,23 +9,23 @@ import (
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
-// deadLetterSuffix tells the copy of a record in the dead-letter topic from the record.
+// deadLetterSuffix distinguishes the id of a dead letter's copy from the id of the record.
 const deadLetterSuffix = " (dead letter)"
 
-// deadLetters are the records that one commit makes dead letters, and their copies in it.
+// deadLetters are the records that one commit makes dead letters, and their copies in that commit.
 type deadLetters struct {
 	sim     *simulation
 	records []deadLetter
 	copies  []deadLetter
 }
 
-// deadLetter is where a dead letter was, and in which queue, as its copy tells.
+// deadLetter is where a dead letter's record is, and the name of the queue, as its copy tells.
 type deadLetter struct {
 	topic, queue string
 	spot
 }
 
-// name returns the id of a record. The copy of a dead letter has an id of its own.
+// name returns the id of a record. The copy of a dead letter has another id than the record.
 func (g *deadLetters) name(id string, headers []record.Header) string {
 	var of deadLetter
 	isCopy := false

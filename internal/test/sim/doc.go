@@ -21,20 +21,20 @@
 // AtMostOnce, DenseOffsets, Order, Determinism, FloorSafe, LossIsLoud,
 // Condition, StartAsAsked, TopicAsAsked, KeyAsAsked, ConsumerAsAsked,
 // NothingPassed, QueueAsAsked, Fenced, OwnNumber, LastCounts, AtMost,
-// NotBeforeDue, KeysInOrder, ParkedOnce, AllOrNothing, ExactlyOnce, Liveness), and
+// NotBeforeDue, DueInTime, KeysInOrder, ParkedOnce, AllOrNothing, ExactlyOnce, Liveness), and
 // for linearizability: each partition is an append-only register whose start moves up,
 // and each consumer a register whose values are all in the log.
 //
-// Clients use some consumers in every possible way. One consumer of each topic is for
-// workers: they commit only records whose work they have done, and die in between. In the
-// end every record that exists must have reached one of them.
+// Clients use some consumers in every possible way. One consumer of each topic is for workers, which
+// commit only records whose work they have done, and die at any point. In the end, each record that
+// exists must have reached a worker.
 //
 // Other workers work on queues, by the library and by HTTP. They wait for records, stall
 // beyond their leases, die with the work undone, answer late and twice, put records back, and
 // commit acknowledgements together with the results of the work. Other clients pause, purge
-// and delete queues, redrive dead letters, and create queues with names of deleted ones. The
-// log says which deliveries there were and what became of each. The checker follows that record
-// by record, without the fold of the brokers, and compares it with what the workers were told.
+// and delete queues, redrive dead letters, and create queues with names of deleted ones. The log tells
+// which deliveries there were and what became of each. The checker follows these deliveries record by
+// record, without the fold of the brokers, and compares them with what the workers were told.
 // In the end the simulator does all work that is left, and none may be missing. One queue is
 // for exactly-once jobs: its workers only acknowledge together with their results, and repeat
 // commits of unknown outcome. Each record that is done must have exactly one result.

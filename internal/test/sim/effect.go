@@ -12,17 +12,17 @@ import (
 // at certain positions, or changes them to the next ones.
 type effect struct {
 	op        *op
-	call, ret time.Duration // between which it happens
+	call, ret time.Duration // the effect happens between these times
 
 	finds   func(*positions) bool // nil if it changes the positions
 	changes func(from, to *positions) bool
-	maybe   bool // it may also do nothing
+	maybe   bool // the operation may also have done nothing
 
-	may         []int // indexes in the position history at which it may leave the consumer, in order
-	least, most int   // those of them that fit all effects before it, and after it
+	may         []int // entries of the position history at which it may leave the consumer, ascending
+	least, most int   // the first of these entries that fits the effects before it, and the last that fits those after it
 }
 
-// effects returns what an operation did to a consumer, and found there.
+// effects returns how an operation changed a consumer, and how it found the consumer.
 func (x *checker) effects(before []*op, o *op, s consumerRef) []effect {
 	d := effect{op: o, call: o.call, ret: o.ret}
 	if !o.acked() {
@@ -63,7 +63,7 @@ func (d effect) unless(nothing bool) []effect {
 	return []effect{d}
 }
 
-// tells reports whether an answer about one consumer agrees with its positions.
+// tells reports whether an answer about one consumer agrees with the positions s.
 func (o *op) tells(s *positions) bool {
 	return s != nil && s.consumer == o.consumer && s.version == o.told[0].version && s.is(o.told[0])
 }
@@ -83,7 +83,7 @@ func (o *op) lists(consumer string) func(*positions) bool {
 func gone(from, to *positions) bool { return from != nil && to == nil }
 
 // changes returns a function that reports whether an operation may have changed a consumer
-// from one value of positions to another. It returns nil if the operation changes none.
+// from one value of positions to another. It returns nil if the operation changes no positions.
 func (o *op) changes() func(from, to *positions) bool {
 	if o.kind == forgets {
 		return gone
@@ -106,7 +106,8 @@ func (o *op) changes() func(from, to *positions) bool {
 	}
 }
 
-// consumeEffects returns that a read may have created its consumer, and where it found it.
+// consumeEffects returns the effects of a read with a consumer: it may have created the consumer, and
+// it found the consumer at some positions.
 func (x *checker) consumeEffects(before []*op, o *op, creates effect) []effect {
 	creates.changes, creates.maybe = o.changes(), true
 	found := effect{op: o, call: x.freshSince(o), ret: o.ret}
@@ -123,7 +124,8 @@ func (x *checker) consumeEffects(before []*op, o *op, creates effect) []effect {
 	return []effect{creates, found}
 }
 
-// left reports whether a consumer had not read all that the broker of a read must have known.
+// left reports whether a consumer at positions s had records to read that the read's broker must have
+// known.
 func (x *checker) left(before []*op, o *op, s *positions) bool {
 	for p := range partitionsMax {
 		if (o.partition < 0 || o.partition == p) && s.position(p) < x.known(before, o, place{o.topic, p}).end && x.stays(o.topic) {
@@ -133,7 +135,7 @@ func (x *checker) left(before []*op, o *op, s *positions) bool {
 	return false
 }
 
-// belowStart reports whether a consumer can have been below the start of a partition.
+// belowStart reports whether a consumer at positions s may have been below the start of a partition.
 func (x *checker) belowStart(o *op, s *positions) bool {
 	for p := range partitionsMax {
 		if end := x.final.partitions[place{o.topic, p}]; end != nil && (o.partition < 0 || o.partition == p) && s.position(p) < end.start() {

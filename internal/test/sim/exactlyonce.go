@@ -12,11 +12,12 @@ const (
 	// result for each record in the commit that acknowledges the record. So each record has
 	// exactly one result, no matter how often it was handed out.
 	exactlyOnce = "commit"
-	// made is the topic of the results. It stays, and nothing else is written to it.
+	// made is the topic of the results. It exists during the whole run, and nothing else is written to
+	// it.
 	made = "made"
 )
 
-// workExactlyOnce works on records as a worker does that dies at any point, is late, and repeats
+// workExactlyOnce works on records like a worker that may die at any point, is late, and repeats
 // commits of unknown outcome.
 func (c *client) workExactlyOnce(l *life, q queueRef) {
 	switch what := c.rng.IntN(8); {
@@ -81,7 +82,7 @@ func (s *simulation) transform(of []message, name func() string) (w *together, v
 	return w, values
 }
 
-// finalTransform commits the results of records when all is well.
+// finalTransform commits the results of records after all faults have ended.
 func (s *simulation) finalTransform(l *life, got []message) *op {
 	w, values := s.transform(got, func() string {
 		s.mu.Lock()
@@ -92,8 +93,8 @@ func (s *simulation) finalTransform(l *life, got []message) *op {
 	return w.ack
 }
 
-// checkMade expects one result for every record that a queue for exactly-once jobs has as done,
-// and no result for the others.
+// checkMade expects one result for every record that is done in a queue for exactly-once jobs, and no
+// result for any other record.
 func (x *checker) checkMade() {
 	type source struct {
 		queue uint64

@@ -18,11 +18,11 @@ import (
 
 const frontBucket = "bucket"
 
-// tokenPrefix makes a continuation token of a key, so that it isn't one.
+// tokenPrefix begins every continuation token, so that no token is also a key.
 const tokenPrefix = "after:"
 
-// front is the S3 front end of one process. It serves what the S3
-// client sends. A fault of the network becomes what a client of S3 would see.
+// front is the S3 front end of one process: it serves the requests of the S3 client. A fault of the
+// network becomes an error as a client of S3 would see it.
 type front struct {
 	link   *link
 	store  objstore.Store // the bucket, behind the network
@@ -56,7 +56,7 @@ func (f *front) client() *s3store.Store {
 
 // close ends the front end, and with it every connection of the client.
 func (f *front) close() {
-	_ = f.server.Close() // its listener's never fails
+	_ = f.server.Close() // closing its listener never fails
 	f.listen.hangUp()
 }
 
@@ -66,7 +66,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.link.sim.flights.Done()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		panic(http.ErrAbortHandler) // half a request does nothing
+		panic(http.ErrAbortHandler) // an incomplete request has no effect
 	}
 	key, _ := strings.CutPrefix(r.URL.Path, "/"+frontBucket)
 	key = strings.TrimPrefix(key, "/")
@@ -88,7 +88,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkPut expects a PutObject to write over nothing, and to have been asked for.
+// checkPut expects a PutObject to overwrite nothing, and to belong to a Create that the broker called.
 func (f *front) checkPut(r *http.Request, key string) {
 	if condition := r.Header.Get("If-None-Match"); condition != "*" {
 		f.link.sim.history.violate("SlotAgreement", "%s sends a PutObject of %s with If-None-Match: %q", f.link.name, key, condition)
@@ -123,11 +123,12 @@ func (f *front) get(w http.ResponseWriter, r *http.Request, key string) {
 		w.Header().Set("Content-Length", strconv.FormatInt(end-off, 10))
 	}
 	if f.answer(w, r, call{objstore.VerbGet, key, object.Time, err}, status) {
-		_, _ = w.Write(object.Body) // one that is too short breaks the connection
+		_, _ = w.Write(object.Body) // a body that is too short breaks the connection
 	}
 }
 
-// parseRange reads a Range header of the two forms that the client sends, or none.
+// parseRange parses a Range header in one of the two forms that the client sends; without the header,
+// it returns the range of the whole object.
 func parseRange(header string) (off, n int64, err error) {
 	if header == "" {
 		return 0, -1, nil
@@ -156,14 +157,14 @@ func (f *front) list(w http.ResponseWriter, r *http.Request) {
 	if goesOn {
 		after = token
 	}
-	limit, _ := strconv.Atoi(query.Get("max-keys")) // 0 without the parameter
+	limit, _ := strconv.Atoi(query.Get("max-keys")) // 0 if the parameter is missing
 	page, err := f.store.List(r.Context(), prefix, after, limit)
 	if !f.answer(w, r, call{objstore.VerbList, prefix, page.Time, err}, http.StatusOK) {
 		return
 	}
 	result := listResult{IsTruncated: page.More}
 	if !goesOn && chance(f.link.draw("empty page "+prefix), 0.1) {
-		page.Keys, result.IsTruncated = nil, true // S3 may, after it has scanned many keys
+		page.Keys, result.IsTruncated = nil, true // S3 may answer so after it has scanned many keys
 	}
 	for _, key := range page.Keys {
 		result.Contents, after = append(result.Contents, listedObject{key}), key
@@ -171,10 +172,10 @@ func (f *front) list(w http.ResponseWriter, r *http.Request) {
 	if result.IsTruncated {
 		result.NextContinuationToken = tokenPrefix + after
 	}
-	_ = xml.NewEncoder(w).Encode(result) // to a connection that may be broken
+	_ = xml.NewEncoder(w).Encode(result) // the connection may be broken
 }
 
-// call is the result of a request at the bucket.
+// call is a request that the bucket has executed, and its result.
 type call struct {
 	verb objstore.Verb
 	key  string
@@ -182,7 +183,7 @@ type call struct {
 	err  error
 }
 
-// answer sends a status and all headers, and reports whether the status is that of success.
+// answer sends the status and all headers, and reports whether the request succeeded.
 func (f *front) answer(w http.ResponseWriter, r *http.Request, c call, success int) bool {
 	exists, missing := errors.Is(c.err, objstore.ErrExists), errors.Is(c.err, objstore.ErrNotFound)
 	if c.err != nil && !exists && !missing {
@@ -207,8 +208,8 @@ func (f *front) answer(w http.ResponseWriter, r *http.Request, c call, success i
 	return c.err == nil
 }
 
-// fail answers as S3 does when it was too busy to execute a request, or has
-// executed it and does not know.
+// fail answers like an S3 server that was too busy to execute a request, or that has executed it and
+// lost the result.
 func (f *front) fail(w http.ResponseWriter, r *http.Request, c call) {
 	how := f.link.draw("answer " + string(c.verb) + " " + stableKey(c.key)).IntN(5)
 	switch lost := errors.Is(c.err, errLost); {
@@ -227,7 +228,7 @@ func (f *front) fail(w http.ResponseWriter, r *http.Request, c call) {
 	}
 }
 
-// refuse answers an error of S3.
+// refuse answers with an error of S3.
 func refuse(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)

@@ -12,7 +12,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// newTestFront returns a front end of an empty bucket with a healthy network.
+// newTestFront returns a front end of an empty bucket, over a network without faults.
 func newTestFront(t *testing.T) *front {
 	t.Helper()
 	s := &simulation{bucket: newBucket(), history: newHistory(func() time.Duration { return 0 })}
@@ -24,8 +24,8 @@ func newTestFront(t *testing.T) *front {
 	return f
 }
 
-// The S3 client and the front end make a store of the bucket, so that every fault
-// between them comes from the network.
+// The S3 client and the front end make the bucket a valid store. So every fault between them comes
+// from the network.
 func TestFrontEndIsAStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) objstore.Store {
 		f := newTestFront(t)

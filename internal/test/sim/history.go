@@ -20,24 +20,24 @@ const (
 	deletes kind = "delete"
 	trims   kind = "trim"
 	updates kind = "update"
-	grants  kind = "grant"  // an API key
-	revokes kind = "revoke" // one
-	shows   kind = "show"   // one, to be let in
+	grants  kind = "grant"  // creates an API key
+	revokes kind = "revoke" // revokes an API key
+	shows   kind = "show"   // authenticates with an API key
 
-	// With a consumer.
-	consumes  kind = "consume" // reads with it, which may create it
+	// Operations with a consumer.
+	consumes  kind = "consume" // reads with the consumer; may create it
 	commits   kind = "commit"
-	sets      kind = "set" // creates or resets it
+	sets      kind = "set" // creates or resets the consumer
 	describes kind = "describe"
-	lists     kind = "list" // all of a topic
+	lists     kind = "list" // lists all consumers of a topic
 	forgets   kind = "forget"
 
-	// With a queue.
+	// Operations with a queue.
 	receives  kind = "receive"
 	acks      kind = "ack"
 	nacks     kind = "nack"
 	extends   kind = "extend"
-	opens     kind = "open" // creates it
+	opens     kind = "open" // creates the queue
 	pauses    kind = "pause"
 	resumes   kind = "resume"
 	redrives  kind = "redrive"
@@ -58,51 +58,51 @@ type op struct {
 	via    string
 	kind   kind
 	topic  string
-	// partition is that of a read or trim. For an append it is -1 if the broker chooses;
-	// for an update the new number of partitions, 0 if that stays; for a read with a
-	// consumer that of the records, or -1 if any will do.
+	// partition is the partition of a read or trim. For an append it is -1 if the broker chooses. For
+	// an update it is the new number of partitions, or 0 if that stays. For a read with a consumer it
+	// is the partition of the records, or -1 if any partition will do.
 	partition int
 	call, ret time.Duration
 
-	values []string // ids of what an append sends, in order
-	key    string   // its idempotency key, "" if it has none
-	// ifOffset is the end that an append insists on, or nil.
+	values []string // ids of the records of an append, in order
+	key    string   // idempotency key of the append, or ""
+	// ifOffset is the end that an append has as its condition; nil without a condition.
 	ifOffset *seb.Offset
 
-	// The answer. A failure is an error's code, "" if the operation succeeded;
-	// outcome is that of a failed write.
+	// The answer. failure is the code of an error; "" if the operation succeeded. outcome is the
+	// outcome of a failed write.
 	failure seb.Code
 	outcome seb.Outcome
 	detail  string
-	ranges  []seb.Range // of an append
+	ranges  []seb.Range // offsets that an append got
 
 	consumer string
-	to       string      // where a set moves it, "" if it only creates it
-	offsets  seb.Offsets // that are committed or set
-	version  string      // that the commit insists on, or ""
+	to       string      // the position that a set moves the consumer to; "" if the set only creates it
+	offsets  seb.Offsets // offsets that a commit or a set moves the consumer to
+	version  string      // the version that a commit has as its condition, or ""
 	created  bool        // the answer to a set tells that it created the consumer
-	told     []positions // what an answer tells of consumers
+	told     []positions // what the answer tells about consumers
 
-	before seb.Offset // to which a trim moves the start
-	apiKey uint64     // its id
+	before seb.Offset // the offset that a trim moves the start to
+	apiKey uint64     // id of the API key
 	config int64      // the retention in bytes that an update sets; no two set the same
-	is     shape      // of a topic, from the answer to an update
+	is     shape      // the topic's shape, from the answer to an update
 
 	from      seb.Position
-	records   []seen // of a read
+	records   []seen // records that a read found
 	next, end seb.Offset
-	start     seb.Offset // beside end, of a trim, and of what was out of range
+	start     seb.Offset // told together with end, by trims and by errors for offsets out of range
 
 	queue    string
-	delay    *time.Duration // of an append, or a nack
-	reason   string         // of a nack
-	lease    time.Duration  // that a receive or an extension asks for
-	tokens   []message      // the messages that it answers for
-	verdicts []seb.Code     // one for each token, "" if the broker took it
+	delay    *time.Duration // delay of an append or a nack
+	reason   string         // reason of a nack
+	lease    time.Duration  // the lease that a receive or an extension asks for
+	tokens   []message      // the messages that the operation answers for
+	verdicts []seb.Code     // one for each token, "" if the broker accepted it
 	until    time.Duration  // the end of the extended leases
-	messages []message      // that were received
+	messages []message      // messages that were received
 	touched  int64          // how many records were purged or redriven
-	with     *together      // the commit that it is a part of, or nil
+	with     *together      // the commit that the operation is a part of, or nil
 }
 
 // seen is a record that a read found.
@@ -113,7 +113,7 @@ type seen struct {
 
 func (o *op) acked() bool { return o.failure == "" }
 
-// asks reports whether an operation only asks, so that it has no outcome.
+// asks reports whether an operation is no write, so that its failure has no outcome.
 func (o *op) asks() bool {
 	return o.kind == reads || o.kind == consumes || o.kind == describes || o.kind == lists || o.kind == receives || o.kind == extends
 }
@@ -196,7 +196,7 @@ type history struct {
 	ops        []*op
 	notes      []note
 	violations []string
-	values     map[string]string // every value ever sent, by id
+	values     map[string]string // every value that was sent, by id
 }
 
 type note struct {
@@ -220,7 +220,7 @@ func (h *history) note(format string, args ...any) {
 	h.notes = append(h.notes, note{h.now(), fmt.Sprintf(format, args...)})
 }
 
-// violate adds that an invariant does not hold.
+// violate notes that an invariant does not hold.
 func (h *history) violate(invariant, format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -229,14 +229,14 @@ func (h *history) violate(invariant, format string, args ...any) {
 	h.notes = append(h.notes, note{h.now(), "VIOLATED " + text})
 }
 
-// send remembers a value.
+// send remembers a value that a client is about to send.
 func (h *history) send(id, value string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.values[id] = value
 }
 
-// identify returns the id of a value that was read, and whether it was sent so.
+// identify returns the id of a value that was read. ok is true if exactly this value was sent.
 func (h *history) identify(value string) (id string, ok bool) {
 	id, _, _ = strings.Cut(value, "|")
 	h.mu.Lock()

@@ -33,7 +33,8 @@ func (s *simulation) setUpKeys() {
 	}
 }
 
-// useKeys creates, revokes or shows an API key, as an adapter does for its callers.
+// useKeys creates or revokes an API key, or authenticates with one, as an adapter does for its
+// callers.
 func (c *client) useKeys(l *life) {
 	s := c.sim
 	s.mu.Lock()
@@ -74,7 +75,7 @@ func (c *client) createKey(l *life, name string) {
 	}
 }
 
-// callLibrary runs an operation that clients do through the library only.
+// callLibrary runs an operation that clients do only through the library.
 func (c *client) callLibrary(l *life, o *op, do func(context.Context, *seb.Broker) error) {
 	o.client, o.broker, o.via, o.call = c.name, l.name, viaLibrary, c.sim.now()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -84,7 +85,8 @@ func (c *client) callLibrary(l *life, o *op, do func(context.Context, *seb.Broke
 	c.sim.history.add(o)
 }
 
-// finalShows shows every key to a broker when the store has been well for longer than StaleMax.
+// finalShows authenticates with every key at a broker when the store has had no faults for longer than
+// StaleMax.
 func (s *simulation) finalShows(l *life) {
 	for _, key := range s.keys {
 		o := &op{kind: shows, apiKey: key.id, client: atEnd, broker: l.name, via: viaLibrary, call: s.now()}
@@ -99,8 +101,8 @@ func (s *simulation) finalShows(l *life) {
 // a key that no client can have revoked.
 func (x *checker) checkKeys(ops []*op) {
 	for _, o := range ops {
-		// A life that began earlier may have served a request without a key, and refuses the
-		// rest of it when it learns that there are keys.
+		// A life that began before the log had keys may have accepted a request without a key, and
+		// refuse the rest of it when it learns that there are keys.
 		if o.failure == seb.CodeUnauthorized && o.via == viaHTTP && x.sim.began(o.broker) >= x.sim.secretSince {
 			x.history.violate("KeyAsAsked", "its key was never revoked: %v", o)
 		}

@@ -9,13 +9,13 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// ledger compares the requests of a process to its S3 client, and the answers that it gets,
-// with the requests to the front end and its answers. The log survives a client that
-// repeats a Create, or that takes a conflict for an existing key. The
-// contract of [objstore.Store] allows neither.
+// ledger compares what a process asks its S3 client for with the requests that reach the front end,
+// and the front end's answers with the client's results. The log would survive a client that repeats a
+// Create, or that takes a conflict for an existing key, but the contract of [objstore.Store] allows
+// neither.
 type ledger struct {
 	mu    sync.Mutex
-	lines map[line]int // how often the other side may still see it
+	lines map[line]int // how often the other side may still report it
 }
 
 type line struct{ what, key string }
@@ -28,7 +28,7 @@ func (g *ledger) credit(what, key string) {
 	g.lines[line{what, key}]++
 }
 
-// debit reports whether there was a credit for it.
+// debit uses up a credit, and reports whether there was one.
 func (g *ledger) debit(what, key string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -36,7 +36,7 @@ func (g *ledger) debit(what, key string) bool {
 	return g.lines[line{what, key}] >= 0
 }
 
-// verdict names what an answer decides, or "".
+// verdict names what an answer decides; "" if it decides nothing.
 func verdict(verb objstore.Verb, err error) string {
 	switch {
 	case errors.Is(err, objstore.ErrExists):

@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// caller does an operation at a broker, and notes in it what came back.
+// caller does an operation at a broker, and notes the answer in the operation.
 type caller interface {
 	append(ctx context.Context, o *op, key string, values []string)
 	read(ctx context.Context, o *op, opts seb.FetchOptions)
@@ -93,7 +93,7 @@ func (l library) update(ctx context.Context, o *op) {
 	o.fail(err)
 }
 
-// fail notes an error.
+// fail notes an error in the operation.
 func (o *op) fail(err error) {
 	if err == nil {
 		return
@@ -109,7 +109,7 @@ func (o *op) fail(err error) {
 	}
 }
 
-// found notes a record that was read.
+// found notes a record that the operation read.
 func (o *op) found(h *history, at seb.Offset, value string) {
 	id, ok := h.identify(value)
 	if !ok {

@@ -11,13 +11,13 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// bounds are the model of a partition for porcupine: an append moves its end, a trim its
-// start, and answers tell both. Other checks compare the record at an offset
-// with the log. The log also has the offsets of appends with an unknown outcome;
-// those that are not in it never happened.
+// bounds are the state of the porcupine model of a partition: an append moves the end, a trim moves
+// the start, and answers tell both. Other checks compare the record at an offset with the log. The log
+// also tells the offsets of appends with an unknown outcome; an append that is not in the log never
+// happened.
 type bounds struct{ start, end seb.Offset }
 
-// later returns the bounds that a partition has at least when it had both.
+// later returns the larger start and the larger end of b and o.
 func (b bounds) later(o bounds) bounds { return bounds{max(b.start, o.start), max(b.end, o.end)} }
 
 var register = porcupine.Model{
@@ -34,25 +34,24 @@ var register = porcupine.Model{
 	DescribeState:     func(state any) string { return fmt.Sprint(state) },
 }
 
-// step is an operation on one partition, or a part of one: the bounds it finds,
-// and what it does to them.
+// step is an operation on one partition, or a part of an operation: the bounds that it finds, and what
+// it does to them.
 type step struct {
 	op        *op
-	call, ret time.Duration // between which it takes effect
+	call, ret time.Duration // the step takes effect between these times
 
 	startMin, startMax seb.Offset
-	end                seb.Offset // -1 = any
-	count              seb.Offset // by which it moves the end
-	trim               seb.Offset // to which it moves the start, unless that is beyond it already
+	end                seb.Offset // -1 means any end
+	count              seb.Offset // by how many records it moves the end
+	trim               seb.Offset // the offset that it moves the start to, unless the start is beyond it already
 }
 
 const linearTimeout = time.Minute
 
-// checkLinear looks for an order of all operations on a partition that explains
-// every answer and lies between each operation's call and its return. A write of
-// unknown outcome may take effect at any later time; a read may tell what its
-// broker knew before it was asked, and a refusal tells bounds that the partition
-// had after the request.
+// checkLinear looks for an order of all operations on a partition that explains every answer, and in
+// which each operation takes effect between its call and its return. A write of unknown outcome may
+// take effect at any later time. A read may tell what its broker knew before it was asked. A refusal
+// tells bounds that the partition had after the request.
 func (x *checker) checkLinear(ops []*op) {
 	for p := range x.final.partitions {
 		if !x.stays(p.topic) {
@@ -76,7 +75,7 @@ func (x *checker) checkLinear(ops []*op) {
 	}
 }
 
-// steps returns what an operation did to a partition, and found there.
+// steps returns what an operation did to a partition, and which bounds it found.
 func (x *checker) steps(o *op, p place) []step {
 	told := step{call: o.call, ret: o.ret, startMin: o.start, startMax: o.start, end: o.end}
 	switch {
@@ -99,14 +98,14 @@ func (x *checker) steps(o *op, p place) []step {
 		return []step{told}
 	case o.kind == trims && o.acked():
 		return []step{{call: o.call, ret: o.ret, startMax: math.MaxInt64, end: -1, trim: o.before}, told}
-	case o.mayTrim(p) && slices.Contains(x.final.partitions[p].starts, o.before): // by this one or another
+	case o.mayTrim(p) && slices.Contains(x.final.partitions[p].starts, o.before): // the start was moved there, by this trim or another
 		return []step{{call: o.call, ret: lifetimeMax, startMax: math.MaxInt64, end: -1, trim: o.before}}
 	}
 	return nil
 }
 
-// startsBetween returns the bounds of a partition's start that follow from a read: its
-// first record if it read from the start, at most that otherwise.
+// startsBetween returns the lowest and the highest start that a read allows for its partition. If it
+// read from the start, that is the offset of its first record; else the start is at most that.
 func (o *op) startsBetween() (low, high seb.Offset) {
 	if o.from == seb.Earliest {
 		return o.first(), o.first()
@@ -122,7 +121,7 @@ func (o *op) first() seb.Offset {
 	return o.next
 }
 
-// appendStep returns the step of an append, or none if its records are not in the log.
+// appendStep returns the step of an append; none if its records are not in the log.
 func (x *checker) appendStep(o *op, p place) []step {
 	first, count := seb.Offset(-1), 0
 	for _, id := range o.values {

@@ -20,23 +20,23 @@ var (
 	errLost    = errors.New("the answer was lost")
 )
 
-// damagedMax is how often a process gets damaged answers about one key. A process that reads
-// damaged bytes five times takes the object in the store for damaged.
+// damagedMax is how often a process gets damaged answers about one key. A process that reads damaged
+// bytes five times concludes that the object in the store is damaged.
 const damagedMax = 2
 
-// proofsMax is how many answers to creates may be such that a probe proves nothing. A broker
-// probes three times, and then refuses the store.
+// proofsMax bounds how many creates of probes get an answer that proves nothing. A broker probes three
+// times, and then refuses the store.
 const proofsMax = 8
 
-// link is the way of one process to the store. Its network injects faults into requests.
-// When the process dies, the link is cut.
+// link carries the requests of one process to the store. Its network injects faults into them. When
+// the process dies, the link is cut.
 type link struct {
 	sim   *simulation
-	name  string // of the process
+	name  string // name of the process
 	skew  time.Duration
 	crash func()
 	cut   chan struct{}
-	store *storetest.Faulty // as the process sees it
+	store *storetest.Faulty // the store as the process sees it
 	front *front            // nil if requests go straight to the bucket
 
 	mu      sync.Mutex
@@ -46,11 +46,11 @@ type link struct {
 	counts  map[string]int
 	damaged map[string]int
 	sent    int
-	crashAt int // the process dies at this request, counted from 1; 0 = it doesn't
+	crashAt int // the process dies at this request, counted from 1; 0 means that it does not
 	isCut   bool
 }
 
-// newLink returns the way of a new process to the bucket.
+// newLink returns the link of a new process to the bucket.
 func newLink(s *simulation, name string, w network, skew time.Duration, crash func()) *link {
 	l := &link{
 		sim: s, name: name, network: w, skew: skew, crash: crash,
@@ -70,8 +70,8 @@ func newLink(s *simulation, name string, w network, skew time.Duration, crash fu
 	return l
 }
 
-// travel is the [storetest.Fault] between a request that was sent and the
-// bucket. It continues after the sender has stopped waiting.
+// travel is the [storetest.Fault] between a process and the bucket. A request that was sent continues
+// after its sender has stopped waiting.
 func (l *link) travel(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 	f, dies, err := l.begin(r)
 	if err != nil {
@@ -87,8 +87,8 @@ func (l *link) travel(ctx context.Context, r storetest.Request, next storetest.N
 	return answer, err
 }
 
-// begin draws the outcome of a request. dies reports that the process dies before it
-// gets the answer.
+// begin draws the outcome of a request. dies reports whether the process dies before it gets the
+// answer.
 func (l *link) begin(r storetest.Request) (f outcome, dies bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +126,7 @@ func (l *link) drawLocked(what string) *rand.Rand {
 	return stream(l.sim.cfg.Seed, l.name, what, l.counts[what])
 }
 
-// draw is [link.drawLocked] for callers without the lock.
+// draw is [link.drawLocked] for callers that do not hold the lock.
 func (l *link) draw(what string) *rand.Rand {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,7 +183,7 @@ func (l *link) carry(ctx context.Context, r storetest.Request, next storetest.Ne
 	return answer, err
 }
 
-// later sends a request to the store when its sender has stopped waiting.
+// later sends a request to the store after its sender has stopped waiting.
 func (l *link) later(after time.Duration, do func()) {
 	l.sim.flights.Go(func() {
 		time.Sleep(after)
@@ -204,11 +204,11 @@ func (l *link) clear() {
 	defer l.mu.Unlock()
 	l.network, l.crashAt = healthy, 0
 	if l.front != nil {
-		l.front.listen.hangUp() // connections that may break; new ones don't
+		l.front.listen.hangUp() // ends connections that might break; new ones don't break
 	}
 }
 
-// brittleness returns after how many bytes a new connection breaks, 0 = never.
+// brittleness returns after how many bytes a new connection breaks; 0 means never.
 func (l *link) brittleness() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,11 +9,10 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// network is how a request to the store fares on its way: how long it takes, and how
-// likely each fault is.
+// network tells how requests to the store travel: how long they take, and how likely each fault is.
 type network struct {
 	name    string
-	latency time.Duration // of a usual request
+	latency time.Duration // the most that a usual request takes in each direction
 	slow    float64       // the request takes up to a minute, which is longer than its caller waits
 	refuse  float64       // 409, 429, 503, reset: the store never executes it
 	lose    float64       // the store executes it, and the answer is lost
@@ -43,21 +42,21 @@ var (
 
 // outcome is what happens to one request.
 type outcome struct {
-	before, after time.Duration // on the way there and back
+	before, after time.Duration // duration of the way there, and of the way back
 	refused, lost bool
 	late          time.Duration // > 0: executed this long after the error
 	again         time.Duration // > 0: executed once more, this much later
 	retried       bool
 	damage        storetest.Fault
 	undated       bool
-	dateJitter    float64 // by which part of the plan's jitter its date is off, -1 to 1
-	// diesWithSender: the store never executes it if its sender dies first.
+	dateJitter    float64 // how far the date of the answer is off, -1 to 1 times the plan's dateJitter
+	// diesWithSender says that the store never executes the request if its sender dies first.
 	diesWithSender bool
-	pages          int // limit of a List's page; 0 = the store's own
+	pages          int // most keys in a page of a List; 0 means the store's limit
 }
 
-// draw decides the outcome of a request. Each field takes its random numbers in a fixed order,
-// so that a new fault goes to the end.
+// draw decides the outcome of a request. The fields take their random numbers in a fixed order: a new
+// fault must be drawn last, so that the others stay as they are.
 func (w *network) draw(r *rand.Rand, verb objstore.Verb, hours time.Duration) outcome {
 	f := outcome{
 		before:         time.Duration(r.Int64N(int64(w.latency) + 1)),
@@ -87,8 +86,8 @@ func (w *network) draw(r *rand.Rand, verb objstore.Verb, hours time.Duration) ou
 	return f
 }
 
-// delayed returns how late the store executes a request: half of the time so soon that its
-// sender still runs, half of the time so late that others have deleted what it was for.
+// delayed returns how late the store executes a request. In half of the cases the sender still runs
+// then; in the other half others may have deleted the object that the request was for.
 func delayed(r *rand.Rand, hours time.Duration) time.Duration {
 	if chance(r, 0.5) {
 		return between(r, 10*time.Millisecond, hours)

@@ -19,19 +19,19 @@ import (
 
 const (
 	openTimeout  = 2 * time.Minute
-	leaveTimeout = 30 * time.Second // longer than the 10 s of serve, because a stopped link delays it
+	leaveTimeout = 30 * time.Second // longer than the 10 s of seb serve, because a stopped process takes longer
 )
 
-// node is a machine with its disk. Brokers run on it one after the other: its lives.
+// node is a machine with its disk. Brokers run on it one after the other; each is a life.
 type node struct {
 	sim  *simulation
 	name string
 	rng  *rand.Rand
-	dir  string // of the cache, "" = none
+	dir  string // directory of the cache; "" if there is none
 
 	mu   sync.Mutex
 	life *life // nil while it is down
-	link *link // of the life that runs or starts
+	link *link // link of the life that runs or starts
 	born int
 }
 
@@ -44,7 +44,7 @@ type life struct {
 	listen *listener
 }
 
-// current returns the life that clients can talk to, nil if the node is down.
+// current returns the life that serves clients; nil if the node is down.
 func (n *node) current() *life {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -58,7 +58,7 @@ func (n *node) present() *link {
 	return n.link
 }
 
-// run keeps the node alive until the simulation ends its lives.
+// run starts one life after the other until the simulation ends.
 func (n *node) run() {
 	for !n.sim.ending() {
 		l := n.start()
@@ -78,7 +78,8 @@ func (n *node) newLife() *life {
 	n.born++
 	l := &life{name: fmt.Sprintf("%s%d", n.name, n.born), listen: newListener()}
 	n.sim.begin(l.name)
-	// Front ends disagree by less than half the margin, whole seconds and swings included.
+	// The clocks of front ends differ by less than half the margin, rounding to whole seconds and
+	// jitter included.
 	most := n.sim.plan.margin/4 - n.sim.plan.dateJitter - time.Second
 	skew := time.Duration(n.rng.Int64N(int64(2*most))) - most
 	l.link = newLink(n.sim, l.name, n.sim.network(n.name), skew, func() { n.crash(l) })
@@ -129,10 +130,10 @@ func (n *node) start() *life {
 	return l
 }
 
-// wallJumps is how often a machine's wall clock is set.
+// wallJumps is the time between two jumps of a machine's wall clock.
 const wallJumps = time.Minute
 
-// wall returns a wall clock that is hours off, by a new amount each wallJumps.
+// wall returns a wall clock that is hours off, by another amount in each wallJumps.
 func (n *node) wall() func() time.Time {
 	return func() time.Time {
 		r := stream(n.sim.cfg.Seed, "wall", n.name, n.sim.now()/wallJumps)
@@ -140,7 +141,7 @@ func (n *node) wall() func() time.Time {
 	}
 }
 
-// dialPeer returns a function by which a life connects to other lives, by their names.
+// dialPeer returns a function with which a life connects to other lives by their names.
 func (s *simulation) dialPeer(l *life) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
 		rng := l.link.draw("peer")
@@ -157,7 +158,7 @@ func (s *simulation) dialPeer(l *life) func(context.Context, string, string) (ne
 	}
 }
 
-// watch notices brokers that stop by themselves.
+// watch notices a broker that stops by itself.
 func (n *node) watch(l *life) {
 	select {
 	case <-l.link.cut:
@@ -170,7 +171,7 @@ func (n *node) watch(l *life) {
 	}
 }
 
-// leave takes the life off the node, so that no new client finds it.
+// leave removes the life from the node, so that no new client finds it.
 func (n *node) leave(l *life) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -194,13 +195,13 @@ func (n *node) cleanUp(l *life) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	n.within(leaveTimeout, l.name+" does not end when its context has ended", func() {
-		_ = l.server.Close() // the errors of a dead process reach nobody
+		_ = l.server.Close() // nobody sees the errors of a dead process
 		_ = l.broker.Shutdown(ctx)
 	})
 	n.sim.keepEnded(l)
 }
 
-// stop ends a life as SIGTERM does.
+// stop ends a life in the way that SIGTERM does.
 func (n *node) stop(l *life) {
 	n.leave(l)
 	n.sim.history.note("%s is asked to end", l.name)
@@ -215,7 +216,7 @@ func (n *node) stop(l *life) {
 	l.link.sever()
 }
 
-// within expects do to return in time.
+// within expects do to return within d.
 func (n *node) within(d time.Duration, complaint string, do func()) {
 	done := make(chan struct{})
 	n.sim.flights.Go(func() {
@@ -236,7 +237,7 @@ func (n *node) spoilCache() {
 	}
 	files, err := filepath.Glob(filepath.Join(n.dir, "*"))
 	if err != nil {
-		panic(err) // the pattern is a constant's
+		panic(err) // can't happen: the pattern is constant and valid
 	}
 	switch how := n.rng.IntN(4); how {
 	case 0:
@@ -250,7 +251,7 @@ func (n *node) spoilCache() {
 	}
 }
 
-// damage flips a few bytes of a file, or cuts its end off.
+// damage flips a few bytes of a file, or cuts off its end.
 func damage(r *rand.Rand, path string, flip bool) error {
 	b, err := os.ReadFile(path)
 	if err != nil || len(b) == 0 {

@@ -10,8 +10,8 @@ import (
 
 var errNobody = errors.New("connection refused")
 
-// listener accepts connections made of net.Pipe: the bubble's time stands still
-// while real sockets are waited for.
+// listener accepts connections made of net.Pipe. With real sockets, virtual time would stand still
+// while a goroutine waits for them.
 type listener struct {
 	conns chan net.Conn
 
@@ -42,12 +42,12 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// hangUp breaks every connection, at once and without a word.
+// hangUp breaks every connection at once.
 func (l *listener) hangUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.open {
-		_ = c.Close() // that of a pipe never fails
+		_ = c.Close() // closing a pipe never fails
 	}
 }
 
@@ -59,8 +59,8 @@ type address struct{}
 func (address) Network() string { return "pipe" }
 func (address) String() string  { return "pipe" }
 
-// dial connects to the listener. The connection breaks after so many bytes in
-// either direction; bytes <= 0 means that it doesn't.
+// dial connects to the listener. The connection breaks after that many bytes in either direction;
+// bytes <= 0 means never.
 func (l *listener) dial(ctx context.Context, bytes int) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
@@ -79,7 +79,7 @@ func (l *listener) dial(ctx context.Context, bytes int) (net.Conn, error) {
 	return &brittle{Conn: ours, left: bytes}, nil
 }
 
-// brittle is a connection that breaks once so many bytes have passed.
+// brittle is a connection that breaks after a number of bytes.
 type brittle struct {
 	net.Conn
 

@@ -14,35 +14,35 @@ import (
 type plan struct {
 	brokers, clients, ops int
 
-	// calm: nothing fails, so that the checker can expect fresh reads.
+	// calm says that nothing fails, so that the checker can expect fresh reads.
 	calm bool
-	// clock: the clock since boot follows the bubble. Otherwise it stands
-	// still, as in a virtual machine that was restored from a snapshot.
+	// clock says that the clock since boot follows the bubble's time. Otherwise it stands still, as
+	// in a virtual machine that was restored from a snapshot.
 	clock bool
 	cache bool
-	// dateJitter is by how much the dates of one front end differ at most.
+	// dateJitter is how far, at most, a date differs from the clock of its front end.
 	dateJitter time.Duration
-	// walls: the wall clocks of machines are hours off, and jump.
+	// walls says that the wall clocks of machines are hours off, and jump.
 	walls bool
-	// deletes: a deleter removes what the log's rules allow.
+	// deletes says that a deleter removes what the log's rules allow.
 	deletes       bool
 	delay, margin time.Duration
-	// s3: brokers reach the bucket through the S3 client, by HTTP.
+	// s3 says that brokers reach the bucket through the S3 client, by HTTP.
 	s3 bool
-	// keys: the log has API keys, so that every HTTP request needs one.
+	// keys says that the log has API keys, so that every HTTP request needs one.
 	keys bool
 
-	topics []topic // that stay
+	topics []topic // topics that exist during the whole run
 
-	// workers are clients that work on queues.
+	// workers is how many clients work on queues.
 	workers int
-	// queue is how all queues hand out records.
+	// queue is the configuration of all queues.
 	queue seb.QueueConfig
-	// reach is how brokers reach each other.
+	// reach says how brokers reach each other.
 	reach reach
 }
 
-// reach is which address brokers advertise: none, all the same one, or each its own.
+// reach tells which address brokers advertise: no address, all the same one, or each its own.
 type reach string
 
 const (
@@ -51,11 +51,11 @@ const (
 	reachable   reach = "each its own"
 )
 
-// skew is more than the clocks of front ends differ from the true one.
+// skew is more than the difference between the clock of any front end and the true time.
 func (p *plan) skew() time.Duration { return p.margin/4 + time.Second }
 
-// skewBetween is by how much the times that two brokers know may differ. A delay may get this
-// much shorter or longer when another broker takes a queue over.
+// skewBetween is the largest difference between the times that two brokers know. When another broker
+// takes a queue over, a delay may get this much shorter or longer.
 func (p *plan) skewBetween() time.Duration { return 2 * p.skew() }
 
 // address returns the address that a life advertises.
@@ -78,7 +78,7 @@ type topic struct {
 // stream returns random numbers that depend on nothing but the seed and labels.
 func stream(seed uint64, labels ...any) *rand.Rand {
 	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, labels...) // a hash takes everything
+	_, _ = fmt.Fprint(h, labels...) // writing to a hash never fails
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
@@ -87,8 +87,8 @@ func chance(r *rand.Rand, p float64) bool { return r.Float64() < p }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// between returns a duration whose logarithm is evenly spread, so that short
-// ones are as likely as long ones.
+// between returns a duration whose logarithm is evenly spread, so that short durations are as likely
+// as long ones.
 func between(r *rand.Rand, low, high time.Duration) time.Duration {
 	return time.Duration(float64(low) * math.Pow(float64(high)/float64(low), r.Float64()))
 }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// The log gives the order of a consumer's positions. So checkPositionHistory only has to find
-// between which two moves each operation may have taken effect. Porcupine would have to try
-// out which of the operations without an answer took effect, and when.
+// The log gives the order of a consumer's positions, so checkPositionHistory only has to find between
+// which two moves each operation may have taken effect. Porcupine would have to try out which of the
+// operations without an answer took effect, and when.
 
-// checkPositionHistory expects an order of all operations on a consumer that explains its
-// position history and every answer, that puts each operation between its call and its return,
-// and in which no life of a broker goes back.
+// checkPositionHistory expects that some order of all operations on a consumer explains its position
+// history and every answer. In that order, each operation lies between its call and its return, and
+// no life of a broker goes back to earlier positions.
 func (x *checker) checkPositionHistory(s consumerRef, history []*positions, effects []effect) {
 	for i := range effects {
 		effects[i].may = effects[i].indexes(history)
@@ -47,12 +47,12 @@ func (x *checker) checkPositionHistory(s consumerRef, history []*positions, effe
 		if at < 0 {
 			at = len(d.may)
 		}
-		d.most = d.may[at-1] // least goes
+		d.most = d.may[at-1] // at > 0, since d.least fits
 	}
 	x.checkDoers(s, history, effects, sure)
 }
 
-// step returns by how many entries of the position history an effect takes the consumer on.
+// step returns how many entries of the position history an effect moves the consumer forward: 0 or 1.
 func (d *effect) step() int {
 	if d.changes != nil {
 		return 1
@@ -60,7 +60,7 @@ func (d *effect) step() int {
 	return 0
 }
 
-// indexes returns at which entries of the position history an effect may leave the consumer.
+// indexes returns the entries of the position history at which an effect may leave the consumer.
 func (d *effect) indexes(history []*positions) (might []int) {
 	for i := range history {
 		if d.finds != nil && d.finds(history[i]) || d.changes != nil && i > 0 && d.changes(history[i-1], history[i]) {
@@ -70,17 +70,19 @@ func (d *effect) indexes(history []*positions) (might []int) {
 	return might
 }
 
-// before reports whether an effect came before one that follows it in the list: its operation
-// had ended, or both are of the same operation or client, or a life of a broker had told of it.
+// before reports whether an effect came before o, which follows it in the list: it was over when o was
+// called, both are of one operation, or the same client or the same life of a broker had finished it
+// by then.
 func (d *effect) before(o *effect) bool {
 	return d.ret < o.call || d.op == o.op || d.op.client == o.op.client && d.ret <= o.call ||
 		d.op.broker == o.op.broker && d.op.ret < o.op.call
 }
 
-// checkDoers expects one operation for each move, which may have taken effect when the consumer
-// was moved, and one move for each acknowledged operation that must have moved the consumer.
+// checkDoers expects that each move has its own operation, which may have taken effect when the
+// consumer moved, and that each acknowledged operation that must have moved the consumer has its own
+// move.
 func (x *checker) checkDoers(s consumerRef, history []*positions, effects []effect, sure []*effect) {
-	moves := make([]window, len(history)) // to each entry of the history
+	moves := make([]window, len(history)) // for each entry of the history, when the move to it was made
 	for i := range moves {
 		moves[i] = window{0, lifetimeMax}
 		for _, d := range sure {
@@ -101,7 +103,7 @@ func (x *checker) checkDoers(s consumerRef, history []*positions, effects []effe
 			x.history.violate("ConsumerAsAsked", "%v went from %v to %v, and every operation that can have done that did another move", s, history[move-1], history[move])
 		}
 	}
-	// If there is a match for every move, and one for every sure effect, there is one for both.
+	// If one match covers all moves, and another all sure effects, then some match covers both.
 	done := match(len(sure), len(history), func(d, move int) bool { return can(sure[d], move) })
 	for i, d := range sure {
 		if d.changes != nil && done[i] < 0 {
@@ -110,11 +112,11 @@ func (x *checker) checkDoers(s consumerRef, history []*positions, effects []effe
 	}
 }
 
-// window is the time between whose ends something was done.
+// window is the span of time in which something was done.
 type window struct{ call, ret time.Duration }
 
-// match pairs as many of the left as possible with one of the right each. It returns the partner
-// of each of the left, -1 for one without a partner.
+// match pairs as many left items as possible with one right item each. It returns the partner of each
+// left item; -1 for an item without a partner.
 func match(left, right int, fits func(l, r int) bool) []int {
 	whom, whose := make([]int, left), make([]int, right)
 	for r := range whose {

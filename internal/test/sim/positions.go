@@ -15,11 +15,10 @@ import (
 type consumer struct {
 	name    string
 	history []positions
-	deleted bool // by a request of its own; false if it went with its topic
+	deleted bool // by a request to delete it; false if it was deleted with its topic
 }
 
-// positions are the positions of a consumer between two of its moves, as an answer or the
-// log tells them.
+// positions are a consumer's positions between two of its moves, as an answer or the log tells them.
 type positions struct {
 	consumer string       // its name; "" in the answer to a commit
 	version  string       // "" in an answer without a version
@@ -46,7 +45,7 @@ func (c *consumer) move(x *format.PositionsMoved, in *incarnation) {
 	c.history = append(c.history, s)
 }
 
-// String describes positions in a story.
+// String describes positions in a story of the run.
 func (s *positions) String() string {
 	if s == nil {
 		return "nowhere"
@@ -63,7 +62,7 @@ func (s *positions) position(partition int) seb.Offset {
 	return 0
 }
 
-// is reports whether an answer agrees with the positions. The answer may leave fields out.
+// is reports whether an answer agrees with the positions. An answer may leave fields out.
 func (s *positions) is(told positions) bool {
 	if told.version != "" && told.version != s.version || told.at != nil && len(told.at) < len(s.at) {
 		return false
@@ -116,8 +115,8 @@ func (all truth) consumersAgain() (n int) {
 	return n - len(names)
 }
 
-// positionHistory returns the positions of all consumers that had a name, in the order of the
-// log. It has a nil where no consumer had the name.
+// positionHistory returns the positions of all consumers that had a name, in the order of the log. It
+// has nil for each time in which no consumer had the name.
 func (all truth) positionHistory(s consumerRef) []*positions {
 	history := []*positions{nil}
 	for _, topic := range slices.Sorted(maps.Keys(all)) {
@@ -138,8 +137,8 @@ func (all truth) positionHistory(s consumerRef) []*positions {
 	return history
 }
 
-// compareConsumers expects a recovery to know the consumers of a topic as the commits
-// left them.
+// compareConsumers expects a recovered broker to know the consumers of a topic as the commits left
+// them.
 func (s *simulation) compareConsumers(b *seb.Broker, topic string, in *incarnation) {
 	var left []positions
 	for _, c := range in.consumers {

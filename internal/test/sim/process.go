@@ -9,14 +9,14 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// process is the [storetest.Fault] between a process and all that it sends: a stopped
-// process sends and gets nothing, and a dead one never does.
+// process is the [storetest.Fault] between a process and everything that it sends. A stopped process
+// sends and gets nothing until it runs again; a dead process never does again.
 func (l *link) process(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 	l.whileStopped()
 	if l.dead() {
 		return storetest.Answer{}, errCut
 	}
-	// The caller may use its bytes again once it has its answer.
+	// The caller may reuse its bytes once it has its answer.
 	r.Parts = [][]byte{bytes.Join(r.Parts, nil)}
 	type reply struct {
 		answer storetest.Answer
@@ -36,7 +36,7 @@ func (l *link) process(ctx context.Context, r storetest.Request, next storetest.
 	}
 	l.whileStopped()
 	select {
-	case x := <-replies: // it came while the process was stopped
+	case x := <-replies: // the answer came while the process was stopped
 		got = &x
 	default:
 	}
@@ -49,7 +49,7 @@ func (l *link) process(ctx context.Context, r storetest.Request, next storetest.
 	return got.answer, got.err
 }
 
-// sever ends the process: it sends and gets nothing after that.
+// sever ends the process: it sends and gets nothing from now on.
 func (l *link) sever() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,8 +87,8 @@ func (l *link) whileStopped() {
 	}
 }
 
-// stop stops the process for d, as SIGSTOP does: it sends nothing, and what
-// comes in waits. 0 lets it go on.
+// stop stops the process for d, as SIGSTOP does: it sends nothing, and gets answers only later. 0 lets
+// it run again.
 func (l *link) stop(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +97,7 @@ func (l *link) stop(d time.Duration) {
 	l.changed = make(chan struct{})
 }
 
-// crashIn lets the process die at its nth request from now.
+// crashIn makes the process die at its nth request from now.
 func (l *link) crashIn(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

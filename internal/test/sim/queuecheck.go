@@ -13,13 +13,13 @@ type seenDelivery struct {
 	op *op
 }
 
-// answering is an operation that answers for a delivery.
+// answering is an operation that answers for a delivery, and perhaps for others.
 type answering struct {
 	op    *op
-	index int // of its token
+	index int // index of the delivery's token in op
 }
 
-// queueChecker compares operations with queues with the log.
+// queueChecker compares the operations on queues with the log.
 type queueChecker struct {
 	*checker
 	seen    map[delivery]seenDelivery
@@ -27,8 +27,8 @@ type queueChecker struct {
 	ops     []*op
 }
 
-// checkQueues expects queues to have handed out records by their rules, and the log to say what
-// clients did with them, and nothing else.
+// checkQueues expects queues to have handed out records by their rules, and the log to tell what
+// clients did with the records, and nothing else.
 func (x *checker) checkQueues(ops []*op) {
 	q := &queueChecker{checker: x, seen: map[delivery]seenDelivery{}, answers: map[delivery][]answering{}, ops: ops}
 	for _, o := range ops {
@@ -69,7 +69,7 @@ func (x *checker) checkQueues(ops []*op) {
 	}
 }
 
-// known returns the queue of a delivery, nil if the delivery makes no sense.
+// known returns the queue of a delivery; nil if there can be no such delivery.
 func (q *queueChecker) known(d seenDelivery) *work {
 	w := q.final.all.workOf(d.queue)
 	if w == nil || w.name != d.queueName || w.of.name != d.topic || d.partition >= len(w.of.partitions) ||
@@ -80,8 +80,8 @@ func (q *queueChecker) known(d seenDelivery) *work {
 	return w
 }
 
-// checkDelivery expects a delivery to be in the log before it is made, and not to be made
-// too often, or too early.
+// checkDelivery expects the log to have a delivery before it is made, and a record not to be delivered
+// too often or too early.
 func (q *queueChecker) checkDelivery(w *work, d seenDelivery) {
 	var base uint32
 	durable := false
@@ -104,7 +104,7 @@ func (q *queueChecker) checkDelivery(w *work, d seenDelivery) {
 	}
 }
 
-// checkDelay expects the log to delay records for as long as was asked for.
+// checkDelay expects the log to delay the records of an append for as long as the client asked for.
 func (q *queueChecker) checkDelay(o *op) {
 	for _, id := range o.values {
 		for _, at := range q.at[id] {
@@ -116,8 +116,9 @@ func (q *queueChecker) checkDelay(o *op) {
 	}
 }
 
-// early returns by how much an owner may have cut a delay short by then. An owner that committed
-// the delay itself waits for all of it. Another one depends on the skew of the store's clocks.
+// early returns by how much an owner may have shortened a delay by then. A broker that was the owner
+// when the delay was committed waits for all of it. A later owner depends on the skew of the store's
+// clocks.
 func (q *queueChecker) early(w *work, d delaying, then time.Duration) time.Duration {
 	alone := q.sim.plan.brokers == 1
 	for _, o := range w.owners {
@@ -129,14 +130,14 @@ func (q *queueChecker) early(w *work, d delaying, then time.Duration) time.Durat
 	return q.sim.plan.skewBetween()
 }
 
-// slack is how much times lose by rounding.
+// slack is how far a time may be off because of rounding.
 const slack = time.Millisecond
 
-// checkClaim expects a delivery to follow the one before it only when that one had failed or
-// its lease had run out.
+// checkClaim expects a delivery to follow the previous one only after that had failed or its lease had
+// run out.
 func (q *queueChecker) checkClaim(w *work, d seenDelivery) {
 	before, got := q.seen[delivery{d.queue, d.spot, d.attempt - 1}]
-	var at time.Duration // when it was claimed
+	var at time.Duration // when d was claimed
 	free, early := time.Duration(-1), time.Duration(0)
 	for _, e := range w.events(d.spot) {
 		switch {
@@ -185,7 +186,7 @@ func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) tim
 			return 0 // the outcome is unknown
 		case !o.taken(a.index) || o.ret < owned: // extensions are lost with their owner
 		case o.call < owned+staleMax:
-			end = min(end, o.until) // the previous owner may have answered, before it knew of the next
+			end = min(end, o.until) // the previous owner may have answered before it knew of the next one
 		default:
 			end = o.until
 		}
@@ -193,8 +194,8 @@ func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) tim
 	return end
 }
 
-// follows reports whether a delivery may be of an earlier owner, so that this one took it over.
-// That includes one that the earlier owner made before its next sync.
+// follows reports whether a delivery may be of an owner before o, so that o took its record over. That
+// includes a delivery that the earlier owner made before it learned of o.
 func (w *work) follows(o owning, d seenDelivery) bool {
 	switch at := o.at.Duration; {
 	case at >= d.op.call:
@@ -234,7 +235,7 @@ func (w *work) redrivenBy(at spot, then time.Duration) bool {
 	return false
 }
 
-// settledBy reports whether a record was done, a dead letter or gone by then, in the log.
+// settledBy reports whether, in the log, a record was done, a dead letter or gone by then.
 func (w *work) settledBy(at spot, then time.Duration) bool {
 	for _, e := range w.events(at) {
 		if (e.what == wasDone || e.what == wasDeadLettered) && e.at.Duration <= then {
@@ -244,8 +245,8 @@ func (w *work) settledBy(at spot, then time.Duration) bool {
 	return w.gone(at, then)
 }
 
-// checkRested expects a broker that acknowledged a pause or a purge to hand out nothing of it
-// after that. Another broker, to which it forwards a request, may not know of it yet.
+// checkRested expects a broker that acknowledged a pause or a purge to hand out no record that this
+// concerns. A broker to which it forwards a request may not know of the pause or purge yet.
 func (q *queueChecker) checkRested(w *work, d seenDelivery) {
 	if d.op.via == viaHTTP && q.sim.plan.reach == reachable {
 		return
@@ -273,13 +274,13 @@ func (q *queueChecker) mayRun(w *work, from, to time.Duration) bool {
 	return false
 }
 
-// lost reports whether a delivery was no longer the current one at some time.
+// lost reports whether a delivery was no longer the current one at the time by.
 func (w *work) lost(d delivery, by time.Duration) bool {
 	dead := time.Duration(-1)
 	for _, e := range w.events(d.spot) {
 		switch at := e.at.Duration; {
 		case e.what == wasRedriven && d.attempt > e.attempt:
-			dead = -1 // what was handed out before never counts again
+			dead = -1 // d was made after the redrive, so it may count
 		case e.what == wasDeadLettered && dead < 0:
 			dead = at
 		case e.what == wasDone && at <= by, e.attempt > d.attempt && at <= by:
@@ -289,13 +290,13 @@ func (w *work) lost(d delivery, by time.Duration) bool {
 	return dead >= 0 && dead <= by || w.gone(d.spot, by)
 }
 
-// checkAnswers expects each answer that a broker took to be in the log, and each delivery whose
+// checkAnswers expects each answer that a broker accepted to be in the log, and each delivery whose
 // answer was refused to be no longer the current one.
 func (q *queueChecker) checkAnswers(o *op) {
 	for i, m := range o.tokens {
 		w := q.final.all.workOf(m.queue)
 		if w == nil {
-			continue // known has reported that
+			continue // known has reported this delivery
 		}
 		switch {
 		case o.kind != extends && o.taken(i):
@@ -313,7 +314,7 @@ func (q *queueChecker) checkAnswers(o *op) {
 	}
 }
 
-// leftAlone reports whether an extension may have been refused because its lease had ended.
+// leftAlone reports whether an extension may have been refused because the lease had ended.
 func (q *queueChecker) leftAlone(w *work, m message, o *op) bool {
 	d, ok := q.seen[m.delivery]
 	if !ok {
@@ -332,7 +333,8 @@ func (q *queueChecker) leftAlone(w *work, m message, o *op) bool {
 	return q.leaseEnd(w, d, o.ret) <= o.ret
 }
 
-// inLog reports whether the log had what an operation says of a delivery when it was answered.
+// inLog reports whether the log had what an operation says about a delivery by the time that the
+// broker answered.
 func (q *queueChecker) inLog(w *work, o *op, m message) bool {
 	for _, e := range w.events(m.spot) {
 		switch {

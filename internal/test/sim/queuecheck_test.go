@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// shift is the past of queue 1, "jobs" of topic "t", whose three records are of the keys k, k
-// and none. It allows two attempts, in order by key, and leases of ten seconds.
+// shift is the past of queue 1, "jobs" of topic "t". Its three records have the keys k, k and none. It
+// allows two attempts, keeps order by key, and has leases of ten seconds.
 type shift struct {
 	*past
 	run   *simulation
@@ -28,7 +28,7 @@ func newShift() *shift {
 	return s
 }
 
-// log adds entries to the log, in one commit at a second.
+// log adds entries to the log, in one commit at that second.
 func (s *shift) log(at int, entries ...format.Entry) {
 	s.slots++
 	g := &deadLetters{sim: s.run}
@@ -43,7 +43,7 @@ func (s *shift) log(at int, entries ...format.Entry) {
 	g.check(m)
 }
 
-// do adds an operation with the queue, from a second to the next.
+// do adds an operation with the queue, from second at to the next one.
 func (s *shift) do(at int, what kind) *op {
 	o := queueRef{"t", jobs}.op(what)
 	o.client, o.broker, o.via, o.call = "w", "A1", viaLibrary, time.Duration(at)*time.Second
@@ -56,7 +56,7 @@ func handed(offset seb.Offset, number uint32) message {
 	return message{delivery: delivery{1, spot{0, offset}, number}, topic: "t", queueName: jobs, id: string(rune('a' + offset)), toldAttempt: int(number)}
 }
 
-// get adds that a delivery was handed out, for ten seconds.
+// get adds a delivery with a lease of ten seconds.
 func (s *shift) get(at int, offset seb.Offset, number uint32) *op {
 	o := s.do(at, receives)
 	m := handed(offset, number)
@@ -65,7 +65,7 @@ func (s *shift) get(at int, offset seb.Offset, number uint32) *op {
 	return o
 }
 
-// say adds an answer for a delivery, refused or not.
+// say adds an answer for a delivery; verdict is the error of its token, or "".
 func (s *shift) say(at int, what kind, offset seb.Offset, number uint32, verdict seb.Code) *op {
 	o := s.do(at, what)
 	o.tokens, o.verdicts = []message{handed(offset, number)}, []seb.Code{verdict}
@@ -84,14 +84,14 @@ func putBack(offset int64, number uint32, dead bool, reason string) *format.Reco
 	return &format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: offset, Number: number}, NotBefore: 7e6, DeadLetter: dead, Reason: reason}
 }
 
-// work has a record handed out and done.
+// work adds a delivery of a record and its acknowledgement.
 func (s *shift) work(at int, offset seb.Offset) {
 	s.get(at, offset, 1)
 	s.say(at+1, acks, offset, 1, "")
 	s.done(at+1, int64(offset), 1)
 }
 
-// rest has all be done that is left, at the last.
+// rest adds the work on all records that are left, at the end.
 func (s *shift) rest() {
 	for o := range seb.Offset(3) {
 		if at := (spot{0, o}); !s.topic.queues[1].over(at) {
@@ -103,7 +103,7 @@ func (s *shift) rest() {
 	}
 }
 
-// fails has the first record put back by its first delivery, and handed out again.
+// fails adds that the first record was put back after its first delivery, and handed out again.
 func (s *shift) fails() {
 	s.get(4, 0, 1)
 	s.say(5, nacks, 0, 1, "").reason = "x"
@@ -112,11 +112,11 @@ func (s *shift) fails() {
 	s.get(8, 0, 2)
 }
 
-// Every kind of lie about a queue is found, and the truth passes.
+// The checker finds every kind of wrong history of a queue, and accepts correct ones.
 func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 	tests := map[string]struct {
 		change func(*shift)
-		want   string // "" = nothing
+		want   string // "" means that nothing is found
 	}{
 		"the truth":                  {func(s *shift) { s.work(4, 0); s.work(6, 1) }, ""},
 		"a record that is put back":  {(*shift).fails, ""},
@@ -302,8 +302,8 @@ func (s *shift) pause(at int) {
 	s.do(at, pauses)
 }
 
-// together adds a commit that acknowledges the first record at 5 s, and appends d, which
-// came with slot of that number.
+// together adds a commit that acknowledges the first record at 5 s and appends d. In the log, d came
+// with that slot.
 func (s *shift) together(slot format.Seq) {
 	s.get(4, 0, 1)
 	s.log(4)
@@ -319,7 +319,7 @@ func (s *shift) together(slot format.Seq) {
 	s.work(20, 3)
 }
 
-// In the end nothing may be left that no worker did.
+// The checker finds records that no worker has done at the end.
 func TestWorkThatIsLeftIsFound(t *testing.T) {
 	s := newShift()
 	s.work(4, 0)
@@ -328,12 +328,12 @@ func TestWorkThatIsLeftIsFound(t *testing.T) {
 	}
 }
 
-// Of each record that is done exactly one thing must have been made, of the others none.
+// Each record that is done must have exactly one result, and other records none.
 func TestThingsThatAreMadeInVainAreFound(t *testing.T) {
 	tests := map[string]struct {
-		made map[string]seb.Offset // of which record, by what it is
-		log  []string              // what is there of it
-		want string                // "" = nothing
+		made map[string]seb.Offset // the record of each result
+		log  []string              // the results that are in the log
+		want string                // "" means that nothing is found
 	}{
 		"the truth":              {map[string]seb.Offset{"x": 0}, []string{"x"}, ""},
 		"a try in vain":          {map[string]seb.Offset{"x": 0, "y": 0}, []string{"y"}, ""},

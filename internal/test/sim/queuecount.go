@@ -2,7 +2,7 @@ package sim
 
 import "github.com/simple-event-broker/seb"
 
-// countQueue counts what an operation did with a queue.
+// countQueue counts the results of an operation with a queue.
 func (o *op) countQueue(c *Counts) {
 	if o.failure == seb.CodeQueueElsewhere {
 		c.Elsewhere++
@@ -28,7 +28,7 @@ func (o *op) countQueue(c *Counts) {
 	}
 }
 
-// countQueues counts what the log says of queues.
+// countQueues counts what the log tells about queues.
 func (all truth) countQueues(c *Counts) {
 	for _, in := range all {
 		for _, w := range in.queues {

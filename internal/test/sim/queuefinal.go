@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// finalWait is how long workers wait for records in the end. It is longer than an owner may be
-	// silent before another broker takes over.
+	// finalWait is how long workers wait for records at the end of the run. It is longer than an
+	// owner may be silent before another broker takes over.
 	finalWait = 35 * time.Second
-	// finalRounds is more receives than the work of a queue takes in the end.
+	// finalRounds is more than the receives that the work of a queue takes at the end of the run.
 	finalRounds = 200
-	// finalLate is how often an acknowledgement may time out: with a commit for each request it
-	// waits for the commits of all dead letters.
+	// finalLate is how often an acknowledgement may time out. If every request gets its own commit,
+	// it waits for the commits of all dead letters.
 	finalLate = 5
 	// finalDelay is longer than all delays and leases.
 	finalDelay = 2 * time.Minute
 )
 
-// finalDrains does the work of all queues when all is well.
+// finalDrains does the work of all queues after all faults have ended.
 func (s *simulation) finalDrains(lives []*life) {
 	if s.plan.workers == 0 || len(lives) == 0 {
 		return
@@ -43,7 +43,7 @@ func (s *simulation) finalDrains(lives []*life) {
 	}
 }
 
-// finalDrain does the work of a queue until none is left.
+// finalDrain does the work of a queue until no work is left.
 func (s *simulation) finalDrain(l *life, q queueRef) {
 	o := q.op(resumes)
 	s.do(l, o, func(ctx context.Context, by caller) { by.pause(ctx, o) })
@@ -99,7 +99,7 @@ func (s *simulation) finalDrain(l *life, q queueRef) {
 	s.history.violate("Liveness", "the work of %v does not end: %+v, %v", q, info, err)
 }
 
-// compareQueues expects a recovery to know the queues of a topic as the commits left them.
+// compareQueues expects a recovered broker to know the queues of a topic as the commits left them.
 func (s *simulation) compareQueues(b *seb.Broker, topic string, in *incarnation) {
 	known := map[string]string{}
 	for info, err := range b.Queues(context.Background(), topic, seb.ListOptions{}) {
@@ -129,8 +129,8 @@ func (s *simulation) compareQueues(b *seb.Broker, topic string, in *incarnation)
 	}
 }
 
-// left returns the records that are neither done nor gone: those to be handed out, and the dead
-// letters.
+// left returns the records that are neither done nor gone: undone are those to be handed out, and dead
+// are the dead letters.
 func (w *work) left() (undone, dead []spot) {
 	for p := range w.of.partitions {
 		for o := range seb.Offset(len(w.of.partitions[p].ids)) {

@@ -15,7 +15,7 @@ type queuer interface {
 	nack(ctx context.Context, o *op)
 	extend(ctx context.Context, o *op)
 	open(ctx context.Context, o *op, p *plan)
-	pause(ctx context.Context, o *op) // or resumes it
+	pause(ctx context.Context, o *op) // pauses or resumes the queue
 	redrive(ctx context.Context, o *op)
 	purge(ctx context.Context, o *op)
 	dissolve(ctx context.Context, o *op)
@@ -96,5 +96,5 @@ func (l library) purge(ctx context.Context, o *op) {
 
 func (l library) dissolve(ctx context.Context, o *op) { o.fail(l.queue(o).Delete(ctx)) }
 
-// since returns when a time is, from when the run began.
+// since returns how long after the begin of the run a time is.
 func (h *history) since(t time.Time) time.Duration { return t.Sub(h.begun) }

@@ -9,12 +9,12 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Names of queues. That for jobs exists from the beginning to the end. The short-lived one is
-// created and deleted again and again, and so are the queues of topics that clients delete.
+// Names of queues. jobs exists during the whole run. shortLived is created and deleted again and
+// again, like the queues of topics that clients delete.
 const (
 	jobs       = "jobs"
 	shortLived = "short"
-	// dead is the dead-letter topic. It stays, and no client writes to it.
+	// dead is the dead-letter topic. It exists during the whole run, and no client writes to it.
 	dead = "dead"
 )
 
@@ -24,9 +24,9 @@ type spot struct {
 	offset    seb.Offset
 }
 
-// delivery is one delivery of a record by a queue, with the attempt that its token has.
+// delivery is one delivery of a record by a queue, with the attempt number that its token has.
 type delivery struct {
-	queue uint64 // its id
+	queue uint64 // the queue's id
 	spot
 	attempt uint32
 }
@@ -39,10 +39,10 @@ type message struct {
 	queueName   string // the queue's name
 	id          string // of the record
 	toldAttempt int
-	until       time.Duration // its lease's end
+	until       time.Duration // when its lease ends
 }
 
-// String tells a message in a story.
+// String describes a message in a story of the run.
 func (m message) String() string {
 	return fmt.Sprintf("%s at %d/%d by %d.%d", m.id, m.partition, m.offset, m.queue, m.attempt)
 }
@@ -66,7 +66,7 @@ func (o *op) receive(h *history, m message, value string) {
 	o.messages = append(o.messages, m)
 }
 
-// refusedToken reports whether an answer of a token says that it does not count.
+// refusedToken reports whether an answer refused token i, because its delivery does not count.
 func (o *op) refusedToken(i int) bool {
 	if len(o.verdicts) > 0 {
 		return o.verdicts[i] == seb.CodeLeaseLost
@@ -74,12 +74,12 @@ func (o *op) refusedToken(i int) bool {
 	return o.outcome == seb.NotCommitted || o.failure == seb.CodeLeaseLost
 }
 
-// taken reports whether an answer of a token says that it was taken.
+// taken reports whether an answer accepted token i.
 func (o *op) taken(i int) bool {
 	return o.acked() && (len(o.verdicts) == 0 || o.verdicts[i] == "")
 }
 
-// writeQueue tells an operation with a queue in a story.
+// writeQueue describes an operation with a queue in a story of the run.
 func (o *op) writeQueue(s *strings.Builder) {
 	fmt.Fprintf(s, "%ss %s of %s", o.kind, o.queue, o.topic)
 	for i, m := range o.tokens {
@@ -108,7 +108,7 @@ func (o *op) writeQueue(s *strings.Builder) {
 	}
 }
 
-// setUpQueues creates the queues that stay.
+// setUpQueues creates the queues that exist during the whole run.
 func (s *simulation) setUpQueues() {
 	if s.plan.workers == 0 {
 		return

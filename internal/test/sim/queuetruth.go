@@ -8,13 +8,13 @@ import (
 )
 
 // work is a queue from its creation to its end, as the log tells it: what happened to each
-// record, in order. It checks which event may follow which, without the fold.
+// record, in order. It checks that each event may follow the one before, without the fold.
 type work struct {
 	id     uint64
 	name   string
 	of     *incarnation
 	made   moment
-	ended  *moment // nil if it is there in the end
+	ended  *moment // nil if the queue exists at the end of the run
 	config format.QueueConfig
 	paused []pausing
 	owners []owning
@@ -32,24 +32,24 @@ type owning struct {
 	epoch uint64
 }
 
-// workPart is the part of a queue that is about one partition.
+// workPart is what a queue keeps for one partition.
 type workPart struct {
 	limit, uncertain seb.Offset
 	limits           []reaching
-	passed           []reaching // purged or trimmed although the work was not done
+	passed           []reaching // offsets to which a purge or a trim dropped work that was not done
 	jobs             map[seb.Offset]*job
 }
 
-// reaching is a moment at which something reached an offset.
+// reaching tells when something reached an offset.
 type reaching struct {
 	at   moment
 	upTo seb.Offset
 }
 
-// job is one record's way through a queue.
+// job is the history of one record in a queue.
 type job struct {
-	attempt            uint32 // the last one that the log names, or 0
-	attemptsBefore     uint32 // when the record was redriven
+	attempt            uint32 // the last attempt that the log names, or 0
+	attemptsBefore     uint32 // attempts before the record was last redriven
 	deadLettered, done bool
 	events             []event
 }
@@ -69,7 +69,7 @@ type event struct {
 	at             moment
 	what           happening
 	attempt        uint32
-	attemptsBefore uint32 // when the record was last redriven
+	attemptsBefore uint32 // attempts before the record was last redriven
 	rest           delaying
 	reason         string
 }
@@ -142,9 +142,9 @@ func reached(all []reaching, offset seb.Offset, then time.Duration) bool {
 	return false
 }
 
-// last returns the attempt of a record's last delivery: the one that the log names, or what
-// follows from the dispatch limit and the uncertain range. With maybe, a first delivery may have
-// followed it.
+// last returns the attempt of a record's last delivery: the attempt that the log names, or that
+// follows from the dispatch limit and the uncertain range. If maybe is set, there may have been a
+// first delivery that the log does not name.
 func (w *work) last(at spot) (attempt uint32, maybe bool) {
 	p, j := w.part(at.partition), w.job(at)
 	switch {
@@ -157,7 +157,7 @@ func (w *work) last(at spot) (attempt uint32, maybe bool) {
 	}
 }
 
-// isLast reports whether an attempt may be the last of a record, made after its last redrive.
+// isLast reports whether an attempt may be the last of a record, and was made after its last redrive.
 func (w *work) isLast(at spot, attempt uint32) bool {
 	last, maybe := w.last(at)
 	return attempt > w.job(at).attemptsBefore && (attempt == last || maybe && attempt == 1)
@@ -169,7 +169,7 @@ func (w *work) over(at spot) bool {
 	return j.done || j.deadLettered || w.gone(at, lifetimeMax)
 }
 
-// tellQueue adds an entry that is about a queue; commit is the time of its commit.
+// tellQueue adds an entry about a queue; commit is the time of the entry's commit, in microseconds.
 func (s *simulation) tellQueue(all truth, entry format.Entry, at moment, commit int64, dead *deadLetters) {
 	switch x := entry.(type) {
 	case *format.QueueSet:
@@ -214,7 +214,8 @@ type delaying struct {
 
 func (d delaying) until() time.Duration { return d.from.Duration + d.delay }
 
-// after returns the delay between the time of a commit that came at a moment and a later time.
+// after returns the delay from the time of a commit, which came into the log at a moment, to a later
+// time; both are in microseconds.
 func after(at moment, commit, until int64) delaying {
 	return delaying{at, time.Duration(until-commit) * time.Microsecond}
 }
@@ -229,8 +230,8 @@ func (s *simulation) tellSet(in *incarnation, x *format.QueueSet, at moment) {
 	w.paused = append(w.paused, pausing{at, x.Config.Paused})
 }
 
-// tellOwned adds that a queue has a new owner. It is uncertain which records the previous owner
-// has handed out once.
+// tellOwned adds that a queue has a new owner. It is uncertain which records the previous owner has
+// handed out for the first time.
 func (s *simulation) tellOwned(w *work, x *format.QueueOwned, at moment) {
 	if n := uint64(len(w.owners)); x.Epoch != n+1 {
 		s.history.violate("Fenced", "slot %d: queue %d has its owner %d after %d", at.seq, w.id, x.Epoch, n)
@@ -253,7 +254,7 @@ func (w *work) open(partition int, limit seb.Offset, at moment) {
 	p.limits = append(p.limits, reaching{at, limit})
 }
 
-// expectOwner expects an entry of an owner to be of the current one.
+// expectOwner expects an owner's entry to be of the current owner.
 func (s *simulation) expectOwner(w *work, epoch uint64, entry format.Entry) {
 	if !w.owned || epoch != uint64(len(w.owners)) {
 		s.history.violate("Fenced", "queue %d has its owner %d (%v): %T%+v", w.id, len(w.owners), w.owned, entry, entry)

@@ -16,7 +16,7 @@ func (w wire) queuePath(o *op, verb string) string { return "/queues/" + o.queue
 func (w wire) post(ctx context.Context, o *op, verb string, fields map[string]any, to any) bool {
 	body, err := json.Marshal(fields)
 	if err != nil {
-		panic(err) // they are strings and numbers
+		panic(err) // can't happen: the fields are strings and numbers
 	}
 	answer := w.do(ctx, o, http.MethodPost, w.queuePath(o, verb), "application/json", body)
 	if answer == nil {
@@ -50,7 +50,7 @@ func (w wire) receive(ctx context.Context, o *op, opts seb.ReceiveOptions) {
 	}
 }
 
-// tokenAnswer is what an answer says of a token.
+// tokenAnswer is what an answer says about a token.
 type tokenAnswer struct {
 	Token       string
 	OK          bool
@@ -58,7 +58,7 @@ type tokenAnswer struct {
 	Code        seb.Code
 }
 
-// judged notes what an answer says of each token.
+// judged notes what an answer says about each token.
 func (o *op) judged(h *history, results []tokenAnswer) {
 	if len(results) != len(o.tokens) {
 		h.violate("QueueAsAsked", "%d results for %d tokens: %v", len(results), len(o.tokens), o)
@@ -76,7 +76,7 @@ func (o *op) judged(h *history, results []tokenAnswer) {
 	}
 }
 
-// answerFor sends what is said of tokens.
+// answerFor sends a worker's answer for the tokens of an operation.
 func (w wire) answerFor(ctx context.Context, o *op, verb string, fields map[string]any) {
 	fields["tokens"] = o.rawTokens()
 	var a struct{ Results []tokenAnswer }

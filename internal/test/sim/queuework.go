@@ -10,8 +10,8 @@ import (
 // reasonLeaseLost is the reason of dead letters whose lease ran out without an answer.
 const reasonLeaseLost = "its lease ran out"
 
-// checkWork expects a client to have asked for everything that the log says of a queue, and no
-// work to be left in the end.
+// checkWork expects a client to have asked for everything that the log tells about a queue, and no
+// work to be left at the end of the run.
 func (q *queueChecker) checkWork(w *work) {
 	for p := range w.parts {
 		for offset, j := range w.parts[p].jobs {
@@ -43,8 +43,8 @@ func (q *queueChecker) asked(w *work, what kind, at time.Duration) bool {
 	})
 }
 
-// mayPass reports whether work may have been dropped: by a purge, a trim, or because the queue
-// begins there.
+// mayPass reports whether work before an offset may have been dropped: by a purge, by a trim, or
+// because the queue was created to begin there.
 func (q *queueChecker) mayPass(w *work, partition int, r reaching) bool {
 	return r.at.seq == w.made.seq || q.asked(w, purges, r.at.Duration) ||
 		slices.Contains(w.of.partitions[partition].starts, r.upTo)
@@ -78,12 +78,12 @@ func (q *queueChecker) checkEvent(w *work, at spot, e event) {
 	}
 }
 
-// rests reports whether a record that was put back is delayed for as long as was asked for.
+// rests reports whether a record that was put back is delayed for as long as the client asked for.
 func (o *op) rests(e event) bool {
 	return o.delay == nil || e.what == wasDeadLettered || (e.rest.delay-*o.delay).Abs() <= slack || !o.acked()
 }
 
-// checkOversight expects the log to have what was acknowledged about a queue.
+// checkOversight expects the log to have the acknowledged operations on a queue as a whole.
 func (q *queueChecker) checkOversight(o *op) {
 	if o.kind == receives || o.kind == extends || len(o.tokens) > 0 {
 		q.checkThere(o)
@@ -131,7 +131,8 @@ func (q *queueChecker) cameAbout(o *op, w *work) bool {
 	}
 }
 
-// redriven counts the records that were redriven in one commit at such a time.
+// redriven returns the largest number of records that one commit has redriven, of the commits at the
+// moments that when selects.
 func (w *work) redriven(when func(moment) bool) int64 {
 	counts := map[moment]int64{}
 	var most int64
@@ -148,8 +149,8 @@ func (w *work) redriven(when func(moment) bool) int64 {
 	return most
 }
 
-// stood reports whether a queue was paused, or not, as an operation set it, at some time
-// during the operation.
+// stood reports whether, at some time during an operation that pauses or resumes a queue, the queue
+// was as the operation set it.
 func (q *queueChecker) stood(w *work, o *op) bool {
 	for i, p := range w.paused {
 		until := lifetimeMax
@@ -163,7 +164,8 @@ func (q *queueChecker) stood(w *work, o *op) bool {
 	return false
 }
 
-// checkThere expects brokers to find a queue that stays, and not to report lost data.
+// checkThere expects brokers to find a queue that exists during the whole run, and not to report lost
+// data.
 func (q *queueChecker) checkThere(o *op) {
 	if q.stays(o.topic) && (o.failure == seb.CodeTopicNotFound || (o.queue == jobs || o.queue == exactlyOnce) && o.failure == seb.CodeQueueNotFound) || o.failure == seb.CodeDataLost {
 		q.history.violate("LossIsLoud", "it is there: %v", o)

@@ -25,7 +25,7 @@ func newWorker(s *simulation, index int) *client {
 	return c
 }
 
-// workOnQueue does one thing with a queue.
+// workOnQueue does one operation with a queue.
 func (c *client) workOnQueue(l *life, stays topic) {
 	q := queueRef{stays.name, jobs}
 	switch what := c.rng.IntN(20); {
@@ -60,7 +60,7 @@ func (c *client) workOnQueue(l *life, stays topic) {
 	}
 }
 
-// useOwnQueue uses a queue of a topic that the client creates and deletes.
+// useOwnQueue uses a queue of one of the client's own topics, which the client creates and deletes.
 func (c *client) useOwnQueue(l *life) {
 	topic := c.ownTopic()
 	q := queueRef{topic, jobs}
@@ -180,7 +180,7 @@ func (c *client) answer(l *life) {
 	}
 }
 
-// answerAgain answers for a record for which the client has answered already.
+// answerAgain answers a second time for a record.
 func (c *client) answerAgain(l *life) {
 	m := c.past[c.rng.IntN(len(c.past))]
 	c.say(l, pick(c.rng, acks, acks, nacks), []message{m})

@@ -18,14 +18,14 @@ import (
 // Config selects a run.
 type Config struct {
 	Seed uint64
-	// S3 lets the brokers reach the bucket through the S3 client, as one seed
-	// in 16 does by itself.
+	// S3 makes the brokers reach the bucket through the S3 client. Without it, one seed in 16 does
+	// so.
 	S3 bool
 }
 
 // Result is the result of a run.
 type Result struct {
-	// Violations are the invariants that did not hold; empty = the run passed.
+	// Violations are the invariants that did not hold; if there are none, the run passed.
 	Violations []string
 	Counts     Counts
 
@@ -36,24 +36,24 @@ type Result struct {
 // Counts count what happened in a run.
 type Counts struct {
 	Acked, NotCommitted, Unknown, Reads, FailedReads int
-	// Conditional are among Acked, Conflicts among NotCommitted.
+	// Conditional counts appends with a condition in Acked, Conflicts those in NotCommitted.
 	Conditional, Conflicts int
-	// Trims are among Acked, OutOfRange among FailedReads and NotCommitted.
+	// Trims are included in Acked, OutOfRange in FailedReads and NotCommitted.
 	Trims, OutOfRange int
-	// Updates are among Acked; Recreated counts topics with the name of an earlier one.
+	// Updates are included in Acked. Recreated counts topics with the name of an earlier one.
 	Updates, Recreated int
-	// Revoked are among Acked; KeysGood and KeysRefused count neither as Reads nor otherwise.
+	// Revoked are included in Acked. KeysGood and KeysRefused are included in no other count.
 	Revoked, KeysGood, KeysRefused int
-	// Moved and Forgotten, of consumers, are among Acked, Overtaken among NotCommitted;
-	// Consumed are among Reads, Again counts consumers with the name of an earlier one.
+	// Moved and Forgotten count changes of consumers, and are included in Acked; Overtaken in
+	// NotCommitted; Consumed in Reads. Again counts consumers with the name of an earlier one.
 	Moved, Forgotten, Overtaken, Consumed, Again int
-	// Received are records that queues handed out, Retried those of them that had been handed
-	// out before, and Elsewhere receives that another broker owned the queue of. Worked, Late
-	// and PutBack are answers of workers: done, refused because too late, and failed.
+	// Received counts records that queues handed out, and Retried those of them that were handed out
+	// before. Elsewhere counts receives at a broker that did not own the queue. Worked, Late and
+	// PutBack count workers' answers: done, refused because too late, and failed.
 	Received, Retried, Elsewhere, Worked, Late, PutBack int
-	// DeadLettered, Redriven and Owners are what the log says of queues; Together are commits of
-	// several parts, among Acked; Made are results in the log, Remade results that
-	// are not, since another attempt counted.
+	// DeadLettered, Redriven and Owners count what the log tells about queues. Together counts
+	// commits of several parts, and is included in Acked. Made counts results in the log; Remade
+	// counts results that are not in the log because another attempt counted.
 	DeadLettered, Redriven, Owners, Together     int
 	Made, Remade                                 int
 	Lives, Commits, Checkpoints, Deleted, Ghosts int
@@ -99,7 +99,7 @@ func (c *Counts) Add(o Counts) {
 	c.Ghosts += o.Ghosts
 }
 
-// Story returns what happened, and what the store holds in the end.
+// Story returns what happened, and what the store holds at the end of the run.
 func (r *Result) Story() string {
 	var w strings.Builder
 	r.history.write(&w)
@@ -107,7 +107,7 @@ func (r *Result) Story() string {
 	return w.String()
 }
 
-// lifetimeMax ends a run in which a goroutine waits for ever.
+// lifetimeMax is when a run is given up, because a goroutine waits for ever.
 const lifetimeMax = 1000 * time.Hour
 
 // simulation is a run.
@@ -128,18 +128,18 @@ type simulation struct {
 	counts      Counts
 	begins      map[string]time.Duration // when each life began
 	endedLives  []*life
-	updates     int64                  // of topics, so far
-	keys        []apiKey               // that clients created
-	secret      string                 // of the API key for everything; "" in a log without
-	secretSince time.Duration          // when that was created
-	versions    map[consumerRef]string // of consumers, the last that any client was told
-	done        map[string]bool        // records, by id, whose work is done
-	sources     map[string]delivery    // by the id of a result, the delivery that it is of
+	updates     int64                  // updates of topics so far
+	keys        []apiKey               // keys that clients created
+	secret      string                 // of the API key with scope admin; "" in a log without API keys
+	secretSince time.Duration          // when that key was created
+	versions    map[consumerRef]string // the version of each consumer that any client was told last
+	done        map[string]bool        // by id of a record: its work is done
+	sources     map[string]delivery    // by id of a result: the delivery that it is the result of
 
-	final *log // what the bucket says in the end
+	final *log // what the bucket holds at the end of the run
 }
 
-// Run runs a simulation to its end, in a bubble of its own.
+// Run runs a simulation to its end, in its own bubble of virtual time.
 func Run(t *testing.T, cfg Config) *Result {
 	t.Helper()
 	s := &simulation{
@@ -164,8 +164,8 @@ func Run(t *testing.T, cfg Config) *Result {
 		}
 		s.live()
 	})
-	if s.final != nil { // else the bucket could not be opened
-		// Outside of the bubble timeouts are real.
+	if s.final != nil { // it is nil if the bucket could not be opened
+		// Outside of the bubble, timeouts are in real time.
 		s.history.now = func() time.Duration { return lifetimeMax }
 		s.check(s.final)
 	}
@@ -181,7 +181,7 @@ func (s *simulation) cacheDir() string {
 	return dir
 }
 
-// live runs everything: first with faults, then without.
+// live runs the brokers and clients, first with faults, then without.
 func (s *simulation) live() {
 	var lives, work sync.WaitGroup
 	for _, n := range s.nodes {
@@ -219,7 +219,7 @@ func (s *simulation) live() {
 	s.verifyBucket()
 }
 
-// inTime waits for a group. A group that doesn't end within lifetimeMax never does.
+// inTime waits for a group. A group that has not ended after lifetimeMax never ends.
 func (s *simulation) inTime(wg *sync.WaitGroup, complaint string) {
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
@@ -236,7 +236,7 @@ func (s *simulation) giveUp(complaint string) {
 	panic(fmt.Sprintf("sim: seed %d: Liveness: %s\n%s", s.cfg.Seed, complaint, r.Story()))
 }
 
-// now is the time since the run began.
+// now returns the time since the run began.
 func (s *simulation) now() time.Duration { return time.Since(s.begun) }
 
 // sleep waits for d, or until the run ends.
@@ -260,7 +260,7 @@ func (s *simulation) begin(life string) {
 	s.begins[life] = s.now()
 }
 
-// keepEnded keeps an ended life until all goroutines have ended, when its memory is checked.
+// keepEnded keeps an ended life until all goroutines have ended. Then its memory is checked.
 func (s *simulation) keepEnded(l *life) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,7 +276,7 @@ func (s *simulation) ending() bool {
 	}
 }
 
-// must stops the run when the machine it runs on fails.
+// must panics if the machine that runs the simulation fails.
 func (s *simulation) must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err))

@@ -9,12 +9,11 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// together is a commit of several parts. Each is an operation of its own in the history. move is
+// together is a commit of several parts. Each part is a separate operation in the history. move is
 // nil if the commit moves no consumer.
 type together struct{ append, ack, move *op }
 
-// doTogether acknowledges deliveries, appends results of them and moves a consumer, in one
-// commit.
+// doTogether acknowledges deliveries, appends results for them and moves a consumer, in one commit.
 func (c *client) doTogether(l *life, some []message) {
 	topic := some[0].topic
 	w := &together{
@@ -30,7 +29,7 @@ func (c *client) doTogether(l *life, some []message) {
 	c.sim.commit(l, c.name, w, values, pick(c.rng, time.Minute, 2*time.Second))
 }
 
-// commit does all parts at a broker, within a time, and adds them to the history.
+// commit sends all parts to a broker as one commit, with a timeout, and adds the parts to the history.
 func (s *simulation) commit(l *life, client string, w *together, values []string, within time.Duration) {
 	begun := s.now()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -53,7 +52,7 @@ func (s *simulation) commit(l *life, client string, w *together, values []string
 	}
 }
 
-// commit returns all parts as the library takes them.
+// commit returns the commit of all parts, in the form of the library.
 func (w *together) commit(values []string) seb.Commit {
 	records := make([]seb.Record, len(values))
 	for i, v := range values {
@@ -69,10 +68,10 @@ func (w *together) commit(values []string) seb.Commit {
 	return all
 }
 
-// otherPart is the failure of the parts that the error does not name.
+// otherPart is the failure of a part if the error names another part.
 const otherPart seb.Code = "other_part"
 
-// blame keeps the error only in the part that it names.
+// blame leaves the error only in the part that it names.
 func (w *together) blame(err error) {
 	var part string
 	if e := (*seb.Error)(nil); errors.As(err, &e) {

@@ -8,11 +8,11 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// partitionsMax is how many partitions clients let a topic grow to.
+// partitionsMax is the largest number of partitions to which clients grow a topic.
 const partitionsMax = 4
 
-// ownTopic returns a topic that only this client writes to and deletes: one
-// that exists, or a new one, perhaps with the name of one that it deleted.
+// ownTopic returns a topic that only this client writes to and deletes: an existing one, or a new one,
+// perhaps with the name of a topic that the client deleted.
 func (c *client) ownTopic() string {
 	if len(c.churn) > 0 && chance(c.rng, 0.5) {
 		return c.churn[len(c.churn)-1]
@@ -33,7 +33,7 @@ func (c *client) create(l *life, t topic) {
 	c.call(l, o, func(ctx context.Context, by caller) { by.create(ctx, o, t.partitions) })
 }
 
-// delete deletes a topic of the client's own. The client never reuses a name whose deletion may
+// delete deletes one of the client's own topics. The client never reuses a name whose deletion may
 // still be under way.
 func (c *client) delete(l *life) {
 	if len(c.churn) == 0 {
@@ -53,7 +53,7 @@ func (c *client) delete(l *life) {
 	}
 }
 
-// update changes a topic that stays: its config, and often the number of its
+// update changes a topic that exists during the whole run: its config and, often, its number of
 // partitions, to one more than the client knows.
 func (c *client) update(l *life, t topic) {
 	c.sim.mu.Lock()
@@ -78,7 +78,7 @@ type shape struct {
 	config     int64 // its retention in bytes
 }
 
-// checkTopics expects topics to be created, changed and deleted as clients asked for.
+// checkTopics expects topics to have been created, changed and deleted as clients asked for.
 func (x *checker) checkTopics(ops []*op) {
 	for _, in := range x.final.all {
 		if !x.stays(in.name) {
@@ -135,7 +135,7 @@ func (x *checker) livesOf(o *op) uint64 {
 // checkDelete expects no operation that a client sent after the acknowledgement of a deletion to
 // affect the deleted topic.
 func (x *checker) checkDelete(ops []*op, d *op) {
-	var before uint64 // the newest topic of the name that existed for certain
+	var before uint64 // the newest topic with that name that certainly existed
 	for _, o := range ops {
 		if o.topic == d.topic && o.acked() && o.ret <= d.call {
 			before = max(before, x.livesOf(o))
@@ -158,8 +158,8 @@ func (x *checker) checkDelete(ops []*op, d *op) {
 	}
 }
 
-// checkDeleted expects acknowledged records in a topic that exists, or that a client deleted
-// later.
+// checkDeleted expects the topic of each acknowledged record to exist at the end of the run, unless a
+// client deleted the topic later.
 func (x *checker) checkDeleted(ops []*op) {
 	for _, o := range ops {
 		in := x.final.all[x.livesOf(o)]
@@ -174,8 +174,8 @@ func (x *checker) checkDeleted(ops []*op) {
 	}
 }
 
-// checkOwnRead expects a read to have found records of one topic of the name, and not of
-// a topic before the one that its broker must have known when it was asked.
+// checkOwnRead expects a read to have found records of one topic with the name, and of no older topic
+// than the one that its broker must have known when it was asked.
 func (x *checker) checkOwnRead(before []*op, o *op) {
 	if o.failure == seb.CodeDataLost {
 		x.history.violate("LossIsLoud", "nothing was lost: %v", o)

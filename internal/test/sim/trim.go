@@ -31,8 +31,8 @@ func (o *op) mayTrim(p place) bool {
 	return o.kind == trims && (place{o.topic, o.partition}) == p && (o.acked() || o.outcome == seb.Unknown)
 }
 
-// checkTrims expects the start of every partition to have moved only upwards, only to where
-// a client asked for, and at least as far as was acknowledged.
+// checkTrims expects the start of every partition to have moved only upwards, only to offsets that a
+// client asked for, and at least as far as was acknowledged.
 func (x *checker) checkTrims(ops []*op) {
 	for _, o := range ops {
 		if o.kind == trims && o.acked() && (o.start < o.before || o.end < o.start) {

@@ -12,9 +12,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/test/kit"
 )
 
-// truth is the content of all commits that were ever first in their slots, with the
-// objects that they refer to, deleted ones included: every topic that was ever created, by its
-// id.
+// truth has every topic that was ever created, by its id, as told by the commits that were the first
+// in their slots and by the objects that they refer to, deleted objects included.
 type truth map[uint64]*incarnation
 
 // recreated returns how many topics have the name of an earlier one.
@@ -30,21 +29,21 @@ func (all truth) recreated() int {
 type incarnation struct {
 	name       string
 	partitions []partition
-	configs    []int64 // each retention in bytes that it was given
+	configs    []int64 // each retention in bytes that the topic was given
 	deleted    bool
 	consumers  map[uint64]*consumer // by id, deleted ones included
-	queues     map[uint64]*work     // likewise
+	queues     map[uint64]*work     // by id, deleted ones included
 	delayed    map[spot]delaying
 }
 
 // partition has every record that a partition ever held, by offset, and every start that it had.
 type partition struct {
 	ids    []string
-	info   []recordInfo // of each
+	info   []recordInfo // of each record
 	starts []seb.Offset
 }
 
-// recordInfo is the key of a record, and when it came.
+// recordInfo is the key of a record, and when the record came into the log.
 type recordInfo struct {
 	key string // "" without a key
 	at  moment
@@ -63,8 +62,8 @@ func (p *partition) start() seb.Offset {
 	return 0
 }
 
-// replay folds all commits that were ever first in their slots, and compares
-// the state on the way with every checkpoint that was ever written.
+// replay folds all commits that were the first in their slots. On the way, it compares the state with
+// every checkpoint that was ever written.
 func (s *simulation) replay() (*log, error) {
 	st, all := state.New(), truth{}
 	var hash format.Hash
@@ -99,7 +98,7 @@ func (s *simulation) replay() (*log, error) {
 	}
 }
 
-// noneAbove expects no slot at or above q to be taken.
+// noneAbove expects no slot at or above q to exist.
 func (s *simulation) noneAbove(q format.Seq) error {
 	slots, err := s.bucket.seqs(format.LogPrefix)
 	if n := len(slots); n > 0 && slots[n-1] >= q {
@@ -220,7 +219,7 @@ func (s *simulation) verifyBucket() {
 	}
 }
 
-// matches reports whether a topic is what the commits say of it.
+// matches reports whether a topic is as the commits left it.
 func (in *incarnation) matches(t seb.Topic) bool {
 	var config int64
 	if n := len(in.configs); n > 0 {
@@ -259,7 +258,7 @@ func (l *log) ids(p place) []string {
 	return nil
 }
 
-// compare expects a recovery to know the partition as it is.
+// compare expects a recovered broker to know the partition as the commits left it.
 func (s *simulation) compare(b *seb.Broker, at place, p seb.Partition, want *partition) error {
 	if p.Start != want.start() || int(p.End) != len(want.ids) {
 		s.history.violate("AckDurable", "%v recovers as %d to %d, and should as %d to %d", at, p.Start, p.End, want.start(), len(want.ids))

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// patience is how long an operation may take on a store that is well.
+	// patience is how long an operation may take on a store without faults.
 	patience = 2 * time.Minute
 	idleTime = time.Hour
 
-	// atEnd is the client that checks in the end that all is well.
+	// atEnd is the client that checks the brokers at the end of the run.
 	atEnd = "end"
 )
 
-// setUp creates the topics that stay, before there are faults other than those that
-// new processes have from their start.
+// setUp creates the topics that exist during the whole run. At that time there are no faults except
+// those that new processes have from their start.
 func (s *simulation) setUp() {
 	for _, t := range s.plan.topics {
 		for created := false; !created; s.sleep(100 * time.Millisecond) {
@@ -36,7 +36,7 @@ func (s *simulation) setUp() {
 	}
 }
 
-// verifyLiveness expects every broker on a store that is well to answer, and to send no requests
+// verifyLiveness expects every broker to answer on a store without faults, and to send no requests
 // while it has no clients. Its operations are part of the history.
 func (s *simulation) verifyLiveness() {
 	var lives []*life
@@ -87,8 +87,8 @@ func (s *simulation) sentBy(lives []*life) (n int) {
 	return n
 }
 
-// finalAppend appends one record. A broker whose clock stood still while it slept beyond its
-// lease learns of that only after it has sent its claim, whose outcome is unknown then.
+// finalAppend appends one record. If a broker slept beyond its log lease and its clock stood still, it
+// learns this only after it has sent its claim. The outcome of that claim is unknown.
 func (s *simulation) finalAppend(l *life, topic, id string) {
 	o := &op{kind: appends, topic: topic, partition: -1, values: []string{id}}
 	s.history.send(id, id)

@@ -18,14 +18,14 @@ import (
 // Failures of a client that gets no answer.
 const (
 	noAnswer seb.Code = "no_answer" // the connection broke, or time was up
-	noBroker seb.Code = "no_broker" // nobody listens
+	noBroker seb.Code = "no_broker" // no broker listens at the address
 )
 
-// wire calls a broker by HTTP.
+// wire calls a broker over HTTP.
 type wire struct {
 	http    *http.Client
 	history *history
-	lines   bool // x-ndjson instead of the compact form
+	lines   bool // bodies are x-ndjson instead of the compact form
 	secret  string
 }
 
@@ -162,12 +162,12 @@ func (a *answer) offset(name string) seb.Offset {
 	return seb.Offset(n)
 }
 
-// do sends a request about the operation's topic, and returns the answer, or nil
-// after it has noted the failure. mediaType is what is sent, or wanted.
+// do sends a request about the operation's topic, and returns the answer, or nil after it has noted
+// the failure. mediaType is the type of the body, or without a body the type that the client accepts.
 func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, body []byte) *answer {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+o.broker+"/v1/topics/"+o.topic+rest, bytes.NewReader(body))
 	if err != nil {
-		panic(err) // it is made of constants
+		panic(err) // can't happen: the URL is valid
 	}
 	if method == http.MethodGet {
 		req.Header.Set("Accept", mediaType)
@@ -192,7 +192,7 @@ func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, bod
 		return nil
 	}
 	got, err := io.ReadAll(res.Body)
-	_ = res.Body.Close() // what matters was read, or not
+	_ = res.Body.Close() // the body was read, or reading has failed
 	if err != nil {
 		o.lose(err)
 		return nil

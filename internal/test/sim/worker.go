@@ -6,9 +6,9 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// work uses a consumer as workers do: it reads with the consumer that all workers share, does
-// the work and commits what is done. It may die at any point. Several clients may do so at the
-// same time. It resets the consumer only where records were deleted before they were read.
+// work uses a consumer as workers do: it reads with the consumer that all workers share, does the
+// work, and commits what is done. It may die at any point. Several clients may do this at the same
+// time. It resets the consumer only if records were deleted before they were read.
 func (c *client) work(l *life, t topic) {
 	s := consumerRef{t.name, workConsumer}
 	for range pick(c.rng, 1, 2, 3) {
@@ -22,13 +22,13 @@ func (c *client) work(l *life, t topic) {
 		}
 		c.sim.finish(o)
 		if chance(c.rng, 0.1) {
-			return // or with the work done, before it has committed
+			return // the worker dies with the work done, before it has committed the offsets
 		}
 		c.commit(l, s, o.behind(), chance(c.rng, 0.3))
 	}
 }
 
-// behind returns the offsets behind the records of a read, as a commit takes them.
+// behind returns the offset after the records of a read, as a commit takes it.
 func (o *op) behind() seb.Offsets { return seb.Offsets{int32(o.partition): o.next} }
 
 // finish notes that the work on the records of a read is done.
@@ -40,10 +40,10 @@ func (s *simulation) finish(o *op) {
 	}
 }
 
-// roundsMax is more than the reads that the work on a topic takes in the end.
+// roundsMax is more than the reads that the work on a topic takes at the end of the run.
 const roundsMax = 100
 
-// finalWork does the work that is left in a topic, when all is well.
+// finalWork does the work that is left in a topic after all faults have ended.
 func (s *simulation) finalWork(l *life, topic string) {
 	w := consumerRef{topic, workConsumer}
 	for range roundsMax {
@@ -69,7 +69,7 @@ func (s *simulation) finalWork(l *life, topic string) {
 	s.history.violate("Liveness", "the work on %s does not end", topic)
 }
 
-// checkWork expects a worker to have got every record that exists in the end.
+// checkWork expects workers to have received every record that exists at the end of the run.
 func (x *checker) checkWork() {
 	for at, p := range x.final.partitions {
 		if !x.stays(at.topic) {

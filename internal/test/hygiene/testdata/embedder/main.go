@@ -1,4 +1,5 @@
-// Embedder is a program with a broker on a directory, and nothing else: what it links, every embedder links.
+// Embedder is a program with a broker on a directory, and nothing else. Every program that embeds a
+// broker links at least what this one links.
 package main
 
 import (
