@@ -6,11 +6,22 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/change"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
-// Offset is the position of a record in its partition: dense, from 0.
-type Offset int64
+// The names of what the log numbers. Each has a type of its own, so that a
+// topic's ID in the place of a queue's does not compile.
+type (
+	// Offset is the position of a record in its partition: dense, from 0.
+	Offset = format.Offset
+	// TopicID names a topic for good, also after it was deleted. 0 names no topic.
+	TopicID = format.TopicID
+	// KeyID names an API key for good, also after it was revoked. 0 names no key.
+	KeyID = format.KeyID
+	// Epoch counts the owners of a queue.
+	Epoch = format.Epoch
+)
 
 // Header is a name with a value in a record. Names may repeat.
 type Header struct {

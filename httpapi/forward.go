@@ -148,13 +148,20 @@ func (h *Handler) takeForwarded(w *response, r *http.Request, q *seb.Queue) (boo
 	if err != nil {
 		return true, invalid("leave it out; only brokers send it, to each other", "%s is %.100q", forwardedHeader, mark)
 	}
-	if !strings.HasPrefix(h.broker.TopicTag(epoch), cluster+".") {
+	if !strings.HasPrefix(h.epochTag(epoch), cluster+".") {
 		return true, &seb.Error{Code: seb.CodeQueueElsewhere, Detail: "the request is for a broker of another bucket", RetryAfter: time.Second}
 	}
 	if !w.proven {
 		return true, nil
 	}
 	return true, q.KnowOwner(r.Context(), epoch)
+}
+
+// epochTag names this log and an epoch of a queue, such as 1f0c6a3e.7. The log's part is that
+// of [seb.Broker.TopicTag].
+func (h *Handler) epochTag(epoch uint64) string {
+	cluster, _, _ := strings.Cut(h.broker.TopicTag(0), ".")
+	return cluster + "." + strconv.FormatUint(epoch, 10)
 }
 
 // sign sends an informational response (RFC 9110, section 15.2), which tells the forwarding
@@ -235,7 +242,7 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 		}
 	}
 	req.Header.Set(requestIDHeader, w.id)
-	req.Header.Set(forwardedHeader, h.broker.TopicTag(e.Epoch))
+	req.Header.Set(forwardedHeader, h.epochTag(e.Epoch))
 	req.Header.Set(callerHeader, callerOf(w.access))
 	req.Header["Idempotency-Key"] = []string{} // not sent; it lets the transport retry on a new connection if an idle one was closed
 	resp, err := h.peers.http.RoundTrip(req)

@@ -11,6 +11,28 @@ import (
 // before the first.
 type Seq uint64
 
+// TopicID names a topic for good: no other topic of the log ever has it, also
+// after the topic was deleted. 0 names no topic.
+type TopicID uint64
+
+// QueueID names a queue as TopicID names a topic.
+type QueueID uint64
+
+// ConsumerID names a consumer as TopicID names a topic.
+type ConsumerID uint64
+
+// KeyID names an API key as TopicID names a topic.
+type KeyID uint64
+
+// Epoch counts the owners of a queue: it grows with each change of the owner.
+type Epoch uint64
+
+// Partition is the number of a partition in its topic, from 0.
+type Partition int32
+
+// Offset is the position of a record in its partition: dense, from 0.
+type Offset int64
+
 // Hash is the SHA-256 of a commit's prologue and head. The zero Hash precedes slot 1.
 type Hash [32]byte
 

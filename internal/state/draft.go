@@ -13,13 +13,13 @@ type Draft struct {
 	s         *State
 	time      int64
 	dataFloor format.Seq
-	topics    indexDraft[*Topic, draftTopic]
+	topics    indexDraft[uint64, *Topic, draftTopic]
 	starts    map[batchKey]int64
 	ends      map[batchKey]int64
 	keyed     map[format.Digest]bool
-	keys      indexDraft[*Key, Key]
-	consumers indexDraft[*Consumer, draftConsumer]
-	queues    indexDraft[*Queue, draftQueue]
+	keys      indexDraft[uint64, *Key, Key]
+	consumers indexDraft[uint64, *Consumer, draftConsumer]
+	queues    indexDraft[uint64, *Queue, draftQueue]
 	delayed   draftDelayed
 	meter     *meter // nil unless Measure was called
 }
@@ -39,10 +39,10 @@ type batchKey struct {
 func (s *State) Draft(time int64) *Draft {
 	return &Draft{
 		s: s, time: time, dataFloor: s.dataFloor,
-		topics:    indexDraft[*Topic, draftTopic]{base: &s.topics, next: s.topics.next, count: len(s.topics.byID)},
-		keys:      indexDraft[*Key, Key]{base: &s.keys, next: s.keys.next, count: len(s.keys.byID)},
-		consumers: indexDraft[*Consumer, draftConsumer]{base: &s.consumers, next: s.consumers.next, count: len(s.consumers.byID)},
-		queues:    indexDraft[*Queue, draftQueue]{base: &s.queues, next: s.queues.next, count: len(s.queues.byID)},
+		topics:    indexDraft[uint64, *Topic, draftTopic]{base: &s.topics, next: s.topics.next, count: len(s.topics.byID)},
+		keys:      indexDraft[uint64, *Key, Key]{base: &s.keys, next: s.keys.next, count: len(s.keys.byID)},
+		consumers: indexDraft[uint64, *Consumer, draftConsumer]{base: &s.consumers, next: s.consumers.next, count: len(s.consumers.byID)},
+		queues:    indexDraft[uint64, *Queue, draftQueue]{base: &s.queues, next: s.queues.next, count: len(s.queues.byID)},
 	}
 }
 

@@ -10,9 +10,12 @@ import (
 
 // indexed is a thing with an id, which is never reused, and a name, which is unique among the
 // things of the same kind in the same topic.
-type indexed interface {
-	ref() (id uint64, name scopedName)
+type indexed[ID ids] interface {
+	ref() (id ID, name scopedName)
 }
+
+// ids are the types of ids.
+type ids interface{ ~uint64 }
 
 // scopedName is the name of a thing in its topic. Topics and API keys are in topic 0.
 type scopedName struct {
@@ -20,24 +23,24 @@ type scopedName struct {
 	name  string
 }
 
-func idOrder[T indexed](a, b T) int {
+func idOrder[ID ids, T indexed[ID]](a, b T) int {
 	x, _ := a.ref()
 	y, _ := b.ref()
 	return cmp.Compare(x, y)
 }
 
-func nameOrder[T indexed](a, b T) int {
+func nameOrder[ID ids, T indexed[ID]](a, b T) int {
 	_, x := a.ref()
 	_, y := b.ref()
 	return cmp.Or(cmp.Compare(x.topic, y.topic), strings.Compare(x.name, y.name))
 }
 
 // index holds all things of one kind: the topics, API keys, consumers or queues of the log.
-type index[T indexed] struct {
+type index[ID ids, T indexed[ID]] struct {
 	kind   string
 	limit  int // largest number of things in any log, so that a damaged number can't take all memory
-	next   uint64
-	byID   map[uint64]T
+	next   ID
+	byID   map[ID]T
 	byName map[scopedName]T
 	list   sorted[T]
 	order  func(a, b T) int         // the order of list, in which things of one topic are neighbors
@@ -47,18 +50,18 @@ type index[T indexed] struct {
 // indexMemory is the memory in bytes that one thing takes in the two maps and the list.
 const indexMemory = 2*64 + sortedMemory
 
-func newIndex[T indexed](kind string, limit int, order func(a, b T) int) index[T] {
-	return index[T]{kind: kind, limit: limit, next: 1, byID: map[uint64]T{}, byName: map[scopedName]T{}, order: order}
+func newIndex[ID ids, T indexed[ID]](kind string, limit int, order func(a, b T) int) index[ID, T] {
+	return index[ID, T]{kind: kind, limit: limit, next: 1, byID: map[ID]T{}, byName: map[scopedName]T{}, order: order}
 }
 
-func (x *index[T]) put(t T) {
+func (x *index[ID, T]) put(t T) {
 	id, name := t.ref()
 	x.byID[id], x.byName[name] = t, t
 	x.list.add(t, x.order)
 	x.next = max(x.next, id+1)
 }
 
-func (x *index[T]) drop(t T) {
+func (x *index[ID, T]) drop(t T) {
 	id, name := t.ref()
 	delete(x.byID, id)
 	delete(x.byName, name)
@@ -68,7 +71,7 @@ func (x *index[T]) drop(t T) {
 
 // after returns the things of t's topic that come after t in the index's order. It returns at
 // most the given number, and its cost depends on that number alone.
-func (x *index[T]) after(t T, most int) (list []T) {
+func (x *index[ID, T]) after(t T, most int) (list []T) {
 	_, at := t.ref()
 	for next := range x.list.from(t, x.order) {
 		if _, name := next.ref(); name.topic != at.topic || len(list) == most {
@@ -82,12 +85,12 @@ func (x *index[T]) after(t T, most int) (list []T) {
 }
 
 // oldest returns the things with the smallest ids, sorted by id; at most the given number.
-func (x *index[T]) oldest(most int) []T { return smallest(maps.Values(x.byID), most, idOrder[T]) }
+func (x *index[ID, T]) oldest(most int) []T { return smallest(maps.Values(x.byID), most, idOrder[ID, T]) }
 
 // continues is [State.Continues] for things of one kind: the next id does not fall, no deleted
 // thing comes back, and names and topics don't change. follows reports whether the other fields
 // of a thing can follow from the earlier ones.
-func (x *index[T]) continues(old *index[T], follows func(was, now T) bool) error {
+func (x *index[ID, T]) continues(old *index[ID, T], follows func(was, now T) bool) error {
 	if x.next < old.next {
 		return fmt.Errorf("%w: the next %s was %d and is now %d", ErrDiscontinued, x.kind, old.next, x.next)
 	}
@@ -96,7 +99,7 @@ func (x *index[T]) continues(old *index[T], follows func(was, now T) bool) error
 			continue
 		}
 		was, known := old.byID[id]
-		if !known || nameOrder(was, now) != 0 || !follows(was, now) {
+		if !known || nameOrder[ID](was, now) != 0 || !follows(was, now) {
 			return fmt.Errorf("%w: %s %d is not the same as before", ErrDiscontinued, x.kind, id)
 		}
 	}
@@ -105,13 +108,13 @@ func (x *index[T]) continues(old *index[T], follows func(was, now T) bool) error
 
 // decode reads the next id, then the things by ascending id. Each thing takes at least size
 // bytes.
-func (x *index[T]) decode(r *reader, size int, one func(r *reader) T, put func(t T)) {
-	x.next = r.uvarint()
+func (x *index[ID, T]) decode(r *reader, size int, one func(r *reader) T, put func(t T)) {
+	x.next = ID(r.uvarint())
 	n := r.count(size)
 	if x.next == 0 || n > x.limit {
 		r.fail("%s: %d of them, the next is %d", x.kind, n, x.next)
 	}
-	var last uint64
+	var last ID
 	for range n {
 		t := one(r)
 		id, name := t.ref()
@@ -127,11 +130,11 @@ func (x *index[T]) decode(r *reader, size int, one func(r *reader) T, put func(t
 }
 
 // copiesByID returns copies of things, sorted by id.
-func copiesByID[T any](byID map[uint64]*T) []T {
-	ids := slices.AppendSeq(make([]uint64, 0, len(byID)), maps.Keys(byID))
-	slices.Sort(ids)
-	list := make([]T, 0, len(ids))
-	for _, id := range ids {
+func copiesByID[ID ids, T any](byID map[ID]*T) []T {
+	order := slices.AppendSeq(make([]ID, 0, len(byID)), maps.Keys(byID))
+	slices.Sort(order)
+	list := make([]T, 0, len(order))
+	for _, id := range order {
 		list = append(list, *byID[id])
 	}
 	return list
@@ -139,16 +142,16 @@ func copiesByID[T any](byID map[uint64]*T) []T {
 
 // indexDraft holds the changes that a commit under construction makes to an index. D is the
 // draft of one thing.
-type indexDraft[T indexed, D any] struct {
-	base    *index[T]
-	next    uint64
+type indexDraft[ID ids, T indexed[ID], D any] struct {
+	base    *index[ID, T]
+	next    ID
 	count   int
-	changed map[uint64]*D         // by id; nil = deleted
-	created map[scopedName]uint64 // ids of the things that the commit creates
+	changed map[ID]*D         // by id; nil = deleted
+	created map[scopedName]ID // ids of the things that the commit creates
 }
 
 // idOf returns the id of the thing with a name; ok reports whether it exists.
-func (x *indexDraft[T, D]) idOf(name scopedName) (id uint64, ok bool) {
+func (x *indexDraft[ID, T, D]) idOf(name scopedName) (id ID, ok bool) {
 	id, ok = x.created[name]
 	if !ok {
 		var t T
@@ -162,7 +165,7 @@ func (x *indexDraft[T, D]) idOf(name scopedName) (id uint64, ok bool) {
 
 // find returns the draft of a thing, nil if the thing doesn't exist. It calls draft if the
 // commit has not changed the thing.
-func (x *indexDraft[T, D]) find(id uint64, draft func(t T) *D) *D {
+func (x *indexDraft[ID, T, D]) find(id ID, draft func(t T) *D) *D {
 	if now, changed := x.changed[id]; changed {
 		return now
 	}
@@ -172,21 +175,21 @@ func (x *indexDraft[T, D]) find(id uint64, draft func(t T) *D) *D {
 	return nil
 }
 
-func (x *indexDraft[T, D]) put(id uint64, now *D) {
+func (x *indexDraft[ID, T, D]) put(id ID, now *D) {
 	if x.changed == nil {
-		x.changed = map[uint64]*D{}
+		x.changed = map[ID]*D{}
 	}
 	x.changed[id] = now
 }
 
 // create adds a thing if its id is the next one and its name is free.
-func (x *indexDraft[T, D]) create(id uint64, name scopedName, now *D) error {
+func (x *indexDraft[ID, T, D]) create(id ID, name scopedName, now *D) error {
 	if _, taken := x.idOf(name); taken || id != x.next || x.count >= x.base.limit {
 		return fmt.Errorf("%w: %s %d %q of topic %d can't be created; the next is %d", ErrNonsense, x.base.kind, id, name.name, name.topic, x.next)
 	}
 	x.put(id, now)
 	if x.created == nil {
-		x.created = map[scopedName]uint64{}
+		x.created = map[scopedName]ID{}
 	}
 	x.created[name] = id
 	x.next++
@@ -195,7 +198,7 @@ func (x *indexDraft[T, D]) create(id uint64, name scopedName, now *D) error {
 }
 
 // drop deletes a thing that exists.
-func (x *indexDraft[T, D]) drop(id uint64) {
+func (x *indexDraft[ID, T, D]) drop(id ID) {
 	x.put(id, nil)
 	x.count--
 }

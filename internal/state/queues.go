@@ -136,7 +136,7 @@ func (s *State) DeadLetteredTo(name string) (found []*Queue) {
 			found = append(found, q)
 		}
 	}
-	slices.SortFunc(found, idOrder[*Queue])
+	slices.SortFunc(found, idOrder[uint64, *Queue])
 	return found
 }
 

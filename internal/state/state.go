@@ -31,12 +31,12 @@ type State struct {
 	seq       format.Seq
 	time      int64 // microseconds since 1970
 	dataFloor format.Seq
-	topics    index[*Topic]
+	topics    index[uint64, *Topic]
 	objects   objects
 	keyed     keyed
-	keys      index[*Key] // an id below next without a key belonged to a revoked key
-	consumers index[*Consumer]
-	queues    index[*Queue]
+	keys      index[uint64, *Key] // an id below next without a key belonged to a revoked key
+	consumers index[uint64, *Consumer]
+	queues    index[uint64, *Queue]
 	delayed   delayed
 	sessions  sessions
 	batches   int // number of batches in all partitions
@@ -99,10 +99,10 @@ type Location struct {
 // New returns the state before the first commit.
 func New() *State {
 	return &State{
-		topics:    newIndex("topic", math.MaxInt, nameOrder[*Topic]),
-		keys:      newIndex("API key", KeysMax, idOrder[*Key]),
-		consumers: newIndex("consumer", ConsumersMax, nameOrder[*Consumer]),
-		queues:    newIndex("queue", QueuesMax, nameOrder[*Queue]),
+		topics:    newIndex("topic", math.MaxInt, nameOrder[uint64, *Topic]),
+		keys:      newIndex("API key", KeysMax, idOrder[uint64, *Key]),
+		consumers: newIndex("consumer", ConsumersMax, nameOrder[uint64, *Consumer]),
+		queues:    newIndex("queue", QueuesMax, nameOrder[uint64, *Queue]),
 	}
 }
 
