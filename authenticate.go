@@ -191,7 +191,7 @@ func SignRead(apiKey, topic string, expires time.Time) (_ string, err error) {
 		return "", err
 	}
 	if expires.IsZero() {
-		return "", refused(CodeInvalidRequest, "a signed URL needs a time at which it ends")
+		return "", refused(CodeInvalidRequest, "a signed URL needs the time until which it is valid")
 	}
 	return s.Sign(topic, expires), nil
 }

@@ -312,7 +312,7 @@ func maybeCommitted(err error) error {
 // unknown tells whether a write that failed with err may be in the log.
 func unknown(err error) bool { return OutcomeOf(notCommitted(err)) == Unknown }
 
-// with returns a copy of e that has that outcome.
+// with returns a copy of e with the outcome o.
 func (e *Error) with(o Outcome) *Error {
 	c := *e
 	c.Outcome = o
@@ -384,7 +384,7 @@ func tooLate(late *engine.LateError) *Error {
 	}
 }
 
-// maybeTooLate is tooLate for a request that may be in the log.
+// maybeTooLate is the same for a request that may be in the log.
 func maybeTooLate(late *engine.LateError) *Error {
 	e := tooLate(late).with(Unknown)
 	switch {
@@ -416,7 +416,7 @@ func overState(full *engine.StateFullError) *Error {
 }
 
 func tooManyIdempotencyKeys(limit int) *Error {
-	e := limited(CodeIdempotencyKeysFull, limit, "the log remembers %d idempotency keys, and no more are allowed", limit)
+	e := limited(CodeIdempotencyKeysFull, limit, "the log remembers %d idempotency keys, which is the limit", limit)
 	e.Hint = "send no key, or wait: each key is forgotten after 24 hours"
 	e.RetryAfter = time.Minute
 	return e
@@ -425,7 +425,7 @@ func tooManyIdempotencyKeys(limit int) *Error {
 func waitedTooLong() *Error {
 	return &Error{
 		Code: CodeStoreUnavailable, RetryAfter: time.Second,
-		Detail: engine.ErrWaitedTooLong.Error(), Hint: "send it again, with the same key",
+		Detail: engine.ErrWaitedTooLong.Error(), Hint: "send the request again, with the same key",
 	}
 }
 

@@ -22,13 +22,13 @@ func stateMetrics(e *engine.Engine, limit int64) (families []metric.Family) {
 		families = append(families, metric.One(metric.Gauge, name, help, float64(value)))
 	}
 	e.View(func(s *state.State) {
-		gauge("seb_state_bytes", "Memory taken by what the broker knows about the log.", s.Memory())
-		gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused a sixteenth before that.", limit)
+		gauge("seb_state_bytes", "Memory taken by the state of the log: topics, batches, consumers, queues and keys.", s.Memory())
+		gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused when a sixteenth of it is left.", limit)
 		gauge("seb_topics", "Topics.", int64(s.TopicCount()))
 		gauge("seb_consumers", "Consumers of all topics.", int64(s.ConsumerCount()))
 		gauge("seb_queues", "Queues of all topics.", int64(s.QueueCount()))
 		gauge("seb_delayed_appends", "Appends with a delay whose time has not come.", int64(s.DelayedCount(e.NowIn(s))))
-		gauge("seb_batches", "Batches that the state knows.", int64(s.Batches()))
+		gauge("seb_batches", "Batches of records in the state.", int64(s.Batches()))
 	})
 	return families
 }

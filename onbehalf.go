@@ -87,7 +87,7 @@ func (c caller) May(in engine.Keyring, now time.Time) error {
 	case c.open:
 		return needsKey()
 	case !in.HasKey(c.key):
-		return unauthorized("the API key was revoked", "get a new one")
+		return unauthorized("the API key was revoked", "use another API key")
 	case !c.until.IsZero() && !now.Before(c.until):
 		return expiredAt(c.signed, c.until)
 	}

@@ -222,13 +222,13 @@ func (o Options) check() error {
 	case o.Limits.Delayed > state.DelayedMax/2:
 		return bad("the limit of delayed appends is %d; it must be at most %d", o.Limits.Delayed, state.DelayedMax/2)
 	case len(o.Address) > state.AddressBytesMax:
-		return bad("the address has %d bytes; it may have %d", len(o.Address), state.AddressBytesMax)
+		return bad("the address has %d bytes; at most %d are allowed", len(o.Address), state.AddressBytesMax)
 	case slices.ContainsFunc(o.PushNetworks, isNoNetwork):
 		return bad("PushNetworks holds an invalid network: %v; write networks as 10.2.0.0/16", o.PushNetworks)
 	case slices.ContainsFunc(o.PushDenied, isNoNetwork):
 		return bad("PushDenied holds an invalid network: %v; write networks as 10.2.0.0/16", o.PushDenied)
 	case o.Cluster.Margin < marginMin:
-		return bad("the margin is %v; it must be at least %v, since stores tell whole seconds", o.Cluster.Margin, marginMin)
+		return bad("the margin is %v; it must be at least %v, since stores tell the time in whole seconds", o.Cluster.Margin, marginMin)
 	case o.Cluster.DeleteDelay/4 < o.Cluster.Margin:
 		return bad("delete delay is %v; it must be at least four times the margin, %v", o.Cluster.DeleteDelay, o.Cluster.Margin)
 	}

@@ -55,7 +55,7 @@ type NackOptions struct {
 func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err error) {
 	defer writes(&err)
 	if len(o.Reason) > state.ReasonBytesMax {
-		return limited(CodeInvalidRequest, state.ReasonBytesMax, "the reason has %d bytes; it may have %d", len(o.Reason), state.ReasonBytesMax)
+		return limited(CodeInvalidRequest, state.ReasonBytesMax, "the reason has %d bytes; at most %d are allowed", len(o.Reason), state.ReasonBytesMax)
 	}
 	if o.Delay != nil && (*o.Delay < 0 || *o.Delay > delayMax) {
 		return refused(CodeInvalidRequest, "delay is %v; it must be 0s to %v", *o.Delay, delayMax)
@@ -127,7 +127,7 @@ func errorsOf(answers []*change.Answer) error {
 
 func checkTokens(tokens []string) error {
 	if len(tokens) == 0 || len(tokens) > tokensMax {
-		e := limited(CodeInvalidRequest, tokensMax, "%d tokens; it must be 1 to %d", len(tokens), tokensMax)
+		e := limited(CodeInvalidRequest, tokensMax, "there are %d tokens; there must be 1 to %d", len(tokens), tokensMax)
 		e.Hint = "send the tokens that came with the records"
 		return e
 	}

@@ -52,7 +52,7 @@ func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, ne
 	def(&o.Limit, deadDefault)
 	def(&o.MaxBytes, receiveBytes)
 	if o.MaxBytes < 0 || o.Limit < 0 || o.Limit > deadMax {
-		return nil, Place{}, false, limited(CodeInvalidRequest, deadMax, "%d records, %d bytes; it must be 1 to %d records, and at least 1 byte", o.Limit, o.MaxBytes, deadMax)
+		return nil, Place{}, false, limited(CodeInvalidRequest, deadMax, "limit is %d and max_bytes is %d; limit must be 1 to %d, max_bytes at least 1", o.Limit, o.MaxBytes, deadMax)
 	}
 	if err := q.mustExist(ctx); err != nil {
 		return nil, Place{}, false, err
@@ -153,7 +153,7 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err 
 	defer writes(&err)
 	def(&o.Limit, redriveMax)
 	if o.Limit < 0 || o.Limit > redriveMax || len(o.Places) > tokensMax {
-		return Redriven{}, limited(CodeInvalidRequest, redriveMax, "%d places, %d records; it must be up to %d places, or 1 to %d records", len(o.Places), o.Limit, tokensMax, redriveMax)
+		return Redriven{}, limited(CodeInvalidRequest, redriveMax, "%d records are named and limit is %d; name at most %d records, or set limit to 1 to %d", len(o.Places), o.Limit, tokensMax, redriveMax)
 	}
 	if err := q.check(); err != nil {
 		return Redriven{}, err

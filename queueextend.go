@@ -55,7 +55,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 				case a.Queue != d.Queue():
 					errs[i] = change.TokenElsewhere(a.Token, s.QueueByID(a.Queue) != nil)
 				case !out[i]:
-					errs[i] = change.LeaseLost(a.Token, "is of a delivery that is no longer leased")
+					errs[i] = change.LeaseLost(a.Token, "belongs to a delivery that is no longer leased")
 				}
 			}
 		})

@@ -60,9 +60,9 @@ func (o *ReceiveOptions) check() error {
 	def(&o.MaxBytes, receiveBytes)
 	switch {
 	case o.MaxBytes < 0:
-		return refused(CodeInvalidRequest, "%d bytes; it must be 1 or more", o.MaxBytes)
+		return refused(CodeInvalidRequest, "max_bytes is %d; it must be at least 1", o.MaxBytes)
 	case o.Max < 1 || o.Max > receiveMax:
-		return limited(CodeInvalidRequest, receiveMax, "%d records; it must be 1 to %d", o.Max, receiveMax)
+		return limited(CodeInvalidRequest, receiveMax, "max is %d; it must be 1 to %d", o.Max, receiveMax)
 	case o.Wait < 0 || o.Wait > ReceiveWaitMax:
 		return refused(CodeInvalidRequest, "wait is %v; it must be 0s to %v", o.Wait, ReceiveWaitMax)
 	}

@@ -159,7 +159,7 @@ func ParsePosition(s string) (_ Position, err error) {
 	if err != nil || n == -1<<63 {
 		return Position{}, &Error{
 			Code:   CodeInvalidRequest,
-			Detail: fmt.Sprintf("%q is no position", s),
+			Detail: fmt.Sprintf("invalid position %q", s),
 			Hint:   "use earliest, latest, an offset such as 41, -10 for the last ten records, or a time such as 2026-01-31T12:00:00Z",
 		}
 	}

@@ -74,13 +74,13 @@ func (o appendOptions) check(records int, now time.Time) error {
 		e.Hint = "append at least one record"
 		return e
 	case o.conditional && o.ifOffset < 0:
-		return refused(CodeInvalidRequest, "no partition has the next offset %d", o.ifOffset)
+		return refused(CodeInvalidRequest, "invalid condition: no partition has the next offset %d", o.ifOffset)
 	case o.delay < 0 || o.delay > delayMax || o.due.Sub(now) > delayMax:
-		return refused(CodeInvalidRequest, "records can be delayed by 0s to 366 days")
+		return refused(CodeInvalidRequest, "invalid delay: records can be delayed by 0s to 366 days")
 	case o.delay != 0 && !o.due.IsZero():
 		return refused(CodeInvalidRequest, "the records have both a delay and a time when they are due")
 	case o.partitions != nil && len(o.partitions) != records:
-		return refused(CodeInvalidRequest, "%d partitions for %d records", len(o.partitions), records)
+		return refused(CodeInvalidRequest, "%d partitions are given for %d records: give one for each record", len(o.partitions), records)
 	}
 	return o.checkKey()
 }
@@ -125,7 +125,7 @@ func delayRoom(in *engine.Engine, most int) error {
 	if n < most {
 		return nil
 	}
-	e := limited(CodeTooManyDelayed, most, "%d delayed appends are not due yet, and no more are allowed", n)
+	e := limited(CodeTooManyDelayed, most, "%d delayed appends are not due yet, which is the limit", n)
 	e.RetryAfter = time.Minute
 	e.Hint = "append the records when they are due, or raise the limit (--delayed-max)"
 	return e
@@ -136,7 +136,7 @@ func (b *Broker) checkCondition(ctx context.Context, r *engine.Request, a *engin
 		return false, nil
 	}
 	if count := b.PartitionCount(a.Topic); inTurn && count > 1 {
-		e := refused(CodeInvalidRequest, "a condition on the offset needs a partition: topic %q has %d of them", a.Topic, count)
+		e := refused(CodeInvalidRequest, "a condition on the offset needs a partition: topic %q has %d partitions", a.Topic, count)
 		e.Hint = "name the partition, or give every record a key"
 		return false, e
 	}

@@ -64,7 +64,7 @@ func startBroker(b *testing.B) target {
 }
 
 // startPipe serves a handler that does only what makes a body durable: read the body, compute its
-// checksum, write and fsync a file, rename the file, fsync the directory. It has no log and no order.
+// checksum, write and fsync a file, link it to its name, fsync the directory. It has no log and no order.
 func startPipe(b *testing.B) target {
 	b.Helper()
 	dir := b.TempDir()

@@ -156,7 +156,7 @@ func (s *appendSpec) takeEvent(e *cloudEvent) error {
 		}
 	}
 	if s.key != nil && e.key != nil {
-		return invalid("leave one of them out", "the key is given twice: apart from the event, and by its %s", partitionKey)
+		return invalid("leave one of them out", "the key is given twice: outside the event, and by its %s", partitionKey)
 	}
 	if e.key != nil {
 		s.key = e.key

@@ -172,7 +172,7 @@ func (from *consumerFrom) read(j *jsonReader, name string) error {
 	case "latest":
 		from.position = seb.Latest
 	default:
-		return invalid(fromHint, "from is %q", s)
+		return invalid(fromHint, "invalid from %q", s)
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (j *jsonReader) offsets(what string, each func() error) (seb.Offsets, error
 	err := j.object(what, func(name []byte) error {
 		p, err := strconv.ParseUint(string(name), 10, 31)
 		if err != nil || strconv.FormatUint(p, 10) != string(name) {
-			return invalid(`such as {"0":41}`, "%s names a partition %q", what, name)
+			return invalid(`such as {"0":41}`, "%s names the invalid partition %q", what, name)
 		}
 		if err := each(); err != nil {
 			return err
@@ -285,7 +285,7 @@ func ifMatch(r *http.Request) ([]seb.CommitOption, error) {
 	}
 	version, err := strconv.Unquote(given)
 	if err != nil || version == "" || given[0] != '"' {
-		return nil, invalid(`send back the ETag of the consumer, such as "7.3", with its quotes`, "If-Match is %q", given)
+		return nil, invalid(`send back the ETag of the consumer, such as "7.3", with its quotes`, "invalid If-Match %q", given)
 	}
 	return []seb.CommitOption{seb.IfVersion(version)}, nil
 }

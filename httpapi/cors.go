@@ -81,7 +81,7 @@ func (o *cors) checkEffect(r *http.Request) error {
 
 func (o *cors) refuse(origin string) error {
 	return errCrossOrigin("allow its origin with --allow-origin, or send the request from a page of the broker's origin",
-		"a page of %q may not send this", origin)
+		"a page of %q may not send this request", origin)
 }
 
 // checkName is for a log without API keys. It refuses a request to a host name that a stranger

@@ -146,7 +146,7 @@ func (h *Handler) takeForwarded(w *response, r *http.Request, q *seb.Queue) (boo
 	cluster, text, _ := strings.Cut(mark, ".")
 	epoch, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return true, invalid("leave it out; only brokers send it, to each other", "%s is %.100q", forwardedHeader, mark)
+		return true, invalid("leave it out; only brokers send it, to each other", "invalid %s %.100q", forwardedHeader, mark)
 	}
 	if !strings.HasPrefix(h.epochTag(epoch), cluster+".") {
 		return true, &seb.Error{Code: seb.CodeQueueElsewhere, Detail: "the request is for a broker of another bucket", RetryAfter: time.Second}

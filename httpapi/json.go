@@ -100,7 +100,7 @@ func (j *jsonReader) null() bool {
 // end checks that nothing follows.
 func (j *jsonReader) end() error {
 	if j.peek(); j.at < len(j.text) {
-		return j.malformed("there is more after its end")
+		return j.malformed("more text follows its end")
 	}
 	return nil
 }

@@ -205,7 +205,7 @@ func TestOriginalAppendRefuses(t *testing.T) {
 		{"null for sizes", originalPost("/records?topic-name=t", formBody("null", "")), 400, "must be a list"},
 		{"null for a size", originalPost("/records?topic-name=t", formBody("[null]", "")), 400, "null"},
 		{"empty list", originalPost("/records?topic-name=t", formBody("[]", "")), 400, "no records"},
-		{"more after the list", originalPost("/records?topic-name=t", formBody("[1][1]", "a")), 400, "more after"},
+		{"more after the list", originalPost("/records?topic-name=t", formBody("[1][1]", "a")), 400, "more text follows"},
 		{"negative size", originalPost("/records?topic-name=t", formBody("[-1,2]", "a")), 400, "0 to 4294967295"},
 		{"fraction", originalPost("/records?topic-name=t", formBody("[1.0]", "a")), 400, "0 to 4294967295"},
 		{"size past 32 bits", originalPost("/records?topic-name=t", formBody("[4294967296]", "a")), 400, "0 to 4294967295"},

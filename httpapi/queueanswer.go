@@ -119,7 +119,7 @@ func (h *Handler) extend(w *response, r *http.Request) error {
 	var lease time.Duration
 	if s.lease != nil {
 		if lease = *s.lease; lease == 0 {
-			return invalid("leave it out for the queue's", "lease is 0s; it must be 1s to 12h")
+			return invalid("leave it out for the queue's lease", "lease is 0s; it must be 1s to 12h")
 		}
 	}
 	return h.forwardToOwner(w, r, ownerCall{

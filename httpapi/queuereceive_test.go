@@ -224,18 +224,18 @@ func TestTokenOfAnotherQueueIsToldFromALostLease(t *testing.T) {
 	ms := s.received("mail", "")
 	for _, how := range []string{"ack", "nack", "extend"} {
 		p := s.post(queuesPath+"/other/"+how, `{"tokens":`+tokensOf(t, ms)+`}`).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost)
-		if !strings.HasSuffix(p.Detail, "is of another queue") || !strings.Contains(p.Hint, "send it to the queue") {
+		if !strings.HasSuffix(p.Detail, "belongs to another queue") || !strings.Contains(p.Hint, "send it to the queue") {
 			t.Errorf("%s: %+v", how, p)
 		}
 	}
 	body := `{"acks":[{"topic":"orders","queue":"other","tokens":` + tokensOf(t, ms) + `}]}`
-	if p := s.post(commitsPath, body).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost); !strings.HasSuffix(p.Detail, "is of another queue") {
+	if p := s.post(commitsPath, body).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost); !strings.HasSuffix(p.Detail, "belongs to another queue") {
 		t.Errorf("a commit: %+v", p)
 	}
 	s.answered("ack", 200, ms...)
 	s.do("DELETE", mailPath, nil).want(t, http.StatusNoContent)
 	p := s.post(queuesPath+"/other/ack", `{"tokens":`+tokensOf(t, ms)+`}`).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost)
-	if !strings.HasSuffix(p.Detail, "is of a queue that was deleted") || !strings.Contains(p.Hint, "drop the record") {
+	if !strings.HasSuffix(p.Detail, "belongs to a queue that was deleted") || !strings.Contains(p.Hint, "drop the record") {
 		t.Errorf("when its queue is gone: %+v", p)
 	}
 }

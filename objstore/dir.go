@@ -212,7 +212,7 @@ func (d *Dir) begin(ctx context.Context, verb Verb, key string) error {
 		return fmt.Errorf("%s %s: %w", verb, key, reason)
 	}
 	if d.readOnly && verb != VerbGet {
-		return fmt.Errorf("%s %s: the store was opened to be read", verb, key)
+		return fmt.Errorf("%s %s: the store was opened for reading only", verb, key)
 	}
 	return begin(ctx, string(verb), key)
 }

@@ -31,7 +31,7 @@ func GetWholeIf(ctx context.Context, store Store, key string, bytesMax int64, ju
 		o, err = store.Get(ctx, key, 0, bytesMax)
 	}
 	if err == nil && o.Size > bytesMax {
-		return Object{Size: o.Size, Time: o.Time}, fmt.Errorf("get %s: %w: it has %d bytes, and may have %d", key, ErrTooLarge, o.Size, bytesMax)
+		return Object{Size: o.Size, Time: o.Time}, fmt.Errorf("get %s: %w: it has %d bytes, at most %d are allowed", key, ErrTooLarge, o.Size, bytesMax)
 	}
 	return o, err
 }

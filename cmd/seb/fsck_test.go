@@ -47,9 +47,9 @@ func TestFsckExitCodes(t *testing.T) {
 		{"whole, deep", good, []string{"--deep"}, exitOK, "verdict: whole\n", ""},
 		{"whole, with notes", func(_ *testing.T, b bucket) { b["probe/1"], b["x/y"] = []byte("x"), []byte("y") }, nil, exitOK, "leftover: 1: probe/1\nstray: 1: x/y\nverdict: whole", ""},
 		{"quiet", adding("probe/1", "x"), []string{"--quiet"}, exitOK, "", ""},
-		{"damaged", deleting(slot(5)), nil, exitDamage, "missing   " + slot(5) + ": records live there, says " + cp(11) + "; lost with it: topic orders partition 1 offsets 0 to 0\n", "the log is damaged: 1 missing"},
+		{"damaged", deleting(slot(5)), nil, exitDamage, "missing   " + slot(5) + ": it holds records, says " + cp(11) + "; lost with it: topic orders partition 1 offsets 0 to 0\n", "the log is damaged: 1 missing"},
 		{"damaged, quiet", deleting(slot(5)), []string{"--quiet"}, exitDamage, "missing   " + slot(5), "docs/trouble.md"},
-		{"many slots", deleting(slot(8), slot(9), slot(10), slot(11)), nil, exitDamage, "missing   " + slot(8) + " to " + slot(11) + " (4 slots): records live there, says " + cp(11) + "; lost with it: topic orders partition 0 offsets 9 to 9 and 3 more batches\n", "1 missing"},
+		{"many slots", deleting(slot(8), slot(9), slot(10), slot(11)), nil, exitDamage, "missing   " + slot(8) + " to " + slot(11) + " (4 slots): it holds records, says " + cp(11) + "; lost with it: topic orders partition 0 offsets 9 to 9 and 3 more batches\n", "1 missing"},
 		{"data object", func(t *testing.T, b bucket) { b.delete(t, b.key(t, "data/")) }, nil, exitDamage,
 			": " + slot(6) + " refers to it; lost with it: topic orders partition 0 offsets 2 to ", "1 missing"},
 		{"newer slot", func(_ *testing.T, b bucket) { b.edit(slot(9), func(x []byte) []byte { x[4] = 3; return reseal(x) }) },
@@ -81,7 +81,7 @@ func TestFsckExitCodes(t *testing.T) {
 	runSeb(t, nil, "fsck", "--store", filepath.Join(t.TempDir(), "nowhere")).want(t, exitRefused, "there is no directory ", "`seb serve`")
 }
 
-// readDirectory returns all files, also those that are no objects.
+// readDirectory returns the names of all files, also of those that are not objects.
 func readDirectory(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
@@ -117,7 +117,7 @@ func TestFsckReportsAsJSON(t *testing.T) {
 	}
 }
 
-// Harmless objects are summed up; damaged ones are all named.
+// fsck names all damaged objects, and sums up harmless ones.
 func TestFsckNamesAllDamageAndFewOrphans(t *testing.T) {
 	b := copyOf(t, goodBucket)
 	for id := range uint64(5) {
@@ -164,7 +164,7 @@ func TestFsckInterrupted(t *testing.T) {
 	}
 }
 
-// A store that can't be reached is told from damage.
+// fsck tells a store that can't be reached from a damaged one.
 func TestFsckOfAStoreThatFails(t *testing.T) {
 	f := storetest.NewFaulty(copyOf(t, goodBucket).store(t))
 	f.On(objstore.VerbList, "", func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
@@ -177,8 +177,7 @@ func TestFsckOfAStoreThatFails(t *testing.T) {
 	}
 }
 
-// Brokers append, upload and write checkpoints while a check runs: it finds
-// nothing, each time.
+// Brokers append, upload and write checkpoints while fsck runs again and again: it never finds damage.
 func TestFsckOfABucketInUse(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { inUse(t, objstore.NewMemory()) })
 	t.Run("versitygw", func(t *testing.T) { inUse(t, s3test.Open(t, s3test.VersityGW(t))) })

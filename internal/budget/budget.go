@@ -144,7 +144,7 @@ func (b *Budget) refusal(n int64, c Class) error {
 	if most < b.limit {
 		what = "the part of the memory budget that requests may take"
 	}
-	return &FullError{Detail: fmt.Sprintf("no room for %d bytes within %s, %d of %d bytes", n, what, most, b.limit), Limit: b.limit}
+	return &FullError{Detail: fmt.Sprintf("no room for %d bytes within %s (%d of %d bytes)", n, what, most, b.limit), Limit: b.limit}
 }
 
 // leave removes w from the queue and returns err; it returns nil if w got its memory meanwhile.

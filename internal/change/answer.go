@@ -131,16 +131,16 @@ func answerable(d *state.Draft, topic, id uint64, answers []*Answer, done bool) 
 func whyLost(d *state.Draft, id uint64, x leases.Delivery) string {
 	switch done, a, _ := d.RecordState(id, uint32(x.Partition), x.Offset); {
 	case !d.HasRecord(id, uint32(x.Partition), x.Offset):
-		return "is of a record that does not exist"
+		return "belongs to a record that does not exist"
 	case done:
-		return "is of a record that is done"
+		return "belongs to a record that is done"
 	case a.DeadLetter:
-		return "is of a dead letter"
+		return "belongs to a dead letter"
 	case a.Redriven >= x.Attempt:
-		return "is of a delivery before the record was redriven"
+		return "belongs to a delivery before the record was redriven"
 	case a.Number > x.Attempt:
-		return fmt.Sprintf("is of delivery %d, and delivery %d came later", x.Attempt, a.Number)
+		return fmt.Sprintf("belongs to delivery %d, and delivery %d came later", x.Attempt, a.Number)
 	default:
-		return "is of a delivery that never happened"
+		return "belongs to a delivery that never happened"
 	}
 }

@@ -244,7 +244,7 @@ func TestConsumers(t *testing.T) {
 			`partition_not_found: topic "t" has no partition 2, only 0 to 1`},
 		{"move in no partition", move(change.MoveConsumer{To: at(5, 0, 0)}), nil, `partition_not_found: topic "t" has no partition 2, only 0 to 1`},
 		{"move behind the end", move(change.MoveConsumer{To: at(13)}), nil,
-			outside + "13 is outside; commit the offset behind the last record that is done: the next one to read"},
+			outside + "13 is outside; commit the offset of the next record to read, which is one after the last record that is done"},
 	}.run(t)
 
 	x := move(change.MoveConsumer{To: at(5)})
@@ -339,7 +339,7 @@ func TestPush(t *testing.T) {
 		{"set to another", set("pushed", change.SetPush{Update: change.PushUpdate{URL: new("https://b.example/"), Timeout: new(30 * time.Second)}}),
 			entries{&format.QueuePushSet{Queue: 2, Push: target("https://b.example/")}}, ""},
 		{"set to no URL", set("q", change.SetPush{}), nil,
-			`invalid_request: url: "" is no URL of https or http; use one such as https://example.com/hooks`},
+			`invalid_request: url: "" is not an https or http URL; use one such as https://example.com/hooks`},
 		{"set to a private network", set("q", change.SetPush{Update: change.PushUpdate{URL: new("https://10.1.2.3/"), Headers: headers},
 			Allowed: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}), entries{&format.QueuePushSet{Queue: 1, Push: target("https://10.1.2.3/")}}, ""},
 		{"set to a network that is not allowed", set("q", change.SetPush{Update: change.PushUpdate{URL: new("https://10.1.2.3/")}}), nil,
@@ -415,26 +415,26 @@ func TestAnswers(t *testing.T) {
 			`position_conflict: positions/0: consumer "c" of topic "t" has version 1.1, not 2.1: another commit or reset has moved it; ` +
 				"read the consumer's version again; perhaps another reader uses the same consumer"},
 		{"commit a wrong token", &change.Commit{Moves: []change.CommitMove{move}, Acks: []change.CommitAck{wrongAck}}, nil,
-			`lease_lost: acks/0/tokens/1: token "token.3.1" is of a record that is done; another worker may have the record, or has done it: leave it`},
+			`lease_lost: acks/0/tokens/1: token "token.3.1" belongs to a record that is done; stop the work on this record: another worker may have it, or it needs no more work`},
 		{"commit for no queue", &change.Commit{Acks: []change.CommitAck{{Part: "acks/0", QueueName: change.QueueName{Topic: "t"}}}}, nil,
 			`queue_not_found: acks/0: topic "t" has no queue ""`},
 	}.run(t)
 }
 
 func TestAnswersAreRefusedOneByOne(t *testing.T) {
-	const leave = "; another worker may have the record, or has done it: leave it"
+	const leave = "; stop the work on this record: another worker may have it, or it needs no more work"
 	elsewhere, deleted := answer(7, 1), answer(7, 1)
 	elsewhere.Queue, deleted.Queue = 2, 9
 	answers := []*change.Answer{answer(7, 1), answer(3, 1), answer(5, 1), answer(6, 1), answer(7, 2), answer(12, 1), elsewhere, deleted, answer(5, 2)}
 	want := []string{
 		"",
-		`lease_lost: token "token.3.1" is of a record that is done` + leave,
-		`lease_lost: token "token.5.1" is of delivery 1, and delivery 2 came later` + leave,
-		`lease_lost: token "token.6.1" is of a dead letter` + leave,
-		`lease_lost: token "token.7.2" is of a delivery that never happened` + leave,
-		`lease_lost: token "token.12.1" is of a record that does not exist` + leave,
-		`lease_lost: token "token.7.1" is of another queue; send it to the queue that handed out the record, which still waits for it`,
-		`lease_lost: token "token.7.1" is of a queue that was deleted; drop the record: its queue no longer exists`,
+		`lease_lost: token "token.3.1" belongs to a record that is done` + leave,
+		`lease_lost: token "token.5.1" belongs to delivery 1, and delivery 2 came later` + leave,
+		`lease_lost: token "token.6.1" belongs to a dead letter` + leave,
+		`lease_lost: token "token.7.2" belongs to a delivery that never happened` + leave,
+		`lease_lost: token "token.12.1" belongs to a record that does not exist` + leave,
+		`lease_lost: token "token.7.1" belongs to another queue; send it to the queue that handed out the record, which still waits for it`,
+		`lease_lost: token "token.7.1" belongs to a queue that was deleted; drop the record: its queue no longer exists`,
 		"",
 	}
 	s := logState(t)

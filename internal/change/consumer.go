@@ -207,7 +207,7 @@ func (x *MoveConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 			return nil, PartitionNotFound(x.Topic, int32(p.Partition), int(partitions))
 		case p.Offset > end:
 			r := OutOfRange(x.Topic, int32(p.Partition), p.Offset, d.Start(topic, p.Partition), end)
-			r.Hint = "commit the offset behind the last record that is done: the next one to read"
+			r.Hint = "commit the offset of the next record to read, which is one after the last record that is done"
 			return nil, r
 		}
 	}

@@ -117,15 +117,15 @@ func PushNotFound(topic, queue string) *Refusal {
 
 // LeaseLost refuses a token whose delivery no longer counts.
 func LeaseLost(token, why string) *Refusal {
-	return refused(CodeLeaseLost, "another worker may have the record, or has done it: leave it", "token %q %s", token, why)
+	return refused(CodeLeaseLost, "stop the work on this record: another worker may have it, or it needs no more work", "token %q %s", token, why)
 }
 
 // TokenElsewhere refuses a token of another queue, which may have been deleted.
 func TokenElsewhere(token string, exists bool) *Refusal {
 	if !exists {
-		return refused(CodeLeaseLost, "drop the record: its queue no longer exists", "token %q is of a queue that was deleted", token)
+		return refused(CodeLeaseLost, "drop the record: its queue no longer exists", "token %q belongs to a queue that was deleted", token)
 	}
-	return refused(CodeLeaseLost, "send it to the queue that handed out the record, which still waits for it", "token %q is of another queue", token)
+	return refused(CodeLeaseLost, "send it to the queue that handed out the record, which still waits for it", "token %q belongs to another queue", token)
 }
 
 // ofPart returns a refusal with the name of the part of a [Commit] that caused it.

@@ -269,7 +269,7 @@ func (l *Log) readHead(ctx context.Context, s format.Seq, size int64) (*format.C
 	body := o.Body
 	pro, err := format.DecodePrologue(body)
 	if err == nil && pro.End() > format.HeadBytesMax {
-		err = format.Corrupt("the head has %d bytes, and may have %d", pro.End(), format.HeadBytesMax)
+		err = format.Corrupt("the head has %d bytes, at most %d are allowed", pro.End(), format.HeadBytesMax)
 	}
 	if err == nil && pro.End() > int64(len(body)) && pro.End() <= o.Size {
 		rest, err := l.store.Get(ctx, key, int64(len(body)), pro.End()-int64(len(body)))

@@ -51,7 +51,7 @@ func (e *Engine) maybeCheckpoint(won format.Seq) {
 				return
 			}
 			if errors.Is(err, errOtherState) {
-				e.logger.Error("a checkpoint is not what this broker would have written", "slot", uint64(view.Seq()), "err", err)
+				e.logger.Error("a checkpoint differs from what this broker would have written", "slot", uint64(view.Seq()), "err", err)
 				return
 			}
 			if errors.Is(err, objstore.ErrTooLarge) {
@@ -137,7 +137,7 @@ func (e *Engine) writeCheckpoint(ctx context.Context, view *state.View, hash for
 	}
 	key, head := format.CheckpointKey(c.Seq), format.EncodeCheckpoint(c)
 	if size := int64(len(head)) + int64(len(c.Body)); size > format.CheckpointBytesMax {
-		return fmt.Errorf("write %s: %w: it would have %d bytes, and may have %d", key, objstore.ErrTooLarge, size, format.CheckpointBytesMax)
+		return fmt.Errorf("write %s: %w: it would have %d bytes, at most %d are allowed", key, objstore.ErrTooLarge, size, format.CheckpointBytesMax)
 	}
 	ctx, cancel := storeContext(ctx, 2*int64(len(c.Body)))
 	defer cancel()

@@ -65,14 +65,14 @@ func observed(name, help string, h *histogram.Histogram) metric.Family {
 
 func (m *metrics) families() []metric.Family {
 	return append(m.storeFamilies(),
-		counter("seb_commits_total", "Commits that this broker won a slot for.", m.commits.Load()),
-		counter("seb_records_committed_total", "Records in those commits.", m.commitRecords.Load()),
+		counter("seb_commits_total", "Commits that this broker wrote to the log.", m.commits.Load()),
+		counter("seb_records_committed_total", "Records in the commits that this broker wrote to the log.", m.commitRecords.Load()),
 		observed("seb_commit_bytes", "Bytes of batches in a commit, its data objects included.", m.commitBytes),
 		observed("seb_commit_batches", "Batches in a commit.", m.commitBatches),
-		observed("seb_commit_duration_seconds", "From the close of a batch to its acknowledgement.", m.commitSeconds),
+		observed("seb_commit_duration_seconds", "Time from the close of a batch to its acknowledgement.", m.commitSeconds),
 		counter("seb_checkpoints_total", "Checkpoints written and read back.", m.checkpoints.Load()),
 		gauge("seb_checkpoint_bytes", "Size of the last checkpoint that this broker wrote.", m.checkpointBytes.Load()),
-		observed("seb_checkpoint_duration_seconds", "From the snapshot to the checkpoint read back.", m.checkpointSeconds),
+		observed("seb_checkpoint_duration_seconds", "Time from the snapshot of the state until the checkpoint was read back.", m.checkpointSeconds),
 		counter("seb_data_lost_reads_total", "Reads that met a missing or damaged object. Alert on any.", m.dataLost.Load()),
 	)
 }
@@ -102,7 +102,7 @@ func (m *metrics) storeFamilies() []metric.Family {
 func (e *Engine) memoryMetrics() []metric.Family {
 	used := metric.Family{Name: "seb_memory_share_used_bytes", Help: "Memory taken by what clients send or read: small requests, bodies of requests, and answers.",
 		Kind: metric.Gauge, Labels: []string{"share"}}
-	limit := metric.Family{Name: "seb_memory_share_limit_bytes", Help: "Memory that each share may take; past it requests wait, then are refused.",
+	limit := metric.Family{Name: "seb_memory_share_limit_bytes", Help: "Memory that each share may take; beyond it requests wait, and are then refused.",
 		Kind: metric.Gauge, Labels: []string{"share"}}
 	for s := range budget.ShareCount {
 		bytes, most := e.budget.ShareBytes(s)
@@ -130,11 +130,11 @@ func (e *Engine) logMetrics() []metric.Family {
 	return []metric.Family{
 		gauge("seb_applied_slot", "Last slot of the log that this broker has applied.", applied),
 		metric.One(metric.Gauge, "seb_follow_age_seconds", "Time since this broker last synced with the log.", e.tail.age().Seconds()),
-		gauge("seb_follow_lag_slots", "Slots that are known to exist and not applied yet.", e.log.Lag()),
-		counter("seb_lost_races_total", "Slots that another broker won.", stats.LostRaces.Load()),
-		counter("seb_unknown_creates_total", "Creates of commits whose outcome the store did not tell.", stats.UnknownCreates.Load()),
-		counter("seb_foreign_commits_total", "Commits of other brokers applied.", stats.ForeignCommits.Load()),
-		counter("seb_checkpoint_loads_total", "Checkpoints loaded.", stats.Loads.Load()),
+		gauge("seb_follow_lag_slots", "Slots of the log that this broker knows to exist and has not applied yet.", e.log.Lag()),
+		counter("seb_lost_races_total", "Commits that this broker moved to a later slot because another broker won their slot.", stats.LostRaces.Load()),
+		counter("seb_unknown_creates_total", "Creates of commits in the store whose outcome is unknown.", stats.UnknownCreates.Load()),
+		counter("seb_foreign_commits_total", "Commits of other brokers that this broker applied.", stats.ForeignCommits.Load()),
+		counter("seb_checkpoint_loads_total", "Checkpoints that this broker loaded.", stats.Loads.Load()),
 	}
 }
 

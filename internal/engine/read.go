@@ -247,7 +247,7 @@ func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 		return nil, err
 	}
 	if o.Size != int64(l.Object.Size) || int64(len(o.Body)) != n {
-		return nil, fmt.Errorf("%s: %w: %d of %d bytes, not %d of %d", key, format.ErrCorrupt, len(o.Body), o.Size, n, l.Object.Size)
+		return nil, fmt.Errorf("%s: %w: got %d bytes of an object of %d, instead of %d of %d", key, format.ErrCorrupt, len(o.Body), o.Size, n, l.Object.Size)
 	}
 	at := int64(l.Pos) - off
 	raw := o.Body[at : at+int64(l.Size) : at+int64(l.Size)]

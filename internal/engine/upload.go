@@ -116,7 +116,7 @@ func (e *Engine) putObject(o *dataObject) {
 	}
 }
 
-var errTaken = errors.New("another object stands under the key")
+var errTaken = errors.New("the key holds another object")
 
 func (e *Engine) tryPut(o *dataObject) error {
 	ctx, cancel := storeContext(e.life, int64(o.ref.Size))

@@ -106,7 +106,7 @@ func DecodeCommit(b []byte) (*Commit, error) {
 		Hash:         headHash(b[:p.End()]),
 	}
 	if p.End()+int64(c.PayloadSize) > 1<<32-1 {
-		return nil, Corrupt("an object of %d bytes", p.End()+int64(c.PayloadSize))
+		return nil, Corrupt("a commit of %d bytes is too large", p.End()+int64(c.PayloadSize))
 	}
 	data := int64(le.Uint32(head[84:]))
 	rest := head[commitFixedSize:]

@@ -61,23 +61,23 @@ func (c *ConsumerDeleted) append(b []byte) []byte { return le.AppendUint64(b, c.
 
 func decodeConsumerCreated(b []byte) (*ConsumerCreated, error) {
 	if len(b) < 16 {
-		return nil, Corrupt("a consumer of %d bytes", len(b))
+		return nil, Corrupt("an entry for a consumer has the invalid size %d", len(b))
 	}
 	return &ConsumerCreated{ID: le.Uint64(b), Topic: le.Uint64(b[8:]), Name: string(b[16:])}, nil
 }
 
 func decodePositionsMoved(b []byte) (*PositionsMoved, error) {
 	if len(b) < 8+positionSize || (len(b)-8)%positionSize != 0 {
-		return nil, Corrupt("positions of %d bytes", len(b))
+		return nil, Corrupt("an entry for positions has the invalid size %d", len(b))
 	}
 	p := &PositionsMoved{Consumer: le.Uint64(b)}
 	for b = b[8:]; len(b) > 0; b = b[positionSize:] {
 		x := Position{Partition: le.Uint32(b), Offset: int64(le.Uint64(b[8:]))}
 		if le.Uint32(b[4:]) != 0 || x.Offset < 0 {
-			return nil, Corrupt("a position at %d", x.Offset)
+			return nil, Corrupt("a position has the invalid offset %d", x.Offset)
 		}
 		if n := len(p.Positions); n > 0 && p.Positions[n-1].Partition >= x.Partition {
-			return nil, Corrupt("positions that don't ascend by partition")
+			return nil, Corrupt("positions are not in the order of their partitions")
 		}
 		p.Positions = append(p.Positions, x)
 	}

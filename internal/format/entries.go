@@ -314,20 +314,20 @@ func decodeBatch(b []byte, c *Commit) (*Batch, error) {
 		CRC:       le.Uint32(b[44:]),
 	}
 	if x.Count == 0 || x.Base < 0 || x.Base+int64(x.Count) < 0 {
-		return nil, Corrupt("a batch of %d records at offset %d", x.Count, x.Base)
+		return nil, Corrupt("a batch has the invalid count %d or the invalid offset %d", x.Count, x.Base)
 	}
 	if int64(x.Object) > int64(len(c.Data)) {
-		return nil, Corrupt("a batch in data object %d of %d", x.Object, len(c.Data))
+		return nil, Corrupt("a batch refers to data object %d of %d", x.Object, len(c.Data))
 	}
 	if x.Size < batchSizeMin {
-		return nil, Corrupt("a batch of %d bytes", x.Size)
+		return nil, Corrupt("a batch has the invalid size %d", x.Size)
 	}
 	payload := int64(c.PayloadSize)
 	if x.Object > 0 {
 		payload = int64(c.Data[x.Object-1].Size) - DataPayloadStart
 	}
 	if int64(x.Pos)+int64(x.Size) > payload {
-		return nil, Corrupt("a batch at %d of %d bytes in a payload of %d", x.Pos, x.Size, payload)
+		return nil, Corrupt("a batch at position %d with %d bytes does not fit into a payload of %d", x.Pos, x.Size, payload)
 	}
 	return x, nil
 }
@@ -340,7 +340,7 @@ func decodeAppendKeyed(b []byte) (*AppendKeyed, error) {
 	for b = b[keyedFixedSize:]; len(b) > 0; b = b[keyedRangeSize:] {
 		r := KeyedRange{Partition: le.Uint32(b), Count: le.Uint32(b[4:]), Base: int64(le.Uint64(b[8:]))}
 		if r.Count == 0 || r.Base < 0 || r.Base+int64(r.Count) < 0 {
-			return nil, Corrupt("a keyed range of %d records at offset %d", r.Count, r.Base)
+			return nil, Corrupt("a range of an append with a key has the invalid count %d or the invalid offset %d", r.Count, r.Base)
 		}
 		a.Ranges = append(a.Ranges, r)
 	}

@@ -70,7 +70,7 @@ func (k *KeyRevoked) append(b []byte) []byte { return le.AppendUint64(b, k.ID) }
 
 func decodeKeyCreated(b []byte) (*KeyCreated, error) {
 	if len(b) < keyFixedSize {
-		return nil, Corrupt("a key of %d bytes", len(b))
+		return nil, Corrupt("an entry for an API key has the invalid size %d", len(b))
 	}
 	k := &KeyCreated{
 		ID:      le.Uint64(b),
@@ -82,12 +82,12 @@ func decodeKeyCreated(b []byte) (*KeyCreated, error) {
 	}
 	name, rest := int(le.Uint16(b[18:])), b[keyFixedSize:]
 	if name > len(rest) {
-		return nil, Corrupt("a key whose name doesn't fit")
+		return nil, Corrupt("the name of an API key does not fit into its entry")
 	}
 	k.Name, rest = string(rest[:name]), rest[name:]
 	for len(rest) > 0 {
 		if len(rest) < 2 || int(le.Uint16(rest)) > len(rest)-2 {
-			return nil, Corrupt("a key whose topics don't fit")
+			return nil, Corrupt("the topics of an API key do not fit into its entry")
 		}
 		size := int(le.Uint16(rest))
 		k.Topics = append(k.Topics, string(rest[2:2+size]))

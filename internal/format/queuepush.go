@@ -74,7 +74,7 @@ func (p *QueuePushSet) append(b []byte) []byte {
 
 func decodeQueuePushSet(b []byte) (*QueuePushSet, error) {
 	if len(b) < queuePushSize {
-		return nil, Corrupt("a target of pushed records of %d bytes", len(b))
+		return nil, Corrupt("an entry for a push has the invalid size %d", len(b))
 	}
 	p := &QueuePush{TimeoutMS: int64(le.Uint64(b[8:])), InFlight: le.Uint32(b[16:])}
 	set := &QueuePushSet{Queue: le.Uint64(b), Push: p}
@@ -87,19 +87,19 @@ func decodeQueuePushSet(b []byte) (*QueuePushSet, error) {
 		name, value := texts.number(), texts.number()
 		h := PushHeader{Name: texts.next(name), Value: texts.next(value)}
 		if k := len(p.Headers); k > 0 && p.Headers[k-1].Name >= h.Name {
-			return nil, Corrupt("the header %q of pushed records after %q", h.Name, p.Headers[k-1].Name)
+			return nil, Corrupt("the header %q of a push comes after %q, out of order", h.Name, p.Headers[k-1].Name)
 		}
 		p.Headers = append(p.Headers, h)
 	}
 	switch {
 	case texts.short || len(texts.rest) > 0:
-		return nil, Corrupt("a target of pushed records of %d bytes, with %d left", len(b), len(texts.rest))
+		return nil, Corrupt("an entry for a push has %d bytes, of which %d are left over", len(b), len(texts.rest))
 	case p.URL == "" && (len(b) > queuePushSize || p.TimeoutMS != 0 || p.InFlight != 0):
-		return nil, Corrupt("a target of pushed records without a URL")
+		return nil, Corrupt("an entry for a push has no URL")
 	case p.URL == "":
 		set.Push = nil
 	case p.TimeoutMS <= 0 || p.InFlight == 0:
-		return nil, Corrupt("a target of pushed records with %d requests of %d ms", p.InFlight, p.TimeoutMS)
+		return nil, Corrupt("an entry for a push has the invalid limit of %d requests or the invalid time-out of %d ms", p.InFlight, p.TimeoutMS)
 	}
 	return set, nil
 }

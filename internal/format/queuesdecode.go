@@ -65,14 +65,14 @@ func reserved(b []byte) error {
 
 func decodeQueueSet(b []byte) (*QueueSet, error) {
 	if len(b) < queueSetSize {
-		return nil, Corrupt("a queue of %d bytes", len(b))
+		return nil, Corrupt("an entry for a queue has the invalid size %d", len(b))
 	}
 	flags, dead := le.Uint32(b[44:]), int(le.Uint16(b[48:]))
 	if flags&^(queueOrdered|queuePaused) != 0 {
-		return nil, fmt.Errorf("%w: a queue with unknown flags %#x", ErrVersion, flags)
+		return nil, fmt.Errorf("%w: a queue has the unknown flags %#x", ErrVersion, flags)
 	}
 	if dead > len(b)-queueSetSize {
-		return nil, Corrupt("a dead-letter topic of %d bytes in a queue of %d", dead, len(b))
+		return nil, Corrupt("a dead-letter topic's name of %d bytes does not fit into an entry of %d", dead, len(b))
 	}
 	return &QueueSet{ID: le.Uint64(b), Topic: le.Uint64(b[8:]), Name: string(b[queueSetSize+dead:]), Config: QueueConfig{
 		LeaseMS: int64(le.Uint64(b[16:])), BackoffMinMS: int64(le.Uint64(b[24:])), BackoffMaxMS: int64(le.Uint64(b[32:])),
@@ -83,11 +83,11 @@ func decodeQueueSet(b []byte) (*QueueSet, error) {
 
 func decodeQueueOwned(b []byte) (*QueueOwned, error) {
 	if len(b) < queueOwnedMin {
-		return nil, Corrupt("an owner of %d bytes", len(b))
+		return nil, Corrupt("an entry for the owner of a queue has the invalid size %d", len(b))
 	}
 	n, rest := le.Uint32(b[16:]), b[queueOwnedMin:]
 	if int64(n) > int64(len(rest)/8) {
-		return nil, Corrupt("an owner of %d bytes with %d windows", len(b), n)
+		return nil, Corrupt("an entry for the owner of a queue has %d bytes, which do not match its %d windows", len(b), n)
 	}
 	o := &QueueOwned{Queue: le.Uint64(b), Epoch: le.Uint64(b[8:])}
 	for ; n > 0; n-- {
@@ -111,7 +111,7 @@ func decodeWindowMoved(b []byte) (*WindowMoved, error) {
 
 func decodeRecordsAttempted(b []byte) (*RecordsAttempted, error) {
 	if len(b) < attemptedMin+16 || (len(b)-attemptedMin)%16 != 0 {
-		return nil, Corrupt("attempts of %d bytes", len(b))
+		return nil, Corrupt("an entry for attempts has the invalid size %d", len(b))
 	}
 	a := &RecordsAttempted{Queue: le.Uint64(b), Epoch: le.Uint64(b[8:]), Partition: le.Uint32(b[16:])}
 	if err := reserved(b[20:24]); err != nil {
@@ -121,7 +121,7 @@ func decodeRecordsAttempted(b []byte) (*RecordsAttempted, error) {
 	for b = b[attemptedMin:]; len(b) > 0; b = b[16:] {
 		x := Attempt{Offset: int64(le.Uint64(b)), Number: le.Uint32(b[8:])}
 		if x.Offset <= last || x.Number == 0 {
-			return nil, Corrupt("attempt %d of offset %d after one of offset %d", x.Number, x.Offset, last)
+			return nil, Corrupt("attempt %d of offset %d is invalid, or comes after offset %d out of order", x.Number, x.Offset, last)
 		}
 		if err := reserved(b[12:16]); err != nil {
 			return nil, err
@@ -134,7 +134,7 @@ func decodeRecordsAttempted(b []byte) (*RecordsAttempted, error) {
 
 func decodeRecordsDone(b []byte) (*RecordsDone, error) {
 	if len(b) < runsMin+16 || (len(b)-runsMin)%16 != 0 {
-		return nil, Corrupt("records done of %d bytes", len(b))
+		return nil, Corrupt("an entry for done records has the invalid size %d", len(b))
 	}
 	d := &RecordsDone{Queue: le.Uint64(b), Partition: le.Uint32(b[8:])}
 	if err := reserved(b[12:16]); err != nil {
@@ -144,7 +144,7 @@ func decodeRecordsDone(b []byte) (*RecordsDone, error) {
 	for b = b[runsMin:]; len(b) > 0; b = b[16:] {
 		r := Run{Offset: int64(le.Uint64(b)), Count: le.Uint32(b[8:]), Number: le.Uint32(b[12:])}
 		if r.Offset < end || r.Count == 0 || r.Number == 0 || r.End() < 0 {
-			return nil, Corrupt("%d records done by attempt %d from %d on, after those below %d", r.Count, r.Number, r.Offset, end)
+			return nil, Corrupt("%d records done by attempt %d from offset %d on are invalid, or overlap those below %d", r.Count, r.Number, r.Offset, end)
 		}
 		end = r.End()
 		d.Runs = append(d.Runs, r)
@@ -154,11 +154,11 @@ func decodeRecordsDone(b []byte) (*RecordsDone, error) {
 
 func decodeRecordPutBack(b []byte) (*RecordPutBack, error) {
 	if len(b) < putBackSize {
-		return nil, Corrupt("a record put back of %d bytes", len(b))
+		return nil, Corrupt("an entry for a record that is put back has the invalid size %d", len(b))
 	}
 	flags := le.Uint32(b[32:])
 	if flags&^recordDeadLetter != 0 {
-		return nil, fmt.Errorf("%w: a record put back with unknown flags %#x", ErrVersion, flags)
+		return nil, fmt.Errorf("%w: an entry for a record that is put back has the unknown flags %#x", ErrVersion, flags)
 	}
 	p := &RecordPutBack{
 		Queue: le.Uint64(b), Partition: le.Uint32(b[8:]),
@@ -166,14 +166,14 @@ func decodeRecordPutBack(b []byte) (*RecordPutBack, error) {
 		NotBefore: int64(le.Uint64(b[24:])), DeadLetter: flags&recordDeadLetter != 0, Reason: string(b[putBackSize:]),
 	}
 	if p.Offset < 0 || p.Number == 0 || p.NotBefore < 0 {
-		return nil, Corrupt("attempt %d of offset %d put back until %d", p.Number, p.Offset, p.NotBefore)
+		return nil, Corrupt("attempt %d of offset %d can't be put back until %d", p.Number, p.Offset, p.NotBefore)
 	}
 	return p, reserved(b[36:40])
 }
 
 func decodeRecordsRedriven(b []byte) (*RecordsRedriven, error) {
 	if len(b) < runsMin+8 || (len(b)-runsMin)%8 != 0 {
-		return nil, Corrupt("records redriven of %d bytes", len(b))
+		return nil, Corrupt("an entry for redriven records has the invalid size %d", len(b))
 	}
 	r := &RecordsRedriven{Queue: le.Uint64(b), Partition: le.Uint32(b[8:])}
 	if err := reserved(b[12:16]); err != nil {
@@ -183,7 +183,7 @@ func decodeRecordsRedriven(b []byte) (*RecordsRedriven, error) {
 	for b = b[runsMin:]; len(b) > 0; b = b[8:] {
 		o := int64(le.Uint64(b))
 		if o <= last {
-			return nil, Corrupt("offset %d redriven after %d", o, last)
+			return nil, Corrupt("the redriven offset %d is invalid, or comes after %d out of order", o, last)
 		}
 		last = o
 		r.Offsets = append(r.Offsets, o)
@@ -194,7 +194,7 @@ func decodeRecordsRedriven(b []byte) (*RecordsRedriven, error) {
 func decodeQueuePurged(b []byte) (*QueuePurged, error) {
 	p := &QueuePurged{Queue: le.Uint64(b), Partition: le.Uint32(b[8:]), Before: int64(le.Uint64(b[16:]))}
 	if p.Before < 0 {
-		return nil, Corrupt("a queue purged before %d", p.Before)
+		return nil, Corrupt("a queue is purged before the invalid offset %d", p.Before)
 	}
 	return p, reserved(b[12:16])
 }
@@ -205,7 +205,7 @@ func decodeRecordsDelayed(b []byte) (*RecordsDelayed, error) {
 		Offset: int64(le.Uint64(b[16:])), Due: int64(le.Uint64(b[24:])),
 	}
 	if d.Offset < 0 || d.Count == 0 || d.End() < 0 || d.Due < 0 {
-		return nil, Corrupt("%d records from %d on delayed until %d", d.Count, d.Offset, d.Due)
+		return nil, Corrupt("%d records from offset %d on can't be delayed until %d", d.Count, d.Offset, d.Due)
 	}
 	return d, nil
 }

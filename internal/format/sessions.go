@@ -42,7 +42,7 @@ func (s *SessionNamed) Sound() bool {
 func decodeSessionNamed(b []byte) (*SessionNamed, error) {
 	s := &SessionNamed{Session: SessionKey(b[:32]), Queue: le.Uint64(b[32:]), Epoch: le.Uint64(b[40:])}
 	if !s.Sound() {
-		return nil, Corrupt("session %x owns queue %d with epoch %d", s.Session, s.Queue, s.Epoch)
+		return nil, Corrupt("session %x can't own queue %d with epoch %d", s.Session, s.Queue, s.Epoch)
 	}
 	return s, nil
 }

@@ -39,7 +39,7 @@ func checkBatches(payload []byte, rows []row) (batches int, err error) {
 		from, to := int(r.pos), int(r.pos)+int(r.size)
 		what := fmt.Sprintf("topic %d partition %d offsets %d to %d", r.topic, r.partition, r.base, r.base+r.count-1)
 		if from < end || to > len(payload) {
-			bad(fmt.Errorf("%s: %w: the row points at %d to %d, not at a batch of its own", what, record.ErrCorrupt, from, to))
+			bad(fmt.Errorf("%s: %w: its entry names the bytes %d to %d of the payload, which belong to another batch or do not exist", what, record.ErrCorrupt, from, to))
 			continue
 		}
 		n, err := unknownBatches(payload[end:from])
@@ -70,7 +70,7 @@ func unknownBatches(b []byte) (n int, err error) {
 			err = record.Verify(b[:x.Size], x.CRC)
 		}
 		if err != nil {
-			return n, fmt.Errorf("a batch that no row knows: %w", err)
+			return n, fmt.Errorf("a batch that no entry refers to: %w", err)
 		}
 		b = b[x.Size:]
 	}
@@ -87,7 +87,7 @@ func (r row) check(b []byte) error {
 		return err
 	}
 	if int64(x.Count) != r.count {
-		return fmt.Errorf("%w: it has %d records, its row %d", record.ErrCorrupt, x.Count, r.count)
+		return fmt.Errorf("%w: it has %d records, its entry says %d", record.ErrCorrupt, x.Count, r.count)
 	}
 	latest := int64(math.MinInt64)
 	for rec, err := range x.Records(b, r.base, record.Limits{}) {
@@ -100,7 +100,7 @@ func (r row) check(b []byte) error {
 		latest = max(latest, rec.Timestamp)
 	}
 	if r.timed && latest != r.maxTime {
-		return fmt.Errorf("%w: its latest record is of %d ms, its row says %d", record.ErrCorrupt, latest, r.maxTime)
+		return fmt.Errorf("%w: its latest record is of %d ms, its entry says %d", record.ErrCorrupt, latest, r.maxTime)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoi
 	err = believe(ctx, func() error {
 		o, err := c.get(ctx, key, 0, format.CheckpointBodyStart) // the size decides how long the whole read may take
 		if err == nil && o.Size > format.CheckpointBytesMax {
-			return fmt.Errorf("%w: it has %d bytes, and may have %d", format.ErrCorrupt, o.Size, int64(format.CheckpointBytesMax))
+			return fmt.Errorf("%w: it has %d bytes, at most %d are allowed", format.ErrCorrupt, o.Size, int64(format.CheckpointBytesMax))
 		}
 		if err == nil {
 			err = format.CheckCheckpointStart(o.Body, o.Size)
@@ -74,7 +74,7 @@ func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 		compared = cp.state // compare it with itself: this finds a body that is not canonical
 	}
 	if !compared.View().Is(cp.Body) {
-		c.found(Corrupt, key, "%v: it is not the state that the log gives", format.ErrCorrupt)
+		c.found(Corrupt, key, "%v: it is not the state that the commits of the log make", format.ErrCorrupt)
 		return nil
 	}
 	if c.state == nil {
@@ -105,7 +105,7 @@ func (c *checker) cover() {
 		case live:
 			known, ok := c.unapplied[at]
 			if ok && known != (unappliedCommit{o.Tag, int64(o.Size)}) {
-				c.found(Corrupt, format.LogKey(at), "%v: %s knows another commit there", format.ErrCorrupt, newest)
+				c.found(Corrupt, format.LogKey(at), "%v: %s refers to another commit in this slot", format.ErrCorrupt, newest)
 			}
 		}
 	}

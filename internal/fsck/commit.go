@@ -83,7 +83,7 @@ func (c *checker) readCommit(ctx context.Context, s format.Seq) (commit *format.
 	body = o.Body
 	pro, err := format.DecodePrologue(body)
 	if err == nil && pro.End() > format.HeadBytesMax {
-		err = fmt.Errorf("%w: the head has %d bytes, and may have %d", format.ErrCorrupt, pro.End(), int64(format.HeadBytesMax))
+		err = fmt.Errorf("%w: the head has %d bytes, at most %d are allowed", format.ErrCorrupt, pro.End(), int64(format.HeadBytesMax))
 	}
 	if err == nil && pro.End() > int64(len(body)) && pro.End() <= o.Size {
 		rest, err := c.get(ctx, key, int64(len(body)), pro.End()-int64(len(body)))

@@ -32,7 +32,7 @@ func (c *checker) judge(ctx context.Context) error {
 		c.foundRun(Missing, x, c.whyNeeded(x)+lost[lossKey{seq: x.from}].String())
 	}
 	for _, x := range deleted {
-		c.foundRun(Deleted, x, "the log does not need it: "+format.CheckpointKey(c.covered)+" covers it, and no record lives there")
+		c.foundRun(Deleted, x, "the log does not need it: "+format.CheckpointKey(c.covered)+" covers it, and it holds no record")
 	}
 	for _, key := range data {
 		c.found(Missing, key.String(), "%s%v", c.data[key].referrer(), lost[lossKey{true, key.seq, key.id}])
@@ -66,9 +66,9 @@ func (c *checker) absentSlots() (missing, deleted spans) {
 
 func (c *checker) whyNeeded(x span) string {
 	if x.to <= c.covered {
-		return "records live there, says " + format.CheckpointKey(c.covered)
+		return "it holds records, says " + format.CheckpointKey(c.covered)
 	}
-	return "the log goes on behind it, and no checkpoint covers it"
+	return "the log has later slots, and no checkpoint covers it"
 }
 
 func (c *checker) foundRun(class Class, x span, detail string) {

@@ -67,7 +67,7 @@ func (i *Identity) asking(owner Key) *tls.Config {
 // keyOf returns the session key of the other side. TLS has proved that it has the key's private half.
 func keyOf(state tls.ConnectionState) (k Key, _ error) {
 	if len(state.PeerCertificates) != 1 || len(state.PeerCertificates[0].Raw) > certificateBytesMax {
-		return k, errors.New("the other side does not show one session's certificate")
+		return k, errors.New("the other side does not show exactly one certificate")
 	}
 	public, ok := state.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
 	if !ok || len(public) != len(k) {

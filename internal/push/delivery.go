@@ -53,7 +53,7 @@ func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFu
 // giveBack returns a message that was not sent: its delivery does not count as an attempt.
 func (p *Pusher) giveBack(m *Message) {
 	if err := p.queue.Return(m.Token); err != nil {
-		p.log.Info("can't return a message that was not sent: it is left to its lease", "partition", m.Partition, "offset", m.Offset, "err", err)
+		p.log.Info("can't put back a message that was not sent; it is delivered again when its lease ends", "partition", m.Partition, "offset", m.Offset, "err", err)
 	}
 }
 

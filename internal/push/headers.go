@@ -13,21 +13,21 @@ import (
 
 // ownHeaders are the headers that a target can't set, with the reason.
 var ownHeaders = map[string]string{
-	"Connection":          "it is about one connection, which is Seb's",
-	"Keep-Alive":          "it is about one connection, which is Seb's",
-	"Proxy-Connection":    "it is about one connection, which is Seb's",
-	"Proxy-Authenticate":  "it is about a proxy",
-	"Proxy-Authorization": "it is about a proxy",
-	"Te":                  "it is about one connection, which is Seb's",
-	"Trailer":             "it is about the form of the request, which is Seb's",
-	"Transfer-Encoding":   "it is about the form of the request, which is Seb's",
-	"Upgrade":             "it is about one connection, which is Seb's",
-	"Http2-Settings":      "it is about one connection, which is Seb's",
-	"Content-Length":      "it is about the form of the request, which is Seb's",
-	"Expect":              "it is about the form of the request, which is Seb's",
-	"Host":                "it is that of the URL",
-	"Idempotency-Key":     "all messages would have the same one, and be taken for one: webhook-id tells them apart",
-	"X-Idempotency-Key":   "all messages would have the same one, and be taken for one: webhook-id tells them apart",
+	"Connection":          "it concerns the connection, which Seb controls",
+	"Keep-Alive":          "it concerns the connection, which Seb controls",
+	"Proxy-Connection":    "it concerns the connection, which Seb controls",
+	"Proxy-Authenticate":  "it is for proxies",
+	"Proxy-Authorization": "it is for proxies",
+	"Te":                  "it concerns the connection, which Seb controls",
+	"Trailer":             "it concerns the form of the request, which Seb controls",
+	"Transfer-Encoding":   "it concerns the form of the request, which Seb controls",
+	"Upgrade":             "it concerns the connection, which Seb controls",
+	"Http2-Settings":      "it concerns the connection, which Seb controls",
+	"Content-Length":      "it concerns the form of the request, which Seb controls",
+	"Expect":              "it concerns the form of the request, which Seb controls",
+	"Host":                "Seb takes it from the URL",
+	"Idempotency-Key":     "all messages would have the same value; webhook-id identifies each message",
+	"X-Idempotency-Key":   "all messages would have the same value; webhook-id identifies each message",
 }
 
 // checkHeaders checks a target's headers, and returns them in the form in which they are sent.
@@ -42,13 +42,13 @@ func checkHeaders(given map[string]string) (http.Header, error) {
 		size += len(name) + len(value)
 		reason := ownHeaders[canonical]
 		if strings.HasPrefix(canonical, "Seb-") || strings.HasPrefix(canonical, "Webhook-") {
-			reason = "Seb says by it what the message is"
+			reason = "it is one of the headers that Seb sets"
 		}
 		switch {
 		case !httprecord.IsToken(name):
 			return nil, invalid(field, "use letters, digits and -", "%q can't be the name of a header", name)
 		case reason != "":
-			return nil, invalid(field, "take it out", "the header %s can't be set, %s", name, reason)
+			return nil, invalid(field, "take it out", "the header %s can't be set: %s", name, reason)
 		case headers[canonical] != nil:
 			return nil, invalid(field, "give it once", "the header %s is given twice", canonical)
 		case !httprecord.Fits(value):

@@ -60,8 +60,8 @@ func (m *Metrics) Families() []metric.Family {
 	}
 	inFlight := family(metric.Gauge, "seb_push_in_flight", "Requests to the target that are under way.")
 	slowed := family(metric.Gauge, "seb_push_slowed_until_timestamp_seconds",
-		"When the target is asked again, in seconds since 1970; 0 if the target is not being slowed down.")
-	deliveries := family(metric.Counter, "seb_push_deliveries_total", "Requests to the target, by what came of them.", "outcome")
+		"When requests to the target begin again, in seconds since 1970; 0 if they are not paused.")
+	deliveries := family(metric.Counter, "seb_push_deliveries_total", "Requests to the target, by outcome.", "outcome")
 	seconds := family(metric.Histogram, "seb_push_duration_seconds", "Duration of requests to the target.")
 	untold := family(metric.Counter, "seb_push_unsettled_total", "Messages whose outcome could not be committed; they are delivered again.")
 	m.mu.Lock()

@@ -153,7 +153,7 @@ func (e *forbiddenError) Error() string {
 func (n Networks) guard(_ context.Context, network, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" {
-		return fmt.Errorf("connect to %s %s: it is no address of TCP", network, address)
+		return fmt.Errorf("connect to %s %s: it is not a TCP address", network, address)
 	}
 	if why := n.against(a.Addr()); why != "" {
 		return &forbiddenError{a, why, n.hint(a.Addr())}

@@ -92,7 +92,7 @@ func unanswered(err error, connected, late bool, limit time.Duration) answer {
 	case late:
 		a.outcome, a.reason = Unreachable, fmt.Sprintf("no connection within %v", limit)
 	case connected:
-		a.reason = "no whole answer: " + clean(cause(err), ReasonBytesMax)
+		a.reason = "no complete answer: " + clean(cause(err), ReasonBytesMax)
 	default:
 		a.outcome, a.reason = Unreachable, "no connection: "+clean(cause(err), ReasonBytesMax)
 	}

@@ -84,15 +84,15 @@ func TestAnswersThatAreNone(t *testing.T) {
 		reason string // the beginning of the reason; "" if the message is acknowledged
 		short  bool   // the timeout is short
 	}{
-		"closes at once":       {func(net.Conn) {}, "no whole answer: ", false},
-		"closes after it":      {afterRequest(""), "no whole answer: ", false},
-		"half a status line":   {afterRequest("HTTP/1.1 2"), "no whole answer: ", false},
-		"another protocol":     {afterRequest("SSH-2.0-x\r\n\r\n"), "no whole answer: ", false},
-		"no status":            {afterRequest("HTTP/1.1 abc OK\r\n\r\n"), "no whole answer: ", false},
+		"closes at once":       {func(net.Conn) {}, "no complete answer: ", false},
+		"closes after it":      {afterRequest(""), "no complete answer: ", false},
+		"half a status line":   {afterRequest("HTTP/1.1 2"), "no complete answer: ", false},
+		"another protocol":     {afterRequest("SSH-2.0-x\r\n\r\n"), "no complete answer: ", false},
+		"no status":            {afterRequest("HTTP/1.1 abc OK\r\n\r\n"), "no complete answer: ", false},
 		"hangs":                {hang, "no answer within 1s", true},
 		"hangs within headers": {func(c net.Conn) { afterRequest("HTTP/1.1 200 OK\r\nA: b\r\n")(c); hang(c) }, "no answer within 1s", true},
-		"endless headers":      {endless("HTTP/1.1 200 OK\r\n", "A: "+strings.Repeat("b", 1000)+"\r\n"), "no whole answer: ", false},
-		"endless header":       {endless("HTTP/1.1 200 OK\r\nA: ", strings.Repeat("b", 1000)), "no whole answer: ", false},
+		"endless headers":      {endless("HTTP/1.1 200 OK\r\n", "A: "+strings.Repeat("b", 1000)+"\r\n"), "no complete answer: ", false},
+		"endless header":       {endless("HTTP/1.1 200 OK\r\nA: ", strings.Repeat("b", 1000)), "no complete answer: ", false},
 		"endless interim":      {endless("", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), "no ", true},
 		"interim":              {afterRequest("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + ok), "", false},
 		"switches protocols":   {afterRequest("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"), "HTTP 101 Switching Protocols", false},

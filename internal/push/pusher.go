@@ -75,7 +75,7 @@ func New(t Target, q Queue, o Options) (*Pusher, error) {
 	t = t.OrDefaults()
 	for _, name := range []string{o.Topic, o.TopicID, o.Queue} {
 		if name == "" || !httprecord.Fits(name) {
-			return nil, fmt.Errorf("push from topic %q, id %q, queue %q: one of them is no name", o.Topic, o.TopicID, o.Queue)
+			return nil, fmt.Errorf("push from topic %q, id %q, queue %q: one of these is not a valid name", o.Topic, o.TopicID, o.Queue)
 		}
 	}
 	if o.Grace == 0 {

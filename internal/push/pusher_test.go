@@ -434,7 +434,7 @@ func TestMetricsTellOfEachTarget(t *testing.T) {
 		}
 		time.Sleep(time.Hour + 8*time.Minute)
 		want := `
-# HELP seb_push_deliveries_total Requests to the target, by what came of them.
+# HELP seb_push_deliveries_total Requests to the target, by outcome.
 # TYPE seb_push_deliveries_total counter
 `
 		for _, o := range []string{"abandoned 0", "broken 0", "delivered 1", "failed 0", "forbidden 0", "gone 0", "redirected 0", "refused 1", "slowed 1", "timed_out 0", "unreachable 0"} {
@@ -445,7 +445,7 @@ func TestMetricsTellOfEachTarget(t *testing.T) {
 # HELP seb_push_in_flight Requests to the target that are under way.
 # TYPE seb_push_in_flight gauge
 seb_push_in_flight{queue="mail",topic="orders"} 1
-# HELP seb_push_slowed_until_timestamp_seconds When the target is asked again, in seconds since 1970; 0 if the target is not being slowed down.
+# HELP seb_push_slowed_until_timestamp_seconds When requests to the target begin again, in seconds since 1970; 0 if they are not paused.
 # TYPE seb_push_slowed_until_timestamp_seconds gauge
 seb_push_slowed_until_timestamp_seconds{queue="mail",topic="orders"} 0
 # HELP seb_push_unsettled_total Messages whose outcome could not be committed; they are delivered again.

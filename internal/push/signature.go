@@ -41,7 +41,7 @@ func parseSecret(text string) (signer, error) {
 		}
 		key, err := base64.StdEncoding.Strict().DecodeString(encoded)
 		if err != nil {
-			return nil, invalid(field, "use A-Z a-z 0-9 + / and = at the end", "a secret is not in base64 behind whsec_")
+			return nil, invalid(field, "use A-Z a-z 0-9 + / and = at the end", "a secret is not base64 after whsec_")
 		}
 		if len(key) < secretBytesMin || len(key) > secretBytesMax {
 			return nil, invalid(field, fmt.Sprintf("use %d to %d", secretBytesMin, secretBytesMax), "a secret has %d bytes", len(key))

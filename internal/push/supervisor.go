@@ -240,7 +240,7 @@ func (s *supervision) begin(ctx context.Context, q Pushed) {
 		defer end()
 		defer s.remove(q.ID, p)
 		if err := p.Run(ctx); err != nil && !errors.Is(err, ErrGone) {
-			log.Debug("pushes a queue no more", "err", err)
+			log.Debug("no longer pushes a queue", "err", err)
 			wait.For(ctx, superviseAgain)
 		}
 		close(r.over)
@@ -273,7 +273,7 @@ func (s *supervision) stopped(ctx context.Context, q Pushed, why string, log *sl
 		if err == nil || errors.Is(err, ErrNoQueue) || ctx.Err() != nil {
 			return // if ctx ended, the next owner asks the target once more
 		}
-		log.Warn("can't write down that a target is gone; trying again", "err", err)
+		log.Warn("can't commit that a target is gone; trying again", "err", err)
 		wait.For(ctx, superviseAgain)
 	}
 }

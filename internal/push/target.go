@@ -103,19 +103,19 @@ func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, invalid(field, hint, "%q is no URL", text)
+		return nil, invalid(field, hint, "%q is not a URL", text)
 	case u.Scheme != "https" && u.Scheme != "http" || u.Opaque != "":
-		return nil, invalid(field, hint, "%q is no URL of https or http", text)
+		return nil, invalid(field, hint, "%q is not an https or http URL", text)
 	case u.User != nil:
 		return nil, invalid(field, "take them out, and send an Authorization header", "the URL holds a user or a password")
 	case u.Hostname() == "" || strings.Contains(u.Hostname(), "%"):
-		return nil, invalid(field, hint, "%q names no host that every broker knows", text)
+		return nil, invalid(field, hint, "the URL %q has no host name, or an address with a zone", text)
 	case u.Fragment != "" || strings.Contains(text, "#"):
 		return nil, invalid(field, "take it out: it is not sent", "the URL %q has a fragment", text)
 	}
 	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return nil, invalid(field, "use a port from 1 to 65535", "the URL has the port %q", port)
+			return nil, invalid(field, "use a port from 1 to 65535", "the URL has the invalid port %q", port)
 		}
 	}
 	return u, nil

@@ -76,7 +76,7 @@ func Parse(b []byte) (Batch, error) {
 	lastDelta := int32(binary.BigEndian.Uint32(b[lastDeltaAt:]))
 	switch {
 	case length+lengthEnd < HeaderSize || length+lengthEnd > int64(len(b)):
-		return Batch{}, fmt.Errorf("%w: its length field says %d with %d bytes there", ErrCorrupt, length, len(b)-lengthEnd)
+		return Batch{}, fmt.Errorf("%w: its length field says %d, and %d bytes are there", ErrCorrupt, length, len(b)-lengthEnd)
 	case count < 1 || lastDelta != count-1:
 		return Batch{}, fmt.Errorf("%w: %d records with a last offset delta of %d", ErrCorrupt, count, lastDelta)
 	case x.Codec > Zstd:
@@ -101,7 +101,7 @@ func Verify(b []byte, crc uint32) error {
 	case b[magicAt] != magic2:
 		return fmt.Errorf("%w: magic is %d, not %d", ErrMagic, int8(b[magicAt]), magic2)
 	case binary.BigEndian.Uint32(b[lengthAt:]) != uint32(len(b)-lengthEnd):
-		return fmt.Errorf("%w: its length field says %d with %d bytes there", ErrCorrupt,
+		return fmt.Errorf("%w: its length field says %d, and %d bytes are there", ErrCorrupt,
 			int32(binary.BigEndian.Uint32(b[lengthAt:])), len(b)-lengthEnd)
 	case CRC(b) != crc:
 		return fmt.Errorf("%w: it claims CRC %08x, not %08x", ErrCorrupt, CRC(b), crc)

@@ -205,7 +205,7 @@ func decodeSnappy(src []byte, limit int) ([]byte, error) {
 		size := binary.BigEndian.Uint32(rest)
 		rest = rest[4:]
 		if uint64(size) > uint64(len(rest)) {
-			return nil, fmt.Errorf("a block of %d bytes with %d bytes there", size, len(rest))
+			return nil, fmt.Errorf("a block of %d bytes, with %d bytes left", size, len(rest))
 		}
 		var err error
 		if out, err = appendSnappyBlock(out, rest[:size], limit); err != nil {

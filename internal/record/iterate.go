@@ -45,7 +45,7 @@ func (x Batch) Records(b []byte, base int64, lim Limits) iter.Seq2[Record, error
 // recordBytes returns the encoded records of b, decompressed.
 func (x Batch) recordBytes(b []byte, lim Limits) ([]byte, error) {
 	if x.Size < HeaderSize || x.Size > len(b) {
-		return nil, fmt.Errorf("%w: its header tells of %d bytes with %d there", ErrCorrupt, x.Size, len(b))
+		return nil, fmt.Errorf("%w: its header says %d bytes, and it has %d", ErrCorrupt, x.Size, len(b))
 	}
 	rest := b[HeaderSize:x.Size]
 	if x.Codec == None {

@@ -221,7 +221,7 @@ func (s *State) decodeConsumer(r *reader) *Consumer {
 		c.positions = append(c.positions, r.int64())
 	}
 	if r.err == nil && (!soundConsumerName(c.Name) || !s.soundPositions(c)) {
-		r.fail("consumer %d %q", c.ID, c.Name)
+		r.fail("consumer %d %q is invalid", c.ID, c.Name)
 	}
 	return c
 }

@@ -178,13 +178,13 @@ func appendDelayed(b []byte, list []Delayed) []byte {
 func (s *State) decodeDelayed(r *reader) {
 	n := r.count(5)
 	if n > DelayedMax {
-		r.fail("%d runs of delayed records", n)
+		r.fail("%d runs of delayed records are too many", n)
 	}
 	var last Delayed
 	for range n {
 		x := Delayed{Due: last.Due + r.int64(), Topic: r.uvarint(), Partition: uint32(r.max(1<<32 - 1)), Offset: r.int64(), Count: uint32(r.max(1<<32 - 1))}
 		if r.err == nil && (x.Count == 0 || int64(x.Count) > s.end(x.Topic, x.Partition)-x.Offset || x.Due <= s.time || compareDelayed(last, x) >= 0) {
-			r.fail("%d delayed records from %d on, due at %d", x.Count, x.Offset, x.Due)
+			r.fail("invalid delay: %d records from offset %d on, due at %d", x.Count, x.Offset, x.Due)
 		}
 		if r.err != nil {
 			return

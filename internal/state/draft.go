@@ -165,7 +165,7 @@ func (d *Draft) Take(it format.Entry) error {
 		if ok, err := d.takeQueueEntry(it); ok {
 			return err
 		}
-		return fmt.Errorf("%w: an entry of type %T", ErrNonsense, it)
+		return fmt.Errorf("%w: entries of type %T are unknown", ErrNonsense, it)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (d *Draft) takeBatch(x *format.Batch) error {
 		return fmt.Errorf("%w: no partition %d in a topic %d", ErrNonsense, x.Partition, x.Topic)
 	}
 	if x.Base != end {
-		return fmt.Errorf("%w: a batch at offset %d of topic %d, partition %d, whose next offset is %d", ErrNonsense, x.Base, x.Topic, x.Partition, end)
+		return fmt.Errorf("%w: a batch begins at offset %d of topic %d, partition %d, where the next offset is %d", ErrNonsense, x.Base, x.Topic, x.Partition, end)
 	}
 	if d.ends == nil {
 		d.ends = map[batchKey]int64{}
@@ -206,7 +206,7 @@ func (d *Draft) takeKeyed(x *format.AppendKeyed) error {
 	}
 	for _, r := range x.Ranges {
 		if end, ok := d.End(x.Topic, r.Partition); !ok || r.Base+int64(r.Count) > end {
-			return fmt.Errorf("%w: a keyed append of %d records at %d in partition %d of topic %d", ErrNonsense, r.Count, r.Base, r.Partition, x.Topic)
+			return fmt.Errorf("%w: an append with a key names %d records at offset %d in partition %d of topic %d, beyond its end", ErrNonsense, r.Count, r.Base, r.Partition, x.Topic)
 		}
 	}
 	if d.keyed == nil {

@@ -112,14 +112,14 @@ func (x *index[ID, T]) decode(r *reader, size int, one func(r *reader) T, put fu
 	x.next = ID(r.uvarint())
 	n := r.count(size)
 	if x.next == 0 || n > x.limit {
-		r.fail("%s: %d of them, the next is %d", x.kind, n, x.next)
+		r.fail("%s: there are %d, and the next id is %d", x.kind, n, x.next)
 	}
 	var last ID
 	for range n {
 		t := one(r)
 		id, name := t.ref()
 		if _, taken := x.byName[name]; r.err == nil && (taken || id <= last || id >= x.next) {
-			r.fail("%s %d %q of topic %d", x.kind, id, name.name, name.topic)
+			r.fail("%s %d %q of topic %d is invalid or repeated", x.kind, id, name.name, name.topic)
 		}
 		if r.err != nil {
 			return

@@ -165,7 +165,7 @@ func decodeKey(r *reader) *Key {
 		k.Topics = append(k.Topics, r.text())
 	}
 	if r.err == nil && !k.sound() {
-		r.fail("API key %d %q", k.ID, k.Name)
+		r.fail("API key %d %q is invalid", k.ID, k.Name)
 	}
 	return k
 }

@@ -87,7 +87,7 @@ func decodePush(r *reader) *format.QueuePush {
 		}
 	}
 	if r.err == nil && !soundPush(p) {
-		r.fail("a target of pushed records with %d requests of %d ms, %d headers", p.InFlight, p.TimeoutMS, len(p.Headers))
+		r.fail("an invalid push: %d requests of %d ms, %d headers", p.InFlight, p.TimeoutMS, len(p.Headers))
 	}
 	return p
 }

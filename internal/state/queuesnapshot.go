@@ -84,7 +84,7 @@ func (s *State) decodeQueue(r *reader) *Queue {
 		q.partitions = append(q.partitions, decodeQueuePartition(r, t.Partitions[i].End, q.Owned))
 	}
 	if r.err == nil && n > 0 && q.partitions[n-1].untouched() {
-		r.fail("queue %d ends with a partition that is untouched", q.ID)
+		r.fail("queue %d ends with a partition that has no progress", q.ID)
 	}
 	return q
 }
@@ -102,9 +102,9 @@ func decodeQueueHead(r *reader) *Queue {
 	}
 	switch {
 	case !soundQueue(&format.QueueSet{Name: q.Name, Config: q.Config}) || flags > 15:
-		r.fail("queue %d %q with flags %#x has the config %+v", q.ID, q.Name, flags, q.Config)
+		r.fail("queue %d %q has the invalid flags %#x or the invalid config %+v", q.ID, q.Name, flags, q.Config)
 	case len(q.Address) > AddressBytesMax || q.Owned && q.Epoch == 0 || !q.Owned && q.Address != "":
-		r.fail("queue %d with an owner of epoch %d at %q", q.ID, q.Epoch, q.Address)
+		r.fail("queue %d has an invalid owner: epoch %d, address %q", q.ID, q.Epoch, q.Address)
 	}
 	return q
 }
@@ -116,7 +116,7 @@ func decodeQueuePartition(r *reader, end int64, owned bool) (p queuePartition) {
 		gap, count := r.int64(), r.int64()
 		x := span{from: at + gap, to: at + gap + count}
 		if gap == 0 || count == 0 || x.from < 0 || x.to < x.from {
-			r.fail("a run of %d done records, %d after the one before it", count, gap)
+			r.fail("invalid run of %d done records, %d after the run before it", count, gap)
 			return p
 		}
 		at = x.to
@@ -124,7 +124,7 @@ func decodeQueuePartition(r *reader, end int64, owned bool) (p queuePartition) {
 	}
 	p.dispatchLimit, p.uncertainEnd = r.int64(), r.int64()
 	if at > end || p.uncertainEnd > end || p.dispatchLimit > 0 && !owned {
-		r.fail("records done to %d, uncertain to %d, of %d; dispatch limit %d", at, p.uncertainEnd, end, p.dispatchLimit)
+		r.fail("invalid progress of a queue: records done to %d, uncertain to %d, of %d; dispatch limit %d", at, p.uncertainEnd, end, p.dispatchLimit)
 	}
 	last := int64(-1)
 	for range r.count(6) {
@@ -133,7 +133,7 @@ func decodeQueuePartition(r *reader, end int64, owned bool) (p queuePartition) {
 		flags := r.byte()
 		a.DeadLetter, a.Reason = flags == 1, r.text()
 		if flags > 1 || o <= last || o >= end || p.done.has(o) || !a.sound() {
-			r.fail("attempt %d of offset %d", a.Number, o)
+			r.fail("attempt %d of offset %d is invalid", a.Number, o)
 		}
 		if r.err != nil {
 			return p

@@ -79,7 +79,7 @@ func (d *Draft) takeOwner(x *format.QueueOwned) error {
 	}
 	for _, window := range x.Windows {
 		if window < 0 {
-			return fmt.Errorf("%w: queue %d with a dispatch limit of %d", ErrNonsense, x.Queue, window)
+			return fmt.Errorf("%w: queue %d can't have a dispatch limit of %d", ErrNonsense, x.Queue, window)
 		}
 	}
 	for n := range d.topic(q.topic).partitions {
@@ -115,7 +115,7 @@ func (d *Draft) takeDispatchLimit(x *format.WindowMoved) error {
 		return err
 	}
 	if x.Window < 0 {
-		return fmt.Errorf("%w: queue %d with a dispatch limit of %d", ErrNonsense, x.Queue, x.Window)
+		return fmt.Errorf("%w: queue %d can't have a dispatch limit of %d", ErrNonsense, x.Queue, x.Window)
 	}
 	p.dispatchLimit = x.Window
 	return nil
@@ -133,7 +133,7 @@ func (d *Draft) takeAttempts(x *format.RecordsAttempted) error {
 	for _, a := range x.Attempts {
 		before, sure := p.attempt(a.Offset)
 		if a.Offset <= last || a.Offset >= end || p.isDone(a.Offset) || !isNext(before, sure, a.Number) {
-			return fmt.Errorf("%w: attempt %d of offset %d in queue %d, partition %d", ErrNonsense, a.Number, a.Offset, x.Queue, x.Partition)
+			return fmt.Errorf("%w: attempt %d of offset %d in queue %d, partition %d, is not the next one", ErrNonsense, a.Number, a.Offset, x.Queue, x.Partition)
 		}
 		p.set(a.Offset, Attempt{Number: a.Number, Redriven: before.Redriven})
 		last = a.Offset
@@ -144,7 +144,7 @@ func (d *Draft) takeAttempts(x *format.RecordsAttempted) error {
 // someOf refuses an entry whose list is empty.
 func someOf(n int, queue uint64) error {
 	if n == 0 {
-		return fmt.Errorf("%w: an entry without records of queue %d", ErrNonsense, queue)
+		return fmt.Errorf("%w: an entry for queue %d names no records", ErrNonsense, queue)
 	}
 	return nil
 }

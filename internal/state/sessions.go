@@ -25,7 +25,7 @@ func (s *State) KnowsSession(k format.SessionKey) bool { return slices.Contains(
 // that of the queue's owner.
 func (d *Draft) takeSession(x *format.SessionNamed) error {
 	if !x.Sound() {
-		return fmt.Errorf("%w: session %x owns queue %d with epoch %d", ErrNonsense, x.Session, x.Queue, x.Epoch)
+		return fmt.Errorf("%w: session %x can't own queue %d with epoch %d", ErrNonsense, x.Session, x.Queue, x.Epoch)
 	}
 	if x.Queue == 0 {
 		return nil
@@ -71,12 +71,12 @@ func appendSessions(b []byte, known sessions, queues []Queue) []byte {
 func (s *State) decodeSessions(r *reader) {
 	n := r.count(len(format.SessionKey{}))
 	if n > SessionsMax {
-		r.fail("%d sessions", n)
+		r.fail("%d sessions are too many", n)
 	}
 	for i := 0; i < n && r.err == nil; i++ {
 		k := r.sessionKey()
 		if s.KnowsSession(k) {
-			r.fail("session %x is there twice", k)
+			r.fail("session %x is listed twice", k)
 		}
 		s.sessions = append(s.sessions, k)
 		s.memory += sessionMemory
@@ -86,7 +86,7 @@ func (s *State) decodeSessions(r *reader) {
 		id, k := r.uvarint(), r.sessionKey()
 		q := s.queues.byID[id]
 		if r.err == nil && (id <= last || q == nil || !q.Owned) {
-			r.fail("session %x owns queue %d", k, id)
+			r.fail("session %x can't own queue %d", k, id)
 		}
 		if r.err != nil {
 			return

@@ -286,7 +286,7 @@ func (s *State) decodeObjects(r *reader) {
 		seq += uint64(r.varint())
 		x := Object{Data: kind == 1, Seq: seq, Tag: r.fixed64(), Size: uint32(r.max(1<<32 - 1))}
 		if kind > 1 || seq&dataBit != 0 {
-			r.fail("an object of kind %d, seq %d", kind, seq)
+			r.fail("an object has the invalid kind %d or number %d", kind, seq)
 		}
 		if r.err != nil {
 			return
@@ -305,7 +305,7 @@ func (s *State) decodeTopic(r *reader, version byte) {
 	}
 	n := r.count(4)
 	if r.err == nil && (t.ID >= s.topics.next || t.Name == "" || n == 0 || s.TopicByID(t.ID) != nil || s.Topic(t.Name) != nil) {
-		r.fail("topic %d %q with %d partitions", t.ID, t.Name, n)
+		r.fail("topic %d %q with %d partitions is invalid or repeated", t.ID, t.Name, n)
 	}
 	if r.err != nil {
 		return
@@ -323,13 +323,13 @@ func (s *State) decodePartition(r *reader, p *Partition) {
 	count := r.count(9)
 	if count == 0 {
 		if p.Start != p.End {
-			r.fail("a partition from %d to %d without a batch", p.Start, p.End)
+			r.fail("a partition from offset %d to %d has no batch", p.Start, p.End)
 		}
 		return
 	}
 	base := r.int64()
 	if base > p.Start {
-		r.fail("a partition that starts at %d, its first batch at %d", p.Start, base)
+		r.fail("a partition starts at offset %d, but its first batch at %d", p.Start, base)
 	}
 	var index uint64
 	var maxTime int64
@@ -339,7 +339,7 @@ func (s *State) decodePartition(r *reader, p *Partition) {
 		index += uint64(r.varint())
 		b := batch{base: base, maxTime: maxTime, pos: uint32(r.max(1<<32 - 1)), size: uint32(r.max(1<<32 - 1)), crc: r.fixed32()}
 		if records == 0 || base+records < base || index < s.objects.first || index >= s.objects.next() {
-			r.fail("a batch of %d records at %d in object %d", records, base, index)
+			r.fail("a batch has the invalid count %d, offset %d or object %d", records, base, index)
 		}
 		if r.err != nil {
 			return
@@ -348,7 +348,7 @@ func (s *State) decodePartition(r *reader, p *Partition) {
 		base += records
 	}
 	if base != p.End || p.Start > p.End {
-		r.fail("a partition from %d to %d whose batches end at %d", p.Start, p.End, base)
+		r.fail("a partition goes from offset %d to %d, but its batches end at %d", p.Start, p.End, base)
 	}
 }
 
@@ -361,12 +361,12 @@ func (s *State) decodeKeyed(r *reader) {
 		for range r.count(3) {
 			x := format.KeyedRange{Partition: uint32(r.max(1<<32 - 1)), Count: uint32(r.max(1<<32 - 1)), Base: r.int64()}
 			if x.Count == 0 || x.Base+int64(x.Count) < 0 {
-				r.fail("a keyed range of %d records at %d", x.Count, x.Base)
+				r.fail("a range of an append with a key has the invalid count %d or offset %d", x.Count, x.Base)
 			}
 			k.Ranges = append(k.Ranges, x)
 		}
 		if _, twice := s.keyed.index[k.Key]; twice || k.Time < before || k.Time > s.time || k.expired(s.time) {
-			r.fail("a keyed append of time %d", k.Time)
+			r.fail("an append with a key is repeated, or has the invalid time %d", k.Time)
 		}
 		if r.err != nil {
 			return
@@ -448,7 +448,7 @@ func (r *reader) varint() int64 {
 func (r *reader) max(most uint64) uint64 {
 	v := r.uvarint()
 	if v > most {
-		r.fail("%d is more than %d", v, most)
+		r.fail("a number is %d, and may be at most %d", v, most)
 		return 0
 	}
 	return v
@@ -462,7 +462,7 @@ func (r *reader) int64() int64 { return int64(r.max(1<<63 - 1)) }
 func (r *reader) count(size int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.b)/size) {
-		r.fail("%d things of %d bytes don't fit %d bytes", n, size, len(r.b))
+		r.fail("%d items of %d bytes don't fit into %d bytes", n, size, len(r.b))
 		return 0
 	}
 	return int(n)

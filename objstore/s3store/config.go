@@ -61,13 +61,13 @@ func ParseURL(storeURL string) (Config, error) {
 func parse(u *url.URL) (Config, error) {
 	switch {
 	case u.Scheme != "s3":
-		return Config{}, fmt.Errorf("scheme is %q, want s3", u.Scheme)
+		return Config{}, fmt.Errorf("the scheme is %q; it must be s3", u.Scheme)
 	case u.User != nil:
 		return Config{}, errors.New("credentials don't belong in a URL: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
 	case u.Host == "":
 		return Config{}, errors.New("no bucket: it must look like s3://bucket/prefix")
 	case u.Fragment != "":
-		return Config{}, errors.New("a fragment (#...) means nothing here")
+		return Config{}, errors.New("a store's URL has no fragment (#...)")
 	}
 	config := Config{Bucket: u.Host, Prefix: strings.Trim(u.Path, "/")}
 	values, err := url.ParseQuery(u.RawQuery)
@@ -104,11 +104,11 @@ func (c *Config) set(name string, values []string) error {
 	case "path_style":
 		pathStyle, err := strconv.ParseBool(value)
 		if err != nil {
-			return fmt.Errorf("path_style is %q, want true or false", value)
+			return fmt.Errorf("path_style is %q; it must be true or false", value)
 		}
 		c.PathStyle = &pathStyle
 	default:
-		return fmt.Errorf("unknown parameter %q: there are endpoint, region and path_style", name)
+		return fmt.Errorf("unknown parameter %q; known are endpoint, region and path_style", name)
 	}
 	return nil
 }

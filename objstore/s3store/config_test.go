@@ -44,7 +44,7 @@ func TestParseURLErrors(t *testing.T) {
 		{"s3://bucket?access_key=x", `unknown parameter "access_key"`},
 		{"s3://bucket?region=", "region must be given once"},
 		{"s3://bucket?region=a&region=b", "region must be given once"},
-		{"s3://bucket?path_style=maybe", "want true or false"},
+		{"s3://bucket?path_style=maybe", "it must be true or false"},
 		{"s3://bucket?endpoint=localhost:9000", "endpoint must look like"},
 		{"s3://bucket?endpoint=https://key:sesame@host", "endpoint must look like"},
 		{"s3://bucket/a/../b", "prefix"},

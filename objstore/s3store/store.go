@@ -217,7 +217,7 @@ func (s *Store) list(ctx context.Context, prefix, after string, limit int) (page
 				continue // the object that consoles create for a folder: its name is the prefix
 			}
 			if !ok || !strings.HasPrefix(key, prefix) || key <= last {
-				return objstore.Page{}, fmt.Errorf("the store answered %q after %q: it does not list in byte order and is of no use", aws.ToString(object.Key), last)
+				return objstore.Page{}, fmt.Errorf("the store answered %q after %q: it does not list keys in byte order, so Seb can't use it", aws.ToString(object.Key), last)
 			}
 			last = key
 			// Keys that are not valid here are listed too: a caller that asks whether a
