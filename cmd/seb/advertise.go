@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// checkAdvertise refuses an invalid address of a broker.
+// checkAdvertise refuses an invalid --advertise.
 func (c *serveCmd) checkAdvertise() error {
 	if c.Advertise == "" {
 		return nil
@@ -23,15 +23,15 @@ func (c *serveCmd) checkAdvertise() error {
 	return nil
 }
 
-// leadsToBroker tells whether u may lead to a broker. A wildcard leads others to themselves;
-// port 0 stands for the one that it listens on.
+// leadsToBroker tells whether other brokers may connect to the host and port of u. A wildcard address would
+// lead them to themselves. Port 0 is valid: it stands for the port that this broker listens on.
 func leadsToBroker(u *url.URL) bool {
 	_, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
 	return u.Hostname() != "" && !net.ParseIP(u.Hostname()).IsUnspecified() && err == nil
 }
 
-// advertised returns where other brokers reach this one, "" if that isn't known: a loopback
-// address would lead brokers on other machines to themselves.
+// advertised returns the URL at which other brokers reach this one, "" if it isn't known. It is never a
+// loopback address, unless --advertise names one: that would lead brokers on other machines to themselves.
 func (c *serveCmd) advertised(listening net.Addr) string {
 	tcp, ok := listening.(*net.TCPAddr)
 	if c.Advertise != "" {
@@ -46,27 +46,26 @@ func (c *serveCmd) advertised(listening net.Addr) string {
 	return c.scheme() + "://" + listening.String()
 }
 
-// advertisedHost returns the host and port of --advertise, "" if it is not given: what the
-// broker listens on is an address.
+// advertisedHost returns the host and port of --advertise, "" if it is not given.
 func (c *serveCmd) advertisedHost() string {
 	_, host, _ := strings.Cut(c.Advertise, "://")
 	return host
 }
 
-// peerConfig is the TLS configuration for brokers whose address is https; they prove their
-// sessions within that connection. It trusts the system's authorities and those in this
-// broker's own file, and presents no certificate, since --tls-client-ca is for clients.
+// peerConfig is the TLS configuration for connections to brokers whose address is https; the brokers prove
+// their sessions within the connection. It trusts the system's authorities and the certificates in this
+// broker's own file. It presents no certificate, since --tls-client-ca is for clients.
 func (f tlsFlags) peerConfig(secure *tls.Config) *tls.Config {
 	if secure == nil {
 		return nil // the system's roots
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
-		roots = x509.NewCertPool() // there are none
+		roots = x509.NewCertPool() // the system has none
 	}
 	if own, err := secure.GetConfigForClient(nil); err == nil {
 		for _, der := range own.Certificates[0].Certificate {
-			if c, err := x509.ParseCertificate(der); err == nil { // else it would not have been loaded
+			if c, err := x509.ParseCertificate(der); err == nil { // always nil: load has parsed it
 				roots.AddCert(c)
 			}
 		}

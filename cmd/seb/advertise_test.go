@@ -47,8 +47,8 @@ func TestAdvertisedAddress(t *testing.T) {
 	}
 }
 
-// Whichever broker a worker asks, it gets the queue's next record; also over TLS, where
-// the brokers know each other by a certificate that nobody else vouches for.
+// A worker gets the queue's next record from whichever broker it asks, also over TLS with a certificate
+// that the system does not trust.
 func TestBrokersPassOnWhatIsTheOwners(t *testing.T) {
 	dir := t.TempDir()
 	ca, ofClients := newAuthority(t, dir, "ca"), newAuthority(t, dir, "clients")

@@ -17,7 +17,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// appendPause is how long an appender that was refused waits at most.
+// appendPause is the longest wait of an appender after a refusal.
 const appendPause = 20 * time.Millisecond
 
 // mix returns the sizes of the records of one append.
@@ -32,8 +32,8 @@ func smallRecords() []int {
 	return sizes
 }
 
-// mixedRecords are small ones, and at times more than a commit holds, which
-// goes to data objects.
+// mixedRecords are small records, and at times more than fits into a commit, so that data objects are
+// written.
 func mixedRecords() []int {
 	if rand.IntN(40) > 0 {
 		return smallRecords()
@@ -41,8 +41,7 @@ func mixedRecords() []int {
 	return []int{1 << 20, rand.IntN(2000), 2 << 20, 3<<19 + rand.IntN(1<<19)}
 }
 
-// appender appends to one partition as fast as it is answered. What it sends
-// is never sent again.
+// appender appends to one partition as fast as it gets answers. It never sends a record twice.
 type appender struct {
 	id     int
 	target *target
@@ -58,7 +57,7 @@ type call struct {
 	names  []string
 	sums   []uint64
 	fate   seb.Outcome // "" if it was acknowledged
-	offset int         // if it was
+	offset int         // if the call was acknowledged
 }
 
 func (a *appender) partition() int { return a.id % loadPartitions }
@@ -73,8 +72,8 @@ func (a *appender) end() int {
 	return 0
 }
 
-// run appends until ctx ends. requests is the context of what it sends, so
-// that the last answer is waited for.
+// run appends until ctx ends. requests is the context of its requests, so that it waits for the last
+// answer.
 func (a *appender) run(ctx, requests context.Context, t *testing.T) {
 	for ctx.Err() == nil {
 		broker, moved := a.target.get()
@@ -90,7 +89,7 @@ func (a *appender) run(ctx, requests context.Context, t *testing.T) {
 		var refusal *apiError
 		refused := errors.As(err, &refusal)
 		cutOff := a.loose && isCutOff(err)
-		halfAnswer := a.loose && refused && refusal.Code == "" // of which only the status came through
+		halfAnswer := a.loose && refused && refusal.Code == "" // only the status of the answer arrived
 		switch {
 		case !retry && !cutOff:
 			t.Errorf("append %s: %v", c.names[0], err)
@@ -101,7 +100,8 @@ func (a *appender) run(ctx, requests context.Context, t *testing.T) {
 			a.target.refusals.Add(1)
 		}
 		c.fate = fate
-		// What reached no broker would show up in the log as nobody's.
+		// A call that reached no broker is not noted: if the log had its records, the check would find no
+		// sender for them.
 		if silent := (transportError{}); !errors.As(err, &silent) || !silent.unsent {
 			a.calls = append(a.calls, c)
 		}
@@ -113,15 +113,13 @@ func (a *appender) run(ctx, requests context.Context, t *testing.T) {
 	}
 }
 
-// isCutOff tells whether a broker has refused a request of which it may have
-// got only a part.
+// isCutOff tells whether a broker refused a request because it may have got only a part of it.
 func isCutOff(err error) bool {
 	var e *apiError
 	return errors.As(err, &e) && e.Status == http.StatusBadRequest
 }
 
-// next makes the records of the next call. Each has a name that no other has,
-// and bytes that can't be told beforehand.
+// next makes the records of the next call. Each has a unique name, and unpredictable bytes.
 func (a *appender) next() (call, *recordBatch) {
 	var c call
 	b := &recordBatch{}
@@ -153,14 +151,13 @@ var noiseBytes = func() []byte {
 	return b
 }()
 
-// noise returns so many bytes from anywhere in noiseBytes.
+// noise returns that many bytes from a random position in noiseBytes.
 func noise(size int) []byte {
 	at := rand.IntN(len(noiseBytes) - size + 1)
 	return noiseBytes[at : at+size]
 }
 
-// post waits long for the answer: a broker that stands still may carry the
-// request out when it goes on.
+// post waits long for the answer: a broker that is suspended may carry out the request when it continues.
 func (a *appender) post(ctx context.Context, broker *client, b *recordBatch) (offset int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -22,8 +22,8 @@ const (
 	secondsPerMonth = 30 * 24 * 3600
 )
 
-// linger is how long a timed batch waits for more by default: a directory
-// costs nothing but fsyncs, S3 money per request.
+// linger returns the default of --linger for a store: a commit costs only fsyncs in a directory, but money
+// on S3.
 func (k storeKind) linger() time.Duration {
 	if k == kindS3 {
 		return lingerS3
@@ -31,8 +31,8 @@ func (k storeKind) linger() time.Duration {
 	return lingerDirectory
 }
 
-// costOf says in words what the commits of a busy month cost at worst, at Amazon's
-// prices where the store's own are not known.
+// costOf says in words what the commits of a busy month cost at worst, at Amazon's prices if the store's
+// are not known.
 func costOf(batch string, linger time.Duration, prices *httpapi.Prices) string {
 	const idle = "; an idle broker sends none"
 	whose := ""
@@ -50,7 +50,7 @@ func costOf(batch string, linger time.Duration, prices *httpapi.Prices) string {
 	case batch == batchEach:
 		return fmt.Sprintf("a PUT per append, %s%s", price, idle)
 	default:
-		return fmt.Sprintf("while records come a PUT whenever the last one ends; at 20/s and %s that is $%.0f a month%s", price, month(20), idle)
+		return fmt.Sprintf("while records come, one PUT after another; at 20/s and %s that is $%.0f a month%s", price, month(20), idle)
 	}
 }
 

@@ -16,13 +16,13 @@ import (
 
 const readChunkBytes = 256 << 10
 
-// recordBatch holds records in the form that an append request carries them.
-// The compact form is a count and that many sizes (uint32, little-endian) in
-// head, and the values back to back; in JSON, values is a list that lacks its end.
+// recordBatch holds records in the form of an append request. In the compact form, head has a count and
+// that many sizes (uint32, little-endian), and values has the values back to back. In JSON, values is the
+// whole request without jsonTail.
 type recordBatch struct {
 	json   bool
 	n      int
-	input  int64 // bytes that the records took where they come from
+	input  int64 // bytes of the input that the records took
 	head   []byte
 	values []byte
 	starts []int // in JSON, where each record begins in values
@@ -53,7 +53,7 @@ func (b *recordBatch) size() int {
 	return len(b.head) + len(b.values)
 }
 
-// sizeWith is the size that adding a record of so many bytes leads to at most.
+// sizeWith returns the most bytes that the batch can have with one more record of that many bytes.
 func (b *recordBatch) sizeWith(record int) int { return b.size() + 4 + record }
 
 // add adds a value, or a record's JSON.
@@ -79,7 +79,8 @@ func (b *recordBatch) mediaType() string {
 	return batchType
 }
 
-// body returns the request's bytes, the same at every attempt; they are b's own.
+// body returns a reader of the request's bytes, which are the same at every attempt. It reads the memory of
+// b.
 func (b *recordBatch) body() io.Reader {
 	if b.json {
 		return io.MultiReader(bytes.NewReader(b.values), strings.NewReader(jsonTail))
@@ -92,8 +93,8 @@ var (
 	atByte      = regexp.MustCompile(`^(.* byte )(\d+)(.*)$`)
 )
 
-// inLines makes a broker's error that names a byte of the request name the line of the input, and
-// the byte in that line, counted from 1. before is how many lines came before the batch.
+// inLines changes a broker's error that names a byte of the request: it then names the line of the input,
+// and the byte in that line, both counted from 1. before is the number of lines before the batch.
 func (b *recordBatch) inLines(err error, before int64) {
 	e, ok := errors.AsType[*apiError](err)
 	if !ok {
@@ -106,7 +107,7 @@ func (b *recordBatch) inLines(err error, before int64) {
 	at, err := strconv.Atoi(named[2])
 	i, starts := slices.BinarySearch(b.starts, at)
 	if err != nil || i == 0 && !starts {
-		return // no record's
+		return // the byte is in no record
 	}
 	if !starts {
 		i--
@@ -114,9 +115,8 @@ func (b *recordBatch) inLines(err error, before int64) {
 	e.Detail = fmt.Sprintf("line %d: %s%d%s", before+int64(i)+1, recordIndex.ReplaceAllString(named[1], ""), at-b.starts[i]+1, named[3])
 }
 
-// batcher reads records ahead of the requests that carry them. While a request
-// is under way the next batch fills, so slow input goes out record by record and
-// fast input in batches as large as they may be.
+// batcher reads records ahead of the requests that carry them. While a request is under way the next batch
+// fills: slow input goes out record by record, fast input in batches of the largest size.
 type batcher struct {
 	form       *inputForm
 	bytesMax   int // of a batch; a larger record makes a batch of its own
@@ -135,8 +135,8 @@ func newBatcher(form *inputForm, bytesMax, recordsMax int) *batcher {
 	return g
 }
 
-// read collects the records of r after the first skip, until r or ctx ends. It
-// can't be interrupted while r blocks.
+// read collects the records of r, without the first skip records, until r or ctx ends. It can't be
+// interrupted while r blocks.
 func (g *batcher) read(ctx context.Context, r io.Reader, skip int64) {
 	defer context.AfterFunc(ctx, g.wake)()
 	err := g.split(ctx, r, skip)
@@ -155,7 +155,7 @@ func (g *batcher) wake() {
 // split cuts what r yields into records.
 func (g *batcher) split(ctx context.Context, r io.Reader, skip int64) error {
 	buf := make([]byte, 0, readChunkBytes)
-	at := int64(0) // the record that comes next, from 1
+	at := int64(0) // records found so far, the skipped ones included
 	for {
 		if len(buf) == cap(buf) {
 			if cap(buf) >= 2*recordBytesMax {
@@ -165,7 +165,7 @@ func (g *batcher) split(ctx context.Context, r io.Reader, skip int64) error {
 		}
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		// If reading broke off, what is left may lack its end.
+		// After a failed read the last record may be incomplete.
 		used, cutErr := g.add(ctx, buf, errors.Is(err, io.EOF), &at, skip)
 		if cutErr != nil {
 			return cutErr
@@ -180,9 +180,9 @@ func (g *batcher) split(ctx context.Context, r io.Reader, skip int64) error {
 	}
 }
 
-// add adds the whole records of data to the open batch, waiting for room as
-// often as necessary. It returns how many bytes they took. at counts records,
-// of which the first skip are left out.
+// add adds the complete records of data to the open batch, and waits for room whenever the batch is full.
+// It returns how many bytes of data the records took. at counts the records of the input; the first skip
+// records are left out.
 func (g *batcher) add(ctx context.Context, data []byte, end bool, at *int64, skip int64) (used int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -213,8 +213,8 @@ func (g *batcher) add(ctx context.Context, data []byte, end bool, at *int64, ski
 	}
 }
 
-// malformed says which record err is about. That it ends too early must not look
-// like the end of the input.
+// malformed adds to err which record it is about. An io.EOF within the record becomes io.ErrUnexpectedEOF,
+// since callers take io.EOF for the end of the input.
 func (g *batcher) malformed(at int64, err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -236,9 +236,9 @@ func (g *batcher) placeLocked(ctx context.Context, record []byte, took int) bool
 	return true
 }
 
-// next waits for records and returns them all, in a batch that is the caller's.
-// spare, if not nil, is an old batch to fill next. After the last one it
-// returns what ended the reading, io.EOF if all is well.
+// next waits for records and returns all that were read, in a batch that belongs to the caller. spare, if
+// not nil, is an old batch that next fills again. After the last batch, next returns the error that ended
+// the reading: io.EOF at the end of the input.
 func (g *batcher) next(ctx context.Context, spare *recordBatch) (*recordBatch, error) {
 	defer context.AfterFunc(ctx, g.wake)()
 	if spare == nil {

@@ -139,8 +139,8 @@ func TestGathererTellsThatReadingBrokeOff(t *testing.T) {
 	}
 }
 
-// A chunk of the input is handed over as soon as it is read, so that what a
-// slow writer wrote does not wait for more.
+// A chunk of the input is handed over as soon as it is read, so that the records of a slow writer do not
+// wait for later ones.
 func TestGathererHandsOverWhatThereIs(t *testing.T) {
 	r, w := io.Pipe()
 	g := newBatcher((&formatFlags{}).input(false), 1<<20, 1000)

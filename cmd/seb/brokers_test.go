@@ -12,8 +12,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/test/s3test"
 )
 
-// Two brokers on one store, both written to and read from at once: each sees
-// all of it, in the same order, and every writer's lines in theirs.
+// Clients write to two brokers of one store and read from both at once: each broker has all lines, in the
+// same order, and the lines of each writer in the order in which it wrote them.
 func TestTwoBrokersAtOnce(t *testing.T) {
 	t.Run("directory", func(t *testing.T) {
 		t.Parallel()

@@ -18,7 +18,7 @@ import (
 // browsers are the names of programs that can show a page without a screen.
 var browsers = []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"}
 
-const browserTimeout = time.Minute // for what a page should have got
+const browserTimeout = time.Minute // for events that the page should get
 
 func findBrowser(t *testing.T) string {
 	t.Helper()
@@ -38,8 +38,8 @@ func findBrowser(t *testing.T) string {
 	return ""
 }
 
-// pageText follows the URL that its query names, and tells its server in order of
-// everything that the EventSource tells it.
+// pageText follows the URL in its query with an EventSource, and reports each event to its server, in
+// order.
 const pageText = `<!doctype html><meta charset=utf-8><script>
 let told = Promise.resolve()
 const tell = (what) => told = told.then(() => fetch("/told", {method: "POST", body: JSON.stringify(what)}))
@@ -49,10 +49,11 @@ source.onmessage = (e) => tell({kind: "record", id: e.lastEventId, data: e.data}
 source.onerror = (e) => tell({kind: e.data ? "problem" : source.readyState == EventSource.CLOSED ? "closed" : "again", data: e.data})
 </script>`
 
-// told is what a page tells.
+// told is an event that a page reports.
 type told struct{ Kind, ID, Data string }
 
-// browse opens a page that follows url, and returns its origin and what it tells.
+// browse starts a server of pages: open opens a page that follows url, and tells has the events that it
+// reports.
 func browse(t *testing.T) (origin string, open func(url string), tells <-chan told) {
 	t.Helper()
 	browser := findBrowser(t)
@@ -61,7 +62,7 @@ func browse(t *testing.T) (origin string, open func(url string), tells <-chan to
 		switch r.URL.Path {
 		case "/":
 			w.Header().Set("Content-Type", "text/html")
-			_, _ = io.WriteString(w, pageText) // a page that didn't come tells nothing
+			_, _ = io.WriteString(w, pageText) // a page that did not load reports nothing
 		case "/told":
 			var what told
 			if err := json.NewDecoder(r.Body).Decode(&what); err != nil {
@@ -74,13 +75,13 @@ func browse(t *testing.T) (origin string, open func(url string), tells <-chan to
 	}))
 	t.Cleanup(server.Close)
 	return server.URL, func(url string) {
-		// Without a sandbox, which root can't have; it sees nothing but this page.
+		// Without a sandbox, which root can't have; the browser loads nothing but this page.
 		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), browser, "--headless", "--no-sandbox", "--disable-gpu",
 			"--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking", "--disable-component-update",
 			"--user-data-dir="+t.TempDir(), "--remote-debugging-port=0", server.URL+"/?"+strings.ReplaceAll(url, "&", "%26"))
 		stderr := newOutput()
 		cmd.Stderr = stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what it starts goes with it
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its children are killed with it
 		if err := cmd.Start(); err != nil {
 			t.Fatalf("start %s: %v", browser, err)
 		}
@@ -94,7 +95,7 @@ func browse(t *testing.T) (origin string, open func(url string), tells <-chan to
 	}, said
 }
 
-// reader collects what a page gets.
+// pageReader collects what a page gets.
 type pageReader struct {
 	t     *testing.T
 	tells <-chan told
@@ -124,8 +125,7 @@ func (p *pageReader) record(what told) {
 	p.got++
 }
 
-// until takes what comes until the page has n records in all and has told of kind
-// after them, if that is not "".
+// until reads events until the page has n records in all, and then an event of kind, if that is not "".
 func (p *pageReader) until(n int, kind string) told {
 	p.t.Helper()
 	timeout := time.After(browserTimeout)
@@ -148,9 +148,8 @@ func (p *pageReader) until(n int, kind string) told {
 	return told{}
 }
 
-// A page follows a topic with a plain EventSource while its broker is killed,
-// ended well and started again, and another broker appends: it gets every record
-// once, in order, and learns when the topic is gone.
+// A page follows a topic with a plain EventSource while its broker is killed, shut down and restarted, and
+// another broker appends. The page gets every record once, in order, and learns when the topic is deleted.
 func TestBrowserFollowsThroughRestarts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a while, and the browser most of it")
@@ -188,7 +187,7 @@ func TestBrowserFollowsThroughRestarts(t *testing.T) {
 	another := serve(t, nil, "--store", dir)
 	broker.killed(t)
 	page.until(appended, "again")
-	appendTo(another, 10) // while nobody serves the page
+	appendTo(another, 10) // while no broker serves the page
 	broker = start()
 	appendTo(broker, 10)
 	page.until(appended, "")

@@ -22,22 +22,21 @@ import (
 const (
 	batchType = "application/vnd.seb.batch"
 
-	// A request takes as long as the store does; the broker's own time-out
-	// for appends (30 s) answers first unless the connection is dead.
+	// Longer than the broker's own time-out for appends (30 s), so that the broker answers first unless the
+	// connection is dead.
 	requestTimeout = 90 * time.Second
-	// Less than a broker keeps an idle connection: a request never meets one
-	// that is just being closed, which would leave its outcome unknown.
+	// Shorter than a broker keeps idle connections: a request on a connection that the broker is closing
+	// would have an unknown outcome.
 	idleConnTimeout = 5 * time.Second
 	idleConnsMax    = 1000
-	// The answers read whole are small, but for the list of many topics; errors
-	// of proxies may not be.
+	// The largest answer that is read into memory, such as a list of many topics or a proxy's error page.
 	answerBytesMax = 64 << 20
 
 	backoffMin = 100 * time.Millisecond
 	backoffMax = 5 * time.Second
-	// The longest pause that an answer can ask for.
+	// The longest Retry-After that a command obeys.
 	retryAfterMax = time.Minute
-	// The longest text of a server that is no broker that is shown.
+	// The longest error text that is shown of a server that is not a broker.
 	plainLineMax = 200
 )
 
@@ -75,7 +74,7 @@ type client struct {
 	key  string
 }
 
-// client checks the flag; it connects to nothing yet.
+// client checks the flags. It does not connect yet.
 func (f serverFlag) client() (*client, error) {
 	base, err := url.Parse(f.Server)
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
@@ -111,13 +110,13 @@ func (c *client) url(query url.Values, segments ...string) string {
 	return u
 }
 
-// outside returns the address of what stands beside /v1.
+// outside returns the URL of a path that is not below /v1, such as metrics.
 func (c *client) outside(name string) string {
 	return strings.TrimRight(c.base.String(), "/") + "/" + name
 }
 
-// do sends req and returns its successful answer, whose body the caller
-// closes. Errors are *apiError, or say that no answer came.
+// do sends req and returns the answer if its status is 2xx; the caller closes the body. Errors wrap an
+// *apiError if the server refused, and a transportError if no answer came.
 func (c *client) do(req *http.Request) (*http.Response, error) {
 	req.Header.Set("User-Agent", "seb/"+version())
 	if c.key != "" {
@@ -141,7 +140,7 @@ func (c *client) call(ctx context.Context, method, u string, body, answer any) (
 	return status, err
 }
 
-// exchange does the same, and returns the answer's headers too.
+// exchange does the same as call, and returns the answer's headers too.
 func (c *client) exchange(ctx context.Context, method, u string, body, answer any) (int, http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -178,7 +177,8 @@ func (c *client) exchange(ctx context.Context, method, u string, body, answer an
 	return res.StatusCode, res.Header, nil
 }
 
-// unsure adds to the err of a request that changes something that it may have done so.
+// unsure returns err, the error of a request. If the request may have changed something all the same, it
+// adds the exit code for that, and a hint how to check.
 func (c *client) unsure(method, u string, err error) error {
 	if _, outcome := retryable(err); method == http.MethodGet || outcome != seb.Unknown {
 		return err
@@ -192,11 +192,11 @@ func (c *client) unsure(method, u string, err error) error {
 	case strings.HasPrefix(u, c.url(nil, "keys")):
 		check = "check with `seb key list` (with --store if you have no other key), and revoke a key that was created but never shown"
 	}
-	return codedError{hinted(err, "it may have been carried out: "+check), exitUnknown}
+	return codedError{hinted(err, "the request may have been carried out: "+check), exitUnknown}
 }
 
-// transportError is a request that got no answer. unsent tells that it never
-// reached a broker; otherwise it may have been carried out.
+// transportError is the error of a request that got no answer. If unsent is set, the request never reached
+// a broker; else the broker may have carried it out.
 type transportError struct {
 	error
 	unsent bool
@@ -205,7 +205,7 @@ type transportError struct {
 func (e transportError) Unwrap() error { return e.error }
 
 func unanswered(base *url.URL, err error) error {
-	// The URL of the request says nothing that the command line doesn't.
+	// Leave out the request's URL: the command line has said it.
 	var ue *url.Error
 	if errors.As(err, &ue) {
 		err = ue.Err
@@ -225,12 +225,11 @@ func unanswered(base *url.URL, err error) error {
 	return transportError{fmt.Errorf("no answer from %s: %w", base, err), false}
 }
 
-// isUntrusted tells whether err is that a server showed the wrong certificate,
-// before anything was sent to it.
+// isUntrusted tells whether the server's certificate is not trusted. Then nothing was sent to the server.
 func isUntrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
 
-// refusal is a broker's err, unless the server refused the request because it expects HTTPS,
-// which Go's server says in a line of text.
+// refusal returns err, the error of an answer. If a server refused the request because it expects HTTPS,
+// which Go's HTTP server says in a line of text, it returns a transportError that names the problem.
 func (c *client) refusal(err error) error {
 	var e *apiError
 	if c.base.Scheme == "http" && errors.As(err, &e) && e.Code == "" && strings.HasSuffix(e.Detail, "to an HTTPS server.") {
@@ -268,7 +267,7 @@ func readProblem(res *http.Response) error {
 	e := &apiError{}
 	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
 	if err != nil || json.Unmarshal(b, e) != nil {
-		// The status alone still decides what happened.
+		// No broker's error: the status alone decides.
 		*e = apiError{Detail: plainLine(b)}
 	}
 	e.Status = res.StatusCode
@@ -279,7 +278,7 @@ func readProblem(res *http.Response) error {
 		e.retryAfter = time.Duration(min(s, int(retryAfterMax/time.Second))) * time.Second
 	}
 	if e.Outcome != "" && e.Outcome != seb.NotCommitted {
-		e.Outcome = seb.Unknown // whatever else it may say
+		e.Outcome = seb.Unknown // also for any other value
 	}
 	if e.Hint = shellHint(e.Code, e.Hint); e.Hint != "" {
 		return hinted(e, e.Hint)
@@ -287,8 +286,7 @@ func readProblem(res *http.Response) error {
 	return e
 }
 
-// plainLine returns the message of a server that is not a broker, such as one that expects
-// HTTPS, if it is a line of text.
+// plainLine returns body if it is a line of text, as servers that are not brokers send it, else "".
 func plainLine(body []byte) string {
 	s := string(bytes.TrimSpace(body))
 	if len(s) > plainLineMax || strings.HasPrefix(s, "<") || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -297,8 +295,8 @@ func plainLine(body []byte) string {
 	return s
 }
 
-// retryable tells whether asking again may help, and the outcome of the request: a server
-// that refused it without saying so may have carried it out.
+// retryable tells whether a retry may help, and the outcome of the request. If the answer names no outcome,
+// its status decides: the server may have carried out a request that got a 5xx.
 func retryable(err error) (retry bool, outcome seb.Outcome) {
 	var t transportError
 	if errors.As(err, &t) {
@@ -333,7 +331,8 @@ func retryable(err error) (retry bool, outcome seb.Outcome) {
 	return retry, outcome
 }
 
-// backoff paces retries: each pause twice the last, or what the broker asks for.
+// backoff paces retries: each pause is twice the last one, or as long as the broker asks for if that is
+// longer.
 type backoff struct{ last time.Duration }
 
 // wait pauses after err, and returns false once ctx ends.
@@ -354,16 +353,16 @@ func (b *backoff) wait(ctx context.Context, err error) bool {
 	}
 }
 
-// tellWaitMin is how long a wait is that a broker asks for and that is shown.
+// tellWaitMin is the shortest wait of which the user is told.
 const tellWaitMin = 5 * time.Second
 
-// waitNotes say what a command waits for, where the broker asks it to wait for long: once for
-// each reason.
+// waitNotes tell the user why a command waits when the broker asks for a long wait, once for each error
+// code.
 type waitNotes struct {
 	w        io.Writer
-	progress *progress // whose line a note would break
+	progress *progress // cleared before a note
 	doing    string
-	most     time.Duration // how long it waits in all
+	most     time.Duration // how long the command retries in all
 	told     map[seb.Code]bool
 }
 
@@ -371,7 +370,7 @@ func newWaitNotes(w io.Writer, p *progress, doing string, most time.Duration) *w
 	return &waitNotes{w, p, doing, most, map[seb.Code]bool{}}
 }
 
-// tell says what err has the command wait for, and what to do about it.
+// tell reports err, after which the command waits and tries again, with its hint.
 func (n *waitNotes) tell(err error) {
 	var e *apiError
 	if !errors.As(err, &e) || e.retryAfter < tellWaitMin || n.told[e.Code] {

@@ -28,12 +28,12 @@ func (completionCmd) Help() string {
     source <(seb completion zsh)                                # in ~/.zshrc, after compinit
     seb completion fish > ~/.config/fish/completions/seb.fish
 
-The script asks seb itself for what can stand at the cursor: commands, flags, their values, and topics, for which
-it asks the broker.`
+The script asks seb what can stand at the cursor: commands, flags and their values. For the names of topics, consumers
+and queues, seb asks the broker.`
 }
 
-// completionScripts hand the words up to the cursor to `seb complete`, and
-// take a candidate per line from it, with TAB and what it means.
+// completionScripts pass the words up to the cursor to `seb complete`. Each line that it prints is a
+// candidate, TAB, and the candidate's meaning.
 var completionScripts = map[string]string{
 	"bash": `_seb() {
 	local line
@@ -110,18 +110,18 @@ type commandLine struct {
 	command  *kong.Node
 	args     []string   // positional arguments before the cursor
 	flag     *kong.Flag // whose value stands at the cursor; nil if none does
-	server   string     // of --server, "" if it isn't there
+	server   string     // value of --server, "" if not given
 	atCursor string
 }
 
-// parseLine follows words down the commands. What it doesn't know it takes for
-// an argument: the line is not complete yet.
+// parseLine finds the command that words name, and what stands before the cursor. It takes a word that it
+// doesn't know for an argument, since the line is not complete yet.
 func parseLine(root *kong.Node, words []string) commandLine {
 	l := commandLine{command: root}
 	for _, word := range words[:len(words)-1] {
 		name, value, given := strings.Cut(word, "=")
 		switch {
-		case word == "=": // bash makes a word of it
+		case word == "=": // bash splits words at =
 		case l.flag != nil:
 			l.take(word)
 		case strings.HasPrefix(word, "-"):
@@ -145,7 +145,7 @@ func parseLine(root *kong.Node, words []string) commandLine {
 	return l
 }
 
-// take gives the flag that waits for it its value.
+// take handles the value of l.flag.
 func (l *commandLine) take(value string) {
 	if l.flag.Name == "server" {
 		l.server = value
@@ -153,7 +153,7 @@ func (l *commandLine) take(value string) {
 	l.flag = nil
 }
 
-// find returns the flag of that name, with its hyphens.
+// find returns the flag of that name, such as --topic or -o; nil if the command has none.
 func (l *commandLine) find(name string) *kong.Flag {
 	for _, flag := range l.flags() {
 		if name == "--"+flag.Name || flag.Short != 0 && name == "-"+string(flag.Short) {
@@ -174,7 +174,7 @@ func childOf(parent *kong.Node, name string) *kong.Node {
 	return nil
 }
 
-// candidates returns what begins with what stands at the cursor.
+// candidates returns the words that can stand at the cursor and begin with the text there.
 func (l *commandLine) candidates(ctx context.Context) []candidate {
 	var all []candidate
 	add := func(word, meaning string) {
@@ -216,7 +216,8 @@ func (l *commandLine) candidates(ctx context.Context) []candidate {
 	return all
 }
 
-// values adds what an argument can be: one of a list, or a topic, a consumer or a queue there is.
+// values adds the values that an argument can have: those of its enum, or the names of existing topics,
+// consumers or queues.
 func (l *commandLine) values(ctx context.Context, argument *kong.Positional, add func(word, meaning string)) {
 	for _, value := range argument.EnumSlice() {
 		add(value, "")
@@ -237,7 +238,7 @@ func (l *commandLine) values(ctx context.Context, argument *kong.Positional, add
 	}
 }
 
-// consumers adds those of the topic that was typed before.
+// consumers adds the consumers of the topic that was typed before.
 func (l *commandLine) consumers(ctx context.Context, add func(word, meaning string)) {
 	if len(l.args) == 0 {
 		return
@@ -251,7 +252,7 @@ func (l *commandLine) consumers(ctx context.Context, add func(word, meaning stri
 	}
 }
 
-// queues adds those of the topic that was typed before.
+// queues adds the queues of the topic that was typed before.
 func (l *commandLine) queues(ctx context.Context, add func(word, meaning string)) {
 	if len(l.args) == 0 {
 		return
@@ -265,8 +266,8 @@ func (l *commandLine) queues(ctx context.Context, add func(word, meaning string)
 	}
 }
 
-// ask reads what the broker has at a path into answer; nothing if it doesn't answer
-// at once, since there is nobody to tell.
+// ask reads the broker's answer for a path into answer. It leaves answer as it is if the broker does not
+// answer within completionTimeout: a shell that completes words can't show errors.
 func (l *commandLine) ask(ctx context.Context, answer any, path ...string) {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()

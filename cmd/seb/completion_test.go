@@ -26,7 +26,7 @@ func completed(t *testing.T, words ...string) []string {
 func TestCompletionKnowsWhatCanStandThere(t *testing.T) {
 	t.Setenv("SEB_SERVER", "http://127.0.0.1:1")
 	for _, test := range []struct {
-		words string // the last one is at the cursor; . is an empty one
+		words string // the last one is at the cursor; "." stands for an empty word
 		want  string
 	}{
 		{"pro", "produce"},
@@ -117,7 +117,7 @@ func TestCompletionAsksTheBrokerForTopics(t *testing.T) {
 	}
 }
 
-// The scripts are run by the shells that they are for.
+// Each completion script is run by its shell.
 func TestCompletionInShells(t *testing.T) {
 	if testing.Short() {
 		t.Skip("shells take most of it")

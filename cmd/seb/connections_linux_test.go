@@ -14,17 +14,18 @@ import (
 
 const (
 	manyConnections  = 10_000
-	connectionKiBMax = 25 // what one may cost
-	followerKiBMax   = 45 // and one on which an answer has begun
+	connectionKiBMax = 25 // memory of an idle connection
+	followerKiBMax   = 45 // memory of a connection with an answer under way
 
-	// How long a full house may keep a new client waiting: until a connection
-	// without a request is ended.
+	// How long a new client may wait when all connections are taken: until a connection without a request
+	// is closed.
 	placeTimeout = 10 * time.Second
-	// What the machine may add to that.
+	// How much longer a slow machine may take.
 	machineSlack = 20 * time.Second
 )
 
-// wantCheap checks what n connections cost a process that had before KiB.
+// wantCheap fails the test if each of n connections takes more than most KiB of memory. Without connections
+// the process had before KiB.
 func wantCheap(t *testing.T, broker *process, before, n, most int) {
 	t.Helper()
 	after := residentKiB(t, broker.cmd.Process.Pid)
@@ -60,7 +61,7 @@ func sockets(t *testing.T, broker *process) (n int) {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		// One that was closed meanwhile has no target.
+		// A descriptor that was closed meanwhile has no target.
 		if target, err := os.Readlink(filepath.Join(dir, f.Name())); err == nil && strings.HasPrefix(target, "socket:") {
 			n++
 		}
@@ -68,7 +69,7 @@ func sockets(t *testing.T, broker *process) (n int) {
 	return n
 }
 
-// wantPlace checks that a new client is served within that time.
+// wantPlace checks that a new client is served in time.
 func wantPlace(t *testing.T, broker *process, within time.Duration) {
 	t.Helper()
 	start := time.Now()
@@ -82,8 +83,8 @@ func wantPlace(t *testing.T, broker *process, within time.Duration) {
 	}
 }
 
-// Idle connections are cheap, no more than allowed are open, and they keep nobody
-// out for long.
+// Idle connections take little memory, their number stays within the limit, and they do not keep new
+// clients waiting for long.
 func TestTenThousandIdleConnections(t *testing.T) {
 	needFiles(t, manyConnections+1000)
 	if testing.Short() {
@@ -96,7 +97,7 @@ func TestTenThousandIdleConnections(t *testing.T) {
 	c := gatherCrowd(t, broker, manyConnections, request, readAtOnce)
 	wantCheap(t, broker, before, manyConnections, connectionKiBMax)
 	more := gatherCrowd(t, broker, 100, request, readNever)
-	// The listener, all that are allowed, and the first one of those that wait.
+	// The listener, all connections that are allowed, and the first one that waits.
 	wantSockets(t, broker, manyConnections+2, manyConnections+2)
 	wantPlace(t, broker, placeTimeout+machineSlack)
 	more.leave(t)
@@ -106,7 +107,7 @@ func TestTenThousandIdleConnections(t *testing.T) {
 	broker.stopped(t)
 }
 
-// Readers that wait are cheap, and all of them get the record they wait for.
+// Waiting readers take little memory, and all get the record that they wait for.
 func TestTenThousandWaitingReaders(t *testing.T) {
 	needFiles(t, manyConnections+1000)
 	if testing.Short() {
@@ -127,8 +128,7 @@ func TestTenThousandWaitingReaders(t *testing.T) {
 	broker.stopped(t)
 }
 
-// Followers are cheap too, all of them get what comes, and they are let go when
-// the broker ends.
+// Followers take little memory, all get new records, and the broker ends their answers when it shuts down.
 func TestTenThousandFollowers(t *testing.T) {
 	needFiles(t, manyConnections+1000)
 	if testing.Short() {
@@ -157,8 +157,8 @@ func TestTenThousandFollowers(t *testing.T) {
 	c.leave(t)
 }
 
-// Clients that never end their request's header keep others out for no longer
-// than a header may take, however many they are.
+// Clients that never end a request's header keep other clients out for at most the time allowed for a
+// header, however many they are.
 func TestSlowHeadersKeepNobodyOut(t *testing.T) {
 	needFiles(t, 4000)
 	t.Parallel()
@@ -170,7 +170,7 @@ func TestSlowHeadersKeepNobodyOut(t *testing.T) {
 	broker.stopped(t)
 }
 
-// needFiles skips the test where a process may not have n files open.
+// needFiles skips the test if a process may not have n files open.
 func needFiles(t *testing.T, n uint64) {
 	t.Helper()
 	var limit syscall.Rlimit

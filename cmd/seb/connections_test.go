@@ -8,10 +8,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/test/s3test"
 )
 
-// Connections to the store and to the brokers are cut, at any byte of requests
-// and answers, or only half, or stand still for a while. Each broker sees which
-// of its creates had been carried out, so no record is there twice, and a
-// request that was cut off leaves nothing behind.
+// Connections to the store and to the brokers are cut at any byte of requests and answers, or in one
+// direction only, or pause for a while. Each broker finds out which of its creates were carried out, so no
+// record is in the log twice, and a request that was cut off leaves nothing behind.
 func TestConnectionsCut(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
@@ -61,9 +60,9 @@ func TestConnectionsCut(t *testing.T) {
 		p.gentle.Store(true)
 	}
 	for i, target := range targets {
-		target.move(t, brokers[i].url) // not through connections that are still to be harmed
+		target.move(t, brokers[i].url) // verify through connections that are not harmed
 	}
-	for _, target := range targets { // which a large upload could hold up for long before
+	for _, target := range targets { // only now: a large upload could hold it up for long
 		load.more(t, target, 10, brokers...)
 	}
 	load.verify(t)

@@ -23,7 +23,7 @@ type consumeCmd struct {
 	Follow    bool   `short:"f" help:"Wait for records to come instead of stopping at the end."`
 	Limit     int64  `placeholder:"N" help:"Stop after N records (default: no limit)."`
 	Raw       bool   `help:"Write control characters to a terminal as they are (default: escaped, such as \\x1b)."`
-	// What other commands write their result with, and this one has none of.
+	// Other commands have this flag. Here it only gives an error that names --format.
 	Output *string `short:"o" env:"-" hidden:"" help:"Not here: see --format."`
 }
 
@@ -31,16 +31,16 @@ type consumeCmd struct {
 func (consumeCmd) Help() string {
 	return `Writes records to standard output, those of a partition in order. Stops at the end of the topic as it was at the
 start. With --follow it goes on until it is interrupted, also across restarts of the broker, and reads partitions
-that are added, too. A position counts in each partition for itself. Without --consumer nothing is remembered between
-calls: say where to begin with --from. If the topic is deleted, it ends with exit code 4, also when another topic has
-its name by then.
+that are added, too. A position such as -10 is taken in each partition separately. Without --consumer nothing is remembered between
+calls: say where to begin with --from. If the topic is deleted, it ends with exit code 4, also if a new topic has
+the same name by then.
 
 On a terminal, control characters are shown escaped, such as \x1b; --raw writes them as they are. Files and pipes get
 records as they are in any case.
 
 With --consumer it begins at the consumer's position, and commits a record after the output took it: each record is
-written at least once, whatever is killed. A consumer that does not exist is created, at the beginning. seb consumer
-shows its position. If somebody else moves the consumer meanwhile, seb consume ends with exit code 4.
+written at least once, even if a process is killed. A consumer that does not exist is created, at the beginning. seb consumer
+shows its position. If another program moves the consumer meanwhile, seb consume ends with exit code 4.
 
 Examples:
 
@@ -77,7 +77,7 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 		r.committer = newPositionCommitter(broker, c.Topic, c.Consumer)
 	}
 	if c.Follow || isTerminal(std.out) {
-		r.progress.w = nil // it would stand between the records
+		r.progress.w = nil // its line would mix with the records
 	}
 	err = r.readAll(ctx)
 	r.progress.clear()
@@ -98,25 +98,25 @@ func (c *consumeCmd) explain(err error, r *topicReader) error {
 	var refusal *apiError
 	goOn := "go on with " + r.positions()
 	if c.Consumer != "" {
-		goOn = "the same command continues after the committed ones"
+		goOn = "the same command continues after the committed records"
 	}
 	written := counted(r.written, "record was written", "records were written")
 	switch {
-	case errors.As(err, &refusal) && refusal.Code == seb.CodeTopicNotFound: // positions are of the topic that is gone
+	case errors.As(err, &refusal) && refusal.Code == seb.CodeTopicNotFound: // the positions belong to the deleted topic
 		if r.topicID != "" {
 			err = hinted(err, written+"; the topic was deleted meanwhile")
 		}
 	case refusal != nil && refusal.Code == seb.CodeTopicRecreated:
-		err = hinted(err, written+", all of the deleted topic; none of the new one was read: start again")
+		err = hinted(err, written+", all of the deleted topic; no record of the new topic was read: start again")
 	case refusal != nil && refusal.Code == seb.CodePositionConflict:
-		err = hinted(err, fmt.Sprintf("%s; it was reset, or another reader uses its name: check with `seb consumer show %s %s`", written, c.Topic, c.Consumer))
+		err = hinted(err, fmt.Sprintf("%s; the consumer was reset, or another reader uses its name: check with `seb consumer show %s %s`", written, c.Topic, c.Consumer))
 	case refusal != nil && refusal.Code == seb.CodeOffsetOutOfRange && c.Consumer != "":
 		err = hinted(err, fmt.Sprintf("%s; the next records were deleted before they were read: skip them with `seb consumer reset %s %s --from earliest`, or choose another position",
 			written, c.Topic, c.Consumer))
 	case errors.As(err, new(outputError)) && c.Consumer != "":
-		err = hinted(err, written+", then perhaps more, and a part of one; "+goOn)
+		err = hinted(err, written+" whole; the output may hold more records after these, the last one cut off; "+goOn)
 	case errors.As(err, new(outputError)):
-		err = hinted(err, fmt.Sprintf("%s, then perhaps more, and a part of one; after the %d, continue at %s",
+		err = hinted(err, fmt.Sprintf("%s whole; the output may hold more records after these, the last one cut off; to continue after the first %d, use %s",
 			written, r.written, r.positions()))
 	case r.written > 0:
 		goOn = written + "; " + goOn
@@ -128,7 +128,7 @@ func (c *consumeCmd) explain(err error, r *topicReader) error {
 	return err
 }
 
-// check refuses flags that make no sense, and returns where to begin.
+// check refuses invalid flags, and returns where to begin.
 func (c *consumeCmd) check(now time.Time) (from url.Values, err error) {
 	if c.Output != nil {
 		return nil, usageError{hinted(errors.New("consume has no --output: it writes records"), "choose their form with --format, such as --format json")}
@@ -137,7 +137,7 @@ func (c *consumeCmd) check(now time.Time) (from url.Values, err error) {
 		return nil, err
 	}
 	if c.Limit < 0 {
-		return nil, usage(errors.New("--limit must be at least 0"))
+		return nil, usage(fmt.Errorf("invalid --limit %d: it must be at least 0", c.Limit))
 	}
 	if n, err := strconv.ParseInt(c.Partition, 10, 32); c.Partition != "all" && (err != nil || n < 0) {
 		return nil, usage(fmt.Errorf("invalid --partition %q: it must be a number or all", c.Partition))
@@ -152,7 +152,7 @@ func (c *consumeCmd) check(now time.Time) (from url.Values, err error) {
 	return parsePosition(c.From, now)
 }
 
-// parsePosition returns what --from says, as the API's queries have it.
+// parsePosition returns the position of --from as query parameters of the API.
 func parsePosition(from string, now time.Time) (url.Values, error) {
 	at, err := time.Parse(time.RFC3339Nano, from)
 	if day, dayErr := time.Parse(time.DateOnly, from); dayErr == nil {
@@ -171,13 +171,13 @@ func parsePosition(from string, now time.Time) (url.Values, error) {
 	return url.Values{"time": {at.UTC().Format(time.RFC3339Nano)}}, nil
 }
 
-// isOffset tells whether --from is an offset, which is of one partition only.
+// isOffset tells whether --from is an offset, which is valid in one partition only.
 func (c *consumeCmd) isOffset() bool {
 	n, err := strconv.ParseInt(c.From, 10, 64)
 	return err == nil && n >= 0 && c.From[0] != '-'
 }
 
-// outputForm is what to ask a broker for, and how each record of the answer is written.
+// outputForm is the media type to ask a broker for, and how each record of the answer is written.
 type outputForm struct {
 	accept string
 	write  func(out *bufio.Writer, record []byte) error
@@ -211,8 +211,8 @@ func (f *formatFlags) output() outputForm {
 	}
 }
 
-// visible returns the form with control characters escaped, for a terminal: records are
-// anybody's, and could otherwise do with it what they like.
+// visible returns the form with control characters escaped, for a terminal: a record can hold anything, and
+// could otherwise control the terminal.
 func (f outputForm) visible() outputForm {
 	return outputForm{f.accept, func(out *bufio.Writer, record []byte) error {
 		var whole bytes.Buffer

@@ -27,7 +27,7 @@ type fakeLog struct {
 
 	mu       sync.Mutex
 	requests int
-	offsets  []string // asked for
+	offsets  []string // where the requests begin
 	records  []string
 	perFetch int
 }
@@ -118,7 +118,7 @@ func TestConsumeWritesARecordALine(t *testing.T) {
 	}
 }
 
-// What comes in while it reads is not awaited, or a busy topic would never end.
+// consume does not wait for records that come while it reads: in a busy topic it would never end.
 func TestConsumeStopsAtTheEndSeenAtStart(t *testing.T) {
 	f := &fakeLog{records: []string{"a", "b", "c"}, perFetch: 2}
 	f.before = func(int, http.ResponseWriter, *http.Request) bool {
@@ -187,12 +187,12 @@ func TestConsumeReportsRefusals(t *testing.T) {
 	url := newFakeLog(t, f)
 	r := runSeb(t, nil, "consume", "orders", "--server", url)
 	r.want(t, exitRefused, "topic_not_found", "1 record was written; the topic was deleted meanwhile")
-	if strings.Contains(r.err, "go on with") { // in a topic that was created again that would skip records
+	if strings.Contains(r.err, "go on with") { // the new topic has other records at those offsets
 		t.Error(r.err)
 	}
 }
 
-// The only way to tell that nobody reads is that writing fails.
+// A command learns that nobody reads its output only when a write fails.
 func TestConsumeEndsQuietlyWhenNobodyReads(t *testing.T) {
 	url := newFakeLog(t, &fakeLog{records: []string{"a", "b"}})
 	var stderr bytes.Buffer
@@ -239,7 +239,7 @@ func TestReadersAreCommands(t *testing.T) {
 	}
 }
 
-// The exit code says what a check found, also when nobody reads the rest.
+// The exit code says what a check found, also if nobody reads all of its output.
 func TestChecksFailWhenNobodyReads(t *testing.T) {
 	b := copyOf(t, goodBucket)
 	b.edit(slot(9), func(x []byte) []byte { x[4] = 3; return reseal(x) })
@@ -264,7 +264,7 @@ func TestChecksFailWhenNobodyReads(t *testing.T) {
 	}
 }
 
-// What was done can't be asked for again, and some of it is a secret.
+// The output of a command that changes something can't be asked for again, and may hold a secret.
 func TestCommandsThatChangeFailWhenNobodyReads(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"id":7,"name":"ops","key":"seb_1","secret":"whsec_1","count":1,"partitions":[{"partition":0}],"keys":[{"id":7,"name":"ops"}]}`)
@@ -290,7 +290,7 @@ func TestCommandsThatChangeFailWhenNobodyReads(t *testing.T) {
 	}
 }
 
-// A broken connection is no end of the topic, though its error is the same.
+// A broken connection to the broker is not taken for a closed output, although the error is the same.
 func TestConsumeTakesABrokenConnectionForNoEnd(t *testing.T) {
 	write := &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}
 	if base := (&url.URL{Scheme: "http", Host: "127.0.0.1:1"}); nobodyReads(unanswered(base, write)) {
@@ -305,7 +305,8 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
-// What stays in a buffer was not written: who goes on where it says loses nothing.
+// Records in a buffer do not count as written: a user who continues at the offset that consume names loses
+// no record.
 func TestConsumeCountsWhatTheOutputTook(t *testing.T) {
 	records := make([]string, 30000)
 	for i := range records {
@@ -315,9 +316,9 @@ func TestConsumeCountsWhatTheOutputTook(t *testing.T) {
 		room int
 		want string
 	}{
-		"nothing":   {0, "0 records were written, then perhaps more, and a part of one; after the 0, continue at --from 0\n"},
-		"a buffer":  {64 << 10, "0 records were written, then perhaps more, and a part of one; after the 0, continue at --from 0\n"},
-		"an answer": {150000, "20000 records were written, then perhaps more, and a part of one; after the 20000, continue at --from 20000\n"},
+		"nothing":   {0, "0 records were written whole; the output may hold more records after these, the last one cut off; to continue after the first 0, use --from 0\n"},
+		"a buffer":  {64 << 10, "0 records were written whole; the output may hold more records after these, the last one cut off; to continue after the first 0, use --from 0\n"},
+		"an answer": {150000, "20000 records were written whole; the output may hold more records after these, the last one cut off; to continue after the first 20000, use --from 20000\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := newFakeLog(t, &fakeLog{records: records, perFetch: 20000})
@@ -331,7 +332,7 @@ func TestConsumeCountsWhatTheOutputTook(t *testing.T) {
 	}
 }
 
-// fullDisk takes so many bytes.
+// fullDisk takes room bytes, then fails.
 type fullDisk struct{ room int }
 
 func (f *fullDisk) Write(p []byte) (int, error) {
@@ -378,8 +379,8 @@ func TestConsumeRefusesAnswersThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// What has the name of a topic that was deleted is another topic, whatever its
-// offsets: a consumer that would go on there would skip records and not know it.
+// A topic that was created under the name of a deleted one is another topic. If consume went on there, it
+// would skip records unnoticed.
 func TestConsumeEndsWhenItsTopicIsRecreated(t *testing.T) {
 	for _, test := range []struct{ name, flags, news string }{
 		{"shorter", "", "1"},
@@ -406,8 +407,8 @@ func TestConsumeEndsWhenItsTopicIsRecreated(t *testing.T) {
 	}
 }
 
-// beforeReads passes requests on to a broker, calling before each read, whose
-// answers it makes end after two records.
+// beforeReads passes requests on to a broker. It calls before ahead of each read, and limits each read to
+// two records.
 func beforeReads(t *testing.T, broker string, before func()) string {
 	to, err := url.Parse(broker)
 	if err != nil {
@@ -457,7 +458,7 @@ func FuzzParseFetched(f *testing.F) {
 	})
 }
 
-// retryable must never call a write safe to repeat that may be in the log.
+// retryable never returns NotCommitted for a write that may be in the log.
 func TestRetryableKeepsUnknownApart(t *testing.T) {
 	for _, test := range []struct {
 		err     error
@@ -484,7 +485,7 @@ func TestRetryableKeepsUnknownApart(t *testing.T) {
 	}
 }
 
-// What a broker says to do about an error does not take the place of where to go on.
+// If a broker refuses a read with a hint, consume shows the hint and also where to continue.
 func TestConsumeThatIsRefusedInBetweenSaysWhereToGoOn(t *testing.T) {
 	url := newFakeLog(t, &fakeLog{records: []string{"a", "b", "c"}, perFetch: 1, before: func(n int, w http.ResponseWriter, _ *http.Request) bool {
 		if n < 3 {

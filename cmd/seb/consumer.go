@@ -48,7 +48,7 @@ func (c consumerInfo) missed() (n int64) {
 	return n
 }
 
-// at returns where the consumer is in a partition; 0 in one that was added since.
+// at returns the consumer's position in a partition; 0 if the partition was added later.
 func (c consumerInfo) at(partition int32) int64 {
 	for _, p := range c.Positions {
 		if p.Partition == partition {
@@ -87,7 +87,7 @@ func (consumerListCmd) Help() string {
     seb consumer list orders
     seb consumer list orders --output json | jq -r '.consumers[] | select(.lag > 1000) | .name'
 
-LAG is how many records it has not committed, MISSED how many were deleted before it committed them. MOVED is when
+LAG is how many records the consumer has not committed, MISSED how many were deleted before it committed them. MOVED is when
 it was last committed or reset.`
 }
 

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// consumerResetCmd has no defaults, neither of its own nor from the environment: they
-// would move what nobody meant.
+// consumerResetCmd has no default position, and reads none from the environment: it could move a consumer
+// by mistake.
 type consumerResetCmd struct {
 	consumerFlags
 	From      string `env:"-" required:"" placeholder:"POSITION" help:"New position: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago."`
-	Partition *int32 `env:"-" placeholder:"N" help:"Move it in this partition only, to an offset, earliest, latest or -N (default: in all partitions)."`
+	Partition *int32 `env:"-" placeholder:"N" help:"Move the consumer in this partition only, to an offset, earliest, latest or -N (default: in all partitions)."`
 }
 
 // Help shows examples.
 func (consumerResetCmd) Help() string {
 	return `Moves the consumer, at once and without asking. A missing consumer is created, at the beginning of the
-partitions that are not named. A position counts in each partition for itself; an offset is of one partition.
+partitions that are not named. A position such as -100 is taken in each partition separately; an offset is valid in one
 
 Examples:
 
@@ -34,10 +34,10 @@ Examples:
 A seb consume that reads with this name meanwhile ends at its next commit.`
 }
 
-// Run moves the consumer, and tells where it is then.
+// Run moves the consumer, and prints its lag.
 func (c *consumerResetCmd) Run(ctx context.Context, std streams) error {
 	if c.Partition != nil && *c.Partition < 0 {
-		return usage(errors.New("--partition must be at least 0"))
+		return usage(fmt.Errorf("invalid --partition %d: it must be at least 0", *c.Partition))
 	}
 	position, err := parsePosition(c.From, time.Now())
 	if err != nil {
@@ -71,8 +71,8 @@ func (c *consumerResetCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
-// place returns a position as the API takes it for a consumer. What counts from a
-// partition's bounds becomes offsets.
+// place returns a position as the API takes it for a consumer. It turns -N, and earliest and latest of one
+// partition, into offsets.
 func (c *consumerResetCmd) place(ctx context.Context, broker *client, position url.Values) (any, error) {
 	word := position.Get("offset")
 	n, err := strconv.ParseInt(word, 10, 64)
@@ -90,11 +90,11 @@ func (c *consumerResetCmd) place(ctx context.Context, broker *client, position u
 		return nil, err
 	}
 	if !named && word[0] != '-' && c.Partition == nil && len(t.Partitions) > 1 {
-		return nil, usage(fmt.Errorf("--from %s is an offset of one partition, and the topic has %d: choose with --partition", c.From, len(t.Partitions)))
+		return nil, usage(fmt.Errorf("--from %s is an offset in one partition, and the topic has %d partitions: choose one with --partition", c.From, len(t.Partitions)))
 	}
 	offsets := map[int32]int64{}
 	if c.Partition != nil {
-		offsets[*c.Partition] = max(n, 0) // whether there is such a partition is the broker's to say
+		offsets[*c.Partition] = max(n, 0) // the broker refuses a partition that does not exist
 	}
 	for _, p := range t.Partitions {
 		switch {

@@ -19,8 +19,8 @@ import (
 // crowdWorkers is how many connections a crowd works on at once.
 const crowdWorkers = 64
 
-// When the clients of a crowd read their answers, which must be successes, and if
-// they are read in the end hold a record.
+// When the clients of a crowd read their answers. Each answer must be a success, and hold a record if it is
+// read at the end.
 const (
 	readNever  = "never"
 	readAtOnce = "at-once"
@@ -69,12 +69,12 @@ func runCrowd(args []string) error {
 		if when == readInEnd {
 			err = readSuccess(*c, in, `"value":`)
 		}
-		// A reset: tens of thousands of ports in TIME_WAIT would be the next test's.
+		// Close with a reset: tens of thousands of ports in TIME_WAIT would be missing in the next test.
 		return errors.Join(err, (*c).(*net.TCPConn).SetLinger(0), (*c).Close())
 	})
 }
 
-// eachOf calls do for each of conns, some at a time, until one fails.
+// eachOf calls do for each of conns, crowdWorkers at a time, until one fails.
 func eachOf(conns []net.Conn, do func(c *net.Conn, in *bufio.Reader) error) error {
 	var wg sync.WaitGroup
 	failed := make([]error, crowdWorkers)
@@ -116,7 +116,7 @@ func readSuccess(c net.Conn, in *bufio.Reader, want string) error {
 	return err
 }
 
-// crowd is a crowdMain that is ready.
+// crowd is a process that runs crowdMain and is ready.
 type crowd struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
@@ -145,7 +145,7 @@ func gatherCrowd(t *testing.T, broker *process, count int, text, when string) *c
 	}
 	go func() {
 		defer close(c.done)
-		_ = c.cmd.Wait() // its ProcessState says it all
+		_ = c.cmd.Wait() // ProcessState has the result
 	}()
 	t.Cleanup(func() {
 		_ = c.cmd.Process.Kill() // it may have ended
@@ -157,7 +157,7 @@ func gatherCrowd(t *testing.T, broker *process, count int, text, when string) *c
 	return c
 }
 
-// leave lets the crowd read what it has not read, and hang up.
+// leave makes the crowd read the answers that it has not read, and hang up.
 func (c *crowd) leave(t *testing.T) {
 	t.Helper()
 	if err := c.stdin.Close(); err != nil {

@@ -33,10 +33,10 @@ func (c *serveCmd) serveDebug(ctx context.Context, log *slog.Logger) (stop func(
 	go func() {
 		defer close(done)
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("serve profiles", "error", err)
+			log.Error("profiles are no longer served", "error", err)
 		}
 	}()
-	log.Info("profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
+	log.Info("serving profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
 	return func() {
 		if err := server.Close(); err != nil {
 			log.Warn("close the profile server", "error", err)
@@ -45,21 +45,21 @@ func (c *serveCmd) serveDebug(ctx context.Context, log *slog.Logger) (stop func(
 	}, nil
 }
 
-// ownHostOnly refuses requests under names that may be a stranger's: profiles have no
-// access control, and a page of such a name could read them. It also refuses what pages of
-// other origins send, since a profile costs time.
+// ownHostOnly refuses requests whose Host is a name that others may control: a web page under that name
+// could read the profiles, which have no access control. It also refuses requests from web pages of other
+// origins, since a profile costs time.
 func ownHostOnly(h http.Handler) http.Handler {
 	guard := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if !httpapi.OwnHost(r.Host) {
-			http.Error(w, "use localhost or an IP address: others may control this name", http.StatusForbidden)
+			http.Error(w, "invalid Host: others may control this name; use localhost or an IP address", http.StatusForbidden)
 			return
 		}
-		asPost := r.WithContext(r.Context()) // the guard lets any GET pass
+		asPost := r.WithContext(r.Context()) // the guard allows every GET
 		asPost.Method = http.MethodPost
 		if guard.Check(asPost) != nil {
-			http.Error(w, "a page of another origin may not send this", http.StatusForbidden)
+			http.Error(w, "refused: the request comes from a web page of another origin", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)

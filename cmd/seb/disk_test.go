@@ -12,16 +12,15 @@ import (
 )
 
 const (
-	// smallDiskVariable tells a test that runs again where its small disk is.
+	// smallDiskVariable tells the second run of a test where its small disk is.
 	smallDiskVariable = "SEB_TEST_SMALL_DISK"
 	diskBytes         = 24 << 20
 	ballastBytes      = 8 << 20
 )
 
-// onSmallDisk runs the test once more in a process of its own, where it
-// returns a directory that is a file system of diskBytes. In the first process
-// it returns "": the test is over then. The file system is a tmpfs that only
-// the second process and its children see, so none stays behind.
+// onSmallDisk runs the test again in a second process. There it returns a directory on a file system of
+// diskBytes. In the first process it returns "" when the second one has ended; the test returns then. The
+// file system is a tmpfs that only the second process and its children see, so it goes away with them.
 func onSmallDisk(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv(smallDiskVariable); dir != "" {
@@ -45,8 +44,8 @@ func onSmallDisk(t *testing.T) string {
 	return ""
 }
 
-// canMount returns how to start a process that may mount: as root, or as root
-// of a user namespace. Where neither is allowed the test is skipped.
+// canMount returns the command line that starts a process which may mount: as root, or as root of a user
+// namespace. If neither is allowed, it skips the test.
 func canMount(t *testing.T, dir string) []string {
 	t.Helper()
 	var said strings.Builder
@@ -66,7 +65,7 @@ func canMount(t *testing.T, dir string) []string {
 	return nil
 }
 
-// fill writes a file of n bytes, or as many as there is room for.
+// fill writes a file of n bytes, or fewer if the disk is full.
 func fill(t *testing.T, path string, n int) {
 	t.Helper()
 	if err := os.WriteFile(path, make([]byte, n), 0o600); err != nil && !isDiskFull(err) {
@@ -76,9 +75,8 @@ func fill(t *testing.T, path string, n int) {
 
 func isDiskFull(err error) bool { return strings.Contains(err.Error(), "no space left on device") }
 
-// A broker whose store's disk is full says so to who appends, and says the truth
-// about each record; it serves what there is, and goes on as soon as there is
-// room.
+// A broker whose store is on a full disk refuses appends with that error, and reports the right outcome for
+// each. It serves reads, and takes appends again as soon as there is room.
 func TestDiskFull(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a while, and what has no room is no part of this process")
@@ -108,12 +106,12 @@ func TestDiskFull(t *testing.T) {
 	remove(t, filler)
 	load.more(t, target, 100, broker)
 
-	// Now full by its own doing, and killed like that.
+	// Now its own records fill the disk, and it is killed in that state.
 	greedy.Store(true)
 	whileFull(t, target, broker)
 	broker.killed(t)
 	greedy.Store(false)
-	fill(t, filler, diskBytes) // what was in its hands has left room
+	fill(t, filler, diskBytes) // the broker's unfinished writes have freed room
 	if early, err := startServe(t.Context(), t.TempDir(), os.Environ(), args...); err == nil {
 		early.kill()
 		t.Error("it starts on a store that takes no probe")
@@ -142,8 +140,7 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// A broker whose cache has no room serves and takes records without it, and
-// starts without it.
+// A broker whose cache directory is full serves and takes records without the cache, and starts without it.
 func TestCacheDiskFull(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a while, and what has no room is no part of this process")

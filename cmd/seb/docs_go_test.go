@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// docImports are what the Go of the pages may use without saying so.
+// docImports are the packages that Go in the pages may use without an import.
 var docImports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "http": "net/http", "json": "encoding/json", "log": "log", "net": "net",
 	"os": "os", "testing": "testing", "signal": "os/signal", "slog": "log/slog", "time": "time", "strconv": "strconv",
@@ -24,8 +24,8 @@ var docImports = map[string]string{
 	"storetest":  "github.com/simple-event-broker/seb/objstore/storetest",
 }
 
-// The Go of the pages is formatted and compiles. A block is a whole file, declarations, or the
-// body of a function that has ctx, broker and store and returns an error.
+// The Go code in the pages is formatted and compiles. A block is a whole file, declarations, or the body of
+// a function that has ctx, broker and store and returns an error.
 func TestDocGoCompiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the compiler takes most of it")
@@ -74,7 +74,7 @@ func goBlocks(page string) []string {
 
 var goComment = regexp.MustCompile(`(?m)(^|\s)//.*$`)
 
-// goFile makes a file of a block.
+// goFile completes a block to a Go file.
 func goFile(block string) string {
 	if strings.HasPrefix(block, "package ") {
 		return block

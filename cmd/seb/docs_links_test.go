@@ -16,7 +16,7 @@ var (
 	notInSlug  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// Links between the pages lead somewhere, down to the heading.
+// Links between the pages lead to existing pages and headings.
 func TestDocLinks(t *testing.T) {
 	pages := docPages(t)
 	headings := map[string]map[string]bool{}
@@ -52,7 +52,7 @@ func TestDocLinks(t *testing.T) {
 	}
 }
 
-// Whoever opens docs/ finds every page from its index.
+// The index of docs/ leads to every page.
 func TestDocsAreReachedFromTheirIndex(t *testing.T) {
 	index, err := os.ReadFile("../../docs/README.md")
 	if err != nil {

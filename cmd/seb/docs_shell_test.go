@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// docPorts are the ports that the pages speak of.
+// docPorts are the ports that the pages name.
 var docPorts = []string{"51313", "51314", "51315", "7070"}
 
-// docPrologue is what the shell of a page begins with: job control, as a person
-// has it, and what waits for a broker.
+// docPrologue runs first in the shell of a page: it turns on job control, as in an interactive shell, and
+// defines a function that waits for a broker.
 const docPrologue = `set -m
 trap 'kill -9 $(jobs -p) 2>/dev/null; wait 2>/dev/null' EXIT
 ready() {
@@ -55,7 +55,7 @@ func runDoc(t *testing.T, page string, commands []docCommand) {
 	shell.Dir = t.TempDir()
 	address := ports.Replace("127.0.0.1:51313")
 	shell.Env = append(os.Environ(), "PATH="+path, "HOME="+shell.Dir, "LC_ALL=C.UTF-8", "SEB_HTTP="+address, "SEB_SERVER=http://"+address)
-	// As at a terminal, where curl doesn't draw its progress over its output.
+	// As at a terminal, where curl does not mix its progress with its output.
 	if err := os.WriteFile(filepath.Join(shell.Dir, ".curlrc"), []byte("silent\nshow-error\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -86,13 +86,13 @@ func compareDoc(t *testing.T, page string, c docCommand, ports *strings.Replacer
 	}
 }
 
-// jobNotice is the shell's word, at any later time, on a job that was killed.
+// jobNotice matches the shell's message, which may come at any later time, that a job was killed.
 var jobNotice = regexp.MustCompile(`(?m)^bash: line \d+: +\d+ Killed .*\n?`)
 
 var servesPort = regexp.MustCompile(`--(?:http|port) (?:\S*:)?(\d+)`)
 
-// shellCommand is c as the shell gets it: a broker's words go to a file, and the
-// next command waits for it.
+// shellCommand returns c as the shell runs it: the output of a broker goes to a file, and the next command
+// waits until the broker answers.
 func shellCommand(ports *strings.Replacer, c string) string {
 	c = ports.Replace(c)
 	broker, background := strings.CutSuffix(c, " &")
@@ -120,13 +120,13 @@ func docPortReplacer(t *testing.T) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// docPath returns a PATH with the programs that a page needs. Where one is
-// missing the test is skipped, or fails if SEB_TEST_REQUIRE is 1.
+// docPath returns a PATH with the programs that a page needs. If one is missing, it skips the test, or
+// fails it if SEB_TEST_REQUIRE is 1.
 func docPath(t *testing.T, needed []string) string {
 	t.Helper()
 	path := os.Getenv("PATH")
 	if server := os.Getenv("SEB_TEST_VERSITYGW"); server != "" {
-		dir := t.TempDir() // the name of its file has a version in it
+		dir := t.TempDir() // the program's file name has a version in it
 		if err := os.Symlink(server, filepath.Join(dir, "versitygw")); err != nil {
 			t.Fatal(err)
 		}

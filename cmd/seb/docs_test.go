@@ -79,7 +79,7 @@ var (
 	notRun        = regexp.MustCompile(`^<!-- not run: .+ -->$`)
 )
 
-// docCommands returns what of a page is to be run, in order.
+// docCommands returns the commands of a page that are run, in order.
 func docCommands(page string) ([]docCommand, error) {
 	var commands []docCommand
 	lines := strings.Split(page, "\n")
@@ -134,14 +134,14 @@ func consoleCommands(line int, block []string) []docCommand {
 	return commands
 }
 
-// goesOn tells whether command has its end on a later line.
+// goesOn tells whether command continues on the next line.
 func goesOn(command string) bool {
 	return strings.HasSuffix(command, `\`) || strings.Count(command, "'")%2 == 1
 }
 
 var docTime = regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\\\.\d+)?Z`)
 
-// docPattern returns what matches output.
+// docPattern returns the pattern that the real output must match, for the output that a page shows.
 func docPattern(output string) *regexp.Regexp {
 	p := regexp.QuoteMeta(output)
 	p = regexp.MustCompile(`(?m)^\\\.\\\.\\\.$`).ReplaceAllLiteralString(p, `(?s:.*)`)

@@ -19,7 +19,7 @@ const (
 	doctorSmall  = 1 << 10
 	doctorLarge  = 1 << 20
 	doctorRanged = 64 << 10
-	// Beyond this the clocks deserve a word: S3 refuses requests at 15 minutes.
+	// A larger difference of the clocks is reported: S3 refuses requests at 15 minutes.
 	skewNoted = 30 * time.Second
 )
 
@@ -28,7 +28,7 @@ type doctorCmd struct {
 	outputFlag
 	Rounds  int `default:"8" help:"Rounds of racing creates (default ${default})."`
 	Racers  int `default:"24" help:"Creates that race in a round (default ${default})."`
-	Samples int `default:"20" help:"Requests to take latencies from (default ${default})."`
+	Samples int `default:"20" help:"How many requests to measure latencies with (default ${default})."`
 }
 
 // Help shows examples.
@@ -47,7 +47,7 @@ The exit code is 0 if the store is usable, 3 if not, 6 if it does not answer.`
 // Run probes the store and prints a verdict.
 func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 	if c.Rounds < 1 || c.Racers < 2 || c.Samples < 1 {
-		return usage(errors.New("--rounds and --samples must be at least 1, --racers at least 2"))
+		return usage(fmt.Errorf("invalid --rounds %d, --racers %d or --samples %d: --racers must be at least 2, the others at least 1", c.Rounds, c.Racers, c.Samples))
 	}
 	if err := c.mustBeThere(); err != nil {
 		return err
@@ -83,14 +83,15 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 	return d.verdict()
 }
 
-// verdict returns an error unless the store is usable, and could be told so.
+// verdict returns an error unless the store is usable. If it is, verdict returns the error of the output,
+// if any.
 func (d *diagnosis) verdict() error {
 	switch {
 	case d.failed == nil:
 		return d.err
 	case !d.answered:
 		return codedError{hinted(fmt.Errorf("store %s does not answer", d.Store),
-			"check its endpoint, bucket and region, and the credentials; the check above has its error"), exitUnreachable}
+			"check its endpoint, bucket and region, and the credentials; the failed check above shows the store's error"), exitUnreachable}
 	default:
 		return codedError{hinted(fmt.Errorf("store %s is not usable: %w", d.Store, d.failed),
 			"a store must keep every promise above at all times; docs/stores.md lists the stores that were tested"), exitDamage}
@@ -102,7 +103,7 @@ type diagnosis struct {
 	*prober  `json:"-"`
 	printer  `json:"-"`
 	failed   error
-	answered bool // the store has, at all
+	answered bool // the store answered the first request
 
 	Store     string        `json:"store"`
 	Kind      string        `json:"kind"`
@@ -118,7 +119,7 @@ type checked struct {
 	Detail string `json:"detail"`
 }
 
-// latencyInfo is what one kind of request took, in seconds.
+// latencyInfo has the latencies of one kind of request, in seconds.
 type latencyInfo struct {
 	Request string  `json:"request"`
 	Count   int     `json:"count"`
@@ -143,8 +144,8 @@ func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
 	d.check(ctx, "store time", d.clock)
 }
 
-// check runs one check. What an interrupt cuts short says nothing of the store,
-// and is not told; the check that deletes does that all the same.
+// check runs one check and reports its result. It reports nothing after an interrupt, since a check that
+// was cut short says nothing about the store. The check that deletes the objects does so even then.
 func (d *diagnosis) check(ctx context.Context, name string, run func(context.Context) (string, error)) (ok bool) {
 	detail, err := run(ctx)
 	d.progress.clear()
@@ -186,8 +187,8 @@ func (d *diagnosis) unobstructed(ctx context.Context) (string, error) {
 	return "every path that the log needs is free, or holds an object", nil
 }
 
-// roundTrips writes objects of two sizes and reads them at once; it is where
-// most latencies come from.
+// roundTrips writes objects of two sizes, and reads each right after that. Most latencies are measured
+// here.
 func (d *diagnosis) roundTrips(ctx context.Context, samples int) (string, error) {
 	for i, body := range [][]byte{make([]byte, doctorSmall), make([]byte, doctorLarge)} {
 		n, what := samples, "1 KiB"
@@ -205,14 +206,14 @@ func (d *diagnosis) roundTrips(ctx context.Context, samples int) (string, error)
 				return "", fmt.Errorf("get: %w", err)
 			}
 			if !bytes.Equal(o.Body, body) {
-				return "", errors.New("an object came back with other bytes")
+				return "", fmt.Errorf("%s came back with other bytes", key)
 			}
 		}
 	}
 	return "1 KiB and 1 MiB, bytes unchanged", nil
 }
 
-// lists expects all keys created so far, whole and in pages.
+// lists checks that a list in pages has all keys that were created so far, in order.
 func (d *diagnosis) lists(ctx context.Context) (string, error) {
 	want := slices.Sorted(slices.Values(d.keys))
 	var got []string
@@ -228,7 +229,7 @@ func (d *diagnosis) lists(ctx context.Context) (string, error) {
 		got = append(got, page.Keys...)
 		after = got[len(got)-1]
 		if len(got) > 2*len(want) {
-			return "", errors.New("the list does not end")
+			return "", fmt.Errorf("%d keys were created; the list does not end after %d", len(want), len(got))
 		}
 	}
 	if !slices.Equal(got, want) {
@@ -249,8 +250,8 @@ func (d *diagnosis) ranges(ctx context.Context) (string, error) {
 	const end = doctorRanged
 	for _, r := range []struct{ off, n, from, to int64 }{
 		{1000, 5000, 1000, 6000},       // inside
-		{end - 10, 100, end - 10, end}, // beyond the end
-		{end, 10, end, end},            // behind it
+		{end - 10, 100, end - 10, end}, // across the end
+		{end, 10, end, end},            // at the end
 		{100, -1, 100, end},            // to the end
 	} {
 		o, err := d.get(ctx, "", key, r.off, r.n)
@@ -267,7 +268,7 @@ func (d *diagnosis) ranges(ctx context.Context) (string, error) {
 	return "inside, across and after the end; missing objects are reported", nil
 }
 
-// orNil makes a missing error printable.
+// orNil returns err, or an error that says "success" if err is nil.
 func orNil(err error) error {
 	if err == nil {
 		return errors.New("success")
@@ -289,10 +290,10 @@ func (d *diagnosis) deletes(ctx context.Context) (string, error) {
 	if _, err := d.get(ctx, "", d.keys[0], 0, 1); !errors.Is(err, objstore.ErrNotFound) {
 		return "", fmt.Errorf("%s can still be read: %w", d.keys[0], orNil(err))
 	}
-	return "all of it", nil
+	return "all objects of these checks", nil
 }
 
-// clock judges the dates that all answers carried, or should have.
+// clock checks that all answers carried dates, and estimates the difference of the clocks.
 func (d *diagnosis) clock(context.Context) (string, error) {
 	if d.undated > 0 {
 		return "", fmt.Errorf("%d of %d answers carried no date", d.undated, d.undated+len(d.dates))
@@ -300,8 +301,8 @@ func (d *diagnosis) clock(context.Context) (string, error) {
 	if len(d.dates) == 0 {
 		return "", errors.New("no answer carried a date")
 	}
-	// The smallest and largest skew that every answer admits: the request was
-	// executed between sent and received, and its date may be cut to seconds.
+	// The smallest and largest skew that agree with every answer: the store executed the request between
+	// sent and received, and its date may be cut to seconds.
 	granularity := time.Second
 	for _, at := range d.dates {
 		if at.store.Nanosecond() != 0 {
@@ -354,7 +355,7 @@ func (d *diagnosis) estimate(kind storeKind, prices *httpapi.Prices) {
 	d.printf("  cost: %s\n", d.Cost)
 }
 
-// percentile returns the smallest sample that p percent don't exceed.
+// percentile returns the smallest sample that at least p percent of the samples do not exceed.
 func percentile(samples []time.Duration, p int) time.Duration {
 	if len(samples) == 0 {
 		return 0

@@ -51,7 +51,8 @@ func TestDoctorMakesNoDirectory(t *testing.T) {
 	}
 }
 
-// A store is a broken one: it keeps all promises of the one inside but one.
+// The following stores each break one promise of the store inside. An overwriting store lets Create replace
+// an object.
 type overwriting struct{ objstore.Store }
 
 func (s overwriting) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
@@ -66,7 +67,7 @@ func (s overwriting) Create(ctx context.Context, key string, parts ...[]byte) (t
 	return at, err
 }
 
-// refusing stores what it says it did not.
+// refusing answers that an object exists although it has just created it.
 type refusing struct{ objstore.Store }
 
 func (s refusing) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
@@ -74,7 +75,7 @@ func (s refusing) Create(ctx context.Context, key string, parts ...[]byte) (time
 	return at, errors.Join(err, objstore.ErrExists)
 }
 
-// unclear can't say that a key is taken.
+// unclear answers with another error than ErrExists if a key is taken.
 type unclear struct{ objstore.Store }
 
 func (s unclear) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
@@ -85,7 +86,7 @@ func (s unclear) Create(ctx context.Context, key string, parts ...[]byte) (time.
 	return at, err
 }
 
-// misplacing tells one racer that it won, and stores another's bytes.
+// misplacing tells one racer that it won, and stores the bytes of another.
 type misplacing struct {
 	objstore.Store
 	mu    sync.Mutex
@@ -106,7 +107,7 @@ func (s *misplacing) Create(ctx context.Context, key string, parts ...[]byte) (t
 	return s.Store.Create(ctx, key, before)
 }
 
-// forgetful lists only what is older.
+// forgetful leaves the last object out of a list.
 type forgetful struct{ objstore.Store }
 
 func (s forgetful) List(ctx context.Context, prefix, after string, limit int) (objstore.Page, error) {
@@ -140,7 +141,7 @@ type keeping struct{ objstore.Store }
 
 func (s keeping) Delete(context.Context, string) (time.Time, error) { return time.Now(), nil }
 
-// down answers nothing.
+// down fails every request.
 type down struct{ objstore.Store }
 
 func (s down) List(context.Context, string, string, int) (objstore.Page, error) {
@@ -179,7 +180,7 @@ func TestDoctorFindsWhatAStoreLacks(t *testing.T) {
 	}
 }
 
-// An interrupting store ends the context with the tenth create.
+// An interrupting store ends the context at the tenth create.
 type interrupting struct {
 	objstore.Store
 	creates *atomic.Int64
@@ -202,7 +203,7 @@ func TestInterruptedDoctorSaysNothingBadAndLeavesNothing(t *testing.T) {
 	var out strings.Builder
 	d := &diagnosis{prober: newProber(interrupting{inner, new(atomic.Int64), cancel}), printer: printer{w: &out}}
 	d.examine(ctx, &doctorCmd{Rounds: 3, Racers: 8, Samples: 4})
-	if d.failed != nil || strings.Contains(out.String(), "BAD") || len(d.Checks) > 2 { // those that create nothing
+	if d.failed != nil || strings.Contains(out.String(), "BAD") || len(d.Checks) > 2 { // the checks that create nothing
 		t.Errorf("it found %v, %v\n%s", d.failed, d.Checks, &out)
 	}
 	if page, err := inner.List(t.Context(), "", "", 10); err != nil || len(page.Keys) > 0 {
@@ -251,7 +252,7 @@ func TestCostIsTheListPrice(t *testing.T) {
 		{batchTimed, nil, "at most 4 commits/s, $52 a month at Amazon's $5 per million PUTs; an idle broker sends none"},
 		{batchTimed, r2.prices, "at most 4 commits/s, $47 a month at $4.5 per million PUTs; an idle broker sends none"},
 		{batchEach, r2.prices, "a PUT per append, $4.5 per million; an idle broker sends none"},
-		{batchImmediate, &amazon, "while records come a PUT whenever the last one ends; at 20/s and $5 per million that is $259 a month; an idle broker sends none"},
+		{batchImmediate, &amazon, "while records come, one PUT after another; at 20/s and $5 per million that is $259 a month; an idle broker sends none"},
 		{batchTimed, &ownPrices, "no request fees"},
 	} {
 		if got := costOf(test.batch, 250*time.Millisecond, test.prices); got != test.want {
@@ -275,7 +276,7 @@ func TestDoctorFindsARealS3ServerUsable(t *testing.T) {
 	}
 }
 
-// Whether a store that does not answer is usable nobody knows.
+// Of a store that does not answer, doctor says that the verdict is unknown.
 func TestDoctorSaysOnceThatAStoreDoesNotAnswer(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "none")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "none")

@@ -99,8 +99,8 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 	return o.Body, nil
 }
 
-// judge refuses a large file by its first bytes if it is no object that dump shows, so that it is
-// not read into memory.
+// judge refuses a large file by its first bytes if dump can't show it, so that the file is not read into
+// memory.
 func (c *dumpCmd) judge(first []byte, size int64) error {
 	if original.IsBatch(first) {
 		return nil
@@ -110,7 +110,7 @@ func (c *dumpCmd) judge(first []byte, size int64) error {
 		err = format.CheckCheckpointStart(first, size)
 	}
 	if err == nil && p.Kind == format.KindCheckpoint && size > format.CheckpointBytesMax {
-		err = format.Corrupt("a checkpoint has %d bytes, and may have %d", size, int64(format.CheckpointBytesMax))
+		err = format.Corrupt("a checkpoint has %d bytes, at most %d are allowed", size, int64(format.CheckpointBytesMax))
 	}
 	if err == nil || errors.Is(err, format.ErrVersion) {
 		return err
@@ -129,8 +129,7 @@ type dumper struct {
 	Lines  []dumpLine `json:"lines"`
 }
 
-// dumpLine is one line of what is shown. One without a label goes on with the
-// one before.
+// dumpLine is one line of the output. A line without a label continues the line before.
 type dumpLine struct {
 	Label string `json:"label,omitempty"`
 	Text  string `json:"text"`
@@ -144,7 +143,8 @@ func (d *dumper) line(label, format string, args ...any) {
 	d.printf("%-12s %s\n", label, text)
 }
 
-// dump writes the object b, which stands under a key that ends like name.
+// dump shows the object b. name is the file or key that the user gave: if it has the form of a key of the
+// log, it must be the key of b.
 func (d *dumper) dump(b []byte, name string) error {
 	if path.Base(name) == format.ClusterKey {
 		return d.cluster(b)
@@ -244,7 +244,7 @@ func (d *dumper) commit(b []byte, name string) error {
 	return nil
 }
 
-// row shows where a commit says that a batch is, and the batch if it is there.
+// row shows where a batch of a commit is, and the batch itself if the commit holds it.
 func (d *dumper) row(i int, x *format.Batch, b []byte, c *format.Commit) {
 	where := "inline"
 	if x.Object > 0 {
@@ -379,7 +379,7 @@ func (d *dumper) original(b []byte) error {
 	return nil
 }
 
-// mark counts and describes a fault, if it is one.
+// mark counts and describes a fault; it returns "" if fault is false.
 func (d *dumper) mark(fault bool, what string) string {
 	if !fault {
 		return ""
@@ -388,8 +388,8 @@ func (d *dumper) mark(fault bool, what string) string {
 	return d.paint(red, " BAD: "+what)
 }
 
-// standsAt compares the name that was asked for with the key that the object
-// says is its own. Only names of that form can be wrong: a copy may be called anything.
+// standsAt marks a fault if name has the form of a key of the log, but is not key, which the object says is
+// its own. A copy may have any other name.
 func (d *dumper) standsAt(name, key string) string {
 	dir, base := path.Split(name)
 	if path.Base(dir) != path.Dir(key) {
@@ -398,7 +398,7 @@ func (d *dumper) standsAt(name, key string) string {
 	return d.mark(base != path.Base(key), "its own key is "+key)
 }
 
-// expiry tells until when an API key is good.
+// expiry tells until when an API key is valid.
 func expiry(us int64) string {
 	if us == 0 {
 		return "never expires"

@@ -30,7 +30,7 @@ func rowOf(batch []byte, object, pos uint32, base int64, count uint32) *format.B
 	}
 }
 
-// commitOf returns an object of two batches: one of its own, one in a data object.
+// commitOf returns a commit of two batches: one inline, one in a data object.
 func commitOf(inline, far []byte) []byte {
 	c := &format.Commit{
 		Seq: 7, PayloadSize: uint32(len(inline)),
@@ -53,7 +53,7 @@ func commitOf(inline, far []byte) []byte {
 	return append(format.EncodeCommit(c), inline...)
 }
 
-// queueItems has an item of every kind that is about queues.
+// queueItems has an entry of every kind that is about queues.
 func queueItems() []format.Entry {
 	config := format.QueueConfig{LeaseMS: 30_000, BackoffMinMS: 1000, BackoffMaxMS: 60_000, Attempts: 5, Ordered: true, Paused: true, DeadLetterTopic: "dead"}
 	last := format.Attempt{Offset: 43, Number: 2}
@@ -145,7 +145,7 @@ func TestDumpShowsEveryKindOfObject(t *testing.T) {
 		{"checkpoint/00000000000000000001", checkpointOf(), []string{"checkpoint, version 2", "1 topics, 1 batches in 1 objects", `1: "mail", created 1970-01-01T00:00:00.000000Z, lease 30s, at most 5 attempts`,
 			`owned by "http://b:1", epoch 2, last heard of`, "never owned", "without an owner, the last was of epoch 1",
 			"partition 0: 7 records left, 1 of them parked; the first is 2; fresh ones below 9 may be handed out, below 4 may have been",
-			`attempt 1 of offset 3, 1 since it was redriven or new, parked: "gone"`, `attempt 1 of offset 6, 1 since it was redriven or new, not to go out before 2023-11-14T22:13:20.000000Z: "no"`,
+			`attempt 1 of offset 3, 1 of these since it was appended or redriven, parked: "gone"`, `attempt 1 of offset 6, 1 of these since it was appended or redriven, not to go out before 2023-11-14T22:13:20.000000Z: "no"`,
 			"delayed      partition 0 of topic 1: offsets 8 to 8, due 2023-11-14T22:13:20.000000Z",
 			`1: "billing", created`, "partition 0: the next offset to read is 0", `1: "ops", scopes 0x4`, "never expires"}},
 		{"old.log", originalOf("one", "", "three"), []string{"original Seb, version 1", `0 at 0: "one"`, `1 at 3: ""`, `2 at 3: "three"`}},
@@ -163,7 +163,7 @@ func TestDumpShowsEveryKindOfObject(t *testing.T) {
 	}
 }
 
-// Every byte of an object is under some checksum: none can change unnoticed.
+// Every byte of an object is covered by a checksum, so that no change goes unnoticed.
 func TestDumpNoticesEveryChangedByte(t *testing.T) {
 	for name, body := range map[string][]byte{
 		"log/00000000000000000007":                   commitOf(batchOf("one", "two"), batchOf("three")),
@@ -232,7 +232,7 @@ func FuzzDump(f *testing.F) {
 		err := d.dump(body, name)
 		c, decodeErr := format.DecodeCommit(body)
 		if path.Base(name) == format.ClusterKey || decodeErr != nil {
-			return // any answer will do; it must come
+			return // any answer is right, as long as dump returns
 		}
 		if err != nil {
 			t.Fatalf("a commit can't be shown: %v", err)
@@ -243,8 +243,8 @@ func FuzzDump(f *testing.F) {
 	})
 }
 
-// soundCommit tells whether a commit is as long as it says, and its batches as
-// its rows say.
+// soundCommit tells whether a commit has the size that its head says, and its batches are as its entries
+// say.
 func soundCommit(c *format.Commit, object []byte) bool {
 	if c.Size() != int64(len(object)) {
 		return false

@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// queueItem shows an item about a queue.
+// queueItem shows an entry about a queue.
 func (d *dumper) queueItem(i int, item format.Entry) {
 	switch x := item.(type) {
 	case *format.QueueSet:
@@ -55,7 +55,7 @@ func (d *dumper) queueItem(i int, item format.Entry) {
 	}
 }
 
-// sessionItem shows an item about a session: its key is public.
+// sessionItem shows an entry about a session. It may show the session's key, which is public.
 func (d *dumper) sessionItem(i int, x *format.SessionNamed) {
 	if x.Queue == 0 {
 		d.line("item", "%d: session %x is one of this log", i, x.Session)
@@ -79,7 +79,8 @@ func queueConfig(c format.QueueConfig) string {
 	return s
 }
 
-// pushedTo leaves out what may be secret: output is shared more readily than the bucket.
+// pushedTo describes a push without the parts that may be secret: people share output more readily than a
+// bucket.
 func pushedTo(p *format.QueuePush) string {
 	if p == nil {
 		return "nowhere"
@@ -106,7 +107,7 @@ func putBack(notBefore int64, parked bool, reason string) string {
 	return fmt.Sprintf("%s: %q", s, reason)
 }
 
-// queue shows what a state knows of a queue.
+// queue shows a queue of a checkpoint's state.
 func (d *dumper) queue(t *state.Topic, q *state.Queue) {
 	d.line("queue", "%d: %q, created %v, %s", q.ID, q.Name, micros(q.Created), queueConfig(q.Config))
 	switch {
@@ -126,18 +127,18 @@ func (d *dumper) queue(t *state.Topic, q *state.Queue) {
 		d.line("", "partition %d: %d records left, %d of them parked; the first is %d; fresh ones below %d may be handed out, below %d may have been",
 			i, c.Left, c.DeadLetters, c.First, q.DispatchLimit(n), q.UncertainEnd(n))
 		for _, a := range listed(q, n) {
-			d.line("", "partition %d: attempt %d of offset %d, %d since it was redriven or new, %s", i, a.Number, a.offset, a.Used(), putBack(a.NotBefore, a.DeadLetter, a.Reason))
+			d.line("", "partition %d: attempt %d of offset %d, %d of these since it was appended or redriven, %s", i, a.Number, a.offset, a.Used(), putBack(a.NotBefore, a.DeadLetter, a.Reason))
 		}
 	}
 }
 
-// listedAttempt is a delivery that a state knows by itself.
+// listedAttempt is an attempt that a state stores, with the offset of its record.
 type listedAttempt struct {
 	offset int64
 	state.Attempt
 }
 
-// listed returns those of a partition in order.
+// listed returns the stored attempts of a partition, by offset.
 func listed(q *state.Queue, partition int32) (list []listedAttempt) {
 	q.EachAttempt(partition, func(offset int64, a state.Attempt) { list = append(list, listedAttempt{offset, a}) })
 	slices.SortFunc(list, func(a, b listedAttempt) int { return cmp.Compare(a.offset, b.offset) })

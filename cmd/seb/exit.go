@@ -24,7 +24,7 @@ const (
 	exitRefused     = 4
 	exitUnknown     = 5
 	exitUnreachable = 6
-	exitSignal      = 128 // and the signal's number
+	exitSignal      = 128 // plus the signal's number
 )
 
 // exitCodes say in the help what each code means.
@@ -33,13 +33,13 @@ var exitCodes = []struct {
 	meaning string
 }{
 	{exitOK, "success"},
-	{exitFailure, "failure of another kind than these"},
+	{exitFailure, "any other failure"},
 	{exitUsage, "wrong usage: nothing was tried"},
 	{exitDamage, "the log is damaged, or its store can't be trusted: find out why before you go on"},
-	{exitRefused, "refused, such as what does not exist, exists already or is too large"},
-	{exitUnknown, "the outcome is unknown: it may be in the log, or not"},
+	{exitRefused, "refused: something does not exist, exists already or is too large, for example"},
+	{exitUnknown, "the outcome is unknown: the change may be in the log, or not"},
 	{exitUnreachable, "no answer from the broker or the store, or it is too busy: nothing was done, try again later"},
-	{exitSignal + int(syscall.SIGINT), "interrupted by Ctrl-C; 143 by SIGTERM, 129 as its terminal was closed"},
+	{exitSignal + int(syscall.SIGINT), "interrupted by Ctrl-C; 143 by SIGTERM, 129 when the terminal is closed"},
 }
 
 // exitHelp is the table of codes.
@@ -59,19 +59,19 @@ type codedError struct {
 
 func (e codedError) Unwrap() error { return e.error }
 
-// errInterrupted ends what a signal has interrupted.
+// errInterrupted is the error of a command that a signal interrupted.
 var errInterrupted = errors.New("interrupted")
 
-// errEnded is the interrupt that ends what has no other end: it says nothing
-// that the user doesn't know.
-var errEnded = fmt.Errorf("%w, as every such command is", errInterrupted)
+// errEnded is the interrupt of a command that ends in no other way, such as consume --follow. It is not
+// reported.
+var errEnded = fmt.Errorf("%w, the only end of this command", errInterrupted)
 
-// interruption is the cause of the end of a command's context.
+// interruption is the cause with which a signal cancels a command's context.
 type interruption struct{ signal os.Signal }
 
 func (i interruption) Error() string { return i.signal.String() }
 
-// Is makes errors of what was under way the usual ones.
+// Is makes an interruption a context.Canceled for errors.Is.
 func (i interruption) Is(target error) bool { return target == context.Canceled }
 
 func (i interruption) exitCode() int {
@@ -88,7 +88,7 @@ func exitCode(ctx context.Context, err error) int {
 	}
 	if ctx.Err() != nil && (errors.Is(err, errInterrupted) || errors.Is(err, context.Canceled)) {
 		var i interruption
-		_ = errors.As(context.Cause(ctx), &i) // without one it was Ctrl-C
+		_ = errors.As(context.Cause(ctx), &i) // without a signal: as after Ctrl-C
 		return i.exitCode()
 	}
 	var coded codedError
@@ -116,7 +116,7 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailure
 }
 
-// exitCode is that of a read, or of a write that is certain not to be in the log.
+// exitCode returns the exit code of a read, or of a write that is certainly not in the log.
 func (e *apiError) exitCode() int {
 	if code := exitCodeOf(e.Code); code != exitFailure {
 		return code
@@ -132,8 +132,8 @@ func (e *apiError) exitCode() int {
 	return exitFailure
 }
 
-// brokerExitCode is that of an error of a broker in this process. It is the
-// same as if the broker had been asked by HTTP.
+// brokerExitCode returns the exit code for an error of a broker in this process: the same as for a broker
+// that was asked by HTTP.
 func brokerExitCode(e *seb.Error) int {
 	if e.Outcome == seb.Unknown {
 		return exitUnknown
@@ -151,7 +151,7 @@ func brokerExitCode(e *seb.Error) int {
 	}
 }
 
-// exitCodeOf returns what a broker's code alone says.
+// exitCodeOf returns the exit code that a broker's code alone decides, else exitFailure.
 func exitCodeOf(code seb.Code) int {
 	switch code {
 	case seb.CodeBrokerStopped, seb.CodeStoreUnusable, seb.CodeDataLost:

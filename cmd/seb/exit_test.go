@@ -25,7 +25,7 @@ func TestExitCodeSaysWhatKindOfErrorItIs(t *testing.T) {
 	}{
 		{nil, exitOK},
 		{errors.New("no space left on device"), exitFailure},
-		{usage(errors.New("--limit is negative")), exitUsage},
+		{usage(errors.New("invalid --limit -1")), exitUsage},
 		{refused(404, seb.CodeTopicNotFound), exitRefused},
 		{refused(413, seb.CodeRecordTooLarge), exitRefused},
 		{refused(401, ""), exitRefused},
@@ -57,19 +57,19 @@ func TestExitCodeSaysWhatKindOfErrorItIs(t *testing.T) {
 	}
 }
 
-// What can't be is refused before a broker is asked.
+// A place that can't exist is refused before a broker is asked.
 func TestPlaceThatCannotBeIsWrongUsage(t *testing.T) {
 	for _, place := range []string{"abc", "-1:0", " ", "0:0:0"} {
 		runSeb(t, nil, "queue", "dead", "orders", "mail", "--next="+place, "--server", "http://127.0.0.1:1").want(t, exitUsage, "PARTITION:OFFSET")
 	}
 }
 
-// Keys of a store that is opened here are refused as a broker would refuse them.
+// A refusal has the same exit code whether the command opens the store itself or asks a broker.
 func TestRefusalsHaveOneCodeWithAndWithoutABroker(t *testing.T) {
 	dir := t.TempDir()
 	runSeb(t, nil, "key", "create", "ops", "--scope", "admin", "--store", dir, "--new-log").want(t, exitOK)
 	runSeb(t, nil, "key", "create", "ops", "--scope", "admin", "--store", dir).want(t, exitRefused, "key_exists")
-	runSeb(t, nil, "key", "revoke", "shop", "--store", dir).want(t, exitRefused, "no such key")
+	runSeb(t, nil, "key", "revoke", "shop", "--store", dir).want(t, exitRefused, "there is no API key \"shop\"")
 }
 
 // A write that got no answer may have been carried out; a read changes nothing.
@@ -84,7 +84,7 @@ func TestUnknownOutcomesHaveTheirCode(t *testing.T) {
 	}
 }
 
-// A key that may have been made is to be found among keys.
+// If the outcome of creating a key is unknown, the hint names seb key list.
 func TestUnknownOutcomesOfKeysSayWhereToLook(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(hangUp))
 	defer server.Close()
@@ -92,8 +92,7 @@ func TestUnknownOutcomesOfKeysSayWhereToLook(t *testing.T) {
 	runSeb(t, nil, "topic", "create", "orders", "--server", server.URL).want(t, exitUnknown, "seb topic list")
 }
 
-// A wrong scheme lets nothing through: there is no outcome to look for, and
-// nothing to try again.
+// With a wrong scheme no request reaches the broker: the outcome is certain, and a retry can't help.
 func TestWrongSchemeIsToldAndNothingWasDone(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
@@ -108,8 +107,8 @@ func TestWrongSchemeIsToldAndNothingWasDone(t *testing.T) {
 	runSeb(t, strings.NewReader("x\n"), "produce", "orders", "--idempotent", "--server", url).
 		want(t, exitUnreachable, "nothing appended", "write http://")
 
-	// A server of HTTPS may hang up on what is more than a short request, before it
-	// is heard: then the outcome is not known.
+	// An HTTPS server may close the connection before it has read a longer request: then the outcome is
+	// unknown.
 	url = "http://" + strings.TrimPrefix(secure.URL, "https://")
 	runSeb(t, nil, "topic", "list", "--server", url).want(t, exitUnreachable, "write https://")
 	runSeb(t, nil, "consume", "orders", "--follow", "--server", url).want(t, exitUnreachable, "write https://")
@@ -126,7 +125,7 @@ func TestOnlyALineOfTextIsShown(t *testing.T) {
 	}
 }
 
-// Ctrl-C and SIGTERM end what waits, with the code that shells expect.
+// Ctrl-C and SIGTERM end a waiting command, with the exit code that shells expect.
 func TestSignalsHaveTheirCode(t *testing.T) {
 	asked := make(chan struct{}, 8)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -144,7 +143,7 @@ func TestSignalsHaveTheirCode(t *testing.T) {
 		if err := cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
-		_ = cmd.Wait() // its ProcessState says it
+		_ = cmd.Wait() // ProcessState has the result
 		if got := cmd.ProcessState.ExitCode(); got != code {
 			t.Errorf("%v: exit code %d, not %d", signal, got, code)
 		}
@@ -167,7 +166,7 @@ func TestExitCodesAreDocumented(t *testing.T) {
 	}
 }
 
-// Outcomes are told by exit codes, and where they are not plain by the hint.
+// Errors of the library are shown without the outcome: the exit code tells it, and a hint if it is unknown.
 func TestErrorsOfTheLibraryAreSaidAsPeopleSayThem(t *testing.T) {
 	for _, test := range []struct {
 		err  *seb.Error
@@ -175,7 +174,7 @@ func TestErrorsOfTheLibraryAreSaidAsPeopleSayThem(t *testing.T) {
 	}{
 		{&seb.Error{Code: seb.CodeKeyExists, Detail: "there is one", Outcome: seb.NotCommitted}, "seb: create key: key_exists: there is one\n"},
 		{&seb.Error{Code: seb.CodeKeyExists, Detail: "there is one", Hint: "take it", Outcome: seb.NotCommitted}, "seb: create key: key_exists: there is one\n     take it\n"},
-		{&seb.Error{Code: seb.CodeStoreUnavailable, Detail: "it is away", Outcome: seb.Unknown}, "seb: create key: store_unavailable: it is away\n     it may have been carried out: check before you try again\n"},
+		{&seb.Error{Code: seb.CodeStoreUnavailable, Detail: "it is away", Outcome: seb.Unknown}, "seb: create key: store_unavailable: it is away\n     the change may have been carried out: check before you try again\n"},
 	} {
 		var out strings.Builder
 		report(&out, fmt.Errorf("create key: %w", test.err))

@@ -17,24 +17,24 @@ const (
 	fetchBytes    = 4 << 20
 	fetchBytesMin = 64 << 10
 	fetchRecords  = 32 << 10
-	// What an answer may hold at most: its one record may be larger than fetchBytes.
+	// The largest answer that is read: an answer with a single record may be larger than fetchBytes.
 	fetchBodyMax = 1 << 30
 	followWait   = 20 * time.Second
 
 	ndjsonType = "application/x-ndjson"
-	// topicIDHeader tells a topic from one that is created later under its name.
+	// topicIDHeader tells a topic from one that is created later under the same name.
 	topicIDHeader = "Seb-Topic-Id"
 )
 
-// fetched is one answer: the records before next, from first on. They are
-// values of sizes, back to back, or a line of JSON each.
+// fetched is one answer: the records from first to next-1, of a partition that ends at end. sizes and
+// values hold the records (values back to back), or else lines has a line of JSON for each.
 type fetched struct {
 	first, next, end int64
 	sizes, values    []byte
 	lines            []byte
 }
 
-// pop returns the first record that is left: its value, or its JSON.
+// pop removes the first record and returns its value, or its JSON.
 func (f *fetched) pop() []byte {
 	f.first++
 	if len(f.lines) > 0 {
@@ -51,14 +51,14 @@ func (f *fetched) pop() []byte {
 // fetchSpec is what one read asks for.
 type fetchSpec struct {
 	topic       string
-	topicID     string // of the one that is meant, see topicIDHeader
+	topicID     string // the topic's id, see topicIDHeader
 	partition   int32
 	from        url.Values // offset or time
 	limit       int64
 	bytes       int
 	wait        time.Duration
 	accept      string
-	mayFindNone bool // although the log goes on behind from
+	mayFindNone bool // an answer may be empty although records follow
 }
 
 // fetch reads once. The answer's bytes are in body, which is returned to be used again.
@@ -150,7 +150,7 @@ func parseFetched(header http.Header, body []byte) (fetched, error) {
 	return f, nil
 }
 
-// parseOffsets reads where an answer ends, and where the log does.
+// parseOffsets reads where an answer ends, and where the partition ends.
 func parseOffsets(header http.Header) (f fetched, err error) {
 	for name, to := range map[string]*int64{"Seb-Next-Offset": &f.next, "Seb-End-Offset": &f.end} {
 		n, err := strconv.ParseInt(header.Get(name), 10, 64)
@@ -162,7 +162,7 @@ func parseOffsets(header http.Header) (f fetched, err error) {
 	return f, nil
 }
 
-// parseFetchedLines checks an answer of a record's JSON per line.
+// parseFetchedLines checks an answer with a line of JSON for each record.
 func parseFetchedLines(header http.Header, body []byte) (fetched, error) {
 	f, err := parseOffsets(header)
 	if err != nil {
@@ -180,7 +180,7 @@ func parseFetchedLines(header http.Header, body []byte) (fetched, error) {
 	}
 	line, _, _ := bytes.Cut(body, []byte{'\n'})
 	if err := json.Unmarshal(line, &r); err != nil || r.Offset == nil || *r.Offset != f.first || f.first < 0 {
-		return f, fmt.Errorf("the record at offset %d is %.60q", f.first, line)
+		return f, fmt.Errorf("the line for the record at offset %d is %.60q", f.first, line)
 	}
 	f.lines = body
 	return f, nil

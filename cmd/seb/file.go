@@ -12,15 +12,15 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// fileName reads the name of a file that is there, in place of Kong's
-// "existingfile", which takes "" for the directory that it runs in.
+// fileName reads the name of an existing file. It replaces Kong's "existingfile", which takes "" for the
+// current directory.
 func fileName(ctx *kong.DecodeContext, target reflect.Value) error {
 	var name string
 	if err := ctx.Scan.PopValueInto("file", &name); err != nil {
 		return err
 	}
 	if name == "" {
-		return errors.New("it is empty: name a file, or leave it out")
+		return errors.New("the file name is empty: name a file, or leave the flag out")
 	}
 	name = kong.ExpandPath(name)
 	info, err := os.Stat(name)
@@ -34,9 +34,9 @@ func fileName(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// readRegular returns the bytes of a regular file of at most bytesMax bytes. It
-// refuses all else, such as a FIFO, which would keep it waiting for a writer. Before it reads
-// a file of more than 1 MiB, it has judge see the first MiB.
+// readRegular returns the bytes of a regular file of at most bytesMax bytes. It refuses anything else, such
+// as a FIFO, where it would wait for a writer. Before it reads a file of more than 1 MiB, it calls judge
+// with the first MiB.
 func readRegular(name string, bytesMax int64, judge func(first []byte, size int64) error) (b []byte, err error) {
 	info, err := os.Stat(name) // first, because a socket can't be opened
 	if err != nil {
@@ -48,7 +48,7 @@ func readRegular(name string, bytesMax int64, judge func(first []byte, size int6
 	case info.Size() > bytesMax:
 		return nil, codedError{fmt.Errorf("%s has %d bytes: no object of Seb has more than %d", name, info.Size(), bytesMax), exitDamage}
 	}
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a FIFO by now
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a FIFO
 	if err != nil {
 		return nil, err
 	}

@@ -14,15 +14,15 @@ import (
 // The forms in which records are written by consume and read by produce.
 const (
 	formatLine   = "line"   // the value and LF
-	formatJSON   = "json"   // an object per line: all there is to a record
-	formatBinary = "binary" // key and value behind their sizes, whatever their bytes
+	formatJSON   = "json"   // an object per line, with all fields of a record
+	formatBinary = "binary" // key and value after their sizes, whatever their bytes
 	formatRaw    = "raw"    // values and nothing else
 )
 
-// noBytes stands for the size of a key or value that is not there, in formatBinary.
+// noBytes is the size of a missing key or value in formatBinary.
 const noBytes = math.MaxUint32
 
-// formatsHelp describes the forms where they are used.
+// formatsHelp describes the formats in the help of produce and consume.
 const formatsHelp = `Formats:
 
     line     the value and LF; with --key-separator SEP the key and SEP before it
@@ -33,7 +33,7 @@ const formatsHelp = `Formats:
 What consume writes as json or binary, produce reads back to equal records, whatever their bytes; json keeps
 timestamps and headers too. A line's value may hold no LF, and its key no separator.`
 
-// formatFlags choose a form, alike for consume and produce.
+// formatFlags choose the form of records, for consume and produce.
 type formatFlags struct {
 	Format       string  `enum:"line,json,binary,raw" default:"line" help:"Form of the records: line, json, binary or raw, see Formats (default ${default})."`
 	KeySeparator *string `placeholder:"SEP" help:"In lines, the key stands before SEP, which may be \\t; a line without SEP has no key (default: there are no keys)."`
@@ -41,7 +41,7 @@ type formatFlags struct {
 	separator string // what KeySeparator means; "" if there are no keys
 }
 
-// checkFormat refuses flags that don't go together, and takes escapes for what they mean.
+// checkFormat refuses flags that exclude each other, and sets separator.
 func (f *formatFlags) checkFormat() error {
 	if f.KeySeparator == nil {
 		return nil
@@ -50,7 +50,7 @@ func (f *formatFlags) checkFormat() error {
 		return usage(errors.New("--key-separator is empty: name what stands between key and value, such as '\\t', or leave it out"))
 	}
 	if f.Format != formatLine {
-		return usage(fmt.Errorf("--key-separator goes with lines; --format %s has none", f.Format))
+		return usage(fmt.Errorf("--key-separator needs --format line; --format %s has no separator", f.Format))
 	}
 	f.separator = strings.NewReplacer(`\t`, "\t", `\0`, "\x00").Replace(*f.KeySeparator)
 	if strings.Contains(f.separator, "\n") {
@@ -59,8 +59,8 @@ func (f *formatFlags) checkFormat() error {
 	return nil
 }
 
-// keyedRecord is what of a record's JSON the forms with keys need. Bytes that
-// are no UTF-8 come in base64.
+// keyedRecord has the fields of a record's JSON that the forms with keys need. Bytes that are not UTF-8
+// come in base64.
 type keyedRecord struct {
 	Key         *string `json:"key"`
 	KeyBase64   []byte  `json:"key_base64"`

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// awkward are records as consume writes them but for their offsets: no key, an
-// empty one, keys and values that are no text, line ends, headers that repeat.
+// awkward are records as consume writes them, without offsets: no key, an empty key, keys and values that
+// are not text, line ends, repeated headers.
 var awkward = []string{
 	`{"partition":0,"timestamp":"2026-01-31T12:00:00.250Z","value":""}`,
 	`{"partition":0,"timestamp":"2026-01-31T12:00:00.251Z","key":"","value":"a\nb\r\n"}`,
@@ -26,7 +26,7 @@ var awkward = []string{
 	`{"partition":2,"timestamp":"2026-01-31T12:00:00.252Z","key":"a\tb","value":"tab\tand\u2028separator"}`,
 }
 
-// keysAndValues returns what binary has of JSON lines, in base64.
+// keysAndValues returns the keys and values of JSON lines, in base64: what the binary format keeps.
 func keysAndValues(t *testing.T, lines string) (all []string) {
 	t.Helper()
 	for line := range strings.Lines(lines) {
@@ -96,7 +96,7 @@ func TestWhatConsumeWritesProduceReadsBackToEqualRecords(t *testing.T) {
 	}
 }
 
-// decoded returns what JSON lines say.
+// decoded returns the values of JSON lines.
 func decoded(t *testing.T, lines string) (all []any) {
 	t.Helper()
 	for line := range strings.Lines(lines) {
@@ -132,8 +132,7 @@ func TestProduceTellsWhereItsInputIsWrong(t *testing.T) {
 	}
 }
 
-// Acknowledged records, those to skip, and the requests that are repeated are
-// the same in every form.
+// In every format, produce counts acknowledged and skipped records, and repeats requests, in the same way.
 func TestProduceGoesOnInEveryFormat(t *testing.T) {
 	const count = 5
 	var binary, lines, keyed bytes.Buffer
@@ -192,8 +191,7 @@ func TestFormatFlagsThatDoNotGoTogether(t *testing.T) {
 	runSeb(t, nil, "consume", "t", "--key-separator", "a\nb").want(t, exitUsage, "LF")
 }
 
-// A time goes to the broker, which knows where it is in the log; from there on
-// offsets count.
+// consume --from TIME sends the time with the first request only, and offsets after that.
 func TestConsumeFromATime(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	for from, want := range map[string]string{
@@ -229,7 +227,8 @@ func TestConsumeFromATime(t *testing.T) {
 	}
 }
 
-// What a broker refuses in a request, whose bytes the user never sees, is told by the line.
+// If a broker refuses a byte of a request, produce names the line of the input, since the user never sees
+// the request.
 func TestProduceTellsTheLineAndTheByteThatTheBrokerRefused(t *testing.T) {
 	broker := serve(t, nil, "--store", "memory:", "--linger", "1ms")
 	for _, test := range []struct{ line, message string }{

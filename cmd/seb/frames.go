@@ -9,21 +9,21 @@ import (
 	"io"
 )
 
-// recordBytesMax is the largest record that is read: it is held in memory
-// whole. A broker's limits are far below this.
+// recordBytesMax is the largest record that is read, since a record is held in memory as a whole. A
+// broker's limits are far below this.
 const recordBytesMax = 256 << 20
 
 // frame is one record as it stands in the input. key is nil if it has none.
 type frame struct {
 	key, value []byte
-	took       int // bytes of the input, with what frames it
+	took       int // bytes of the input, its frame included
 }
 
 // framing finds the records in a stream.
 type framing interface {
-	// cut returns the first record of data, or false if data doesn't hold all
-	// of it. end tells that nothing comes after data. It is called with what it
-	// left, and more behind it, until it returns false.
+	// cut returns the first record of data, or false if data doesn't hold all of it. end tells that the
+	// input ends with data. After a record, the caller passes the rest of data; after false, the same data
+	// with more behind it.
 	cut(data []byte, end bool) (frame, bool, error)
 }
 
@@ -72,7 +72,8 @@ func (sizedFraming) cut(data []byte, end bool) (frame, bool, error) {
 	return frame{key, value, len(data) - len(rest)}, whole, nil
 }
 
-// cutSized returns the bytes behind the size at the start of data, nil for none.
+// cutSized reads a size and that many bytes from data: b is nil if the size is noBytes, rest follows b, and
+// whole is false if data ends too early.
 func cutSized(data []byte) (b, rest []byte, whole bool, err error) {
 	if len(data) < 4 {
 		return nil, nil, false, nil
@@ -90,7 +91,7 @@ func cutSized(data []byte) (b, rest []byte, whole bool, err error) {
 	return data[:n:n], data[n:], true, nil
 }
 
-// wholeFraming makes one record of all there is.
+// wholeFraming makes one record of the whole input.
 type wholeFraming struct{ done bool }
 
 func (w *wholeFraming) cut(data []byte, end bool) (frame, bool, error) {
@@ -101,10 +102,10 @@ func (w *wholeFraming) cut(data []byte, end bool) (frame, bool, error) {
 	return frame{nil, data, len(data)}, true, nil
 }
 
-// inputForm is how records stand in the input, and what a request carries of them.
+// inputForm says how to find the records in the input, and in which form a request carries them.
 type inputForm struct {
 	framing framing
-	unit    string // what messages call a record: that is what people can count
+	unit    string // what messages call a record: "line" or "record"
 	json    bool   // requests are JSON rather than the compact form
 	// encode appends a record's JSON to dst.
 	encode func(dst []byte, f frame) ([]byte, error)
@@ -137,9 +138,9 @@ func appendKeyedJSON(dst []byte, f frame) ([]byte, error) {
 	return append(appendField(dst, "value", f.value), '}'), nil
 }
 
-// appendRecordJSON appends a record as consume writes it in the shape that an
-// append takes: without its offset, which the log gives. What is left out becomes spaces, so
-// that each byte keeps its place in the line; what values say is the broker's to judge.
+// appendRecordJSON appends the JSON of a record, as consume writes it, in the form that an append takes:
+// without the offset, which the log assigns. It replaces what it leaves out by spaces, so that each byte
+// keeps its place in the line. It does not check values; the broker does.
 func appendRecordJSON(dst, line []byte, repartition bool) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -180,7 +181,7 @@ func appendRecordJSON(dst, line []byte, repartition bool) ([]byte, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more after its JSON object")
+		return nil, errors.New("more text follows its JSON object")
 	}
 	return dst, nil
 }

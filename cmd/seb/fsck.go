@@ -12,7 +12,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// errDamaged says that the check came to its end, and what it checked is damaged.
+// errDamaged means that the check is complete, and that it found damage.
 var errDamaged = codedError{errors.New("the log is damaged"), exitDamage}
 
 type fsckCmd struct {
@@ -31,8 +31,8 @@ func (fsckCmd) Help() string {
     seb fsck --output json --store ./seb-data | jq '.findings[] | select(.class == "missing")'
 
 Checks that every object is there that the log needs, that each is what was written, and that they fit each
-other: the chain of commits, the state that they give, the checkpoints of it, the data objects. It only reads,
-and may run while brokers use the bucket. Without --deep it costs about a GET per object, with it all bytes.
+other: the chain of commits, the state that they make, its checkpoints, and the data objects. It only reads,
+and may run while brokers use the bucket. It costs about a GET per object; with --deep it reads every byte.
 
 With --output json the report has every name. Missing, corrupt and foreign objects are damage. The other classes are
 harmless: what brokers left when they died (orphaned, possibly in use, leftover), slots that the log no longer needs
@@ -67,7 +67,7 @@ func (c *fsckCmd) check(ctx context.Context, std streams, store objstore.Store) 
 	p.clear()
 	noLog := errors.Is(err, fsck.ErrNoLog)
 	var unwritten error
-	if c.json() || !noLog { // of no log, nothing is sound
+	if c.json() || !noLog { // without a log there is nothing to print
 		unwritten = c.print(std, r)
 	}
 	newer := len(r.Of(fsck.Newer))
@@ -85,7 +85,7 @@ func (c *fsckCmd) check(ctx context.Context, std streams, store objstore.Store) 
 	return unwritten
 }
 
-// stopped says that it was an interrupt, if it was.
+// stopped returns errInterrupted if ctx has ended, else err.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errInterrupted
@@ -138,7 +138,7 @@ func (c *fsckCmd) header(p *printer, r *fsck.Report) {
 // namesShown is how many names of harmless objects are shown.
 const namesShown = 3
 
-// harmless tells of what is no damage in one line per class.
+// harmless prints one line for the findings of a class that is not damage.
 func harmless(p *printer, class fsck.Class, findings []fsck.Finding) {
 	if len(findings) == 0 {
 		return
@@ -177,7 +177,7 @@ func verdict(p *printer, r *fsck.Report) {
 	}
 }
 
-// counts says how many findings of some classes there are.
+// counts returns the number of findings for each class that of accepts.
 func counts(r *fsck.Report, of func(fsck.Class) bool) string {
 	var parts []string
 	for _, class := range fsck.Classes {

@@ -19,7 +19,7 @@ import (
 // bucket is a store's objects by key, which tests damage.
 type bucket map[string][]byte
 
-// goodBucket is what brokers wrote, of two clusters that were used alike:
+// goodBucket is what brokers wrote, otherBucket the same of another cluster:
 //
 //	slot  1 topic orders    4 records of gone (checkpoint)   7 topic gone deleted
 //	      2 topic gone      5 records of orders              8 to 11 records of orders (checkpoints 8, 11)
@@ -44,7 +44,7 @@ func writeBucket() (bucket, error) {
 		_, err := b.Append(ctx, topic, rs, seb.ToPartition(partition))
 		return err
 	}
-	large := slices.Repeat([]string{strings.Repeat("x", 600<<10)}, 7) // more than fits a commit
+	large := slices.Repeat([]string{strings.Repeat("x", 600<<10)}, 7) // more than fits into a commit
 	for _, step := range []func() error{
 		func() error { return create("orders", 2) },
 		func() error { return create("gone", 1) },

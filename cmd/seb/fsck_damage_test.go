@@ -19,13 +19,13 @@ var (
 	cp   = format.CheckpointKey
 )
 
-// damage is a way to harm a bucket, and what fsck must find then. D stands for
-// the key of the bucket's data object.
+// damage is a way to damage a bucket, with the findings of fsck. D stands for the key of the bucket's data
+// object.
 type damage struct {
 	name    string
 	do      func(t *testing.T, b bucket)
-	want    []string // found by --deep
-	shallow []string // found without it; nil means the same
+	want    []string // findings with --deep
+	shallow []string // findings without --deep; nil means the same
 }
 
 func deleting(keys ...string) func(*testing.T, bucket) {
@@ -41,7 +41,7 @@ var nothing = []string{}
 var damages = []damage{
 	{"none", func(*testing.T, bucket) {}, nothing, nil},
 
-	// Slots that are gone.
+	// Missing slots.
 	{"slot in the middle", deleting(slot(5)), []string{"missing " + slot(5)}, nil},
 	{"slot without records", deleting(slot(2)), []string{"deleted " + slot(2)}, nil},
 	{"slot whose records were deleted", deleting(slot(4)), []string{"deleted " + slot(4)}, nil},
@@ -53,7 +53,7 @@ var damages = []damage{
 	{"slot behind the last checkpoint", deleting(slot(10), cp(11)), []string{"missing " + slot(10)}, nil},
 	{"last slot, which a checkpoint covers", deleting(slot(11)), []string{"missing " + slot(11)}, nil},
 	{"last slots, which a checkpoint covers", deleting(slot(9), slot(10), slot(11)), []string{"missing " + slot(9) + " " + slot(11)}, nil},
-	// Nothing tells that there was more: that is why brokers check for it.
+	// The bucket does not show that it had more slots: brokers notice that themselves.
 	{"last slot and its checkpoint", deleting(slot(11), cp(11)), nothing, nil},
 	{"slot far away", func(t *testing.T, b bucket) { b[slot(1000)] = b[slot(3)] },
 		[]string{"missing " + slot(12) + " " + slot(999), "foreign " + slot(1000)}, nil},
@@ -66,7 +66,7 @@ var damages = []damage{
 		"deleted " + slot(1) + " " + slot(2), "deleted " + slot(4), "deleted " + slot(6) + " " + slot(7),
 	}, nil},
 
-	// Checkpoints that are gone: no record is.
+	// Missing checkpoints: no record is lost.
 	{"newest checkpoint", deleting(cp(11)), nothing, nil},
 	{"all checkpoints", deleting(cp(4), cp(8), cp(11)), nothing, nil},
 
@@ -74,7 +74,7 @@ var damages = []damage{
 	{"seb.json", deleting("seb.json"), []string{"missing seb.json"}, nil},
 	{"seb.json and checkpoints", deleting("seb.json", cp(4), cp(8), cp(11)), []string{"missing seb.json"}, nil},
 
-	// The chain and the fold.
+	// Commits that contradict the chain of hashes or the state.
 	{"two slots swapped", func(_ *testing.T, b bucket) { b[slot(8)], b[slot(9)] = b[slot(9)], b[slot(8)] },
 		[]string{"foreign " + slot(8), "foreign " + slot(9)}, nil},
 	{"a slot of another cluster", func(t *testing.T, b bucket) { b[slot(5)] = copyOf(t, otherBucket)[slot(5)] },
@@ -86,7 +86,7 @@ var damages = []damage{
 	{"a fork at the end", func(t *testing.T, b bucket) { b.commit(t, 11, func(c *format.Commit) { c.Nonce[0] ^= 1 }) },
 		[]string{"corrupt " + cp(11)}, nil},
 	{"a fork that gives the same state", func(t *testing.T, b bucket) { b.commit(t, 11, func(c *format.Commit) { c.Nonce[15] ^= 1 }) },
-		[]string{"corrupt " + cp(11)}, nil}, // only its hash tells
+		[]string{"corrupt " + cp(11)}, nil}, // found by its hash alone
 	{"an invalid first commit", func(t *testing.T, b bucket) { b.commit(t, 1, func(c *format.Commit) { c.Prev[0] ^= 1 }) },
 		[]string{"corrupt " + slot(1), "corrupt " + slot(2)}, nil},
 	{"offsets that leave a hole", func(t *testing.T, b bucket) {
@@ -106,14 +106,14 @@ var damages = []damage{
 		b.commit(t, 11, func(c *format.Commit) { c.Entries[0].(*format.Batch).MaxTime++ })
 	}, []string{"corrupt " + slot(11)}, nothing},
 
-	// Checkpoints that are not of this log.
+	// Checkpoints of another log.
 	{"a checkpoint of another cluster", func(t *testing.T, b bucket) { b[cp(8)] = copyOf(t, otherBucket)[cp(8)] },
 		[]string{"foreign " + cp(8)}, nil},
 	{"a checkpoint of another slot", func(_ *testing.T, b bucket) { b[cp(8)] = b[cp(4)] }, []string{"foreign " + cp(8)}, nil},
 	{"a checkpoint of another state", func(t *testing.T, b bucket) { b[cp(8)] = otherState(t, b) }, []string{"corrupt " + cp(8)}, nil},
 	{"a checkpoint of another state, after a loss", func(t *testing.T, b bucket) {
 		b.delete(t, slot(5))
-		b[cp(8)] = otherState(t, b) // nothing to compare it with, but the next one
+		b[cp(8)] = otherState(t, b) // fsck can compare it only with the next checkpoint
 	}, []string{"missing " + slot(5), "corrupt " + slot(9)}, nil},
 
 	// Data objects in each other's place.
@@ -148,7 +148,7 @@ var damages = []damage{
 		b.edit("seb.json", func(x []byte) []byte { return bytes.ReplaceAll(x, []byte("  "), []byte(" ")) })
 	}, []string{"corrupt seb.json"}, nil},
 
-	// What is more than there should be.
+	// Objects that no commit needs.
 	{"an orphan", func(t *testing.T, b bucket) {
 		b["data/00000000000000000003-00000000000000aa"] = dataObject(t, b, 3, 0xaa, batchOf("late"))
 	}, []string{"possibly in use data/00000000000000000003-00000000000000aa"}, nil},
@@ -164,7 +164,7 @@ var damages = []damage{
 	{"a bucket in the bucket", func(_ *testing.T, b bucket) { b["sub/seb.json"], b["sub/"+slot(1)] = b["seb.json"], b[slot(1)] },
 		[]string{"stray sub/" + slot(1), "stray sub/seb.json"}, nil},
 
-	// What a newer Seb may write.
+	// Objects that a newer Seb may write.
 	{"a slot of a newer version", func(_ *testing.T, b bucket) {
 		b.edit(slot(9), func(x []byte) []byte { x[4] = 3; return reseal(x) })
 	}, []string{"newer " + slot(9)}, nil},
@@ -182,7 +182,7 @@ func reseal(b []byte) []byte {
 	return b
 }
 
-// otherState returns checkpoint 8 with the state of checkpoint 4, sound in itself.
+// otherState returns a checkpoint 8 with valid checksums that has the state of checkpoint 4.
 func otherState(t *testing.T, b bucket) []byte {
 	t.Helper()
 	c, err := format.DecodeCheckpoint(b[cp(8)])
@@ -197,7 +197,7 @@ func otherState(t *testing.T, b bucket) []byte {
 	return append(format.EncodeCheckpoint(c), c.Body...)
 }
 
-// dataObject returns one of the bucket's cluster.
+// dataObject returns a data object of the bucket's cluster.
 func dataObject(t *testing.T, b bucket, seq format.Seq, id uint64, batch []byte) []byte {
 	t.Helper()
 	c, err := format.DecodeCluster(b["seb.json"])
@@ -209,8 +209,8 @@ func dataObject(t *testing.T, b bucket, seq format.Seq, id uint64, batch []byte)
 	}), batch...)
 }
 
-// A bucket that brokers wrote is whole, and whatever is done to it is found:
-// that, and nothing else.
+// fsck finds no damage in a bucket that brokers wrote, and finds each damage that is done to it, and
+// nothing else.
 func TestFsckFindsEveryDamage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing goes on at once")
@@ -251,7 +251,7 @@ func wantFound(t *testing.T, b bucket, deep bool, data string, want []string) {
 	})
 }
 
-// brokenObjects breaks an object of each kind in each way.
+// brokenObjects returns a damage for each kind of object and each way to break it.
 func brokenObjects(t *testing.T) []damage {
 	t.Helper()
 	good := copyOf(t, goodBucket)
@@ -275,7 +275,7 @@ func brokenObjects(t *testing.T) []damage {
 			b.edit(key, func(b []byte) []byte { b[len(b)-1] ^= 0x80; return b })
 		}, []string{"corrupt " + name}, nil}
 		if name == "D" || key == slot(3) || key == slot(11) {
-			last.shallow = nothing // it is in a batch, which only --deep reads
+			last.shallow = nothing // the damage is in a batch, which only --deep reads
 		}
 		all = append(all, last)
 	}
@@ -294,7 +294,7 @@ func TestFsckCountsWhatItChecked(t *testing.T) {
 	if r.Commits != 11 || r.Checkpoints != 3 || r.DataObjects != 1 || r.Batches < 10 || r.First != 1 || r.Last != 11 {
 		t.Errorf("the report is %+v", r)
 	}
-	if r.Bytes < size || r.Bytes > size+1000 { // identities and a head are read twice
+	if r.Bytes < size || r.Bytes > size+1000 { // fsck reads identities and one head twice
 		t.Errorf("it read %d bytes of a bucket of %d", r.Bytes, size)
 	}
 }

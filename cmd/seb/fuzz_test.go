@@ -14,7 +14,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// However lines are cut into batches, together they are the lines.
+// Whatever the sizes of batches, together the batches hold all lines.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nb\r\n\nlast"), 10, 2, int64(1))
 	f.Add([]byte("\n\n\n"), 1, 1, int64(0))
@@ -46,8 +46,8 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// Whoever answers with an error: its status stands, what is repeated is certain
-// not to have been done, and nobody is made to wait for long.
+// For any error answer of any server: the error has the status of the answer, a request that is repeated
+// was certainly not carried out, and the wait before that is bounded.
 func FuzzProblem(f *testing.F) {
 	f.Add(429, "1", []byte(`{"code":"over_memory_budget","outcome":"not_committed","status":200}`))
 	f.Add(503, "9223372036854775807", []byte(`{"outcome":"unknown","hint":"wait"}`))
@@ -71,7 +71,7 @@ func FuzzProblem(f *testing.F) {
 	})
 }
 
-// A size is read as what it is written as.
+// A size that String writes is read back as the same size.
 func FuzzSize(f *testing.F) {
 	for _, s := range []string{"4MiB", "128MB", "4096", "1 GiB", "8388608TiB", "-1", "1.5MiB", "0x10", "+1B"} {
 		f.Add(s)
@@ -94,8 +94,8 @@ func FuzzSize(f *testing.F) {
 	})
 }
 
-// Whatever the input is: each record is a part of it, and what is read as
-// binary is written as the same bytes.
+// For any input: each record is a part of it, and records in the binary format are written back as the same
+// bytes.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte("k=v\n=\nno key"), 3, true)
 	f.Add(appendSized(appendSized(nil, nil), []byte("value")), 7, false)
@@ -127,7 +127,7 @@ func FuzzFrames(f *testing.F) {
 				if fr.key != nil {
 					again = append(append(slices.Clone(fr.key), '='), again...)
 				}
-				again = again[:len(frame)] // the last LF may not be there
+				again = again[:len(frame)] // the last LF may be missing
 			}
 			if !bytes.Equal(again, frame) {
 				t.Fatalf("%q is read as key %q and value %q", frame, fr.key, fr.value)
@@ -136,8 +136,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// What is passed on is one JSON object without an offset, which says of all
-// else what the line says.
+// The result is one JSON object without an offset; all its other fields are those of the line.
 func FuzzRecordJSON(f *testing.F) {
 	f.Add([]byte(awkward[3]))
 	f.Add([]byte(`{"offset":{"a":[1,2]},"value_json":{"x":null},"partition":3}`))
@@ -164,7 +163,7 @@ func FuzzRecordJSON(f *testing.F) {
 	})
 }
 
-// An answer in lines has as many records as it says, and they can be popped.
+// An answer in lines has as many records as its offsets say, and pop returns each.
 func FuzzParseFetchedLines(f *testing.F) {
 	f.Add("2", "2", []byte("{\"offset\":0}\n{\"offset\":1}\n"))
 	f.Add("1", "9", []byte("{\"offset\":0}"))
@@ -184,8 +183,7 @@ func FuzzParseFetchedLines(f *testing.F) {
 	})
 }
 
-// Whatever a record holds, what a command gets to know of it fits an environment, and is
-// nothing but variables with seb's prefix, each once.
+// For any record, the variables for the command fit into an environment, have seb's prefix, and are unique.
 func FuzzMessageEnvironment(f *testing.F) {
 	f.Add([]byte(`{"token":"t","attempt":1,"leased_until":"2026-01-31T12:00:30.250Z","partition":0,"offset":1,"timestamp":"2026-01-31T12:00:00.250Z","key":"42","value":"x","headers":{"a b":["1","2"],"PATH":"/"},"headers_base64":{"grün":"/w=="}}`))
 	f.Add([]byte(`{"key_base64":"AA==","value":null,"headers":{"=":"\u0000"}}`))
@@ -206,7 +204,7 @@ func FuzzMessageEnvironment(f *testing.F) {
 	})
 }
 
-// Whatever stands in a file of headers: each is a line of it, and an error shows none.
+// For any file of headers: each header is a line of the file, and errors show no header.
 func FuzzHeaderLines(f *testing.F) {
 	f.Add("Authorization: Bearer 123\n\nX-Tenant: a:b\r\n")
 	f.Add("Authorization: Bearer 123\nAuthorization: Bearer 124")

@@ -6,8 +6,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// shellHints replace hints of the broker that name HTTP requests by hints that name commands.
-// Without one, the help of the command has to do.
+// shellHints replace hints of the broker that name HTTP requests by hints that name commands. An error
+// whose code is not listed gets no hint, or that of pointToHelp.
 var shellHints = map[seb.Code]string{
 	seb.CodeTopicNotFound:       "`seb topic create TOPIC` creates it; `seb topic list` lists all",
 	seb.CodeTopicExists:         "use it as it is, change it with `seb topic update`, or choose another name",

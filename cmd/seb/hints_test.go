@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Who types commands is told of commands. A hint about requests helps nobody there.
+// In a shell, hints name commands instead of HTTP requests.
 func TestHintsOfRefusalsSpeakOfCommands(t *testing.T) {
 	b := serve(t, nil)
 	t.Setenv("SEB_SERVER", b.url)
@@ -42,7 +42,7 @@ func TestHintsOfRefusalsSpeakOfCommands(t *testing.T) {
 	runSeb(t, nil, "topic", "list").want(t, exitRefused, "give a valid API key, as SEB_KEY")
 }
 
-// A broker that says nothing of use is not repeated.
+// A broker's hint about HTTP requests is left out if no command can replace it.
 func TestHintsAboutRequestsAreLeftOut(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusConflict)

@@ -7,14 +7,13 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// stored is a record as somebody read it.
+// stored is a record as a client read it.
 type stored struct {
 	name string
 	sum  uint64
 }
 
-// history is what stands at every offset that anybody has read, through any
-// broker at any time.
+// history has the record at each offset that any client has read, through any broker at any time.
 type history struct {
 	mu  sync.Mutex
 	log [loadPartitions][]stored
@@ -26,8 +25,8 @@ func (h *history) end(partition int) int {
 	return len(h.log[partition])
 }
 
-// saw takes note of an answer, and expects it to be what others saw there.
-// It returns the number of records.
+// saw notes the records of an answer, which must be those that other clients read at these offsets. It
+// returns their number.
 func (h *history) saw(t *testing.T, partition int, f fetched) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,7 +51,7 @@ type index struct {
 	partition int
 	log       []stored
 	at        map[string]int
-	claimed   []bool // by the appender of the record there
+	claimed   []bool // whether an appender knows the record
 }
 
 func newIndex(t *testing.T, partition int, log []stored) *index {
@@ -102,7 +101,7 @@ func (x *index) check(t *testing.T, a *appender, sum *tally) {
 	}
 }
 
-// whole expects all records of a call side by side, unchanged.
+// whole expects the records of a call one after the other, unchanged.
 func (x *index) whole(t *testing.T, c call, first int) {
 	for i, name := range c.names {
 		offset := first + i
@@ -123,7 +122,7 @@ func (x *index) absent(t *testing.T, c call, why string) {
 	}
 }
 
-// noPhantoms expects that somebody sent each record.
+// noPhantoms expects that an appender sent each record.
 func (x *index) noPhantoms(t *testing.T) {
 	for offset, r := range x.log {
 		if !x.claimed[offset] {

@@ -20,7 +20,7 @@ type lossyRelay struct {
 	broker string
 
 	mu   sync.Mutex
-	keys []string // of the appends, as they came
+	keys []string // of the appends, in the order in which they came
 }
 
 func (f *lossyRelay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +46,7 @@ func (f *lossyRelay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, res.Body)
 }
 
-// roundTrips fails one request after the other with its errors; nil is a 201.
+// roundTrips answers the nth request with its nth error; nil is a 201.
 type roundTrips []error
 
 func (r *roundTrips) RoundTrip(*http.Request) (*http.Response, error) {
@@ -58,8 +58,8 @@ func (r *roundTrips) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader(`{"count":1}`))}, nil
 }
 
-// A broker that dies with the very first request and is started again has
-// perhaps taken it: refused connections meanwhile are no reason to give up.
+// A broker dies during the first request, which it may have carried out, and is restarted. produce does not
+// give up while connections are refused.
 func TestProduceIdempotentOutlivesABrokerThatNeverAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
@@ -75,7 +75,7 @@ func TestProduceIdempotentOutlivesABrokerThatNeverAnswered(t *testing.T) {
 	})
 }
 
-// Every answer is lost once, and every record is there once.
+// Every answer is lost once, and every record is in the log once.
 func TestProduceIdempotentAppendsOnce(t *testing.T) {
 	b := serve(t, nil, "--store", "memory:", "--linger", "1ms")
 	f := &lossyRelay{broker: b.url}
@@ -102,7 +102,7 @@ func TestProduceIdempotentAppendsOnce(t *testing.T) {
 		t.Errorf("%d requests with keys %q", n, f.keys)
 	}
 
-	// Without it, the outcome is the user's to find out.
+	// Without --idempotent, the user has to find out the outcome.
 	runSeb(t, strings.NewReader("f"), "produce", "orders", "--server", server.URL).want(t, exitUnknown, "lines 1 to 1", "--idempotent")
 	if r := runSeb(t, nil, "consume", "orders", "--from", "-1", "--server", b.url); r.out != "f\n" {
 		t.Errorf("the topic ends with %q", r.out)

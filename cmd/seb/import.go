@@ -23,8 +23,8 @@ func (importCmd) Help() string {
 	return `Appends the records of the original Seb's files, named TOPIC/OFFSET.record_batch, plain or gzip, to topics of
 the same names, each at the offset that it had, with the time of its batch. The files are only read.
 
-A topic must be new, or hold what an earlier import brought: then this one goes on where that one stopped.
-Nobody else may append to it meanwhile. An import that failed or was interrupted is run again as it was.
+A topic in Seb must be new, or hold what an earlier import appended: then this import continues where that one stopped.
+No other program may append to it meanwhile. If an import fails or is interrupted, run the same command again.
 
 Examples:
 
@@ -33,14 +33,14 @@ Examples:
     seb import ./seb-old --topic orders --topic clicks --output json`
 }
 
-// Run imports topic after topic, and sums up what it did also if it fails.
+// Run imports topic after topic, and prints a summary also if it fails.
 func (c *importCmd) Run(ctx context.Context, std streams) error {
 	broker, err := c.client()
 	if err != nil {
 		return err
 	}
 	if c.BatchBytes < 1 {
-		return usage(errors.New("--batch-bytes must be at least 1"))
+		return usage(fmt.Errorf("invalid --batch-bytes %d: it must be at least 1", c.BatchBytes))
 	}
 	source, err := openImportSource(ctx, c.Source)
 	if err != nil {
@@ -74,8 +74,8 @@ type importer struct {
 	source   importSource
 	progress *progress
 	waits    *waitNotes
-	files    int64 // done, of all topics
-	bytes    int64 // of their values
+	files    int64 // files that are done, of all topics
+	bytes    int64 // of the values in these files
 }
 
 // importSummary is what import did.
@@ -83,20 +83,20 @@ type importSummary struct {
 	Source  string          `json:"source"`
 	DryRun  bool            `json:"dry_run"`
 	Topics  []*topicSummary `json:"topics"`
-	Ignored int64           `json:"ignored_files"` // of the source, since they hold no records
+	Ignored int64           `json:"ignored_files"` // files of the source that hold no records
 }
 
 // topicSummary is what import did for a topic.
 type topicSummary struct {
 	Topic    string `json:"topic"`
-	Files    int64  `json:"files"`         // that were read
-	Found    int64  `json:"found_records"` // in the topic at the start
+	Files    int64  `json:"files"`         // files that were read
+	Found    int64  `json:"found_records"` // records in the topic at the start
 	Imported int64  `json:"records"`       // appended; in a dry run, those that would be
-	Bytes    int64  `json:"bytes"`         // of their values
-	End      int64  `json:"end_offset"`    // of the topic as far as it was imported
-	Later    int64  `json:"later_records"` // in the topic behind the last that the source has
-	First    int64  `json:"source_offset"` // of the source's first record
-	Complete bool   `json:"complete"`      // all that the source has is in the topic
+	Bytes    int64  `json:"bytes"`         // of the imported values
+	End      int64  `json:"end_offset"`    // the offset after the imported records
+	Later    int64  `json:"later_records"` // records in the topic after the last one of the source
+	First    int64  `json:"source_offset"` // offset of the first record in the source
+	Complete bool   `json:"complete"`      // all records of the source are in the topic
 }
 
 func (s *importSummary) write(json bool, std streams) error {
@@ -111,7 +111,7 @@ func (s *importSummary) write(json bool, std streams) error {
 	for _, t := range s.Topics {
 		out.printf("%s: %d records %s, %s, from %d files", t.Topic, t.Imported, did, size(t.Bytes), t.Files)
 		if t.Found > 0 {
-			out.printf("; %d were there", t.Found)
+			out.printf("; %d were there before", t.Found)
 		}
 		if t.Later > 0 {
 			out.printf(", and %d later ones", t.Later)

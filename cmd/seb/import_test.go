@@ -26,7 +26,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// packed is b as the original compresses it.
+// packed returns b as the original Seb compresses it.
 func packed(b []byte) []byte {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
@@ -56,8 +56,8 @@ var originalBytes = []byte{
 // originals are the files of a source, by name.
 type originals map[string][]byte
 
-// manyOriginals are a topic's files: the golden one, then two hundred of one to
-// five records, every other compressed; and what the records are in the end.
+// manyOriginals returns a topic's files, and its records as Seb must store them: the golden file, then two
+// hundred files of one to five records, every other one compressed.
 func manyOriginals(topic string) (originals, []string) {
 	const stamp = "2024-02-29T12:34:56.789Z"
 	files := originals{
@@ -114,11 +114,10 @@ func (files originals) bucket(t *testing.T) string {
 	return storeURL
 }
 
-// postHandler gets the nth append, which serve carries out and answers.
+// postHandler handles the nth append; serve carries out the append and answers it.
 type postHandler func(n int64, w http.ResponseWriter, serve func(http.ResponseWriter))
 
-// importTarget is a broker in this process, behind a server whose appends may be
-// disturbed.
+// importTarget is a broker in this process behind an HTTP server on which a test can disturb appends.
 type importTarget struct {
 	broker *seb.Broker
 	url    string
@@ -163,7 +162,7 @@ func importTargetOf(t *testing.T, opts seb.Options) *importTarget {
 	return target
 }
 
-// disturb has on get every append from now on.
+// disturb makes on handle every append from now on.
 func (target *importTarget) disturb(on postHandler) { target.onPost.Store(&on) }
 
 // stored returns partition 0 as lines of time and value.
@@ -212,7 +211,7 @@ func TestImportGivesBackEveryRecordAtItsOffset(t *testing.T) {
 	}
 }
 
-// Interrupted between any two requests, and run again, it gives the same.
+// An import that is interrupted between any two requests, and run again, gives the same records.
 func TestImportGoesOnWhereItWasInterrupted(t *testing.T) {
 	files, want := manyOriginals("orders")
 	from, target := files.dir(t), newImportTarget(t)
@@ -242,8 +241,7 @@ func TestImportGoesOnWhereItWasInterrupted(t *testing.T) {
 	}
 }
 
-// An append without an answer is found in the topic, and not sent again; one that
-// was refused is.
+// An append without an answer is found in the topic, and not sent again. A refused append is sent again.
 func TestImportFindsOutWhatBecameOfAppends(t *testing.T) {
 	files, want := manyOriginals("orders")
 	from, target := files.dir(t), newImportTarget(t)
@@ -266,7 +264,7 @@ func TestImportFindsOutWhatBecameOfAppends(t *testing.T) {
 	}
 }
 
-// Appends that never arrive are given up, and the next run sends them.
+// Import gives up appends that never arrive, and the next run sends them.
 func TestImportGivesUpAppendsThatNeverArrive(t *testing.T) {
 	files, want := manyOriginals("orders")
 	from, target := files.dir(t), newImportTarget(t)
@@ -288,8 +286,8 @@ func TestImportGivesUpAppendsThatNeverArrive(t *testing.T) {
 	}
 }
 
-// A request of an earlier run that comes through while this one is under way, and
-// is smaller, ends it; the next goes on behind it.
+// A smaller request of an earlier run arrives during this run, and ends it. The next run continues after
+// that request's records.
 func TestImportGoesOnBehindALateRequestOfItsOwn(t *testing.T) {
 	files, want := manyOriginals("orders")
 	from, target := files.dir(t), newImportTarget(t)
@@ -302,7 +300,7 @@ func TestImportGoesOnBehindALateRequestOfItsOwn(t *testing.T) {
 		}
 		serve(w)
 	})
-	target.run(t.Context(), t, from).want(t, exitFailure, "a delayed request of an earlier import has arrived", "run the same import again to continue there")
+	target.run(t.Context(), t, from).want(t, exitFailure, "a delayed request of an earlier import has appended a part of the batch", "run the same import again to continue there")
 	target.run(t.Context(), t, from).want(t, exitOK)
 	if diff := cmp.Diff(want, target.stored(t, "orders")); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
@@ -338,7 +336,7 @@ func TestImportStopsWhenOthersAppend(t *testing.T) {
 	}
 }
 
-// What stands in the topic must be what the source has there.
+// Import refuses a topic whose records differ from those of the source.
 func TestImportRefusesATopicWithOtherRecords(t *testing.T) {
 	files, _ := manyOriginals("orders")
 	from := files.dir(t)
@@ -429,8 +427,7 @@ func TestImportDoesNotFollowSymbolicLinks(t *testing.T) {
 	target.run(t.Context(), t, from).want(t, exitFailure, "clicks is a symbolic link")
 }
 
-// Whoever appended to the topic later does not keep an import from telling that
-// it is complete.
+// An import is complete although another program appended to the topic later.
 func TestImportLeavesLaterRecordsAlone(t *testing.T) {
 	target := newImportTarget(t)
 	from := originals{original.Name("orders", 0): originalOf("a", "b")}.dir(t)
@@ -439,7 +436,7 @@ func TestImportLeavesLaterRecordsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := target.run(t.Context(), t, from)
-	if r.want(t, exitOK); r.out != "orders: 0 records imported, 0 B, from 1 files; 2 were there, and 1 later ones; the next offset is 3\n" {
+	if r.want(t, exitOK); r.out != "orders: 0 records imported, 0 B, from 1 files; 2 were there before, and 1 later ones; the next offset is 3\n" {
 		t.Errorf("import says %s", r.out)
 	}
 }

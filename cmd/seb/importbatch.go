@@ -7,16 +7,14 @@ import (
 )
 
 const (
-	// importRecords bounds a request, since each record of JSON takes 70 bytes
-	// beside its value.
+	// importRecords bounds a request, since each record of JSON takes 70 bytes in addition to its value.
 	importRecords = 20_000
 
 	timestampLayout = "2006-01-02T15:04:05.000Z07:00"
 )
 
-// importBatch is what one request appends: the records of a file, or of many
-// small ones, in which case not all have the same time. Values are slices of the
-// files' memory.
+// importBatch is what one request appends: records of one file, or of several small files, whose times may
+// differ. times has the time of each record. The values share the memory of the files.
 type importBatch struct {
 	values [][]byte
 	times  []string
@@ -34,13 +32,13 @@ func (g *importBatch) add(value []byte, at string) {
 	g.values, g.times, g.bytes = append(g.values, value), append(g.times, at), g.bytes+len(value)
 }
 
-// full tells whether a value of so many bytes has to wait for the next batch.
+// full tells whether a value of that many bytes has to wait for the next batch.
 func (g *importBatch) full(bytes, limit int) bool {
 	return g.count() > 0 && (g.bytes+bytes > limit || g.count() >= importRecords)
 }
 
-// request writes the batch into b: in the compact form if all records have one
-// time, which it returns, else as JSON.
+// request writes the batch into b. If all records have the same time, it uses the compact form and returns
+// that time; else it uses JSON and returns "".
 func (g *importBatch) request(b *recordBatch) (at string) {
 	b.json = slices.ContainsFunc(g.times, func(s string) bool { return s != g.times[0] })
 	b.reset()

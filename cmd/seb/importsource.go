@@ -22,13 +22,12 @@ import (
 const (
 	// importAhead is how many files are read while one is appended.
 	importAhead = 4
-	// importTries is how often a request to the source's store is sent.
+	// importTries is the most attempts for a request to the source's store.
 	importTries = 6
 )
 
-// importSource is where the original keeps its files. It is no [objstore.Store]:
-// a directory of the original may hold names that a store's may not, and they must
-// be told of, not passed over.
+// importSource reads the files of the original. It is no [objstore.Store]: a directory of the original may
+// hold names that are invalid in a store, and import must report these instead of skipping them.
 type importSource interface {
 	// list calls each with the name of every file that begins with prefix.
 	list(ctx context.Context, prefix string, each func(name string) error) error
@@ -100,13 +99,13 @@ func (s dirSource) read(_ context.Context, name string) ([]byte, error) {
 
 func checkImportSize(bytes int64) error {
 	if bytes > original.FileBytesMax {
-		return fmt.Errorf("%w: it has %d bytes; more than %d are not read", original.ErrDamaged, bytes, original.FileBytesMax)
+		return fmt.Errorf("%w: it has %d bytes, and the largest valid file has %d", original.ErrDamaged, bytes, original.FileBytesMax)
 	}
 	return nil
 }
 
-// bucketSource is a bucket, or what is below a prefix in it. Since the store never
-// tries again by itself, it does.
+// bucketSource reads a bucket, or the keys below a prefix in it. It retries requests that fail, since the
+// store does not.
 type bucketSource struct{ store objstore.Store }
 
 func (bucketSource) close() {}
@@ -139,7 +138,7 @@ func (s bucketSource) read(ctx context.Context, name string) ([]byte, error) {
 	return o.Body, checkImportSize(o.Size)
 }
 
-// persist tries a request to a store again, but not what will stay as it is.
+// persist sends a request to a store up to importTries times. It does not retry ErrNotFound.
 func persist(ctx context.Context, request func() error) error {
 	var pause backoff
 	for try := 1; ; try++ {
@@ -150,13 +149,13 @@ func persist(ctx context.Context, request func() error) error {
 	}
 }
 
-// inventory is what a source holds: the offsets of each topic's files, ascending.
+// inventory is what a source holds: for each topic, the first offsets of its files, ascending.
 type inventory struct {
 	topics  map[string][]int64
 	ignored int64 // files that hold no records
 }
 
-// takeInventory lists a source; of no topics but those that are named, if any are.
+// takeInventory lists the files of the named topics of a source, or of all if topics is empty.
 func takeInventory(ctx context.Context, source importSource, topics []string) (*inventory, error) {
 	v := &inventory{topics: make(map[string][]int64)}
 	prefixes := []string{""}
@@ -183,11 +182,11 @@ func takeInventory(ctx context.Context, source importSource, topics []string) (*
 	}
 	for _, topic := range topics {
 		if v.topics[topic] == nil {
-			return nil, codedError{fmt.Errorf("there are no files %s", original.Name(topic, 0)), exitRefused}
+			return nil, codedError{fmt.Errorf("the source has no files of this topic, such as %s", original.Name(topic, 0)), exitRefused}
 		}
 	}
 	if len(v.topics) == 0 {
-		return nil, codedError{hinted(errors.New("there are no files TOPIC/OFFSET.record_batch"),
+		return nil, codedError{hinted(errors.New("the source has no files TOPIC/OFFSET.record_batch"),
 			"name the directory, or the bucket and prefix, that holds the topics of the original"), exitRefused}
 	}
 	return v, nil
@@ -219,7 +218,7 @@ func (v *inventory) files() (n int64) {
 type importFile struct {
 	name  string
 	first int64 // offset of its first record
-	next  int64 // that its name and the next file's say comes after its last; -1 for the last file
+	next  int64 // offset at which the next file begins; -1 for the last file
 	batch original.Batch
 }
 
@@ -277,7 +276,8 @@ func readFiles(ctx context.Context, source importSource, topic string, offsets [
 	}
 }
 
-// loadFile reads the first of a topic's files that are left.
+// loadFile reads the file of a topic that begins at offsets[0]. The next file begins at offsets[1], if
+// there is one.
 func loadFile(ctx context.Context, source importSource, topic string, offsets []int64) (*importFile, error) {
 	f := &importFile{name: original.Name(topic, offsets[0]), first: offsets[0], next: -1}
 	if len(offsets) > 1 {

@@ -21,19 +21,19 @@ import (
 // running the import again does not help.
 var errNotOurs = errors.New("the topic holds records that no import appended")
 
-// topicImport is the import of one topic. Its offsets are Seb's: the source's less
-// base.
+// topicImport is the import of one topic. Its offsets are those in Seb; the same record has an offset in
+// the source that is larger by base.
 type topicImport struct {
 	*importer
 	topicSummary
-	offsets []int64 // of the source's files
-	base    int64   // the source's offset that is 0 in Seb
+	offsets []int64 // at which the source's files begin
+	base    int64   // the offset in the source that is 0 in Seb
 	end     int64   // the next offset in Seb, as far as this import knows
 	pending importBatch
 	batch   recordBatch // pending as a request
 }
 
-// run imports the topic from where Seb's ends.
+// run imports the records of the source that the topic in Seb lacks.
 func (t *topicImport) run(ctx context.Context) error {
 	t.First = t.offsets[0]
 	if t.First != 0 && !t.cmd.Renumber {
@@ -56,7 +56,7 @@ func (t *topicImport) run(ctx context.Context) error {
 	return t.stopped(ctx, err)
 }
 
-// stopped says in err how to go on.
+// stopped adds to err how to continue.
 func (t *topicImport) stopped(ctx context.Context, err error) error {
 	err = stopped(ctx, err)
 	if t.cmd.DryRun || errors.Is(err, errNotOurs) {
@@ -105,15 +105,16 @@ func (t *topicImport) readAll(ctx context.Context) error {
 	return nil
 }
 
-// resumeAt returns the index of the file that holds the topic's last record: the
-// ones before it need not be read again.
+// resumeAt returns the index of the file that holds the topic's last record: import does not read the files
+// before it again.
 func (t *topicImport) resumeAt() int {
 	after := sort.Search(len(t.offsets), func(i int) bool { return t.offsets[i]-t.base >= t.end })
 	return max(0, after-1)
 }
 
-// checkStored returns an error if the file holds the last record that was in the
-// topic at the start, or the file is the last, and the topic's is another.
+// checkStored compares one record of the file with the record that the topic has at its offset: the last
+// record that was in the topic at the start, or the last of the source. It returns an error if they differ,
+// and does nothing for other files.
 func (t *topicImport) checkStored(ctx context.Context, f *importFile) error {
 	first, end := f.first-t.base, f.end()-t.base
 	last := min(t.Found, end) - 1
@@ -131,13 +132,13 @@ func (t *topicImport) checkStored(ctx context.Context, f *importFile) error {
 	return nil
 }
 
-// copyFile adds the file's records from the topic's end on to the pending batch, and
-// appends that whenever it is full.
+// copyFile adds the file's records from the topic's end on to the pending batch, and appends the batch
+// whenever it is full.
 func (t *topicImport) copyFile(ctx context.Context, f *importFile) error {
 	first, at := f.first-t.base, importTime(f.batch.Time)
 	for i := range f.batch.Count() {
 		if first+int64(i) < t.end+int64(t.pending.count()) {
-			continue // it is there
+			continue // the topic has it
 		}
 		value := f.batch.Record(i)
 		if t.pending.full(len(value), int(t.cmd.BatchBytes)) {
@@ -171,9 +172,9 @@ func (t *topicImport) flush(ctx context.Context) error {
 	return nil
 }
 
-// append appends the pending batch at the topic's end. Every request says which
-// offset it must get, so that it may be sent again whatever became of the last. ctx
-// ends the retrying, not a request under way.
+// append appends the pending batch at the topic's end. Every request names the offset that its first record
+// must get, so that it can be sent again when the outcome of the last one is unknown. ctx ends the
+// retrying, not a request under way.
 func (t *topicImport) append(ctx context.Context) error {
 	retrying, cancel := context.WithTimeout(ctx, t.cmd.RetryFor)
 	defer cancel()
@@ -189,7 +190,8 @@ func (t *topicImport) append(ctx context.Context) error {
 			return t.settle(context.WithoutCancel(ctx), err)
 		}
 		if codeOf(err) == seb.CodeTopicNotFound && t.end == 0 && !created {
-			// Where appends make no topics. It is tried last, since only an admin may.
+			// Appends to this broker create no topics (--no-auto-create). An append was tried first, since
+			// only an admin may create topics.
 			created = true
 			if err = t.create(ctx); err == nil {
 				continue
@@ -210,8 +212,8 @@ func (t *topicImport) append(ctx context.Context) error {
 	}
 }
 
-// settle resolves conflict, which says that the offset of the batch is taken: nil if an
-// earlier request appended the batch itself.
+// settle finds out why the offset of the batch is taken, as conflict says. It returns nil if an earlier
+// request appended the batch itself.
 func (t *topicImport) settle(ctx context.Context, conflict error) error {
 	end, err := t.readEnd(ctx)
 	if err != nil {
@@ -228,12 +230,12 @@ func (t *topicImport) settle(ctx context.Context, conflict error) error {
 	case !same:
 		return t.disturbed(conflict)
 	case last+1 < int64(t.pending.count()):
-		return errors.New("a delayed request of an earlier import has arrived")
+		return errors.New("a delayed request of an earlier import has appended a part of the batch")
 	}
 	return nil
 }
 
-// disturbed is the error that records of another program took its offsets.
+// disturbed returns the error for another program's records at offsets that the import needs.
 func (t *topicImport) disturbed(how error) error {
 	return t.notOurs(fmt.Sprintf("another program appended to it: %v", how),
 		"offsets can't be kept: stop that program, delete the topic, and import again")
@@ -267,7 +269,7 @@ func (t *topicImport) create(ctx context.Context) error {
 	return nil
 }
 
-// codeOf is the code of a broker's refusal, "" if err is something else.
+// codeOf returns the code of a broker's refusal, "" if err is something else.
 func codeOf(err error) seb.Code {
 	var e *apiError
 	if !errors.As(err, &e) {
@@ -297,7 +299,7 @@ func (t *topicImport) stored(ctx context.Context, offset int64, value []byte, at
 	return bytes.Equal(got, value) && res.Header.Get("Seb-Timestamp") == at, nil
 }
 
-// post sends the pending batch, on the condition that the topic still ends where it goes.
+// post sends the pending batch, on the condition that the topic still ends at t.end.
 func (t *topicImport) post(ctx context.Context, at string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -39,7 +39,7 @@ type keyInfo struct {
 type keyCreateCmd struct {
 	keyringFlag
 	outputFlag
-	Name      string        `arg:"" help:"Name of the key, and of the client certificate that may stand for it."`
+	Name      string        `arg:"" help:"Name of the key. A client certificate of that name can be used instead of the key."`
 	Scope     []string      `required:"" placeholder:"SCOPE" help:"What it allows: read, write, metrics, admin (which includes the others); comma-separated."`
 	Topic     []string      `default:"*" placeholder:"PATTERN" help:"Topics that it allows: names, or the beginning of names and *; comma-separated (default: all)."`
 	ExpiresIn time.Duration `placeholder:"DURATION" help:"How long it is valid (default: until it is revoked)."`
@@ -67,10 +67,10 @@ func (c *keyCreateCmd) Run(ctx context.Context, std streams) error {
 	}
 	opts := seb.KeyOptions{Name: c.Name, Scopes: scopes, Topics: c.Topic}
 	if c.ExpiresIn < 0 {
-		return usage(errors.New("--expires-in is negative"))
+		return usage(fmt.Errorf("invalid --expires-in %v: it must not be negative", c.ExpiresIn))
 	}
 	if c.NewLog && c.Store == "" {
-		return usage(errors.New("--new-log goes with --store"))
+		return usage(errors.New("--new-log needs --store"))
 	}
 	if c.ExpiresIn > 0 {
 		opts.Expires = time.Now().Add(c.ExpiresIn)
@@ -86,7 +86,7 @@ func (c *keyCreateCmd) Run(ctx context.Context, std streams) error {
 	if c.json() {
 		err = printJSON(std.out, k)
 	} else {
-		note(std.err, "key %d, %s, for %s of %s, %s; it is not shown again\n",
+		note(std.err, "key %d, %s, for %s of %s, %s; the key is not shown again\n",
 			k.ID, k.Name, strings.Join(k.Scopes, ","), strings.Join(k.Topics, ","), expires(k.Expires))
 		_, err = fmt.Fprintln(std.out, k.Key)
 	}
@@ -182,7 +182,7 @@ func (c *keyRevokeCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
-// findKey returns the key that a person means: by id if that is a number, else by name.
+// findKey returns the key with an id, if which is a number, else the key with that name.
 func findKey(ctx context.Context, keys keyring, which string) (keyInfo, error) {
 	ks, err := keys.list(ctx)
 	if err != nil {
@@ -194,5 +194,5 @@ func findKey(ctx context.Context, keys keyring, which string) (keyInfo, error) {
 			return k, nil
 		}
 	}
-	return keyInfo{}, codedError{hinted(errors.New("there is no such key"), "see `seb key list`"), exitRefused}
+	return keyInfo{}, codedError{hinted(fmt.Errorf("there is no API key %q", which), "`seb key list` lists all"), exitRefused}
 }

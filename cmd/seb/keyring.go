@@ -11,22 +11,22 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// keyring is where keys are managed: behind a broker, or in a store.
+// keyring manages API keys, through a broker or in a store.
 type keyring interface {
 	create(ctx context.Context, opts seb.KeyOptions) (keyInfo, error)
 	list(ctx context.Context) ([]keyInfo, error)
 	revoke(ctx context.Context, id uint64) error
 }
 
-// keyringFlag chooses one.
+// keyringFlag chooses the keyring.
 type keyringFlag struct {
 	serverFlag
-	// Not from the environment: what is meant for serve must not make this skip the broker.
+	// Not from the environment: SEB_STORE, which is for serve, must not make this bypass the broker.
 	Store string `env:"-" placeholder:"DIR|URL" help:"Change the log in this store, without a broker: for the first key, or when you have no key left (default: ask the broker)."`
 }
 
-// with runs f on the keyring. create tells whether it may create a log: a mistyped store must
-// not get one.
+// with calls do with the keyring. create tells whether it may create a log; else a mistyped --store would
+// get one.
 func (f keyringFlag) with(ctx context.Context, create bool, do func(keyring) error) error {
 	if f.Store == "" {
 		broker, err := f.client()
@@ -36,7 +36,7 @@ func (f keyringFlag) with(ctx context.Context, create bool, do func(keyring) err
 		return do(brokerKeys{broker})
 	}
 	if f.Store == "memory:" {
-		return usage(errors.New("--store memory: is gone when this command ends"))
+		return usage(errors.New("--store memory: would be lost when this command ends; name a directory or s3://BUCKET/PREFIX"))
 	}
 	if !create {
 		if err := (storeFlag{f.Store}).mustHoldLog(ctx); err != nil {

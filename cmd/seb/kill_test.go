@@ -15,11 +15,11 @@ import (
 const (
 	killAppenders = 6
 	killAcksMax   = 40                    // acknowledged appends before a kill, at most
-	killDelayMax  = 20 * time.Millisecond // after the last of these
+	killDelayMax  = 20 * time.Millisecond // after the last acknowledgement
 )
 
-// crashCycles is how often a test lets something die: SEB_KILL_CYCLES, or so
-// few times that tests stay quick.
+// crashCycles is how often a test kills a process: SEB_KILL_CYCLES, or few times by default, so that tests
+// stay quick.
 func crashCycles(t *testing.T, few int) int {
 	t.Helper()
 	s := os.Getenv("SEB_KILL_CYCLES")
@@ -36,16 +36,15 @@ func crashCycles(t *testing.T, few int) int {
 	return n
 }
 
-// A broker that is killed at any moment, under load, in the midst of a
-// checkpoint or of its own start, and started again, on the same port or another,
-// with the cache it had or one that was damaged meanwhile, has every record it
-// acknowledged at the offset it told, and none twice.
+// A broker is killed at any moment, under load, during a checkpoint or during its start. It is restarted,
+// on the same port or another, with its cache intact or damaged. Then it has every record that it
+// acknowledged at the offset that it named, and none twice.
 func TestKillNine(t *testing.T) {
 	onStores(t, func(t *testing.T, env []string, store string) {
 		cache := t.TempDir()
 		args := []string{
 			"--store", store, "--linger", "10ms", "--checkpoint-commits", "5",
-			"--cache-dir", cache, "--memory", "48MiB", // not enough to hold all that is read
+			"--cache-dir", cache, "--memory", "48MiB", // too small for all that is read
 		}
 		broker := serve(t, env, args...)
 		target := newTarget(t, broker.url)
@@ -72,8 +71,7 @@ func TestKillNine(t *testing.T) {
 	})
 }
 
-// restart starts a broker in place of one that is gone, at times on its port,
-// unless somebody has taken that.
+// restart starts a broker after old has ended, at times on the same port, if that is still free.
 func restart(t *testing.T, old *process, env []string, args ...string) *process {
 	t.Helper()
 	if rand.IntN(2) == 0 {
@@ -91,7 +89,7 @@ func restart(t *testing.T, old *process, env []string, args ...string) *process 
 	return p
 }
 
-// killedAsItStarts starts a broker and kills it after a while, ready or not.
+// killedAsItStarts starts a broker and kills it after that time, whether it is ready or not.
 func killedAsItStarts(t *testing.T, after time.Duration, env []string, args ...string) {
 	t.Helper()
 	p, err := launch(context.WithoutCancel(t.Context()), t.TempDir(), append(os.Environ(), env...), args...)
@@ -102,8 +100,7 @@ func killedAsItStarts(t *testing.T, after time.Duration, env []string, args ...s
 	p.killed(t)
 }
 
-// harmCache does something to the files of a cache that nobody uses: nothing,
-// at times.
+// harmCache damages the files of a cache that no process uses, in a random way; at times it does nothing.
 func harmCache(t *testing.T, dir string) {
 	t.Helper()
 	harm := map[int]func(path string, size int64) error{
@@ -130,7 +127,7 @@ func harmCache(t *testing.T, dir string) {
 	}
 }
 
-// flipBytes changes one byte in a thousand, one at least.
+// flipBytes changes one byte in a thousand, and at least one.
 func flipBytes(path string, size int64) error {
 	b, err := os.ReadFile(path)
 	if err != nil || size == 0 {

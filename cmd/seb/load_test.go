@@ -17,11 +17,11 @@ const (
 	loadTopic      = "events"
 	loadPartitions = 2
 	pollPause      = 2 * time.Millisecond
-	connectionsMax = 16 // that are kept for the next request
+	connectionsMax = 16 // idle connections that are kept
 )
 
-// onStores runs a test on a directory and on a real S3 server, both at once; a short one
-// on the directory alone.
+// onStores runs a test on a directory and on a real S3 server at the same time; with -short, on the
+// directory alone.
 func onStores(t *testing.T, test func(t *testing.T, env []string, store string)) {
 	t.Run("directory", func(t *testing.T) {
 		t.Parallel()
@@ -36,8 +36,8 @@ func onStores(t *testing.T, test func(t *testing.T, env []string, store string))
 	})
 }
 
-// target is a broker as its clients see it: an address, which may change, and
-// how often it acknowledged an append, refused one, and answered a read.
+// target is a broker as its clients see it: an address, which may change, and the number of appends that it
+// acknowledged and refused, and of reads that it answered.
 type target struct {
 	acks, refusals, reads atomic.Int64
 
@@ -75,14 +75,13 @@ func (g *target) move(t *testing.T, url string) {
 	g.moved = make(chan struct{})
 }
 
-// load is appenders and readers at work on one topic, and what they learn: at
-// which offset every acknowledged record is, which records were refused, which
-// have an unknown fate, and what anybody ever read.
+// load runs appenders and readers on one topic, and keeps what they learn: the offset of each acknowledged
+// record, the refused records, those with an unknown outcome, and all that was read.
 type load struct {
-	each int // appenders of each target
-	mix  mix // what they send
-	// loose is for connections that may be cut: a broker may then get less than
-	// was sent, and may carry it out later than what the appender sends next.
+	each int // number of appenders of each target
+	mix  mix // sizes of the records that they send
+	// loose is for connections that may be cut: a broker may get only a part of a request, and may carry it
+	// out after the appender's next request.
 	loose bool
 
 	targets   []*target
@@ -90,7 +89,7 @@ type load struct {
 	appenders []*appender
 	readers   []*reader
 
-	cancel  context.CancelFunc // no more requests
+	cancel  context.CancelFunc // ends the sending of requests
 	running sync.WaitGroup
 }
 
@@ -100,8 +99,8 @@ func (l *load) start(t *testing.T, targets ...*target) {
 	t.Helper()
 	first, _ := targets[0].get()
 	runSeb(t, nil, "topic", "create", loadTopic, "--partitions", strconv.Itoa(loadPartitions), "--server", first.base.String()).want(t, exitOK)
-	// The test's own context ends before its cleanups: who waits for an answer
-	// from a broker that stands still goes then.
+	// The test's context ends before its cleanups, and ends requests that still wait for a suspended
+	// broker.
 	requests := t.Context()
 	ctx, cancel := context.WithCancel(requests)
 	l.targets, l.cancel = targets, cancel
@@ -126,14 +125,14 @@ func (l *load) end() {
 	l.running.Wait()
 }
 
-// more waits until so many more appends were acknowledged at a target. What
-// runs must not end by itself meanwhile.
+// more waits until n more appends were acknowledged at a target. The running processes must not end
+// meanwhile.
 func (l *load) more(t *testing.T, target *target, n int, running ...*process) {
 	t.Helper()
 	grown(t, &target.acks, n, "appends are acknowledged", running...)
 }
 
-// grown waits until a counter is so much higher.
+// grown waits until a counter has grown by n.
 func grown(t *testing.T, counter *atomic.Int64, n int, what string, running ...*process) {
 	t.Helper()
 	want := counter.Load() + int64(n)
@@ -158,8 +157,8 @@ func until(t *testing.T, what string, met func() bool, running ...*process) {
 	}
 }
 
-// verify ends the load, reads the whole log through each of its targets, and
-// compares it with all that was learned.
+// verify ends the load, reads the whole log through each target, and compares it with what appenders and
+// readers know.
 func (l *load) verify(t *testing.T) {
 	t.Helper()
 	l.end()

@@ -2,8 +2,8 @@
 // for a shell (topic, produce, consume, queue, work, key), and tools for operators: to
 // check a store (doctor) or a log (fsck), or to show an object (dump).
 //
-// It wires packages together and talks to people; what a broker does lives in
-// the root package, what its HTTP API says in httpapi.
+// It connects packages and talks to people. What a broker does is in the root package; its HTTP API is in
+// httpapi.
 package main
 
 import (
@@ -97,7 +97,7 @@ var groups = []kong.Group{
 	{Key: "log", Title: "Logs and profiles:"},
 }
 
-// streams are the process's three, passed along so that tests can replace them.
+// streams are standard input, output and error, passed along so that tests can replace them.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
@@ -106,10 +106,10 @@ type streams struct {
 func main() {
 	second := &secondSignal{}
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), secondSignalKey{}, second))
-	signals := make(chan os.Signal, 2) // none is lost while the other is handled
+	signals := make(chan os.Signal, 2) // room for a signal while another is handled
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
-		signal.Notify(signals, syscall.SIGHUP) // of a terminal that is closed
+	if !signal.Ignored(syscall.SIGHUP) { // unless started by nohup
+		signal.Notify(signals, syscall.SIGHUP) // a terminal was closed
 	}
 	go func() {
 		cancel(interruption{<-signals}) // asks the command to end
@@ -120,32 +120,31 @@ func main() {
 		}
 		os.Exit(interruption{s}.exitCode())
 	}()
-	// A reader that went away shows as an error of Write instead of a kill,
-	// so that `seb consume | head` succeeds.
+	// When the reader of the output ends, Write returns an error and the process is not killed, so that
+	// `seb consume | head` succeeds.
 	signal.Ignore(syscall.SIGPIPE)
 	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, shown(os.Stdout), shown(os.Stderr)}))
 }
 
-// secondSignal is what a second signal does before a third ends the process: nothing as
-// a rule, and then the second ends it already.
+// secondSignal holds a function for the second signal to call; then the third signal ends the process.
+// Without a function the second signal ends the process.
 type secondSignal struct{ do atomic.Pointer[func()] }
 
 type secondSignalKey struct{}
 
-// onSecondSignal has do done at the second signal, until undo is called.
+// onSecondSignal makes the second signal call do, until undo is called.
 func onSecondSignal(ctx context.Context, do func()) (undo func()) {
 	second, ok := ctx.Value(secondSignalKey{}).(*secondSignal)
 	if !ok {
-		return func() {} // nobody sends signals
+		return func() {} // not called by main: no signals come
 	}
 	second.do.Store(&do)
 	return func() { second.do.Store(nil) }
 }
 
-// run executes one command line and returns the exit code. Whatever went wrong
-// has been written to std.err.
+// run executes one command line and returns the exit code. It writes errors to std.err.
 func run(ctx context.Context, args []string, std streams) (code int) {
-	// Kong's --help exits from within Parse; there is no other way out of it.
+	// Kong's --help calls leave within Parse and expects that it does not return: so leave panics.
 	type exit int
 	defer func() {
 		switch r := recover().(type) {
@@ -157,7 +156,7 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 		}
 	}()
 	std.out = outputStream{std.out}
-	if len(args) > 0 && args[0] == "help" { // as many commands have it
+	if len(args) > 0 && args[0] == "help" { // seb help COMMAND
 		args = append(slices.Clone(args[1:]), "--help")
 	}
 	parser := newParser(ctx, std, func(code int) { panic(exit(code)) })
@@ -187,15 +186,15 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 // nameOf returns a command's words, such as "topic list".
 func nameOf(command *kong.Node) string { return strings.TrimPrefix(command.FullPath(), "seb ") }
 
-// readers are the commands that change nothing: a caller can ask for their output again, so
-// it is no failure if nobody reads it to its end, as before head.
+// readers are the commands that change nothing. For them it is no failure if the output is not read to its
+// end, as in seb topic list | head: the user can run them again.
 var readers = []string{
 	"bill", "complete", "completion", "consume", "consumer list", "consumer show", "doctor", "dump", "fsck", "key list",
 	"queue dead", "queue list", "queue push show", "queue show", "top", "topic list", "topic show", "version",
 }
 
-// pointToHelp says where to read on after a mistake that comes without advice, whether it
-// was found here or by the broker.
+// pointToHelp adds the command's --help as hint to an error of usage that has no hint, whether seb or the
+// broker found the mistake.
 func pointToHelp(command *kong.Context, err error) error {
 	refusal, _ := errors.AsType[*apiError](err)
 	mistaken := errors.As(err, new(usageError)) || refusal != nil && refusal.Code == seb.CodeInvalidRequest
@@ -208,8 +207,7 @@ func pointToHelp(command *kong.Context, err error) error {
 	return hinted(err, "see "+command.Selected().FullPath()+" --help")
 }
 
-// preferTypedKey lets a key file on the command line win over a key in the
-// environment, which is meant for when nothing else is said.
+// preferTypedKey lets --key-file on the command line win over SEB_KEY in the environment.
 func preferTypedKey(command *kong.Context) {
 	typed := map[string]bool{}
 	for _, element := range command.Path {
@@ -224,7 +222,7 @@ func preferTypedKey(command *kong.Context) {
 	}
 }
 
-// newParser reads command lines. leave is what --help ends with.
+// newParser returns the parser of command lines. --help calls leave after it has printed the help.
 func newParser(ctx context.Context, std streams, leave func(code int)) *kong.Kong {
 	parser, err := kong.New(&cli{},
 		kong.Name("seb"),
@@ -234,7 +232,7 @@ func newParser(ctx context.Context, std streams, leave func(code int)) *kong.Kon
 		kong.NamedMapper("topic", kong.MapperFunc(topicName)),
 		kong.Vars{"version": versionLine()},
 		kong.ExplicitGroups(groups),
-		kong.WithHyphenPrefixedParameters(true), // --from -10
+		kong.WithHyphenPrefixedParameters(true), // such as --from -10
 		kong.Writers(std.out, std.err),
 		kong.Exit(leave),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
@@ -252,7 +250,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// usage turns err into a usageError. Unless it has a hint, the help is that.
+// usage turns err into a usageError. If it has no hint, pointToHelp adds one.
 func usage(err error) error { return usageError{err} }
 
 // hintError is an error with advice for the person who sees it.
@@ -278,10 +276,10 @@ func report(w io.Writer, err error) {
 		message = strings.Replace(message, "; "+hint, "", 1)
 	}
 	if errors.As(err, &b) && b.Outcome != "" {
-		// The exit code tells, where it isn't plain: what is refused was not done.
+		// Not shown: the exit code tells that an outcome is unknown, and what was refused was not done.
 		message = strings.Replace(message, fmt.Sprintf(" (outcome: %s)", b.Outcome), "", 1)
 		if b.Outcome == seb.Unknown && hint == "" {
-			hint = "it may have been carried out: check before you try again"
+			hint = "the change may have been carried out: check before you try again"
 		}
 	}
 	note(w, "%s %s\n", painterFor(w).paint(red, "seb:"), withoutSecrets(strings.ReplaceAll(message, "\n", "; ")))
@@ -290,8 +288,8 @@ func report(w io.Writer, err error) {
 	}
 }
 
-// withoutSecrets takes pasted keys and secrets out of what a command says. The log of serve also
-// cuts whatever else is as long; here that would cut hashes and paths.
+// withoutSecrets removes API keys and secrets, which a user may have pasted, from text. The log of serve
+// also cuts other long words; here that would cut hashes and paths.
 func withoutSecrets(text string) string {
 	words := strings.Split(text, " ")
 	for i, word := range words {

@@ -12,19 +12,19 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain makes the test binary stand in for seb where a test runs it by that
-// name, so that processes can be killed for real.
+// TestMain makes the test binary act as seb if a test runs it by that name, so that tests can kill real
+// processes.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"seb": main, "seb-crowd": crowdMain})
 }
 
-// result is what a command line gave.
+// result is the exit code and output of a command line.
 type result struct {
 	code     int
 	out, err string
 }
 
-// seb runs a command line in this process.
+// runSeb runs a command line in this process.
 func runSeb(t *testing.T, stdin io.Reader, args ...string) result {
 	t.Helper()
 	return runSebContext(t.Context(), t, stdin, args...)
@@ -40,8 +40,7 @@ func runSebContext(ctx context.Context, t *testing.T, stdin io.Reader, args ...s
 	return result{code, out.String(), err.String()}
 }
 
-// want fails the test unless the command ended with code, and said every one
-// of messages on standard error.
+// want fails the test unless the command ended with code, and wrote each of messages to standard error.
 func (r result) want(t *testing.T, code int, messages ...string) {
 	t.Helper()
 	if r.code != code {
@@ -120,7 +119,7 @@ func TestExitCodesTellUsageFromFailure(t *testing.T) {
 	}
 }
 
-// leaves returns the commands that do something, by the words that call them.
+// leaves returns the commands without subcommands, by their words.
 func leaves(t *testing.T) map[string]*kong.Node {
 	t.Helper()
 	found := map[string]*kong.Node{}
@@ -142,7 +141,7 @@ func leaves(t *testing.T) map[string]*kong.Node {
 	return found
 }
 
-// Every command shows how it is used, and says it with examples.
+// The help of every command has examples.
 func TestHelpHasExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing goes on at once")
@@ -158,7 +157,7 @@ func TestHelpHasExamples(t *testing.T) {
 	}
 }
 
-// Who reads a flag's help knows what to write, and what is so without it.
+// The help of a flag says what to write, and what the default is.
 func TestHelpOfFlagsIsWhole(t *testing.T) {
 	for words, node := range leaves(t) {
 		for _, argument := range node.Positional {
@@ -199,7 +198,7 @@ func TestEnvironmentSetsFlags(t *testing.T) {
 	runSeb(t, nil, "topic", "list").want(t, exitUsage, "ftp://example")
 }
 
-// Read from top to bottom it teaches the product.
+// The help of seb says what Seb is, and then what to do first.
 func TestHelpTellsWhatSebIsAndHowToBegin(t *testing.T) {
 	r := runSeb(t, nil, "--help")
 	r.want(t, exitOK)

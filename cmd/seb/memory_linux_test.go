@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// BenchmarkIdleMemory measures what a broker that has just started, and has
-// nothing to do, takes of the machine's memory.
+// BenchmarkIdleMemory measures the resident memory of a broker that has just started and is idle.
 func BenchmarkIdleMemory(b *testing.B) {
 	for range b.N {
 		p, err := startServe(b.Context(), b.TempDir(), os.Environ())
@@ -22,7 +21,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 	}
 }
 
-// residentKiB returns how much of the machine's memory a process has.
+// residentKiB returns the resident memory of a process in KiB.
 func residentKiB(t testing.TB, pid int) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// testdata/metrics.txt has what dashboards and alerts are made of: names, types, help, labels and buckets of
-// all metrics of a broker that did a bit of everything, without their values.
+// testdata/metrics.txt has what dashboards and alerts rely on: names, types, help, labels and buckets,
+// without values, of all metrics of a broker that did a bit of everything.
 func TestMetricsKeepNamesTypesLabelsAndBuckets(t *testing.T) {
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	defer target.Close()
@@ -35,7 +35,7 @@ func TestMetricsKeepNamesTypesLabelsAndBuckets(t *testing.T) {
 	ask("POST", orders+"/queues/mail/receive", "", 200)
 	ask("PUT", orders+"/queues/ship", "", 201)
 	ask("PUT", orders+"/queues/ship/push", `{"url":"`+target.URL+`"}`, 201)
-	ask("GET", "/metrics", "", 200) // which is then in the metrics too
+	ask("GET", "/metrics", "", 200) // counted in the next answer
 	saysInMetrics(t, broker, `seb_push_deliveries_total{outcome="delivered",queue="ship",topic="orders"} 1`)
 	saysInMetrics(t, broker, `seb_follow_lag_slots 0`)
 
@@ -64,7 +64,7 @@ func TestMetricsKeepNamesTypesLabelsAndBuckets(t *testing.T) {
 
 var metricValue = regexp.MustCompile(` [0-9.e+-]+$`)
 
-// withoutValues returns the lines of an answer with metrics that are Seb's, in their order, each without its value.
+// withoutValues returns the lines about metrics of Seb in an answer, in their order, without the values.
 func withoutValues(metrics string) []string {
 	lines := slices.Collect(strings.Lines(metrics))
 	lines = slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, "seb_") })

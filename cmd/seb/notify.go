@@ -19,7 +19,7 @@ func notifySupervisor(ctx context.Context, state string) error {
 	if err != nil {
 		return fmt.Errorf("notify the supervisor: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // a datagram that was sent is sent
+	defer func() { _ = conn.Close() }() // the datagram was sent already
 	if _, err := conn.Write([]byte(state)); err != nil {
 		return fmt.Errorf("notify the supervisor: %w", err)
 	}

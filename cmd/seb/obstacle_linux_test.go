@@ -17,8 +17,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// obstacles put something that is no regular file at a path where nothing is. saved is the
-// object that stood there, or another one.
+// obstacles put something that is not a regular file at a free path. saved is the object that was there, or
+// another one.
 var obstacles = map[string]func(path, saved string) error{
 	"directory":     func(path, _ string) error { return os.MkdirAll(filepath.Join(path, "inner"), 0o700) },
 	"FIFO":          func(path, _ string) error { return syscall.Mkfifo(path, 0o600) },
@@ -32,7 +32,7 @@ var obstacles = map[string]func(path, saved string) error{
 	},
 }
 
-// obstructed says where obstacles are put.
+// obstructed are the places for obstacles: the keys of objects in the log, and of the next slot.
 var obstructed = map[string]func(t *testing.T, root string) (key string){
 	"seb.json":          func(*testing.T, string) string { return clusterKey },
 	"next slot":         func(t *testing.T, root string) string { return slotAfter(keysIn(t, root, "log")) },
@@ -61,8 +61,8 @@ func keysIn(t *testing.T, root, dir string) (keys []string) {
 	return keys
 }
 
-// obstructedRecords are the records of the log that obstacles are put into: small ones in
-// commits, and one in a data object.
+// obstructedRecords are the records of the log for obstacles: small ones in commits, and one in a data
+// object.
 var obstructedRecords = [][]byte{[]byte("a"), []byte("b"), []byte("c"), bytes.Repeat([]byte("large"), 1<<20), []byte("d"), []byte("e")}
 
 // newObstructedLog makes a log whose newest checkpoint does not cover its last slot.
@@ -104,7 +104,7 @@ func tryOpenObstructed(t *testing.T, root string) (*seb.Broker, error) {
 	return seb.Open(t.Context(), store, seb.Options{Batching: seb.Immediate(), CheckpointCommits: 1024})
 }
 
-// obstruct puts an obstacle into a log, and returns what takes it away again.
+// obstruct puts an obstacle into a log, and returns the function that removes it.
 func obstruct(t *testing.T, root, key string, put func(path, saved string) error) (remove func()) {
 	t.Helper()
 	path, saved := filepath.Join(root, key), filepath.Join(root, "saved")
@@ -151,7 +151,8 @@ func useObstructed(ctx context.Context, b *seb.Broker) (err error) {
 	return nil
 }
 
-// Brokers repeated "the store did not take a commit" for ever, and fsck called the log whole.
+// Something that is not an object of the log is always reported. Brokers must not repeat "the store did not
+// take a commit" for ever, and fsck must not call the log whole.
 func TestWhatIsNoObjectIsNeverPassedOver(t *testing.T) {
 	for place, find := range obstructed {
 		for kind, put := range obstacles {
@@ -184,7 +185,7 @@ func TestWhatIsNoObjectIsNeverPassedOver(t *testing.T) {
 				}
 				remove := obstruct(t, root, key, put)
 				tools()
-				// A List shows no directory, and the checkpoint before it will do.
+				// A List does not show the directory, and the broker starts from the checkpoint before it.
 				use("start", place == "newest checkpoint" && kind == "directory", func() (*seb.Broker, error) { return tryOpenObstructed(t, root) })
 				remove()
 
@@ -193,7 +194,7 @@ func TestWhatIsNoObjectIsNeverPassedOver(t *testing.T) {
 				path = filepath.Join(root, key)
 				message = path + " is a"
 				obstruct(t, root, key, put)
-				// It has read the one, and needs no other.
+				// The running broker has read this object, and does not need it again.
 				use("running", place == "seb.json" || place == "newest checkpoint", func() (*seb.Broker, error) { return running, nil })
 				tools()
 			})
@@ -201,8 +202,8 @@ func TestWhatIsNoObjectIsNeverPassedOver(t *testing.T) {
 	}
 }
 
-// A start with another cache directory or mode may succeed, and no other: the error was one of those
-// that a supervisor tries again, and said three times what was being opened.
+// Only a start with another cache directory or mode can succeed, so the exit code must not be one after
+// which a supervisor restarts; the message names once what was being opened.
 func TestServeRefusesAnUnsafeCacheDirectoryAsWrongUsage(t *testing.T) {
 	dir, store := t.TempDir(), filepath.Join(t.TempDir(), "store")
 	if err := os.Chmod(dir, 0o777); err != nil {
@@ -218,7 +219,8 @@ func TestServeRefusesAnUnsafeCacheDirectoryAsWrongUsage(t *testing.T) {
 	}
 }
 
-// Where a directory of the log is something else, objects below it would seem to be gone.
+// If something else stands where a directory of the log belongs, fsck and doctor name it, instead of
+// reporting the objects below it as missing.
 func TestFsckAndDoctorNameWhatIsNoDirectory(t *testing.T) {
 	for kind, put := range map[string]func(path string) error{
 		"file": func(path string) error { return os.WriteFile(path, nil, 0o600) },
@@ -237,7 +239,7 @@ func TestFsckAndDoctorNameWhatIsNoDirectory(t *testing.T) {
 	}
 }
 
-// A start found no records behind a file named log, and said that it was ready.
+// A start must fail if a file stands where the directory log belongs: the broker would find no records.
 func TestServeRefusesWhatIsNoDirectory(t *testing.T) {
 	for _, name := range []string{"log", "checkpoint", "data", ".tmp"} {
 		for kind, put := range map[string]func(path, moved string) error{
@@ -261,7 +263,7 @@ func TestServeRefusesWhatIsNoDirectory(t *testing.T) {
 				r := runSebContext(ctx, t, nil, "serve", "--store", root, "--http", "127.0.0.1:0")
 				r.want(t, exitDamage, message, "must be a directory")
 				if name == ".tmp" {
-					return // no objects are in it, so it is no damage
+					return // it holds no objects, so nothing is damaged
 				}
 				r.want(t, exitDamage, "mount --bind")
 				for _, command := range []string{"fsck", "doctor"} {
@@ -280,7 +282,7 @@ func TestServeRefusesWhatIsNoDirectory(t *testing.T) {
 	}
 }
 
-// Uploads behind a link that leads out of the store were repeated for ever.
+// A broker stops, instead of repeating uploads for ever, if data is a link that leads out of the store.
 func TestBrokerStopsWhereDataIsNoDirectory(t *testing.T) {
 	root := newObstructedLog(t)
 	b := openObstructed(t, root)

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// What openapi.yaml says, a generator of requests believes: it sends what is
-// allowed and what isn't, and every answer must be one that is described. The
-// seed is fixed, so that a finding stays one.
+// A generator makes valid and invalid requests from openapi.yaml, and every answer must be one that the
+// document describes. The seed is fixed, so that a finding can be reproduced.
 func TestGeneratedRequestsAreAnsweredAsDescribed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
@@ -25,8 +24,8 @@ func TestGeneratedRequestsAreAnsweredAsDescribed(t *testing.T) {
 	}
 	cmd := exec.CommandContext(t.Context(), generator, "--config-file", filepath.Join(told, "schemathesis.toml"), "--no-color",
 		"run", broker.url+"/openapi.yaml", "--header", "Authorization: Bearer "+strings.TrimSpace(key.out), "--phases", "coverage,fuzzing", "--max-examples", "15", "--seed", "1",
-		"--exclude-path", "/v1/keys/{id}", // it would revoke its own
-		"--exclude-operation-id", "originalRead", // waits for 10 s unless told otherwise
+		"--exclude-path", "/v1/keys/{id}", // it would revoke its own key
+		"--exclude-operation-id", "originalRead", // it waits 10 s by default
 		"--continue-on-failure", "--no-shrink", "--request-timeout", "10")
 	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "SCHEMATHESIS_HOOKS="+filepath.Join(told, "hooks.py"))
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -34,9 +33,8 @@ func TestGeneratedRequestsAreAnsweredAsDescribed(t *testing.T) {
 	}
 }
 
-// findSchemathesis returns the program that SEB_TEST_SCHEMATHESIS names, else
-// the one of the PATH. If there is none the test is skipped, or fails if
-// SEB_TEST_REQUIRE is 1.
+// findSchemathesis returns the program that SEB_TEST_SCHEMATHESIS names, else the one in the PATH. If it
+// finds none, it skips the test, or fails it if SEB_TEST_REQUIRE is 1.
 func findSchemathesis(t *testing.T) string {
 	t.Helper()
 	name := os.Getenv("SEB_TEST_SCHEMATHESIS")

@@ -11,9 +11,9 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// What takes several answers is listed whole.
+// A list that takes several answers is complete.
 func TestListsAreFollowedToTheirEnd(t *testing.T) {
-	const items = 2100 // two answers and a part
+	const items = 2100 // two full answers and a part of one
 	b, err := seb.Open(t.Context(), objstore.NewMemory(), seb.Options{Batching: seb.Immediate(), Limits: seb.Limits{Keys: items}})
 	if err != nil {
 		t.Fatal(err)

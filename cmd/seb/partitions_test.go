@@ -37,9 +37,9 @@ func TestConsumeReadsAllPartitions(t *testing.T) {
 			t.Errorf("consume %s: %q, not %q", args, r.out, want)
 		}
 	}
-	runSeb(t, nil, "consume", "orders", "--from", "1", "--server", b.url).want(t, exitUsage, "choose with --partition")
+	runSeb(t, nil, "consume", "orders", "--from", "1", "--server", b.url).want(t, exitUsage, "choose one with --partition")
 
-	// All at once, none waiting for another.
+	// Follows all partitions at once: none waits for another.
 	r := runSeb(t, nil, "consume", "orders", "--follow", "--limit", "5", "--server", b.url)
 	r.want(t, exitOK)
 	lines := strings.Fields(r.out)
@@ -49,8 +49,7 @@ func TestConsumeReadsAllPartitions(t *testing.T) {
 	}
 }
 
-// Who is told where to go on learns of every partition, also of one that was
-// not begun.
+// The hint how to continue names every partition, also one that was not read yet.
 func TestConsumeTellsWhereEveryPartitionGoesOn(t *testing.T) {
 	r := &topicReader{cmd: &consumeCmd{From: "-5"}}
 	r.readers = []*partitionReader{{topicReader: r, next: 3}, {topicReader: r, partition: 1, next: -1}}
@@ -98,7 +97,7 @@ func TestFollowReadsPartitionsThatAreAdded(t *testing.T) {
 	}
 }
 
-// What progress is measured against is what will be written.
+// The total of the progress is the number of records that will be written.
 func TestConsumeKnowsHowMuchThereIs(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set(topicIDHeader, "00000000.1")
@@ -116,7 +115,7 @@ func TestConsumeKnowsHowMuchThereIs(t *testing.T) {
 		{consumeCmd{Partition: "all", From: "earliest"}, 8},
 		{consumeCmd{Partition: "1", From: "earliest"}, 3},
 		{consumeCmd{Partition: "all", From: "earliest", Limit: 6}, 6},
-		{consumeCmd{Partition: "all", From: "1h"}, 0}, // who knows
+		{consumeCmd{Partition: "all", From: "1h"}, 0}, // unknown
 	} {
 		c := &topicReader{cmd: &test.cmd, broker: broker, progress: newProgress(io.Discard, 0)}
 		if err := c.find(t.Context()); err != nil || c.progress.total != test.want {

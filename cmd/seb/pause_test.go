@@ -18,14 +18,13 @@ const (
 	pauseMax = 2 * time.Second
 )
 
-// anyPause is as likely to be short as to be long, by orders of magnitude.
+// anyPause returns a random duration; each order of magnitude is equally likely.
 func anyPause() time.Duration {
 	return time.Duration(float64(pauseMin) * math.Pow(float64(pauseMax/pauseMin), rand.Float64()))
 }
 
-// Two brokers share a store. One stands still at any moment, for any time, while
-// the other goes on; then it goes on itself, with what it had in its hands, or
-// is killed. Both serve one log all the while.
+// Two brokers share a store. One is suspended at any moment, for any time, while the other goes on. Then it
+// continues with its unfinished requests, or is killed. Both serve the same log all the time.
 func TestStoppedAndContinued(t *testing.T) {
 	onStores(t, func(t *testing.T, env []string, store string) {
 		args := []string{"--store", store, "--linger", "5ms", "--checkpoint-commits", "20"}
@@ -46,10 +45,10 @@ func TestStoppedAndContinued(t *testing.T) {
 			end := time.Now().Add(anyPause())
 			load.more(t, targets[other], 1, brokers...)
 			switch rand.IntN(5) {
-			case 0: // while the first stands still
+			case 0: // while the first is suspended
 				again(other)
 				load.more(t, targets[other], 1, brokers...)
-			case 1: // it never goes on
+			case 1: // it never continues
 				<-time.After(time.Until(end))
 				again(still)
 			}
@@ -64,8 +63,8 @@ func TestStoppedAndContinued(t *testing.T) {
 	})
 }
 
-// The S3 server stands still, or is killed and comes back, under brokers that
-// give up waiting soon. They say what became of every append, and go on.
+// The S3 server is suspended, or killed and restarted, under brokers with a short --append-timeout. They
+// report the right outcome of every append, and recover.
 func TestS3ServerStoppedAndKilledUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a while, as on a directory")

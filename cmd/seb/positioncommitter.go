@@ -18,9 +18,10 @@ import (
 // should be committed.
 const commitGrace = 5 * time.Second
 
-// positionCommitter moves the consumer of a run of consume. All its readers commit through
-// it: the reader whose turn it is also commits what the others wait for. It commits only if
-// nobody else has moved the consumer, so that it undoes neither a reset nor another reader.
+// positionCommitter moves the consumer of a run of consume. All partition readers of the run commit through
+// it, one at a time; each request also commits the positions for which other readers wait. It commits only
+// if no other program has moved the consumer, so that it undoes neither a reset nor the commit of another
+// reader.
 type positionCommitter struct {
 	broker      *client
 	topic, name string
@@ -52,7 +53,7 @@ func (c *positionCommitter) open(ctx context.Context) (consumerInfo, error) {
 	return info, err
 }
 
-// commit moves the consumer to next in a partition. It returns when the store has it.
+// commit moves the consumer to next in a partition. It returns nil once the store has the move.
 func (c *positionCommitter) commit(ctx context.Context, partition int32, next int64) error {
 	interrupted := ctx
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -82,8 +83,8 @@ func (c *positionCommitter) commit(ctx context.Context, partition int32, next in
 	return nil
 }
 
-// send commits offsets. After a commit with an unknown outcome, a conflict may be with that
-// one.
+// send commits offsets. A conflict may come from its own earlier commit with an unknown outcome: then the
+// consumer is where that commit moved it, and send tries again.
 func (c *positionCommitter) send(ctx context.Context, offsets map[int32]int64) error {
 	err := c.post(ctx, offsets)
 	var refusal *apiError

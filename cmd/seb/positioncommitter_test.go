@@ -22,9 +22,9 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// ordersBroker is a broker in this process whose topic orders has two partitions,
-// with the values 0/0 to 0/4 and 1/0 to 1/4. before, if set, may answer a request in
-// its place by returning true; after is called behind the broker's answer.
+// ordersBroker is a broker in this process whose topic orders has two partitions, with the values 0/0 to
+// 0/4 and 1/0 to 1/4. before, if set, may answer a request instead of the broker and return true; after is
+// called after the broker's answer.
 type ordersBroker struct {
 	*seb.Broker
 	url           string
@@ -80,7 +80,7 @@ func newOrdersBroker(t *testing.T) *ordersBroker {
 	return b
 }
 
-// wantAt checks where consumer c is.
+// wantAt checks the position of consumer c.
 func (b *ordersBroker) wantAt(t *testing.T, want ...seb.Offset) {
 	t.Helper()
 	info, err := b.Consumer("orders", "c").Describe(t.Context())
@@ -98,7 +98,7 @@ func (b *ordersBroker) wantAt(t *testing.T, want ...seb.Offset) {
 
 func isCommit(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/commit") }
 
-// brokenOutput takes some bytes, and then nothing.
+// brokenOutput takes room bytes, and then fails.
 type brokenOutput struct {
 	bytes.Buffer
 	room int
@@ -113,13 +113,13 @@ func (o *brokenOutput) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// What the output did not take comes again, and a record is passed over never.
+// Records that the output did not take come again, and no record is skipped.
 func TestConsumerCommitsWhatWasWritten(t *testing.T) {
 	b := newOrdersBroker(t)
 	var err bytes.Buffer
 	out := &brokenOutput{room: 30} // all of the first partition, and a part of the second
 	code := run(t.Context(), []string{"consume", "orders", "--consumer", "c", "--server", b.url}, streams{nil, out, &err})
-	result{code, out.String(), err.String()}.want(t, exitFailure, "5 records were written", "the same command continues after the committed ones")
+	result{code, out.String(), err.String()}.want(t, exitFailure, "5 records were written", "the same command continues after the committed records")
 	b.wantAt(t, 5, 0)
 	r := runSeb(t, nil, "consume", "orders", "--consumer", "c", "--server", b.url)
 	r.want(t, exitOK)
@@ -143,14 +143,13 @@ func TestConsumerCommitsNoMoreThanTheLimit(t *testing.T) {
 	b.wantAt(t, 6, 0)
 }
 
-// An interrupt leaves nothing committed that was not written, and lets the commit of
-// what was written end.
+// After an interrupt the consumer's position covers all records that were written, and no others.
 func TestInterruptedConsumerHasCommittedWhatItWrote(t *testing.T) {
 	b := newOrdersBroker(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	b.before = func(_ http.ResponseWriter, r *http.Request) bool {
 		if isCommit(r) {
-			interrupt() // just before the broker has it
+			interrupt() // just before the broker gets the commit
 		}
 		return false
 	}
@@ -164,7 +163,7 @@ func TestInterruptedConsumerHasCommittedWhatItWrote(t *testing.T) {
 	b.before = func(_ http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "/records") {
 			interrupt()
-			<-r.Context().Done() // nothing comes
+			<-r.Context().Done() // no records come
 		}
 		return false
 	}
@@ -175,7 +174,7 @@ func TestInterruptedConsumerHasCommittedWhatItWrote(t *testing.T) {
 	b.wantAt(t, 0, 5)
 }
 
-// A commit whose answer got lost is sent again, and known again.
+// A commit whose answer was lost is sent again, and recognized as the same.
 func TestConsumerOutlivesLostAnswers(t *testing.T) {
 	b := newOrdersBroker(t)
 	var mu sync.Mutex
@@ -210,7 +209,7 @@ func TestConsumerOutlivesLostAnswers(t *testing.T) {
 	b.wantAt(t, 5, 5)
 }
 
-// Neither a reset nor another reader is undone.
+// consume undoes neither a reset nor the commit of another reader.
 func TestConsumerEndsWhenSomebodyElseMovesIt(t *testing.T) {
 	b := newOrdersBroker(t)
 	once := sync.OnceFunc(func() {
@@ -225,7 +224,7 @@ func TestConsumerEndsWhenSomebodyElseMovesIt(t *testing.T) {
 		return false
 	}
 	r := runSeb(t, nil, "consume", "orders", "--consumer", "c", "--server", b.url)
-	r.want(t, exitRefused, "commit: position_conflict", "5 records were written; it was reset, or another reader uses its name")
+	r.want(t, exitRefused, "commit: position_conflict", "5 records were written; the consumer was reset, or another reader uses its name")
 	b.wantAt(t, 3, 3)
 
 	gone := sync.OnceFunc(func() {
@@ -242,7 +241,8 @@ func TestConsumerEndsWhenSomebodyElseMovesIt(t *testing.T) {
 	runSeb(t, nil, "consume", "orders", "--consumer", "c", "--server", b.url).want(t, exitRefused, "consumer_not_found")
 }
 
-// All partitions are followed side by side, also one that is added, and commit together.
+// All partitions are followed at the same time, also one that is added, and their positions are committed
+// together.
 func TestConsumerFollowsAllPartitions(t *testing.T) {
 	b := newOrdersBroker(t)
 	broker, err := (serverFlag{Server: b.url}).client()
@@ -279,7 +279,8 @@ func TestConsumerFollowsAllPartitions(t *testing.T) {
 	b.wantAt(t, 5, 5, 1)
 }
 
-// Whenever it is killed, what is committed was written, and what was not written comes.
+// Whenever a consumer is killed, all records below its committed position were written, and the next run
+// writes the others.
 func TestKilledConsumerPassesOverNothing(t *testing.T) {
 	const rounds, batches, perBatch = 6, 5, 20
 	b := serve(t, nil, "--store", "memory:", "--linger", "1ms")
@@ -315,7 +316,7 @@ func TestKilledConsumerPassesOverNothing(t *testing.T) {
 		})
 		ended := make(chan struct{})
 		go func() {
-			_ = cmd.Wait() // by a signal
+			_ = cmd.Wait() // it was killed
 			close(ended)
 		}()
 		if _, ok := out.lineAfter(name(victim), ended); !ok {

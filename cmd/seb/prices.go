@@ -10,19 +10,19 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// The names of --prices that are not a provider's.
+// The values of --prices that name no provider.
 const (
 	pricesNone = "none"
 	pricesOwn  = "own"
 )
 
-// provider is one whose prices are known, and where its servers are.
+// provider is a storage provider whose prices are known.
 type provider struct {
 	prices httpapi.Prices
-	host   string // ends the names of its servers
+	host   string // suffix of the names of its servers
 }
 
-// amazon is whose S3 it is where no other server is named.
+// amazon is the provider if the store's URL names no endpoint.
 var amazon = httpapi.Prices{Name: "s3", Of: "Amazon S3, Standard, us-east-1", AsOf: "2026-11", Source: "https://aws.amazon.com/s3/pricing/",
 	ClassA: 5, ClassB: 0.4, Storage: 0.023, Note: "most other regions cost more; traffic to the internet costs extra"}
 
@@ -37,7 +37,7 @@ var providers = []provider{
 		Note: "no price per request is listed; the monthly base price, with 1 TB, comes on top"}, "your-objectstorage.com"},
 }
 
-// ownPrices are those of a directory, or of a server of one's own.
+// ownPrices are those of a directory, or of the user's own server.
 var ownPrices = httpapi.Prices{Name: pricesOwn, Of: "no provider: disks of your own"}
 
 // pricesFlag is serve's --prices.
@@ -74,14 +74,14 @@ func (f *pricesFlag) UnmarshalText(text []byte) error {
 	for i, to := range []*float64{&p.ClassA, &p.ClassB, &p.Storage} {
 		var err error
 		if *to, err = strconv.ParseFloat(strings.TrimSpace(numbers[i]), 64); err != nil {
-			return fmt.Errorf("invalid price %q: write dollars, such as 0.4", numbers[i])
+			return fmt.Errorf("invalid price %q in --prices: write dollars, such as 0.4", numbers[i])
 		}
 	}
 	f.prices = &p
 	return p.Check()
 }
 
-// of returns the store's prices: the flag's, else those of its provider.
+// of returns the store's prices: those of the flag, else those of its provider; nil if they are not known.
 func (f pricesFlag) of(store objstore.Store) *httpapi.Prices {
 	if f.given {
 		return f.prices

@@ -52,7 +52,7 @@ func TestPricesGoByTheStore(t *testing.T) {
 			t.Errorf("%+v: the prices are %q, not %q", test, got, test.want)
 		}
 	}
-	var _ interface{ Endpoint() string } = (*s3store.Store)(nil) // else nothing would be S3
+	var _ interface{ Endpoint() string } = (*s3store.Store)(nil) // prices depend on this method
 }
 
 func TestPricesInNumbers(t *testing.T) {
@@ -73,7 +73,7 @@ func TestDollarsSayAsMuchAsCounts(t *testing.T) {
 	}
 }
 
-// Each provider's prices are those that its page names.
+// The prices of each provider are those on its page in docs/stores.
 func TestPricesAreThoseOfThePages(t *testing.T) {
 	for _, p := range providers {
 		page, err := os.ReadFile("../../docs/stores/" + p.prices.Name + ".md")
@@ -97,7 +97,7 @@ func TestPricesAreThoseOfThePages(t *testing.T) {
 	}
 }
 
-// Whatever stands behind --prices is refused, or prices that can be.
+// Any value of --prices is refused, or gives valid prices.
 func FuzzPrices(f *testing.F) {
 	f.Add("s3")
 	f.Add("5,0.4,0.023")

@@ -33,8 +33,7 @@ func (o outputStream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// printer writes for people. It keeps the first error, so that a full disk
-// behind standard output is told once, at the end.
+// printer writes for people. It keeps the first error, so that a full disk is reported once, at the end.
 type printer struct {
 	painter
 	w     io.Writer
@@ -65,12 +64,12 @@ func (p *printer) table(rows func(*printer)) {
 	}
 }
 
-// note writes to standard error. There is nowhere to say that it can't.
+// note writes to standard error. It ignores errors, which it could report nowhere.
 func note(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(w, format, args...)
 }
 
-// counted returns n and what there is one, or so many, of.
+// counted returns n with the singular or plural, such as "2 records".
 func counted(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one

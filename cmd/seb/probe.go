@@ -21,8 +21,8 @@ const (
 	cleanupTimeout = 30 * time.Second // of all deletes together
 )
 
-// prober finds out whether a store keeps the promises that the log relies on.
-// It only touches keys of its own under probe/.
+// prober finds out whether a store keeps the promises that the log relies on. It creates and deletes only
+// keys under probe/ with its own id.
 type prober struct {
 	store objstore.Store
 	id    string
@@ -30,13 +30,14 @@ type prober struct {
 	mu       sync.Mutex
 	progress *progress // of requests
 	requests int64
-	keys     []string // that may exist
+	keys     []string // of objects that may exist
 	dates    []dated  // one per answer that carried a date
 	undated  int      // answers that should have carried one
 	samples  map[string][]time.Duration
 }
 
-// dated is a store's time beside the local one when the answer came.
+// dated is the store's time in an answer, with the local times when the request was sent and the answer
+// received.
 type dated struct{ store, sent, received time.Time }
 
 func newProber(store objstore.Store) *prober {
@@ -51,7 +52,7 @@ func (p *prober) key(format string, args ...any) string {
 	return p.prefix() + fmt.Sprintf(format, args...)
 }
 
-// create creates key and notes what the answer tells beside its outcome.
+// create creates key, and remembers it for cleanup.
 func (p *prober) create(ctx context.Context, sample, key string, body []byte) error {
 	p.mu.Lock()
 	if !slices.Contains(p.keys, key) {
@@ -105,8 +106,8 @@ func (p *prober) timed(ctx context.Context, sample string, request func(context.
 	return err
 }
 
-// race lets racers create one key at the same time, round after round. The log
-// stands on there being one winner, whose bytes are the object's.
+// race lets racers create one key at the same time, round after round. The log relies on exactly one
+// winner, whose bytes are the object's.
 func (p *prober) race(ctx context.Context, rounds, racers int) (detail string, err error) {
 	unknowns := 0
 	for round := range rounds {
@@ -140,7 +141,7 @@ func raceBody(round, racer int) []byte { return fmt.Appendf(nil, "round %d, race
 // raceBytesMax is more than what a racer writes.
 const raceBytesMax = 1 << 10
 
-// judgeRace compares what the racers were told with what stands there.
+// judgeRace compares what the racers were told with the object.
 func (p *prober) judgeRace(ctx context.Context, key string, round int, results []error) (unknowns int, err error) {
 	var won []int
 	var unknown error
@@ -178,7 +179,7 @@ func (p *prober) judgeRace(ctx context.Context, key string, round int, results [
 	return unknowns, fmt.Errorf("no racer wrote the object: %q", o.Body)
 }
 
-// exists creates the objects of the races once more.
+// exists tries to create the objects of the races again.
 func (p *prober) exists(ctx context.Context, rounds int) (string, error) {
 	for round := range rounds {
 		key := p.key("race-%d", round)

@@ -55,7 +55,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// lineAfter waits for a line with prefix in it, and returns what follows that.
+// lineAfter waits for a line with prefix in it, and returns the rest of the line.
 func (o *output) lineAfter(prefix string, giveUp <-chan struct{}) (string, bool) {
 	timeout := time.After(startTimeout)
 	for {
@@ -82,7 +82,7 @@ func launch(ctx context.Context, dir string, env []string, args ...string) (*pro
 	return launchBinary(ctx, "seb", dir, env, args...)
 }
 
-// launchBinary is launch of another binary than the one under test.
+// launchBinary is launch with another binary than the one under test.
 func launchBinary(ctx context.Context, binary, dir string, env []string, args ...string) (*process, error) {
 	p := &process{
 		cmd:    exec.CommandContext(ctx, binary, append([]string{"serve", "--http", "127.0.0.1:0"}, args...)...),
@@ -97,7 +97,7 @@ func launchBinary(ctx context.Context, binary, dir string, env []string, args ..
 	}
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // its ProcessState says it all
+		_ = p.cmd.Wait() // ProcessState has the result
 	}()
 	return p, nil
 }
@@ -132,7 +132,7 @@ func serve(t *testing.T, env []string, args ...string) *process {
 	return p
 }
 
-// ownedBy ends the process with the test.
+// ownedBy kills the process when the test ends.
 func ownedBy(t *testing.T, p *process) {
 	t.Cleanup(func() {
 		p.kill()
@@ -148,8 +148,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// killed is kill for tests, and fails the test if the process had ended by
-// itself before.
+// killed kills the process, and fails the test if it had ended by itself before.
 func (p *process) killed(t *testing.T) {
 	t.Helper()
 	p.kill()
@@ -196,8 +195,8 @@ func counter(t *testing.T, broker *process, name string) int {
 	return int(n)
 }
 
-// freePort returns a port of this machine that is free now, and again when what
-// listens on it has ended: it is of none that systems give to whoever names none.
+// freePort returns a free port that is outside the range of ephemeral ports, so that it stays free for a
+// process that is restarted.
 func freePort(t *testing.T) string {
 	t.Helper()
 	var err error

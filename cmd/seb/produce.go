@@ -71,18 +71,18 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	if c.BatchBytes < 1 || c.BatchRecords < 1 || c.Skip < 0 {
-		return usage(errors.New("--batch-bytes and --batch-records must be at least 1, --skip at least 0"))
+		return usage(fmt.Errorf("invalid --batch-bytes %d, --batch-records %d or --skip %d: --skip must be at least 0, the others at least 1", c.BatchBytes, c.BatchRecords, c.Skip))
 	}
 	if c.Delay < 0 || c.Delay > 0 && c.DeliverAt != nil {
-		return usage(errors.New("--delay must be at least 0, and can't be combined with --deliver-at"))
+		return usage(fmt.Errorf("invalid --delay %v: it must be at least 0, and can't be combined with --deliver-at", c.Delay))
 	}
 	if err := c.checkFormat(); err != nil {
 		return err
 	}
 	if c.Partition != nil && *c.Partition < 0 {
-		return usage(errors.New("--partition must be at least 0"))
+		return usage(fmt.Errorf("invalid --partition %d: it must be at least 0", *c.Partition))
 	}
-	// A partition for all is the request's; JSON that names another would win.
+	// --partition goes into the query; a partition in a record's JSON would win over it.
 	form := c.formatFlags.input(c.Repartition || c.Partition != nil)
 	in, total, err := c.input(std)
 	if err != nil {
@@ -91,8 +91,8 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	defer in.Close()
 
 	g := newBatcher(form, int(c.BatchBytes), c.BatchRecords)
-	// Nothing can wait for this goroutine: reading a terminal or a pipe ends
-	// when the other side says so, or with the process.
+	// Nothing can wait for this goroutine: a read from a terminal or a pipe ends when the other side writes
+	// or closes, or with the process.
 	go g.read(ctx, in, c.Skip)
 
 	p := &producer{cmd: c, broker: broker, run: rand.Text(), unit: form.unit, partitions: map[int32]*appendedPartition{}, acked: c.Skip, progress: newProgress(std.err, total)}
@@ -126,22 +126,22 @@ func (p *producer) summary(std streams) error {
 	}{p.cmd.Topic, p.acked - p.cmd.Skip, p.bytes, took.Seconds(), p.partitions})
 }
 
-// appendedPartition is what one partition got. Records of others may stand
-// between the first and the last.
+// appendedPartition tells what was appended to one partition. Records of other programs may be between the
+// first and the last.
 type appendedPartition struct {
 	Records     int64 `json:"records"`
 	FirstOffset int64 `json:"first_offset"`
 	LastOffset  int64 `json:"last_offset"`
 }
 
-// appendedRange is where an answer says that records stand.
+// appendedRange is a range of offsets in the answer to an append.
 type appendedRange struct {
 	Partition int32 `json:"partition"`
 	Offset    int64 `json:"offset"`
 	Count     int64 `json:"count"`
 }
 
-// took notes where records of an append stand.
+// took notes the offsets that an append's answer names.
 func (p *producer) took(ranges []appendedRange) {
 	for _, r := range ranges {
 		a := p.partitions[r.Partition]
@@ -177,9 +177,9 @@ type producer struct {
 	cmd      *produceCmd
 	broker   *client
 	progress *progress
-	run      string // names this run: with acked, the request
+	run      string // random; with acked, it makes a request's idempotency key
 	unit     string // of what is counted: line or record
-	acked    int64  // units from the first one on that are in the log, those skipped included
+	acked    int64  // how many units of the input are in the log, the skipped ones included
 	bytes    int64  // of the input, as far as it was acknowledged in this run
 	answered bool   // a broker has answered before
 	waits    *waitNotes
@@ -233,8 +233,8 @@ func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outco
 		}
 		var t transportError
 		unreachable := errors.As(err, &t)
-		// A broker that never answered is more likely a wrong URL than one
-		// that is being restarted. What it may have taken is worth asking again.
+		// If no broker has answered yet, the URL is probably wrong, and a retry does not help. A request
+		// with an unknown outcome is retried all the same.
 		hopeless := unreachable && !p.answered && outcome != seb.Unknown
 		if retry && !hopeless {
 			p.waits.tell(err)
@@ -290,8 +290,8 @@ func (p *producer) post(ctx context.Context, batch *recordBatch) error {
 	return nil
 }
 
-// stopped describes a failure: what is in the log, what may be, how to go on.
-// count records after the acknowledged ones had been sent.
+// stopped describes a failure: what is in the log, what may be, how to continue. count is how many records
+// were sent after the acknowledged ones.
 func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 	from, to := p.acked+1, p.acked+int64(count)
 	var (
@@ -304,7 +304,7 @@ func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 	}
 	done := fmt.Sprintf("%d %ss are acknowledged", p.acked, p.unit)
 	if outcome == seb.Unknown {
-		next := "; with --idempotent it would have been retried"
+		next := "; with --idempotent seb retries such requests"
 		if p.cmd.Idempotent {
 			next = ""
 		}
@@ -317,12 +317,12 @@ func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 	if e != nil && e.Code == seb.CodeRequestTooLarge && count > 1 {
 		goOn += " and a smaller --batch-bytes or --batch-records"
 	}
-	if elsewhere { // from a topic with more partitions
+	if elsewhere { // the records come from a topic with more partitions
 		goOn += " and --repartition, which lets keys choose the partitions"
 	}
 	if count > 0 {
 		err = fmt.Errorf("%ss %d to %d: %w", p.unit, from, to, err)
 	}
 	return hinted(fmt.Errorf("produce %s: %w", p.cmd.Topic, err),
-		fmt.Sprintf("%s, and none after them is in the log; %s", done, goOn))
+		fmt.Sprintf("%s, and no later one is in the log; %s", done, goOn))
 }

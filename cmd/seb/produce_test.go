@@ -19,8 +19,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// fakeBroker takes appends and answers them as told: the n-th request is
-// answered by answers[n], or accepted if there is none.
+// fakeBroker answers the n-th append by answers[n], or accepts it if there is no such answer.
 type fakeBroker struct {
 	t       *testing.T
 	answers []http.HandlerFunc
@@ -153,7 +152,7 @@ func TestProduceRetriesUnknownOutcomesIfTold(t *testing.T) {
 	}
 }
 
-// An unknown outcome stays unknown, whatever the attempts after it were told.
+// An unknown outcome stays unknown, whatever the answers to later attempts.
 func TestProduceRemembersThatAnOutcomeIsUnknown(t *testing.T) {
 	_, url := newFakeBroker(t, nil, hangUp, problem(http.StatusRequestEntityTooLarge, "record_too_large", "not_committed"))
 	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2", "--idempotent")
@@ -163,7 +162,7 @@ func TestProduceRemembersThatAnOutcomeIsUnknown(t *testing.T) {
 func TestProduceSaysHowToGoOn(t *testing.T) {
 	f, url := newFakeBroker(t, nil, problem(http.StatusRequestEntityTooLarge, "record_too_large", "not_committed"))
 	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
-	r.want(t, exitRefused, "produce orders: lines 3 to 4: record_too_large", "2 lines are acknowledged, and none after them", "--skip 2")
+	r.want(t, exitRefused, "produce orders: lines 3 to 4: record_too_large", "2 lines are acknowledged, and no later one is in the log", "--skip 2")
 
 	r = runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--skip", "2")
 	r.want(t, exitOK, "3 records")
@@ -172,8 +171,8 @@ func TestProduceSaysHowToGoOn(t *testing.T) {
 	}
 }
 
-// Where the log's state is full, the broker asks for a minute: nobody should wonder what
-// produce waits for.
+// If the state of the log is full, the broker asks produce to wait a minute: produce says once why it
+// waits.
 func TestProduceSaysOnceWhatItWaitsFor(t *testing.T) {
 	full := func(w http.ResponseWriter, r *http.Request) {
 		problem(http.StatusTooManyRequests, "over_memory_budget", "not_committed")(&laterResponse{w}, r)
@@ -192,7 +191,7 @@ func TestProduceSaysOnceWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// laterResponse asks for a minute.
+// laterResponse adds a Retry-After of a minute.
 type laterResponse struct{ http.ResponseWriter }
 
 func (w *laterResponse) WriteHeader(status int) {
@@ -217,7 +216,7 @@ func TestProduceReportsInputThatBreaksOff(t *testing.T) {
 	}
 }
 
-// An interrupt lets the request under way end, since its outcome counts.
+// After an interrupt produce waits for the request under way, to know its outcome.
 func TestProduceInterruptedKnowsWhatIsAcknowledged(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	f, url := newFakeBroker(t)
@@ -240,7 +239,7 @@ func TestProduceDoesNotFollowRedirects(t *testing.T) {
 	}
 }
 
-// newBrokerThatAnswers answers one request after the other, and fails the test if more come.
+// newBrokerThatAnswers answers the nth request by answers[n], and fails the test if more requests come.
 func newBrokerThatAnswers(t *testing.T, answers []http.HandlerFunc) string {
 	var mu sync.Mutex
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

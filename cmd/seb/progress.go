@@ -32,7 +32,7 @@ func newProgress(w io.Writer, total int64) *progress {
 	return p
 }
 
-// update tells that so many units of this many bytes in total are done at now.
+// update shows that units are done, which have that many bytes in total.
 func (p *progress) update(now time.Time, units, bytes int64) {
 	if p.w == nil || now.Sub(p.start) < progressAfter || now.Sub(p.updated) < progressEvery {
 		return

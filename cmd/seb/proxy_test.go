@@ -14,15 +14,14 @@ import (
 	"time"
 )
 
-// harm is what a proxy does to a connection, once so many bytes went through in
-// one direction.
+// harm is what a proxy does to a connection once a number of bytes went through in one direction.
 type harm int
 
 const (
 	reset     harm = iota // both ends see a reset
-	halfClose             // the receiver sees the end of what is sent, and may answer
+	halfClose             // the receiver sees the end of the stream, and may answer
 	stall                 // nothing moves for a while, then both ends see a reset
-	delay                 // nothing moves for a while, then all goes on
+	delay                 // nothing moves for a while, then the connection continues
 	harms
 )
 
@@ -32,13 +31,12 @@ const (
 	stallMax     = time.Second
 )
 
-// proxy passes connections on, and harms each of them sooner or later, unless
-// it is gentle.
+// proxy passes connections on. Unless it is gentle, it harms each connection sooner or later.
 type proxy struct {
-	address  string // its own
+	address  string // where clients connect
 	upstream string
 	gentle   atomic.Bool
-	count    [2][harms]atomic.Int64 // of connections, by direction: requests, answers
+	count    [2][harms]atomic.Int64 // harmed connections, by direction (requests, answers) and harm
 
 	mu   sync.Mutex
 	open map[net.Conn]bool // nil once the proxy has ended
@@ -89,8 +87,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// serve connects one client. If the other side is not there, the client sees a
-// reset.
+// serve connects one client. If the target can't be reached, the client sees a reset.
 func (p *proxy) serve(client *net.TCPConn) {
 	conn, err := new(net.Dialer).DialContext(context.Background(), "tcp", p.upstream)
 	if err != nil {
@@ -108,13 +105,13 @@ func (p *proxy) serve(client *net.TCPConn) {
 	both.Wait()
 }
 
-// keep lets end close the connections; it closes them itself after that.
+// keep registers connections that end will close; after end it closes them at once, and returns false.
 func (p *proxy) keep(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
 		if p.open == nil {
-			_ = c.Close() // nobody is served
+			_ = c.Close() // the proxy has ended
 			continue
 		}
 		p.open[c] = true
@@ -126,7 +123,7 @@ func (p *proxy) drop(conns ...net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
-		_ = c.Close() // all was copied, or it was cut
+		_ = c.Close() // all was copied, or the connection was cut
 		delete(p.open, c)
 	}
 }
@@ -148,7 +145,7 @@ func (p *proxy) copy(direction int, to, from *net.TCPConn) {
 			<-time.After(rand.N(stallMax))
 			continue
 		case halfClose:
-			_ = to.CloseWrite()              // it may be gone
+			_ = to.CloseWrite()              // it may have ended
 			_, _ = io.Copy(io.Discard, from) // the sender notices nothing
 			return
 		case stall:
@@ -161,8 +158,8 @@ func (p *proxy) copy(direction int, to, from *net.TCPConn) {
 	}
 }
 
-// anyBytes is where harm is done: in the head of a request or answer as likely
-// as far into large bodies.
+// anyBytes returns after how many bytes to harm a connection: the head of a request or answer is as likely
+// as the middle of a large body.
 func anyBytes() int64 {
 	if rand.IntN(4) > 0 {
 		return int64(math.Pow(nearBytesMax, rand.Float64()))
@@ -170,10 +167,10 @@ func anyBytes() int64 {
 	return nearBytesMax + rand.Int64N(farBytesMax)
 }
 
-// finish passes the end of one direction on: its end, or a reset.
+// finish passes on how one direction ended: with the end of the stream, or a reset.
 func finish(to, from *net.TCPConn, err error) {
 	if errors.Is(err, io.EOF) {
-		_ = to.CloseWrite() // it may be gone
+		_ = to.CloseWrite() // it may have ended
 		return
 	}
 	cut(to)
@@ -186,7 +183,7 @@ func cut(c *net.TCPConn) {
 	_ = c.Close()
 }
 
-// told says how many connections met what.
+// told returns how many connections met each harm.
 func (p *proxy) told(direction int) string {
 	n := &p.count[direction]
 	return fmt.Sprintf("%d reset, %d half closed, %d stalled, %d delayed",

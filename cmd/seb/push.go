@@ -33,8 +33,8 @@ func checkNetworks(flag string, networks []netip.Prefix) error {
 	return nil
 }
 
-// deliver pushes records until end is called, which returns when no request to a target is
-// under way, or after the time of a drain.
+// deliver pushes records until end is called. end returns when no request to a target is under way, after
+// drainTimeout at the latest.
 func (f pushFlags) deliver(broker *seb.Broker, log *slog.Logger) (end func()) {
 	if !f.Push {
 		return func() {}
@@ -44,7 +44,7 @@ func (f pushFlags) deliver(broker *seb.Broker, log *slog.Logger) (end func()) {
 	go func() {
 		defer close(ended)
 		if err := broker.DeliverPushed(ctx, seb.PushOptions{Grace: drainTimeout}); err != nil {
-			log.Error("no records are pushed", "error", err)
+			log.Error("pushing records has ended", "error", err)
 		}
 	}()
 	return func() {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestServeDeliversPushedRecords has the command do it, and shows what its flags are for.
+// TestServeDeliversPushedRecords runs seb serve with --push-allow, --no-push and the defaults.
 func TestServeDeliversPushedRecords(t *testing.T) {
 	came := make(chan string, 100)
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -49,7 +49,7 @@ type queueInfo struct {
 	Owner        *string         `json:"owner"`
 }
 
-// ownerSelf is the owner that answers, and that has no address for others.
+// ownerSelf is how a broker that owns the queue names itself if it advertises no address.
 const ownerSelf = "self"
 
 type queueConfigInfo struct {
@@ -71,7 +71,7 @@ func (c queueConfigInfo) String() string {
 	return s
 }
 
-// textOr returns what is known as text, else what stands for nothing.
+// textOr returns *v as text, or nothing if v is nil.
 func textOr[T any](v *T, nothing string) string {
 	if v == nil {
 		return nothing
@@ -79,7 +79,7 @@ func textOr[T any](v *T, nothing string) string {
 	return fmt.Sprint(*v)
 }
 
-// age is how old the oldest record is that waits, in what a person reads.
+// age returns the age of the oldest waiting record, rounded for people.
 func (q queueInfo) age() string {
 	d, err := time.ParseDuration(textOr(q.OldestAge, "-"))
 	switch {
@@ -105,8 +105,8 @@ func (f queueFlags) path(more ...string) []string {
 	return append([]string{"topics", f.Topic, "queues", f.Queue}, more...)
 }
 
-// ask sends a request about the queue, and returns the whole answer. doing says what
-// for, where it fails.
+// ask sends a request about the queue, and returns the whole answer and its status. Errors begin with
+// doing.
 func (f queueFlags) ask(ctx context.Context, doing, method string, body any, more ...string) (json.RawMessage, int, error) {
 	broker, err := f.client()
 	if err != nil {
@@ -128,7 +128,7 @@ func (f queueFlags) failed(doing string, err error) error {
 	return fmt.Errorf("%s queue %s of %s: %w", doing, f.Queue, f.Topic, err)
 }
 
-// tell writes what became of the queue: the whole answer for programs, a line for people.
+// tell prints the result: the whole answer for programs, a line for people.
 func (f queueFlags) tell(std streams, doing string, whole json.RawMessage, line func(queueInfo) string) error {
 	if f.json() {
 		return printJSON(std.out, whole)
@@ -206,7 +206,7 @@ func (queueShowCmd) Help() string {
 records per second, lately. The owner is the broker that hands out the records; any broker takes requests.`
 }
 
-// Run prints what there is to do, and the config.
+// Run prints the counts, and the config.
 func (c *queueShowCmd) Run(ctx context.Context, std streams) error {
 	whole, _, err := c.ask(ctx, "show", http.MethodGet, nil)
 	if err != nil {

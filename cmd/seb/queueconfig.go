@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// queueConfigFlags say how a queue hands out records. They don't come from the
-// environment: what is meant for new queues must not change one that is there.
+// queueConfigFlags say how a queue hands out records. They are not read from the environment: a setting for
+// new queues must not change an existing one.
 type queueConfigFlags struct {
 	Lease           *time.Duration `env:"-" placeholder:"DURATION" help:"How long a worker has for a record unless it asks for another time, 1s to 12h (default: unchanged; 30s for a new queue)."`
 	MaxAttempts     *int           `env:"-" placeholder:"N" help:"Attempts before a record is parked (a dead letter), 1 to 1000 (default: unchanged; 5 for a new queue)."`
@@ -18,7 +18,7 @@ type queueConfigFlags struct {
 	DeadLetterTopic string         `env:"-" placeholder:"TOPIC|none" help:"Copy dead letters to this topic, which must exist (default: unchanged; none for a new queue)."`
 }
 
-// fields is the config as the API takes it, of the flags that were given.
+// fields returns the settings of the flags that were given, as the API takes them.
 func (f queueConfigFlags) fields() map[string]any {
 	config := map[string]any{}
 	if f.Lease != nil {
@@ -59,7 +59,7 @@ func (queueCreateCmd) Help() string {
 A queue that exists takes the settings that are named, keeps the others, and goes on. Its order can't change.`
 }
 
-// Run creates the queue, or gives the one that is there what is named.
+// Run creates the queue, or changes the named settings of an existing one.
 func (c *queueCreateCmd) Run(ctx context.Context, std streams) error {
 	body := c.fields()
 	if c.Order != "" {
@@ -102,13 +102,13 @@ What is not named stays as it is. Records that are with workers keep their lease
 already failed more often are parked at their next failure.`
 }
 
-// Run changes a queue that is there.
+// Run changes an existing queue.
 func (c *queueUpdateCmd) Run(ctx context.Context, std streams) error {
 	body := c.fields()
 	if len(body) == 0 {
 		return usageError{hinted(errors.New("nothing to change"), "give --lease, --max-attempts, --backoff or --dead-letter-topic")}
 	}
-	// To change one that does not exist creates it, which nobody meant.
+	// PUT would create a queue that does not exist.
 	if _, _, err := c.ask(ctx, "update", http.MethodGet, nil); err != nil {
 		return err
 	}

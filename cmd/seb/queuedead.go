@@ -54,7 +54,7 @@ var placePattern = regexp.MustCompile(`^[0-9]{1,10}:[0-9]{1,19}$`)
 // Run prints a line per record.
 func (c *queueDeadCmd) Run(ctx context.Context, std streams) error {
 	if c.Limit < 1 {
-		return usage(errors.New("--limit must be at least 1"))
+		return usage(fmt.Errorf("invalid --limit %d: it must be at least 1", c.Limit))
 	}
 	if c.Next != "" && !placePattern.MatchString(c.Next) {
 		return usage(fmt.Errorf("invalid --next %q: use the PARTITION:OFFSET that the previous call ended with, such as 0:41", c.Next))
@@ -89,7 +89,7 @@ func (c *queueDeadCmd) Run(ctx context.Context, std streams) error {
 	return out.err
 }
 
-// read returns as many as are wanted, and where to go on, nil if there are no more.
+// read returns at most --limit dead letters, and the value for --next; nil if none is left.
 func (c *queueDeadCmd) read(ctx context.Context, broker *client) (dead []json.RawMessage, next *string, _ error) {
 	dead = []json.RawMessage{}
 	query := url.Values{}
@@ -123,8 +123,8 @@ func oneLine(s string) string {
 	}, strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
 }
 
-// queueRedriveCmd has no defaults from the environment: they would redrive what nobody
-// meant.
+// queueRedriveCmd takes nothing from the environment: a forgotten variable could redrive other records than
+// the user means.
 type queueRedriveCmd struct {
 	queueFlags
 	Partition *int32  `env:"-" placeholder:"N" help:"Partition of the records that --offset names (default: 0)."`
@@ -181,17 +181,17 @@ func (c *queueRedriveCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
-// body names the records that are meant.
+// body returns the request: the records of --offset, or nothing for all that are parked.
 func (c *queueRedriveCmd) body() (map[string]any, error) {
 	switch {
 	case c.Partition != nil && len(c.Offset) == 0:
-		return nil, usageError{hinted(errors.New("--partition goes with --offset"), "leave it out to redrive all that are parked")}
+		return nil, usageError{hinted(errors.New("--partition goes with --offset"), "leave --partition out to redrive all that are parked")}
 	case c.Limit != nil && len(c.Offset) > 0:
 		return nil, usage(errors.New("--limit can't be combined with --offset"))
 	case c.Limit != nil && *c.Limit < 1:
-		return nil, usage(errors.New("--limit must be at least 1"))
+		return nil, usage(fmt.Errorf("invalid --limit %d: it must be at least 1", *c.Limit))
 	case len(c.Offset) > placesMax:
-		return nil, usage(fmt.Errorf("%d offsets: at most %d at a time", len(c.Offset), placesMax))
+		return nil, usage(fmt.Errorf("%d offsets were given; at most %d are allowed in a call", len(c.Offset), placesMax))
 	case len(c.Offset) == 0:
 		return map[string]any{}, nil
 	}
@@ -202,7 +202,7 @@ func (c *queueRedriveCmd) body() (map[string]any, error) {
 	places := make([]map[string]int64, len(c.Offset))
 	for i, offset := range c.Offset {
 		if offset < 0 || partition < 0 {
-			return nil, usage(errors.New("--partition and --offset must be at least 0"))
+			return nil, usage(fmt.Errorf("invalid --partition %d or --offset %d: they must be at least 0", partition, offset))
 		}
 		places[i] = map[string]int64{"partition": int64(partition), "offset": offset}
 	}

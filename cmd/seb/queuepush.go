@@ -26,12 +26,12 @@ attempts. Requests are signed as Standard Webhooks defines. seb serve --push-all
 reach.`
 }
 
-// pushInfo is where a queue is pushed to as the API describes it.
+// pushInfo is a queue's push as the API describes it.
 type pushInfo struct {
 	URL         string   `json:"url"`
 	Headers     []string `json:"headers"`
 	Secrets     int      `json:"secrets"`
-	Secret      string   `json:"secret"` // that of a target which got one
+	Secret      string   `json:"secret"` // "" unless the broker made it for this request
 	MaxInFlight int      `json:"max_in_flight"`
 	Timeout     string   `json:"timeout"`
 	Stopped     *string  `json:"stopped"`
@@ -54,7 +54,7 @@ func (p pushInfo) String() string {
 	return s
 }
 
-// askPush sends a request about the push, and returns the answer, whole and read.
+// askPush sends a request about the push, and returns the answer, raw and decoded.
 func (f queueFlags) askPush(ctx context.Context, doing, method string, body any, more ...string) (whole json.RawMessage, p pushInfo, _ error) {
 	whole, _, err := f.ask(ctx, doing, method, body, append([]string{"push"}, more...)...)
 	if err == nil && method != http.MethodDelete {
@@ -65,8 +65,8 @@ func (f queueFlags) askPush(ctx context.Context, doing, method string, body any,
 	return whole, p, err
 }
 
-// queuePushSetCmd has nothing from the environment: what is meant for one target must not
-// change another. It takes what is secret from files, since others see a command line.
+// queuePushSetCmd takes nothing from the environment: a setting for one target must not change another. It
+// reads secrets from files, since other users can see a command line.
 type queuePushSetCmd struct {
 	queueFlags
 	URL         string         `arg:"" optional:"" help:"Where to send them, http:// or https:// (default: unchanged)."`
@@ -110,7 +110,7 @@ func (c *queuePushSetCmd) Run(ctx context.Context, std streams) error {
 	return out.err
 }
 
-// body is what the API is to change.
+// body returns the settings to change, as the API takes them.
 func (c *queuePushSetCmd) body() (map[string]any, error) {
 	body := map[string]any{}
 	if c.URL != "" {
@@ -150,7 +150,7 @@ func (c *queuePushSetCmd) body() (map[string]any, error) {
 	return body, nil
 }
 
-// parseHeaderLines reads a header a line. Its errors don't show any: they may be secret.
+// parseHeaderLines reads one header per line. Its errors don't show headers, which may be secret.
 func parseHeaderLines(text string) (map[string]string, error) {
 	headers, n := map[string]string{}, 0
 	for line := range strings.Lines(text) {
@@ -204,7 +204,7 @@ func (queuePushResumeCmd) Help() string {
     seb queue push resume orders mail`
 }
 
-// Run goes on with the push.
+// Run resumes the push.
 func (c *queuePushResumeCmd) Run(ctx context.Context, std streams) error {
 	whole, p, err := c.askPush(ctx, "resume the push of", http.MethodPost, nil, "resume")
 	if err != nil {

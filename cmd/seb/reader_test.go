@@ -15,20 +15,19 @@ import (
 
 const (
 	readWait   = 200 * time.Millisecond // at the log's end
-	readAgain  = 0.3                    // the share of reads that look at what was read before
+	readAgain  = 0.3                    // the share of reads below the offset that was reached
 	readBytes  = 4 << 20
 	againBytes = 64 << 10
 )
 
-// reader follows one partition while it is written, and looks again and again
-// at what it has read.
+// reader follows one partition while it is written, and reads earlier offsets again and again.
 type reader struct {
 	target    *target
 	history   *history
 	partition int
 	loose     bool // see load
 
-	end         int // everything before it was read
+	end         int // everything before this offset was read
 	read, again int // records
 }
 
@@ -75,8 +74,7 @@ func (r *reader) step(ctx context.Context, t *testing.T, broker *client) error {
 	return nil
 }
 
-// fetchAt reads from an offset, and expects the records that stand there and
-// after it, without a gap, or none.
+// fetchAt reads from an offset, and expects the records from there on without a gap, or none.
 func fetchAt(ctx context.Context, broker *client, partition, offset, bytes int, wait time.Duration) (fetched, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -107,8 +105,8 @@ func fetchAt(ctx context.Context, broker *client, partition, offset, bytes int, 
 	return f, err
 }
 
-// readAll reads a partition to its end, which is at end or after it. A broker
-// may take a moment to see what others have committed.
+// readAll reads a partition to its end, which is at end or later. A broker may take a moment to see the
+// commits of others.
 func readAll(t *testing.T, broker *client, h *history, partition, end int) {
 	t.Helper()
 	deadline := time.Now().Add(leaveTimeout)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What the broker logs of names and errors may hold a key that somebody pasted as one.
+// Names and errors in the log may hold a key that a user pasted by mistake.
 func TestLogOfServeHasNoSecrets(t *testing.T) {
 	const bits = "0123456789abcdef0123456789abcdef"
 	for _, format := range []string{"text", "json"} {
@@ -21,7 +21,7 @@ func TestLogOfServeHasNoSecrets(t *testing.T) {
 	}
 }
 
-// The broker's answer had no key in it, and the command's own words had.
+// The command's own text must not show a key either, not only the broker's answer.
 func TestErrorsOfCommandsHaveNoSecrets(t *testing.T) {
 	broker := serve(t, nil, "--store", "memory:")
 	const bits = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

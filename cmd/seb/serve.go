@@ -25,13 +25,13 @@ import (
 )
 
 const (
-	// A supervisor's patience is 10 s at least; these together keep within it.
+	// Supervisors wait for at least 10 s before they kill a process; these three together are shorter.
 	drainTimeout  = 4 * time.Second
 	closeTimeout  = 5 * time.Second
 	answerTimeout = 500 * time.Millisecond
 
-	// What the process needs beside its two budgets: code, stacks, connections,
-	// and room for the garbage collector not to run all the time.
+	// What the process needs in addition to its two budgets: code, stacks, connections, and room, so that
+	// the garbage collector does not run all the time.
 	memoryHeadroom = 64 << 20
 )
 
@@ -140,7 +140,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	options.Address = c.advertised(listener.Addr())
 	broker, err := seb.Open(ctx, store, options)
 	if err != nil {
-		if e := (*seb.Error)(nil); errors.As(err, &e) && e.Code == seb.CodeInvalidRequest { // what the flags ask for, which no restart changes
+		if e := (*seb.Error)(nil); errors.As(err, &e) && e.Code == seb.CodeInvalidRequest { // invalid flags: a restart does not help
 			if e.Err != nil {
 				return usage(fmt.Errorf("%s: %w", strings.Replace(e.Detail, "CacheDir", "--cache-dir", 1), e.Err))
 			}
@@ -164,7 +164,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	go func() { failed <- c.serveHTTP(server, limited, secure) }()
 
 	if err := c.banner(std.out, listener.Addr(), kind, linger, prices, broker.KeysExist()); err != nil {
-		log.Warn("standard output is not readable", "error", err)
+		log.Warn("can't write to standard output", "error", err)
 	}
 	log.Info("ready", "address", listener.Addr().String(), "store", c.Store, "cluster", broker.Status().ClusterID,
 		"applied", broker.Status().Applied, "version", version())
@@ -189,9 +189,9 @@ func (c *serveCmd) secure(log *slog.Logger) (*tls.Config, error) {
 	return nil, nil
 }
 
-// serveHTTP serves until the server is shut down. TLS speaks HTTP/1.1 only, as
-// plain HTTP does: a limit on connections is then one on requests, and slow clients and
-// lost peers are those of one request.
+// serveHTTP serves until the server is shut down. With TLS it speaks only HTTP/1.1, as without: a
+// connection then carries one request at a time, so that limits of connections, slow clients and lost peers
+// concern one request.
 func (c *serveCmd) serveHTTP(server *http.Server, l net.Listener, secure *tls.Config) error {
 	if secure == nil {
 		return server.Serve(l)
@@ -202,7 +202,7 @@ func (c *serveCmd) serveHTTP(server *http.Server, l net.Listener, secure *tls.Co
 	return server.ServeTLS(l, "", "")
 }
 
-// watch waits until there is a reason to end, and returns it if it is a failure.
+// watch waits until the broker has to end, and returns the reason if it is a failure.
 func (c *serveCmd) watch(ctx context.Context, broker *seb.Broker, failed <-chan error, log *slog.Logger) error {
 	select {
 	case <-ctx.Done():
@@ -211,14 +211,13 @@ func (c *serveCmd) watch(ctx context.Context, broker *seb.Broker, failed <-chan 
 	case err := <-failed:
 		return fmt.Errorf("serve HTTP: %w", err)
 	case <-broker.Stopped():
-		// A process that stays, but serves nothing, looks alive to everything
-		// that watches processes.
+		// The process ends too: if it stayed, it would look alive to a supervisor, but serve nothing.
 		return fmt.Errorf("serve %s: %w", c.Store, broker.Status().Err)
 	}
 }
 
-// shutdown lets requests end, those that other brokers have forwarded and those to targets of
-// pushed records too, then commits what is held and writes a checkpoint.
+// shutdown waits for the requests of clients, for those that other brokers forwarded, and for those to
+// targets of pushes. Then it commits what is still open and writes a checkpoint.
 func shutdown(server *http.Server, api *httpapi.Handler, broker *seb.Broker, endPushes func(), log *slog.Logger) error {
 	drain, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
@@ -233,7 +232,7 @@ func shutdown(server *http.Server, api *httpapi.Handler, broker *seb.Broker, end
 	defer cancel()
 	err := broker.Shutdown(ctx)
 	if late != nil {
-		// The broker has given every append its outcome; their clients should hear of it.
+		// Every append has its outcome now: leave time for the answers.
 		answer, cancel := context.WithTimeout(context.Background(), answerTimeout)
 		defer cancel()
 		late = endRequests(answer, server, api)
@@ -251,7 +250,7 @@ func shutdown(server *http.Server, api *httpapi.Handler, broker *seb.Broker, end
 	return nil
 }
 
-// endRequests takes no more requests, and waits for those of clients and of other brokers.
+// endRequests stops the server, and waits for the requests of clients and of other brokers.
 func endRequests(ctx context.Context, server *http.Server, api *httpapi.Handler) error {
 	passedOn := make(chan error, 1)
 	go func() { passedOn <- api.Shutdown(ctx) }()
@@ -297,7 +296,7 @@ func (c *serveCmd) logger(std streams) *slog.Logger {
 	return slog.New(slog.NewTextHandler(std.err, opts))
 }
 
-// redact takes pasted keys and secrets out of what is logged.
+// redact removes API keys and secrets from what is logged.
 func redact(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case string:
@@ -308,8 +307,8 @@ func redact(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// limitMemory tells the garbage collector what the budgets add up to, unless
-// the user has told it.
+// limitMemory sets the garbage collector's memory limit to the sum of the budgets, unless the user has set
+// GOMEMLIMIT.
 func (c *serveCmd) limitMemory() {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -318,7 +317,7 @@ func (c *serveCmd) limitMemory() {
 	debug.SetMemoryLimit(int64(min(sum, math.MaxInt64/2)))
 }
 
-// notListening says what to do when the HTTP API's address can't be had.
+// notListening adds a hint to the error of listening for HTTP.
 func notListening(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -330,8 +329,8 @@ func notListening(err error) error {
 	}
 }
 
-// checkAddresses refuses addresses that can't be, and profiles where others can
-// reach them: those know no keys.
+// checkAddresses refuses invalid addresses and other invalid flags, and profiles that other machines can
+// reach, since profiles have no access control.
 func (c *serveCmd) checkAddresses(ctx context.Context) error {
 	for _, flag := range []struct{ name, address string }{{"--http", c.HTTP}, {"--debug-addr", c.DebugAddr}} {
 		if flag.address == "" {
@@ -354,7 +353,7 @@ func (c *serveCmd) checkAddresses(ctx context.Context) error {
 		return err
 	}
 	if c.HTTP == "" {
-		return usage(errors.New("--http is empty"))
+		return usage(errors.New("--http is empty: give an address and a port, such as 127.0.0.1:51313"))
 	}
 	if err := c.checkAdvertise(); err != nil {
 		return err
@@ -365,7 +364,7 @@ func (c *serveCmd) checkAddresses(ctx context.Context) error {
 		}
 	}
 	if c.Linger != nil && *c.Linger < 0 {
-		return usage(errors.New("--linger is negative"))
+		return usage(fmt.Errorf("invalid --linger %v: it must not be negative", *c.Linger))
 	}
 	return c.checkPositive()
 }
@@ -377,23 +376,23 @@ func othersReach(address string) bool {
 	return err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback())
 }
 
-// needsKeys tells whether the log must have API keys, since others can reach the broker. A
-// log that has one never loses that, so it is enough to look at the start.
+// needsKeys tells whether the log must have API keys, because other machines can reach the broker. It is
+// enough to check this at the start: a log that has had a key is never open again.
 func (c *serveCmd) needsKeys() bool { return !c.Insecure && othersReach(c.HTTP) }
 
-// checkLog refuses to set up a log that would have no API keys where it needs them. Other
-// faults of the store are for those who open it.
+// checkLog refuses to create a log without API keys if it needs them. It ignores other faults of the store,
+// which open reports.
 func (c *serveCmd) checkLog(ctx context.Context) error {
 	if !c.needsKeys() || c.Store == "memory:" {
 		return nil
 	}
 	if holds, err := c.holdsLog(ctx); holds || err != nil {
-		return nil //nolint:nilerr // opening the store fails as well, and says it
+		return nil //nolint:nilerr // open fails with the same error, and reports it
 	}
 	return c.noKeys(false)
 }
 
-// noKeys is the refusal to serve a log without API keys where others can reach it; there
+// noKeys returns the error for a log without API keys on an address that other machines can reach. there
 // tells whether the log exists.
 func (c *serveCmd) noKeys(there bool) error {
 	first := fmt.Sprintf("create the first one with `seb key create NAME --scope admin --store '%s'", c.Store)
@@ -410,7 +409,7 @@ func (c *serveCmd) noKeys(there bool) error {
 		first+"add --insecure if everyone may read and write")}
 }
 
-// checkPositive refuses zeros where the library would take its own default.
+// checkPositive refuses 0 where the library would use its own default.
 func (c *serveCmd) checkPositive() error {
 	for _, flag := range []struct {
 		name  string
@@ -440,6 +439,6 @@ func (c *serveCmd) checkPositive() error {
 
 const memoryMin size = 8 << 20 // as in seb.Options
 
-// stateMemoryMin leaves a reserve of 64 KiB: enough to lock a log that is full, and to work
-// off its queues. An empty log takes nothing of the rest, which has room for some 17,000 commits.
+// stateMemoryMin gives a reserve of 64 KiB: enough to create API keys in a full log, and to finish the work
+// of its queues. The rest has room for some 17,000 commits.
 const stateMemoryMin size = 1 << 20

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// answer is what became of a request.
+// answer is the result of a request.
 type answer struct {
 	status int
 	body   string
 	err    error
 }
 
-// begin sends a request and returns the answer to come.
+// begin sends a request and returns a channel for its answer.
 func begin(t *testing.T, method, url, body string) <-chan answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -43,7 +43,7 @@ func begin(t *testing.T, method, url, body string) <-chan answer {
 // underWay returns once the broker has n requests under way.
 func underWay(t *testing.T, broker *process, n int) {
 	t.Helper()
-	saysInMetrics(t, broker, fmt.Sprintf("seb_http_requests_in_flight %d", n+1)) // this one too
+	saysInMetrics(t, broker, fmt.Sprintf("seb_http_requests_in_flight %d", n+1)) // the request for metrics counts too
 }
 
 // saysInMetrics returns once the broker's metrics have a line.
@@ -65,8 +65,8 @@ func saysInMetrics(t *testing.T, broker *process, line string) {
 	}
 }
 
-// SIGTERM lets an append under way be acknowledged, ends waiting reads with an
-// answer, writes a checkpoint, and leaves in time.
+// After SIGTERM the broker acknowledges an append under way, answers waiting reads, writes a checkpoint,
+// and ends in time.
 func TestTermCommitsWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -99,7 +99,7 @@ func TestTermCommitsWhatIsHeld(t *testing.T) {
 	}
 }
 
-// An append that would linger on is committed before the process leaves.
+// An append whose linger is not over is committed before the process ends.
 func TestTermDoesNotWaitForTheLinger(t *testing.T) {
 	t.Parallel()
 	broker := serve(t, nil, "--store", t.TempDir(), "--linger", "1h", "--append-timeout", "2h")
@@ -111,7 +111,7 @@ func TestTermDoesNotWaitForTheLinger(t *testing.T) {
 	}
 }
 
-// Whoever sends a second signal wants no more waiting.
+// A second signal ends the process at once.
 func TestSecondSignalEndsTheProcessAtOnce(t *testing.T) {
 	t.Parallel()
 	broker := serve(t, nil, "--store", t.TempDir(), "--linger", "1h", "--append-timeout", "2h")
@@ -136,13 +136,13 @@ func TestSecondSignalEndsTheProcessAtOnce(t *testing.T) {
 	}
 }
 
-// A broker whose log is damaged while it runs must not look alive.
+// The process of a broker whose log is damaged while it runs ends.
 func TestServeEndsWhenTheBrokerStopsItself(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	broker := serve(t, nil, "--store", dir)
 	runSeb(t, strings.NewReader("first"), "produce", "events", "--server", broker.url).want(t, exitOK)
-	// What no broker would write stands where the next commit belongs.
+	// Put something that no broker would write at the next slot.
 	slots, err := filepath.Glob(filepath.Join(dir, "log", "*"))
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func TestServeShowsProfilesOnlyIfAsked(t *testing.T) {
 		{"Origin", "null"}:                                   http.StatusForbidden,
 		{"Sec-Fetch-Site", "cross-site"}:                     http.StatusForbidden,
 		{"Sec-Fetch-Site", "same-site"}:                      http.StatusForbidden,
-		{"Sec-Fetch-Site", "none"}:                           http.StatusOK, // a URL that somebody typed
+		{"Sec-Fetch-Site", "none"}:                           http.StatusOK, // a URL typed by a user
 		{"Sec-Fetch-Site", "same-origin"}:                    http.StatusOK,
 		{"Origin", strings.TrimSuffix(url, "/debug/pprof/")}: http.StatusOK,
 	} {

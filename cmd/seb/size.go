@@ -14,7 +14,7 @@ var sizeUnits = []struct {
 	suffix string
 	bytes  int64
 }{
-	// Longest first: every suffix ends in the last one.
+	// Longest first, since every suffix ends in a shorter one.
 	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
 	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
 	{"B", 1}, {"", 1},
@@ -37,8 +37,8 @@ func (s *size) UnmarshalText(text []byte) error {
 	return fmt.Errorf("invalid size %q: write 4MiB, 128MB, or a number of bytes", text)
 }
 
-// String writes s in the largest binary unit that it reaches, with a digit
-// behind the point where that says more.
+// String writes s in the largest binary unit that is not larger than s, with one decimal unless s is a
+// multiple of the unit.
 func (s size) String() string {
 	for _, unit := range []struct {
 		name  string

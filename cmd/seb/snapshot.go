@@ -21,7 +21,7 @@ type snapshot struct {
 	topics   []topicInfo
 }
 
-// takeSnapshot asks for all of it. A broker that is not ready is not an error.
+// takeSnapshot asks a broker for a snapshot. A broker that is not ready is not an error.
 func takeSnapshot(ctx context.Context, broker *client) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, topLookTimeout)
 	defer cancel()
@@ -38,7 +38,7 @@ func takeSnapshot(ctx context.Context, broker *client) (*snapshot, error) {
 	}
 	topics, err := listAs[topicInfo](ctx, broker, "topics", "topics")
 	if err != nil && (l.notReady == "" || !errors.As(err, &refusal)) {
-		return nil, err // else it can't tell while it isn't ready
+		return nil, err // a broker that is not ready may refuse the list
 	}
 	l.topics, l.at = topics, time.Now()
 	return l, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A file of zeros took as much memory as it had bytes, or twice that, before it was refused.
+// A large file that is not an object is refused by its first bytes, without reading it into memory.
 func TestLargeFilesAreJudgedByTheirFirstBytes(t *testing.T) {
 	root := newObstructedLog(t)
 	const most = 64 << 20 // bytes

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A FIFO kept dump waiting for a writer for as long as it stood there.
+// dump refuses special files and huge ones by name; it must not wait for the writer of a FIFO.
 func TestSpecialFilesAndHugeOnesAreRefusedByName(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	runSeb(t, nil, "key", "create", "me", "--scope", "admin", "--store", store, "--new-log").want(t, 0)

@@ -17,7 +17,7 @@ type storeFlag struct {
 	Store string `default:"./seb-data" placeholder:"DIR|URL" help:"Where the log lives: a directory, s3://BUCKET/PREFIX?endpoint=URL&region=NAME, or memory: (default ${default})."`
 }
 
-// storeKind tells what the store is, and so how long a commit gathers.
+// storeKind is the kind of a store; the default of --linger depends on it.
 type storeKind int
 
 const (
@@ -35,8 +35,8 @@ func isDirectory(spec string) bool {
 	return spec != "memory:" && !strings.HasPrefix(spec, "s3:") && !strings.Contains(spec, "://")
 }
 
-// openExisting opens the store for a command that only reads. A directory is left as it
-// is, where open would set it up.
+// openExisting opens the store for a command that only reads. It leaves a directory as it is; open would
+// prepare it for a log.
 func (f storeFlag) openExisting(ctx context.Context) (objstore.Store, error) {
 	if isDirectory(f.Store) {
 		return objstore.OpenDirReadOnly(f.Store)
@@ -45,7 +45,7 @@ func (f storeFlag) openExisting(ctx context.Context) (objstore.Store, error) {
 	return store, err
 }
 
-// mustBeThere refuses a directory that is not there, which open would make.
+// mustBeThere refuses a directory that does not exist: open would create it.
 func (f storeFlag) mustBeThere() error {
 	if !isDirectory(f.Store) {
 		return nil
@@ -61,8 +61,8 @@ func (f storeFlag) mustBeThere() error {
 // clusterKey is the object that every log begins with, see docs/format.md.
 const clusterKey = "seb.json"
 
-// mustHoldLog refuses a store without a log, which a broker would set up. It
-// writes nothing, and makes no directory.
+// mustHoldLog refuses a store without a log: a broker would create one. It writes nothing, and creates no
+// directory.
 func (f storeFlag) mustHoldLog(ctx context.Context) error {
 	holds, err := f.holdsLog(ctx)
 	if err == nil && !holds {
@@ -85,7 +85,7 @@ func (f storeFlag) holdsLog(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// open maps the flag to a store. Nothing else in Seb knows about store URLs.
+// open opens the store that the flag names, and creates a missing directory.
 func (f storeFlag) open(ctx context.Context) (objstore.Store, storeKind, error) {
 	switch {
 	case f.Store == "memory:":

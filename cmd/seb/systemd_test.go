@@ -19,10 +19,10 @@ import (
 
 const systemdDir = "../../dist/systemd/"
 
-// otherVariables are in the environment file, and none of Seb's flags.
+// otherVariables are the variables of the environment file that are not flags of seb.
 var otherVariables = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
 
-// parsed returns what the flags are with this environment.
+// parsed returns the parsed command line with this environment.
 func parsed(t *testing.T, env map[string]string, args ...string) *kong.Context {
 	t.Helper()
 	for name, value := range env {
@@ -158,7 +158,7 @@ func TestUnitIsOneForSystemd(t *testing.T) {
 	}
 }
 
-// A supervisor hears when the broker is ready, and when it stops.
+// serve notifies the supervisor when the broker is ready, and when it stops.
 func TestServeNotifies(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no sockets for datagrams here")
@@ -189,7 +189,7 @@ func TestServeNotifies(t *testing.T) {
 	b.stopped(t)
 	heard("STOPPING=1")
 
-	// Where nobody listens the broker runs all the same, and says so.
+	// If nobody listens on the socket, the broker runs all the same, and logs it.
 	b = serve(t, []string{"NOTIFY_SOCKET=" + socket + "-gone"}, "--store", "memory:")
 	b.stopped(t)
 	if !strings.Contains(b.stderr.String(), "notify the supervisor") {

@@ -12,9 +12,8 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal is standard output or error where a person sees it. It shows control characters
-// escaped, since text of strangers, such as names and errors of a server, could otherwise
-// do with the terminal what it likes.
+// terminal is standard output or error if it is a terminal. It escapes control characters, since text of
+// others, such as the names and errors of a server, could otherwise control the terminal.
 type terminal struct{ file *os.File }
 
 // shown returns f, as a terminal if it is one.
@@ -33,7 +32,7 @@ func (t terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fileOf returns the file behind a terminal, else w itself: for what is to pass as it is.
+// fileOf returns the file behind a terminal, else w itself, for output that must not be escaped.
 func fileOf(w io.Writer) io.Writer {
 	if o, ok := w.(outputStream); ok {
 		return fileOf(o.w)
@@ -50,8 +49,8 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// ownMark stands before each control sequence that seb itself writes to a terminal. It is
-// another one in each process, so that nobody else can write such a sequence.
+// ownMark stands before each control sequence that seb itself writes to a terminal. It is random in each
+// process, so that text of others can't contain it.
 var ownMark = "\x00" + rand.Text()
 
 // own marks a control sequence as written by seb.
@@ -62,9 +61,8 @@ var ownSequences = []string{
 	own(lineStart), own(toTopLeft), own(eraseToEnd), own(eraseBelow), own(eraseScreen), own(startColor(red)), own(startColor(green)), own(endColor),
 }
 
-// appendVisible appends text with its control characters escaped, also those that change
-// the direction of text, and bytes that are not UTF-8. LF and tabs stay, and so do
-// those sequences, without their mark.
+// appendVisible appends text with its control characters escaped, also those that change the direction of
+// text, and bytes that are not UTF-8. LF and tabs stay, and so do the given sequences, without their mark.
 func appendVisible(dst, text []byte, sequences []string) []byte {
 next:
 	for len(text) > 0 {
@@ -109,8 +107,8 @@ func startColor(c color) string { return "\x1b[" + string(c) + "m" }
 // painter colours text for terminals that want it.
 type painter bool
 
-// painterFor returns one that leaves text as it is unless w is a terminal, and
-// neither NO_COLOR (https://no-color.org) nor TERM=dumb is set.
+// painterFor returns a painter that colours text if w is a terminal, and neither NO_COLOR
+// (https://no-color.org) nor TERM=dumb is set.
 func painterFor(w io.Writer) painter {
 	return painter(isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
 }

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onTerminal runs seb with a terminal of its own as standard output, and
-// returns what it showed there and how it ended. begun, if not nil, is called
-// with what is there so far until it returns true; then the process gets Ctrl-C.
+// onTerminal runs seb with a new terminal as standard output, and returns what seb showed there and its
+// exit code. If begun is not nil, onTerminal calls it with the text so far until it returns true; then it
+// sends Ctrl-C.
 func onTerminal(t *testing.T, env []string, begun func(shown string) bool, args ...string) (shown string, code int) {
 	t.Helper()
 	master, terminal := openTerminal(t)
@@ -31,7 +31,7 @@ func onTerminal(t *testing.T, env []string, begun func(shown string) bool, args 
 	}
 	var all bytes.Buffer
 	for buf := make([]byte, 4096); ; {
-		n, err := master.Read(buf) // it fails once the process is gone
+		n, err := master.Read(buf) // fails once the process has ended
 		all.Write(buf[:n])
 		if err != nil {
 			break
@@ -43,7 +43,7 @@ func onTerminal(t *testing.T, env []string, begun func(shown string) bool, args 
 			}
 		}
 	}
-	_ = cmd.Wait() // its ProcessState says it all
+	_ = cmd.Wait() // ProcessState has the result
 	return all.String(), cmd.ProcessState.ExitCode()
 }
 
@@ -92,13 +92,13 @@ func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
 	}
 }
 
-// It goes on when the broker is gone, and until Ctrl-C.
+// top goes on without the broker, until Ctrl-C.
 func TestTopOnATerminal(t *testing.T) {
 	b := serve(t, nil, "--store", "memory:")
 	runSeb(t, strings.NewReader("a\n"), "produce", "orders", "--server", b.url).want(t, exitOK)
 	shown, code := onTerminal(t, nil, func(shown string) bool {
 		if strings.Contains(shown, "no answer: no broker answers") || strings.Count(shown, toTopLeft) > 100 {
-			return true // a request that was under way has another fate than those behind it
+			return true // a request under way fails with another error than later ones
 		}
 		if strings.Count(shown, toTopLeft) == 2 {
 			b.kill()

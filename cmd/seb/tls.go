@@ -14,7 +14,7 @@ import (
 // tlsFlags make serve speak TLS.
 type tlsFlags struct {
 	TLSCert     string `name:"tls-cert" placeholder:"FILE" help:"Serve HTTPS with this certificate (PEM, with its chain); reloaded when the file changes (default: plain HTTP)."`
-	TLSKey      string `name:"tls-key" placeholder:"FILE" help:"Its private key (PEM) (default: none)."`
+	TLSKey      string `name:"tls-key" placeholder:"FILE" help:"The private key of --tls-cert, in PEM (default: none)."`
 	TLSClientCA string `name:"tls-client-ca" placeholder:"FILE" help:"Accept client certificates of these authorities (PEM): each stands for the API key of its common name, or of one of its DNS names (default: none)."`
 }
 
@@ -40,17 +40,17 @@ func (f tlsFlags) check() error {
 // tlsCheckInterval is how long a changed file may go unnoticed.
 const tlsCheckInterval = time.Second
 
-// tlsFiles is the TLS configuration that the files hold. They are looked at when
-// a connection comes, so nothing runs while none does.
+// tlsFiles is the TLS configuration from the files. The files are checked for changes when a connection
+// comes, so that an idle broker does nothing.
 type tlsFiles struct {
 	flags   tlsFlags
 	log     *slog.Logger
 	current atomic.Pointer[tls.Config]
 
-	checking atomic.Bool // by one handshake at a time, which owns what follows
+	checking atomic.Bool // set by the handshake that owns the fields below
 	checked  time.Time
 	seen     []os.FileInfo
-	fault    string // of the last attempt to load them, "" if that went well
+	fault    string // error of the last attempt to load the files, "" if none
 }
 
 // config reads the files and returns a configuration that follows them.
@@ -71,14 +71,13 @@ func (f tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
 	}, nil
 }
 
-// unusable makes of a fault of the files one of the command line, which names them:
-// no restart changes it.
+// unusable turns an error of the files into a usage error with a hint: a restart does not help.
 func unusable(err error) error {
 	return usageError{hinted(err, "--tls-cert, --tls-key and --tls-client-ca (SEB_TLS_...) name files that must be readable, in PEM form, and fit each other")}
 }
 
-// latest returns what the files hold, or held when they last made sense: a broken
-// new certificate must not end what works.
+// latest returns the configuration from the files, or the last one that was valid: a broken new certificate
+// must not stop a working broker.
 func (t *tlsFiles) latest() *tls.Config {
 	if !t.checking.CompareAndSwap(false, true) {
 		return t.current.Load()
@@ -145,7 +144,7 @@ func (f tlsFlags) load() (*tls.Config, error) {
 	if f.TLSClientCA == "" {
 		return c, nil
 	}
-	// Not required: a key is as good.
+	// Not required: a client may use an API key instead.
 	c.ClientAuth, c.ClientCAs = tls.VerifyClientCertIfGiven, x509.NewCertPool()
 	return c, addAuthorities(c.ClientCAs, f.TLSClientCA)
 }
@@ -165,7 +164,7 @@ func addAuthorities(pool *x509.CertPool, file string) error {
 type clientTLSFlags struct {
 	CA      string `name:"ca" type:"existingfile" placeholder:"FILE" help:"Trust these authorities (PEM) too, for an https:// broker (default: those of the system)."`
 	Cert    string `name:"cert" type:"existingfile" placeholder:"FILE" help:"Present this client certificate (PEM) instead of an API key (default: none)."`
-	CertKey string `name:"cert-key" type:"existingfile" placeholder:"FILE" help:"Its private key (PEM) (default: none)."`
+	CertKey string `name:"cert-key" type:"existingfile" placeholder:"FILE" help:"The private key of --cert, in PEM (default: none)."`
 }
 
 func (f clientTLSFlags) config() (*tls.Config, error) {
@@ -185,7 +184,7 @@ func (f clientTLSFlags) config() (*tls.Config, error) {
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		pool = x509.NewCertPool() // a system without authorities has just those given
+		pool = x509.NewCertPool() // the system has no authorities: trust those of --ca alone
 	}
 	c.RootCAs = pool
 	if err := addAuthorities(pool, f.CA); err != nil {

@@ -27,7 +27,7 @@ type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	file string // its own certificate
-	last int64  // serial number
+	last int64  // the last serial number
 }
 
 func newAuthority(t *testing.T, dir, name string) *authority {
@@ -110,7 +110,7 @@ func TestCertificateIsFollowedAndABrokenOneIsNot(t *testing.T) {
 			if err := client.HandshakeContext(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			go func() { _, _ = io.Copy(io.Discard, ours) }() // session tickets
+			go func() { _, _ = io.Copy(io.Discard, ours) }() // the server's session tickets
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +142,7 @@ func TestCertificateIsFollowedAndABrokenOneIsNot(t *testing.T) {
 		if got := serial(); got != second {
 			t.Fatalf("serial is %d, want %d", got, second)
 		}
-		if n := strings.Count(log.String(), "can't be used"); n != 2 { // no PEM, no file
+		if n := strings.Count(log.String(), "can't be used"); n != 2 { // once for an invalid file, once for a missing one
 			t.Errorf("%d faults are told:\n%s", n, &log)
 		}
 		_, _, third := ca.issue("server", "server")

@@ -15,7 +15,7 @@ import (
 const (
 	topIntervalMin = 100 * time.Millisecond
 	topLookTimeout = 10 * time.Second
-	// The size of a terminal that doesn't tell.
+	// The size to assume if the terminal does not tell its own.
 	topColumns, topRows = 100, 30
 )
 
@@ -48,7 +48,7 @@ its last sync is older than its --stale-max. On S3 that is at most $0.04 a day a
 // Run takes and shows snapshots until ctx ends, or once.
 func (c *topCmd) Run(ctx context.Context, std streams) error {
 	if c.Interval < topIntervalMin {
-		return usage(fmt.Errorf("--interval must be at least %v", topIntervalMin))
+		return usage(fmt.Errorf("invalid --interval %v: it must be at least %v", c.Interval, topIntervalMin))
 	}
 	broker, err := c.client()
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *topCmd) Run(ctx context.Context, std streams) error {
 		case err != nil && once:
 			return fmt.Errorf("read the broker's metrics: %w", err)
 		case err != nil:
-			// Rates go on from the last snapshot that was answered.
+			// The next rates count from the last snapshot that succeeded.
 			err = show(&topView{Time: time.Now().UTC(), Server: c.Server, Reason: err.Error()})
 		default:
 			err = show(viewOf(before, now, c.Server, c.Sort))
@@ -86,7 +86,7 @@ func (c *topCmd) Run(ctx context.Context, std streams) error {
 	}
 }
 
-// screen returns how to show a view, and whether one is all.
+// screen returns the function that shows a view, and whether to end after one view.
 func (c *topCmd) screen(std streams) (show func(*topView) error, once bool) {
 	if c.json() {
 		e := json.NewEncoder(std.out)
@@ -127,8 +127,8 @@ const (
 	eraseScreen = "\x1b[2J"
 )
 
-// draw replaces what a terminal shows. Whatever is left of before is erased
-// behind the new text, so that nothing flickers.
+// draw replaces the text on a terminal. It erases old text only where no new text stands, so that nothing
+// flickers.
 func (p *printer) draw(lines []topLine, columns int) {
 	if !p.drawn {
 		p.printf("%s", own(eraseScreen))
@@ -142,5 +142,5 @@ func (p *printer) draw(lines []topLine, columns int) {
 	p.printf("%s", own(eraseBelow))
 }
 
-// errNoMetrics means that a server answers, but not as a broker.
+// errNoMetrics means that a server answers, but is not a broker.
 var errNoMetrics = errors.New("the answer to /metrics is not what a broker sends")

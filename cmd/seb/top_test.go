@@ -107,7 +107,7 @@ func TestTopShowsHowTwoLooksDiffer(t *testing.T) {
 	if got := viewOf(before, now, "http://b:1", "rate").lines(0)[1]; got.text != "NOT ready: "+now.notReady || got.color != red {
 		t.Errorf("a broker that is not ready is shown as %q", got)
 	}
-	// A broker that was started again counts from 0.
+	// A restarted broker counts from 0.
 	now.at, before.at = before.at, now.at
 	v = viewOf(now, before, "http://b:1", "rate")
 	if v.Records < 0 || v.Requests < 0 || slices.ContainsFunc(v.Topics, func(row topTopic) bool { return row.Rate < 0 }) {

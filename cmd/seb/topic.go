@@ -51,7 +51,7 @@ type topicCreateCmd struct {
 	outputFlag
 	configFlags
 	Topic      string `arg:"" type:"topic" help:"Name of the topic."`
-	Partitions int32  `default:"1" placeholder:"N" help:"Number of partitions; each is a log of its own (default ${default})."`
+	Partitions int32  `default:"1" placeholder:"N" help:"Number of partitions, each with its own order and offsets (default ${default})."`
 }
 
 // Help shows examples.
@@ -66,10 +66,10 @@ A topic that exists with these settings stays as it is. An append to a missing t
 A topic's retention is stored and shown, but this version does not apply it: nothing is deleted.`
 }
 
-// Run creates the topic, or finds that it is there already.
+// Run creates the topic, or tells that it exists already.
 func (c *topicCreateCmd) Run(ctx context.Context, std streams) error {
 	if c.Partitions < 1 {
-		return usage(errors.New("--partitions must be at least 1"))
+		return usage(fmt.Errorf("invalid --partitions %d: it must be at least 1", c.Partitions))
 	}
 	broker, err := c.client()
 	if err != nil {

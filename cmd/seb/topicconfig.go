@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// configFlags say how long the records of a topic are kept. They don't come from
-// the environment: what is meant for new topics must not change one that is there.
+// configFlags say how long the records of a topic are kept. They are not read from the environment: a
+// setting for new topics must not change an existing one.
 type configFlags struct {
 	Retention      *age       `env:"-" placeholder:"DURATION|none" help:"Age after which a later version may delete records, such as 168h for a week, or none; this one only stores it (default: unchanged; none for a new topic)."`
 	RetentionBytes *sizeLimit `env:"-" placeholder:"SIZE|none" help:"Least bytes to keep of each partition, such as 1GiB; none is no such limit (default: as with --retention)."`
 }
 
-// fields is the config as the API takes it, nil if no flag was given.
+// fields returns the config as the API takes it, nil if no flag was given.
 func (f configFlags) fields() map[string]any {
 	config := map[string]any{}
 	if f.Retention != nil {
@@ -32,7 +32,7 @@ func (f configFlags) fields() map[string]any {
 
 const unlimited = "none"
 
-// age is a limit of time; 0 is none.
+// age is a limit of time; 0 means no limit.
 type age time.Duration
 
 // UnmarshalText reads a duration greater than 0, or "none".
@@ -49,7 +49,7 @@ func (a *age) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the age as the API takes it.
+// MarshalJSON writes the age as the API takes it: a duration, or null for no limit.
 func (a age) MarshalJSON() ([]byte, error) {
 	if a == 0 {
 		return []byte("null"), nil
@@ -57,7 +57,7 @@ func (a age) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Duration(a).String())
 }
 
-// sizeLimit is a limit of bytes; 0 is none.
+// sizeLimit is a limit of bytes; 0 means no limit.
 type sizeLimit size
 
 // UnmarshalText reads a size greater than 0, or "none".

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// How long a read that worked before is retried, unless following.
+	// How long a failed read is retried without --follow.
 	readRetryMax = 30 * time.Second
 	// How often --follow checks for added partitions, which may cost the broker a GET.
 	lookEvery = time.Minute
-	// How many partitions a message names.
+	// The most partitions that a message names.
 	positionsShown = 16
 )
 
@@ -36,8 +36,8 @@ type outputError struct{ error }
 func (e outputError) Error() string { return "write the output: " + e.error.Error() }
 func (e outputError) Unwrap() error { return e.error }
 
-// nobodyReads tells whether err is that the output's reader went away, as head
-// does. A connection to the broker may break in the same way: that is no end.
+// nobodyReads tells whether err is that the output's reader went away, as head does. A connection to the
+// broker may break with the same error, which is a failure.
 func nobodyReads(err error) bool {
 	var output outputError
 	return errors.As(err, &output) && errors.Is(output, syscall.EPIPE)
@@ -49,7 +49,7 @@ type topicReader struct {
 	broker    *client
 	form      outputForm
 	from      url.Values // where to begin in each partition
-	topicID   string     // of the topic that is read, whatever may have its name later
+	topicID   string     // id of the topic at the start; another topic may get its name
 	warn      io.Writer
 	lookEvery time.Duration
 	committer *positionCommitter // nil unless it reads as a consumer
@@ -68,9 +68,9 @@ type partitionReader struct {
 	*topicReader
 	partition int32
 	from      url.Values // where to read next
-	next      int64      // the same as an offset; -1 before the first answer
-	committed int64      // up to where the consumer was committed, if there is one
-	end       int64      // of the partition as first seen; -1 if it wasn't there
+	next      int64      // from as an offset; -1 before the first answer
+	committed int64      // the consumer's committed position
+	end       int64      // of the partition at the start; -1 if it did not exist
 	body      []byte     // buffer of the last answer
 }
 
@@ -97,7 +97,7 @@ func atLimitIsNone(err error) error {
 	return err
 }
 
-// find makes the readers, of partitions whose ends are all of one moment.
+// find creates the readers of the partitions. The ends of all partitions come from one answer.
 func (r *topicReader) find(ctx context.Context) error {
 	t, id, err := r.topic(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (r *topicReader) find(ctx context.Context) error {
 		return nil
 	}
 	if len(t.Partitions) > 1 && r.cmd.isOffset() {
-		return usage(fmt.Errorf("--from %s is an offset of one partition, and the topic has %d: choose with --partition", r.cmd.From, len(t.Partitions)))
+		return usage(fmt.Errorf("--from %s is an offset in one partition, and the topic has %d partitions: choose one with --partition", r.cmd.From, len(t.Partitions)))
 	}
 	for _, p := range t.Partitions {
 		r.readers = append(r.readers, &partitionReader{topicReader: r, partition: p.Partition, from: r.from, next: -1, end: p.EndOffset})
@@ -130,14 +130,14 @@ func (r *topicReader) find(ctx context.Context) error {
 	return nil
 }
 
-// findConsumer makes the readers where the consumer is.
+// findConsumer creates readers that begin at the consumer's positions.
 func (r *topicReader) findConsumer(ctx context.Context, t topicInfo) error {
 	at, err := r.committer.open(ctx)
 	if err != nil {
 		return err
 	}
 	only, err := strconv.ParseInt(r.cmd.Partition, 10, 32)
-	if err == nil && int(only) >= len(t.Partitions) { // the broker says what is wrong with it
+	if err == nil && int(only) >= len(t.Partitions) { // the broker refuses the read
 		r.readers = []*partitionReader{{topicReader: r, partition: int32(only), from: r.from, next: -1, end: -1}}
 		return nil
 	}
@@ -195,7 +195,7 @@ func (r *topicReader) follow(ctx context.Context) error {
 	return atLimitIsNone(all.Wait())
 }
 
-// watch gives added each partition that the topic gets, until ctx ends.
+// watch calls added with a reader for each partition that is added to the topic, until ctx ends.
 func (r *topicReader) watch(ctx context.Context, added func(*partitionReader)) {
 	ticker := time.NewTicker(r.lookEvery)
 	defer ticker.Stop()
@@ -214,7 +214,7 @@ func (r *topicReader) watch(ctx context.Context, added func(*partitionReader)) {
 		for _, p := range t.Partitions[min(known, len(t.Partitions)):] {
 			added := &partitionReader{topicReader: r, partition: p.Partition, from: url.Values{"offset": {"earliest"}}, next: -1, end: p.EndOffset}
 			if r.committer != nil {
-				added = r.readerAt(p, 0) // where consumers are in what is new
+				added = r.readerAt(p, 0) // a consumer begins there in a new partition
 			}
 			r.readers = append(r.readers, added)
 		}
@@ -226,7 +226,7 @@ func (r *topicReader) watch(ctx context.Context, added func(*partitionReader)) {
 	}
 }
 
-// positions says how to go on where the readers are.
+// positions returns the flags that continue where the readers are.
 func (r *topicReader) positions() string {
 	if len(r.readers) == 1 {
 		return "--from " + r.readers[0].position()
@@ -242,7 +242,7 @@ func (r *topicReader) positions() string {
 	return strings.Join(parts, ", ")
 }
 
-// position is where the reader is as --from has it.
+// position returns where the reader is, as a value for --from.
 func (p *partitionReader) position() string {
 	if p.next < 0 {
 		return p.cmd.From
@@ -283,7 +283,7 @@ func (p *partitionReader) readAll(ctx context.Context) error {
 	}
 }
 
-// commitPosition commits what the output took, if a consumer reads. It does so even after an
+// commitPosition commits what the output took, if the run reads as a consumer. It does so even after an
 // interrupt.
 func (p *partitionReader) commitPosition(ctx context.Context) error {
 	if p.committer == nil || p.next <= p.committed {
@@ -301,12 +301,12 @@ func (p *partitionReader) commitPosition(ctx context.Context) error {
 			return commitError{err}
 		}
 		p.complain(err)
-		pause.wait(ctx, err) // after an interrupt once more
+		pause.wait(ctx, err) // an interrupt ends the pause; then one more attempt
 	}
 }
 
-// complain reports a temporary error, once until records come again: mostly it affects all
-// partitions alike.
+// complain reports a temporary error, and then no other until records come again, since most errors affect
+// all partitions.
 func (r *topicReader) complain(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -316,7 +316,7 @@ func (r *topicReader) complain(err error) {
 	r.warned = true
 }
 
-// fetch asks for what comes next.
+// fetch asks the broker for the next records.
 func (p *partitionReader) fetch(ctx context.Context) (f fetched, err error) {
 	spec := fetchSpec{
 		topic: p.cmd.Topic, topicID: p.topicID, partition: p.partition, from: p.from, limit: math.MaxInt64,
@@ -327,7 +327,7 @@ func (p *partitionReader) fetch(ctx context.Context) (f fetched, err error) {
 		spec.limit = max(1, p.cmd.Limit-p.written)
 	}
 	spec.bytes = fetchBytes
-	if p.cmd.Follow { // each partition holds an answer
+	if p.cmd.Follow { // one answer per partition is in memory
 		spec.bytes = max(fetchBytes/len(p.readers), fetchBytesMin)
 		spec.wait = followWait
 	}
@@ -336,9 +336,8 @@ func (p *partitionReader) fetch(ctx context.Context) (f fetched, err error) {
 	return f, err
 }
 
-// write writes what was fetched, and tells whether that was all. Limits that
-// others reached meanwhile count. Records count as written once the output took
-// all of them.
+// write writes the records of f, and tells whether the reader is done. --limit counts the records of all
+// readers together. The records of f count as written once the output took all of them.
 func (p *partitionReader) write(f fetched) (done bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

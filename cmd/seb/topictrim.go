@@ -3,15 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
+
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 )
 
-// topicTrimCmd has no defaults, neither of its own nor from the environment: they
-// would delete what nobody meant.
+// topicTrimCmd has no defaults, and takes nothing from the environment: a forgotten variable could delete
+// records.
 type topicTrimCmd struct {
 	serverFlag
 	outputFlag
@@ -33,10 +33,10 @@ Examples:
 No reader sees the deleted records again. This version still keeps their objects in the store.`
 }
 
-// Run moves the start, and prints where it is then.
+// Run moves the start, and prints the partition's new bounds.
 func (c *topicTrimCmd) Run(ctx context.Context, std streams) error {
 	if c.Partition < 0 || c.Before < 0 {
-		return usage(errors.New("--partition and --before must be at least 0"))
+		return usage(fmt.Errorf("invalid --partition %d or --before %d: they must be at least 0", c.Partition, c.Before))
 	}
 	broker, err := c.client()
 	if err != nil {

@@ -13,7 +13,7 @@ type topicUpdateCmd struct {
 	outputFlag
 	configFlags
 	Topic string `arg:"" type:"topic" help:"Name of the topic."`
-	// Not from the environment, as with the config: partitions never go away again.
+	// Not from the environment: partitions can't be removed again.
 	Partitions *int32 `env:"-" placeholder:"N" help:"New number of partitions; it can't shrink (default: unchanged)."`
 }
 
@@ -30,12 +30,12 @@ partitions than those before. A topic's retention is stored and shown, but this 
 deleted.`
 }
 
-// Run changes the topic, and prints what it is then.
+// Run changes the topic, and prints its new settings.
 func (c *topicUpdateCmd) Run(ctx context.Context, std streams) error {
 	body := map[string]any{}
 	if c.Partitions != nil {
 		if *c.Partitions < 1 {
-			return usage(errors.New("--partitions must be at least 1"))
+			return usage(fmt.Errorf("invalid --partitions %d: it must be at least 1", *c.Partitions))
 		}
 		body["partitions"] = *c.Partitions
 	}

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// topView is what is shown: how two snapshots differ, and what the second one has.
+// topView is what top shows: rates between two snapshots, and values of the second one.
 type topView struct {
 	Time   time.Time `json:"time"`
 	Server string    `json:"server"`
 	Ready  bool      `json:"ready"`
-	Reason string    `json:"reason,omitempty"` // why it is not
+	Reason string    `json:"reason,omitempty"` // why the broker is not ready
 
 	Slot         uint64  `json:"applied_slot"`
 	LagSlots     int64   `json:"follow_lag_slots"`
@@ -54,7 +54,7 @@ type topTopic struct {
 // viewOf compares two snapshots of a broker.
 func viewOf(before, now *snapshot, server, order string) *topView {
 	seconds := now.at.Sub(before.at).Seconds()
-	// A counter that went back is a broker that was started again.
+	// A counter that fell means that the broker was restarted.
 	rate := func(name, label, value string) float64 {
 		return max(0, now.sum(name, label, value)-before.sum(name, label, value)) / seconds
 	}
@@ -80,7 +80,7 @@ func viewOf(before, now *snapshot, server, order string) *topView {
 	return v
 }
 
-// meanSeconds is how long a store request took between two snapshots.
+// meanSeconds is how long a store request between two snapshots took on average.
 func meanSeconds(before, now *snapshot) float64 {
 	var seconds, count float64
 	for l, sign := range map[*snapshot]float64{before: -1, now: 1} {
@@ -95,8 +95,8 @@ func meanSeconds(before, now *snapshot) float64 {
 	return seconds / count
 }
 
-// topicsOf makes rows of topics. One that wasn't there before, or is another
-// under its old name, has no rate yet.
+// topicsOf returns a row for each topic. A topic that is new, or that was deleted and created again, has no
+// rate yet.
 func topicsOf(before, now []topicInfo, seconds float64) []topTopic {
 	old := map[string]topTopic{}
 	for _, t := range before {
@@ -145,7 +145,7 @@ type topLine struct {
 	color color
 }
 
-// lines lays the view out, in at most so many rows; 0 is as many as it takes.
+// lines returns the view as lines: at most rows of them, or all if rows is 0.
 func (v *topView) lines(rows int) []topLine {
 	at := v.Time.Format("15:04:05Z")
 	if v.Topics == nil && !v.Ready {
@@ -178,7 +178,7 @@ func (v *topView) lines(rows int) []topLine {
 	lines = append(lines, topLine{})
 	table := v.table()
 	if room := rows - len(lines); rows > 0 && len(table) > room {
-		shown := max(1, room-1) // the heading, and what says that there is more
+		shown := max(1, room-1) // at least the heading, with a row left for the line below
 		more := len(table) - shown
 		table = append(table[:shown], fmt.Sprintf("and %d more", more))
 	}
@@ -191,7 +191,7 @@ func (v *topView) lines(rows int) []topLine {
 	return lines
 }
 
-// store tells the store's requests by verb.
+// store returns the rates of requests to the store, by verb, and their mean duration.
 func (v *topView) store() string {
 	var parts []string
 	for _, verb := range slices.Sorted(maps.Keys(v.Store)) {

@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// urlTTLMax bounds how long a signed URL is good: it can't be taken back alone.
+// urlTTLMax bounds how long a signed URL is valid, since it can't be revoked without its key.
 const urlTTLMax = 366 * 24 * time.Hour
 
 type urlCmd struct {
@@ -24,7 +24,7 @@ type urlCmd struct {
 // Help shows examples.
 func (urlCmd) Help() string {
 	return `Signs with the given API key, and sends nothing. Everyone who has the URL can read all records of the topic, from any
-position, until the time is up or the key expires or is revoked; and nothing else. Use a key that
+position, until the URL or the key expires or the key is revoked. The URL allows nothing else. Use a key that
 can only read that topic: revoking it ends all URLs made with it.
 
 Examples:
@@ -48,9 +48,9 @@ func (c *urlCmd) Run(std streams) error {
 	}
 	switch {
 	case c.TTL <= 0 || c.TTL > urlTTLMax:
-		return usage(fmt.Errorf("--ttl must be greater than 0 and at most %v", urlTTLMax))
+		return usage(fmt.Errorf("invalid --ttl %v: it must be greater than 0 and at most %v", c.TTL, urlTTLMax))
 	case c.Partition != nil && *c.Partition < 0:
-		return usage(errors.New("--partition is negative"))
+		return usage(fmt.Errorf("invalid --partition %d: it must be at least 0", *c.Partition))
 	case broker.key == "":
 		return usageError{hinted(errors.New("signing a URL needs an API key"), "set SEB_KEY, or use --key-file")}
 	}

@@ -40,7 +40,7 @@ func TestSignedURLReadsItsTopicUntilItsKeyIsRevoked(t *testing.T) {
 	timed := runSeb(t, nil, "url", "--topic", "orders", "--from", "2020-01-31T13:00:00+01:00", "--partition", "0", "--key", page)
 	timed.want(t, exitOK)
 	wantGet(t, strings.TrimSpace(timed.out), http.StatusOK, `"value":"one"`)
-	for from, want := range map[string]string{"1h": `"value":"one"`, "2020-01-31": `"value":"one"`, "1ns": ""} { // the last is now
+	for from, want := range map[string]string{"1h": `"value":"one"`, "2020-01-31": `"value":"one"`, "1ns": ""} { // 1ns ago is now
 		r := runSeb(t, nil, "url", "--topic", "orders", "--from", from, "--partition", "0", "--key", page)
 		r.want(t, exitOK)
 		res := wantGet(t, strings.TrimSpace(r.out), http.StatusOK, want)

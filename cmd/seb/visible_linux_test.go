@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// evil is what a record or a name may hold to do something with a terminal: set its title,
-// begin a sequence in one character or byte, ring, return, and turn the direction of text.
+// evil has text that controls a terminal: it sets the title, begins a sequence by one control character or
+// one byte, rings, returns, changes the direction of text, and erases the screen.
 const evil = "\x1b]0;owned\x07 \u009b31m \x9b31m \r\b \u202e \x1b[2J ü\ttab"
 
 const evilShown = `\x1b]0;owned\x07 \x9b31m \x9b31m \x0d\x08 \u202e \x1b[2J ü` + "\ttab"
@@ -41,7 +41,7 @@ func TestConsumeShowsControlCharactersEscapedOnATerminal(t *testing.T) {
 	}
 }
 
-// What a server says may come from anybody who could give something a name, or be forged.
+// Text of servers is escaped on a terminal: it may hold names that anybody has given, or be forged.
 func TestTextOfServersIsShownEscapedOnATerminal(t *testing.T) {
 	text, err := json.Marshal("a\x1b]0;owned\x07\u009b\r\x1b[K\x1b[2J\x1b[32mb")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// wallJumps is added to package time of the brokers under test: the wall clock is off by what
-// the environment says, and jumps to the other side every three seconds of the monotonic clock.
+// wallJumps is added to package time of the brokers under test: the wall clock is wrong by the time that
+// the environment says, ahead and behind in turns of three seconds of the monotonic clock.
 const wallJumps = `package time
 
 import "syscall"
@@ -39,8 +39,8 @@ func wallJump(mono int64) int64 {
 }
 `
 
-// sebWithJumpingWallClock builds seb with a package time whose wall clock is wrong. It takes a
-// while: everything that imports that package is built again.
+// sebWithJumpingWallClock builds seb with a package time whose wall clock is wrong. This takes a while,
+// since all packages that import time are built again.
 func sebWithJumpingWallClock(t *testing.T) string {
 	t.Helper()
 	root, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
@@ -77,14 +77,14 @@ func sebWithJumpingWallClock(t *testing.T) string {
 	return binary
 }
 
-// delayedWork is what clients know of records that were appended with a delay.
+// delayedWork keeps what clients know of records that were appended with a delay.
 type delayedWork struct {
 	t     *testing.T
 	urls  []string
 	early time.Duration // by how much a broker that takes over may cut a delay short
 
 	mu   sync.Mutex
-	due  map[string]time.Time // by value: no earlier than this
+	due  map[string]time.Time // by value: the earliest time to be handed out
 	done map[string]bool
 }
 
@@ -102,7 +102,7 @@ func (w *delayedWork) call(ctx context.Context, path, body string, header http.H
 		if resp, err := http.DefaultClient.Do(req); err == nil {
 			var answer json.RawMessage
 			err := json.NewDecoder(resp.Body).Decode(&answer)
-			_ = resp.Body.Close() // it was read
+			_ = resp.Body.Close() // the body was read
 			if err == nil && resp.StatusCode < 300 {
 				return answer
 			}
@@ -112,7 +112,7 @@ func (w *delayedWork) call(ctx context.Context, path, body string, header http.H
 	return nil
 }
 
-// append appends a record to be handed out later.
+// append appends a record with a delay.
 func (w *delayedWork) append(ctx context.Context, value string, delay time.Duration) {
 	w.mu.Lock()
 	w.due[value] = time.Now().Add(delay)
@@ -120,14 +120,14 @@ func (w *delayedWork) append(ctx context.Context, value string, delay time.Durat
 	w.call(ctx, "/v1/topics/orders/records", value, http.Header{"Seb-Delay": {delay.String()}, "Idempotency-Key": {value}})
 }
 
-// work receives, and acknowledges what it has received, until ctx ends.
+// work receives and acknowledges records until ctx ends.
 func (w *delayedWork) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		var got struct {
 			Messages []struct{ Token, Value string }
 		}
 		if err := json.Unmarshal(w.call(ctx, "/v1/topics/orders/queues/mail/receive", `{"max":100,"wait":"2s"}`, nil), &got); err != nil {
-			continue // it has ended
+			continue // ctx has ended
 		}
 		now := time.Now()
 		for _, m := range got.Messages {
@@ -148,18 +148,18 @@ func (w *delayedWork) left() int {
 	return len(w.due) - len(w.done)
 }
 
-// Brokers whose wall clocks are minutes off, and jump, hand out delayed records neither early
-// nor much later, also when they are killed. An S3 server refuses requests of clients that are
-// off by a quarter of an hour. On a directory the wall clock is the store's, and the same for
-// all brokers: who takes a queue over after a jump takes that for time that has passed, so there
-// the test shows only that all records are handed out.
+// Brokers whose wall clocks are minutes wrong, and jump, hand out delayed records neither early nor much
+// later, also when they are killed. Clocks are wrong by less than 15 minutes, since an S3 server refuses
+// the requests of such clients. In a directory the wall clock is the store's clock, and the same for all
+// brokers: a broker that takes a queue over after a jump takes the jump for time that has passed. There the
+// test shows only that all records are handed out.
 func TestKillNineOfBrokersWhoseWallClocksJump(t *testing.T) {
 	if os.Getenv("SEB_KILL_CYCLES") == "" {
 		t.Skip("it rebuilds Go's standard library: set SEB_KILL_CYCLES, or see make crash")
 	}
 	binary := sebWithJumpingWallClock(t)
 	onStores(t, func(t *testing.T, env []string, store string) {
-		off, early := []int{600, 300}, time.Second // S3 dates tell whole seconds
+		off, early := []int{600, 300}, time.Second // dates of S3 are in whole seconds
 		if env == nil {
 			off, early = []int{300, 300}, 2*300*time.Second
 		}

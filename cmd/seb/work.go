@@ -61,7 +61,7 @@ On Ctrl-C, SIGTERM or SIGHUP it takes no more records, waits for running command
 the commands is passed through.`
 }
 
-// Run works until it is interrupted, or as bounded.
+// Run works until it is interrupted, or until --drain or --limit is reached.
 func (c *workCmd) Run(ctx context.Context, std streams) error {
 	if err := c.check(); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return fmt.Errorf("work on queue %s of %s: %w", c.Queue, c.Topic, err)
 	}
-	// An ignored signal would be ignored by the commands too.
+	// Handle SIGPIPE, which main ignores: commands would inherit that it is ignored.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
@@ -102,15 +102,15 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	return c.ended(ctx, running, err)
 }
 
-// errReached ends a worker that has reached its bound.
+// errReached is the cause with which --drain or --limit ends the worker.
 var errReached = errors.New("reached")
 
-// ended returns what the worker has ended with.
+// ended returns the error with which the command ends.
 func (c *workCmd) ended(ctx, running context.Context, err error) error {
 	cause := context.Cause(running)
 	switch {
 	case err != nil:
-		return err // it names the queue
+		return err // it names the queue already
 	case errors.Is(cause, errReached):
 		return nil
 	case errors.As(cause, new(noCommandError)):
@@ -127,19 +127,20 @@ func (c *workCmd) check() error {
 	case c.Exec == "":
 		return usage(errors.New("--exec is empty: name the command to run"))
 	case c.Concurrency < 1 || c.Concurrency > workersMax:
-		return usage(fmt.Errorf("--concurrency must be 1 to %d", workersMax))
+		return usage(fmt.Errorf("invalid --concurrency %d: it must be 1 to %d", c.Concurrency, workersMax))
 	case c.Limit < 0:
-		return usage(errors.New("--limit must be at least 1"))
+		return usage(fmt.Errorf("invalid --limit %d: it must be at least 0", c.Limit))
 	case c.Lease < 0 || c.Grace < 0 || c.RetryIn != nil && *c.RetryIn < 0:
-		return usage(errors.New("--lease, --grace and --retry-in must be at least 0"))
+		return usage(errors.New("--lease, --grace and --retry-in must not be negative"))
 	}
 	return nil
 }
 
-// workersMax is how many commands run at a time at most: a receive takes as many records.
+// workersMax is the most commands that run at a time, and the most records that a receive returns.
 const workersMax = 1000
 
-// open returns the lease to ask for. It shows at once what can't go well at all.
+// open returns the lease to ask for. It asks the broker, so that a wrong name or a missing permission is
+// reported at the start.
 func (c *workCmd) open(ctx context.Context, broker *client, std streams) (time.Duration, error) {
 	var q queueInfo
 	_, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic, "queues", c.Queue), nil, &q)
@@ -159,15 +160,15 @@ func (c *workCmd) open(ctx context.Context, broker *client, std streams) (time.D
 	return time.ParseDuration(q.Config.Lease)
 }
 
-// handler runs the command.
+// handler runs the command of --exec.
 type handler struct {
 	cmd   *workCmd
 	std   streams
 	stop  context.CancelCauseFunc
-	onEnd func(f func()) (undo func() bool) // has f done when the commands are to be ended
+	onEnd func(f func()) (undo func() bool) // calls f when the commands must end
 }
 
-// handle runs the command for a record, and says what it came to.
+// handle runs the command for a record, and returns how the record failed, if it did.
 func (h *handler) handle(ctx context.Context, m seb.Message) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -191,7 +192,7 @@ func (h *handler) handle(ctx context.Context, m seb.Message) error {
 	return err
 }
 
-// Exit codes of commands that have a meaning of their own.
+// Exit codes of a command that work treats in a special way.
 const (
 	exitTempFail    = 75
 	exitNotRunnable = 126

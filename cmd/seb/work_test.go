@@ -26,14 +26,14 @@ func work(t *testing.T, dir, url string, args ...string) *process {
 		url: "of a worker", stdout: newOutput(), stderr: newOutput(), done: make(chan struct{}),
 	}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.stdout, p.stderr
-	// What a killed worker has left behind may hold its outputs open.
+	// Processes that a killed worker left behind may hold its outputs open.
 	p.cmd.WaitDelay = time.Second
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // its ProcessState says it all
+		_ = p.cmd.Wait() // ProcessState has the result
 	}()
 	ownedBy(t, p)
 	return p
@@ -47,7 +47,8 @@ func (p *process) signalled(t *testing.T, s os.Signal) {
 	}
 }
 
-// interrupted sends a signal to a worker that has something to do, and waits until that is heard.
+// interrupted sends a signal to a worker that runs a command, and waits until the worker reports the
+// signal.
 func (p *process) interrupted(t *testing.T, s os.Signal) {
 	t.Helper()
 	p.signalled(t, s)
@@ -65,7 +66,7 @@ func (p *process) left(t *testing.T) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// queueWith serves a queue of records with the values given.
+// queueWith starts a broker with a queue of records with these values.
 func queueWith(t *testing.T, flags []string, values ...string) (broker *process) {
 	t.Helper()
 	broker = serve(t, nil, "--store", t.TempDir(), "--linger", "1ms")
@@ -75,7 +76,7 @@ func queueWith(t *testing.T, flags []string, values ...string) (broker *process)
 	return broker
 }
 
-// fileLines returns the lines of a file that a command writes, none if there is none.
+// fileLines returns the lines of a file that a command writes, none if the file does not exist.
 func fileLines(t *testing.T, path string) []string {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -91,7 +92,7 @@ func untilLines(t *testing.T, path string, n int, running ...*process) []string 
 	return fileLines(t, path)
 }
 
-// queueLeft returns how many records are still to be done.
+// queueLeft returns how many records are not done.
 func queueLeft(t *testing.T, url string) (left int64) {
 	t.Helper()
 	c, err := serverFlag{Server: url}.client()
@@ -157,7 +158,7 @@ func TestWorkersShareTheRecordsOfAQueue(t *testing.T) {
 	wantQueueLeft(t, broker.url, 0)
 }
 
-// A worker of a paused queue is told why it gets nothing.
+// seb work says if the queue is paused.
 func TestWorkerOfAPausedQueueSaysSo(t *testing.T) {
 	t.Parallel()
 	broker, dir := queueWith(t, nil, "0"), t.TempDir()
@@ -171,7 +172,8 @@ func TestWorkerOfAPausedQueueSaysSo(t *testing.T) {
 	wantQueueLeft(t, broker.url, 0)
 }
 
-// slowly runs until a file go is there, or the test has gone, and says that it was begun and ended.
+// slowly runs until a file go exists, or the test has removed its directory. It writes to files when it
+// begins and ends.
 const slowly = `read x; echo "$x $SEB_MESSAGE_ATTEMPT" >>begun; until [ -e go -o ! -e begun ]; do sleep 0.05; done; echo "$x" >>ended`
 
 func TestRecordOfAKilledWorkerIsWithAnotherWithinALease(t *testing.T) {
@@ -189,11 +191,11 @@ func TestRecordOfAKilledWorkerIsWithAnotherWithinALease(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	wantQueueLeft(t, broker.url, 0)
-	writeFile(t, filepath.Join(dir, "go"), "") // what the killed worker began was left alone
+	writeFile(t, filepath.Join(dir, "go"), "") // the killed worker's command goes on
 	untilLines(t, filepath.Join(dir, "ended"), 1)
 }
 
-// A part of a value must never pass for the whole.
+// A command never takes a part of a value for the whole.
 func TestCommandOfAKilledWorkerHasTheWholeValue(t *testing.T) {
 	t.Parallel()
 	value := strings.Repeat("x", 1<<20)
@@ -218,7 +220,7 @@ func writeFile(t *testing.T, path, text string) {
 func TestSlowCommandKeepsItsRecordAndALostLeaseEndsIt(t *testing.T) {
 	t.Parallel()
 	broker, dir := queueWith(t, []string{"--lease", "1s"}, "0"), t.TempDir()
-	// The shell leaves at SIGTERM; what it has started ignores that.
+	// The shell ends at SIGTERM; its child ignores the signal.
 	paused := work(t, dir, broker.url, "--grace", "500ms", "--exec", `sh -c 'trap "" TERM; echo $$ >>child; while [ -e child ]; do sleep 0.05; done' & wait`)
 	child, err := strconv.Atoi(untilLines(t, filepath.Join(dir, "child"), 1, paused)[0])
 	if err != nil {
@@ -258,7 +260,7 @@ func TestWorkerOutlivesItsBroker(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "go"), "")
 	untilLines(t, filepath.Join(dir, "ended"), 1, w)
 	broker = serve(t, nil, args...)
-	// The broker that hands records out now takes the answer for one that another has.
+	// The new owner of the queue takes the answer for a record that the old owner handed out.
 	if code := w.left(t); code != exitOK || !strings.Contains(w.stderr.String(), "1 done, 0 put back") {
 		t.Fatalf("it ended with %d:\n%s", code, w.stderr)
 	}
@@ -279,11 +281,11 @@ func TestInterruptedWorkerFinishesWhatItHas(t *testing.T) {
 	wantQueueLeft(t, broker.url, 1)
 }
 
-// A terminal that is closed ends no command halfway, and leaves none alone. Who uses
-// nohup wants to hear nothing of it.
+// When the terminal is closed, the worker waits for its commands to end, as after an interrupt. Under nohup
+// it ignores the hangup.
 func TestHangupIsAnInterruptUnlessItIsIgnored(t *testing.T) {
 	t.Parallel()
-	caught := make(chan os.Signal, 1) // else a worker would ignore what this process ignores, such as under nohup
+	caught := make(chan os.Signal, 1) // else the worker would inherit that SIGHUP is ignored, such as under nohup
 	signal.Notify(caught, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(caught) })
 	broker, dir := queueWith(t, nil, "0", "1"), t.TempDir()
@@ -330,7 +332,7 @@ func TestThirdInterruptEndsAWorkerAtOnce(t *testing.T) {
 	if code := w.left(t); code != exitSignal+int(syscall.SIGINT) {
 		t.Fatalf("it ended with %d:\n%s", code, w.stderr)
 	}
-	writeFile(t, filepath.Join(dir, "go"), "") // what it began was left alone
+	writeFile(t, filepath.Join(dir, "go"), "") // its command goes on
 	untilLines(t, filepath.Join(dir, "ended"), 1)
 }
 
@@ -386,7 +388,7 @@ func TestReasonIsTheLastLines(t *testing.T) {
 	}
 }
 
-// The store goes away while a record is worked on, for longer than the lease lasts.
+// The store is away for longer than a lease, while a command works on a record.
 func TestWorkerOutlivesAnOutageOfTheStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a while, as in the library")
@@ -410,7 +412,7 @@ func TestWorkerOutlivesAnOutageOfTheStore(t *testing.T) {
 	if code := w.left(t); code != exitOK {
 		t.Fatalf("it ended with %d:\n%s", code, w.stderr)
 	}
-	for line := range strings.Lines(w.stderr.String()) { // what commits nothing has no outcome
+	for line := range strings.Lines(w.stderr.String()) { // an error of a request that commits nothing has no outcome
 		if strings.Contains(line, "outcome") && !strings.Contains(line, "the outcome of a record") {
 			t.Errorf("it says %s", line)
 		}

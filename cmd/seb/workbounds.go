@@ -8,24 +8,25 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// drainWait is how long nothing must come, and nobody be at work, for a queue to be
-// taken for empty. It is longer than a broker may not know what another has appended.
+// drainWait is how long no record may come, while no command runs, before --drain takes the queue for
+// empty. It is longer than the default --stale-max of 1 s, for which a broker may not know what other
+// brokers appended.
 const drainWait = 1500 * time.Millisecond
 
-// boundedSource ends a worker when it has had so many records, or when there are none left,
-// and counts what became of them.
+// boundedSource ends a worker after limit records, or, with drain, when no record is ready. It counts the
+// records that were received, done and put back.
 type boundedSource struct {
 	seb.WorkSource
 	limit int64 // 0: none
 	drain bool
-	// places is how many records are worked on at most: a worker that asks for that many is idle.
+	// places is how many records the worker handles at a time: if it asks for that many, it is idle.
 	places int
 	stop   func()
 
 	received, done, back atomic.Int64
 }
 
-// Receive hands out no more than the limit.
+// Receive returns at most as many records as the limit allows.
 func (s *boundedSource) Receive(ctx context.Context, o seb.ReceiveOptions) ([]seb.Message, error) {
 	idle := o.Max == s.places
 	if s.limit > 0 {
@@ -44,8 +45,8 @@ func (s *boundedSource) Receive(ctx context.Context, o seb.ReceiveOptions) ([]se
 	if err != nil {
 		return nil, err
 	}
-	// A broker that is about to end answers sooner, and may know less than the next one. Its
-	// clock may run a little faster than this one.
+	// An empty answer counts only after the whole wait: a broker that shuts down answers earlier, and may
+	// know less than the next one. 9/10, since the broker's clock may run a little faster than this one.
 	if s.drain && idle && len(messages) == 0 && time.Since(began) >= drainWait*9/10 {
 		s.stop()
 	}

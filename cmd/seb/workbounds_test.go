@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// emptySource has no records, and waits for them only as long as it says.
+// emptySource has no records, and waits for its own time instead of the requested one.
 type emptySource struct {
 	seb.WorkSource
 	waits time.Duration
@@ -20,7 +20,7 @@ func (s *emptySource) Receive(_ context.Context, o seb.ReceiveOptions) ([]seb.Me
 	return nil, nil
 }
 
-// A broker that is about to end answers at once those who wait.
+// A broker that shuts down answers waiting workers at once: --drain must not take that for an empty queue.
 func TestDrainTakesNoShortWaitForAnEmptyQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopped := false

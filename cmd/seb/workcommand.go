@@ -19,26 +19,25 @@ import (
 )
 
 const (
-	// reasonLines and reasonBytes bound what a reason has of standard error; a reason may
-	// be of 1 KiB.
+	// reasonLines and reasonBytes bound how much of standard error goes into a reason, which has at most 1
+	// KiB.
 	reasonLines = 5
 	reasonBytes = 900
-	// variableBytesMax is the longest value passed in the environment; systems have a limit
-	// of 128 KiB, with the name.
+	// variableBytesMax bounds a variable of the environment, its name included; systems allow 128 KiB.
 	variableBytesMax = 64 << 10
-	// variablesBytesMax is that of all headers together.
+	// variablesBytesMax bounds all variables of a record together.
 	variablesBytesMax = 256 << 10
-	// outputGrace is how long what a command has left behind may hold its output open.
+	// outputGrace is how long processes that a command left behind may hold its output open.
 	outputGrace = time.Second
 
 	variablePrefix = "SEB_MESSAGE_"
 )
 
-// commandError means that the command of a record has failed.
+// commandError means that the command for a record failed.
 type commandError struct {
 	code int // its exit code; -1 if a signal has ended it
 	how  string
-	tail string // the last that it wrote to standard error
+	tail string // the last lines that it wrote to standard error
 }
 
 func (e *commandError) Error() string {
@@ -48,16 +47,15 @@ func (e *commandError) Error() string {
 	return e.how + "\n" + e.tail
 }
 
-// run runs the command in a process group of its own. The group is ended if ctx ends before
-// the command does. What a command came to is a commandError; another error is of this
-// machine, which can't run any.
+// run runs the command in its own process group, and ends the group if ctx ends first. It returns a
+// *commandError if the command failed. Any other error means that this machine can't run commands.
 func (h *handler) run(ctx context.Context, m seb.Message) error {
 	in, err := valueFile(m.Value)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }()         // there is nothing to lose: it has no name
-	tail := &tailWriter{w: fileOf(h.std.err)} // what the command writes is its own
+	defer func() { _ = in.Close() }()         // nothing is lost: the file is removed already
+	tail := &tailWriter{w: fileOf(h.std.err)} // not escaped: it is the command's output
 	stderr, passOn, err := tail.pipe()
 	if err != nil {
 		return err
@@ -76,18 +74,18 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	err = cmd.Run()
 	patience := outputGrace
 	if kill != nil {
-		patience += h.cmd.Grace // for what the shell has started and is to leave too
+		patience += h.cmd.Grace // for processes that the shell started
 	}
 	passOn(patience)
 	if kill != nil && kill.Stop() {
-		// The shell has left in time. What it has started and not ended must not go on.
+		// The shell exited in time. Kill the processes that it started and left.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	var exit *exec.ExitError
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return &commandError{code: -1, how: "ended: " + context.Cause(ctx).Error(), tail: tail.String()}
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it has left, and something of it holds its output
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it exited, and a process that it left holds its output
 		return nil
 	case errors.As(err, &exit):
 		return &commandError{code: exit.ExitCode(), how: exit.String(), tail: tail.String()}
@@ -96,12 +94,12 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	}
 }
 
-// ofRecord tells whether a variable says something of a record: of another one, if this
-// worker has it.
+// ofRecord tells whether a variable describes a record. The worker has such variables if another worker's
+// command started it.
 func ofRecord(variable string) bool { return strings.HasPrefix(variable, variablePrefix) }
 
-// valueFile returns a file without a name that holds a value. From a pipe the command would
-// read a part of it, and take that for the whole, if this process were killed meanwhile.
+// valueFile returns a file without a name that holds a value. If this process were killed while it wrote to
+// a pipe, the command would take a part of the value for the whole.
 func valueFile(value []byte) (*os.File, error) {
 	f, err := os.CreateTemp("", "seb-work-")
 	if err != nil {
@@ -119,7 +117,7 @@ func valueFile(value []byte) (*os.File, error) {
 	return f, nil
 }
 
-// environment is what the command gets to know of a record.
+// environment returns the variables that describe a record to the command.
 func (h *handler) environment(m seb.Message) []string {
 	v := &variables{taken: map[string]bool{}, left: variablesBytesMax}
 	v.add("TOPIC", h.cmd.Topic)
@@ -137,15 +135,15 @@ func (h *handler) environment(m seb.Message) []string {
 	return v.list
 }
 
-// variables are what is added to an environment.
+// variables are added to an environment.
 type variables struct {
 	list  []string
 	taken map[string]bool
-	left  int // bytes
+	left  int // bytes that may still be added
 }
 
-// add passes a value unless no environment can hold it, or the name is taken. A name has a
-// prefix, so that no record chooses what a program takes for its own, such as PATH.
+// add adds a variable unless its value is too large or has a zero byte, or the name is taken. The prefix
+// keeps records from setting variables that programs use, such as PATH.
 func (v *variables) add(name, value string) {
 	size := len(name) + len(value)
 	if v.taken[name] || size > variableBytesMax || size > v.left || strings.ContainsRune(value, 0) {
@@ -156,7 +154,7 @@ func (v *variables) add(name, value string) {
 	v.list = append(v.list, variablePrefix+name+"="+value)
 }
 
-// variableName is a header's name as a shell can have it.
+// variableName returns a header's name in a form that is valid for a variable.
 func variableName(header string) string {
 	return strings.Map(func(r rune) rune {
 		if r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) {
@@ -166,7 +164,7 @@ func variableName(header string) string {
 	}, header)
 }
 
-// tailWriter forwards what is written, and keeps the last of it.
+// tailWriter forwards what is written, and keeps the last reasonBytes.
 type tailWriter struct {
 	w io.Writer
 
@@ -184,8 +182,9 @@ func (t *tailWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pipe returns what a command may write to. passOn is called once that has left: it waits
-// until all was forwarded, but no longer than for what the command left behind.
+// pipe returns the end of a pipe for a command to write to. The caller calls passOn after the command
+// exited: passOn waits until all output was forwarded, for patience at most, since processes that the
+// command left may hold the pipe open.
 func (t *tailWriter) pipe() (to *os.File, passOn func(patience time.Duration), err error) {
 	from, to, err := os.Pipe()
 	if err != nil {
@@ -194,7 +193,7 @@ func (t *tailWriter) pipe() (to *os.File, passOn func(patience time.Duration), e
 	passed := make(chan struct{})
 	go func() {
 		defer close(passed)
-		_, _ = io.Copy(t, from) // until nobody has the other end, or patience ends
+		_, _ = io.Copy(t, from) // until the other end is closed, or patience ends
 	}()
 	return to, func(patience time.Duration) {
 		_ = to.Close()

@@ -14,12 +14,12 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// handlerOf runs a command for records, with no broker.
+// handlerOf returns a handler that runs a command, without a broker.
 func handlerOf(command string, std streams) *handler {
 	return &handler{cmd: &workCmd{Topic: "orders", Queue: "mail", Exec: command}, std: std}
 }
 
-// A worker may itself be the command of another one.
+// A worker that is itself the command of another worker does not pass that worker's variables on.
 func TestCommandGetsNoVariablesOfAnotherRecord(t *testing.T) {
 	t.Setenv("SEB_MESSAGE_KEY", "other")
 	t.Setenv("SEB_MESSAGE_HEADER_A", "other")
@@ -31,7 +31,7 @@ func TestCommandGetsNoVariablesOfAnotherRecord(t *testing.T) {
 	}
 }
 
-// Exit code 0 says that the record is done, whoever still reads what is written.
+// Exit code 0 means that the record is done, also if nobody reads the command's output.
 func TestCommandIsDoneAlsoWhenNobodyReadsWhatItWrites(t *testing.T) {
 	std := streams{out: io.Discard, err: brokenPipe{}}
 	if err := handlerOf(`echo a >&2; echo b >&2; exit 0`, std).run(t.Context(), seb.Message{}); err != nil {
@@ -44,7 +44,7 @@ func TestCommandIsDoneAlsoWhenNobodyReadsWhatItWrites(t *testing.T) {
 	}
 }
 
-// What has nothing to do with a record must not use up the attempts of them all.
+// If no command can run, the worker ends, so that records do not use up their attempts.
 func TestWorkerThatCanRunNothingEnds(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()+"/none")
 	ctx, stop := context.WithCancelCause(t.Context())
@@ -57,8 +57,7 @@ func TestWorkerThatCanRunNothingEnds(t *testing.T) {
 	}
 }
 
-// What a command leaves behind may hold its output open for longer than the next record
-// should wait.
+// A process that a command left behind may hold its output open; the next record does not wait for it.
 func TestCommandThatLeavesAChildBehindIsDoneWhenItHasLeft(t *testing.T) {
 	var written strings.Builder
 	h := handlerOf(`echo said >&2; sleep 30 & echo $!; exit 0`, streams{err: &written})

@@ -24,15 +24,15 @@ const (
 	killAppendsMax  = 20 // acknowledged appends before a kill, at most
 )
 
-// deed says which delivery of a record a command has worked on.
+// deed is a command that writes down which attempt of which record it worked on.
 const deed = `read x; echo "$x $SEB_MESSAGE_OFFSET $SEB_MESSAGE_ATTEMPT" >>done`
 
-// jobs is an appender of records to work on, and what it was told of them.
+// jobs appends records to work on, and keeps the answers.
 type jobs struct {
 	acked atomic.Int64
 
 	mu    sync.Mutex
-	known map[string]bool // by value: whether it was acknowledged; else it may be there or not
+	known map[string]bool // by value: whether it was acknowledged; else it may be in the log or not
 }
 
 // append appends one record after the other until ctx ends, each of them once.
@@ -64,9 +64,9 @@ func (j *jobs) append(ctx context.Context, t *testing.T, url string) {
 	}
 }
 
-// Brokers and workers that are killed at any moment, under load, lose no record: every one
-// that was acknowledged is worked on. One that is worked on twice is a later attempt, and
-// there are no more of these than records were out when something was killed.
+// Brokers and workers are killed at any moment, under load. A command works on every acknowledged record.
+// If it works on a record twice, the second time is a later attempt, and there are at most as many of these
+// as records were with workers when something was killed.
 func TestKillNineOfWorkers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a while, and what is killed is no part of this process")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// handedOut is what a queue hands out.
+// handedOut is an answer to a receive.
 type handedOut struct {
 	Messages []struct {
 		Token   string
@@ -18,9 +18,9 @@ type handedOut struct {
 	}
 }
 
-// The broker that hands out a queue's records is killed while others wait for some through
-// another broker: that takes its place at once for what is fresh, takes the answers of
-// workers who had theirs from the first, and waits a lease with the rest.
+// The owner of a queue is killed while workers wait through another broker. That broker takes the queue
+// over and hands out fresh records at once. It takes the answers of workers for records of the old owner,
+// and hands out the other records of the old owner after one lease.
 func TestKilledOwnerIsReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	store := t.TempDir()
@@ -56,7 +56,7 @@ func TestKilledOwnerIsReplacedAtOnce(t *testing.T) {
 	underWay(t, owner, 1)
 	killed := time.Now()
 	owner.killed(t)
-	// What is appended before it has taken over may be out already, as far as it knows.
+	// For the new owner, records that were appended before the takeover may be with workers already.
 	for ticker := time.NewTicker(5 * time.Millisecond); !strings.Contains(ask(other, "GET", queue, "", 200).body, `"epoch":2`); {
 		<-ticker.C
 	}

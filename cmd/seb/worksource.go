@@ -13,15 +13,15 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// answerWait is how long a broker has to answer a worker, in addition to the wait that the worker asks
-// for. It is less than a worker's patience with a broker that stands still.
+// answerWait is how long a broker has to answer a worker, in addition to the wait that the worker asks for.
+// It bounds how long a worker waits for a broker that hangs.
 const answerWait = 15 * time.Second
 
-// retryPause is the least pause before a worker asks again what may go well later.
+// retryPause is the shortest pause before a worker repeats a request that may succeed later.
 const retryPause = 100 * time.Millisecond
 
-// queueSource is a queue behind HTTP, for a [seb.Worker]. Its errors are *seb.Error where a
-// broker has answered, so that a worker treats them as those of a queue in its own process.
+// queueSource is a queue behind HTTP, for a [seb.Worker]. If a broker answered, its errors are *seb.Error,
+// so that the worker treats them like those of a broker in its own process.
 type queueSource struct {
 	broker       *client
 	topic, queue string
@@ -29,7 +29,7 @@ type queueSource struct {
 
 var _ seb.WorkSource = (*queueSource)(nil)
 
-// call posts a request about the queue. A broker has as long as within to answer.
+// call posts a request about the queue. It fails unless the broker answers in time.
 func (s *queueSource) call(ctx context.Context, within time.Duration, what string, body, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -38,8 +38,8 @@ func (s *queueSource) call(ctx context.Context, within time.Duration, what strin
 	return brokerError(err)
 }
 
-// brokerError is a broker's refusal as the library has it. Other errors stay: nobody has
-// answered then.
+// brokerError turns a broker's refusal into a *seb.Error. It returns other errors as they are: then no
+// broker answered.
 func brokerError(err error) error {
 	var refusal *apiError
 	if !errors.As(err, &refusal) {
@@ -47,7 +47,7 @@ func brokerError(err error) error {
 	}
 	retry, outcome := retryable(err)
 	e := &seb.Error{Code: refusal.Code, Detail: refusal.Detail, Hint: refusal.Hint, Outcome: outcome}
-	if e.Code == "" { // a proxy's
+	if e.Code == "" { // the error of a proxy
 		e.Code, e.Detail = seb.CodeInvalidRequest, refusal.Error()
 	}
 	if retry {
@@ -56,7 +56,7 @@ func brokerError(err error) error {
 	return e
 }
 
-// asked returns an error of what commits nothing: it has no outcome.
+// asked removes the outcome from err, the error of a request that commits nothing.
 func asked(err error) error {
 	var e *seb.Error
 	if errors.As(err, &e) {
@@ -130,10 +130,10 @@ type messageJSON struct {
 	HeadersBase64 map[string]values[[]byte] `json:"headers_base64"`
 }
 
-// values are those of a header: one, or a list where it repeats.
+// values are the values of a header: in JSON one value, or a list if the header repeats.
 type values[T any] []T
 
-// UnmarshalJSON reads one or a list.
+// UnmarshalJSON reads one value or a list.
 func (v *values[T]) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '[' {
 		return json.Unmarshal(b, (*[]T)(v))
