@@ -17,7 +17,7 @@ import (
 // they have:
 //
 //	serve NAME [flags]  starts a broker; $NAME and $SEB_SERVER are its URL
-//	stop NAME           ends it by SIGTERM; it must leave in time and well
+//	shutdown NAME       ends it by SIGTERM; it must leave in time and well
 //	crash NAME          ends it by SIGKILL
 //	original [-gzip] [-cut] FILE VALUE...
 //	                    writes a batch file of the original Seb, without its
@@ -25,7 +25,7 @@ import (
 //
 // What a broker wrote is in NAME.stdout and NAME.stderr once it has ended.
 func TestScripts(t *testing.T) {
-	scripts := []string{"first-steps", "follow", "import", "killed", "top", "two-brokers"} // in which much goes on at once
+	scripts := []string{"first-steps", "follow", "import", "killed", "top", "two-brokers"} // with several processes at once
 	if !testing.Short() {
 		scripts = []string{"*"}
 	}
@@ -45,7 +45,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"serve":    scriptServe,
-			"stop":     scriptStop,
+			"shutdown": scriptStop,
 			"crash":    scriptCrash,
 			"original": scriptOriginal,
 		},
@@ -89,7 +89,7 @@ func scriptCrash(ts *testscript.TestScript, neg bool, args []string) {
 
 func scriptBroker(ts *testscript.TestScript, neg bool, args []string) *process {
 	if neg || len(args) != 1 || scriptBrokers(ts)[args[0]] == nil {
-		ts.Fatalf("usage: stop|crash NAME, with the name of a broker that was started")
+		ts.Fatalf("usage: shutdown|crash NAME, with the name of a broker that was started")
 	}
 	return scriptBrokers(ts)[args[0]]
 }
@@ -118,7 +118,7 @@ func writeOutputs(ts *testscript.TestScript, name string, p *process) {
 	ts.Check(os.WriteFile(ts.MkAbs(name+".stderr"), []byte(p.stderr.String()), 0o600))
 }
 
-// Every command is called well and badly by a script.
+// A script calls every command successfully and unsuccessfully.
 func TestScriptsCallEveryCommandWellAndBadly(t *testing.T) {
 	paths, err := filepath.Glob("testdata/script/*.txtar")
 	if err != nil {
@@ -132,7 +132,7 @@ func TestScriptsCallEveryCommandWellAndBadly(t *testing.T) {
 		}
 		for line := range strings.Lines(string(script)) {
 			if strings.HasPrefix(line, "serve ") {
-				line = "exec seb serve" // by a command of the scripts' own
+				line = "exec seb serve" // serve is a command of the scripts
 			}
 			called[strings.TrimSpace(line)+" "] = true
 		}
