@@ -68,7 +68,7 @@ type Dir struct {
 
 	mu   sync.Mutex
 	dirs map[string]*directory    // by path beneath root; entries are never removed
-	held map[string]heldDirectory // by path beneath root
+	held map[string]heldDirectory // by path beneath root; heldMax at most
 }
 
 // OpenDir opens the store in the directory at path, and creates the directory if it is
@@ -356,6 +356,7 @@ func (d *Dir) get(ctx context.Context, key string, off, n int64) (Object, error)
 	}
 	from, end := clampRange(off, n, info.Size())
 	body := make([]byte, end-from)
+	readAhead(f, from, end-from)
 	if read, err := f.ReadAt(body, from); read < len(body) {
 		return Object{}, fmt.Errorf("read %d bytes at %d, got %d: %w", len(body), from, read, err)
 	}
@@ -379,7 +380,7 @@ func (d *Dir) Delete(ctx context.Context, key string) (time.Time, error) {
 }
 
 func (d *Dir) delete(ctx context.Context, key string) error {
-	if _, err := d.way(path.Dir(key)); err != nil {
+	if _, err := d.checkWay(path.Dir(key)); err != nil {
 		return err
 	}
 	dir, err := d.openDirectory(ctx, path.Dir(key))

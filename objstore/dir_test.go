@@ -265,6 +265,30 @@ func TestDirUnchangedDirectoryNeedsNoSync(t *testing.T) {
 	check(2, "5", "6")
 }
 
+func TestDirHoldsFewDirectoriesOpen(t *testing.T) {
+	root := t.TempDir()
+	d := openTestDir(t, root, (*os.File).Sync)
+	for round := range 2 {
+		for i := range 2 * heldMax {
+			dir := fmt.Sprintf("log/%d", i)
+			mustCreate(t, d, fmt.Sprintf("%s/%d", dir, round))
+			mustGet(t, d, fmt.Sprintf("%s/%d", dir, round))
+			if err := os.RemoveAll(filepath.Join(root, dir)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(filepath.Join(root, dir), dirMode); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Get(t.Context(), fmt.Sprintf("%s/%d", dir, round), 0, -1); !errors.Is(err, ErrNotFound) {
+				t.Errorf("Get in a directory that was replaced = %v", err)
+			}
+		}
+	}
+	if len(d.held) != heldMax {
+		t.Errorf("%d directories are held open, want %d", len(d.held), heldMax)
+	}
+}
+
 func TestDirSharesDirectorySyncs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := t.TempDir()

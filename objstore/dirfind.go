@@ -15,7 +15,7 @@ func (d *Dir) FirstMissing(ctx context.Context, keys []string) (int, error) {
 	}
 	index := 0
 	for ; index < len(keys); index++ {
-		found, err := d.find(ctx, keys[index])
+		found, err := d.exists(ctx, keys[index])
 		if err != nil {
 			return 0, fmt.Errorf("find %s: %w", keys[index], err)
 		}
@@ -29,7 +29,7 @@ func (d *Dir) FirstMissing(ctx context.Context, keys []string) (int, error) {
 	return index, nil
 }
 
-func (d *Dir) find(ctx context.Context, key string) (bool, error) {
+func (d *Dir) exists(ctx context.Context, key string) (bool, error) {
 	if err := begin(ctx, "find", key); err != nil {
 		return false, err
 	}

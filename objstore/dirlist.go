@@ -67,7 +67,7 @@ func (l *listing) descend(ctx context.Context, base string) error {
 func (d *Dir) readNames(ctx context.Context, base string, visit func(fs.DirEntry) error) error {
 	dirPath := path.Clean(base)
 	var f *os.File
-	_, err := d.way(dirPath)
+	_, err := d.checkWay(dirPath)
 	if err == nil {
 		f, err = d.openNames(dirPath)
 	}

@@ -13,18 +13,18 @@ import (
 // symbolic link to one, just as Create does not accept a link as an existing
 // object. It does not wait for a writer if key is a FIFO.
 func (d *Dir) openObject(key string) (*os.File, fs.FileInfo, error) {
-	dir, err := d.way(path.Dir(key))
+	dir, name, err := d.find(key)
 	if err != nil {
 		return nil, nil, err
 	}
-	info, err := dir.Lstat(path.Base(key))
+	info, err := dir.Lstat(name)
 	if err == nil && !info.Mode().IsRegular() {
 		err = d.notRegular(key, info.Mode())
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := dir.OpenFile(path.Base(key), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -41,11 +41,11 @@ func (d *Dir) openObject(key string) (*os.File, fs.FileInfo, error) {
 
 // lstat describes what stands under key.
 func (d *Dir) lstat(key string) (fs.FileInfo, error) {
-	dir, err := d.way(path.Dir(key))
+	dir, name, err := d.find(key)
 	if err != nil {
 		return nil, err
 	}
-	return dir.Lstat(path.Base(key))
+	return dir.Lstat(name)
 }
 
 // misfit is the error of a path where a file of another kind must be.
@@ -65,48 +65,61 @@ func (d *Dir) notRegular(key string, mode fs.FileMode) error {
 	return &misfit{d.Path(key), KindOf(mode), "a regular file"}
 }
 
-// way returns the directory at dirPath. It refuses whatever is not a directory there or on
-// the way there, also a link to a directory. The directory stays open, so that the next
-// request need only find that it still stands there.
-func (d *Dir) way(dirPath string) (*os.Root, error) {
+// checkWay describes the directory at dirPath. It refuses whatever is not a directory there
+// or on the way there, also a link to a directory.
+func (d *Dir) checkWay(dirPath string) (fs.FileInfo, error) {
 	if dirPath == "." {
-		return d.root, nil
+		return d.place.info, nil
 	}
-	parent, err := d.way(path.Dir(dirPath))
-	if err != nil {
+	if _, err := d.checkWay(path.Dir(dirPath)); err != nil {
 		return nil, err
 	}
-	name := path.Base(dirPath)
-	info, err := parent.Lstat(name)
-	if err != nil {
-		return nil, err
+	info, err := d.root.Lstat(dirPath)
+	if err == nil && !info.IsDir() {
+		err = &misfit{d.Path(dirPath), KindOf(info.Mode()), "a directory"}
 	}
-	if !info.IsDir() {
-		return nil, &misfit{d.Path(dirPath), KindOf(info.Mode()), "a directory"}
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if held, ok := d.held[dirPath]; ok && os.SameFile(held.info, info) {
-		return held.root, nil
-	}
-	// With "/." it does not wait for a writer, should a FIFO stand there by now.
-	root, err := parent.OpenRoot(name + "/.")
-	if err != nil {
-		return nil, err
-	}
-	if info, err = root.Stat("."); err != nil {
-		return nil, errors.Join(err, root.Close())
-	}
-	// Requests may still use the directory that stood there before: when they have
-	// ended, the garbage collector closes it.
-	d.held[dirPath] = heldDirectory{root, info}
-	return root, nil
+	return info, err
 }
 
-// heldDirectory is an open directory below the root, and its inode.
+// heldMax is how many directories a store holds open.
+const heldMax = 16
+
+// heldDirectory is an open directory below the root.
 type heldDirectory struct {
 	root *os.Root
 	info fs.FileInfo
+}
+
+// find returns an open directory, and the path from there to where key's object stands. That
+// directory is the one that the object is in, if the store holds that open: opening it for
+// every request would take longer than to find that it still stands at its path.
+func (d *Dir) find(key string) (*os.Root, string, error) {
+	dirPath := path.Dir(key)
+	info, err := d.checkWay(dirPath)
+	if err != nil || dirPath == "." {
+		return d.root, key, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	held, ok := d.held[dirPath]
+	if ok && os.SameFile(held.info, info) {
+		return held.root, path.Base(key), nil
+	}
+	if !ok && len(d.held) >= heldMax {
+		return d.root, key, nil
+	}
+	// With "/." this does not wait for a writer, should a FIFO stand there by now.
+	root, err := d.root.OpenRoot(dirPath + "/.")
+	if err != nil {
+		return nil, "", err
+	}
+	if info, err = root.Stat("."); err != nil {
+		return nil, "", errors.Join(err, root.Close())
+	}
+	// Other requests may be using the directory that stood there before, so the garbage
+	// collector closes it.
+	d.held[dirPath] = heldDirectory{root, info}
+	return root, path.Base(key), nil
 }
 
 // KindOf returns the kind of a file in words, such as "a directory".

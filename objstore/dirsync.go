@@ -198,7 +198,8 @@ func (dir *directory) covers(info fs.FileInfo) bool {
 // unchanged reports whether the directory's last change is older than its last fsync. Then
 // all names that are in it are durable, however young: a start that reads many young
 // objects fsyncs once. The change must have been older than stampMax when that fsync
-// began, because a later change might otherwise have left the same time.
+// began, because a later change might otherwise have left the same time; if the clock
+// steps back, it would have to hit that very time again.
 func (d *Dir) unchanged(dir *directory) bool {
 	dir.mu.Lock()
 	synced, before := dir.synced, dir.before
