@@ -31,9 +31,9 @@ type AppendOption func(*appendOptions)
 
 type appendOptions struct {
 	partitions  []int32
-	partition   int32 // -1: the key of each record decides
-	ifOffset    int64 // -1: no condition
-	conditional bool  // IfOffset was given, even with an invalid offset
+	partition   int32  // -1: the key of each record decides
+	ifOffset    Offset // -1: no condition
+	conditional bool   // IfOffset was given, even with an invalid offset
 	key         string
 	keyed       bool
 	delay       time.Duration // until queues hand the records out
@@ -64,7 +64,7 @@ func ToPartitions(ps []int32) AppendOption {
 // the append must go to one partition. If the topic has several, an option or the records' keys
 // must choose it. A negative end is refused.
 func IfOffset(end Offset) AppendOption {
-	return func(o *appendOptions) { o.ifOffset, o.conditional = int64(end), true }
+	return func(o *appendOptions) { o.ifOffset, o.conditional = end, true }
 }
 
 // Delay makes queues wait for d after the commit before they hand out the records.
@@ -179,7 +179,7 @@ func appended(ctx context.Context, topic string, t *engine.Ticket) (Appended, er
 func appendedTo(topic string, ranges []engine.Range) Appended {
 	a := Appended{Topic: topic, Ranges: make([]Range, len(ranges))}
 	for i, r := range ranges {
-		a.Ranges[i] = Range{Partition: r.Partition, Offset: Offset(r.Offset), Count: r.Count}
+		a.Ranges[i] = Range{Partition: int32(r.Partition), Offset: r.Offset, Count: r.Count}
 		a.Count += r.Count
 	}
 	return a

@@ -18,7 +18,7 @@ type Credential struct {
 	// KeyID is the id of the API key by which another broker has authenticated the caller.
 	// An adapter sets it only if [Broker.KnowsSession] knows the session of that broker, and
 	// the session has proved its identity.
-	KeyID uint64
+	KeyID KeyID
 	// Secret is the secret that [Broker.CreateKey] returned.
 	Secret string
 	// Token is the token that [SignRead] returned for Topic.
@@ -115,7 +115,7 @@ func authenticateIn(s *state.State, c Credential, now time.Time) (a Access, err 
 // findKey returns the key with that id unless it was revoked. Ids are assigned in order. So a key
 // that is not in the state was revoked if its id is below the next one to be assigned; otherwise
 // another broker may have created it.
-func findKey(s *state.State, id uint64) (*state.Key, error) {
+func findKey(s *state.State, id KeyID) (*state.Key, error) {
 	if k := s.Key(id); k != nil {
 		return k, nil
 	}
@@ -128,7 +128,7 @@ func findKey(s *state.State, id uint64) (*state.Key, error) {
 
 // authenticateID authenticates a caller that another broker has authenticated: this broker's
 // state decides what the key may do.
-func authenticateID(s *state.State, id uint64) (Access, error) {
+func authenticateID(s *state.State, id KeyID) (Access, error) {
 	k, err := findKey(s, id)
 	if err != nil {
 		return Access{}, err
@@ -141,7 +141,7 @@ func authenticateSecret(s *state.State, text string) (Access, error) {
 	if !ok {
 		return Access{}, malformedKey()
 	}
-	k, err := findKey(s, given.ID)
+	k, err := findKey(s, KeyID(given.ID))
 	if err != nil {
 		return Access{}, err
 	}
@@ -157,7 +157,7 @@ func authenticateToken(s *state.State, text, topic string) (Access, error) {
 	if !ok || topic == "" {
 		return Access{}, unauthorized("the signed URL is malformed", "make a new one with `seb url`; a signed URL can only read records")
 	}
-	k, err := findKey(s, t.Key)
+	k, err := findKey(s, KeyID(t.Key))
 	if err != nil {
 		return Access{}, err
 	}

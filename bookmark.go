@@ -8,7 +8,7 @@ import (
 )
 
 // AllPartitions stands for every partition of a topic, including those that are added later.
-const AllPartitions = engine.AllPartitions
+const AllPartitions = int32(engine.AllPartitions)
 
 // FollowPartitionsMax is how many partitions one [Follower] may read. This bounds the size of
 // a [Bookmark]. A consumer's follower may read more: it needs no Bookmark.
@@ -25,7 +25,7 @@ type Bookmark struct {
 	// Cluster is the first eight digits of the cluster's id, Topic the topic's id.
 	// Together they distinguish a topic from one that is created later under its name.
 	Cluster string
-	Topic   uint64
+	Topic   TopicID
 	// Partition is the partition that is followed, or AllPartitions.
 	Partition int32
 	// Offsets are the next offsets to read, by partition from 0; partitions past the end
@@ -48,7 +48,7 @@ func ParseBookmark(s string) (_ Bookmark, err error) {
 	id, err := strconv.ParseUint(topic, 10, 64)
 	ok := len(s) <= bookmarkBytesMax && len(cluster) == clusterDigits && strings.Trim(cluster, "0123456789abcdef") == "" &&
 		err == nil && strings.Count(offsets, ",") < FollowPartitionsMax
-	m.Topic = id
+	m.Topic = TopicID(id)
 	if one {
 		n, err := strconv.ParseUint(partition, 10, 31)
 		m.Partition, ok = int32(n), ok && err == nil && !strings.Contains(offsets, ",")
@@ -71,16 +71,16 @@ func clusterTag(e *engine.Engine) string { return e.ClusterID()[:clusterDigits] 
 
 // TopicTag returns a text, such as 1f0c6a3e.7, by which programs distinguish the topic with that
 // id from all other topics, also those of other buckets. The text of a [Bookmark] begins with it.
-func (b *Broker) TopicTag(id uint64) string {
+func (b *Broker) TopicTag(id TopicID) string {
 	return Bookmark{Cluster: clusterTag(b.engine), Topic: id}.topicTag()
 }
 
-func (m Bookmark) topicTag() string { return m.Cluster + "." + strconv.FormatUint(m.Topic, 10) }
+func (m Bookmark) topicTag() string { return m.Cluster + "." + strconv.FormatUint(uint64(m.Topic), 10) }
 
 // AppendText implements [encoding.TextAppender]. It never returns an error.
 func (m Bookmark) AppendText(b []byte) ([]byte, error) {
 	b = append(append(b, m.Cluster...), '.')
-	b = strconv.AppendUint(b, m.Topic, 10)
+	b = strconv.AppendUint(b, uint64(m.Topic), 10)
 	if m.Partition != AllPartitions {
 		b = strconv.AppendInt(append(b, '/'), int64(m.Partition), 10)
 	}

@@ -230,7 +230,7 @@ func (c Commit) key(key string, each []appendOptions, by caller) *engine.Key {
 		k.Unscoped = k.Hashes
 		k.Hashes = make([]format.Digest, len(k.Unscoped))
 		for i := range k.Hashes {
-			k.Hashes[i] = hashKey(int64(-1-i), key, by.key)
+			k.Hashes[i] = hashKey(int64(-1-i), key, uint64(by.key))
 		}
 	}
 	d := digester{sha256.New(), nil}

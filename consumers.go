@@ -82,7 +82,7 @@ func (b *Broker) Consumers(ctx context.Context, topic string, o ListOptions) ite
 }
 
 // listConsumers describes the consumers of a topic.
-func listConsumers(topic uint64) listing[string, ConsumerInfo] {
+func listConsumers(topic TopicID) listing[string, ConsumerInfo] {
 	return listing[string, ConsumerInfo]{
 		next: func(s *state.State, after string) []string {
 			return names(s.ConsumersAfter(topic, after, listStep), func(c *state.Consumer) string { return c.Name })
@@ -158,7 +158,7 @@ func describeConsumer(t *state.Topic, c *state.Consumer) ConsumerInfo {
 // positionOf returns a consumer's position in the partition of that index.
 func positionOf(t *state.Topic, c *state.Consumer, i int) ConsumerPosition {
 	p := &t.Partitions[i]
-	return ConsumerPosition{Partition: int32(i), Next: Offset(c.Position(int32(i))), Start: Offset(p.Start), End: Offset(p.End)}
+	return ConsumerPosition{Partition: int32(i), Next: c.Position(format.Partition(i)), Start: p.Start, End: p.End}
 }
 
 // Delete deletes the consumer. It fails with CodeConsumerNotFound if the consumer does not exist.

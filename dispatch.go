@@ -9,6 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/engine"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -73,7 +74,7 @@ func (x dispatchBroker) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, 
 	return commitErrorOf(err)
 }
 
-func (x dispatchBroker) deadLetterTopic(queue uint64) (name string, exists bool) {
+func (x dispatchBroker) deadLetterTopic(queue format.QueueID) (name string, exists bool) {
 	x.b.engine.View(func(s *state.State) {
 		if q := s.QueueByID(queue); q != nil {
 			name, exists = q.Config.DeadLetterTopic, true
@@ -100,7 +101,7 @@ func commitErrorOf(err error) error {
 // Read implements dispatch.Broker.
 func (x dispatchBroker) Read(ctx context.Context, d *dispatch.Dispatcher, first leases.Place, most int, bytes int64) (dispatch.Records, int, error) {
 	topic := d.Names().Topic
-	f, err := x.b.Fetch(ctx, topic, first.Partition, At(Offset(first.Offset)), FetchOptions{
+	f, err := x.b.Fetch(ctx, topic, int32(first.Partition), At(first.Offset), FetchOptions{
 		Limit: most, MaxBytes: bytes, TopicTag: x.b.TopicTag(d.Topic()),
 	})
 	if err == nil && len(f.Records) == 0 {
@@ -117,7 +118,7 @@ func (x dispatchBroker) Read(ctx context.Context, d *dispatch.Dispatcher, first 
 	default:
 		return nil, 0, err
 	}
-	return records(f.Records), int(int64(f.Next) - first.Offset), nil
+	return records(f.Records), int(f.Next - first.Offset), nil
 }
 
 // Go implements dispatch.Broker.

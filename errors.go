@@ -116,7 +116,7 @@ type Error struct {
 	// must answer there, and Epoch the epoch of its ownership.
 	Address string
 	Session SessionKey
-	Epoch   uint64
+	Epoch   Epoch
 	// Err is the cause; may be nil.
 	Err error
 }
@@ -196,7 +196,7 @@ func worded(err error) (_ error, ok bool) {
 		return maybeCommitted(e.Err), true
 	case *change.Refusal:
 		return &Error{
-			Code: Code(e.Code), Detail: e.Detail, Hint: e.Hint, Part: e.Part, Limit: e.Limit, Start: Offset(e.Start), End: Offset(e.End),
+			Code: Code(e.Code), Detail: e.Detail, Hint: e.Hint, Part: e.Part, Limit: e.Limit, Start: e.Start, End: e.End,
 		}, true
 	case *engine.StoppedError:
 		return &Error{Code: CodeBrokerStopped, Detail: cmp.Or(e.Doing, "the broker stopped itself to protect the log"), Hint: e.Hint, Err: e.Err}, true
@@ -215,7 +215,7 @@ func worded(err error) (_ error, ok bool) {
 	case *engine.TopicDeletedError:
 		return ofPart(e.Part, public(change.TopicDeleted(e.Topic))), true
 	case *engine.EndConflictError:
-		return ofPart(e.Part, offsetConflict(e.Topic, e.Partition, e.End, e.Want)), true
+		return ofPart(e.Part, offsetConflict(e.Topic, int32(e.Partition), e.End, e.Want)), true
 	case *engine.PartitionNotFoundError:
 		return worded(change.PartitionNotFound(e.Topic, e.Partition, e.Count))
 	case *engine.OutOfRangeError:
@@ -366,9 +366,9 @@ func topicRecreated(name string) *Error {
 
 // offsetConflict says that a partition ends at end, and not where the condition of an append
 // requires it to end.
-func offsetConflict(topic string, partition int32, end, insisted int64) *Error {
+func offsetConflict(topic string, partition int32, end, insisted Offset) *Error {
 	e := refused(CodeOffsetConflict, "the next offset of partition %d of topic %q is %d, not %d", partition, topic, end, insisted)
-	e.End = Offset(end)
+	e.End = end
 	e.Hint = "read what was appended before that offset, then decide again"
 	return e
 }

@@ -24,10 +24,10 @@ func PushPermits(b *Broker) (free, all int) {
 
 // NotBefore returns for how long the records of partition 0 that were put back still have to
 // wait, by offset.
-func NotBefore(q *Queue) map[int64]time.Duration {
-	waits := map[int64]time.Duration{}
+func NotBefore(q *Queue) map[Offset]time.Duration {
+	waits := map[Offset]time.Duration{}
 	q.b.engine.View(func(s *state.State) {
-		s.Queue(s.Topic(q.topic).ID, q.name).EachAttempt(0, func(offset int64, a state.Attempt) {
+		s.Queue(s.Topic(q.topic).ID, q.name).EachAttempt(0, func(offset Offset, a state.Attempt) {
 			waits[offset] = time.UnixMicro(a.NotBefore).Sub(q.b.engine.StoreNow())
 		})
 	})
@@ -37,11 +37,11 @@ func NotBefore(q *Queue) map[int64]time.Duration {
 // OwnersBehind returns how many times a commit that appends to that many partitions of a topic would
 // check the dispatch limits of the topic's queues.
 func OwnersBehind(b *Broker, topic string, partitions int) int {
-	var id uint64
+	var id TopicID
 	b.engine.View(func(s *state.State) { id = s.Topic(topic).ID })
 	var entries []format.Entry
 	for i := range partitions {
-		entries = append(entries, &format.Batch{Topic: id, Partition: uint32(i)})
+		entries = append(entries, &format.Batch{Topic: id, Partition: format.Partition(i)})
 	}
 	return b.dispatchers.Behind(entries)
 }

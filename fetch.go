@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/engine"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -84,7 +85,7 @@ func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from 
 		if err != nil {
 			return err
 		}
-		f = Fetched{TopicTag: b.TopicTag(id), Records: to.records, Next: Offset(c.Offset), Start: Offset(start), End: Offset(end)}
+		f = Fetched{TopicTag: b.TopicTag(id), Records: to.records, Next: c.Offset, Start: start, End: end}
 		return nil
 	})
 	return f, err
@@ -97,7 +98,7 @@ func (b *Broker) Read(ctx context.Context, topic string, partition int32, from P
 	return reading(func(yield func(Record, error) bool) {
 		var (
 			c   *engine.Cursor
-			end int64
+			end Offset
 		)
 		err := twiceIfRecreated(b, topic, func() (err error) {
 			if c, _, err = openCursor(ctx, b, topic, "", partition, from); err != nil {
@@ -113,7 +114,7 @@ func (b *Broker) Read(ctx context.Context, topic string, partition int32, from P
 			to := page{partition: partition}
 			_, _, err = c.Next(ctx, engine.ReadOptions{Records: fetchRecordsDefault, Bytes: fetchBytesDefault}, &to)
 			for _, r := range to.records {
-				if int64(r.Offset) >= end || !yield(r, nil) {
+				if r.Offset >= end || !yield(r, nil) {
 					return
 				}
 			}
@@ -165,7 +166,7 @@ func twiceIfRecreated(b *Broker, topic string, read func() error) error {
 
 // openCursor returns a cursor at a position of a partition, and the id of the topic. The topic must
 // have that tag, unless tag is empty.
-func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int32, from Position) (c *engine.Cursor, id uint64, err error) {
+func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int32, from Position) (c *engine.Cursor, id TopicID, err error) {
 	if id, err = findPartition(ctx, b, topic, tag, partition); err != nil {
 		return nil, 0, err
 	}
@@ -174,7 +175,7 @@ func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int
 			return nil, 0, err
 		}
 	}
-	c = b.engine.NewCursor(topic, id, partition, 0)
+	c = b.engine.NewCursor(topic, id, format.Partition(partition), 0)
 	start, end, err := c.Bounds()
 	if err != nil {
 		return nil, 0, err
@@ -188,7 +189,7 @@ func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int
 
 // findPartition returns the id of a topic, which must have that tag unless tag is empty. If this
 // broker knows no such partition of the topic, findPartition syncs; the caller then checks again.
-func findPartition(ctx context.Context, b *Broker, topic, tag string, partition int32) (id uint64, err error) {
+func findPartition(ctx context.Context, b *Broker, topic, tag string, partition int32) (id TopicID, err error) {
 	if err := b.engine.Usable(); err != nil {
 		return 0, err
 	}

@@ -2,11 +2,13 @@ package seb
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -17,11 +19,11 @@ import (
 type Follower struct {
 	b     *Broker
 	topic string
-	id    uint64
-	only  int32   // the partition that is followed, or AllPartitions
-	next  []int64 // offsets to read next, by partition; a single one if one partition is followed
-	turn  int     // index in next of the partition to serve first
-	round *round  // if not nil, it has the offsets instead of next
+	id    TopicID
+	only  int32    // the partition that is followed, or AllPartitions
+	next  []Offset // offsets to read next, by partition; a single one if one partition is followed
+	turn  int      // index in next of the partition to serve first
+	round *round   // if not nil, it has the offsets instead of next
 }
 
 // NewFollower returns a follower of a topic's partition, or of AllPartitions, that begins at
@@ -44,12 +46,9 @@ func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark
 	if from.Partition < AllPartitions || len(from.Offsets) == 0 || from.Partition >= 0 && len(from.Offsets) > 1 {
 		return nil, errBookmark(from.String())
 	}
-	f := &Follower{b: b, topic: topic, only: from.Partition}
+	f := &Follower{b: b, topic: topic, only: from.Partition, next: slices.Clone(from.Offsets)}
 	if err := f.find(ctx, from.topicTag()); err != nil {
 		return nil, err
-	}
-	for _, o := range from.Offsets {
-		f.next = append(f.next, int64(o))
 	}
 	if err := f.inRange(ctx); err != nil {
 		return nil, err
@@ -74,7 +73,7 @@ func (f *Follower) partitions(s *state.State) ([]state.Partition, error) {
 	case t == nil:
 		return nil, change.TopicDeleted(f.topic)
 	case f.only != AllPartitions && (f.only < 0 || int(f.only) >= len(t.Partitions)):
-		return nil, change.PartitionNotFound(f.topic, f.only, len(t.Partitions))
+		return nil, change.PartitionNotFound(f.topic, format.Partition(f.only), len(t.Partitions))
 	case f.only != AllPartitions:
 		return t.Partitions[f.only : f.only+1], nil
 	case len(t.Partitions) > FollowPartitionsMax:
@@ -83,20 +82,20 @@ func (f *Follower) partitions(s *state.State) ([]state.Partition, error) {
 		e.Hint = "follow its partitions one by one"
 		return nil, e
 	case len(f.next) > len(t.Partitions):
-		return nil, change.PartitionNotFound(f.topic, int32(len(f.next)-1), len(t.Partitions))
+		return nil, change.PartitionNotFound(f.topic, format.Partition(len(f.next)-1), len(t.Partitions))
 	}
 	return t.Partitions, nil
 }
 
 // cursor returns a cursor of the partition at an index of next.
 func (f *Follower) cursor(i int) *engine.Cursor {
-	var offset int64
+	var offset Offset
 	if f.round != nil {
 		offset = f.round.next(f, i)
 	} else {
 		offset = f.next[i]
 	}
-	return f.b.engine.NewCursor(f.topic, f.id, f.partition(i), offset)
+	return f.b.engine.NewCursor(f.topic, f.id, format.Partition(f.partition(i)), offset)
 }
 
 // partition returns the partition at an index of next.
@@ -135,7 +134,7 @@ func (f *Follower) beginIn(s *state.State, from Position) error {
 		e.Hint = "name one partition, or begin at earliest, latest, the last N records or a time"
 		return e
 	}
-	f.next = make([]int64, len(ps))
+	f.next = make([]Offset, len(ps))
 	for i := range ps {
 		f.next[i] = from.stored().In(ps[i].Start, ps[i].End)
 	}
@@ -177,7 +176,7 @@ func (f *Follower) readyIn(s *state.State) (int, error) {
 		i := (f.turn + k) % len(ps)
 		switch {
 		case f.next[i] < ps[i].Start || f.next[i] > ps[i].End:
-			return -1, change.OutOfRange(f.topic, f.partition(i), f.next[i], ps[i].Start, ps[i].End)
+			return -1, change.OutOfRange(f.topic, format.Partition(f.partition(i)), f.next[i], ps[i].Start, ps[i].End)
 		case found < 0 && f.next[i] < ps[i].End:
 			found = i
 		}
@@ -215,11 +214,7 @@ func (f *Follower) seek(ctx context.Context, ms int64) error {
 // consumer's follower of more than [FollowPartitionsMax] partitions returns a bookmark without
 // offsets, which can't be resumed: the consumer's commits are its position.
 func (f *Follower) Bookmark() Bookmark {
-	m := Bookmark{Cluster: clusterTag(f.b.engine), Topic: f.id, Partition: f.only, Offsets: make([]Offset, len(f.next))}
-	for i, o := range f.next {
-		m.Offsets[i] = Offset(o)
-	}
-	return m
+	return Bookmark{Cluster: clusterTag(f.b.engine), Topic: f.id, Partition: f.only, Offsets: slices.Clone(f.next)}
 }
 
 // Wait returns true as soon as there are records to read, and false after d. It reads no
@@ -233,7 +228,7 @@ func (f *Follower) Wait(ctx context.Context, d time.Duration) (_ bool, err error
 // wait returns the index of a partition that has records to read, -1 if no partition has after d.
 func (f *Follower) wait(ctx context.Context, d time.Duration) (i int, err error) {
 	i = -1
-	err = f.b.engine.Await(ctx, f.id, f.only, d, func() (_ bool, err error) {
+	err = f.b.engine.Await(ctx, f.id, format.Partition(f.only), d, func() (_ bool, err error) {
 		if err = f.b.engine.Usable(); err == nil {
 			i, err = f.ready()
 		}

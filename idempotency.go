@@ -33,7 +33,7 @@ func (o appendOptions) checkKey() error {
 	return nil
 }
 
-func newIdempotencyKey(topic uint64, rs []Record, o appendOptions) *engine.Key {
+func newIdempotencyKey(topic TopicID, rs []Record, o appendOptions) *engine.Key {
 	d := digester{sha256.New(), nil}
 	d.append(rs, o)
 	return &engine.Key{Hashes: []format.Digest{hashKey(int64(topic), o.key, 0)}, Print: d.sum(), Topic: topic}
@@ -63,7 +63,7 @@ type digester struct {
 // records without one.
 func (d *digester) append(records []Record, o appendOptions) {
 	d.number(int64(o.partition))
-	d.number(o.ifOffset)
+	d.number(int64(o.ifOffset))
 	d.number(int64(len(o.partitions)))
 	for _, p := range o.partitions {
 		d.number(int64(p))

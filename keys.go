@@ -19,7 +19,7 @@ import (
 // Key is an API key without its secret.
 type Key struct {
 	// ID is unique among all keys that the log ever had.
-	ID uint64
+	ID KeyID
 	// Name is unique among the keys that are not revoked.
 	Name string
 	// Scopes is what the key permits.
@@ -66,15 +66,15 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ strin
 		return Key{}, "", err
 	}
 	k, _ := entryOf[*format.KeyCreated](entries)
-	s.ID = k.ID
+	s.ID = uint64(k.ID)
 	var created Key
 	b.engine.View(func(in *state.State) {
-		if k := in.Key(s.ID); k != nil {
+		if k := in.Key(KeyID(s.ID)); k != nil {
 			created = describeKey(k)
 		}
 	})
 	if created.ID == 0 {
-		return Key{}, "", maybeCommitted(change.KeyNotFound(s.ID)) // revoked since
+		return Key{}, "", maybeCommitted(change.KeyNotFound(KeyID(s.ID))) // revoked since
 	}
 	return created, s.Text(), nil
 }
@@ -127,26 +127,26 @@ func (o KeyOptions) entry() format.KeyCreated {
 // Keys iterates over the API keys that are not revoked and whose id is larger than after, sorted
 // by id. It reserves the memory of each key from Options.Memory while the loop body runs. An
 // error ends the iteration, and comes with a zero Key.
-func (b *Broker) Keys(ctx context.Context, after uint64) iter.Seq2[Key, error] {
-	l := listing[uint64, Key]{
-		next: func(s *state.State, after uint64) []uint64 { return s.KeysAfter(after, listStep) },
-		bytes: func(s *state.State, id uint64) (int64, bool) {
+func (b *Broker) Keys(ctx context.Context, after KeyID) iter.Seq2[Key, error] {
+	l := listing[KeyID, Key]{
+		next: func(s *state.State, after KeyID) []KeyID { return s.KeysAfter(after, listStep) },
+		bytes: func(s *state.State, id KeyID) (int64, bool) {
 			k := s.Key(id)
 			if k == nil {
 				return 0, false
 			}
 			return int64(len(k.Topics)) * int64(unsafe.Sizeof("")), true
 		},
-		describe: func(s *state.State, id uint64) Key { return describeKey(s.Key(id)) },
+		describe: func(s *state.State, id KeyID) Key { return describeKey(s.Key(id)) },
 	}
-	return reading(l.list(ctx, b, after, func(uint64) bool { return true }, nil))
+	return reading(l.list(ctx, b, after, func(KeyID) bool { return true }, nil))
 }
 
 // RevokeKey revokes an API key for good and returns the key; it fails with CodeKeyNotFound if
 // there is no such key. This broker refuses the key from now on; other brokers refuse it at the
 // latest after the time that [Broker.Authenticate] tells. Revoking the last key with [ScopeAdmin]
 // locks everyone out: the log does not become open again.
-func (b *Broker) RevokeKey(ctx context.Context, id uint64) (_ Key, err error) {
+func (b *Broker) RevokeKey(ctx context.Context, id KeyID) (_ Key, err error) {
 	defer writes(&err)
 	x := &change.RevokeKey{ID: id}
 	if _, err := b.change(ctx, x); err != nil || x.Key.ID == 0 {

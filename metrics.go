@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/simple-event-broker/seb/internal/engine"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/metric"
 )
@@ -47,7 +48,7 @@ func consumerMetrics(e *engine.Engine) []metric.Family {
 	lag := family("seb_consumer_lag_records", "Records in the topic that the consumer has not committed.")
 	missed := family("seb_consumer_missed_records", "Records that were deleted before the consumer committed them.")
 	moved := family("seb_consumer_moved_timestamp_seconds", "When the consumer was last committed or reset, in seconds since 1970.")
-	var oldest []uint64
+	var oldest []format.ConsumerID
 	e.View(func(s *state.State) {
 		for _, c := range s.OldestConsumers(seriesMax) {
 			oldest = append(oldest, c.ID)
@@ -106,7 +107,7 @@ func queueMetrics(queues []QueueInfo) []metric.Family {
 
 // oldestQueues describes the oldest queues from the current state: a deleted queue has no series.
 func oldestQueues(b *Broker) (infos []QueueInfo) {
-	var oldest []uint64
+	var oldest []format.QueueID
 	b.engine.View(func(s *state.State) {
 		for _, q := range s.OldestQueues(seriesMax) {
 			oldest = append(oldest, q.ID)

@@ -27,7 +27,7 @@ func WithAccess(ctx context.Context, a Access) context.Context {
 // caller is the part of an [Access] that decides whether it is still valid. It is small,
 // because every waiting request keeps one.
 type caller struct {
-	key    uint64    // id of the API key; 0 if there is none
+	key    KeyID     // id of the API key; 0 if there is none
 	until  time.Time // zero means that it does not expire
 	open   bool      // needs no key as long as the log never had one
 	signed bool      // has a signed URL, which expires before its API key
@@ -119,14 +119,14 @@ func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave 
 // accessWatches cancels the contexts that run under an API key when the key is revoked.
 type accessWatches struct {
 	mu sync.Mutex
-	m  map[uint64]map[*accessWatch]struct{} // by key; 0 for open accesses
+	m  map[KeyID]map[*accessWatch]struct{} // by key; 0 for open accesses
 }
 
 type accessWatch struct{ end context.CancelCauseFunc }
 
-func (w *accessWatches) init() { w.m = map[uint64]map[*accessWatch]struct{}{} }
+func (w *accessWatches) init() { w.m = map[KeyID]map[*accessWatch]struct{}{} }
 
-func (w *accessWatches) add(key uint64, watch *accessWatch) {
+func (w *accessWatches) add(key KeyID, watch *accessWatch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.m[key] == nil {
@@ -135,7 +135,7 @@ func (w *accessWatches) add(key uint64, watch *accessWatch) {
 	w.m[key][watch] = struct{}{}
 }
 
-func (w *accessWatches) remove(key uint64, watch *accessWatch) {
+func (w *accessWatches) remove(key KeyID, watch *accessWatch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.m[key], watch)

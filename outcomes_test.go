@@ -216,7 +216,7 @@ var outcomes = []struct {
 		return err
 	}},
 	{"Broker.Authenticate by a key that is not known", "not not not not ok not not not", func(ctx context.Context, v *victim) error {
-		_, err := v.b.Authenticate(ctx, seb.Credential{KeyID: or[uint64](v, 99, 1)})
+		_, err := v.b.Authenticate(ctx, seb.Credential{KeyID: or[seb.KeyID](v, 99, 1)})
 		return err
 	}},
 	{"Broker.AuthenticateKnown", "ok ok ok ok not ok ok ok", func(_ context.Context, v *victim) error {

@@ -38,7 +38,7 @@ func (o Offsets) positions() ([]format.Position, error) {
 		if p < 0 || offset < 0 {
 			return nil, refused(CodeInvalidRequest, "partition %d, offset %d: neither can be negative", p, offset)
 		}
-		ps = append(ps, format.Position{Partition: uint32(p), Offset: int64(offset)})
+		ps = append(ps, format.Position{Partition: format.Partition(p), Offset: offset})
 	}
 	slices.SortFunc(ps, func(a, b format.Position) int { return cmp.Compare(a.Partition, b.Partition) })
 	return ps, nil
@@ -152,11 +152,11 @@ func (c *Consumer) bookmark(partition int32) (m Bookmark, ok bool) {
 	err := c.view(func(t *state.Topic, found *state.Consumer) {
 		m = Bookmark{Cluster: clusterTag(c.b.engine), Topic: t.ID, Partition: partition}
 		if partition != AllPartitions {
-			m.Offsets = []Offset{Offset(found.Position(partition))}
+			m.Offsets = []Offset{found.Position(format.Partition(partition))}
 			return
 		}
 		for p := range t.Partitions {
-			m.Offsets = append(m.Offsets, Offset(found.Position(int32(p))))
+			m.Offsets = append(m.Offsets, found.Position(format.Partition(p)))
 		}
 	})
 	return m, err == nil

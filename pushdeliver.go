@@ -69,8 +69,8 @@ func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) (err error) {
 type pushBroker struct{ b *Broker }
 
 // Pushed implements push.Broker.
-func (x pushBroker) Pushed() map[uint64]push.Pushed {
-	found := map[uint64]push.Pushed{}
+func (x pushBroker) Pushed() map[format.QueueID]push.Pushed {
+	found := map[format.QueueID]push.Pushed{}
 	x.b.engine.View(func(s *state.State) {
 		for q := range s.PushedQueues() {
 			if q.Push.Stopped != "" || q.Config.Paused {

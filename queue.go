@@ -226,7 +226,7 @@ type QueueInfo struct {
 	// sessions. Epoch is a number that rises with each owner.
 	Owner   string
 	Session SessionKey
-	Epoch   uint64
+	Epoch   Epoch
 	// Received and Acknowledged are records per second, averaged over about the last minute; 0
 	// unless Exact is true.
 	Received, Acknowledged float64
@@ -304,11 +304,11 @@ func describeQueue(s *state.State, t *state.Topic, q *state.Queue, now int64) Qu
 		info.Owner, info.Session = q.Address, SessionKey(q.Session)
 	}
 	for i, p := range t.Partitions {
-		c := q.Count(int32(i), p.Start, p.End, now)
+		c := q.Count(format.Partition(i), p.Start, p.End, now)
 		info.Dead += c.DeadLetters
 		info.Delayed += c.Later
 		info.Ready += c.Left - c.DeadLetters
-		if ms, ok := s.TimeAt(t, int32(i), c.First); ok && c.Left > c.DeadLetters {
+		if ms, ok := s.TimeAt(t, format.Partition(i), c.First); ok && c.Left > c.DeadLetters {
 			if at := time.UnixMilli(ms).UTC(); info.Oldest.IsZero() || at.Before(info.Oldest) {
 				info.Oldest = at
 			}

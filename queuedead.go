@@ -91,7 +91,7 @@ func runOf(list []DeadMessage) int {
 
 // readDead reads the contents of at least the first of the dead letters in a run, and returns
 // how many it has handled. A record that can no longer be read stays without contents.
-func (q *Queue) readDead(ctx context.Context, topic uint64, run []DeadMessage, bytes int64) (int, error) {
+func (q *Queue) readDead(ctx context.Context, topic TopicID, run []DeadMessage, bytes int64) (int, error) {
 	f, err := q.b.Fetch(ctx, q.topic, run[0].Partition, At(run[0].Offset),
 		FetchOptions{Limit: len(run), MaxBytes: max(1, bytes), TopicTag: q.b.TopicTag(topic)})
 	switch {
@@ -110,15 +110,15 @@ func (q *Queue) readDead(ctx context.Context, topic uint64, run []DeadMessage, b
 
 // deadLetters returns up to limit dead letters from a place on, sorted, without their contents,
 // and the id of their topic.
-func (q *Queue) deadLetters(from Place, limit int) (topic uint64, list []DeadMessage) {
+func (q *Queue) deadLetters(from Place, limit int) (topic TopicID, list []DeadMessage) {
 	err := q.view(func(_ *state.State, t *state.Topic, found *state.Queue) {
 		topic = t.ID
-		for at, a := range found.DeadLetters(uint32(from.Partition), int64(from.Offset)) {
+		for at, a := range found.DeadLetters(format.Partition(from.Partition), from.Offset) {
 			if len(list) == limit {
 				break
 			}
 			list = append(list, DeadMessage{
-				Record:   Record{Partition: int32(at.Partition), Offset: Offset(at.Offset)},
+				Record:   Record{Partition: int32(at.Partition), Offset: at.Offset},
 				Attempts: int(a.Used()), Reason: a.Reason, Parked: time.UnixMicro(a.NotBefore).UTC(),
 			})
 		}
@@ -160,7 +160,7 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err 
 	}
 	x := change.Redrive{QueueName: q.names(), Limit: o.Limit}
 	for _, at := range o.Places {
-		x.Places = append(x.Places, leases.Place{Partition: at.Partition, Offset: int64(at.Offset)})
+		x.Places = append(x.Places, leases.Place{Partition: format.Partition(at.Partition), Offset: at.Offset})
 	}
 	entries, err := q.b.change(ctx, x)
 	if err != nil {

@@ -32,7 +32,7 @@ const copiesMax = 8
 // deadLettering is a record whose last attempt failed.
 type deadLettering struct {
 	change.DeadLetter
-	topicID  uint64
+	topicID  TopicID
 	copyTo   string // the dead-letter topic; "" if none
 	attempts int
 }
@@ -77,7 +77,7 @@ func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*engine
 
 // copyOf returns the append of a copy of the record to the dead-letter topic.
 func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*engine.Append, error) {
-	f, err := b.Fetch(ctx, p.Topic, p.Last.Partition, At(Offset(p.Last.Offset)), FetchOptions{Limit: 1, MaxBytes: 1, TopicTag: b.TopicTag(p.topicID)})
+	f, err := b.Fetch(ctx, p.Topic, int32(p.Last.Partition), At(p.Last.Offset), FetchOptions{Limit: 1, MaxBytes: 1, TopicTag: b.TopicTag(p.topicID)})
 	if err != nil {
 		return nil, err
 	}

@@ -109,11 +109,11 @@ func (p Position) stored() change.Position {
 	case fromLatest:
 		return change.Position{FromEnd: true}
 	case fromLast:
-		return change.Position{Offset: -max(p.n, 0), FromEnd: true}
+		return change.Position{Offset: Offset(-max(p.n, 0)), FromEnd: true}
 	case fromOffset:
-		return change.Position{Offset: p.n, Exact: true}
+		return change.Position{Offset: Offset(p.n), Exact: true}
 	case fromOffsetOn:
-		return change.Position{Offset: p.n}
+		return change.Position{Offset: Offset(p.n)}
 	default:
 		return change.Position{}
 	}

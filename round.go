@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/simple-event-broker/seb/internal/change"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -13,8 +14,8 @@ import (
 // state has the others.
 type round struct {
 	consumer string
-	id       uint64 // of the consumer, since another one may get its name; 0 until inState finds it
-	ahead    map[int]int64
+	id       format.ConsumerID // of the consumer, since another one may get its name; 0 until inState finds it
+	ahead    map[int]Offset
 	checked  bool // every partition was checked once
 }
 
@@ -23,7 +24,7 @@ const roundStep = 1024
 
 // round returns a follower of all partitions of a topic that has more than FollowPartitionsMax.
 // It creates the consumer if it does not exist.
-func (c *Consumer) round(ctx context.Context, topic uint64, partitions int) (*Follower, error) {
+func (c *Consumer) round(ctx context.Context, topic TopicID, partitions int) (*Follower, error) {
 	if _, err := c.describe(); CodeOf(err) == CodeConsumerNotFound {
 		if _, _, err := c.Create(ctx); err != nil {
 			return nil, err // with the outcome of the creation
@@ -31,7 +32,7 @@ func (c *Consumer) round(ctx context.Context, topic uint64, partitions int) (*Fo
 	}
 	f := &Follower{
 		b: c.b, topic: c.topic, id: topic, only: AllPartitions,
-		turn: rand.N(partitions), round: &round{consumer: c.name, ahead: map[int]int64{}},
+		turn: rand.N(partitions), round: &round{consumer: c.name, ahead: map[int]Offset{}},
 	}
 	if err := f.inRange(ctx); err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func (r *round) stepIn(s *state.State, f *Follower, k int) (found, count int, _ 
 		p, at := &t.Partitions[i], r.offset(c, i)
 		switch {
 		case at < p.Start || at > p.End:
-			return -1, 0, change.OutOfRange(f.topic, int32(i), at, p.Start, p.End)
+			return -1, 0, change.OutOfRange(f.topic, format.Partition(i), at, p.Start, p.End)
 		case found < 0 && at < p.End:
 			found = i
 		}
@@ -99,8 +100,8 @@ func (r *round) inState(s *state.State, f *Follower) (*state.Topic, *state.Consu
 }
 
 // offset returns the next offset to read in a partition.
-func (r *round) offset(c *state.Consumer, i int) int64 {
-	at := c.Position(int32(i))
+func (r *round) offset(c *state.Consumer, i int) Offset {
+	at := c.Position(format.Partition(i))
 	if ahead, ok := r.ahead[i]; ok && ahead > at {
 		return ahead
 	}
@@ -110,7 +111,7 @@ func (r *round) offset(c *state.Consumer, i int) int64 {
 
 // next returns the next offset to read in a partition; 0 if the consumer was deleted: then the
 // next call of ready fails.
-func (r *round) next(f *Follower, i int) (offset int64) {
+func (r *round) next(f *Follower, i int) (offset Offset) {
 	f.b.engine.View(func(s *state.State) {
 		if _, c, err := r.inState(s, f); err == nil {
 			offset = r.offset(c, i)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -146,7 +147,7 @@ func (b *Broker) checkCondition(ctx context.Context, r *engine.Request, a *engin
 			return false, refused(CodeInvalidRequest, "a condition on the offset needs all records in one partition")
 		}
 	}
-	end := func() (end int64) {
+	end := func() (end Offset) {
 		b.engine.View(func(s *state.State) {
 			if t := s.TopicByID(a.ID); t != nil {
 				end = t.Partitions[p].End
@@ -166,7 +167,7 @@ func (b *Broker) checkCondition(ctx context.Context, r *engine.Request, a *engin
 	if r.Key != nil && b.engine.Replay(r, b.engine.Time()) { // an earlier attempt of this append moved the end
 		return true, nil
 	}
-	return false, offsetConflict(a.Topic, p, end(), a.IfEnd)
+	return false, offsetConflict(a.Topic, int32(p), end(), a.IfEnd)
 }
 
 // checkRecords returns an upper bound of the records' encoded bytes, or the
@@ -211,11 +212,11 @@ func (o *Options) checkSize(appends ...*engine.Append) error {
 
 func checkPartitions(topic string, o appendOptions, count int) error {
 	if o.partition < -1 || int(o.partition) >= count {
-		return change.PartitionNotFound(topic, o.partition, count)
+		return change.PartitionNotFound(topic, format.Partition(o.partition), count)
 	}
 	for _, p := range o.partitions {
 		if p < -1 || int(p) >= count {
-			return change.PartitionNotFound(topic, p, count)
+			return change.PartitionNotFound(topic, format.Partition(p), count)
 		}
 	}
 	return nil
@@ -229,20 +230,20 @@ func (b *Broker) choosePartitions(a *engine.Append, rs []Record, o appendOptions
 		o.partition = 0
 		fallthrough
 	case o.partition >= 0:
-		a.Partition = o.partition
+		a.Partition = format.Partition(o.partition)
 	default:
-		a.Partition = int32(b.turn.Add(1) % uint32(count))
+		a.Partition = format.Partition(b.turn.Add(1) % uint32(count))
 	}
 	if o.partitions == nil && (o.partition >= 0 || !slices.ContainsFunc(rs, hasKey)) {
 		return
 	}
-	a.Partitions = make([]int32, len(rs))
+	a.Partitions = make([]format.Partition, len(rs))
 	for i := range rs {
 		switch {
 		case o.partitions != nil && o.partitions[i] >= 0:
-			a.Partitions[i] = o.partitions[i]
+			a.Partitions[i] = format.Partition(o.partitions[i])
 		case o.partition < 0 && hasKey(rs[i]):
-			a.Partitions[i] = record.PartitionForKey(rs[i].Key, count)
+			a.Partitions[i] = format.Partition(record.PartitionForKey(rs[i].Key, count))
 		default:
 			a.Partitions[i] = a.Partition
 		}

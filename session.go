@@ -100,7 +100,7 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 
 // KnowOwner waits until this broker knows the queue's owner of that epoch or a later one, or has
 // synced since the call. All callers share one sync per second.
-func (q *Queue) KnowOwner(ctx context.Context, epoch uint64) (err error) {
+func (q *Queue) KnowOwner(ctx context.Context, epoch Epoch) (err error) {
 	defer reads(&err)
 	if _, o, err := q.ownedHere(); err == nil && o.Epoch >= epoch {
 		return nil

@@ -30,7 +30,7 @@ func (s Share) String() string { return budget.Share(s).String() }
 // without a key. Many callers may share an address, such as that of a proxy; API keys
 // distinguish them.
 type Holder struct {
-	Key     uint64       // 0: no key
+	Key     KeyID        // 0: no key
 	Address netip.Prefix // zero: unknown, or Key is set
 }
 
@@ -43,7 +43,7 @@ type Reservation struct{ of *budget.Reservation }
 // revoke, once; then the request must end and give back its memory. revoke must not block. A
 // nil revoke means that the broker can't take the memory back.
 func (b *Broker) NewReservation(s Share, of Holder, revoke func()) *Reservation {
-	return &Reservation{of: b.engine.Budget().Reservation(budget.Share(s), budget.Holder(of), revoke)}
+	return &Reservation{of: b.engine.Budget().Reservation(budget.Share(s), budget.Holder{Key: uint64(of.Key), Address: of.Address}, revoke)}
 }
 
 // ShareBytes returns how many bytes of a share are held, and how many may be.

@@ -48,7 +48,7 @@ func (q *Queue) ownedHere() (d *dispatch.Dispatcher, o dispatch.Owner, err error
 
 // TakeOver makes this broker the queue's owner in place of the owner of that epoch, which was
 // asked and did not answer.
-func (q *Queue) TakeOver(ctx context.Context, epoch uint64) (err error) {
+func (q *Queue) TakeOver(ctx context.Context, epoch Epoch) (err error) {
 	defer reads(&err)
 	if err := q.check(); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (q *Queue) TakeOver(ctx context.Context, epoch uint64) (err error) {
 
 // Owner syncs and returns the address and the epoch of the queue's owner. The address is "" if
 // the queue has no owner or the owner has no address.
-func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, err error) {
+func (q *Queue) Owner(ctx context.Context) (address string, epoch Epoch, err error) {
 	defer reads(&err)
 	if err := cmp.Or(q.check(), q.b.engine.Sync(ctx)); err != nil {
 		return "", 0, err

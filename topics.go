@@ -16,7 +16,7 @@ import (
 // Topic is a topic as it is at one moment.
 type Topic struct {
 	// ID is unique among all topics that the log ever had, also those of the same name.
-	ID         uint64
+	ID         TopicID
 	Name       string
 	Created    time.Time
 	Config     TopicConfig
@@ -179,7 +179,7 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 	if err := change.CheckTopicName(topic); err != nil {
 		return Partition{}, err
 	}
-	if _, err := b.change(ctx, change.DeleteRecords{Topic: topic, Partition: partition, Before: int64(before)}); err != nil {
+	if _, err := b.change(ctx, change.DeleteRecords{Topic: topic, Partition: format.Partition(partition), Before: before}); err != nil {
 		return Partition{}, err
 	}
 	t, err := b.describeChanged(topic)
@@ -202,7 +202,7 @@ func (b *Broker) current(ctx context.Context) error {
 }
 
 // topicNow returns the id of a topic, after a sync if the last one is older than Options.StaleMax.
-func (b *Broker) topicNow(ctx context.Context, name string) (id uint64, err error) {
+func (b *Broker) topicNow(ctx context.Context, name string) (id TopicID, err error) {
 	if err := b.current(ctx); err != nil {
 		return 0, err
 	}
@@ -272,13 +272,13 @@ func entryOf[T format.Entry](entries []format.Entry) (e T, ok bool) {
 	return e, false
 }
 
-func hasTopic(e *engine.Engine, id uint64) (has bool) {
+func hasTopic(e *engine.Engine, id TopicID) (has bool) {
 	e.View(func(s *state.State) { has = s.TopicByID(id) != nil })
 	return has
 }
 
 // findTopic finds a topic, after a sync if this broker does not know it.
-func (b *Broker) findTopic(ctx context.Context, name string) (id uint64, partitions int, err error) {
+func (b *Broker) findTopic(ctx context.Context, name string) (id TopicID, partitions int, err error) {
 	if err := change.CheckTopicName(name); err != nil {
 		return 0, 0, err
 	}
@@ -303,7 +303,7 @@ func (b *Broker) findTopic(ctx context.Context, name string) (id uint64, partiti
 
 // findTagged finds a topic, whose tag must be want unless want is empty. It syncs if the topic has
 // another tag: this broker may not know the topic with the tag yet.
-func (b *Broker) findTagged(ctx context.Context, name, want string) (id uint64, partitions int, err error) {
+func (b *Broker) findTagged(ctx context.Context, name, want string) (id TopicID, partitions int, err error) {
 	for synced := false; ; synced = true {
 		id, partitions, err = b.findTopic(ctx, name)
 		switch {
@@ -319,7 +319,7 @@ func (b *Broker) findTagged(ctx context.Context, name, want string) (id uint64, 
 }
 
 // topicForAppend finds a topic, or creates it if that is allowed.
-func (b *Broker) topicForAppend(ctx context.Context, name string, o appendOptions) (id uint64, partitions int, err error) {
+func (b *Broker) topicForAppend(ctx context.Context, name string, o appendOptions) (id TopicID, partitions int, err error) {
 	if err := b.engine.RoomForRecords(ctx); err != nil {
 		return 0, 0, err
 	}
@@ -362,7 +362,7 @@ func (b *Broker) describeChanged(name string) (Topic, error) {
 func describe(t *state.Topic) Topic {
 	d := Topic{ID: t.ID, Name: t.Name, Created: time.UnixMicro(t.Created).UTC(), Config: configOf(t.Config), Partitions: make([]Partition, len(t.Partitions))}
 	for i, p := range t.Partitions {
-		d.Partitions[i] = Partition{Partition: int32(i), Start: Offset(p.Start), End: Offset(p.End), Bytes: p.Bytes}
+		d.Partitions[i] = Partition{Partition: int32(i), Start: p.Start, End: p.End, Bytes: p.Bytes}
 		if p.End > 0 {
 			d.Partitions[i].LastTimestamp = time.UnixMilli(p.MaxTime).UTC()
 		}

@@ -184,7 +184,7 @@ func isOver(err error) bool {
 // an API key, else the token of a signed URL, else the names of a certificate that the server has verified.
 func credentialOf(w *response, r *http.Request, n need) (c seb.Credential, err error) {
 	if w.proven {
-		c.KeyID = w.keyID
+		c.KeyID = seb.KeyID(w.keyID)
 		return c, nil
 	}
 	if n.signed && w.token != "" {

@@ -200,7 +200,7 @@ func TestUnauthorisedRequestsOfEveryKindAreRefused(t *testing.T) {
 				s.do("PUT", "/v1/topics/orders/consumers/billing", nil, bearer(ops)...).want(t, http.StatusCreated)
 				token := s.queueFor(method+" "+pattern, gone, bearer(ops))
 				victim, _ := newKey(t, s.broker, fmt.Sprint("victim", routes), seb.ScopeRead)
-				path, body, common := changing(method, pattern, victim.ID, token)
+				path, body, common := changing(method, pattern, uint64(victim.ID), token)
 				ask := func(method string, header ...string) answer {
 					time.Sleep(attemptsInterval)
 					return s.do(method, path, strings.NewReader(body), slices.Concat(common, header)...)

@@ -328,7 +328,7 @@ func TestEveryHolderHasItsPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := openBroker(t, objstore.NewMemory(), seb.Options{})
 		holder := func(i int) seb.Holder {
-			return seb.Holder{Key: uint64(i + 1), Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 32)}
+			return seb.Holder{Key: seb.KeyID(i + 1), Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 32)}
 		}
 		_, limit := b.ShareBytes(seb.ShareBodies)
 		revoked := make(chan int, 100)
@@ -406,7 +406,7 @@ func TestManyWaitForMemory(t *testing.T) {
 		var waiting sync.WaitGroup
 		for i := range waiters {
 			waiting.Go(func() {
-				r := b.NewReservation(seb.ShareBodies, seb.Holder{Key: uint64(i + 1)}, func() {})
+				r := b.NewReservation(seb.ShareBodies, seb.Holder{Key: seb.KeyID(i + 1)}, func() {})
 				if err := r.Grow(t.Context(), 1); seb.CodeOf(err) != seb.CodeOverMemoryBudget {
 					t.Errorf("it got %v", err)
 				}

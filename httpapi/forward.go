@@ -148,20 +148,20 @@ func (h *Handler) takeForwarded(w *response, r *http.Request, q *seb.Queue) (boo
 	if err != nil {
 		return true, invalid("leave it out; only brokers send it, to each other", "invalid %s %.100q", forwardedHeader, mark)
 	}
-	if !strings.HasPrefix(h.epochTag(epoch), cluster+".") {
+	if !strings.HasPrefix(h.epochTag(seb.Epoch(epoch)), cluster+".") {
 		return true, &seb.Error{Code: seb.CodeQueueElsewhere, Detail: "the request is for a broker of another bucket", RetryAfter: time.Second}
 	}
 	if !w.proven {
 		return true, nil
 	}
-	return true, q.KnowOwner(r.Context(), epoch)
+	return true, q.KnowOwner(r.Context(), seb.Epoch(epoch))
 }
 
 // epochTag names this log and an epoch of a queue, such as 1f0c6a3e.7. The log's part is that
 // of [seb.Broker.TopicTag].
-func (h *Handler) epochTag(epoch uint64) string {
+func (h *Handler) epochTag(epoch seb.Epoch) string {
 	cluster, _, _ := strings.Cut(h.broker.TopicTag(0), ".")
-	return cluster + "." + strconv.FormatUint(epoch, 10)
+	return cluster + "." + strconv.FormatUint(uint64(epoch), 10)
 }
 
 // sign sends an informational response (RFC 9110, section 15.2), which tells the forwarding
@@ -177,7 +177,7 @@ func (w *response) sign() {
 
 // forward has the owner that e names answer r. If it returns an error before the answer has
 // begun, epoch is that of the owner that the other broker names, 0 if it names none.
-func (h *Handler) forward(w *response, r *http.Request, e *seb.Error, c ownerCall) (epoch uint64, err error) {
+func (h *Handler) forward(w *response, r *http.Request, e *seb.Error, c ownerCall) (epoch seb.Epoch, err error) {
 	if c.waits {
 		h.watch(w)
 	}
@@ -262,7 +262,7 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 // refusesToAnswer returns an error if the broker answers that it isn't the owner, is shutting
 // down, has stopped, can't reach the store, or does not know this broker. epoch is that of the owner
 // that it names, 0 if it names none.
-func refusesToAnswer(resp *http.Response) (epoch uint64, _ error) {
+func refusesToAnswer(resp *http.Response) (epoch seb.Epoch, _ error) {
 	if resp.StatusCode != http.StatusServiceUnavailable && resp.StatusCode != http.StatusForbidden {
 		return 0, nil
 	}
@@ -277,7 +277,7 @@ func refusesToAnswer(resp *http.Response) (epoch uint64, _ error) {
 	}
 	switch p.Code {
 	case seb.CodeQueueElsewhere, seb.CodeBrokerClosed, seb.CodeBrokerStopped, codeBrokerUnknown:
-		return p.Epoch, fmt.Errorf("forward the request: %s: %s", p.Code, p.Detail)
+		return seb.Epoch(p.Epoch), fmt.Errorf("forward the request: %s: %s", p.Code, p.Detail)
 	case seb.CodeStoreUnavailable:
 		return 0, fmt.Errorf("forward the request: %w: %s", errCutOff, p.Detail)
 	default: // an answer to the request

@@ -79,7 +79,7 @@ func (s *server) ownQueue(records int) {
 }
 
 // wantOwner checks the epoch of queue mail's owner. It makes the broker sync.
-func (s *server) wantOwner(epoch uint64) {
+func (s *server) wantOwner(epoch seb.Epoch) {
 	s.t.Helper()
 	if _, now, err := s.broker.Queue("orders", "mail").Owner(s.t.Context()); err != nil || now != epoch {
 		s.t.Errorf("the owner is %d, want %d: %v", now, epoch, err)
@@ -159,7 +159,7 @@ func (s *server) untilWaiting(n float64) {
 }
 
 // untilOwned waits until queue mail's owner has that epoch.
-func (s *server) untilOwned(epoch uint64) {
+func (s *server) untilOwned(epoch seb.Epoch) {
 	s.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for {

@@ -16,7 +16,7 @@ const keyBodyBytesMax = 512 << 10
 // key adds k as a JSON object, with secret unless that is "".
 func (c *chunks) key(k *seb.Key, secret string) {
 	c.buf = append(c.buf, `{"id":`...)
-	c.buf = strconv.AppendUint(c.buf, k.ID, 10)
+	c.buf = strconv.AppendUint(c.buf, uint64(k.ID), 10)
 	c.buf = append(c.buf, `,"name":`...)
 	c.quoted([]byte(k.Name))
 	c.buf = append(c.buf, `,"scopes":`...)
@@ -96,8 +96,8 @@ func (h *Handler) listKeys(w *response, r *http.Request) error {
 	}
 	return listing[seb.Key]{
 		name: "keys", limit: p.limit, add: func(c *chunks, k *seb.Key) { c.key(k, "") },
-		items: h.broker.Keys(r.Context(), after),
-		next:  func(c *chunks, last *seb.Key) { c.buf = strconv.AppendUint(c.buf, last.ID, 10) },
+		items: h.broker.Keys(r.Context(), seb.KeyID(after)),
+		next:  func(c *chunks, last *seb.Key) { c.buf = strconv.AppendUint(c.buf, uint64(last.ID), 10) },
 	}.write(r.Context(), h, w)
 }
 
@@ -109,7 +109,7 @@ func (h *Handler) revokeKey(w *response, r *http.Request) error {
 	if err != nil {
 		return invalid("GET /v1/keys lists them with their ids", "invalid API key id %q", r.PathValue("id"))
 	}
-	k, err := h.broker.RevokeKey(r.Context(), id)
+	k, err := h.broker.RevokeKey(r.Context(), seb.KeyID(id))
 	if err != nil {
 		return err
 	}

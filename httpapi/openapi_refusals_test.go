@@ -85,7 +85,7 @@ func withQuery(target, query string) string {
 func TestDescribedMemoryBudget(t *testing.T) {
 	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Gatherer: prometheus.NewRegistry()}, 0, func(t *testing.T, s *server) {
 		for i := range scrapesMax {
-			if _, err := s.handler.scrapes.begin(t.Context(), seb.Holder{Key: uint64(i + 1)}); err != nil {
+			if _, err := s.handler.scrapes.begin(t.Context(), seb.Holder{Key: seb.KeyID(i + 1)}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -221,7 +221,7 @@ func writeOffsets(w *response, ranges []seb.Range) error {
 	for _, r := range ranges {
 		for i := range r.Count {
 			out.text(separator)
-			out.integer(int64(r.Offset) + int64(i))
+			out.integer(int64(r.Offset + seb.Offset(i)))
 			separator = ","
 		}
 	}

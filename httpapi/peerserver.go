@@ -146,7 +146,7 @@ func callerOf(a seb.Access) string {
 	if a.Open() {
 		return callerAnyone
 	}
-	return "key " + strconv.FormatUint(a.Key.ID, 10)
+	return "key " + strconv.FormatUint(uint64(a.Key.ID), 10)
 }
 
 // Shutdown drains h, and waits until the requests that other brokers have forwarded are answered.

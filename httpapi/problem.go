@@ -184,7 +184,7 @@ func problemOf(err error) problem {
 		p.EndOffset = &e.End
 	}
 	if e.Code == seb.CodeQueueElsewhere {
-		p.Owner, p.Epoch = e.Address, e.Epoch
+		p.Owner, p.Epoch = e.Address, uint64(e.Epoch)
 	}
 	var refused *tokensRefused
 	if errors.As(err, &refused) {

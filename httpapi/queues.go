@@ -48,7 +48,7 @@ func toQueueJSON(q *seb.QueueInfo, access seb.Access, now time.Time) queueJSON {
 			Backoff: q.Config.BackoffMin.String() + backoffTo + q.Config.BackoffMax.String(),
 			Order:   string(q.Config.Order), Paused: q.Config.Paused,
 		},
-		Ready: q.Ready, Delayed: q.Delayed, Dead: q.Dead, Epoch: q.Epoch,
+		Ready: q.Ready, Delayed: q.Delayed, Dead: q.Dead, Epoch: uint64(q.Epoch),
 	}
 	if q.Config.DeadLetterTopic != "" && access.MaySee(q.Config.DeadLetterTopic) {
 		j.Config.DeadLetterTopic = &q.Config.DeadLetterTopic

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/original"
 	"github.com/simple-event-broker/seb/internal/record"
@@ -218,7 +219,7 @@ func (d *dumper) commit(b []byte, name string) error {
 		case *format.AppendKeyed:
 			d.line("item", "%d: append to topic %d with the idempotency key that hashes to %x: %d ranges", i, x.Topic, x.Key, len(x.Ranges))
 			for _, r := range x.Ranges {
-				d.line("", "partition %d: offsets %d to %d", r.Partition, r.Base, r.Base+int64(r.Count)-1)
+				d.line("", "partition %d: offsets %d to %d", r.Partition, r.Base, r.Base+seb.Offset(r.Count)-1)
 			}
 		case *format.KeyCreated:
 			d.line("item", "%d: API key %d created: %q, scopes %#x, topics %q, %s", i, x.ID, x.Name, x.Scopes, x.Topics, expiry(x.Expires))
@@ -251,7 +252,7 @@ func (d *dumper) row(i int, x *format.Batch, b []byte, c *format.Commit) {
 		where = fmt.Sprintf("in data %d", x.Object)
 	}
 	d.line("item", "%d: batch of topic %d partition %d: offsets %d to %d, latest %v, %s at %d, %d bytes, CRC %08x",
-		i, x.Topic, x.Partition, x.Base, x.Base+int64(x.Count)-1, millis(x.MaxTime), where, x.Pos, x.Size, x.CRC)
+		i, x.Topic, x.Partition, x.Base, x.Base+seb.Offset(x.Count)-1, millis(x.MaxTime), where, x.Pos, x.Size, x.CRC)
 	if x.Object > 0 {
 		return
 	}
@@ -260,7 +261,7 @@ func (d *dumper) row(i int, x *format.Batch, b []byte, c *format.Commit) {
 		d.line("", "%s", d.mark(true, "the object ends before the batch does"))
 		return
 	}
-	batch, ok := d.batch(b[from:from+int64(x.Size)], x.Base)
+	batch, ok := d.batch(b[from:from+int64(x.Size)], int64(x.Base))
 	if ok && (batch.Count != int(x.Count) || batch.CRC != x.CRC) {
 		d.line("", "%s", d.mark(true, "the row and the batch differ"))
 	}
@@ -343,7 +344,7 @@ func (d *dumper) checkpoint(b []byte, name string) error {
 		for _, c := range s.Consumers(t.ID) {
 			d.line("consumer", "%d: %q, created %v, moved %v", c.ID, c.Name, micros(c.Created), micros(c.Moved))
 			for i := range t.Partitions {
-				d.line("", "partition %d: the next offset to read is %d", i, c.Position(int32(i)))
+				d.line("", "partition %d: the next offset to read is %d", i, c.Position(format.Partition(i)))
 			}
 		}
 		for _, q := range s.Queues(t.ID) {
@@ -351,7 +352,7 @@ func (d *dumper) checkpoint(b []byte, name string) error {
 		}
 	}
 	for _, x := range s.Delayed() {
-		d.line("delayed", "partition %d of topic %d: offsets %d to %d, due %v", x.Partition, x.Topic, x.Offset, x.Offset+int64(x.Count)-1, micros(x.Due))
+		d.line("delayed", "partition %d of topic %d: offsets %d to %d, due %v", x.Partition, x.Topic, x.Offset, x.Offset+seb.Offset(x.Count)-1, micros(x.Due))
 	}
 	for _, k := range s.Keys() {
 		d.line("API key", "%d: %q, scopes %#x, topics %q, created %v, %s", k.ID, k.Name, k.Scopes, k.Topics, micros(k.Created), expiry(k.Expires))

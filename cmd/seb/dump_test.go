@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -26,7 +27,7 @@ func batchOf(values ...string) []byte {
 
 func rowOf(batch []byte, object, pos uint32, base int64, count uint32) *format.Batch {
 	return &format.Batch{
-		Topic: 1, Object: object, Base: base, Count: count, Pos: pos, Size: uint32(len(batch)), CRC: record.CRC(batch),
+		Topic: 1, Object: object, Base: seb.Offset(base), Count: count, Pos: pos, Size: uint32(len(batch)), CRC: record.CRC(batch),
 	}
 }
 
@@ -59,13 +60,13 @@ func queueItems() []format.Entry {
 	last := format.Attempt{Offset: 43, Number: 2}
 	return []format.Entry{
 		&format.QueueSet{ID: 3, Topic: 1, Name: "mail", Config: config}, &format.QueueDeleted{ID: 4},
-		&format.QueueOwned{Queue: 3, Epoch: 7, Windows: []int64{0, 99}, Address: "http://b:1"}, &format.QueueReleased{Queue: 3, Epoch: 8},
+		&format.QueueOwned{Queue: 3, Epoch: 7, Windows: []seb.Offset{0, 99}, Address: "http://b:1"}, &format.QueueReleased{Queue: 3, Epoch: 8},
 		&format.WindowMoved{Queue: 3, Epoch: 9, Partition: 1, Window: 98},
 		&format.RecordsAttempted{Queue: 3, Epoch: 9, Partition: 1, Attempts: []format.Attempt{last}},
 		&format.RecordsDone{Queue: 3, Partition: 1, Runs: []format.Run{{Offset: 44, Count: 3, Number: 1}}},
 		&format.RecordPutBack{Queue: 3, Partition: 1, Attempt: last, NotBefore: 1_700_000_000_000_000, Reason: "smtp: 451"},
 		&format.RecordPutBack{Queue: 3, Partition: 2, Attempt: last, DeadLetter: true, Reason: "gone"},
-		&format.RecordsRedriven{Queue: 3, Partition: 2, Offsets: []int64{43}},
+		&format.RecordsRedriven{Queue: 3, Partition: 2, Offsets: []seb.Offset{43}},
 		&format.QueuePurged{Queue: 3, Partition: 2, Before: 50},
 		&format.RecordsDelayed{Topic: 1, Partition: 2, Offset: 51, Count: 2, Due: 1_700_000_000_000_000},
 	}
@@ -89,7 +90,7 @@ func checkpointOf() []byte {
 		&format.RecordsDelayed{Topic: 1, Offset: 8, Count: 1, Due: 1_700_000_000_000_000},
 		&format.QueueSet{ID: 1, Topic: 1, Name: "mail", Config: config}, &format.QueueSet{ID: 2, Topic: 1, Name: "idle", Config: config},
 		&format.QueueSet{ID: 3, Topic: 1, Name: "left", Config: config},
-		&format.QueueOwned{Queue: 1, Epoch: 1, Windows: []int64{4}}, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{9}, Address: "http://b:1"},
+		&format.QueueOwned{Queue: 1, Epoch: 1, Windows: []seb.Offset{4}}, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []seb.Offset{9}, Address: "http://b:1"},
 		&format.QueueOwned{Queue: 3, Epoch: 1}, &format.QueueReleased{Queue: 3, Epoch: 1},
 		&format.RecordsDone{Queue: 1, Runs: []format.Run{{Offset: 0, Count: 2, Number: 1}}},
 		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 6, Number: 1}, NotBefore: 1_700_000_000_000_000, Reason: "no"},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -123,9 +124,9 @@ func (d *dumper) queue(t *state.Topic, q *state.Queue) {
 	}
 	for i, p := range t.Partitions {
 		n := int32(i)
-		c := q.Count(n, p.Start, p.End, 0)
+		c := q.Count(format.Partition(n), p.Start, p.End, 0)
 		d.line("", "partition %d: %d records left, %d of them parked; the first is %d; fresh ones below %d may be handed out, below %d may have been",
-			i, c.Left, c.DeadLetters, c.First, q.DispatchLimit(n), q.UncertainEnd(n))
+			i, c.Left, c.DeadLetters, c.First, q.DispatchLimit(format.Partition(n)), q.UncertainEnd(format.Partition(n)))
 		for _, a := range listed(q, n) {
 			d.line("", "partition %d: attempt %d of offset %d, %d of these since it was appended or redriven, %s", i, a.Number, a.offset, a.Used(), putBack(a.NotBefore, a.DeadLetter, a.Reason))
 		}
@@ -134,13 +135,13 @@ func (d *dumper) queue(t *state.Topic, q *state.Queue) {
 
 // listedAttempt is an attempt that a state stores, with the offset of its record.
 type listedAttempt struct {
-	offset int64
+	offset seb.Offset
 	state.Attempt
 }
 
 // listed returns the stored attempts of a partition, by offset.
 func listed(q *state.Queue, partition int32) (list []listedAttempt) {
-	q.EachAttempt(partition, func(offset int64, a state.Attempt) { list = append(list, listedAttempt{offset, a}) })
+	q.EachAttempt(format.Partition(partition), func(offset seb.Offset, a state.Attempt) { list = append(list, listedAttempt{offset, a}) })
 	slices.SortFunc(list, func(a, b listedAttempt) int { return cmp.Compare(a.offset, b.offset) })
 	return list
 }

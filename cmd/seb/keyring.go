@@ -96,12 +96,12 @@ func (k storeKeys) list(ctx context.Context) ([]keyInfo, error) {
 }
 
 func (k storeKeys) revoke(ctx context.Context, id uint64) error {
-	_, err := k.broker.RevokeKey(ctx, id)
+	_, err := k.broker.RevokeKey(ctx, seb.KeyID(id))
 	return err
 }
 
 func infoOf(k seb.Key) keyInfo {
-	info := keyInfo{ID: k.ID, Name: k.Name, Scopes: k.Scopes.Names(), Topics: k.Topics, Created: k.Created}
+	info := keyInfo{ID: uint64(k.ID), Name: k.Name, Scopes: k.Scopes.Names(), Topics: k.Topics, Created: k.Created}
 	if !k.Expires.IsZero() {
 		info.Expires = &k.Expires
 	}

@@ -12,14 +12,14 @@ import (
 
 // Answer is a worker's answer to one delivery.
 type Answer struct {
-	Token string // the text that identifies the delivery
-	Queue uint64 // id of the queue that handed out the token
+	Token string         // the text that identifies the delivery
+	Queue format.QueueID // id of the queue that handed out the token
 	leases.Delivery
 
 	// Results, which Apply sets:
 
-	TopicID  uint64 // id of the queue's topic
-	Attempts int    // deliveries since the record was redriven, this one included
+	TopicID  format.TopicID // id of the queue's topic
+	Attempts int            // deliveries since the record was redriven, this one included
 	// DeadLetterTopic is where a copy of the record goes. The caller then has to commit a
 	// [DeadLetter] together with the copy; "" if it need not.
 	DeadLetterTopic string
@@ -43,11 +43,11 @@ func (x AckRecords) Apply(d *state.Draft) ([]format.Entry, error) {
 }
 
 // doneEntries returns the entries that mark records as done. The answers must be sorted.
-func doneEntries(queue uint64, of []*Answer) (entries []format.Entry) {
+func doneEntries(queue format.QueueID, of []*Answer) (entries []format.Entry) {
 	var in *format.RecordsDone
 	for _, a := range of {
-		if in == nil || in.Partition != uint32(a.Partition) {
-			in = &format.RecordsDone{Queue: queue, Partition: uint32(a.Partition)}
+		if in == nil || in.Partition != a.Partition {
+			in = &format.RecordsDone{Queue: queue, Partition: a.Partition}
 			entries = append(entries, in)
 		}
 		if n := len(in.Runs); n > 0 && in.Runs[n-1].End() == a.Offset && in.Runs[n-1].Number == a.Attempt {
@@ -83,7 +83,7 @@ func (x NackRecords) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 			continue
 		}
 		entries = append(entries, &format.RecordPutBack{
-			Queue: id, Partition: uint32(a.Partition), Attempt: format.Attempt{Offset: a.Offset, Number: a.Attempt},
+			Queue: id, Partition: a.Partition, Attempt: format.Attempt{Offset: a.Offset, Number: a.Attempt},
 			NotBefore: d.Time() + x.delay(config, a.Attempts, last).Microseconds(), DeadLetter: last, Reason: x.Reason,
 		})
 	}
@@ -106,11 +106,11 @@ func (x NackRecords) delay(config format.QueueConfig, attempts int, last bool) t
 // duplicates, and sets Err of the others. If done is set, the answers are acknowledgements, and a
 // repeated one is no error: the same delivery has marked the record as done earlier in this commit. It
 // is not returned either.
-func answerable(d *state.Draft, topic, id uint64, answers []*Answer, done bool) []*Answer {
+func answerable(d *state.Draft, topic format.TopicID, id format.QueueID, answers []*Answer, done bool) []*Answer {
 	good := make([]*Answer, 0, len(answers))
 	for _, a := range answers {
 		*a = Answer{Token: a.Token, Queue: a.Queue, Delivery: a.Delivery, TopicID: topic}
-		p := uint32(a.Partition)
+		p := a.Partition
 		switch {
 		case a.Queue != id:
 			a.Err = TokenElsewhere(a.Token, d.QueueExists(a.Queue))
@@ -128,9 +128,9 @@ func answerable(d *state.Draft, topic, id uint64, answers []*Answer, done bool) 
 	return slices.CompactFunc(good, func(x, y *Answer) bool { return x.Delivery == y.Delivery })
 }
 
-func whyLost(d *state.Draft, id uint64, x leases.Delivery) string {
-	switch done, a, _ := d.RecordState(id, uint32(x.Partition), x.Offset); {
-	case !d.HasRecord(id, uint32(x.Partition), x.Offset):
+func whyLost(d *state.Draft, id format.QueueID, x leases.Delivery) string {
+	switch done, a, _ := d.RecordState(id, x.Partition, x.Offset); {
+	case !d.HasRecord(id, x.Partition, x.Offset):
 		return "belongs to a record that does not exist"
 	case done:
 		return "belongs to a record that is done"

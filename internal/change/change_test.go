@@ -88,14 +88,14 @@ func logState(t *testing.T) *state.State {
 		&format.ConsumerCreated{ID: 1, Topic: 1, Name: "c"},
 		&format.PositionsMoved{Consumer: 1, Positions: []format.Position{{Offset: 4}}},
 		&format.QueueSet{ID: 1, Topic: 1, Name: "q", Config: queueConfig()},
-		&format.QueueOwned{Queue: 1, Epoch: 1, Windows: []int64{12, 0}},
+		&format.QueueOwned{Queue: 1, Epoch: 1, Windows: []format.Offset{12, 0}},
 		&format.RecordsDone{Queue: 1, Runs: []format.Run{{Offset: 3, Count: 1, Number: 1}}},
 		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 4, Number: 1}, NotBefore: logTime},
 		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 5, Number: 1}, NotBefore: logTime},
 		&format.RecordsAttempted{Queue: 1, Epoch: 1, Attempts: []format.Attempt{{Offset: 5, Number: 2}}},
 		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 6, Number: 1}, NotBefore: logTime, DeadLetter: true, Reason: "why"},
 		&format.QueueSet{ID: 2, Topic: 1, Name: "pushed", Config: format.QueueConfig{LeaseMS: 1000, Attempts: 1}},
-		&format.QueueOwned{Queue: 2, Epoch: 1, Windows: []int64{12, 0}},
+		&format.QueueOwned{Queue: 2, Epoch: 1, Windows: []format.Offset{12, 0}},
 		&format.QueuePushSet{Queue: 2, Push: target("https://a.example/")},
 	}})
 	if err != nil {
@@ -192,16 +192,16 @@ func TestConsumers(t *testing.T) {
 		x.ConsumerName = change.ConsumerName{Topic: "t", Consumer: "c"}
 		return &x
 	}
-	at := func(offsets ...int64) (ps []format.Position) {
+	at := func(offsets ...format.Offset) (ps []format.Position) {
 		for p, offset := range offsets {
-			ps = append(ps, format.Position{Partition: uint32(p), Offset: offset})
+			ps = append(ps, format.Position{Partition: format.Partition(p), Offset: offset})
 		}
 		return ps
 	}
-	moved := func(offsets ...int64) entries {
+	moved := func(offsets ...format.Offset) entries {
 		return entries{&format.PositionsMoved{Consumer: 1, Positions: at(offsets...)}}
 	}
-	created := func(offsets ...int64) entries {
+	created := func(offsets ...format.Offset) entries {
 		return entries{&format.ConsumerCreated{ID: 2, Topic: 1, Name: "new"}, &format.PositionsMoved{Consumer: 2, Positions: at(offsets...)}}
 	}
 	const outside = `offset_out_of_range: partition 0 of topic "t" holds offsets 2 to 11, and 12 comes next: `
@@ -223,8 +223,8 @@ func TestConsumers(t *testing.T) {
 			outside + "13 is outside; use earliest, latest, or an offset in between"},
 		{"reset to an offset", change.ResetConsumer{ConsumerSetting: setting("c", 0), From: change.Position{Offset: 5, Exact: true}}, nil,
 			"invalid_request: can't begin at offset 5 in each of 2 partitions; name the partitions and their offsets"},
-		{"reset to a time", change.ResetConsumer{ConsumerSetting: setting("c", 0), TopicID: 1, Next: []int64{7}}, moved(7, 0), ""},
-		{"reset to a time in another topic", change.ResetConsumer{ConsumerSetting: setting("c", 0), TopicID: 2, Next: []int64{7}}, nil,
+		{"reset to a time", change.ResetConsumer{ConsumerSetting: setting("c", 0), TopicID: 1, Next: []format.Offset{7}}, moved(7, 0), ""},
+		{"reset to a time in another topic", change.ResetConsumer{ConsumerSetting: setting("c", 0), TopicID: 2, Next: []format.Offset{7}}, nil,
 			`topic_not_found: topic "t" was deleted`},
 		{"reset to offsets", change.ResetConsumerTo{ConsumerSetting: setting("c", 0), Positions: at(3)}, moved(3), ""},
 		{"create at offsets", change.ResetConsumerTo{ConsumerSetting: setting("new", 2), Positions: at(3)}, created(3, 0), ""},
@@ -259,7 +259,7 @@ func TestQueues(t *testing.T) {
 		x.Defaults = change.QueueConfig{Lease: time.Second, MaxAttempts: 2, BackoffMax: 2 * time.Second, Order: change.OrderNone}
 		return &x
 	}
-	entry := func(id uint64, name string, with func(c *format.QueueConfig)) *format.QueueSet {
+	entry := func(id format.QueueID, name string, with func(c *format.QueueConfig)) *format.QueueSet {
 		e := &format.QueueSet{ID: id, Topic: 1, Name: name, Config: queueConfig()}
 		with(&e.Config)
 		return e
@@ -374,7 +374,7 @@ func TestPush(t *testing.T) {
 var q = change.QueueName{Topic: "t", Queue: "q"}
 
 // answer is an answer to a delivery of a record of queue q in partition 0.
-func answer(offset int64, attempt uint32) *change.Answer {
+func answer(offset format.Offset, attempt uint32) *change.Answer {
 	return &change.Answer{
 		Token: fmt.Sprintf("token.%d.%d", offset, attempt), Queue: 1, Delivery: leases.Delivery{Place: leases.Place{Offset: offset}, Attempt: attempt},
 	}
@@ -382,7 +382,7 @@ func answer(offset int64, attempt uint32) *change.Answer {
 
 func TestAnswers(t *testing.T) {
 	done := &format.RecordsDone{Queue: 1, Runs: []format.Run{{Offset: 5, Count: 1, Number: 2}, {Offset: 7, Count: 2, Number: 1}}}
-	back := func(offset int64, number uint32, wait time.Duration) *format.RecordPutBack {
+	back := func(offset format.Offset, number uint32, wait time.Duration) *format.RecordPutBack {
 		return &format.RecordPutBack{
 			Queue: 1, Attempt: format.Attempt{Offset: offset, Number: number}, NotBefore: logTime + wait.Microseconds(), Reason: "why",
 		}
@@ -475,7 +475,7 @@ func TestDeadLetters(t *testing.T) {
 		x.QueueName, x.Reason = q, "why"
 		return x
 	}
-	redriven := entries{&format.RecordsRedriven{Queue: 1, Offsets: []int64{6}}}
+	redriven := entries{&format.RecordsRedriven{Queue: 1, Offsets: []format.Offset{6}}}
 	letter := entries{&format.RecordPutBack{
 		Queue: 1, Attempt: format.Attempt{Offset: 5, Number: 2}, NotBefore: logTime, DeadLetter: true, Reason: "why",
 	}}
@@ -495,7 +495,7 @@ func TestDeadLetters(t *testing.T) {
 func TestExactPositionIsNotMoved(t *testing.T) {
 	for _, c := range []struct {
 		at   change.Position
-		want int64
+		want format.Offset
 	}{{change.Position{Offset: 1, Exact: true}, 1}, {change.Position{Offset: 1}, 2}, {change.Position{Offset: -1, FromEnd: true}, 11}} {
 		if got := c.at.In(2, 12); got != c.want {
 			t.Errorf("%+v is %d, want %d", c.at, got, c.want)

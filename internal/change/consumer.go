@@ -11,7 +11,7 @@ import (
 type ConsumerName struct{ Topic, Consumer string }
 
 // find returns the ids of the topic and the consumer.
-func (c ConsumerName) find(d *state.Draft) (topic, id uint64, _ error) {
+func (c ConsumerName) find(d *state.Draft) (topic format.TopicID, id format.ConsumerID, _ error) {
 	topic, _, ok := d.TopicID(c.Topic)
 	if !ok {
 		return 0, 0, TopicNotFound(c.Topic)
@@ -24,15 +24,15 @@ func (c ConsumerName) find(d *state.Draft) (topic, id uint64, _ error) {
 }
 
 // checkPositions refuses positions outside of their partitions.
-func (c ConsumerName) checkPositions(d *state.Draft, topic uint64, ps []format.Position) error {
+func (c ConsumerName) checkPositions(d *state.Draft, topic format.TopicID, ps []format.Position) error {
 	_, partitions, _ := d.TopicID(c.Topic)
 	for _, p := range ps {
 		end, ok := d.End(topic, p.Partition)
 		if !ok {
-			return PartitionNotFound(c.Topic, int32(p.Partition), int(partitions))
+			return PartitionNotFound(c.Topic, p.Partition, int(partitions))
 		}
 		if start := d.Start(topic, p.Partition); p.Offset < start || p.Offset > end {
-			return OutOfRange(c.Topic, int32(p.Partition), p.Offset, start, end)
+			return OutOfRange(c.Topic, p.Partition, p.Offset, start, end)
 		}
 	}
 	return nil
@@ -40,7 +40,9 @@ func (c ConsumerName) checkPositions(d *state.Draft, topic uint64, ps []format.P
 
 // ConsumerVersion returns the version of a consumer that was moved that many times. It includes the
 // id, so that it differs from every version of an earlier consumer of the same name.
-func ConsumerVersion(id, moves uint64) string { return fmt.Sprintf("%d.%d", id, moves) }
+func ConsumerVersion(id format.ConsumerID, moves uint64) string {
+	return fmt.Sprintf("%d.%d", id, moves)
+}
 
 // DeleteConsumer deletes a consumer.
 type DeleteConsumer struct{ ConsumerName }
@@ -62,7 +64,7 @@ type ConsumerSetting struct {
 }
 
 // topicIn returns the topic; exists tells whether it has the consumer.
-func (x ConsumerSetting) topicIn(d *state.Draft) (topic uint64, partitions uint32, exists bool, _ error) {
+func (x ConsumerSetting) topicIn(d *state.Draft) (topic format.TopicID, partitions uint32, exists bool, _ error) {
 	topic, partitions, ok := d.TopicID(x.Topic)
 	if !ok {
 		return 0, 0, false, TopicNotFound(x.Topic)
@@ -72,7 +74,7 @@ func (x ConsumerSetting) topicIn(d *state.Draft) (topic uint64, partitions uint3
 }
 
 // to returns the entries that set the consumer to positions.
-func (x ConsumerSetting) to(d *state.Draft, topic uint64, ps []format.Position) (entries []format.Entry, _ error) {
+func (x ConsumerSetting) to(d *state.Draft, topic format.TopicID, ps []format.Position) (entries []format.Entry, _ error) {
 	id, exists := d.ConsumerID(topic, x.Consumer)
 	if !exists {
 		if d.ConsumerCount() >= x.ConsumersMax {
@@ -85,9 +87,9 @@ func (x ConsumerSetting) to(d *state.Draft, topic uint64, ps []format.Position) 
 }
 
 // starts returns the start of every partition.
-func starts(d *state.Draft, topic uint64, partitions uint32) []format.Position {
+func starts(d *state.Draft, topic format.TopicID, partitions uint32) []format.Position {
 	ps := make([]format.Position, partitions)
-	for p := range partitions {
+	for p := range format.Partition(partitions) {
 		ps[p] = format.Position{Partition: p, Offset: d.Start(topic, p)}
 	}
 	return ps
@@ -111,8 +113,8 @@ type ResetConsumer struct {
 	From Position
 	// If TopicID is not 0, the position is a time, which the caller has searched for in the topic of
 	// that id. Next has the offsets that the caller has found, by partition. They replace From.
-	TopicID uint64
-	Next    []int64
+	TopicID format.TopicID
+	Next    []format.Offset
 }
 
 // Apply implements engine.Change.
@@ -127,7 +129,7 @@ func (x ResetConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 	}
 	ps := starts(d, topic, partitions)
 	for i := range ps {
-		end, _ := d.End(topic, uint32(i))
+		end, _ := d.End(topic, format.Partition(i))
 		switch {
 		case x.TopicID == 0:
 			ps[i].Offset = x.From.In(ps[i].Offset, end)
@@ -193,8 +195,8 @@ func (x *MoveConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 			"consumer %q of topic %q has version %s, not %s: another commit or reset has moved it", x.Consumer, x.Topic, version, x.IfVersion)
 	}
 	for _, p := range x.Expect {
-		if p.Partition >= partitions {
-			return nil, PartitionNotFound(x.Topic, int32(p.Partition), int(partitions))
+		if uint32(p.Partition) >= partitions {
+			return nil, PartitionNotFound(x.Topic, p.Partition, int(partitions))
 		}
 		if at := d.ConsumerPosition(id, p.Partition); at != p.Offset {
 			return nil, refused(CodePositionConflict, "go on from the consumer's position; perhaps another reader uses the same consumer",
@@ -204,9 +206,9 @@ func (x *MoveConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 	for _, p := range x.To {
 		switch end, ok := d.End(topic, p.Partition); {
 		case !ok:
-			return nil, PartitionNotFound(x.Topic, int32(p.Partition), int(partitions))
+			return nil, PartitionNotFound(x.Topic, p.Partition, int(partitions))
 		case p.Offset > end:
-			r := OutOfRange(x.Topic, int32(p.Partition), p.Offset, d.Start(topic, p.Partition), end)
+			r := OutOfRange(x.Topic, p.Partition, p.Offset, d.Start(topic, p.Partition), end)
 			r.Hint = "commit the offset of the next record to read, which is one after the last record that is done"
 			return nil, r
 		}

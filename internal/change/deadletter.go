@@ -12,12 +12,12 @@ import (
 // DeadLetter turns a record whose last attempt failed into a dead letter.
 type DeadLetter struct {
 	QueueName
-	QueueID uint64
+	QueueID format.QueueID
 	Last    leases.Delivery
 	Reason  string
 	// Epoch is set if the worker did not answer: then only the owner of that epoch may commit the
 	// change. It is 0 if the worker put the record back, which any broker may commit.
-	Epoch uint64
+	Epoch format.Epoch
 }
 
 // Apply implements engine.Change. Its error is dispatch.ErrNotOwner, or a refusal.
@@ -30,11 +30,11 @@ func (x DeadLetter) Apply(d *state.Draft) ([]format.Entry, error) {
 	if !d.QueueExists(x.QueueID) {
 		return nil, QueueNotFound(x.Topic, x.Queue)
 	}
-	if !d.IsLast(x.QueueID, uint32(x.Last.Partition), x.Last.Offset, x.Last.Attempt) {
+	if !d.IsLast(x.QueueID, x.Last.Partition, x.Last.Offset, x.Last.Attempt) {
 		return nil, refused(CodeLeaseLost, "", "delivery %d of offset %d is no longer the last", x.Last.Attempt, x.Last.Offset)
 	}
 	return []format.Entry{&format.RecordPutBack{
-		Queue: x.QueueID, Partition: uint32(x.Last.Partition), Attempt: format.Attempt{Offset: x.Last.Offset, Number: x.Last.Attempt},
+		Queue: x.QueueID, Partition: x.Last.Partition, Attempt: format.Attempt{Offset: x.Last.Offset, Number: x.Last.Attempt},
 		NotBefore: d.Time(), DeadLetter: true, Reason: x.Reason,
 	}}, nil
 }
@@ -54,8 +54,8 @@ func (x Redrive) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 	}
 	var in *format.RecordsRedriven
 	for _, at := range x.deadLetters(d, id) {
-		if in == nil || in.Partition != uint32(at.Partition) {
-			in = &format.RecordsRedriven{Queue: id, Partition: uint32(at.Partition)}
+		if in == nil || in.Partition != at.Partition {
+			in = &format.RecordsRedriven{Queue: id, Partition: at.Partition}
 			entries = append(entries, in)
 		}
 		in.Offsets = append(in.Offsets, at.Offset)
@@ -64,10 +64,10 @@ func (x Redrive) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 }
 
 // deadLetters returns the places of the dead letters to redrive, sorted.
-func (x Redrive) deadLetters(d *state.Draft, id uint64) (list []leases.Place) {
+func (x Redrive) deadLetters(d *state.Draft, id format.QueueID) (list []leases.Place) {
 	if len(x.Places) == 0 {
 		for _, at := range d.DeadLetters(id, x.Limit) {
-			list = append(list, leases.Place{Partition: int32(at.Partition), Offset: at.Offset})
+			list = append(list, leases.Place{Partition: at.Partition, Offset: at.Offset})
 		}
 		return list
 	}
@@ -75,7 +75,7 @@ func (x Redrive) deadLetters(d *state.Draft, id uint64) (list []leases.Place) {
 		if at.Partition < 0 || at.Offset < 0 {
 			continue
 		}
-		if done, a, _ := d.RecordState(id, uint32(at.Partition), at.Offset); !done && a.DeadLetter {
+		if done, a, _ := d.RecordState(id, at.Partition, at.Offset); !done && a.DeadLetter {
 			list = append(list, at)
 		}
 	}

@@ -34,7 +34,7 @@ func (x CreateKey) Apply(d *state.Draft) ([]format.Entry, error) {
 
 // RevokeKey revokes an API key.
 type RevokeKey struct {
-	ID uint64
+	ID format.KeyID
 
 	// Key is a result: the key; zero if the same commit creates it.
 	Key state.Key

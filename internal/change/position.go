@@ -1,15 +1,17 @@
 package change
 
+import "github.com/simple-event-broker/seb/internal/format"
+
 // Position is where a consumer or a queue begins in each partition of its topic. The zero Position is
 // the start of the partition.
 type Position struct {
-	Offset  int64
+	Offset  format.Offset
 	FromEnd bool // Offset counts from the end of the partition; it is 0 or negative
 	Exact   bool // Offset must be in the partition; otherwise an offset before the start means the start
 }
 
 // In returns the offset of the position in a partition.
-func (p Position) In(start, end int64) int64 {
+func (p Position) In(start, end format.Offset) format.Offset {
 	at := p.Offset
 	if p.FromEnd {
 		at += end

@@ -14,7 +14,7 @@ import (
 )
 
 // findPush returns the id of the queue and its push target, nil if the queue has none.
-func (q QueueName) findPush(d *state.Draft) (id uint64, old *format.QueuePush, _ error) {
+func (q QueueName) findPush(d *state.Draft) (id format.QueueID, old *format.QueuePush, _ error) {
 	_, id, err := q.find(d)
 	if err != nil {
 		return 0, nil, err
@@ -24,7 +24,7 @@ func (q QueueName) findPush(d *state.Draft) (id uint64, old *format.QueuePush, _
 
 // pushChanged returns the entries that replace a queue's push target, none if the targets are equal. A
 // nil target stands for no target.
-func pushChanged(queue uint64, old, next *format.QueuePush) []format.Entry {
+func pushChanged(queue format.QueueID, old, next *format.QueuePush) []format.Entry {
 	if samePush(old, next) {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 type QueueName struct{ Topic, Queue string }
 
 // find returns the ids of the topic and the queue.
-func (q QueueName) find(d *state.Draft) (topic, id uint64, _ error) {
+func (q QueueName) find(d *state.Draft) (topic format.TopicID, id format.QueueID, _ error) {
 	topic, _, ok := d.TopicID(q.Topic)
 	if !ok {
 		return 0, 0, TopicNotFound(q.Topic)
@@ -177,7 +177,7 @@ func (x *SetQueue) Apply(d *state.Draft) ([]format.Entry, error) {
 }
 
 // create returns the entries that create the queue.
-func (x *SetQueue) create(d *state.Draft, topic uint64, partitions uint32) ([]format.Entry, error) {
+func (x *SetQueue) create(d *state.Draft, topic format.TopicID, partitions uint32) ([]format.Entry, error) {
 	if d.QueueCount() >= x.QueuesMax {
 		return nil, limited(CodeTooManyQueues, x.QueuesMax, "there are %d queues already", d.QueueCount())
 	}
@@ -191,12 +191,12 @@ func (x *SetQueue) create(d *state.Draft, topic uint64, partitions uint32) ([]fo
 	}
 	id := d.NextQueueID()
 	entries := []format.Entry{&format.QueueSet{ID: id, Topic: topic, Name: x.Queue, Config: config.stored()}}
-	for p := range partitions {
+	for p := range format.Partition(partitions) {
 		start := d.Start(topic, p)
 		end, _ := d.End(topic, p)
 		at := x.From.In(start, end)
 		if at < start || at > end {
-			return nil, OutOfRange(x.Topic, int32(p), at, start, end)
+			return nil, OutOfRange(x.Topic, p, at, start, end)
 		}
 		if at > 0 {
 			entries = append(entries, &format.QueuePurged{Queue: id, Partition: p, Before: at})
@@ -233,7 +233,7 @@ func (x *PurgeQueue) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 		return nil, err
 	}
 	_, partitions, _ := d.TopicID(x.Topic)
-	for p := range partitions {
+	for p := range format.Partition(partitions) {
 		end, _ := d.End(topic, p)
 		if left := d.QueueLeft(id, p); left > 0 {
 			x.Purged += left

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // The codes of refusals. The public API has the same codes.
@@ -36,7 +38,7 @@ type Refusal struct {
 	Part   string // the part of a [Commit] that is refused; may be empty
 	Limit  int64  // the limit that the request exceeds; 0 on other refusals
 	// Start and End bound the partition when Code is CodeOffsetOutOfRange.
-	Start, End int64
+	Start, End format.Offset
 }
 
 // Error returns code, part, detail and hint in one line.
@@ -75,7 +77,7 @@ func TopicDeleted(name string) *Refusal {
 }
 
 // PartitionNotFound refuses a partition of a topic that has count of them.
-func PartitionNotFound(topic string, partition int32, count int) *Refusal {
+func PartitionNotFound(topic string, partition format.Partition, count int) *Refusal {
 	has := "only 0"
 	if count > 1 {
 		has = fmt.Sprintf("only 0 to %d", count-1)
@@ -84,7 +86,7 @@ func PartitionNotFound(topic string, partition int32, count int) *Refusal {
 }
 
 // OutOfRange refuses an offset outside of a partition that holds the offsets from start to end-1.
-func OutOfRange(topic string, partition int32, offset, start, end int64) *Refusal {
+func OutOfRange(topic string, partition format.Partition, offset, start, end format.Offset) *Refusal {
 	holds := fmt.Sprintf("holds offsets %d to %d, and %d comes next", start, end-1, end)
 	if start == end {
 		holds = fmt.Sprintf("is empty, and %d comes next", end)
@@ -96,7 +98,7 @@ func OutOfRange(topic string, partition int32, offset, start, end int64) *Refusa
 }
 
 // KeyNotFound refuses an API key that does not exist.
-func KeyNotFound(id uint64) *Refusal {
+func KeyNotFound(id format.KeyID) *Refusal {
 	return refused(CodeKeyNotFound, "it was revoked or never created; list the keys to see which exist", "there is no API key %d", id)
 }
 

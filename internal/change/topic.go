@@ -142,8 +142,8 @@ func set[T any](to *T, from *T) {
 // DeleteRecords moves the start of a partition up to Before.
 type DeleteRecords struct {
 	Topic     string
-	Partition int32
-	Before    int64
+	Partition format.Partition
+	Before    format.Offset
 }
 
 // Apply implements engine.Change.
@@ -155,8 +155,8 @@ func (x DeleteRecords) Apply(d *state.Draft) ([]format.Entry, error) {
 	if x.Partition < 0 || uint32(x.Partition) >= n {
 		return nil, PartitionNotFound(x.Topic, x.Partition, int(n))
 	}
-	start := d.Start(id, uint32(x.Partition))
-	end, _ := d.End(id, uint32(x.Partition))
+	start := d.Start(id, x.Partition)
+	end, _ := d.End(id, x.Partition)
 	if x.Before < 0 || x.Before > end {
 		r := OutOfRange(x.Topic, x.Partition, x.Before, start, end)
 		r.Hint = fmt.Sprintf("give the first offset to keep: %d keeps all records, %d keeps none", start, end)
@@ -165,5 +165,5 @@ func (x DeleteRecords) Apply(d *state.Draft) ([]format.Entry, error) {
 	if x.Before <= start {
 		return nil, nil
 	}
-	return []format.Entry{&format.StartMoved{Topic: id, Partition: uint32(x.Partition), Start: x.Before}}, nil
+	return []format.Entry{&format.StartMoved{Topic: id, Partition: x.Partition, Start: x.Before}}, nil
 }

@@ -82,7 +82,7 @@ func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 }
 
 // CheckOwner returns ErrNotOwner unless the queue has an owner, and epoch is that owner's.
-func CheckOwner(dr *state.Draft, queue, epoch uint64) error {
+func CheckOwner(dr *state.Draft, queue format.QueueID, epoch format.Epoch) error {
 	if !dr.QueueExists(queue) {
 		return ErrNotOwner
 	}
@@ -115,7 +115,7 @@ func (x claim) Apply(dr *state.Draft) (entries []format.Entry, _ error) {
 	defer d.mu.Unlock()
 	var of *format.RecordsAttempted
 	for _, last := range x.last {
-		p := uint32(last.Partition)
+		p := last.Partition
 		done, a, sure := dr.RecordState(d.queue, p, last.Offset)
 		if done || a.DeadLetter || sure && a.Number != last.Attempt || !d.table.Claiming(last) || a.NotBefore != d.notBefore(last.Place) {
 			continue

@@ -33,7 +33,7 @@ type fake struct {
 	hooks         sync.Mutex
 	before, after func()
 
-	failing    map[int64]error // by offset: the error of reading from there
+	failing    map[format.Offset]error // by offset: the error of reading from there
 	unreadable atomic.Pointer[error]
 	done       chan struct{}
 	followers  atomic.Int32
@@ -65,13 +65,14 @@ func (x plain) Apply(*state.Draft) ([]format.Entry, error) { return x, nil }
 
 // deadLetter is the change that makes a record a dead letter, on behalf of the queue's owner.
 type deadLetter struct {
-	queue, epoch uint64
-	last         leases.Delivery
+	queue format.QueueID
+	epoch format.Epoch
+	last  leases.Delivery
 }
 
 func (x deadLetter) Apply(d *state.Draft) ([]format.Entry, error) {
 	return []format.Entry{&format.RecordPutBack{
-		Queue: x.queue, Partition: uint32(x.last.Partition), Attempt: format.Attempt{Offset: x.last.Offset, Number: x.last.Attempt}, NotBefore: d.Time(), DeadLetter: true,
+		Queue: x.queue, Partition: x.last.Partition, Attempt: format.Attempt{Offset: x.last.Offset, Number: x.last.Attempt}, NotBefore: d.Time(), DeadLetter: true,
 	}}, dispatch.CheckOwner(d, x.queue, x.epoch)
 }
 
@@ -90,17 +91,17 @@ func (f *fake) append(keys ...string) {
 	base := len(f.keys)
 	f.keys = append(f.keys, keys...) // before the commit, which wakes receivers
 	f.hooks.Unlock()
-	f.commit(&format.Batch{Topic: 1, Base: int64(base), Count: uint32(len(keys)), Size: 1})
+	f.commit(&format.Batch{Topic: 1, Base: format.Offset(base), Count: uint32(len(keys)), Size: 1})
 }
 
 // reach is how many records the dispatch limit of a new owner is ahead.
 const reach = 8
 
 // own makes a session the owner of the queue.
-func (f *fake) own(session format.SessionKey, epoch uint64) {
+func (f *fake) own(session format.SessionKey, epoch format.Epoch) {
 	f.t.Helper()
 	f.commit(
-		&format.QueueOwned{Queue: 1, Epoch: epoch, Windows: []int64{reach}},
+		&format.QueueOwned{Queue: 1, Epoch: epoch, Windows: []format.Offset{reach}},
 		&format.SessionNamed{Session: session, Queue: 1, Epoch: epoch},
 	)
 }
@@ -192,7 +193,7 @@ func (f *fake) Read(_ context.Context, _ *dispatch.Dispatcher, first leases.Plac
 	rest := f.keys[first.Offset:]
 	n := min(records, len(rest))
 	for i := range n {
-		if f.failing[first.Offset+int64(i)] != nil {
+		if f.failing[first.Offset+format.Offset(i)] != nil {
 			n = i
 			break
 		}

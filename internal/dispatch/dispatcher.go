@@ -27,10 +27,10 @@ const (
 // dispatcher.
 type Dispatcher struct {
 	all     *Dispatchers
-	queue   uint64
-	topic   uint64
+	queue   format.QueueID
+	topic   format.TopicID
 	names   Names
-	epoch   uint64
+	epoch   format.Epoch
 	opened  state.Moment
 	held    time.Time     // until then, records that the previous owner may have handed out are held back
 	gone    chan struct{} // closed when the dispatcher has ended
@@ -40,17 +40,17 @@ type Dispatcher struct {
 	config        Config
 	table         *leases.Table
 	parts         []part
-	ahead         map[int32][]aheadRun       // delayed records of each partition beyond the scan, ascending by offset; the last run may not be in the state yet
-	turn          int                        // the partition to scan next
-	scanned       int64                      // how many of its records were scanned in this turn
-	delayed       delays                     // records that the scan passed before they were due
-	extended      map[leases.Place]time.Time // new ends of leases that workers extended, for records beyond the scan
-	putBacks      map[leases.Place]time.Time // due times of records that were put back before the scan reached them
-	waiting       []inLine                   // receivers in line, the first in front
-	wanted        int                        // how many records the receivers in line want at most
-	claiming      int                        // next attempts that are being committed for receivers
-	failed        []leases.Delivery          // last deliveries of records that are to become dead letters
-	deadLettering int                        // goroutines that make dead letters
+	ahead         map[format.Partition][]aheadRun // delayed records of each partition beyond the scan, ascending by offset; the last run may not be in the state yet
+	turn          int                             // the partition to scan next
+	scanned       int64                           // how many of its records were scanned in this turn
+	delayed       delays                          // records that the scan passed before they were due
+	extended      map[leases.Place]time.Time      // new ends of leases that workers extended, for records beyond the scan
+	putBacks      map[leases.Place]time.Time      // due times of records that were put back before the scan reached them
+	waiting       []inLine                        // receivers in line, the first in front
+	wanted        int                             // how many records the receivers in line want at most
+	claiming      int                             // next attempts that are being committed for receivers
+	failed        []leases.Delivery               // last deliveries of records that are to become dead letters
+	deadLettering int                             // goroutines that make dead letters
 	chunks        chunks
 	holds         bool // some part has held ranges
 	pace          pace
@@ -72,9 +72,9 @@ type inLine struct {
 
 // part is the progress of the scan in one partition.
 type part struct {
-	next  int64     // the first offset that was not scanned
-	held  []offsets // ranges below next that are held back, ascending
-	lower int64     // the dispatch limit that a commit under way lowers to; 0 if there is no such commit
+	next  format.Offset // the first offset that was not scanned
+	held  []offsets     // ranges below next that are held back, ascending
+	lower format.Offset // the dispatch limit that a commit under way lowers to; 0 if there is no such commit
 }
 
 // Names are the names of a queue and its topic.
@@ -87,13 +87,13 @@ func (x *Dispatchers) newDispatcher(s *state.State, q *state.Queue, at state.Mom
 	d := &Dispatcher{
 		all: x, queue: q.ID, topic: t.ID, names: Names{t.Name, q.Name}, epoch: q.Epoch,
 		opened: at, config: configOf(q.Config), gone: make(chan struct{}), loading: make(chan struct{}, 1), shown: now,
-		table: leases.New(q.Config.Ordered), ahead: map[int32][]aheadRun{}, extended: map[leases.Place]time.Time{},
+		table: leases.New(q.Config.Ordered), ahead: map[format.Partition][]aheadRun{}, extended: map[leases.Place]time.Time{},
 		putBacks: map[leases.Place]time.Time{},
 	}
 	d.held = now.Add(d.config.Lease)
 	d.growLocked(len(t.Partitions))
 	for x := range s.DelayedOf(t.ID) {
-		p := int32(x.Partition)
+		p := x.Partition
 		d.ahead[p] = append(d.ahead[p], aheadRun{x.Offset, x.End(), d.opened.When(x.Due)})
 	}
 	for _, list := range d.ahead {
@@ -103,16 +103,16 @@ func (x *Dispatchers) newDispatcher(s *state.State, q *state.Queue, at state.Mom
 }
 
 // Queue returns the id of the queue.
-func (d *Dispatcher) Queue() uint64 { return d.queue }
+func (d *Dispatcher) Queue() format.QueueID { return d.queue }
 
 // Topic returns the id of the queue's topic.
-func (d *Dispatcher) Topic() uint64 { return d.topic }
+func (d *Dispatcher) Topic() format.TopicID { return d.topic }
 
 // Names returns the names of the queue and its topic.
 func (d *Dispatcher) Names() Names { return d.names }
 
 // Epoch returns the queue's epoch in which this broker is the owner.
-func (d *Dispatcher) Epoch() uint64 { return d.epoch }
+func (d *Dispatcher) Epoch() format.Epoch { return d.epoch }
 
 // view calls f with the topic and the queue unless they were deleted.
 func (d *Dispatcher) view(f func(t *state.Topic, q *state.Queue)) {
@@ -218,7 +218,7 @@ func (d *Dispatcher) redrivenLocked(x *format.RecordsRedriven, now time.Time) {
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		for _, o := range x.Offsets {
 			if int(x.Partition) < len(d.parts) && o < d.parts[x.Partition].next {
-				a, _ := q.Last(int32(x.Partition), o)
+				a, _ := q.Last(x.Partition, o)
 				d.table.AddAgain(leases.Delivery{Place: place(x.Partition, o), Attempt: a.Number}, leases.NoKey, now)
 			}
 		}
@@ -226,13 +226,13 @@ func (d *Dispatcher) redrivenLocked(x *format.RecordsRedriven, now time.Time) {
 }
 
 // skipLocked drops the records of a partition before an offset.
-func (d *Dispatcher) skipLocked(partition uint32, before int64) {
+func (d *Dispatcher) skipLocked(partition format.Partition, before format.Offset) {
 	d.growLocked(int(partition) + 1)
 	d.parts[partition].next = max(d.parts[partition].next, before)
-	d.table.RemoveBelow(int32(partition), before)
-	maps.DeleteFunc(d.putBacks, func(at leases.Place, _ time.Time) bool { return at.Partition == int32(partition) && at.Offset < before })
+	d.table.RemoveBelow(partition, before)
+	maps.DeleteFunc(d.putBacks, func(at leases.Place, _ time.Time) bool { return at.Partition == partition && at.Offset < before })
 }
 
-func place(partition uint32, offset int64) leases.Place {
-	return leases.Place{Partition: int32(partition), Offset: offset}
+func place(partition format.Partition, offset format.Offset) leases.Place {
+	return leases.Place{Partition: partition, Offset: offset}
 }

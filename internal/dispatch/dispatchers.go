@@ -43,11 +43,11 @@ type Dispatchers struct {
 	warnOfSharedAddress sync.Once
 
 	mu       sync.Mutex
-	expected map[uint64]takeover // by queue
-	byID     map[uint64]*Dispatcher
-	byTopic  map[uint64]map[uint64]*Dispatcher // by topic, then by queue
-	marked   map[uint64]*Dispatcher            // dispatchers whose limits should move with the next commit
-	lost     map[uint64]silence                // queues that other brokers took over from this one
+	expected map[format.QueueID]takeover // by queue
+	byID     map[format.QueueID]*Dispatcher
+	byTopic  map[format.TopicID]map[format.QueueID]*Dispatcher // by topic, then by queue
+	marked   map[format.QueueID]*Dispatcher                    // dispatchers whose limits should move with the next commit
+	lost     map[format.QueueID]silence                        // queues that other brokers took over from this one
 	done     doneLately
 
 	warned time.Time // when a loss was logged; only the commit loop uses it
@@ -57,21 +57,21 @@ type Dispatchers struct {
 func New(b Broker, o Options) *Dispatchers {
 	return &Dispatchers{
 		b: b, opts: o, logger: o.Logger, chunks: prefetched{max: o.Memory},
-		expected: map[uint64]takeover{}, byID: map[uint64]*Dispatcher{}, lost: map[uint64]silence{},
-		byTopic: map[uint64]map[uint64]*Dispatcher{}, marked: map[uint64]*Dispatcher{},
+		expected: map[format.QueueID]takeover{}, byID: map[format.QueueID]*Dispatcher{}, lost: map[format.QueueID]silence{},
+		byTopic: map[format.TopicID]map[format.QueueID]*Dispatcher{}, marked: map[format.QueueID]*Dispatcher{},
 		done: doneLately{numbers: map[doneRecord]uint32{}},
 	}
 }
 
 // Of returns the dispatcher of a queue; nil if there is none.
-func (x *Dispatchers) Of(queue uint64) *Dispatcher {
+func (x *Dispatchers) Of(queue format.QueueID) *Dispatcher {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.byID[queue]
 }
 
 // drop removes and closes the dispatcher of a queue, and returns it; nil if there is none.
-func (x *Dispatchers) drop(queue uint64) *Dispatcher {
+func (x *Dispatchers) drop(queue format.QueueID) *Dispatcher {
 	x.mu.Lock()
 	d := x.byID[queue]
 	delete(x.byID, queue)
@@ -100,7 +100,7 @@ func (x *Dispatchers) list() []*Dispatcher {
 }
 
 // ofTopic returns the dispatchers of the queues of a topic.
-func (x *Dispatchers) ofTopic(topic uint64) (list []*Dispatcher) {
+func (x *Dispatchers) ofTopic(topic format.TopicID) (list []*Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, d := range x.byTopic[topic] {
@@ -115,7 +115,7 @@ func (x *Dispatchers) put(d *Dispatcher) {
 	defer x.mu.Unlock()
 	x.byID[d.queue] = d
 	if x.byTopic[d.topic] == nil {
-		x.byTopic[d.topic] = map[uint64]*Dispatcher{}
+		x.byTopic[d.topic] = map[format.QueueID]*Dispatcher{}
 	}
 	x.byTopic[d.topic][d.queue] = d
 }
@@ -134,7 +134,7 @@ func (x *Dispatchers) Applying(entries []format.Entry, at state.Moment) {
 	for _, it := range entries {
 		if y, ok := it.(*format.RecordsDelayed); ok {
 			for _, d := range x.ofTopic(y.Topic) {
-				d.delay(int32(y.Partition), aheadRun{y.Offset, y.End(), at.When(y.Due)}, at.At)
+				d.delay(y.Partition, aheadRun{y.Offset, y.End(), at.When(y.Due)}, at.At)
 			}
 		}
 	}
@@ -153,7 +153,7 @@ func (x *Dispatchers) Applied(s *state.State, entries []format.Entry, at state.M
 }
 
 func (x *Dispatchers) apply(it format.Entry, at state.Moment) {
-	tell := func(queue uint64) {
+	tell := func(queue format.QueueID) {
 		if d := x.Of(queue); d != nil {
 			d.applied(it, at)
 		}
@@ -226,9 +226,9 @@ type doneLately struct {
 }
 
 type doneRecord struct {
-	queue     uint64
-	partition uint32
-	offset    int64
+	queue     format.QueueID
+	partition format.Partition
+	offset    format.Offset
 }
 
 func (l *doneLately) add(x *format.RecordsDone) {
@@ -251,8 +251,8 @@ func (l *doneLately) add(x *format.RecordsDone) {
 }
 
 // DoneBy tells whether a delivery was acknowledged recently.
-func (x *Dispatchers) DoneBy(queue uint64, delivery leases.Delivery) bool {
+func (x *Dispatchers) DoneBy(queue format.QueueID, delivery leases.Delivery) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.done.numbers[doneRecord{queue, uint32(delivery.Partition), delivery.Offset}] == delivery.Attempt
+	return x.done.numbers[doneRecord{queue, delivery.Partition, delivery.Offset}] == delivery.Attempt
 }

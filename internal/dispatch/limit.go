@@ -84,8 +84,8 @@ func (d *Dispatcher) reachLocked(now time.Time) int64 {
 
 // limitLocked returns the dispatch limit of a partition. While a commit that lowers the limit is under
 // way, the lower limit counts.
-func (d *Dispatcher) limitLocked(q *state.Queue, i int) int64 {
-	limit := q.DispatchLimit(int32(i))
+func (d *Dispatcher) limitLocked(q *state.Queue, i int) format.Offset {
+	limit := q.DispatchLimit(format.Partition(i))
 	if lower := d.parts[i].lower; lower > 0 {
 		limit = min(limit, lower)
 	}
@@ -132,7 +132,7 @@ func (d *Dispatcher) nearLocked(now time.Time) (near, stuck bool) {
 	reach, moves := d.reachLocked(now), false
 	d.viewOwned(func(t *state.Topic, q *state.Queue) {
 		for i, p := range d.parts {
-			left := d.limitLocked(q, i) - p.next
+			left := int64(d.limitLocked(q, i) - p.next)
 			moves = moves || shouldMove(left, reach)
 			near = near || left <= reach/4
 			stuck = stuck || left <= 0 && p.next < t.Partitions[i].End
@@ -187,13 +187,13 @@ func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 	}
 	reach := d.reachLocked(now)
 	for i := range d.parts {
-		p, window := &d.parts[i], dr.QueueDispatchLimit(d.queue, uint32(i))
-		end, ok := dr.End(d.topic, uint32(i))
+		p, window := &d.parts[i], dr.QueueDispatchLimit(d.queue, format.Partition(i))
+		end, ok := dr.End(d.topic, format.Partition(i))
 		if !ok {
 			continue
 		}
-		goal := p.next + max(reach, min(int64(d.wanted), end-p.next, reachMax))
-		switch left := window - p.next; {
+		goal := p.next + format.Offset(max(reach, min(int64(d.wanted), int64(end-p.next), reachMax)))
+		switch left := int64(window - p.next); {
 		case goal > window && (shouldMove(left, reach) || d.wanted > 0 && end > window):
 			p.lower = 0
 		case goal < window && shouldMove(left, reach):
@@ -204,7 +204,7 @@ func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 			}
 			continue
 		}
-		entries = append(entries, &format.WindowMoved{Queue: d.queue, Epoch: d.epoch, Partition: uint32(i), Window: goal})
+		entries = append(entries, &format.WindowMoved{Queue: d.queue, Epoch: d.epoch, Partition: format.Partition(i), Window: goal})
 	}
 	if len(entries) == 0 {
 		d.behind = time.Time{}
@@ -246,7 +246,7 @@ func (x *Dispatchers) behind(entries []format.Entry) (list []*Dispatcher) {
 	for _, d := range x.marked {
 		list = append(list, d)
 	}
-	topics := map[uint64]bool{}
+	topics := map[format.TopicID]bool{}
 	for _, it := range entries {
 		if y, ok := it.(*format.Batch); ok && !topics[y.Topic] {
 			topics[y.Topic] = true

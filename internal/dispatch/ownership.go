@@ -34,8 +34,8 @@ func (e *ElsewhereError) Error() string { return "another broker hands out the r
 
 // Owner is what the log says about a queue's owner.
 type Owner struct {
-	Queue   uint64
-	Epoch   uint64
+	Queue   format.QueueID
+	Epoch   format.Epoch
 	Owned   bool
 	Address string
 	Session format.SessionKey
@@ -95,7 +95,7 @@ type silence struct {
 // silentFor returns how long, at least, the owner that took a queue over from this broker has not
 // shown itself. seen is the log's time of the last sign. It does not tell how long ago that was: the
 // log's time is ahead of the store's if the store's clock was set back.
-func (x *Dispatchers) silentFor(queue uint64, seen time.Time) time.Duration {
+func (x *Dispatchers) silentFor(queue format.QueueID, seen time.Time) time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s, lost := x.lost[queue]
@@ -110,7 +110,7 @@ func (x *Dispatchers) silentFor(queue uint64, seen time.Time) time.Duration {
 }
 
 // HasLost tells whether another broker has taken a queue over from this one.
-func (x *Dispatchers) HasLost(queue uint64) bool {
+func (x *Dispatchers) HasLost(queue format.QueueID) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	_, lost := x.lost[queue]
@@ -137,7 +137,7 @@ type takeovers struct {
 func (x *Dispatchers) TakeOver(ctx context.Context, o Owner, deaf bool, most int) error {
 	taken := make(chan error, 1)
 	begun := x.begin(func() {
-		_, err, _ := x.takeovers.flights.Do(strconv.FormatUint(o.Queue, 10), func() (any, error) { return nil, x.commitOwner(o, deaf, most) })
+		_, err, _ := x.takeovers.flights.Do(strconv.FormatUint(uint64(o.Queue), 10), func() (any, error) { return nil, x.commitOwner(o, deaf, most) })
 		taken <- err
 	})
 	if !begun {
@@ -220,8 +220,8 @@ func (x *Dispatchers) follows(o Owner) (names Names, ok bool) {
 // own is the change that makes a broker the owner of a queue.
 type own struct {
 	names   Names
-	queue   uint64
-	epoch   uint64 // the epoch that the broker gets
+	queue   format.QueueID
+	epoch   format.Epoch // the epoch that the broker gets
 	session format.SessionKey
 	address string
 	most    int // how many records the first receiver wants
@@ -248,10 +248,10 @@ func (x own) Apply(d *state.Draft) ([]format.Entry, error) {
 
 // takeover is a takeover by this broker whose commit is under way.
 type takeover struct {
-	queue     uint64
-	epoch     uint64 // the epoch that this broker gets
-	contested bool   // the previous owner did not answer, and may want the queue back
-	most      int    // how many records a receiver has asked for
+	queue     format.QueueID
+	epoch     format.Epoch // the epoch that this broker gets
+	contested bool         // the previous owner did not answer, and may want the queue back
+	most      int          // how many records a receiver has asked for
 }
 
 // expect makes the commit of a takeover open the queue's dispatcher.
@@ -262,7 +262,7 @@ func (x *Dispatchers) expect(t takeover) {
 }
 
 // forget undoes expect.
-func (x *Dispatchers) forget(queue uint64) {
+func (x *Dispatchers) forget(queue format.QueueID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.expected, queue)
@@ -271,7 +271,7 @@ func (x *Dispatchers) forget(queue uint64) {
 // open opens the dispatcher of a queue that this broker got by a commit, which was applied at that
 // moment. The dispatcher must know the delays in the next commit, so open comes before that is
 // applied.
-func (x *Dispatchers) open(s *state.State, queue uint64, at state.Moment) {
+func (x *Dispatchers) open(s *state.State, queue format.QueueID, at state.Moment) {
 	x.mu.Lock()
 	take, expected := x.expected[queue]
 	x.mu.Unlock()

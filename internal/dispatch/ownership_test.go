@@ -51,7 +51,7 @@ func TestOwnerWithAnAddressMustBeAskedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, config())
 		f.commit(
-			&format.QueueOwned{Queue: 1, Epoch: 1, Windows: []int64{reach}, Address: "http://other"},
+			&format.QueueOwned{Queue: 1, Epoch: 1, Windows: []format.Offset{reach}, Address: "http://other"},
 			&format.SessionNamed{Session: format.SessionKey{2}, Queue: 1, Epoch: 1},
 		)
 		time.Sleep(dispatch.OwnerSilence + time.Second)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
 )
 
@@ -16,19 +17,19 @@ const (
 
 // chunk is consecutive records of one partition that were read together.
 type chunk struct {
-	partition int32
-	from, to  int64
+	partition format.Partition
+	from, to  format.Offset
 	records   Records
 	bytes     int64
 }
 
-func (c *chunk) key(offset int64) []byte { return c.records.Key(int(offset - c.from)) }
+func (c *chunk) key(offset format.Offset) []byte { return c.records.Key(int(offset - c.from)) }
 
 // chunks are the chunks of a dispatcher, the newest last.
 type chunks []*chunk
 
 // at returns the chunk that has a record; nil if there is none.
-func (cs chunks) at(partition int32, offset int64) *chunk {
+func (cs chunks) at(partition format.Partition, offset format.Offset) *chunk {
 	for _, c := range cs {
 		if c.partition == partition && c.from <= offset && offset < c.to {
 			return c
@@ -63,7 +64,7 @@ func (d *Dispatcher) load(ctx context.Context, at leases.Place) (*chunk, error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &chunk{partition: at.Partition, from: at.Offset, to: at.Offset + int64(n), records: records, bytes: records.Own()}
+	c := &chunk{partition: at.Partition, from: at.Offset, to: at.Offset + format.Offset(n), records: records, bytes: records.Own()}
 	d.keep(c)
 	return c, nil
 }

@@ -139,7 +139,7 @@ func TestRecordsThatCantBeRead(t *testing.T) {
 				f := newFake(t, config())
 				f.append("a", "b", "c")
 				d := f.open()
-				f.failing = map[int64]error{1: test.err}
+				f.failing = map[format.Offset]error{1: test.err}
 				for _, want := range test.want {
 					got, err := f.receive(dispatch.ReceiveOptions{Max: 9})
 					if err != nil {

@@ -44,8 +44,9 @@ func (d *Dispatcher) retire() (out []leases.Delivery) {
 
 // release is a change that ends the ownership of a queue.
 type release struct {
-	queue, epoch uint64
-	out          []leases.Delivery // deliveries that are with workers, sorted
+	queue format.QueueID
+	epoch format.Epoch
+	out   []leases.Delivery // deliveries that are with workers, sorted
 }
 
 // Apply implements Change.
@@ -55,7 +56,7 @@ func (x release) Apply(dr *state.Draft) (entries []format.Entry, _ error) {
 	}
 	var of *format.RecordsAttempted
 	for _, out := range x.out {
-		p := uint32(out.Partition)
+		p := out.Partition
 		done, a, sure := dr.RecordState(x.queue, p, out.Offset)
 		if done || sure || a.DeadLetter {
 			continue // the log has it

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -22,8 +23,8 @@ func (d *Dispatcher) scanLocked(now time.Time, enough int) (need *leases.Place) 
 			return nil
 		}
 		if d.config.Ordered {
-			if from := d.parts[i].next; d.chunks.at(int32(i), from) == nil {
-				return &leases.Place{Partition: int32(i), Offset: from}
+			if from := d.parts[i].next; d.chunks.at(format.Partition(i), from) == nil {
+				return &leases.Place{Partition: format.Partition(i), Offset: from}
 			}
 		}
 		d.viewOwned(func(t *state.Topic, q *state.Queue) { d.scanPartLocked(t, q, i, now, enough) })
@@ -47,7 +48,7 @@ func (d *Dispatcher) nextPartLocked() (i int, ok bool) {
 		for k := 0; k < len(d.parts) && !ok; k++ {
 			i = (d.turn + k) % len(d.parts)
 			p := &d.parts[i]
-			p.next = q.NextUndone(int32(i), max(p.next, t.Partitions[i].Start))
+			p.next = q.NextUndone(format.Partition(i), max(p.next, t.Partitions[i].Start))
 			ok = p.next < min(t.Partitions[i].End, d.limitLocked(q, i))
 		}
 	})
@@ -58,24 +59,24 @@ func (d *Dispatcher) nextPartLocked() (i int, ok bool) {
 // scanRecords it is the next partition's turn.
 func (d *Dispatcher) scanPartLocked(t *state.Topic, q *state.Queue, i int, now time.Time, enough int) {
 	p := &d.parts[i]
-	if uncertain := min(t.Partitions[i].End, q.UncertainEnd(int32(i))); p.next < uncertain && !d.config.Ordered {
-		d.holdRangeLocked(q, int32(i), uncertain, now)
+	if uncertain := min(t.Partitions[i].End, q.UncertainEnd(format.Partition(i))); p.next < uncertain && !d.config.Ordered {
+		d.holdRangeLocked(q, format.Partition(i), uncertain, now)
 		return
 	}
 	if d.turn != i || d.scanned >= scanRecords {
 		d.turn, d.scanned = i, 0
 	}
-	limit := min(t.Partitions[i].End, d.limitLocked(q, i), p.next+scanRecords-d.scanned)
+	limit := min(t.Partitions[i].End, d.limitLocked(q, i), p.next+scanRecords-format.Offset(d.scanned))
 	var known *chunk
 	if d.config.Ordered {
-		if known = d.chunks.at(int32(i), p.next); known == nil {
+		if known = d.chunks.at(format.Partition(i), p.next); known == nil {
 			return
 		}
 		limit = min(limit, known.to)
 	}
 	from := p.next
-	for o := p.next; o < limit && d.wantsLocked(enough); o = q.NextUndone(int32(i), o+1) {
-		at := leases.Place{Partition: int32(i), Offset: o}
+	for o := p.next; o < limit && d.wantsLocked(enough); o = q.NextUndone(format.Partition(i), o+1) {
+		at := leases.Place{Partition: format.Partition(i), Offset: o}
 		run, delayed := d.delayAt(at, now)
 		switch {
 		case delayed && known == nil:
@@ -94,7 +95,7 @@ func (d *Dispatcher) scanPartLocked(t *state.Topic, q *state.Queue, i int, now t
 	if d.wantsLocked(enough) {
 		p.next = max(p.next, limit)
 	}
-	if d.scanned += p.next - from; d.scanned >= scanRecords || p.next >= limit {
+	if d.scanned += int64(p.next - from); d.scanned >= scanRecords || p.next >= limit {
 		d.turn = i + 1
 	}
 }
@@ -160,8 +161,8 @@ func (d *Dispatcher) enterDueLocked(now time.Time) {
 // delay is a run of records that the scan passed before they were due.
 type delay struct {
 	due       time.Time
-	partition int32
-	from, to  int64
+	partition format.Partition
+	from, to  format.Offset
 }
 
 // delays is a heap by due time.
@@ -185,13 +186,13 @@ func (d *delays) Pop() any {
 
 // aheadRun is a run of delayed records beyond the scan: from inclusive, to exclusive.
 type aheadRun struct {
-	from, to int64
+	from, to format.Offset
 	due      time.Time
 }
 
 // delay notes a run of delayed records. It drops runs that are due, since the next scan may be far
 // off.
-func (d *Dispatcher) delay(partition int32, x aheadRun, now time.Time) {
+func (d *Dispatcher) delay(partition format.Partition, x aheadRun, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := d.ahead[partition]

@@ -5,13 +5,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
 )
 
 // Token names a delivery of a queue's record. The worker sends the token's text back with its answer.
 type Token struct {
 	Cluster string // a part of the log's id
-	Queue   uint64
+	Queue   format.QueueID
 	leases.Delivery
 }
 
@@ -20,9 +21,9 @@ const tokenBytesMax = 100
 // String returns the text: CLUSTER.QUEUE/PARTITION:OFFSET.ATTEMPT
 func (t Token) String() string {
 	b := make([]byte, 0, tokenBytesMax)
-	b = strconv.AppendUint(append(append(b, t.Cluster...), '.'), t.Queue, 10)
+	b = strconv.AppendUint(append(append(b, t.Cluster...), '.'), uint64(t.Queue), 10)
 	b = strconv.AppendInt(append(b, '/'), int64(t.Partition), 10)
-	b = strconv.AppendInt(append(b, ':'), t.Offset, 10)
+	b = strconv.AppendInt(append(b, ':'), int64(t.Offset), 10)
 	b = strconv.AppendUint(append(b, '.'), uint64(t.Attempt), 10)
 	return string(b)
 }
@@ -38,7 +39,7 @@ func ParseToken(s string) (t Token, ok bool) {
 	p, err2 := strconv.ParseUint(partition, 10, 31)
 	o, err3 := strconv.ParseUint(offset, 10, 63)
 	n, err4 := strconv.ParseUint(attempt, 10, 32)
-	t = Token{cluster, q, leases.Delivery{Place: leases.Place{Partition: int32(p), Offset: int64(o)}, Attempt: uint32(n)}}
+	t = Token{cluster, format.QueueID(q), leases.Delivery{Place: leases.Place{Partition: format.Partition(p), Offset: format.Offset(o)}, Attempt: uint32(n)}}
 	if len(s) > tokenBytesMax || errors.Join(err1, err2, err3, err4) != nil || n == 0 || t.String() != s {
 		return Token{}, false
 	}

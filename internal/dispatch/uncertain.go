@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -14,12 +15,12 @@ import (
 // record enters the table earlier if its worker puts it back or extends its lease.
 
 // offsets is a range: from inclusive, to exclusive.
-type offsets struct{ from, to int64 }
+type offsets struct{ from, to format.Offset }
 
 // holdRangeLocked holds back the next records of a partition up to the offset to, which a lost owner
 // may have handed out. Records of which the log has an attempt enter the table; delayed records wait
 // until they are due.
-func (d *Dispatcher) holdRangeLocked(q *state.Queue, partition int32, to int64, now time.Time) {
+func (d *Dispatcher) holdRangeLocked(q *state.Queue, partition format.Partition, to format.Offset, now time.Time) {
 	for _, run := range d.ahead[partition] {
 		p := &d.parts[partition]
 		if run.from >= to {
@@ -40,7 +41,7 @@ func (d *Dispatcher) holdRangeLocked(q *state.Queue, partition int32, to int64, 
 
 // holdRunLocked is holdRangeLocked for records that are due. It returns false if the table has no room
 // for all records that should enter it.
-func (d *Dispatcher) holdRunLocked(q *state.Queue, partition int32, to int64) bool {
+func (d *Dispatcher) holdRunLocked(q *state.Queue, partition format.Partition, to format.Offset) bool {
 	p, all := &d.parts[partition], true
 	for _, o := range q.Listed(partition, p.next, to) {
 		if all = d.roomLocked(); !all {
@@ -74,12 +75,12 @@ func (d *Dispatcher) enterHeldRecordsIn(q *state.Queue, enough int) {
 				return
 			}
 			x := &p.held[0]
-			if x.from = q.NextUndone(int32(i), x.from); x.from >= x.to {
+			if x.from = q.NextUndone(format.Partition(i), x.from); x.from >= x.to {
 				p.held = p.held[1:]
 				continue
 			}
 			before := d.table.Len()
-			d.enterLocked(q, leases.Place{Partition: int32(i), Offset: x.from}, leases.NoKey, time.Time{})
+			d.enterLocked(q, leases.Place{Partition: format.Partition(i), Offset: x.from}, leases.NoKey, time.Time{})
 			x.from++
 			enough -= d.table.Len() - before
 		}
@@ -119,11 +120,11 @@ func (d *Dispatcher) heldIn(t *state.Topic, q *state.Queue) (n int64) {
 		if i < len(d.parts) {
 			next = max(next, d.parts[i].next)
 			for _, h := range d.parts[i].held {
-				n += q.Uncertain(int32(i), max(h.from, t.Partitions[i].Start), h.to)
+				n += q.Uncertain(format.Partition(i), max(h.from, t.Partitions[i].Start), h.to)
 			}
 		}
-		n += q.Uncertain(int32(i), next, q.UncertainEnd(int32(i)))
-		q.EachAttempt(int32(i), func(offset int64, a state.Attempt) {
+		n += q.Uncertain(format.Partition(i), next, q.UncertainEnd(format.Partition(i)))
+		q.EachAttempt(format.Partition(i), func(offset format.Offset, a state.Attempt) {
 			if offset >= next && mayBeOut(a, true) {
 				n++
 			}

@@ -14,8 +14,8 @@ const batchBytes = 1 * mib
 
 // partitionKey names a partition for as long as its topic lives.
 type partitionKey struct {
-	topic     uint64
-	partition int32
+	topic     format.TopicID
+	partition format.Partition
 }
 
 // batch holds records of one partition on their way into a commit. Several requests share a

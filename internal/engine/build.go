@@ -193,11 +193,11 @@ func checkEnds(d *state.Draft, r *Request) error {
 	for _, a := range r.Appends {
 		for i, p := range a.shares {
 			key := p.batch.key
-			end, ok := d.End(key.topic, uint32(key.partition))
+			end, ok := d.End(key.topic, key.partition)
 			if !ok {
 				return &TopicDeletedError{Part: a.Part, Topic: a.Topic}
 			}
-			end += ends[key]
+			end += format.Offset(ends[key])
 			if i == 0 && a.IfEnd >= 0 && end != a.IfEnd {
 				return &EndConflictError{Part: a.Part, Topic: a.Topic, Partition: key.partition, End: end, Want: a.IfEnd}
 			}
@@ -228,14 +228,14 @@ func (e *Engine) buildBatch(c *format.Commit, d *state.Draft, t *batch) bool {
 	} else if e.building.refusal[t.shares[0].request] != nil { // buildShared has refused all requests of the batch
 		return false
 	}
-	end, ok := d.End(t.key.topic, uint32(t.key.partition))
+	end, ok := d.End(t.key.topic, t.key.partition)
 	if !ok {
 		for _, p := range t.shares {
 			e.building.refusal[p.request] = &TopicDeletedError{Topic: p.append.Topic}
 		}
 		return false
 	}
-	t.row.Topic, t.row.Partition = t.key.topic, uint32(t.key.partition)
+	t.row.Topic, t.row.Partition = t.key.topic, t.key.partition
 	t.row.Base, t.row.MaxTime, t.row.Count = end, t.maxTime, t.count
 	e.take(c, d, &t.row)
 	return true
@@ -264,7 +264,7 @@ func (e *Engine) buildDelayed(c *format.Commit, d *state.Draft, r *Request) {
 		}
 		for _, p := range a.shares {
 			e.take(c, d, &format.RecordsDelayed{
-				Topic: a.ID, Partition: uint32(p.batch.key.partition), Count: uint32(p.count), Offset: p.batch.row.Base + int64(p.first), Due: due,
+				Topic: a.ID, Partition: p.batch.key.partition, Count: uint32(p.count), Offset: p.batch.row.Base + format.Offset(p.first), Due: due,
 			})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -14,24 +15,24 @@ import (
 // Cursor reads the records of one partition from an offset on. It is for one goroutine at a time.
 type Cursor struct {
 	// Offset is the next offset to read.
-	Offset int64
+	Offset format.Offset
 	// Floats says that the cursor moves up with the start of the partition until it has read a
 	// record. Otherwise an offset below the start is an error.
 	Floats bool
 
 	e         *Engine
-	topic     string // for errors
-	id        uint64 // of the topic
-	partition int32
+	topic     string         // for errors
+	id        format.TopicID // of the topic
+	partition format.Partition
 
 	// Set by the last call of locate:
-	start, end int64            // of the partition
+	start, end format.Offset    // of the partition
 	found      []state.Location // of the batches from Offset on
 	loads      uint64           // how many checkpoints the engine had loaded
 }
 
 // NewCursor returns a cursor at an offset of a partition, in the topic with that name and id.
-func (e *Engine) NewCursor(topic string, id uint64, partition int32, offset int64) *Cursor {
+func (e *Engine) NewCursor(topic string, id format.TopicID, partition format.Partition, offset format.Offset) *Cursor {
 	return &Cursor{Offset: offset, e: e, topic: topic, id: id, partition: partition}
 }
 
@@ -55,7 +56,7 @@ type Sink interface {
 // Next passes records to a sink, within the bounds of opts, and moves the cursor behind them. At the end
 // of the partition it syncs, and then waits for up to opts.Wait; it passes no records if none came. It
 // returns the bounds of the partition. It returns an error only if it has passed no record.
-func (c *Cursor) Next(ctx context.Context, opts ReadOptions, to Sink) (start, end int64, err error) {
+func (c *Cursor) Next(ctx context.Context, opts ReadOptions, to Sink) (start, end format.Offset, err error) {
 	for {
 		if err := c.await(ctx, &opts); err != nil {
 			return 0, 0, err
@@ -77,7 +78,7 @@ func (c *Cursor) Read(ctx context.Context, opts ReadOptions, to Sink) error {
 }
 
 // Bounds returns the partition's start and end as they are now.
-func (c *Cursor) Bounds() (start, end int64, err error) {
+func (c *Cursor) Bounds() (start, end format.Offset, err error) {
 	err = c.view(func(_ *state.State, _ *state.Topic, p *state.Partition) error {
 		start, end = p.Start, p.End
 		return nil
@@ -105,11 +106,11 @@ func (c *Cursor) Seek(ctx context.Context, ms int64) error {
 				return c.e.dataLost(l, fmt.Errorf("seek a time: %w", err))
 			}
 			if r.Timestamp >= ms {
-				c.Offset = r.Offset
+				c.Offset = format.Offset(r.Offset)
 				return nil
 			}
 		}
-		c.Offset = l.Base + l.Count
+		c.Offset = l.Base + format.Offset(l.Count)
 	}
 }
 
@@ -188,12 +189,12 @@ func (c *Cursor) await(ctx context.Context, opts *ReadOptions) error {
 }
 
 // reach returns the offset behind the batches that were found.
-func (c *Cursor) reach() int64 {
+func (c *Cursor) reach() format.Offset {
 	if len(c.found) == 0 {
 		return c.Offset
 	}
 	last := c.found[len(c.found)-1]
-	return last.Base + last.Count
+	return last.Base + format.Offset(last.Count)
 }
 
 // confirmEnd syncs unless the last sync is recent, and finds the batches again. If the offset is beyond
@@ -213,7 +214,7 @@ func (c *Cursor) confirmEnd(ctx context.Context, opts *ReadOptions) (err error) 
 	return c.locate(opts)
 }
 
-func (c *Cursor) outOfRange(offset, start, end int64) error {
+func (c *Cursor) outOfRange(offset, start, end format.Offset) error {
 	return &OutOfRangeError{Topic: c.topic, Partition: c.partition, Offset: offset, Start: start, End: end}
 }
 
@@ -227,7 +228,7 @@ func (c *Cursor) reserve(ctx context.Context, opts *ReadOptions) error {
 	for _, l := range c.found {
 		size += int64(l.Size)
 	}
-	records := int(min(int64(opts.Records), c.reach()-c.Offset))
+	records := int(min(int64(opts.Records), int64(c.reach()-c.Offset)))
 	bytes := min(opts.Bytes, size)
 	fewer, lower, err := opts.Reserve(ctx, records, bytes)
 	if err != nil || fewer >= records && lower >= bytes {
@@ -250,7 +251,7 @@ batches:
 			break
 		}
 		l := c.found[i]
-		to.Grow(int(min(int64(opts.Records-count), l.Base+l.Count-c.Offset)))
+		to.Grow(int(min(format.Offset(opts.Records-count), l.Base+format.Offset(l.Count)-c.Offset)))
 		for r, damage := range c.records(l, raw) {
 			if damage != nil {
 				err = c.e.dataLost(l, damage)
@@ -260,7 +261,7 @@ batches:
 				break batches
 			}
 			to.Add(r)
-			c.Offset, c.Floats = r.Offset+1, false
+			c.Offset, c.Floats = format.Offset(r.Offset+1), false
 			count++
 		}
 	}
@@ -282,8 +283,8 @@ func (c *Cursor) records(l state.Location, raw []byte) iter.Seq2[record.Record, 
 			yield(record.Record{}, err)
 			return
 		}
-		for r, err := range head.Records(raw, l.Base, record.Limits{}) {
-			if (err != nil || r.Offset >= c.Offset) && !yield(r, err) {
+		for r, err := range head.Records(raw, int64(l.Base), record.Limits{}) {
+			if (err != nil || format.Offset(r.Offset) >= c.Offset) && !yield(r, err) {
 				return
 			}
 		}

@@ -32,7 +32,7 @@ func (s *sink) Grow(int)            { s.batches++ }
 func (s *sink) Add(r record.Record) { s.text += string(r.Value) }
 
 // wantNext checks which values Next passes, and the offset of the cursor after that.
-func wantNext(t *testing.T, c *engine.Cursor, opts engine.ReadOptions, values string, offset int64) {
+func wantNext(t *testing.T, c *engine.Cursor, opts engine.ReadOptions, values string, offset format.Offset) {
 	t.Helper()
 	var got sink
 	if _, _, err := c.Next(t.Context(), opts, &got); err != nil || got.text != values || c.Offset != offset {
@@ -48,7 +48,7 @@ func wantOutOfRange(t *testing.T, err error, want engine.OutOfRangeError) {
 }
 
 // appendValues commits values to the topic, in one batch.
-func appendValues(t *testing.T, e *engine.Engine, topic uint64, vs ...string) {
+func appendValues(t *testing.T, e *engine.Engine, topic format.TopicID, vs ...string) {
 	t.Helper()
 	commit(t, e, &engine.Request{Appends: []*engine.Append{appending(topic, vs...)}})
 }
@@ -62,8 +62,8 @@ func commit(t *testing.T, e *engine.Engine, r *engine.Request) {
 
 // trim is a change that deletes the records of partition 0 before an offset.
 type trim struct {
-	topic uint64
-	start int64
+	topic format.TopicID
+	start format.Offset
 }
 
 func (x trim) Apply(*state.Draft) ([]format.Entry, error) {
@@ -116,7 +116,7 @@ func TestAwaitAsksOncePerCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, objstore.NewMemory())
 		topic := create(t, e, "t")
-		for _, partition := range []int32{0, engine.AllPartitions} {
+		for _, partition := range []format.Partition{0, engine.AllPartitions} {
 			go func() {
 				for range 3 {
 					time.Sleep(time.Second)
@@ -233,7 +233,11 @@ func TestCursorSeeksATime(t *testing.T) {
 		for _, ms := range [][]int64{{500, 100}, {900, 50}, {700, 300}} {
 			commit(t, e, &engine.Request{Appends: []*engine.Append{{ID: topic, Topic: "t", Count: 2, Bytes: 1024, IfEnd: -1, Records: dated(ms)}}})
 		}
-		for _, x := range []struct{ from, ms, want int64 }{
+		for _, x := range []struct {
+			from format.Offset
+			ms   int64
+			want format.Offset
+		}{
 			{0, 0, 0}, {0, 100, 0}, {1, 100, 1}, {1, 101, 2}, {0, 501, 2}, {3, 200, 4}, {5, 700, 6}, {0, 901, 6}, {6, 0, 6},
 		} {
 			c := e.NewCursor("t", topic, 0, x.from)
@@ -261,7 +265,7 @@ func TestCursorKeepsWithinItsBounds(t *testing.T) {
 		for _, x := range []struct {
 			opts   engine.ReadOptions
 			values string
-			offset int64
+			offset format.Offset
 		}{
 			{all, "aaaabcde", 5},
 			{engine.ReadOptions{Records: 4, Bytes: 100}, "aaaabcd", 4},
@@ -287,7 +291,7 @@ func TestCursorOfWhatDoesNotExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, objstore.NewMemory())
 		topic := create(t, e, "t")
-		for _, partition := range []int32{-1, 1} {
+		for _, partition := range []format.Partition{-1, 1} {
 			_, _, err := e.NewCursor("t", topic, partition, 0).Next(t.Context(), all, &sink{})
 			if x, ok := errors.AsType[*engine.PartitionNotFoundError](err); !ok || x.Partition != partition || x.Count != 1 {
 				t.Errorf("partition %d: got %v", partition, err)

@@ -64,7 +64,7 @@ func (name createTopic) Apply(d *state.Draft) ([]format.Entry, error) {
 }
 
 // create creates a topic, and returns its id from the entries of its change.
-func create(t *testing.T, e *engine.Engine, name string) uint64 {
+func create(t *testing.T, e *engine.Engine, name string) format.TopicID {
 	t.Helper()
 	ticket, err := e.Submit(t.Context(), &engine.Request{Change: createTopic(name), Synced: true})
 	if err != nil {
@@ -81,7 +81,7 @@ type values []string
 func (vs values) Record(i int, r *record.Record) { r.Value = []byte(vs[i]) }
 
 // appending returns an append of values to partition 0 of a topic.
-func appending(topic uint64, vs ...string) *engine.Append {
+func appending(topic format.TopicID, vs ...string) *engine.Append {
 	return &engine.Append{ID: topic, Topic: "t", Count: len(vs), Bytes: 1024, IfEnd: -1, Records: values(vs)}
 }
 
@@ -106,7 +106,7 @@ func TestAppendsOfOneCommitAreReadBack(t *testing.T) {
 			if err := ticket.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			want := engine.Range{Offset: int64(2 * i), Count: 2 - i}
+			want := engine.Range{Offset: format.Offset(2 * i), Count: 2 - i}
 			if got := ticket.Ranges(0); len(got) != 1 || got[0] != want {
 				t.Errorf("append %d is at %v, want %v", i, got, want)
 			}
@@ -211,7 +211,7 @@ func TestObserversLearnOfCommitsAndCheckpoints(t *testing.T) {
 }
 
 // riding is a rider that adds an entry to each commit with a batch.
-type riding struct{ topic uint64 }
+type riding struct{ topic format.TopicID }
 
 func (r riding) Ride(_ *state.Draft, entries []format.Entry) []format.Entry {
 	if _, ok := entries[0].(*format.Batch); ok {
@@ -318,7 +318,7 @@ func TestRequestOfACallerThatLeaves(t *testing.T) {
 			_, unknown = errors.AsType[*engine.UnknownError](err)
 			return unknown
 		}
-		end := func() int64 {
+		end := func() format.Offset {
 			_, end, err := e.NewCursor("t", topic, 0, 0).Bounds()
 			if err != nil {
 				t.Error(err)

@@ -140,8 +140,8 @@ func (e *TopicDeletedError) Error() string { return fmt.Sprintf("topic %q was de
 type EndConflictError struct {
 	Part      string
 	Topic     string
-	Partition int32
-	End, Want int64
+	Partition format.Partition
+	End, Want format.Offset
 }
 
 // Error implements error.
@@ -152,7 +152,7 @@ func (e *EndConflictError) Error() string {
 // PartitionNotFoundError says that a topic does not have a partition.
 type PartitionNotFoundError struct {
 	Topic     string
-	Partition int32
+	Partition format.Partition
 	Count     int // of partitions
 }
 
@@ -164,8 +164,8 @@ func (e *PartitionNotFoundError) Error() string {
 // OutOfRangeError says that a partition does not hold an offset.
 type OutOfRangeError struct {
 	Topic              string
-	Partition          int32
-	Offset, Start, End int64
+	Partition          format.Partition
+	Offset, Start, End format.Offset
 }
 
 // Error implements error.
@@ -175,8 +175,8 @@ func (e *OutOfRangeError) Error() string {
 
 // DataLostError says that an object which the log refers to is missing or damaged.
 type DataLostError struct {
-	Key         string // of the object
-	First, Last int64  // offsets that it holds
+	Key         string        // of the object
+	First, Last format.Offset // offsets that it holds
 	Err         error
 }
 

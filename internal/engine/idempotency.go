@@ -23,8 +23,8 @@ type Key struct {
 	// may be empty. They don't depend on the caller, so a request that is known under them is the
 	// same only if its Print is.
 	Unscoped []format.Digest
-	Print    format.Digest // digest of the whole request
-	Topic    uint64        // the topic to which the key belongs, 0 if none: the log forgets the key when this topic is deleted
+	Print    format.Digest  // digest of the whole request
+	Topic    format.TopicID // the topic to which the key belongs, 0 if none: the log forgets the key when this topic is deleted
 }
 
 func (k *Key) hash() format.Digest { return k.Hashes[0] }
@@ -64,7 +64,7 @@ func replay(s *state.State, r *Request, at int64) (first state.Keyed, known bool
 		for i := range r.Appends {
 			x, _ := s.Keyed(hashes[i], at) // known like the first, which the same commit has remembered
 			for _, y := range x.Ranges {
-				r.replayed[i] = append(r.replayed[i], Range{Partition: int32(y.Partition), Offset: y.Base, Count: int(y.Count)})
+				r.replayed[i] = append(r.replayed[i], Range{Partition: y.Partition, Offset: y.Base, Count: int(y.Count)})
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func maybeCommitted(err error) error {
 	return &UnknownError{err}
 }
 
-func (e *Engine) hasTopic(id uint64) (has bool) {
+func (e *Engine) hasTopic(id format.TopicID) (has bool) {
 	e.View(func(s *state.State) { has = s.TopicByID(id) != nil })
 	return has
 }
@@ -158,7 +158,7 @@ func keyedEntries(r *Request) []*format.AppendKeyed {
 	for i, a := range r.Appends {
 		entries[i].Topic = a.ID
 		for _, x := range a.ranges() {
-			entries[i].Ranges = append(entries[i].Ranges, format.KeyedRange{Partition: uint32(x.Partition), Count: uint32(x.Count), Base: x.Offset})
+			entries[i].Ranges = append(entries[i].Ranges, format.KeyedRange{Partition: x.Partition, Count: uint32(x.Count), Base: x.Offset})
 		}
 	}
 	return entries

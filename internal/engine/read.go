@@ -212,7 +212,7 @@ func lost(err error) bool {
 // cause.
 func (e *Engine) dataLost(l state.Location, err error) error {
 	e.metrics.dataLost.Add(1)
-	return &DataLostError{Key: objectKey(l.Object), First: l.Base, Last: l.Base + l.Count - 1, Err: err}
+	return &DataLostError{Key: objectKey(l.Object), First: l.Base, Last: l.Base + format.Offset(l.Count) - 1, Err: err}
 }
 
 // fetchBatch reads a batch from the store, together with others in the same object: all batches of

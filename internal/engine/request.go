@@ -69,25 +69,25 @@ type Caller interface {
 
 // Keyring has the API keys of callers: the state, or the draft of a commit.
 type Keyring interface {
-	NextKeyID() uint64
-	HasKey(id uint64) bool
+	NextKeyID() format.KeyID
+	HasKey(id format.KeyID) bool
 }
 
 // Append has records for one topic.
 type Append struct {
-	Part  string        // name of the append in the request, for errors; may be empty
-	Topic string        // for errors
-	ID    uint64        // of the topic
-	Count int           // of records
-	Bytes int64         // upper bound of the records' encoded size
-	IfEnd int64         // the next offset that the partition must have; -1 without a condition
-	Delay time.Duration // how long after the commit queues may hand the records out
-	Due   time.Time     // when queues may hand the records out, by the store's clock; zero if Delay says it
+	Part  string         // name of the append in the request, for errors; may be empty
+	Topic string         // for errors
+	ID    format.TopicID // of the topic
+	Count int            // of records
+	Bytes int64          // upper bound of the records' encoded size
+	IfEnd format.Offset  // the next offset that the partition must have; -1 without a condition
+	Delay time.Duration  // how long after the commit queues may hand the records out
+	Due   time.Time      // when queues may hand the records out, by the store's clock; zero if Delay says it
 
 	// The following memory is the caller's: the append drops it when it has joined a batch set.
 	Records    Records
-	Partition  int32   // of all records, unless Partitions is set
-	Partitions []int32 // of each record
+	Partition  format.Partition   // of all records, unless Partitions is set
+	Partitions []format.Partition // of each record
 
 	shares []*batchShare // set when it joins a batch set
 }
@@ -100,7 +100,7 @@ type Records interface {
 }
 
 // PartitionOf returns the partition of a record.
-func (a *Append) PartitionOf(i int) int32 {
+func (a *Append) PartitionOf(i int) format.Partition {
 	if a.Partitions != nil {
 		return a.Partitions[i]
 	}
@@ -121,8 +121,8 @@ func (a *Append) dueAt(commit int64) int64 {
 
 // Range is a run of records: Count records of Partition, from Offset on.
 type Range struct {
-	Partition int32
-	Offset    int64
+	Partition format.Partition
+	Offset    format.Offset
 	Count     int
 }
 
@@ -130,7 +130,7 @@ type Range struct {
 func (a *Append) ranges() []Range {
 	rs := make([]Range, len(a.shares))
 	for i, s := range a.shares {
-		rs[i] = Range{Partition: s.batch.key.partition, Offset: s.batch.row.Base + int64(s.first), Count: s.count}
+		rs[i] = Range{Partition: s.batch.key.partition, Offset: s.batch.row.Base + format.Offset(s.first), Count: s.count}
 	}
 	slices.SortFunc(rs, func(x, y Range) int {
 		if x.Partition != y.Partition {
@@ -145,7 +145,7 @@ func (a *Append) ranges() []Range {
 func mergeRanges(rs []Range) []Range {
 	out := rs[:0]
 	for _, r := range rs {
-		if n := len(out); n > 0 && out[n-1].Partition == r.Partition && out[n-1].Offset+int64(out[n-1].Count) == r.Offset {
+		if n := len(out); n > 0 && out[n-1].Partition == r.Partition && out[n-1].Offset+format.Offset(out[n-1].Count) == r.Offset {
 			out[n-1].Count += r.Count
 			continue
 		}

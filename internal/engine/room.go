@@ -50,7 +50,7 @@ func (e *Engine) roomForEntries(d *state.Draft, r *Request, entries []format.Ent
 // entries of their changes.
 func (e *Engine) roomForAppends(d *state.Draft, batches []*batch, requests []*Request, entries []format.Entry) error {
 	for _, t := range batches {
-		entries = append(entries, &format.Batch{Topic: t.key.topic, Partition: uint32(t.key.partition)})
+		entries = append(entries, &format.Batch{Topic: t.key.topic, Partition: t.key.partition})
 	}
 	return e.room(d, state.UseRecords, d.Growth(entries...), requests...)
 }

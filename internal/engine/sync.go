@@ -245,12 +245,12 @@ func (e *Engine) SyncAge() time.Duration { return e.tail.age() }
 func (e *Engine) Follow() (leave func()) { return e.tail.wait() }
 
 // AllPartitions stands for all partitions of a topic.
-const AllPartitions int32 = -1
+const AllPartitions format.Partition = -1
 
 // Await calls ready now, and after each commit to the partition, until ready returns true or an error, or
 // d has passed. For AllPartitions, a commit to any partition of the topic counts. Meanwhile the engine
 // follows the log.
-func (e *Engine) Await(ctx context.Context, topic uint64, partition int32, d time.Duration, ready func() (bool, error)) error {
+func (e *Engine) Await(ctx context.Context, topic format.TopicID, partition format.Partition, d time.Duration, ready func() (bool, error)) error {
 	key := partitionKey{topic, partition}
 	next := e.waiters.channel(key)
 	if ok, err := ready(); ok || err != nil || d <= 0 {
@@ -327,7 +327,7 @@ func (w *waiters) Applied(_ *state.State, entries []format.Entry, _ state.Moment
 	for _, entry := range entries {
 		switch x := entry.(type) {
 		case *format.Batch:
-			w.notify(partitionKey{x.Topic, int32(x.Partition)})
+			w.notify(partitionKey{x.Topic, x.Partition})
 			w.notify(partitionKey{x.Topic, AllPartitions})
 		case *format.PartitionsAdded:
 			w.notify(partitionKey{x.Topic, AllPartitions})

@@ -15,26 +15,26 @@ const (
 
 // ConsumerCreated adds a consumer, whose position is 0 in every partition.
 type ConsumerCreated struct {
-	ID    uint64
-	Topic uint64
+	ID    ConsumerID
+	Topic TopicID
 	Name  string // unique among the topic's consumers
 }
 
 // PositionsMoved sets positions of a consumer. Other positions stay.
 type PositionsMoved struct {
-	Consumer uint64
+	Consumer ConsumerID
 	// Positions ascend by partition.
 	Positions []Position
 }
 
 // Position is the next offset to read in a partition.
 type Position struct {
-	Partition uint32
-	Offset    int64
+	Partition Partition
+	Offset    Offset
 }
 
 // ConsumerDeleted deletes a consumer.
-type ConsumerDeleted struct{ ID uint64 }
+type ConsumerDeleted struct{ ID ConsumerID }
 
 func (*ConsumerCreated) kind() uint16 { return entryConsumerCreated }
 func (*PositionsMoved) kind() uint16  { return entryPositionsMoved }
@@ -45,11 +45,11 @@ func (p *PositionsMoved) size() int  { return 8 + positionSize*len(p.Positions) 
 func (*ConsumerDeleted) size() int   { return 8 }
 
 func (c *ConsumerCreated) append(b []byte) []byte {
-	return append(le.AppendUint64(le.AppendUint64(b, c.ID), c.Topic), c.Name...)
+	return append(le.AppendUint64(le.AppendUint64(b, uint64(c.ID)), uint64(c.Topic)), c.Name...)
 }
 
 func (p *PositionsMoved) append(b []byte) []byte {
-	b = le.AppendUint64(b, p.Consumer)
+	b = le.AppendUint64(b, uint64(p.Consumer))
 	for _, x := range p.Positions {
 		b = le.AppendUint64(b, uint64(x.Partition))
 		b = le.AppendUint64(b, uint64(x.Offset))
@@ -57,22 +57,22 @@ func (p *PositionsMoved) append(b []byte) []byte {
 	return b
 }
 
-func (c *ConsumerDeleted) append(b []byte) []byte { return le.AppendUint64(b, c.ID) }
+func (c *ConsumerDeleted) append(b []byte) []byte { return le.AppendUint64(b, uint64(c.ID)) }
 
 func decodeConsumerCreated(b []byte) (*ConsumerCreated, error) {
 	if len(b) < 16 {
 		return nil, Corrupt("an entry for a consumer has the invalid size %d", len(b))
 	}
-	return &ConsumerCreated{ID: le.Uint64(b), Topic: le.Uint64(b[8:]), Name: string(b[16:])}, nil
+	return &ConsumerCreated{ID: ConsumerID(le.Uint64(b)), Topic: TopicID(le.Uint64(b[8:])), Name: string(b[16:])}, nil
 }
 
 func decodePositionsMoved(b []byte) (*PositionsMoved, error) {
 	if len(b) < 8+positionSize || (len(b)-8)%positionSize != 0 {
 		return nil, Corrupt("an entry for positions has the invalid size %d", len(b))
 	}
-	p := &PositionsMoved{Consumer: le.Uint64(b)}
+	p := &PositionsMoved{Consumer: ConsumerID(le.Uint64(b))}
 	for b = b[8:]; len(b) > 0; b = b[positionSize:] {
-		x := Position{Partition: le.Uint32(b), Offset: int64(le.Uint64(b[8:]))}
+		x := Position{Partition: Partition(le.Uint32(b)), Offset: Offset(le.Uint64(b[8:]))}
 		if le.Uint32(b[4:]) != 0 || x.Offset < 0 {
 			return nil, Corrupt("a position has the invalid offset %d", x.Offset)
 		}

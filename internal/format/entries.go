@@ -58,12 +58,12 @@ type Entry interface {
 
 // Batch says where a batch is stored and which offsets its records have.
 type Batch struct {
-	Topic     uint64
-	Partition uint32
+	Topic     TopicID
+	Partition Partition
 	// Object is 0 for the commit's inline payload, else 1 + an index into [Commit.Data].
 	Object uint32
 	// Base is the offset of the first record.
-	Base int64
+	Base Offset
 	// MaxTime is the largest timestamp of its records, in ms since 1970.
 	MaxTime int64
 	// Count is the number of records, at least 1.
@@ -78,17 +78,17 @@ type Batch struct {
 
 // TopicCreated adds a topic with partitions 0 to Partitions-1.
 type TopicCreated struct {
-	ID         uint64
+	ID         TopicID
 	Partitions uint32
 	Name       string
 }
 
 // TopicDeleted removes a topic with all its records.
-type TopicDeleted struct{ ID uint64 }
+type TopicDeleted struct{ ID TopicID }
 
 // PartitionsAdded gives a topic more partitions.
 type PartitionsAdded struct {
-	Topic      uint64
+	Topic      TopicID
 	Partitions uint32 // their number from now on, old ones included
 }
 
@@ -97,14 +97,14 @@ type DataFloor struct{ Seq Seq }
 
 // StartMoved drops the records of a partition before an offset.
 type StartMoved struct {
-	Topic     uint64
-	Partition uint32
-	Start     int64
+	Topic     TopicID
+	Partition Partition
+	Start     Offset
 }
 
 // TopicConfigured replaces a topic's config.
 type TopicConfigured struct {
-	Topic  uint64
+	Topic  TopicID
 	Config TopicConfig
 }
 
@@ -118,7 +118,7 @@ type TopicConfig struct {
 // appends has one such entry for each; a request without appends has one entry, with Topic 0 and
 // no Ranges. The entry follows the batches of the append's records, in the same commit.
 type AppendKeyed struct {
-	Topic uint64
+	Topic TopicID
 	// Key is a hash of the idempotency key and of what the key is for. Print is a hash of the
 	// request.
 	Key, Print Digest
@@ -128,8 +128,9 @@ type AppendKeyed struct {
 
 // KeyedRange is Count records from Base on.
 type KeyedRange struct {
-	Partition, Count uint32
-	Base             int64
+	Partition Partition
+	Count     uint32
+	Base      Offset
 }
 
 // Digest is the first 128 bits of a SHA-256.
@@ -162,8 +163,8 @@ func (a *AppendKeyed) size() int   { return keyedFixedSize + keyedRangeSize*len(
 func (u *UnknownEntry) size() int  { return len(u.Body) }
 
 func (x *Batch) append(b []byte) []byte {
-	b = le.AppendUint64(b, x.Topic)
-	b = le.AppendUint32(b, x.Partition)
+	b = le.AppendUint64(b, uint64(x.Topic))
+	b = le.AppendUint32(b, uint32(x.Partition))
 	b = le.AppendUint32(b, x.Object)
 	b = le.AppendUint64(b, uint64(x.Base))
 	b = le.AppendUint64(b, uint64(x.MaxTime))
@@ -174,37 +175,37 @@ func (x *Batch) append(b []byte) []byte {
 }
 
 func (t *TopicCreated) append(b []byte) []byte {
-	b = le.AppendUint64(b, t.ID)
+	b = le.AppendUint64(b, uint64(t.ID))
 	b = le.AppendUint32(b, t.Partitions)
 	return append(b, t.Name...)
 }
 
-func (t *TopicDeleted) append(b []byte) []byte { return le.AppendUint64(b, t.ID) }
+func (t *TopicDeleted) append(b []byte) []byte { return le.AppendUint64(b, uint64(t.ID)) }
 
 func (p *PartitionsAdded) append(b []byte) []byte {
-	return le.AppendUint32(le.AppendUint64(b, p.Topic), p.Partitions)
+	return le.AppendUint32(le.AppendUint64(b, uint64(p.Topic)), p.Partitions)
 }
 
 func (d *DataFloor) append(b []byte) []byte { return le.AppendUint64(b, uint64(d.Seq)) }
 
 func (x *StartMoved) append(b []byte) []byte {
-	b = le.AppendUint64(b, x.Topic)
+	b = le.AppendUint64(b, uint64(x.Topic))
 	b = le.AppendUint64(b, uint64(x.Partition))
 	return le.AppendUint64(b, uint64(x.Start))
 }
 
 func (x *TopicConfigured) append(b []byte) []byte {
-	b = le.AppendUint64(b, x.Topic)
+	b = le.AppendUint64(b, uint64(x.Topic))
 	b = le.AppendUint64(b, uint64(x.Config.RetentionMS))
 	return le.AppendUint64(b, uint64(x.Config.RetentionBytes))
 }
 
 func (a *AppendKeyed) append(b []byte) []byte {
-	b = le.AppendUint64(b, a.Topic)
+	b = le.AppendUint64(b, uint64(a.Topic))
 	b = append(b, a.Key[:]...)
 	b = append(b, a.Print[:]...)
 	for _, r := range a.Ranges {
-		b = le.AppendUint32(b, r.Partition)
+		b = le.AppendUint32(b, uint32(r.Partition))
 		b = le.AppendUint32(b, r.Count)
 		b = le.AppendUint64(b, uint64(r.Base))
 	}
@@ -237,21 +238,21 @@ func decodeEntry(b []byte, c *Commit) (Entry, []byte, error) {
 		if size < 12 {
 			return nil, nil, Corrupt("an entry of kind %d has %d bytes", kind, size)
 		}
-		return &TopicCreated{ID: le.Uint64(body), Partitions: le.Uint32(body[8:]), Name: string(body[12:])}, rest, nil
+		return &TopicCreated{ID: TopicID(le.Uint64(body)), Partitions: le.Uint32(body[8:]), Name: string(body[12:])}, rest, nil
 	case entryTopicDeleted:
-		return &TopicDeleted{ID: le.Uint64(body)}, rest, nil
+		return &TopicDeleted{ID: TopicID(le.Uint64(body))}, rest, nil
 	case entryPartitionsAdded:
-		return &PartitionsAdded{Topic: le.Uint64(body), Partitions: le.Uint32(body[8:])}, rest, nil
+		return &PartitionsAdded{Topic: TopicID(le.Uint64(body)), Partitions: le.Uint32(body[8:])}, rest, nil
 	case entryDataFloor:
 		return &DataFloor{Seq: Seq(le.Uint64(body))}, rest, nil
 	case entryStartMoved:
 		if le.Uint32(body[12:]) != 0 {
 			return nil, nil, Corrupt("reserved bytes of an entry of kind %d are set", kind)
 		}
-		return &StartMoved{Topic: le.Uint64(body), Partition: le.Uint32(body[8:]), Start: int64(le.Uint64(body[16:]))}, rest, nil
+		return &StartMoved{Topic: TopicID(le.Uint64(body)), Partition: Partition(le.Uint32(body[8:])), Start: Offset(le.Uint64(body[16:]))}, rest, nil
 	case entryTopicConfigured:
 		c := TopicConfig{RetentionMS: int64(le.Uint64(body[8:])), RetentionBytes: int64(le.Uint64(body[16:]))}
-		return &TopicConfigured{Topic: le.Uint64(body), Config: c}, rest, nil
+		return &TopicConfigured{Topic: TopicID(le.Uint64(body)), Config: c}, rest, nil
 	case entryAppendKeyed:
 		it, err := decodeAppendKeyed(body)
 		return it, rest, err
@@ -259,7 +260,7 @@ func decodeEntry(b []byte, c *Commit) (Entry, []byte, error) {
 		it, err := decodeKeyCreated(body)
 		return it, rest, err
 	case entryKeyRevoked:
-		return &KeyRevoked{ID: le.Uint64(body)}, rest, nil
+		return &KeyRevoked{ID: KeyID(le.Uint64(body))}, rest, nil
 	case entryConsumerCreated:
 		it, err := decodeConsumerCreated(body)
 		return it, rest, err
@@ -267,7 +268,7 @@ func decodeEntry(b []byte, c *Commit) (Entry, []byte, error) {
 		it, err := decodePositionsMoved(body)
 		return it, rest, err
 	case entryConsumerDeleted:
-		return &ConsumerDeleted{ID: le.Uint64(body)}, rest, nil
+		return &ConsumerDeleted{ID: ConsumerID(le.Uint64(body))}, rest, nil
 	case entrySessionNamed:
 		it, err := decodeSessionNamed(body)
 		return it, rest, err
@@ -303,17 +304,17 @@ func fixedEntrySize(kind uint16) int64 {
 // decodeBatch also checks that the batch is inside the payload of its object.
 func decodeBatch(b []byte, c *Commit) (*Batch, error) {
 	x := &Batch{
-		Topic:     le.Uint64(b),
-		Partition: le.Uint32(b[8:]),
+		Topic:     TopicID(le.Uint64(b)),
+		Partition: Partition(le.Uint32(b[8:])),
 		Object:    le.Uint32(b[12:]),
-		Base:      int64(le.Uint64(b[16:])),
+		Base:      Offset(le.Uint64(b[16:])),
 		MaxTime:   int64(le.Uint64(b[24:])),
 		Count:     le.Uint32(b[32:]),
 		Pos:       le.Uint32(b[36:]),
 		Size:      le.Uint32(b[40:]),
 		CRC:       le.Uint32(b[44:]),
 	}
-	if x.Count == 0 || x.Base < 0 || x.Base+int64(x.Count) < 0 {
+	if x.Count == 0 || x.Base < 0 || x.Base+Offset(x.Count) < 0 {
 		return nil, Corrupt("a batch has the invalid count %d or the invalid offset %d", x.Count, x.Base)
 	}
 	if int64(x.Object) > int64(len(c.Data)) {
@@ -336,10 +337,10 @@ func decodeAppendKeyed(b []byte) (*AppendKeyed, error) {
 	if len(b) < keyedFixedSize || (len(b)-keyedFixedSize)%keyedRangeSize != 0 {
 		return nil, Corrupt("an entry of kind %d has %d bytes", entryAppendKeyed, len(b))
 	}
-	a := &AppendKeyed{Topic: le.Uint64(b), Key: Digest(b[8:24]), Print: Digest(b[24:40])}
+	a := &AppendKeyed{Topic: TopicID(le.Uint64(b)), Key: Digest(b[8:24]), Print: Digest(b[24:40])}
 	for b = b[keyedFixedSize:]; len(b) > 0; b = b[keyedRangeSize:] {
-		r := KeyedRange{Partition: le.Uint32(b), Count: le.Uint32(b[4:]), Base: int64(le.Uint64(b[8:]))}
-		if r.Count == 0 || r.Base < 0 || r.Base+int64(r.Count) < 0 {
+		r := KeyedRange{Partition: Partition(le.Uint32(b)), Count: le.Uint32(b[4:]), Base: Offset(le.Uint64(b[8:]))}
+		if r.Count == 0 || r.Base < 0 || r.Base+Offset(r.Count) < 0 {
 			return nil, Corrupt("a range of an append with a key has the invalid count %d or the invalid offset %d", r.Count, r.Base)
 		}
 		a.Ranges = append(a.Ranges, r)

@@ -194,7 +194,7 @@ func TestCommitFieldTable(t *testing.T) {
 	head = entry(head, 2, 1, append(u32(u64(nil, 3), 4), "orders.eu"...))
 	for _, it := range c.Entries[1:5] {
 		x := it.(*Batch)
-		body := u32(u32(u64(nil, x.Topic), x.Partition), x.Object)
+		body := u32(u32(u64(nil, uint64(x.Topic)), uint32(x.Partition)), x.Object)
 		body = u64(u64(body, uint64(x.Base)), uint64(x.MaxTime))
 		head = entry(head, 1, 1, u32(u32(u32(u32(body, x.Count), x.Pos), x.Size), x.CRC))
 	}

@@ -24,7 +24,7 @@ const (
 
 // KeyCreated adds an API key.
 type KeyCreated struct {
-	ID      uint64
+	ID      KeyID
 	Expires int64 // microseconds since 1970; 0 means never
 	Scopes  uint16
 	Salt    [16]byte
@@ -35,7 +35,7 @@ type KeyCreated struct {
 }
 
 // KeyRevoked revokes an API key for ever.
-type KeyRevoked struct{ ID uint64 }
+type KeyRevoked struct{ ID KeyID }
 
 func (*KeyCreated) kind() uint16 { return entryKeyCreated }
 func (*KeyRevoked) kind() uint16 { return entryKeyRevoked }
@@ -51,7 +51,7 @@ func (k *KeyCreated) size() int {
 func (*KeyRevoked) size() int { return 8 }
 
 func (k *KeyCreated) append(b []byte) []byte {
-	b = le.AppendUint64(b, k.ID)
+	b = le.AppendUint64(b, uint64(k.ID))
 	b = le.AppendUint64(b, uint64(k.Expires))
 	b = le.AppendUint16(b, k.Scopes)
 	b = le.AppendUint16(b, uint16(len(k.Name)))
@@ -66,14 +66,14 @@ func (k *KeyCreated) append(b []byte) []byte {
 	return b
 }
 
-func (k *KeyRevoked) append(b []byte) []byte { return le.AppendUint64(b, k.ID) }
+func (k *KeyRevoked) append(b []byte) []byte { return le.AppendUint64(b, uint64(k.ID)) }
 
 func decodeKeyCreated(b []byte) (*KeyCreated, error) {
 	if len(b) < keyFixedSize {
 		return nil, Corrupt("an entry for an API key has the invalid size %d", len(b))
 	}
 	k := &KeyCreated{
-		ID:      le.Uint64(b),
+		ID:      KeyID(le.Uint64(b)),
 		Expires: int64(le.Uint64(b[8:])),
 		Scopes:  le.Uint16(b[16:]),
 		Salt:    [16]byte(b[20:36]),

@@ -14,7 +14,7 @@ const entryQueuePushSet = 25
 
 // QueuePushSet sets or removes the push target of a queue.
 type QueuePushSet struct {
-	Queue uint64
+	Queue QueueID
 	Push  *QueuePush // nil: the queue is not pushed
 }
 
@@ -59,7 +59,7 @@ func (p *QueuePushSet) append(b []byte) []byte {
 	if push == nil {
 		push = &QueuePush{}
 	}
-	b = le.AppendUint64(le.AppendUint64(b, p.Queue), uint64(push.TimeoutMS))
+	b = le.AppendUint64(le.AppendUint64(b, uint64(p.Queue)), uint64(push.TimeoutMS))
 	b = le.AppendUint32(le.AppendUint32(b, push.InFlight), uint32(len(push.Headers)))
 	for _, text := range []string{push.URL, push.Secret, push.Stopped, ""} {
 		b = le.AppendUint16(b, uint16(len(text)))
@@ -77,7 +77,7 @@ func decodeQueuePushSet(b []byte) (*QueuePushSet, error) {
 		return nil, Corrupt("an entry for a push has the invalid size %d", len(b))
 	}
 	p := &QueuePush{TimeoutMS: int64(le.Uint64(b[8:])), InFlight: le.Uint32(b[16:])}
-	set := &QueuePushSet{Queue: le.Uint64(b), Push: p}
+	set := &QueuePushSet{Queue: QueueID(le.Uint64(b)), Push: p}
 	if err := reserved(b[30:32]); err != nil {
 		return nil, err
 	}

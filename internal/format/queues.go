@@ -37,8 +37,8 @@ const (
 
 // QueueSet adds a queue, or replaces its config.
 type QueueSet struct {
-	ID     uint64
-	Topic  uint64
+	ID     QueueID
+	Topic  TopicID
 	Config QueueConfig
 	Name   string // unique among the topic's queues
 }
@@ -54,61 +54,67 @@ type QueueConfig struct {
 }
 
 // QueueDeleted deletes a queue.
-type QueueDeleted struct{ ID uint64 }
+type QueueDeleted struct{ ID QueueID }
 
 // QueueOwned makes a broker the owner of a queue. The owner hands out the queue's records.
 type QueueOwned struct {
-	Queue, Epoch uint64
+	Queue QueueID
+	Epoch Epoch
 	// Windows are the dispatch limits by partition, below which the owner may hand out records
 	// for the first time.
-	Windows []int64
+	Windows []Offset
 	Address string
 }
 
 // QueueReleased leaves a queue without an owner.
-type QueueReleased struct{ Queue, Epoch uint64 }
+type QueueReleased struct {
+	Queue QueueID
+	Epoch Epoch
+}
 
 // WindowMoved changes the dispatch limit of a partition, below which the owner may hand out
 // records for the first time.
 type WindowMoved struct {
-	Queue, Epoch uint64
-	Partition    uint32
-	Window       int64
+	Queue     QueueID
+	Epoch     Epoch
+	Partition Partition
+	Window    Offset
 }
 
 // RecordsAttempted counts deliveries before the owner makes them.
 type RecordsAttempted struct {
-	Queue, Epoch uint64
-	Partition    uint32
-	Attempts     []Attempt // ascending by offset
+	Queue     QueueID
+	Epoch     Epoch
+	Partition Partition
+	Attempts  []Attempt // ascending by offset
 }
 
 // Attempt is a delivery of a record. Number counts the record's deliveries from 1.
 type Attempt struct {
-	Offset int64
+	Offset Offset
 	Number uint32
 }
 
 // RecordsDone marks records as done.
 type RecordsDone struct {
-	Queue     uint64
-	Partition uint32
+	Queue     QueueID
+	Partition Partition
 	Runs      []Run // ascending by offset, disjoint
 }
 
 // Run is Count records from Offset on. For each of them, Number is the attempt that succeeded.
 type Run struct {
-	Offset        int64
+	Offset        Offset
 	Count, Number uint32
 }
 
 // End returns the offset after the last record.
-func (r Run) End() int64 { return r.Offset + int64(r.Count) }
+func (r Run) End() Offset { return r.Offset + Offset(r.Count) }
 
 // RecordPutBack says that a delivery failed.
 type RecordPutBack struct {
-	Queue     uint64
-	Partition uint32
+	Queue     QueueID
+	Partition Partition
 	Attempt
 	NotBefore  int64 // microseconds since 1970
 	DeadLetter bool  // the record is handed out again only after a redrive
@@ -118,29 +124,30 @@ type RecordPutBack struct {
 // RecordsRedriven turns dead letters into records that the queue hands out again, with as many
 // attempts as the queue allows. The number of the next delivery continues from the last one.
 type RecordsRedriven struct {
-	Queue     uint64
-	Partition uint32
-	Offsets   []int64 // ascending
+	Queue     QueueID
+	Partition Partition
+	Offsets   []Offset // ascending
 }
 
 // QueuePurged marks all records before an offset as done.
 type QueuePurged struct {
-	Queue     uint64
-	Partition uint32
-	Before    int64
+	Queue     QueueID
+	Partition Partition
+	Before    Offset
 }
 
 // RecordsDelayed delays records that its commit appends: queues hand them out only when they are
 // due. The entry follows their batches. No record is in two such entries.
 type RecordsDelayed struct {
-	Topic            uint64
-	Partition, Count uint32
-	Offset           int64
-	Due              int64 // microseconds since 1970
+	Topic     TopicID
+	Partition Partition
+	Count     uint32
+	Offset    Offset
+	Due       int64 // microseconds since 1970
 }
 
 // End returns the offset after the last record.
-func (d *RecordsDelayed) End() int64 { return d.Offset + int64(d.Count) }
+func (d *RecordsDelayed) End() Offset { return d.Offset + Offset(d.Count) }
 
 func (*QueueSet) kind() uint16         { return entryQueueSet }
 func (*QueueDeleted) kind() uint16     { return entryQueueDeleted }
@@ -186,7 +193,7 @@ func (q *QueueSet) append(b []byte) []byte {
 	if q.Config.Paused {
 		flags |= queuePaused
 	}
-	b = le.AppendUint64(le.AppendUint64(b, q.ID), q.Topic)
+	b = le.AppendUint64(le.AppendUint64(b, uint64(q.ID)), uint64(q.Topic))
 	b = le.AppendUint64(b, uint64(q.Config.LeaseMS))
 	b = le.AppendUint64(b, uint64(q.Config.BackoffMinMS))
 	b = le.AppendUint64(b, uint64(q.Config.BackoffMaxMS))
@@ -195,10 +202,10 @@ func (q *QueueSet) append(b []byte) []byte {
 	return append(append(b, q.Config.DeadLetterTopic...), q.Name...)
 }
 
-func (q *QueueDeleted) append(b []byte) []byte { return le.AppendUint64(b, q.ID) }
+func (q *QueueDeleted) append(b []byte) []byte { return le.AppendUint64(b, uint64(q.ID)) }
 
 func (o *QueueOwned) append(b []byte) []byte {
-	b = le.AppendUint64(le.AppendUint64(b, o.Queue), o.Epoch)
+	b = le.AppendUint64(le.AppendUint64(b, uint64(o.Queue)), uint64(o.Epoch))
 	b = le.AppendUint64(b, uint64(len(o.Windows)))
 	for _, w := range o.Windows {
 		b = le.AppendUint64(b, uint64(w))
@@ -207,16 +214,16 @@ func (o *QueueOwned) append(b []byte) []byte {
 }
 
 func (r *QueueReleased) append(b []byte) []byte {
-	return le.AppendUint64(le.AppendUint64(b, r.Queue), r.Epoch)
+	return le.AppendUint64(le.AppendUint64(b, uint64(r.Queue)), uint64(r.Epoch))
 }
 
 func (w *WindowMoved) append(b []byte) []byte {
-	b = le.AppendUint64(le.AppendUint64(b, w.Queue), w.Epoch)
+	b = le.AppendUint64(le.AppendUint64(b, uint64(w.Queue)), uint64(w.Epoch))
 	return le.AppendUint64(le.AppendUint64(b, uint64(w.Partition)), uint64(w.Window))
 }
 
 func (a *RecordsAttempted) append(b []byte) []byte {
-	b = le.AppendUint64(le.AppendUint64(b, a.Queue), a.Epoch)
+	b = le.AppendUint64(le.AppendUint64(b, uint64(a.Queue)), uint64(a.Epoch))
 	b = le.AppendUint64(b, uint64(a.Partition))
 	for _, x := range a.Attempts {
 		b = le.AppendUint64(le.AppendUint64(b, uint64(x.Offset)), uint64(x.Number))
@@ -225,7 +232,7 @@ func (a *RecordsAttempted) append(b []byte) []byte {
 }
 
 func (d *RecordsDone) append(b []byte) []byte {
-	b = le.AppendUint64(le.AppendUint64(b, d.Queue), uint64(d.Partition))
+	b = le.AppendUint64(le.AppendUint64(b, uint64(d.Queue)), uint64(d.Partition))
 	for _, r := range d.Runs {
 		b = le.AppendUint64(b, uint64(r.Offset))
 		b = le.AppendUint32(le.AppendUint32(b, r.Count), r.Number)
@@ -238,14 +245,14 @@ func (p *RecordPutBack) append(b []byte) []byte {
 	if p.DeadLetter {
 		flags = recordDeadLetter
 	}
-	b = le.AppendUint64(b, p.Queue)
-	b = le.AppendUint32(le.AppendUint32(b, p.Partition), p.Number)
+	b = le.AppendUint64(b, uint64(p.Queue))
+	b = le.AppendUint32(le.AppendUint32(b, uint32(p.Partition)), p.Number)
 	b = le.AppendUint64(le.AppendUint64(b, uint64(p.Offset)), uint64(p.NotBefore))
 	return append(le.AppendUint64(b, flags), p.Reason...)
 }
 
 func (r *RecordsRedriven) append(b []byte) []byte {
-	b = le.AppendUint64(le.AppendUint64(b, r.Queue), uint64(r.Partition))
+	b = le.AppendUint64(le.AppendUint64(b, uint64(r.Queue)), uint64(r.Partition))
 	for _, o := range r.Offsets {
 		b = le.AppendUint64(b, uint64(o))
 	}
@@ -253,12 +260,12 @@ func (r *RecordsRedriven) append(b []byte) []byte {
 }
 
 func (p *QueuePurged) append(b []byte) []byte {
-	b = le.AppendUint64(le.AppendUint64(b, p.Queue), uint64(p.Partition))
+	b = le.AppendUint64(le.AppendUint64(b, uint64(p.Queue)), uint64(p.Partition))
 	return le.AppendUint64(b, uint64(p.Before))
 }
 
 func (d *RecordsDelayed) append(b []byte) []byte {
-	b = le.AppendUint64(b, d.Topic)
-	b = le.AppendUint32(le.AppendUint32(b, d.Partition), d.Count)
+	b = le.AppendUint64(b, uint64(d.Topic))
+	b = le.AppendUint32(le.AppendUint32(b, uint32(d.Partition)), d.Count)
 	return le.AppendUint64(le.AppendUint64(b, uint64(d.Offset)), uint64(d.Due))
 }

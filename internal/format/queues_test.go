@@ -17,14 +17,14 @@ func goldenQueues() *Commit {
 			}},
 			&QueueSet{ID: 6, Topic: 3, Name: "plain", Config: QueueConfig{LeaseMS: 1, Attempts: math.MaxUint32}},
 			&QueueDeleted{ID: 4},
-			&QueueOwned{Queue: 5, Epoch: 2, Windows: []int64{4096, 0, math.MaxInt64}, Address: "http://10.0.0.1:51313"},
+			&QueueOwned{Queue: 5, Epoch: 2, Windows: []Offset{4096, 0, math.MaxInt64}, Address: "http://10.0.0.1:51313"},
 			&QueueReleased{Queue: 6, Epoch: 1},
 			&WindowMoved{Queue: 5, Epoch: 2, Partition: 1, Window: 8192},
 			&RecordsAttempted{Queue: 5, Epoch: 2, Partition: 1, Attempts: []Attempt{{Offset: 0, Number: 2}, {Offset: math.MaxInt64, Number: math.MaxUint32}}},
 			&RecordsDone{Queue: 5, Partition: 1, Runs: []Run{{Offset: 3, Count: 4, Number: 1}, {Offset: 7, Count: 1, Number: 2}, {Offset: 1 << 40, Count: math.MaxUint32, Number: 1}}},
 			&RecordPutBack{Queue: 5, Partition: 1, Attempt: Attempt{Offset: 0, Number: 2}, NotBefore: goldenTime + 1, Reason: "smtp: 451"},
 			&RecordPutBack{Queue: 5, Partition: 2, Attempt: Attempt{Offset: 9, Number: 5}, DeadLetter: true},
-			&RecordsRedriven{Queue: 5, Partition: 2, Offsets: []int64{0, 9, math.MaxInt64}},
+			&RecordsRedriven{Queue: 5, Partition: 2, Offsets: []Offset{0, 9, math.MaxInt64}},
 			&QueuePurged{Queue: 5, Partition: 2, Before: 10},
 			&RecordsDelayed{Topic: 3, Partition: 1, Count: 2, Offset: 1 << 33, Due: goldenTime + 60_000_000},
 		},
@@ -169,10 +169,10 @@ func TestQueueEntriesThatAreCutOffAreRefused(t *testing.T) {
 func TestImpossibleQueueEntriesAreRefused(t *testing.T) {
 	attempted := func(as ...Attempt) Entry { return &RecordsAttempted{Attempts: as} }
 	done := func(rs ...Run) Entry { return &RecordsDone{Runs: rs} }
-	redriven := func(os ...int64) Entry { return &RecordsRedriven{Offsets: os} }
+	redriven := func(os ...Offset) Entry { return &RecordsRedriven{Offsets: os} }
 	for name, it := range map[string]Entry{
 		"window before the beginning":       &WindowMoved{Window: -1},
-		"owner's window before it":          &QueueOwned{Windows: []int64{0, -1}},
+		"owner's window before it":          &QueueOwned{Windows: []Offset{0, -1}},
 		"no attempts":                       attempted(),
 		"attempt before the beginning":      attempted(Attempt{-1, 1}),
 		"attempt number 0":                  attempted(Attempt{1, 0}),

@@ -9,11 +9,11 @@ func decodeQueueEntry(kind uint16, b []byte) (_ Entry, ok bool, err error) {
 	case entryQueueSet:
 		it, err = decodeQueueSet(b)
 	case entryQueueDeleted:
-		it = &QueueDeleted{ID: le.Uint64(b)}
+		it = &QueueDeleted{ID: QueueID(le.Uint64(b))}
 	case entryQueueOwned:
 		it, err = decodeQueueOwned(b)
 	case entryQueueReleased:
-		it = &QueueReleased{Queue: le.Uint64(b), Epoch: le.Uint64(b[8:])}
+		it = &QueueReleased{Queue: QueueID(le.Uint64(b)), Epoch: Epoch(le.Uint64(b[8:]))}
 	case entryWindowMoved:
 		it, err = decodeWindowMoved(b)
 	case entryRecordsAttempted:
@@ -74,7 +74,7 @@ func decodeQueueSet(b []byte) (*QueueSet, error) {
 	if dead > len(b)-queueSetSize {
 		return nil, Corrupt("a dead-letter topic's name of %d bytes does not fit into an entry of %d", dead, len(b))
 	}
-	return &QueueSet{ID: le.Uint64(b), Topic: le.Uint64(b[8:]), Name: string(b[queueSetSize+dead:]), Config: QueueConfig{
+	return &QueueSet{ID: QueueID(le.Uint64(b)), Topic: TopicID(le.Uint64(b[8:])), Name: string(b[queueSetSize+dead:]), Config: QueueConfig{
 		LeaseMS: int64(le.Uint64(b[16:])), BackoffMinMS: int64(le.Uint64(b[24:])), BackoffMaxMS: int64(le.Uint64(b[32:])),
 		Attempts: le.Uint32(b[40:]), Ordered: flags&queueOrdered != 0, Paused: flags&queuePaused != 0,
 		DeadLetterTopic: string(b[queueSetSize : queueSetSize+dead]),
@@ -89,9 +89,9 @@ func decodeQueueOwned(b []byte) (*QueueOwned, error) {
 	if int64(n) > int64(len(rest)/8) {
 		return nil, Corrupt("an entry for the owner of a queue has %d bytes, which do not match its %d windows", len(b), n)
 	}
-	o := &QueueOwned{Queue: le.Uint64(b), Epoch: le.Uint64(b[8:])}
+	o := &QueueOwned{Queue: QueueID(le.Uint64(b)), Epoch: Epoch(le.Uint64(b[8:]))}
 	for ; n > 0; n-- {
-		w := int64(le.Uint64(rest))
+		w := Offset(le.Uint64(rest))
 		if w < 0 {
 			return nil, Corrupt("a window at %d", w)
 		}
@@ -102,7 +102,7 @@ func decodeQueueOwned(b []byte) (*QueueOwned, error) {
 }
 
 func decodeWindowMoved(b []byte) (*WindowMoved, error) {
-	w := &WindowMoved{Queue: le.Uint64(b), Epoch: le.Uint64(b[8:]), Partition: le.Uint32(b[16:]), Window: int64(le.Uint64(b[24:]))}
+	w := &WindowMoved{Queue: QueueID(le.Uint64(b)), Epoch: Epoch(le.Uint64(b[8:])), Partition: Partition(le.Uint32(b[16:])), Window: Offset(le.Uint64(b[24:]))}
 	if w.Window < 0 {
 		return nil, Corrupt("a window at %d", w.Window)
 	}
@@ -113,13 +113,13 @@ func decodeRecordsAttempted(b []byte) (*RecordsAttempted, error) {
 	if len(b) < attemptedMin+16 || (len(b)-attemptedMin)%16 != 0 {
 		return nil, Corrupt("an entry for attempts has the invalid size %d", len(b))
 	}
-	a := &RecordsAttempted{Queue: le.Uint64(b), Epoch: le.Uint64(b[8:]), Partition: le.Uint32(b[16:])}
+	a := &RecordsAttempted{Queue: QueueID(le.Uint64(b)), Epoch: Epoch(le.Uint64(b[8:])), Partition: Partition(le.Uint32(b[16:]))}
 	if err := reserved(b[20:24]); err != nil {
 		return nil, err
 	}
-	last := int64(-1)
+	last := Offset(-1)
 	for b = b[attemptedMin:]; len(b) > 0; b = b[16:] {
-		x := Attempt{Offset: int64(le.Uint64(b)), Number: le.Uint32(b[8:])}
+		x := Attempt{Offset: Offset(le.Uint64(b)), Number: le.Uint32(b[8:])}
 		if x.Offset <= last || x.Number == 0 {
 			return nil, Corrupt("attempt %d of offset %d is invalid, or comes after offset %d out of order", x.Number, x.Offset, last)
 		}
@@ -136,13 +136,13 @@ func decodeRecordsDone(b []byte) (*RecordsDone, error) {
 	if len(b) < runsMin+16 || (len(b)-runsMin)%16 != 0 {
 		return nil, Corrupt("an entry for done records has the invalid size %d", len(b))
 	}
-	d := &RecordsDone{Queue: le.Uint64(b), Partition: le.Uint32(b[8:])}
+	d := &RecordsDone{Queue: QueueID(le.Uint64(b)), Partition: Partition(le.Uint32(b[8:]))}
 	if err := reserved(b[12:16]); err != nil {
 		return nil, err
 	}
-	var end int64
+	var end Offset
 	for b = b[runsMin:]; len(b) > 0; b = b[16:] {
-		r := Run{Offset: int64(le.Uint64(b)), Count: le.Uint32(b[8:]), Number: le.Uint32(b[12:])}
+		r := Run{Offset: Offset(le.Uint64(b)), Count: le.Uint32(b[8:]), Number: le.Uint32(b[12:])}
 		if r.Offset < end || r.Count == 0 || r.Number == 0 || r.End() < 0 {
 			return nil, Corrupt("%d records done by attempt %d from offset %d on are invalid, or overlap those below %d", r.Count, r.Number, r.Offset, end)
 		}
@@ -161,8 +161,8 @@ func decodeRecordPutBack(b []byte) (*RecordPutBack, error) {
 		return nil, fmt.Errorf("%w: an entry for a record that is put back has the unknown flags %#x", ErrVersion, flags)
 	}
 	p := &RecordPutBack{
-		Queue: le.Uint64(b), Partition: le.Uint32(b[8:]),
-		Attempt:   Attempt{Offset: int64(le.Uint64(b[16:])), Number: le.Uint32(b[12:])},
+		Queue: QueueID(le.Uint64(b)), Partition: Partition(le.Uint32(b[8:])),
+		Attempt:   Attempt{Offset: Offset(le.Uint64(b[16:])), Number: le.Uint32(b[12:])},
 		NotBefore: int64(le.Uint64(b[24:])), DeadLetter: flags&recordDeadLetter != 0, Reason: string(b[putBackSize:]),
 	}
 	if p.Offset < 0 || p.Number == 0 || p.NotBefore < 0 {
@@ -175,13 +175,13 @@ func decodeRecordsRedriven(b []byte) (*RecordsRedriven, error) {
 	if len(b) < runsMin+8 || (len(b)-runsMin)%8 != 0 {
 		return nil, Corrupt("an entry for redriven records has the invalid size %d", len(b))
 	}
-	r := &RecordsRedriven{Queue: le.Uint64(b), Partition: le.Uint32(b[8:])}
+	r := &RecordsRedriven{Queue: QueueID(le.Uint64(b)), Partition: Partition(le.Uint32(b[8:]))}
 	if err := reserved(b[12:16]); err != nil {
 		return nil, err
 	}
-	last := int64(-1)
+	last := Offset(-1)
 	for b = b[runsMin:]; len(b) > 0; b = b[8:] {
-		o := int64(le.Uint64(b))
+		o := Offset(le.Uint64(b))
 		if o <= last {
 			return nil, Corrupt("the redriven offset %d is invalid, or comes after %d out of order", o, last)
 		}
@@ -192,7 +192,7 @@ func decodeRecordsRedriven(b []byte) (*RecordsRedriven, error) {
 }
 
 func decodeQueuePurged(b []byte) (*QueuePurged, error) {
-	p := &QueuePurged{Queue: le.Uint64(b), Partition: le.Uint32(b[8:]), Before: int64(le.Uint64(b[16:]))}
+	p := &QueuePurged{Queue: QueueID(le.Uint64(b)), Partition: Partition(le.Uint32(b[8:])), Before: Offset(le.Uint64(b[16:]))}
 	if p.Before < 0 {
 		return nil, Corrupt("a queue is purged before the invalid offset %d", p.Before)
 	}
@@ -201,8 +201,8 @@ func decodeQueuePurged(b []byte) (*QueuePurged, error) {
 
 func decodeRecordsDelayed(b []byte) (*RecordsDelayed, error) {
 	d := &RecordsDelayed{
-		Topic: le.Uint64(b), Partition: le.Uint32(b[8:]), Count: le.Uint32(b[12:]),
-		Offset: int64(le.Uint64(b[16:])), Due: int64(le.Uint64(b[24:])),
+		Topic: TopicID(le.Uint64(b)), Partition: Partition(le.Uint32(b[8:])), Count: le.Uint32(b[12:]),
+		Offset: Offset(le.Uint64(b[16:])), Due: int64(le.Uint64(b[24:])),
 	}
 	if d.Offset < 0 || d.Count == 0 || d.End() < 0 || d.Due < 0 {
 		return nil, Corrupt("%d records from offset %d on can't be delayed until %d", d.Count, d.Offset, d.Due)

@@ -21,8 +21,9 @@ type SessionKey [32]byte
 
 // SessionNamed makes a session known to the brokers of the log.
 type SessionNamed struct {
-	Session      SessionKey
-	Queue, Epoch uint64 // the queue that the session owns, and its epoch; 0 and 0 if it owns none
+	Session SessionKey
+	Queue   QueueID
+	Epoch   Epoch // the queue that the session owns, and its epoch; 0 and 0 if it owns none
 }
 
 func (*SessionNamed) kind() uint16 { return entrySessionNamed }
@@ -30,7 +31,7 @@ func (*SessionNamed) size() int    { return sessionNamedSize }
 
 func (s *SessionNamed) append(b []byte) []byte {
 	b = append(b, s.Session[:]...)
-	return le.AppendUint64(le.AppendUint64(b, s.Queue), s.Epoch)
+	return le.AppendUint64(le.AppendUint64(b, uint64(s.Queue)), uint64(s.Epoch))
 }
 
 // Sound reports whether the entry is valid by itself: it names a session, and both or neither of
@@ -40,7 +41,7 @@ func (s *SessionNamed) Sound() bool {
 }
 
 func decodeSessionNamed(b []byte) (*SessionNamed, error) {
-	s := &SessionNamed{Session: SessionKey(b[:32]), Queue: le.Uint64(b[32:]), Epoch: le.Uint64(b[40:])}
+	s := &SessionNamed{Session: SessionKey(b[:32]), Queue: QueueID(le.Uint64(b[32:])), Epoch: Epoch(le.Uint64(b[40:]))}
 	if !s.Sound() {
 		return nil, Corrupt("session %x can't own queue %d with epoch %d", s.Session, s.Queue, s.Epoch)
 	}

@@ -7,14 +7,15 @@ import (
 	"math"
 	"slices"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
 // row is what a commit or a state says about a batch.
 type row struct {
-	topic     uint64
+	topic     format.TopicID
 	partition int
-	base      int64
+	base      format.Offset
 	count     int64
 	maxTime   int64 // in ms
 	timed     bool  // maxTime is known
@@ -37,7 +38,7 @@ func checkBatches(payload []byte, rows []row) (batches int, err error) {
 	end := 0
 	for _, r := range rows {
 		from, to := int(r.pos), int(r.pos)+int(r.size)
-		what := fmt.Sprintf("topic %d partition %d offsets %d to %d", r.topic, r.partition, r.base, r.base+r.count-1)
+		what := fmt.Sprintf("topic %d partition %d offsets %d to %d", r.topic, r.partition, r.base, r.base+format.Offset(r.count)-1)
 		if from < end || to > len(payload) {
 			bad(fmt.Errorf("%s: %w: its entry names the bytes %d to %d of the payload, which belong to another batch or do not exist", what, record.ErrCorrupt, from, to))
 			continue
@@ -90,7 +91,7 @@ func (r row) check(b []byte) error {
 		return fmt.Errorf("%w: it has %d records, its entry says %d", record.ErrCorrupt, x.Count, r.count)
 	}
 	latest := int64(math.MinInt64)
-	for rec, err := range x.Records(b, r.base, record.Limits{}) {
+	for rec, err := range x.Records(b, int64(r.base), record.Limits{}) {
 		if errors.As(err, new(*record.LimitError)) {
 			return nil // its CRC is right; it is too large to decompress
 		}

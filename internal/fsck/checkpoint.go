@@ -136,14 +136,14 @@ func eachRow(s *state.State, each func(state.Object, row)) {
 	for _, t := range s.Topics() {
 		for p := range t.Partitions {
 			for offset := t.Partitions[p].Start; offset < t.Partitions[p].End; {
-				locations = s.Locate(locations[:0], t, int32(p), offset, 1<<62, atOnce)
+				locations = s.Locate(locations[:0], t, format.Partition(p), offset, 1<<62, atOnce)
 				for _, l := range locations {
 					start := uint32(format.DataPayloadStart)
 					if !l.Object.Data {
 						start = 0
 					}
 					each(l.Object, row{topic: t.ID, partition: p, base: l.Base, count: l.Count, pos: l.Pos - start, size: l.Size, crc: l.CRC})
-					offset = l.Base + l.Count
+					offset = l.Base + format.Offset(l.Count)
 				}
 			}
 		}

@@ -73,10 +73,10 @@ func (s *smith) entries(entries ...format.Entry) string {
 }
 
 // end returns the next offset of topic id's partition 0.
-func (s *smith) end(id uint64) int64 { return s.state.TopicByID(id).Partitions[0].End }
+func (s *smith) end(id format.TopicID) format.Offset { return s.state.TopicByID(id).Partitions[0].End }
 
 // row returns the entry of a batch that is appended to topic id.
-func (s *smith) row(id uint64, object uint32, pos int, batch []byte, base int64) *format.Batch {
+func (s *smith) row(id format.TopicID, object uint32, pos int, batch []byte, base format.Offset) *format.Batch {
 	s.Helper()
 	x, err := record.Parse(batch)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *smith) row(id uint64, object uint32, pos int, batch []byte, base int64)
 }
 
 // records writes a commit with an inline batch.
-func (s *smith) records(id uint64, values ...string) string {
+func (s *smith) records(id format.TopicID, values ...string) string {
 	s.Helper()
 	b := batchOf(values...)
 	c := s.next()
@@ -109,7 +109,7 @@ func (s *smith) upload(seq format.Seq, id uint64, batches ...[]byte) format.Data
 }
 
 // far writes a data object, and a commit that refers to its batches.
-func (s *smith) far(topic, id uint64, batches ...[]byte) (commitKey, dataKey string) {
+func (s *smith) far(topic format.TopicID, id uint64, batches ...[]byte) (commitKey, dataKey string) {
 	s.Helper()
 	ref := s.upload(s.state.Seq(), id, batches...)
 	c := s.next()
@@ -118,7 +118,7 @@ func (s *smith) far(topic, id uint64, batches ...[]byte) (commitKey, dataKey str
 	for _, b := range batches {
 		x := s.row(topic, 1, pos, b, base)
 		c.Entries = append(c.Entries, x)
-		base, pos = base+int64(x.Count), pos+len(b)
+		base, pos = base+format.Offset(x.Count), pos+len(b)
 	}
 	return s.put(c, nil), ref.Key()
 }

@@ -11,12 +11,14 @@ import (
 	"container/heap"
 	"slices"
 	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // Place is the partition and offset of a record.
 type Place struct {
-	Partition int32
-	Offset    int64
+	Partition format.Partition
+	Offset    format.Offset
 }
 
 // Compare orders places by partition, then by offset.
@@ -169,7 +171,7 @@ func (t *Table) Remove(p Place) {
 }
 
 // RemoveBelow removes the records of a partition before an offset.
-func (t *Table) RemoveBelow(partition int32, before int64) {
+func (t *Table) RemoveBelow(partition format.Partition, before format.Offset) {
 	var below []Place
 	for p := range t.entries {
 		if p.Partition == partition && p.Offset < before {

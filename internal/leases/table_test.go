@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -30,12 +32,12 @@ func want(t *testing.T, got Taken, out, claims string) {
 func TestFreshAndRetriedRecordsGetHalfEach(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		table := New(ordered)
-		for o := range int64(20) {
+		for o := range format.Offset(20) {
 			table.Add(Place{0, o}, NoKey)
 			table.AddAgain(Delivery{Place{1, o}, 1}, NoKey, at(0))
 		}
 		want(t, table.Take(at(1), at(9), 4, 4, nil), "[0#1 1#1 2#1 3#1]", "[0#1 1#1]")
-		for o := range int64(2) {
+		for o := range format.Offset(2) {
 			table.Claimed(Delivery{Place{1, o}, 2})
 		}
 		want(t, table.Take(at(1), at(9), 4, 4, nil), "[0#2 1#2 4#1 5#1]", "[]")
@@ -44,7 +46,7 @@ func TestFreshAndRetriedRecordsGetHalfEach(t *testing.T) {
 
 func TestOneAtATimeTakesTurns(t *testing.T) {
 	table := New(false)
-	for o := range int64(4) {
+	for o := range format.Offset(4) {
 		table.Add(Place{0, o}, NoKey)
 		table.AddDelayed(Place{0, 100 + o}, NoKey, at(0))
 	}
@@ -59,7 +61,7 @@ func TestOneAtATimeTakesTurns(t *testing.T) {
 
 func TestRecordsOfAKeyGoOutOneByOneInOrder(t *testing.T) {
 	table := New(true)
-	for o := range int64(6) {
+	for o := range format.Offset(6) {
 		table.Add(Place{0, o}, uint64(1+o%2))
 	}
 	want(t, table.Take(at(0), at(9), 9, 9, nil), "[0#1 1#1]", "[]")
@@ -170,7 +172,7 @@ func (m *model) forget(p Place) {
 	delete(m.claims, p)
 }
 
-func (m *model) add(offset int64) {
+func (m *model) add(offset format.Offset) {
 	p := Place{0, offset}
 	m.keys[p] = rapid.Uint64Range(0, 2).Draw(m.t, "key")
 	m.order = append(m.order, p)
@@ -197,7 +199,7 @@ func (m *model) step(offset int64) {
 	_, claiming := m.claims[p]
 	switch rapid.IntRange(0, 8).Draw(m.t, "what") {
 	case 0, 1:
-		m.add(offset)
+		m.add(format.Offset(offset))
 	case 2, 3:
 		m.take()
 	case 4:

@@ -137,7 +137,7 @@ func (c *client) request(ctx context.Context, m *Message, now time.Time) (*http.
 	r.Header.Set("Seb-Topic-Id", c.identity.topicID)
 	r.Header.Set("Seb-Queue", c.identity.queue)
 	r.Header.Set("Seb-Partition", strconv.FormatInt(int64(m.Partition), 10))
-	r.Header.Set("Seb-Offset", strconv.FormatInt(m.Offset, 10))
+	r.Header.Set("Seb-Offset", strconv.FormatInt(int64(m.Offset), 10))
 	r.Header.Set("Seb-Attempt", strconv.Itoa(m.Attempt))
 
 	id, seconds := c.identity.of(m), now.Unix()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
@@ -18,7 +19,7 @@ type Message struct {
 	LeasedUntil time.Time
 
 	Partition int32
-	Offset    int64
+	Offset    format.Offset
 	Key       []byte // nil if there is none
 	Value     []byte // must not be changed: net/http may read it shortly after the request has ended
 	Headers   []Header

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // lease is how long a fakeQueue leases messages.
@@ -52,7 +54,7 @@ func (q *fakeQueue) addMessage(m Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	m.Token = strconv.Itoa(q.out)
-	m.Offset = int64(q.out)
+	m.Offset = format.Offset(q.out)
 	m.Timestamp = time.UnixMilli(1_700_000_000_250)
 	q.out++
 	q.ready = append(q.ready, m)
@@ -98,7 +100,7 @@ func (q *fakeQueue) handOutLate() (ms []Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for ; q.late > 0; q.late-- {
-		m := Message{Token: strconv.Itoa(q.out), Offset: int64(q.out), Attempt: 1, LeasedUntil: time.Now().Add(lease)}
+		m := Message{Token: strconv.Itoa(q.out), Offset: format.Offset(q.out), Attempt: 1, LeasedUntil: time.Now().Add(lease)}
 		q.handed[m.Token] = m
 		ms = append(ms, m)
 		q.out++

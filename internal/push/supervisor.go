@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/wait"
 )
 
@@ -25,16 +26,16 @@ var ErrRunning = errors.New("this broker delivers pushed records already")
 
 // Pushed is a queue that has a target and, by the log, is neither stopped nor paused.
 type Pushed struct {
-	ID          uint64
+	ID          format.QueueID
 	Topic, Name string
 	TopicID     string // unique for ever, see [Options]
 	Target      Target
 
-	Epoch uint64    // the owner's epoch
-	Owned bool      // it has an owner
-	Owner string    // the owner's address; may be empty
-	Seen  time.Time // when the owner last showed itself in the log
-	Here  bool      // this broker owns it
+	Epoch format.Epoch // the owner's epoch
+	Owned bool         // it has an owner
+	Owner string       // the owner's address; may be empty
+	Seen  time.Time    // when the owner last showed itself in the log
+	Here  bool         // this broker owns it
 	// Mine says that this broker was the owner before it was restarted.
 	Mine bool
 }
@@ -43,7 +44,7 @@ type Pushed struct {
 // if the queue was deleted or has another owner.
 type Broker interface {
 	// Pushed returns the queues that should be pushed now, by id.
-	Pushed() map[uint64]Pushed
+	Pushed() map[format.QueueID]Pushed
 	// HasWork tells whether a queue has records that its owner should push now, or is pushing.
 	HasWork(q Pushed) bool
 	// TakeOver makes this broker the owner, instead of the owner that q names.
@@ -79,13 +80,13 @@ type Supervisor struct {
 
 	mu      sync.Mutex
 	running bool
-	pushers map[uint64]*Pusher // by queue
-	busy    map[uint64]bool    // queues for which a takeover or a Show is under way
+	pushers map[format.QueueID]*Pusher // by queue
+	busy    map[format.QueueID]bool    // queues for which a takeover or a Show is under way
 }
 
 // NewSupervisor returns a supervisor that does nothing until it runs.
 func NewSupervisor(b Broker, o SupervisorOptions) *Supervisor {
-	return &Supervisor{b: b, opts: o, changed: make(chan struct{}, 1), pushers: map[uint64]*Pusher{}, busy: map[uint64]bool{}}
+	return &Supervisor{b: b, opts: o, changed: make(chan struct{}, 1), pushers: map[format.QueueID]*Pusher{}, busy: map[format.QueueID]bool{}}
 }
 
 // Notify makes the supervisor check the pushed queues, which may have changed. It does not block.
@@ -98,7 +99,7 @@ func (s *Supervisor) Notify() {
 
 // Blocked tells why this broker may not send to the address that a queue's URL leads to; "" if it may,
 // or if it does not push the queue.
-func (s *Supervisor) Blocked(queue uint64) string {
+func (s *Supervisor) Blocked(queue format.QueueID) string {
 	s.mu.Lock()
 	p := s.pushers[queue]
 	s.mu.Unlock()
@@ -118,7 +119,7 @@ func (s *Supervisor) Run(ctx context.Context, open func(Pushed) (Queue, Options)
 	}
 	s.running = true
 	s.mu.Unlock()
-	r := &supervision{Supervisor: s, open: open, runs: map[uint64]*pushRun{}, watched: map[uint64]watch{}}
+	r := &supervision{Supervisor: s, open: open, runs: map[format.QueueID]*pushRun{}, watched: map[format.QueueID]watch{}}
 	r.loop(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,22 +132,22 @@ type supervision struct {
 	*Supervisor
 	open    func(Pushed) (Queue, Options)
 	tasks   sync.WaitGroup
-	leave   func()              // ends Broker.Follow; nil while there are no pushed queues
-	runs    map[uint64]*pushRun // by queue
-	watched map[uint64]watch
+	leave   func()                      // ends Broker.Follow; nil while there are no pushed queues
+	runs    map[format.QueueID]*pushRun // by queue
+	watched map[format.QueueID]watch
 }
 
 // pushRun pushes one queue to one target, as the owner of one epoch.
 type pushRun struct {
 	target Target
-	epoch  uint64
+	epoch  format.Epoch
 	end    context.CancelFunc
 	over   chan struct{} // closed when another run of the queue may begin
 }
 
 // watch says since when an owner that has records to push has written nothing to the log.
 type watch struct {
-	epoch uint64
+	epoch format.Epoch
 	seen  time.Time
 	since time.Time
 }
@@ -212,7 +213,7 @@ func (s *supervision) reap() {
 }
 
 // endRuns ends runs whose queue has another owner or target, or should not be pushed.
-func (s *supervision) endRuns(queues map[uint64]Pushed) {
+func (s *supervision) endRuns(queues map[format.QueueID]Pushed) {
 	for id, r := range s.runs {
 		q, ok := queues[id]
 		if !ok || !q.Here || q.Epoch != r.epoch || !q.Target.Equal(r.target) {
@@ -248,14 +249,14 @@ func (s *supervision) begin(ctx context.Context, q Pushed) {
 	})
 }
 
-func (s *Supervisor) put(queue uint64, p *Pusher) {
+func (s *Supervisor) put(queue format.QueueID, p *Pusher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pushers[queue] = p
 }
 
 // remove removes a pusher, unless the queue has another pusher by now.
-func (s *Supervisor) remove(queue uint64, p *Pusher) {
+func (s *Supervisor) remove(queue format.QueueID, p *Pusher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pushers[queue] == p {

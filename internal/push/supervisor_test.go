@@ -10,12 +10,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // fakeBroker has the pushed queues that a test gives it, and records what its supervisor does.
 type fakeBroker struct {
 	mu       sync.Mutex
-	queues   map[uint64]Pushed
+	queues   map[format.QueueID]Pushed
 	hasWork  bool
 	follows  bool
 	takeErr  error
@@ -26,7 +28,7 @@ type fakeBroker struct {
 func (b *fakeBroker) set(qs ...Pushed) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.queues = map[uint64]Pushed{}
+	b.queues = map[format.QueueID]Pushed{}
 	for _, q := range qs {
 		b.queues[q.ID] = q
 	}
@@ -50,7 +52,7 @@ func (b *fakeBroker) wantDone(t *testing.T, want ...string) {
 	b.did = nil
 }
 
-func (b *fakeBroker) Pushed() map[uint64]Pushed {
+func (b *fakeBroker) Pushed() map[format.QueueID]Pushed {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.queues)

@@ -19,43 +19,45 @@ const (
 // Consumer is a named reading position in a topic.
 type Consumer struct {
 	// ID is never reused.
-	ID      uint64
-	Topic   uint64
+	ID      format.ConsumerID
+	Topic   format.TopicID
 	Name    string
 	Created int64 // fold's time in microseconds
 	Moved   int64 // when its positions were last set, fold's time in microseconds
 	// Version counts how often the positions were set.
 	Version uint64
 	// positions are the next offsets to read, by partition; 0 for partitions beyond the list.
-	positions []int64
+	positions []format.Offset
 }
 
 // Position returns the next offset to read in a partition.
-func (c *Consumer) Position(partition int32) int64 {
+func (c *Consumer) Position(partition format.Partition) format.Offset {
 	if int(partition) >= len(c.positions) {
 		return 0 // a partition that was added later: all of its records are new
 	}
 	return c.positions[partition]
 }
 
-func (c *Consumer) ref() (id uint64, name scopedName) { return c.ID, scopedName{c.Topic, c.Name} }
+func (c *Consumer) ref() (id format.ConsumerID, name scopedName) {
+	return c.ID, scopedName{c.Topic, c.Name}
+}
 
 // Consumer returns a topic's consumer of that name, or nil.
-func (s *State) Consumer(topic uint64, name string) *Consumer {
+func (s *State) Consumer(topic format.TopicID, name string) *Consumer {
 	return s.consumers.byName[scopedName{topic, name}]
 }
 
 // ConsumerByID returns the consumer with that id, or nil.
-func (s *State) ConsumerByID(id uint64) *Consumer { return s.consumers.byID[id] }
+func (s *State) ConsumerByID(id format.ConsumerID) *Consumer { return s.consumers.byID[id] }
 
 // Consumers returns a topic's consumers, sorted by name.
-func (s *State) Consumers(topic uint64) []*Consumer {
+func (s *State) Consumers(topic format.TopicID) []*Consumer {
 	return s.ConsumersAfter(topic, "", s.ConsumerCount())
 }
 
 // ConsumersAfter returns the consumers of a topic whose names sort after a name, sorted by name.
 // It returns at most the given number, and its cost depends on that number alone.
-func (s *State) ConsumersAfter(topic uint64, name string, most int) []*Consumer {
+func (s *State) ConsumersAfter(topic format.TopicID, name string, most int) []*Consumer {
 	return s.consumers.after(&Consumer{Topic: topic, Name: name}, most)
 }
 
@@ -86,7 +88,7 @@ func (s *State) dropConsumer(c *Consumer) {
 }
 
 // dropConsumers forgets the consumers of a topic.
-func (s *State) dropConsumers(topic uint64) {
+func (s *State) dropConsumers(topic format.TopicID) {
 	for _, c := range s.Consumers(topic) {
 		s.dropConsumer(c)
 	}
@@ -97,7 +99,7 @@ func (s *State) movePositions(x *format.PositionsMoved) {
 	s.memory -= c.memory()
 	// Views share the old list, so it is never changed in place.
 	most := max(len(c.positions), int(x.Positions[len(x.Positions)-1].Partition)+1)
-	c.positions = append(make([]int64, 0, most), c.positions...)[:most]
+	c.positions = append(make([]format.Offset, 0, most), c.positions...)[:most]
 	for _, p := range x.Positions {
 		c.positions[p.Partition] = p.Offset
 	}
@@ -111,13 +113,13 @@ func (s *State) movePositions(x *format.PositionsMoved) {
 
 // draftConsumer is a consumer with the changes of a commit under construction.
 type draftConsumer struct {
-	topic     uint64
+	topic     format.TopicID
 	version   uint64
-	positions map[uint32]int64 // the positions that the commit sets
+	positions map[format.Partition]format.Offset // the positions that the commit sets
 }
 
 // NextConsumerID returns the id that the next consumer must have.
-func (d *Draft) NextConsumerID() uint64 { return d.consumers.next }
+func (d *Draft) NextConsumerID() format.ConsumerID { return d.consumers.next }
 
 // ConsumerCount returns the number of consumers after the commit, including those of topics that
 // the commit deletes.
@@ -125,27 +127,27 @@ func (d *Draft) ConsumerCount() int { return d.consumers.count }
 
 // ConsumerID returns the id of a topic's consumer of that name; ok reports whether
 // it exists.
-func (d *Draft) ConsumerID(topic uint64, name string) (id uint64, ok bool) {
+func (d *Draft) ConsumerID(topic format.TopicID, name string) (id format.ConsumerID, ok bool) {
 	id, ok = d.consumers.idOf(scopedName{topic, name})
 	return id, ok && d.topic(topic) != nil
 }
 
 // ConsumerVersion returns how often the positions of an existing consumer were set.
-func (d *Draft) ConsumerVersion(id uint64) uint64 { return d.consumer(id).version }
+func (d *Draft) ConsumerVersion(id format.ConsumerID) uint64 { return d.consumer(id).version }
 
 // ConsumerPosition returns the next offset that an existing consumer reads.
-func (d *Draft) ConsumerPosition(id uint64, partition uint32) int64 {
+func (d *Draft) ConsumerPosition(id format.ConsumerID, partition format.Partition) format.Offset {
 	if offset, ok := d.consumer(id).positions[partition]; ok {
 		return offset
 	}
 	if c := d.s.consumers.byID[id]; c != nil {
-		return c.Position(int32(partition))
+		return c.Position(partition)
 	}
 	return 0
 }
 
 // consumer returns a consumer with the changes of the commit so far, nil if it doesn't exist.
-func (d *Draft) consumer(id uint64) *draftConsumer {
+func (d *Draft) consumer(id format.ConsumerID) *draftConsumer {
 	c := d.consumers.find(id, func(old *Consumer) *draftConsumer {
 		return &draftConsumer{topic: old.Topic, version: old.Version}
 	})
@@ -178,7 +180,7 @@ func (d *Draft) takePositions(x *format.PositionsMoved) error {
 	moved.version++
 	moved.positions = maps.Clone(c.positions)
 	if moved.positions == nil {
-		moved.positions = map[uint32]int64{}
+		moved.positions = map[format.Partition]format.Offset{}
 	}
 	for _, p := range x.Positions {
 		moved.positions[p.Partition] = p.Offset
@@ -200,8 +202,8 @@ func appendConsumers(b []byte, next uint64, list []Consumer) []byte {
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	for i := range list {
 		c := &list[i]
-		b = binary.AppendUvarint(b, c.ID)
-		b = binary.AppendUvarint(b, c.Topic)
+		b = binary.AppendUvarint(b, uint64(c.ID))
+		b = binary.AppendUvarint(b, uint64(c.Topic))
 		b = binary.AppendUvarint(b, uint64(len(c.Name)))
 		b = append(b, c.Name...)
 		b = binary.AppendUvarint(b, uint64(c.Created))
@@ -216,9 +218,9 @@ func appendConsumers(b []byte, next uint64, list []Consumer) []byte {
 }
 
 func (s *State) decodeConsumer(r *reader) *Consumer {
-	c := &Consumer{ID: r.uvarint(), Topic: r.uvarint(), Name: r.text(), Created: r.int64(), Moved: r.int64(), Version: r.uvarint()}
+	c := &Consumer{ID: format.ConsumerID(r.uvarint()), Topic: format.TopicID(r.uvarint()), Name: r.text(), Created: r.int64(), Moved: r.int64(), Version: r.uvarint()}
 	for range r.count(1) {
-		c.positions = append(c.positions, r.int64())
+		c.positions = append(c.positions, format.Offset(r.int64()))
 	}
 	if r.err == nil && (!soundConsumerName(c.Name) || !s.soundPositions(c)) {
 		r.fail("consumer %d %q is invalid", c.ID, c.Name)

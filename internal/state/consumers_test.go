@@ -11,15 +11,15 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-func created(id, topic uint64, name string) *format.ConsumerCreated {
+func created(id format.ConsumerID, topic format.TopicID, name string) *format.ConsumerCreated {
 	return &format.ConsumerCreated{ID: id, Topic: topic, Name: name}
 }
 
 // moved returns an entry that sets positions: partition, offset, partition, offset and so on.
-func moved(consumer uint64, positions ...int64) *format.PositionsMoved {
+func moved(consumer format.ConsumerID, positions ...format.Offset) *format.PositionsMoved {
 	x := &format.PositionsMoved{Consumer: consumer}
 	for ; len(positions) > 0; positions = positions[2:] {
-		x.Positions = append(x.Positions, format.Position{Partition: uint32(positions[0]), Offset: positions[1]})
+		x.Positions = append(x.Positions, format.Position{Partition: format.Partition(positions[0]), Offset: positions[1]})
 	}
 	return x
 }
@@ -45,7 +45,7 @@ func consumerState(t testing.TB) *State {
 }
 
 // consumerEntry draws a valid entry about the consumers of an existing topic.
-func (w *writer) consumerEntry(t *rapid.T, d *Draft, topic uint64, partitions uint32) format.Entry {
+func (w *writer) consumerEntry(t *rapid.T, d *Draft, topic format.TopicID, partitions uint32) format.Entry {
 	name := rapid.SampledFrom([]string{"p", "q"}).Draw(t, "consumer")
 	id, ok := d.ConsumerID(topic, name)
 	if !ok {
@@ -55,9 +55,9 @@ func (w *writer) consumerEntry(t *rapid.T, d *Draft, topic uint64, partitions ui
 		return &format.ConsumerDeleted{ID: id}
 	}
 	x := &format.PositionsMoved{Consumer: id}
-	for p := range partitions {
+	for p := range format.Partition(partitions) {
 		if end, _ := d.End(topic, p); p == 0 || rapid.Bool().Draw(t, "moves") {
-			x.Positions = append(x.Positions, format.Position{Partition: p, Offset: rapid.Int64Range(0, end).Draw(t, "position")})
+			x.Positions = append(x.Positions, format.Position{Partition: p, Offset: format.Offset(rapid.Int64Range(0, int64(end)).Draw(t, "position"))})
 		}
 	}
 	return x
@@ -163,7 +163,7 @@ func TestDraftTellsOfConsumers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := func(topic uint64, name string, id uint64, version uint64, position int64) {
+	want := func(topic format.TopicID, name string, id format.ConsumerID, version uint64, position format.Offset) {
 		t.Helper()
 		got, ok := d.ConsumerID(topic, name)
 		if !ok || got != id || d.ConsumerVersion(id) != version || d.ConsumerPosition(id, 1) != position {
@@ -266,17 +266,17 @@ func TestSnapshotWhoseConsumersContradictThemselvesIsRefused(t *testing.T) {
 func TestOldestConsumersAreThoseWithTheSmallestIDs(t *testing.T) {
 	s := consumerState(t)
 	var entries []format.Entry
-	for id := uint64(4); id < 30; id++ {
+	for id := format.ConsumerID(4); id < 30; id++ {
 		entries = append(entries, created(id, 1, strings.Repeat("x", int(id))))
 	}
 	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), Entries: append(entries, &format.ConsumerDeleted{ID: 5})})
-	ids := func(most int) (ids []uint64) {
+	ids := func(most int) (ids []format.ConsumerID) {
 		for _, c := range s.OldestConsumers(most) {
 			ids = append(ids, c.ID)
 		}
 		return ids
 	}
-	if got := ids(4); !slices.Equal(got, []uint64{1, 3, 4, 6}) {
+	if got := ids(4); !slices.Equal(got, []format.ConsumerID{1, 3, 4, 6}) {
 		t.Errorf("the oldest are %v", got)
 	}
 	if got := ids(1000); len(got) != 27 || s.ConsumerCount() != 27 || !slices.IsSorted(got) {

@@ -3,6 +3,8 @@ package state
 import (
 	"errors"
 	"fmt"
+
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // ErrDiscontinued says that a state does not follow from an earlier one.
@@ -34,7 +36,7 @@ func (s *State) Continues(old *State) error {
 				ErrDiscontinued, id, was.Name, len(was.Partitions), now.Name, len(now.Partitions))
 		}
 		for i := range was.Partitions {
-			if err := s.continuesPartition(old, now, was, int32(i)); err != nil {
+			if err := s.continuesPartition(old, now, was, format.Partition(i)); err != nil {
 				return err
 			}
 		}
@@ -42,7 +44,7 @@ func (s *State) Continues(old *State) error {
 	return nil
 }
 
-func (s *State) continuesPartition(old *State, now, was *Topic, partition int32) error {
+func (s *State) continuesPartition(old *State, now, was *Topic, partition format.Partition) error {
 	end := was.Partitions[partition].End
 	p := &now.Partitions[partition]
 	if start := was.Partitions[partition].Start; p.End < end || p.Start < start {

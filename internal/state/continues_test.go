@@ -37,7 +37,7 @@ func TestLaterStatesContinueEarlierOnes(t *testing.T) {
 // commits.
 func TestStateOfAnotherHistoryDoesNotContinue(t *testing.T) {
 	topic := &format.TopicCreated{ID: 1, Name: "t", Partitions: 2}
-	row := func(base int64, count, crc uint32) *format.Batch {
+	row := func(base format.Offset, count, crc uint32) *format.Batch {
 		return &format.Batch{Topic: 1, Partition: 1, Base: base, Count: count, Size: 70, CRC: crc}
 	}
 	fold := func(rows ...*format.Batch) *State {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"unsafe"
 
@@ -19,14 +20,14 @@ const DelayedMax = 1 << 24
 // Readers of the log see them at once. No record is in two runs.
 type Delayed struct {
 	Due       int64 // fold's time in microseconds
-	Topic     uint64
-	Offset    int64
-	Partition uint32
+	Topic     format.TopicID
+	Offset    format.Offset
+	Partition format.Partition
 	Count     uint32
 }
 
 // End returns the offset after the last record.
-func (d Delayed) End() int64 { return d.Offset + int64(d.Count) }
+func (d Delayed) End() format.Offset { return d.Offset + format.Offset(d.Count) }
 
 func compareDelayed(a, b Delayed) int {
 	return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
@@ -64,7 +65,7 @@ const delayedMemory = 2 * int64(unsafe.Sizeof(Delayed{})) // a run is in the lis
 func (s *State) Delayed() []Delayed { return s.delayed.sorted() }
 
 // DelayedOf iterates over the runs of a topic that are not due by the fold's time, in no order.
-func (s *State) DelayedOf(topic uint64) iter.Seq[Delayed] {
+func (s *State) DelayedOf(topic format.TopicID) iter.Seq[Delayed] {
 	return func(yield func(Delayed) bool) {
 		t := s.topics.byID[topic]
 		if t == nil {
@@ -104,7 +105,7 @@ func (s *State) expireDelayed() {
 }
 
 // dropDelayed forgets the runs of a topic.
-func (s *State) dropDelayed(topic uint64) {
+func (s *State) dropDelayed(topic format.TopicID) {
 	before := len(s.delayed)
 	s.delayed = slices.DeleteFunc(s.delayed, func(d Delayed) bool { return d.Topic == topic })
 	s.delayed = shrunkList(s.delayed)
@@ -138,7 +139,7 @@ func (d *Draft) takeDelay(x *format.RecordsDelayed) error {
 	if runs == nil {
 		runs = &done{floor: d.s.end(x.Topic, x.Partition)} // a commit can only delay its own records
 	}
-	if !ok || x.Count == 0 || x.Offset < 0 || int64(x.Count) > end-x.Offset || runs.overlaps(x.Offset, x.End()) || x.Due < 0 || d.DelayedCount() >= DelayedMax {
+	if !ok || x.Count == 0 || x.Offset < 0 || int64(x.Count) > int64(end-x.Offset) || runs.overlaps(x.Offset, x.End()) || x.Due < 0 || d.DelayedCount() >= DelayedMax {
 		return fmt.Errorf("%w: %d records from %d on in partition %d of topic %d can't be delayed until %d", ErrNonsense, x.Count, x.Offset, x.Partition, x.Topic, x.Due)
 	}
 	if d.delayed.runs == nil {
@@ -153,7 +154,7 @@ func (d *Draft) takeDelay(x *format.RecordsDelayed) error {
 }
 
 // end returns the next offset of a partition, 0 if the partition doesn't exist.
-func (s *State) end(topic uint64, partition uint32) int64 {
+func (s *State) end(topic format.TopicID, partition format.Partition) format.Offset {
 	if t := s.topics.byID[topic]; t != nil && int(partition) < len(t.Partitions) {
 		return t.Partitions[partition].End
 	}
@@ -166,7 +167,7 @@ func appendDelayed(b []byte, list []Delayed) []byte {
 	var due int64
 	for _, d := range list {
 		b = binary.AppendUvarint(b, uint64(d.Due-due))
-		b = binary.AppendUvarint(b, d.Topic)
+		b = binary.AppendUvarint(b, uint64(d.Topic))
 		b = binary.AppendUvarint(b, uint64(d.Partition))
 		b = binary.AppendUvarint(b, uint64(d.Offset))
 		b = binary.AppendUvarint(b, uint64(d.Count))
@@ -182,8 +183,8 @@ func (s *State) decodeDelayed(r *reader) {
 	}
 	var last Delayed
 	for range n {
-		x := Delayed{Due: last.Due + r.int64(), Topic: r.uvarint(), Partition: uint32(r.max(1<<32 - 1)), Offset: r.int64(), Count: uint32(r.max(1<<32 - 1))}
-		if r.err == nil && (x.Count == 0 || int64(x.Count) > s.end(x.Topic, x.Partition)-x.Offset || x.Due <= s.time || compareDelayed(last, x) >= 0) {
+		x := Delayed{Due: last.Due + r.int64(), Topic: format.TopicID(r.uvarint()), Partition: format.Partition(r.max(math.MaxInt32)), Offset: format.Offset(r.int64()), Count: uint32(r.max(1<<32 - 1))}
+		if r.err == nil && (x.Count == 0 || int64(x.Count) > int64(s.end(x.Topic, x.Partition)-x.Offset) || x.Due <= s.time || compareDelayed(last, x) >= 0) {
 			r.fail("invalid delay: %d records from offset %d on, due at %d", x.Count, x.Offset, x.Due)
 		}
 		if r.err != nil {

@@ -29,7 +29,7 @@ func TestRecordsAreDelayedUntilTheFoldIsAtTheirTime(t *testing.T) {
 	memory := s.Memory()
 	mustApply(t, s, delaying(s, 20, // some due at the same time, some not in order, one already due
 		delayedRun(1, 0, 17, 1, 40), delayedRun(1, 0, 10, 2, 40), delayedRun(1, 0, 12, 1, 30), delayedRun(1, 0, 14, 1, 20), delayedRun(1, 0, 13, 1, 40)))
-	starts := func() (offsets []int64) {
+	starts := func() (offsets []format.Offset) {
 		for _, x := range s.Delayed() {
 			offsets = append(offsets, x.Offset)
 		}
@@ -37,8 +37,8 @@ func TestRecordsAreDelayedUntilTheFoldIsAtTheirTime(t *testing.T) {
 	}
 	for _, step := range []struct {
 		at   int64
-		left []int64
-	}{{20, []int64{12, 10, 13, 17}}, {29, []int64{12, 10, 13, 17}}, {30, []int64{10, 13, 17}}, {39, []int64{10, 13, 17}}, {40, nil}} {
+		left []format.Offset
+	}{{20, []format.Offset{12, 10, 13, 17}}, {29, []format.Offset{12, 10, 13, 17}}, {30, []format.Offset{10, 13, 17}}, {39, []format.Offset{10, 13, 17}}, {40, nil}} {
 		if n := s.Draft(step.at).DelayedCount(); n != len(step.left) {
 			t.Errorf("at %d a draft tells of %d runs, not %d", step.at, n, len(step.left))
 		}
@@ -57,17 +57,17 @@ func TestRecordsAreDelayedUntilTheFoldIsAtTheirTime(t *testing.T) {
 func TestWhatIsDueDoesNotCountAsDelayed(t *testing.T) {
 	s := delayedState(t)
 	var entries []format.Entry
-	for i := range int64(10) {
+	for i := range format.Offset(10) {
 		entries = append(entries, delayedRun(1, 0, 10+i, 1, 100+i))
 	}
 	mustApply(t, s, delaying(s, 20, entries...))
-	for at := int64(95); at < 115; at++ {
-		d := s.Draft(at)
+	for at := format.Offset(95); at < 115; at++ {
+		d := s.Draft(int64(at))
 		want := int(min(10, max(0, 109-at)))
 		if n := d.DelayedCount(); n != want {
 			t.Errorf("at %d there are %d, not %d", at, n, want)
 		}
-		for _, it := range delaying(s, at, delayedRun(1, 0, 20, 1, at), delayedRun(1, 0, 21, 1, at+1)).Entries {
+		for _, it := range delaying(s, int64(at), delayedRun(1, 0, 20, 1, at), delayedRun(1, 0, 21, 1, at+1)).Entries {
 			if err := d.Take(it); err != nil {
 				t.Fatal(err)
 			}
@@ -154,14 +154,14 @@ func BenchmarkDelay(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			s := delayedState(b)
 			for i := range n {
-				s.delay(delayedRun(1, 0, int64(i), 1, 100+int64(i*7919%n)))
+				s.delay(delayedRun(1, 0, format.Offset(i), 1, 100+format.Offset(i*7919%n)))
 			}
 			s.time = 99
 			b.ReportAllocs()
 			for b.Loop() {
 				s.time++
 				s.expireDelayed()
-				s.delay(delayedRun(1, 0, s.time, 1, s.time+int64(n)))
+				s.delay(delayedRun(1, 0, format.Offset(s.time), 1, format.Offset(s.time+int64(n))))
 			}
 		})
 	}

@@ -4,36 +4,38 @@ import (
 	"slices"
 	"sort"
 	"unsafe"
+
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // done is a set of offsets: all below floor, and those in spans above it. Its memory depends on
 // the number of gaps, not on the number of offsets.
 type done struct {
-	floor int64
+	floor format.Offset
 	above []span // ascending; no span touches another or floor
 }
 
 // span is the range of offsets [from, to).
-type span struct{ from, to int64 }
+type span struct{ from, to format.Offset }
 
 const spanMemory = int64(unsafe.Sizeof(span{}))
 
 // after returns the index of the first span that ends after an offset.
-func (d *done) after(offset int64) int {
+func (d *done) after(offset format.Offset) int {
 	return sort.Search(len(d.above), func(i int) bool { return d.above[i].to > offset })
 }
 
 // has reports whether an offset is in the set.
-func (d *done) has(offset int64) bool { return d.next(offset) != offset }
+func (d *done) has(offset format.Offset) bool { return d.next(offset) != offset }
 
 // overlaps reports whether any offset of [from, to) is in the set.
-func (d *done) overlaps(from, to int64) bool {
+func (d *done) overlaps(from, to format.Offset) bool {
 	i := d.after(from)
 	return from < d.floor || i < len(d.above) && d.above[i].from < to
 }
 
 // next returns the smallest offset that is not in the set and not below the given one.
-func (d *done) next(offset int64) int64 {
+func (d *done) next(offset format.Offset) format.Offset {
 	offset = max(offset, d.floor)
 	if i := d.after(offset); i < len(d.above) && d.above[i].from <= offset {
 		return d.above[i].to
@@ -43,7 +45,7 @@ func (d *done) next(offset int64) int64 {
 
 // add adds the offsets of [from, to). It changes d.above in place: a caller that still needs the
 // old set must clone d.above first.
-func (d *done) add(from, to int64) {
+func (d *done) add(from, to format.Offset) {
 	from, to = max(from, d.floor), max(to, d.floor)
 	if from >= to {
 		return
@@ -64,7 +66,7 @@ func (d *done) add(from, to int64) {
 }
 
 // raise adds all offsets below floor.
-func (d *done) raise(floor int64) { d.add(d.floor, floor) }
+func (d *done) raise(floor format.Offset) { d.add(d.floor, floor) }
 
 // holds reports whether d has all offsets of other.
 func (d *done) holds(other *done) bool {
@@ -77,10 +79,10 @@ func (d *done) holds(other *done) bool {
 }
 
 // count returns how many offsets from start on are in the set.
-func (d *done) count(start int64) int64 {
-	n := max(0, d.floor-start)
+func (d *done) count(start format.Offset) int64 {
+	n := max(0, int64(d.floor-start))
 	for _, s := range d.above {
-		n += max(0, s.to-max(s.from, start))
+		n += max(0, int64(s.to-max(s.from, start)))
 	}
 	return n
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 func TestDoneIsASetOfOffsets(t *testing.T) {
@@ -15,8 +17,8 @@ func TestDoneIsASetOfOffsets(t *testing.T) {
 			m [end]bool
 		)
 		for range rapid.IntRange(0, 30).Draw(t, "steps") {
-			from := rapid.Int64Range(0, end).Draw(t, "from")
-			to := rapid.Int64Range(0, min(end, from+4)).Draw(t, "to")
+			from := format.Offset(rapid.Int64Range(0, end).Draw(t, "from"))
+			to := format.Offset(rapid.Int64Range(0, int64(min(end, from+4))).Draw(t, "to"))
 			if rapid.IntRange(0, 9).Draw(t, "raise") == 0 {
 				from = 0
 				d.raise(to)
@@ -27,11 +29,11 @@ func TestDoneIsASetOfOffsets(t *testing.T) {
 				m[o] = true
 			}
 		}
-		floor, gaps, count := int64(0), 0, int64(0)
+		floor, gaps, count := format.Offset(0), 0, int64(0)
 		for floor < end && m[floor] {
 			floor++
 		}
-		for o := range int64(end) {
+		for o := range format.Offset(end) {
 			next := o
 			for next < end && m[next] {
 				next++
@@ -59,7 +61,7 @@ func TestDoneIsASetOfOffsets(t *testing.T) {
 }
 
 // countBelow returns how many offsets below start are in the set.
-func (d *done) countBelow(start int64) (n int64) {
+func (d *done) countBelow(start format.Offset) (n int64) {
 	for o := range start {
 		if d.has(o) {
 			n++
@@ -71,7 +73,7 @@ func (d *done) countBelow(start int64) (n int64) {
 func BenchmarkDoneOutOfOrder(b *testing.B) {
 	const gaps = 1 << 16
 	var d done
-	for o := int64(1); o < 2*gaps; o += 2 {
+	for o := format.Offset(1); o < 2*gaps; o += 2 {
 		d.add(o, o+1)
 	}
 	spans := append([]span(nil), d.above...)
@@ -79,6 +81,6 @@ func BenchmarkDoneOutOfOrder(b *testing.B) {
 		if i%1000 == 0 {
 			d.floor, d.above = 0, append(d.above[:0], spans...)
 		}
-		d.add(2+2*int64(i%1000), 3+2*int64(i%1000)) // near the front of the list, where adding costs most
+		d.add(2+2*format.Offset(i%1000), 3+2*format.Offset(i%1000)) // near the front of the list, where adding costs most
 	}
 }

@@ -13,13 +13,13 @@ type Draft struct {
 	s         *State
 	time      int64
 	dataFloor format.Seq
-	topics    indexDraft[uint64, *Topic, draftTopic]
-	starts    map[batchKey]int64
-	ends      map[batchKey]int64
+	topics    indexDraft[format.TopicID, *Topic, draftTopic]
+	starts    map[batchKey]format.Offset
+	ends      map[batchKey]format.Offset
 	keyed     map[format.Digest]bool
-	keys      indexDraft[uint64, *Key, Key]
-	consumers indexDraft[uint64, *Consumer, draftConsumer]
-	queues    indexDraft[uint64, *Queue, draftQueue]
+	keys      indexDraft[format.KeyID, *Key, Key]
+	consumers indexDraft[format.ConsumerID, *Consumer, draftConsumer]
+	queues    indexDraft[format.QueueID, *Queue, draftQueue]
 	delayed   draftDelayed
 	meter     *meter // nil unless Measure was called
 }
@@ -30,8 +30,8 @@ type draftTopic struct {
 }
 
 type batchKey struct {
-	topic     uint64
-	partition uint32
+	topic     format.TopicID
+	partition format.Partition
 }
 
 // Draft returns an empty draft of the next commit. The commit's time is in microseconds since
@@ -39,10 +39,10 @@ type batchKey struct {
 func (s *State) Draft(time int64) *Draft {
 	return &Draft{
 		s: s, time: time, dataFloor: s.dataFloor,
-		topics:    indexDraft[uint64, *Topic, draftTopic]{base: &s.topics, next: s.topics.next, count: len(s.topics.byID)},
-		keys:      indexDraft[uint64, *Key, Key]{base: &s.keys, next: s.keys.next, count: len(s.keys.byID)},
-		consumers: indexDraft[uint64, *Consumer, draftConsumer]{base: &s.consumers, next: s.consumers.next, count: len(s.consumers.byID)},
-		queues:    indexDraft[uint64, *Queue, draftQueue]{base: &s.queues, next: s.queues.next, count: len(s.queues.byID)},
+		topics:    indexDraft[format.TopicID, *Topic, draftTopic]{base: &s.topics, next: s.topics.next, count: len(s.topics.byID)},
+		keys:      indexDraft[format.KeyID, *Key, Key]{base: &s.keys, next: s.keys.next, count: len(s.keys.byID)},
+		consumers: indexDraft[format.ConsumerID, *Consumer, draftConsumer]{base: &s.consumers, next: s.consumers.next, count: len(s.consumers.byID)},
+		queues:    indexDraft[format.QueueID, *Queue, draftQueue]{base: &s.queues, next: s.queues.next, count: len(s.queues.byID)},
 	}
 }
 
@@ -50,14 +50,14 @@ func (s *State) Draft(time int64) *Draft {
 func (d *Draft) Time() int64 { return d.time }
 
 // NextTopicID returns the id that the next created topic must have.
-func (d *Draft) NextTopicID() uint64 { return d.topics.next }
+func (d *Draft) NextTopicID() format.TopicID { return d.topics.next }
 
 // TopicCount returns the number of topics after the commit.
 func (d *Draft) TopicCount() int { return d.topics.count }
 
 // TopicID returns the id and the number of partitions of the topic of that
 // name; ok reports whether it exists.
-func (d *Draft) TopicID(name string) (id uint64, partitions uint32, ok bool) {
+func (d *Draft) TopicID(name string) (id format.TopicID, partitions uint32, ok bool) {
 	if id, ok = d.topics.idOf(scopedName{name: name}); !ok {
 		return 0, 0, false
 	}
@@ -65,19 +65,19 @@ func (d *Draft) TopicID(name string) (id uint64, partitions uint32, ok bool) {
 }
 
 // TopicConfig returns the config of an existing topic.
-func (d *Draft) TopicConfig(id uint64) format.TopicConfig { return d.topic(id).config }
+func (d *Draft) TopicConfig(id format.TopicID) format.TopicConfig { return d.topic(id).config }
 
 // topic returns a topic with the changes of the commit so far, nil if it doesn't exist.
-func (d *Draft) topic(id uint64) *draftTopic {
+func (d *Draft) topic(id format.TopicID) *draftTopic {
 	return d.topics.find(id, func(t *Topic) *draftTopic {
 		return &draftTopic{partitions: uint32(len(t.Partitions)), config: t.Config}
 	})
 }
 
 // End returns the next offset of a partition; ok reports whether the partition exists.
-func (d *Draft) End(topic uint64, partition uint32) (end int64, ok bool) {
+func (d *Draft) End(topic format.TopicID, partition format.Partition) (end format.Offset, ok bool) {
 	t := d.topic(topic)
-	if t == nil || partition >= t.partitions {
+	if t == nil || uint32(partition) >= t.partitions {
 		return 0, false
 	}
 	if end, ok := d.ends[batchKey{topic, partition}]; ok {
@@ -87,7 +87,7 @@ func (d *Draft) End(topic uint64, partition uint32) (end int64, ok bool) {
 }
 
 // Start returns the first offset of an existing partition.
-func (d *Draft) Start(topic uint64, partition uint32) int64 {
+func (d *Draft) Start(topic format.TopicID, partition format.Partition) format.Offset {
 	if start, ok := d.starts[batchKey{topic, partition}]; ok {
 		return start
 	}
@@ -179,9 +179,9 @@ func (d *Draft) takeBatch(x *format.Batch) error {
 		return fmt.Errorf("%w: a batch begins at offset %d of topic %d, partition %d, where the next offset is %d", ErrNonsense, x.Base, x.Topic, x.Partition, end)
 	}
 	if d.ends == nil {
-		d.ends = map[batchKey]int64{}
+		d.ends = map[batchKey]format.Offset{}
 	}
-	d.ends[batchKey{x.Topic, x.Partition}] = x.Base + int64(x.Count)
+	d.ends[batchKey{x.Topic, x.Partition}] = x.Base + format.Offset(x.Count)
 	return nil
 }
 
@@ -194,7 +194,7 @@ func (d *Draft) takeStart(x *format.StartMoved) error {
 		return fmt.Errorf("%w: partition %d of topic %d, from %d to %d, can't start at %d", ErrNonsense, x.Partition, x.Topic, start, end, x.Start)
 	}
 	if d.starts == nil {
-		d.starts = map[batchKey]int64{}
+		d.starts = map[batchKey]format.Offset{}
 	}
 	d.starts[batchKey{x.Topic, x.Partition}] = x.Start
 	return nil
@@ -205,7 +205,7 @@ func (d *Draft) takeKeyed(x *format.AppendKeyed) error {
 		return fmt.Errorf("%w: an idempotency key is used twice", ErrNonsense)
 	}
 	for _, r := range x.Ranges {
-		if end, ok := d.End(x.Topic, r.Partition); !ok || r.Base+int64(r.Count) > end {
+		if end, ok := d.End(x.Topic, r.Partition); !ok || r.Base+format.Offset(r.Count) > end {
 			return fmt.Errorf("%w: an append with a key names %d records at offset %d in partition %d of topic %d, beyond its end", ErrNonsense, r.Count, r.Base, r.Partition, x.Topic)
 		}
 	}

@@ -60,7 +60,7 @@ type meter struct {
 	expires int64 // what expires at the draft's time; below 0 if not yet computed
 
 	lists map[batchKey]batchList // the last chunks of the partitions that batches were added to
-	parts map[uint64]int         // by queue: the number of its partitions that the state keeps
+	parts map[format.QueueID]int // by queue: the number of its partitions that the state keeps
 }
 
 // batchList describes the last chunk of a partition: the number of its batches, and its
@@ -198,7 +198,7 @@ func (m *meter) queueEntry(it format.Entry) {
 
 // reach counts the partitions that the fold adds to a queue's list so that the list has count of
 // them.
-func (m *meter) reach(queue uint64, count int) {
+func (m *meter) reach(queue format.QueueID, count int) {
 	had, known := 0, false
 	for x := m; x != nil && !known; x = x.before {
 		had, known = x.parts[queue]
@@ -211,13 +211,13 @@ func (m *meter) reach(queue uint64, count int) {
 	}
 	m.grown += int64(count-had) * queuePartitionMemory
 	if m.parts == nil {
-		m.parts = map[uint64]int{}
+		m.parts = map[format.QueueID]int{}
 	}
 	m.parts[queue] = count
 }
 
 // work returns the draft of a queue's work in a partition, or nil.
-func (m *meter) work(queue uint64, partition uint32) *draftQueuePartition {
+func (m *meter) work(queue format.QueueID, partition format.Partition) *draftQueuePartition {
 	p, _, err := m.d.workedOn(queue, partition)
 	if err != nil {
 		return nil
@@ -226,7 +226,7 @@ func (m *meter) work(queue uint64, partition uint32) *draftQueuePartition {
 }
 
 // attempt counts what a record adds to attempts and to deadLetters of its queuePartition.
-func (m *meter) attempt(queue uint64, partition uint32, offset int64, now Attempt) {
+func (m *meter) attempt(queue format.QueueID, partition format.Partition, offset format.Offset, now Attempt) {
 	var old Attempt
 	listed := false
 	if p := m.work(queue, partition); p != nil {
@@ -253,7 +253,7 @@ func (m *meter) done(x *format.RecordsDone) {
 			drafted.floor = 0 // only the draft raises the floor to the partition's start
 		}
 	}
-	last := int64(-1) // the end of the previous run
+	last := format.Offset(-1) // the end of the previous run
 	for _, r := range x.Runs {
 		if r.Offset != last && (p == nil || !p.base.done.touches(r.Offset, r.End()) && !drafted.touches(r.Offset, r.End())) {
 			m.grown += spanMemory
@@ -263,7 +263,7 @@ func (m *meter) done(x *format.RecordsDone) {
 }
 
 // touches reports whether [from, to) overlaps or adjoins a span or the offsets below floor.
-func (d *done) touches(from, to int64) bool {
+func (d *done) touches(from, to format.Offset) bool {
 	if from <= d.floor {
 		return true
 	}

@@ -35,7 +35,7 @@ func TestDraftNeverSaysTooLittleOfMemory(t *testing.T) {
 // A commit may drop some of a partition's batches and append others.
 func TestDraftNeverSaysTooLittleOfAPartitionWhoseStartMoves(t *testing.T) {
 	append1 := func(base int) format.Entry {
-		return &format.Batch{Topic: 1, Count: 1, Size: 61, Base: int64(base)}
+		return &format.Batch{Topic: 1, Count: 1, Size: 61, Base: format.Offset(base)}
 	}
 	for held := range 20 {
 		for gone := range held + 1 {
@@ -45,7 +45,7 @@ func TestDraftNeverSaysTooLittleOfAPartitionWhoseStartMoves(t *testing.T) {
 				for i := range held {
 					mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, PayloadSize: 61, Entries: []format.Entry{append1(i)}})
 				}
-				entries := []format.Entry{&format.StartMoved{Topic: 1, Start: int64(gone)}}
+				entries := []format.Entry{&format.StartMoved{Topic: 1, Start: format.Offset(gone)}}
 				for i := range more {
 					entries = append(entries, append1(held+i))
 				}
@@ -82,7 +82,7 @@ func TestGrowthIsExactForWhatComesAlone(t *testing.T) {
 		}
 	}
 	apply("topic", 1, &format.TopicCreated{ID: 1, Partitions: 3, Name: "a"})
-	for i := range int64(600) {
+	for i := range format.Offset(600) {
 		apply("batch", 1, &format.Batch{Topic: 1, Count: 10, Size: 61, Base: 10 * i})
 	}
 	apply("partitions", 1, &format.PartitionsAdded{Topic: 1, Partitions: 5})

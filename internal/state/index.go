@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // indexed is a thing with an id, which is never reused, and a name, which is unique among the
@@ -19,7 +21,7 @@ type ids interface{ ~uint64 }
 
 // scopedName is the name of a thing in its topic. Topics and API keys are in topic 0.
 type scopedName struct {
-	topic uint64
+	topic format.TopicID
 	name  string
 }
 
@@ -85,7 +87,9 @@ func (x *index[ID, T]) after(t T, most int) (list []T) {
 }
 
 // oldest returns the things with the smallest ids, sorted by id; at most the given number.
-func (x *index[ID, T]) oldest(most int) []T { return smallest(maps.Values(x.byID), most, idOrder[ID, T]) }
+func (x *index[ID, T]) oldest(most int) []T {
+	return smallest(maps.Values(x.byID), most, idOrder[ID, T])
+}
 
 // continues is [State.Continues] for things of one kind: the next id does not fall, no deleted
 // thing comes back, and names and topics don't change. follows reports whether the other fields

@@ -29,7 +29,7 @@ const (
 
 // Key is an API key without its secret. It never changes.
 type Key struct {
-	ID      uint64
+	ID      format.KeyID
 	Created int64 // fold's time in microseconds
 	Expires int64 // microseconds since 1970; 0 means never
 	Scopes  uint16
@@ -40,14 +40,14 @@ type Key struct {
 	Topics  []string
 }
 
-func (k *Key) ref() (id uint64, name scopedName) { return k.ID, scopedName{name: k.Name} }
+func (k *Key) ref() (id format.KeyID, name scopedName) { return k.ID, scopedName{name: k.Name} }
 
 // Keys returns the API keys that are not revoked, sorted by id.
 func (s *State) Keys() []*Key { return s.keys.after(&Key{}, len(s.keys.byID)) }
 
 // KeysAfter returns the ids of the API keys that are not revoked and whose ids are above id,
 // ascending. It returns at most the given number, and its cost depends on that number alone.
-func (s *State) KeysAfter(id uint64, most int) (ids []uint64) {
+func (s *State) KeysAfter(id format.KeyID, most int) (ids []format.KeyID) {
 	for _, k := range s.keys.after(&Key{ID: id}, most) {
 		ids = append(ids, k.ID)
 	}
@@ -55,17 +55,17 @@ func (s *State) KeysAfter(id uint64, most int) (ids []uint64) {
 }
 
 // Key returns the API key of that id, or nil.
-func (s *State) Key(id uint64) *Key { return s.keys.byID[id] }
+func (s *State) Key(id format.KeyID) *Key { return s.keys.byID[id] }
 
 // HasKey reports whether there is an API key of that id.
-func (s *State) HasKey(id uint64) bool { return s.keys.byID[id] != nil }
+func (s *State) HasKey(id format.KeyID) bool { return s.keys.byID[id] != nil }
 
 // KeyNamed returns the API key of that name, or nil.
 func (s *State) KeyNamed(name string) *Key { return s.keys.byName[scopedName{name: name}] }
 
 // NextKeyID returns the id of the next API key. It is 1 if no key was ever created: then the log
 // is open to everybody.
-func (s *State) NextKeyID() uint64 { return s.keys.next }
+func (s *State) NextKeyID() format.KeyID { return s.keys.next }
 
 func keyOf(x *format.KeyCreated, now int64) *Key {
 	return &Key{
@@ -103,21 +103,23 @@ func (k *Key) sound() bool {
 }
 
 // NextKeyID returns the id that the next API key must have.
-func (d *Draft) NextKeyID() uint64 { return d.keys.next }
+func (d *Draft) NextKeyID() format.KeyID { return d.keys.next }
 
 // KeyCount returns the number of API keys after the commit.
 func (d *Draft) KeyCount() int { return d.keys.count }
 
 // KeyID returns the id of the API key of that name; ok reports whether it exists.
-func (d *Draft) KeyID(name string) (id uint64, ok bool) { return d.keys.idOf(scopedName{name: name}) }
+func (d *Draft) KeyID(name string) (id format.KeyID, ok bool) {
+	return d.keys.idOf(scopedName{name: name})
+}
 
 // HasKey reports whether there is an API key of that id.
-func (d *Draft) HasKey(id uint64) bool {
+func (d *Draft) HasKey(id format.KeyID) bool {
 	return d.keys.find(id, func(k *Key) *Key { return k }) != nil
 }
 
 // Key returns the API key of that id, as it was before the commit; nil if it did not exist then.
-func (d *Draft) Key(id uint64) *Key { return d.s.Key(id) }
+func (d *Draft) Key(id format.KeyID) *Key { return d.s.Key(id) }
 
 func (d *Draft) takeKey(x *format.KeyCreated) error {
 	k := keyOf(x, d.time)
@@ -139,7 +141,7 @@ func appendKeys(b []byte, next uint64, list []*Key) []byte {
 	b = binary.AppendUvarint(b, next)
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	for _, k := range list {
-		b = binary.AppendUvarint(b, k.ID)
+		b = binary.AppendUvarint(b, uint64(k.ID))
 		b = binary.AppendUvarint(b, uint64(k.Created))
 		b = binary.AppendUvarint(b, uint64(k.Expires))
 		b = binary.AppendUvarint(b, uint64(k.Scopes))
@@ -156,7 +158,7 @@ func appendKeys(b []byte, next uint64, list []*Key) []byte {
 }
 
 func decodeKey(r *reader) *Key {
-	k := &Key{ID: r.uvarint(), Created: r.int64(), Expires: r.int64(), Scopes: uint16(r.max(1<<16 - 1))}
+	k := &Key{ID: format.KeyID(r.uvarint()), Created: r.int64(), Expires: r.int64(), Scopes: uint16(r.max(1<<16 - 1))}
 	copy(k.Salt[:], r.bytes(len(k.Salt)))
 	copy(k.Hash[:], r.bytes(len(k.Hash)))
 	copy(k.Public[:], r.bytes(len(k.Public)))

@@ -13,7 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-func key(id uint64, name string) *format.KeyCreated {
+func key(id format.KeyID, name string) *format.KeyCreated {
 	return &format.KeyCreated{ID: id, Scopes: ScopeRead, Name: name, Topics: []string{"*"}}
 }
 
@@ -115,7 +115,7 @@ func TestNonsenseAboutKeysIsRefusedAndChangesNothing(t *testing.T) {
 func TestKeysAreBounded(t *testing.T) {
 	s := New()
 	var entries []format.Entry
-	for id := range uint64(KeysMax) {
+	for id := range format.KeyID(KeysMax) {
 		entries = append(entries, key(id+1, "k"+strings.Repeat("x", int(id%7))+string(rune(0x4e00+id))))
 	}
 	mustApply(t, s, &format.Commit{Seq: 1, Entries: entries})
@@ -133,10 +133,10 @@ func TestKeysAreListedInPages(t *testing.T) {
 	const count = 4096
 	s := New()
 	var entries []format.Entry
-	for id := range uint64(count) {
+	for id := range format.KeyID(count) {
 		entries = append(entries, key(id+1, fmt.Sprint(id)))
 	}
-	for id := range uint64(count) {
+	for id := range format.KeyID(count) {
 		if id%4 == 3 {
 			entries = append(entries, &format.KeyRevoked{ID: id})
 		}
@@ -144,13 +144,13 @@ func TestKeysAreListedInPages(t *testing.T) {
 	mustApply(t, s, &format.Commit{Seq: 1, Entries: entries})
 	s = mustDecode(t, 1, s.View().Encode())
 	began := time.Now()
-	var want []uint64
+	var want []format.KeyID
 	for _, k := range s.Keys() {
 		want = append(want, k.ID)
 	}
 	all := time.Since(began)
 	began = time.Now()
-	var got []uint64
+	var got []format.KeyID
 	for page := s.KeysAfter(0, 1); len(page) > 0; page = s.KeysAfter(page[0], 1) {
 		got = append(got, page...)
 	}
@@ -159,7 +159,7 @@ func TestKeysAreListedInPages(t *testing.T) {
 	if !slices.Equal(got, want) || len(want) != count*3/4 {
 		t.Fatalf("%d keys in pages of one, want %d", len(got), len(want))
 	}
-	if ids := s.KeysAfter(2, 3); !slices.Equal(ids, []uint64{4, 5, 6}) {
+	if ids := s.KeysAfter(2, 3); !slices.Equal(ids, []format.KeyID{4, 5, 6}) {
 		t.Errorf("%v", ids)
 	}
 	if pages > 50*all {

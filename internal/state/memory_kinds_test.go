@@ -24,37 +24,37 @@ func TestMemoryTellsAboutWhatEachKindTakes(t *testing.T) {
 		{
 			name: "topics", count: n,
 			add: func(i int) []format.Entry {
-				return one(&format.TopicCreated{ID: uint64(i + 2), Partitions: 1, Name: fmt.Sprint("topic-", i)})
+				return one(&format.TopicCreated{ID: format.TopicID(i + 2), Partitions: 1, Name: fmt.Sprint("topic-", i)})
 			},
-			drop: func(i int) []format.Entry { return one(&format.TopicDeleted{ID: uint64(i + 2)}) },
+			drop: func(i int) []format.Entry { return one(&format.TopicDeleted{ID: format.TopicID(i + 2)}) },
 		},
 		{
 			name: "partitions", count: 100,
 			add: func(i int) []format.Entry {
-				return one(&format.TopicCreated{ID: uint64(i + 2), Partitions: 1000, Name: fmt.Sprint("topic-", i)})
+				return one(&format.TopicCreated{ID: format.TopicID(i + 2), Partitions: 1000, Name: fmt.Sprint("topic-", i)})
 			},
-			drop: func(i int) []format.Entry { return one(&format.TopicDeleted{ID: uint64(i + 2)}) },
+			drop: func(i int) []format.Entry { return one(&format.TopicDeleted{ID: format.TopicID(i + 2)}) },
 		},
 		{
 			name: "API keys", count: KeysMax - 1,
 			add: func(i int) []format.Entry {
-				return one(&format.KeyCreated{ID: uint64(i + 1), Scopes: 1, Name: fmt.Sprint("key-", i), Topics: []string{strings.Clone("orders.*")}})
+				return one(&format.KeyCreated{ID: format.KeyID(i + 1), Scopes: 1, Name: fmt.Sprint("key-", i), Topics: []string{strings.Clone("orders.*")}})
 			},
-			drop: func(i int) []format.Entry { return one(&format.KeyRevoked{ID: uint64(i + 1)}) },
+			drop: func(i int) []format.Entry { return one(&format.KeyRevoked{ID: format.KeyID(i + 1)}) },
 		},
 		{
 			name: "consumers", count: n,
 			add: func(i int) []format.Entry {
-				return one(&format.ConsumerCreated{ID: uint64(i + 1), Topic: 1, Name: fmt.Sprint("consumer-", i)}, moved(uint64(i+1), 0, 1))
+				return one(&format.ConsumerCreated{ID: format.ConsumerID(i + 1), Topic: 1, Name: fmt.Sprint("consumer-", i)}, moved(format.ConsumerID(i+1), 0, 1))
 			},
-			drop: func(i int) []format.Entry { return one(&format.ConsumerDeleted{ID: uint64(i + 1)}) },
+			drop: func(i int) []format.Entry { return one(&format.ConsumerDeleted{ID: format.ConsumerID(i + 1)}) },
 		},
 		{
 			name: "queues", count: n,
 			add: func(i int) []format.Entry {
-				return one(queueSet(uint64(i+1), 1, fmt.Sprint("queue-", i)), &format.QueuePurged{Queue: uint64(i + 1), Before: 1})
+				return one(queueSet(format.QueueID(i+1), 1, fmt.Sprint("queue-", i)), &format.QueuePurged{Queue: format.QueueID(i + 1), Before: 1})
 			},
-			drop: func(i int) []format.Entry { return one(&format.QueueDeleted{ID: uint64(i + 1)}) },
+			drop: func(i int) []format.Entry { return one(&format.QueueDeleted{ID: format.QueueID(i + 1)}) },
 		},
 		{
 			name: "idempotency keys", count: n,
@@ -66,18 +66,18 @@ func TestMemoryTellsAboutWhatEachKindTakes(t *testing.T) {
 			name: "delays", count: n,
 			add: func(i int) []format.Entry {
 				base := int64(200_000 + i)
-				return one(&format.Batch{Topic: 1, Count: 1, Size: 61, Base: base}, delayedRun(1, 0, base, 1, 10))
+				return one(&format.Batch{Topic: 1, Count: 1, Size: 61, Base: format.Offset(base)}, delayedRun(1, 0, format.Offset(base), 1, 10))
 			},
 		},
 		{
 			name: "gaps in what is done", count: n, setup: one(queueSet(1, 1, "q"), owned(1, 1, 200_000)),
-			add:  func(i int) []format.Entry { return one(runs(1, 0, int64(2*i+1), 1, 1)) },
-			drop: func(i int) []format.Entry { return one(runs(1, 0, int64(2*i), 1, 1)) },
+			add:  func(i int) []format.Entry { return one(runs(1, 0, format.Offset(2*i+1), 1, 1)) },
+			drop: func(i int) []format.Entry { return one(runs(1, 0, format.Offset(2*i), 1, 1)) },
 		},
 		{
 			name: "parked records", count: n, setup: one(queueSet(1, 1, "q"), owned(1, 1, 200_000)),
-			add:  func(i int) []format.Entry { return one(back(1, 0, int64(i), 1, true)) },
-			drop: func(i int) []format.Entry { return one(&format.QueuePurged{Queue: 1, Before: int64(i + 1)}) },
+			add:  func(i int) []format.Entry { return one(back(1, 0, format.Offset(i), 1, true)) },
+			drop: func(i int) []format.Entry { return one(&format.QueuePurged{Queue: 1, Before: format.Offset(i + 1)}) },
 		},
 	} {
 		t.Run(kind.name, func(t *testing.T) {

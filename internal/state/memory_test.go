@@ -22,7 +22,7 @@ func applyOneEach(tb testing.TB, s *State, n int) {
 	p := &s.TopicByID(1).Partitions[0]
 	for range n {
 		c.Seq, x.Base, x.CRC = s.Seq()+1, p.End, uint32(s.Seq()*2654435761)
-		x.MaxTime, c.Time = 1_790_000_000_000+p.End, (1_790_000_000_000+p.End)*1000
+		x.MaxTime, c.Time = int64(1_790_000_000_000+p.End), int64((1_790_000_000_000+p.End)*1000)
 		c.Nonce[0], c.Nonce[5] = byte(c.Seq), byte(c.Seq>>8)
 		mustApply(tb, s, c)
 	}
@@ -77,11 +77,11 @@ func parkedState(tb testing.TB, n int) *State {
 	s := New()
 	mustApply(tb, s, &format.Commit{Seq: 1, PayloadSize: 61, Entries: []format.Entry{
 		&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}, &format.Batch{Topic: 1, Count: uint32(2*n + 10), Size: 61},
-		queueSet(1, 1, "q"), owned(1, 1, int64(2*n+10)),
+		queueSet(1, 1, "q"), owned(1, 1, format.Offset(2*n+10)),
 	}})
 	c := &format.Commit{Seq: 2}
 	for i := range n {
-		x := back(1, 0, int64(2*i+1), 1, true)
+		x := back(1, 0, format.Offset(2*i+1), 1, true)
 		x.Reason = "its lease ran out" // all dead letters share one string
 		c.Entries = append(c.Entries, x)
 	}
@@ -96,7 +96,7 @@ func BenchmarkWork(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			s := parkedState(b, n)
 			c := &format.Commit{Entries: []format.Entry{nil, redriven(1, 0, 1), nil, nil}}
-			number := int64(1)
+			number := format.Offset(1)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				if i%n == 0 {
@@ -105,7 +105,7 @@ func BenchmarkWork(b *testing.B) {
 					b.StartTimer()
 				}
 				number++
-				c.Entries[0], c.Entries[2], c.Entries[3] = runs(1, 0, int64(2*i%(2*n)), 1, 1), tries(1, 1, 0, 1, number), back(1, 0, 1, uint32(number), true)
+				c.Entries[0], c.Entries[2], c.Entries[3] = runs(1, 0, format.Offset(2*i%(2*n)), 1, 1), tries(1, 1, 0, 1, number), back(1, 0, 1, uint32(number), true)
 				c.Seq = s.Seq() + 1
 				if err := s.Apply(c); err != nil {
 					b.Fatal(err)
@@ -154,7 +154,7 @@ func BenchmarkLocate(b *testing.B) {
 	topic := s.Topic("a")
 	end := topic.Partitions[0].End
 	var dst []Location
-	var offset int64
+	var offset format.Offset
 	b.ReportAllocs()
 	for b.Loop() {
 		offset = (offset + 7919) % end

@@ -20,24 +20,24 @@ type model struct {
 	time   int64
 	keyed  []Keyed
 	// consumers has the position of each consumer in partition 0, by id.
-	consumers      map[uint64]int64
-	consumerTopics map[uint64]uint64
+	consumers      map[format.ConsumerID]format.Offset
+	consumerTopics map[format.ConsumerID]format.TopicID
 	queues         modelQueues
 }
 
 type modelTopic struct {
-	id         uint64
+	id         format.TopicID
 	name       string
 	config     format.TopicConfig
 	partitions []modelPartition
 }
 
 type modelPartition struct {
-	start, end int64
+	start, end format.Offset
 	batches    []Location
 }
 
-func (m *model) topic(id uint64) *modelTopic {
+func (m *model) topic(id format.TopicID) *modelTopic {
 	i := slices.IndexFunc(m.topics, func(t *modelTopic) bool { return t.id == id })
 	return m.topics[i]
 }
@@ -66,10 +66,10 @@ func (m *model) apply(c *format.Commit) {
 		case *format.StartMoved:
 			p := &m.topic(x.Topic).partitions[x.Partition]
 			p.start = x.Start
-			p.batches = slices.DeleteFunc(p.batches, func(l Location) bool { return l.Base+l.Count <= x.Start })
+			p.batches = slices.DeleteFunc(p.batches, func(l Location) bool { return l.Base+format.Offset(l.Count) <= x.Start })
 		case *format.ConsumerCreated:
 			if m.consumers == nil {
-				m.consumers, m.consumerTopics = map[uint64]int64{}, map[uint64]uint64{}
+				m.consumers, m.consumerTopics = map[format.ConsumerID]format.Offset{}, map[format.ConsumerID]format.TopicID{}
 			}
 			m.consumers[x.ID], m.consumerTopics[x.ID] = 0, x.Topic
 		case *format.PositionsMoved:
@@ -90,16 +90,16 @@ func (m *model) apply(c *format.Commit) {
 			}
 			p := &m.topic(x.Topic).partitions[x.Partition]
 			p.batches = append(p.batches, l)
-			p.end = x.Base + int64(x.Count)
+			p.end = x.Base + format.Offset(x.Count)
 		}
 	}
 }
 
 // locate returns what Locate should return.
-func locate(p modelPartition, offset, bytesMax int64, countMax int) (out []Location) {
+func locate(p modelPartition, offset format.Offset, bytesMax int64, countMax int) (out []Location) {
 	var bytes int64
 	for _, l := range p.batches {
-		if l.Base+l.Count <= offset || offset < p.start {
+		if l.Base+format.Offset(l.Count) <= offset || offset < p.start {
 			continue
 		}
 		if len(out) > 0 && (bytes >= bytesMax || len(out) >= countMax) {
@@ -174,12 +174,12 @@ func comparePartition(t rapid.TB, s *State, topic *Topic, partition int, want mo
 	if p.Start != want.start || p.End != want.end || p.Bytes != bytes {
 		t.Fatalf("partition %d holds offsets %d to %d, %d bytes; not %d to %d, %d bytes", partition, p.Start, p.End, p.Bytes, want.start, want.end, bytes)
 	}
-	for offset := int64(-1); offset <= want.end; offset++ {
+	for offset := format.Offset(-1); offset <= want.end; offset++ {
 		for _, bound := range []struct {
 			bytes int64
 			count int
 		}{{0, 0}, {math.MaxInt64, 1}, {150, math.MaxInt}, {math.MaxInt64, 3}, {math.MaxInt64, math.MaxInt}} {
-			got := s.Locate(nil, topic, int32(partition), offset, bound.bytes, bound.count)
+			got := s.Locate(nil, topic, format.Partition(partition), offset, bound.bytes, bound.count)
 			if want := locate(want, offset, bound.bytes, bound.count); !slices.Equal(got, want) {
 				t.Fatalf("offset %d, bounds %+v (-want +got)\n%s", offset, bound, cmp.Diff(want, got))
 			}
@@ -250,14 +250,14 @@ func (w *writer) entry(t *rapid.T, d *Draft, c *format.Commit, pos []uint32) for
 	case kind == 4:
 		return &format.TopicConfigured{Topic: id, Config: format.TopicConfig{RetentionMS: rapid.Int64Range(0, 9).Draw(t, "retention")}}
 	}
-	partition := rapid.Uint32Range(0, partitions-1).Draw(t, "partition")
-	start, end := d.Start(id, partition), int64(0)
+	partition := format.Partition(rapid.Uint32Range(0, partitions-1).Draw(t, "partition"))
+	start, end := d.Start(id, partition), format.Offset(0)
 	end, _ = d.End(id, partition)
 	switch {
 	case kind == 5:
-		return &format.StartMoved{Topic: id, Partition: partition, Start: rapid.Int64Range(start, end).Draw(t, "start")}
+		return &format.StartMoved{Topic: id, Partition: partition, Start: format.Offset(rapid.Int64Range(int64(start), int64(end)).Draw(t, "start"))}
 	case kind <= 7 && end > 0:
-		return w.appendKeyed(t, d, id, format.KeyedRange{Partition: partition, Count: 1, Base: end - 1})
+		return w.appendKeyed(t, d, uint64(id), format.KeyedRange{Partition: partition, Count: 1, Base: end - 1})
 	}
 	x := &format.Batch{
 		Topic:     id,
@@ -276,7 +276,7 @@ func (w *writer) entry(t *rapid.T, d *Draft, c *format.Commit, pos []uint32) for
 
 // appendKeyed returns an entry for an append with one of a few keys; nil if the key is taken.
 func (w *writer) appendKeyed(t *rapid.T, d *Draft, topic uint64, r format.KeyedRange) format.Entry {
-	x := &format.AppendKeyed{Topic: topic, Ranges: []format.KeyedRange{r}, Print: format.Digest{byte(w.tag)}}
+	x := &format.AppendKeyed{Topic: format.TopicID(topic), Ranges: []format.KeyedRange{r}, Print: format.Digest{byte(w.tag)}}
 	if rapid.IntRange(0, 4).Draw(t, "without records") == 0 {
 		x.Topic, x.Ranges = 0, nil
 	}
@@ -297,7 +297,7 @@ func requireSame(t rapid.TB, got, want *State) {
 		got.Batches() != want.Batches() || got.Objects() != want.Objects() || got.ObjectBytes() != want.ObjectBytes() || got.topics.next != want.topics.next ||
 		!cmp.Equal(got.View().consumers, want.View().consumers, cmp.AllowUnexported(Consumer{}), cmpopts.EquateEmpty()) ||
 		got.consumers.next != want.consumers.next || len(got.consumers.byName) != len(want.consumers.byName) ||
-		!cmp.Equal(got.View().queues, want.View().queues, cmp.AllowUnexported(Queue{}, queuePartition{}, done{}, span{}, sorted[int64]{}), cmpopts.EquateEmpty()) ||
+		!cmp.Equal(got.View().queues, want.View().queues, cmp.AllowUnexported(Queue{}, queuePartition{}, done{}, span{}, sorted[format.Offset]{}), cmpopts.EquateEmpty()) ||
 		got.queues.next != want.queues.next || len(got.queues.byName) != len(want.queues.byName) || got.queues.list.count != want.queues.list.count ||
 		!slices.Equal(got.Delayed(), want.Delayed()) || !slices.Equal(got.sessions, want.sessions) || queuesTake(got) != queuesTake(want) ||
 		got.NextKeyID() != want.NextKeyID() || !cmp.Equal(got.Keys(), want.Keys()) ||

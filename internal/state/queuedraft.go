@@ -10,33 +10,33 @@ import (
 
 // draftQueue is a queue with the changes of the commit so far.
 type draftQueue struct {
-	topic   uint64
+	topic   format.TopicID
 	name    string
 	config  format.QueueConfig
 	push    *format.QueuePush
-	epoch   uint64
+	epoch   format.Epoch
 	owned   bool
 	base    *Queue // nil if the commit creates it
-	touched map[uint32]*draftQueuePartition
+	touched map[format.Partition]*draftQueuePartition
 }
 
 // draftQueuePartition is a queue's work in a partition with the changes of the commit so far.
 // What the commit has not changed is in base.
 type draftQueuePartition struct {
 	base          *queuePartition
-	done          done             // done in this commit
-	doneBy        map[int64]uint32 // by offset in done: the number of the delivery that is done
-	attempts      map[int64]Attempt
-	dispatchLimit int64
-	uncertainEnd  int64
+	done          done                     // done in this commit
+	doneBy        map[format.Offset]uint32 // by offset in done: the number of the delivery that is done
+	attempts      map[format.Offset]Attempt
+	dispatchLimit format.Offset
+	uncertainEnd  format.Offset
 }
 
-func (p *draftQueuePartition) isDone(offset int64) bool {
+func (p *draftQueuePartition) isDone(offset format.Offset) bool {
 	return p.base.done.has(offset) || p.done.has(offset)
 }
 
 // attempt is [queuePartition.attempt].
-func (p *draftQueuePartition) attempt(offset int64) (a Attempt, sure bool) {
+func (p *draftQueuePartition) attempt(offset format.Offset) (a Attempt, sure bool) {
 	if a, ok := p.attempts[offset]; ok {
 		return a, true
 	}
@@ -46,54 +46,54 @@ func (p *draftQueuePartition) attempt(offset int64) (a Attempt, sure bool) {
 	return unlisted(offset, p.dispatchLimit, p.uncertainEnd)
 }
 
-func (p *draftQueuePartition) set(offset int64, a Attempt) {
+func (p *draftQueuePartition) set(offset format.Offset, a Attempt) {
 	if p.attempts == nil {
-		p.attempts = map[int64]Attempt{}
+		p.attempts = map[format.Offset]Attempt{}
 	}
 	p.attempts[offset] = a
 }
 
-func (p *draftQueuePartition) didBy(offset int64, number uint32) {
+func (p *draftQueuePartition) didBy(offset format.Offset, number uint32) {
 	if p.doneBy == nil {
-		p.doneBy = map[int64]uint32{}
+		p.doneBy = map[format.Offset]uint32{}
 	}
 	p.doneBy[offset] = number
 }
 
 // NextQueueID returns the id that the next queue must have.
-func (d *Draft) NextQueueID() uint64 { return d.queues.next }
+func (d *Draft) NextQueueID() format.QueueID { return d.queues.next }
 
 // QueueCount returns the number of queues after the commit, including those of topics that the
 // commit deletes.
 func (d *Draft) QueueCount() int { return d.queues.count }
 
 // QueueID returns the id of a topic's queue of that name; ok reports whether it exists.
-func (d *Draft) QueueID(topic uint64, name string) (id uint64, ok bool) {
+func (d *Draft) QueueID(topic format.TopicID, name string) (id format.QueueID, ok bool) {
 	id, ok = d.queues.idOf(scopedName{topic, name})
 	return id, ok && d.topic(topic) != nil
 }
 
 // QueueConfig returns the config of an existing queue.
-func (d *Draft) QueueConfig(id uint64) format.QueueConfig { return d.queue(id).config }
+func (d *Draft) QueueConfig(id format.QueueID) format.QueueConfig { return d.queue(id).config }
 
 // QueueEpoch returns the epoch of an existing queue, and whether the queue has an owner.
-func (d *Draft) QueueEpoch(id uint64) (epoch uint64, owned bool) {
+func (d *Draft) QueueEpoch(id format.QueueID) (epoch format.Epoch, owned bool) {
 	q := d.queue(id)
 	return q.epoch, q.owned
 }
 
 // QueueExists reports whether there is a queue with that id.
-func (d *Draft) QueueExists(id uint64) bool { return d.queue(id) != nil }
+func (d *Draft) QueueExists(id format.QueueID) bool { return d.queue(id) != nil }
 
 // QueueDispatchLimit returns the dispatch limit of an existing queue in a partition.
-func (d *Draft) QueueDispatchLimit(id uint64, partition uint32) int64 {
+func (d *Draft) QueueDispatchLimit(id format.QueueID, partition format.Partition) format.Offset {
 	return d.queuePartition(d.queue(id), partition).dispatchLimit
 }
 
 // RecordState returns whether a record is done or trimmed, and if it is neither, its last
 // delivery in the log. sure is false if the owner may have handed out the record for the first
 // time without an entry in the log. Queue and partition must exist.
-func (d *Draft) RecordState(id uint64, partition uint32, offset int64) (isDone bool, a Attempt, sure bool) {
+func (d *Draft) RecordState(id format.QueueID, partition format.Partition, offset format.Offset) (isDone bool, a Attempt, sure bool) {
 	p, end, err := d.workedOn(id, partition)
 	if err != nil || offset >= end || p.isDone(offset) {
 		return true, Attempt{}, true
@@ -104,26 +104,26 @@ func (d *Draft) RecordState(id uint64, partition uint32, offset int64) (isDone b
 
 // IsLast reports whether a delivery is the last one of its record, and the record is not done
 // and was not redriven since. A worker may answer only for that delivery.
-func (d *Draft) IsLast(id uint64, partition uint32, offset int64, number uint32) bool {
+func (d *Draft) IsLast(id format.QueueID, partition format.Partition, offset format.Offset, number uint32) bool {
 	isDone, a, sure := d.RecordState(id, partition, offset)
 	return !isDone && counts(a, sure, number)
 }
 
 // DoneBy reports whether this commit marks a record as done by that delivery.
-func (d *Draft) DoneBy(id uint64, partition uint32, offset int64, number uint32) bool {
+func (d *Draft) DoneBy(id format.QueueID, partition format.Partition, offset format.Offset, number uint32) bool {
 	p, _, err := d.workedOn(id, partition)
 	return err == nil && number > 0 && p.doneBy[offset] == number
 }
 
 // HasRecord reports whether the topic of an existing queue has, or had, a record at an offset.
-func (d *Draft) HasRecord(id uint64, partition uint32, offset int64) bool {
+func (d *Draft) HasRecord(id format.QueueID, partition format.Partition, offset format.Offset) bool {
 	end, ok := d.End(d.queue(id).topic, partition)
 	return ok && offset < end
 }
 
 // QueueLeft returns how many records of a partition are not done in an existing queue, including
 // dead letters.
-func (d *Draft) QueueLeft(id uint64, partition uint32) int64 {
+func (d *Draft) QueueLeft(id format.QueueID, partition format.Partition) int64 {
 	q := d.queue(id)
 	start := d.Start(q.topic, partition)
 	end, _ := d.End(q.topic, partition)
@@ -133,35 +133,35 @@ func (d *Draft) QueueLeft(id uint64, partition uint32) int64 {
 	for _, x := range p.done.above {
 		all.add(x.from, x.to)
 	}
-	return end - start - all.count(start)
+	return int64(end-start) - all.count(start)
 }
 
 // QueueDispatchLimits returns the dispatch limits for a new owner of an existing queue, by
 // partition. Each is the given number of records after the last record that may have been handed
 // out.
-func (d *Draft) QueueDispatchLimits(id, topic uint64, records int64) []int64 {
+func (d *Draft) QueueDispatchLimits(id format.QueueID, topic format.TopicID, records int64) []format.Offset {
 	q := d.queue(id)
-	limits := make([]int64, d.topic(topic).partitions)
+	limits := make([]format.Offset, d.topic(topic).partitions)
 	for i := range limits {
-		n := uint32(i)
+		n := format.Partition(i)
 		p := d.queuePartition(q, n)
 		end, _ := d.End(topic, n)
-		limits[i] = max(p.base.done.next(d.Start(topic, n)), p.uncertainEnd, min(p.dispatchLimit, end)) + records
+		limits[i] = max(p.base.done.next(d.Start(topic, n)), p.uncertainEnd, min(p.dispatchLimit, end)) + format.Offset(records)
 	}
 	return limits
 }
 
 // DeadLetter is the position of a dead letter in its topic.
 type DeadLetter struct {
-	Partition uint32
-	Offset    int64
+	Partition format.Partition
+	Offset    format.Offset
 }
 
 // DeadLetters returns up to limit dead letters of an existing queue, sorted by partition and
 // offset.
-func (d *Draft) DeadLetters(id uint64, limit int) (list []DeadLetter) {
+func (d *Draft) DeadLetters(id format.QueueID, limit int) (list []DeadLetter) {
 	q := d.queue(id)
-	for n := range d.topic(q.topic).partitions {
+	for n := range format.Partition(d.topic(q.topic).partitions) {
 		p, _, err := d.workedOn(id, n)
 		if err != nil {
 			continue
@@ -174,14 +174,14 @@ func (d *Draft) DeadLetters(id uint64, limit int) (list []DeadLetter) {
 }
 
 // deadLetterOffsets returns the offsets of up to limit dead letters, ascending.
-func (p *draftQueuePartition) deadLetterOffsets(limit int) (offsets []int64) {
+func (p *draftQueuePartition) deadLetterOffsets(limit int) (offsets []format.Offset) {
 	for o, a := range p.attempts { // dead letters that the commit adds
 		if a.DeadLetter && !p.base.attempts[o].DeadLetter && !p.isDone(o) {
 			offsets = append(offsets, o)
 		}
 	}
 	before := 0
-	for o := range p.base.deadLetters.from(0, cmp.Compare[int64]) {
+	for o := range p.base.deadLetters.from(0, cmp.Compare[format.Offset]) {
 		if before == limit {
 			break
 		}
@@ -195,7 +195,7 @@ func (p *draftQueuePartition) deadLetterOffsets(limit int) (offsets []int64) {
 }
 
 // queue returns a queue with the changes of the commit so far, nil if it doesn't exist.
-func (d *Draft) queue(id uint64) *draftQueue {
+func (d *Draft) queue(id format.QueueID) *draftQueue {
 	q := d.queues.find(id, func(old *Queue) *draftQueue {
 		q := &draftQueue{topic: old.Topic, name: old.Name, config: old.Config, push: old.Push, epoch: old.Epoch, owned: old.Owned, base: old}
 		d.queues.put(id, q)
@@ -208,7 +208,7 @@ func (d *Draft) queue(id uint64) *draftQueue {
 }
 
 // queuePartition returns a queue's work in a partition with the changes of the commit so far.
-func (d *Draft) queuePartition(q *draftQueue, partition uint32) *draftQueuePartition {
+func (d *Draft) queuePartition(q *draftQueue, partition format.Partition) *draftQueuePartition {
 	p := q.touched[partition]
 	if p == nil {
 		p = &draftQueuePartition{base: &queuePartition{}}
@@ -217,7 +217,7 @@ func (d *Draft) queuePartition(q *draftQueue, partition uint32) *draftQueueParti
 		}
 		p.dispatchLimit, p.uncertainEnd = p.base.dispatchLimit, p.base.uncertainEnd
 		if q.touched == nil {
-			q.touched = map[uint32]*draftQueuePartition{}
+			q.touched = map[format.Partition]*draftQueuePartition{}
 		}
 		q.touched[partition] = p
 	}
@@ -227,9 +227,9 @@ func (d *Draft) queuePartition(q *draftQueue, partition uint32) *draftQueueParti
 
 // workedOn returns a queue's work in a partition, and the end of the partition. It returns an
 // error if the queue or the partition doesn't exist.
-func (d *Draft) workedOn(id uint64, partition uint32) (p *draftQueuePartition, end int64, err error) {
+func (d *Draft) workedOn(id format.QueueID, partition format.Partition) (p *draftQueuePartition, end format.Offset, err error) {
 	q := d.queue(id)
-	if q == nil || partition >= d.topic(q.topic).partitions {
+	if q == nil || uint32(partition) >= d.topic(q.topic).partitions {
 		return nil, 0, fmt.Errorf("%w: no queue %d with a partition %d", ErrNonsense, id, partition)
 	}
 	end, _ = d.End(q.topic, partition)
@@ -237,7 +237,7 @@ func (d *Draft) workedOn(id uint64, partition uint32) (p *draftQueuePartition, e
 }
 
 // ownedQueue returns a queue, or an error unless it has an owner with that epoch.
-func (d *Draft) ownedQueue(id, epoch uint64) (*draftQueue, error) {
+func (d *Draft) ownedQueue(id format.QueueID, epoch format.Epoch) (*draftQueue, error) {
 	q := d.queue(id)
 	if q == nil || !q.owned || q.epoch != epoch {
 		return nil, fmt.Errorf("%w: queue %d has no owner with epoch %d", ErrNonsense, id, epoch)

@@ -49,7 +49,7 @@ func (s *State) changeQueue(q *Queue, change func()) {
 }
 
 // changeWork changes a queue's work in a partition, and corrects the state's memory.
-func (s *State) changeWork(q *Queue, partition uint32, change func(p *queuePartition)) {
+func (s *State) changeWork(q *Queue, partition format.Partition, change func(p *queuePartition)) {
 	p := s.work(q, partition)
 	s.memory -= p.memory()
 	change(p)
@@ -58,7 +58,7 @@ func (s *State) changeWork(q *Queue, partition uint32, change func(p *queueParti
 }
 
 // work returns a queue's work in a partition. It creates what is missing in the queue's list.
-func (s *State) work(q *Queue, partition uint32) *queuePartition {
+func (s *State) work(q *Queue, partition format.Partition) *queuePartition {
 	if more := int(partition) + 1 - len(q.partitions); more > 0 {
 		q.partitions = append(q.partitions, make([]queuePartition, more)...)
 		s.memory += int64(more) * queuePartitionMemory
@@ -99,7 +99,7 @@ func (s *State) own(x *format.QueueOwned) {
 		p.uncertainEnd, p.dispatchLimit = max(p.uncertainEnd, min(p.dispatchLimit, topic.Partitions[i].End)), 0
 	}
 	for i, window := range x.Windows {
-		s.work(q, uint32(i)).dispatchLimit = window
+		s.work(q, format.Partition(i)).dispatchLimit = window
 	}
 	s.trimWork(q)
 }
@@ -114,33 +114,33 @@ func (s *State) release(x *format.QueueReleased) {
 }
 
 // set replaces the last delivery of a record.
-func (p *queuePartition) set(offset int64, a Attempt) {
+func (p *queuePartition) set(offset format.Offset, a Attempt) {
 	if p.attempts == nil {
-		p.attempts = map[int64]Attempt{}
+		p.attempts = map[format.Offset]Attempt{}
 	}
 	was := p.attempts[offset]
 	switch {
 	case a.DeadLetter && !was.DeadLetter:
-		p.deadLetters.add(offset, cmp.Compare[int64])
+		p.deadLetters.add(offset, cmp.Compare[format.Offset])
 	case was.DeadLetter && !a.DeadLetter:
-		p.deadLetters.remove(offset, cmp.Compare[int64])
+		p.deadLetters.remove(offset, cmp.Compare[format.Offset])
 	}
 	p.reasons += int64(len(a.Reason) - len(was.Reason))
 	p.attempts[offset] = a
 }
 
 // forget drops the attempts of the records in [from, to).
-func (p *queuePartition) forget(from, to int64) {
-	drop := func(offset int64, a Attempt) {
+func (p *queuePartition) forget(from, to format.Offset) {
+	drop := func(offset format.Offset, a Attempt) {
 		p.reasons -= int64(len(a.Reason))
 		if a.DeadLetter {
-			p.deadLetters.remove(offset, cmp.Compare[int64])
+			p.deadLetters.remove(offset, cmp.Compare[format.Offset])
 		}
 		delete(p.attempts, offset)
 	}
 	defer func() { p.attempts = shrunkMap(p.attempts, &p.most) }()
 	p.most = max(p.most, len(p.attempts))
-	if to-from > int64(len(p.attempts)) {
+	if int64(to-from) > int64(len(p.attempts)) {
 		for o, a := range p.attempts {
 			if from <= o && o < to {
 				drop(o, a)
@@ -197,7 +197,7 @@ func (s *State) redrive(x *format.RecordsRedriven) {
 }
 
 // purge marks all records before an offset as done.
-func (s *State) purge(q *Queue, partition uint32, before int64) {
+func (s *State) purge(q *Queue, partition format.Partition, before format.Offset) {
 	s.changeWork(q, partition, func(p *queuePartition) {
 		from := p.done.floor
 		p.done.raise(before)
@@ -207,7 +207,7 @@ func (s *State) purge(q *Queue, partition uint32, before int64) {
 
 // purgeBelow purges all queues of a topic below the new start of a partition. A queue that has
 // not touched the partition begins at its start anyway.
-func (s *State) purgeBelow(topic uint64, partition uint32, start int64) {
+func (s *State) purgeBelow(topic format.TopicID, partition format.Partition, start format.Offset) {
 	for _, q := range s.Queues(topic) {
 		if int(partition) < len(q.partitions) {
 			s.purge(q, partition, start)
@@ -224,7 +224,7 @@ func (s *State) viewQueues() []Queue {
 			p := &list[i].partitions[j]
 			p.done.above = slices.Clone(p.done.above)
 			p.attempts, p.most = maps.Clone(p.attempts), 0
-			p.deadLetters = sorted[int64]{} // not needed: attempts say which records are dead letters
+			p.deadLetters = sorted[format.Offset]{} // not needed: attempts say which records are dead letters
 		}
 	}
 	return list

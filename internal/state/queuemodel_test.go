@@ -12,34 +12,34 @@ import (
 
 // modelQueues is a simple implementation of the fold for queues, record by record.
 type modelQueues struct {
-	byID    map[uint64]*modelQueue
+	byID    map[format.QueueID]*modelQueue
 	delayed []Delayed
 }
 
 type modelQueue struct {
-	topic  uint64
+	topic  format.TopicID
 	name   string
 	config format.QueueConfig
-	epoch  uint64
+	epoch  format.Epoch
 	owned  bool
-	parts  map[uint32]*modelWork
+	parts  map[format.Partition]*modelWork
 }
 
 type modelWork struct {
-	window, doubt int64
-	done          map[int64]bool
-	attempts      map[int64]Attempt
+	window, doubt format.Offset
+	done          map[format.Offset]bool
+	attempts      map[format.Offset]Attempt
 }
 
-func (q *modelQueue) work(partition uint32) *modelWork {
+func (q *modelQueue) work(partition format.Partition) *modelWork {
 	if q.parts[partition] == nil {
-		q.parts[partition] = &modelWork{done: map[int64]bool{}, attempts: map[int64]Attempt{}}
+		q.parts[partition] = &modelWork{done: map[format.Offset]bool{}, attempts: map[format.Offset]Attempt{}}
 	}
 	return q.parts[partition]
 }
 
 // finish marks a record as done.
-func (w *modelWork) finish(offset int64) {
+func (w *modelWork) finish(offset format.Offset) {
 	w.done[offset] = true
 	delete(w.attempts, offset)
 }
@@ -50,7 +50,7 @@ func (m *modelQueues) expire(now int64) {
 
 func (m *modelQueues) apply(it format.Entry, all *model, now int64) {
 	if m.byID == nil {
-		m.byID = map[uint64]*modelQueue{}
+		m.byID = map[format.QueueID]*modelQueue{}
 	}
 	switch x := it.(type) {
 	case *format.TopicDeleted:
@@ -70,10 +70,10 @@ func (m *modelQueues) apply(it format.Entry, all *model, now int64) {
 		}
 	case *format.QueueSet:
 		if m.byID[x.ID] == nil {
-			m.byID[x.ID] = &modelQueue{topic: x.Topic, name: x.Name, parts: map[uint32]*modelWork{}}
+			m.byID[x.ID] = &modelQueue{topic: x.Topic, name: x.Name, parts: map[format.Partition]*modelWork{}}
 			for i, p := range all.topic(x.Topic).partitions {
 				for o := range p.start {
-					m.byID[x.ID].work(uint32(i)).finish(o)
+					m.byID[x.ID].work(format.Partition(i)).finish(o)
 				}
 			}
 		}
@@ -84,7 +84,7 @@ func (m *modelQueues) apply(it format.Entry, all *model, now int64) {
 		q := m.byID[x.Queue]
 		q.epoch, q.owned = x.Epoch, true
 		for i, p := range all.topic(q.topic).partitions {
-			w := q.work(uint32(i))
+			w := q.work(format.Partition(i))
 			w.doubt, w.window = max(w.doubt, min(w.window, p.end)), 0
 			if i < len(x.Windows) {
 				w.window = x.Windows[i]
@@ -157,14 +157,14 @@ func (m *modelQueues) compare(t rapid.TB, s *State) {
 			t.Fatalf("queue %d is %+v, not %+v", id, q, want)
 		}
 		for i, p := range s.TopicByID(want.topic).Partitions {
-			w := want.work(uint32(i))
+			w := want.work(format.Partition(i))
 			for o := range p.End {
 				a, listed := w.attempts[o]
 				sure := listed
 				if !listed && !w.done[o] {
 					a, sure = unlisted(o, w.window, w.doubt)
 				}
-				isDone, gotA, gotSure := d.RecordState(id, uint32(i), o)
+				isDone, gotA, gotSure := d.RecordState(id, format.Partition(i), o)
 				if isDone != w.done[o] || gotA != a || gotSure != (sure || isDone) {
 					t.Fatalf("queue %d, partition %d, offset %d: done %v, %+v, sure %v; want %v, %+v, %v", id, i, o, isDone, gotA, gotSure, w.done[o], a, sure)
 				}
@@ -212,8 +212,8 @@ func TestQueuesAreWhatTheirModelSays(t *testing.T) {
 
 // queueEntry draws a valid entry about the queues or the delayed records of an existing topic;
 // nil if no entry of the drawn kind would be valid.
-func (w *writer) queueEntry(t *rapid.T, d *Draft, topic uint64, partitions uint32) format.Entry {
-	partition := rapid.Uint32Range(0, partitions-1).Draw(t, "partition")
+func (w *writer) queueEntry(t *rapid.T, d *Draft, topic format.TopicID, partitions uint32) format.Entry {
+	partition := format.Partition(rapid.Uint32Range(0, partitions-1).Draw(t, "partition"))
 	kind := rapid.IntRange(0, 18).Draw(t, "queue entry")
 	if end, _ := d.End(topic, partition); kind == 0 || kind > 15 && end > w.end(topic, partition) {
 		return w.delayEntry(t, d, topic, partition)
@@ -236,21 +236,21 @@ func (w *writer) queueEntry(t *rapid.T, d *Draft, topic uint64, partitions uint3
 	case kind <= 4 || !owned && kind <= 6:
 		x := &format.QueueOwned{Queue: id, Epoch: epoch + 1, Address: name}
 		for i := range rapid.Uint32Range(0, partitions).Draw(t, "windows") {
-			end, _ := d.End(topic, i)
-			x.Windows = append(x.Windows, rapid.Int64Range(0, end+3).Draw(t, "window"))
+			end, _ := d.End(topic, format.Partition(i))
+			x.Windows = append(x.Windows, format.Offset(rapid.Int64Range(0, int64(end+3)).Draw(t, "window")))
 		}
 		return x
 	case kind == 5:
 		return &format.QueueReleased{Queue: id, Epoch: epoch}
 	case kind == 6:
 		window := d.queuePartition(d.queue(id), partition).dispatchLimit
-		return &format.WindowMoved{Queue: id, Epoch: epoch, Partition: partition, Window: rapid.Int64Range(max(0, window-5), window+5).Draw(t, "window")}
+		return &format.WindowMoved{Queue: id, Epoch: epoch, Partition: partition, Window: format.Offset(rapid.Int64Range(int64(max(0, window-5)), int64(window+5)).Draw(t, "window"))}
 	case kind == 7:
-		return &format.QueuePurged{Queue: id, Partition: partition, Before: rapid.Int64Range(0, end).Draw(t, "before")}
+		return &format.QueuePurged{Queue: id, Partition: partition, Before: format.Offset(rapid.Int64Range(0, int64(end)).Draw(t, "before"))}
 	case end == 0:
 		return nil
 	}
-	offset := rapid.Int64Range(0, end-1).Draw(t, "offset")
+	offset := format.Offset(rapid.Int64Range(0, int64(end-1)).Draw(t, "offset"))
 	if known := slices.Sorted(maps.Keys(d.queuePartition(d.queue(id), partition).base.attempts)); len(known) > 0 && rapid.Bool().Draw(t, "again") {
 		offset = rapid.SampledFrom(known).Draw(t, "known")
 	}
@@ -258,7 +258,7 @@ func (w *writer) queueEntry(t *rapid.T, d *Draft, topic uint64, partitions uint3
 }
 
 // workEntry draws an entry about a record, and maybe those after it.
-func (w *writer) workEntry(t *rapid.T, d *Draft, id uint64, partition uint32, offset int64) format.Entry {
+func (w *writer) workEntry(t *rapid.T, d *Draft, id format.QueueID, partition format.Partition, offset format.Offset) format.Entry {
 	isDone, a, sure := d.RecordState(id, partition, offset)
 	epoch, owned := d.QueueEpoch(id)
 	number := a.Number
@@ -270,7 +270,7 @@ func (w *writer) workEntry(t *rapid.T, d *Draft, id uint64, partition uint32, of
 	case isDone:
 		return nil
 	case a.DeadLetter:
-		return &format.RecordsRedriven{Queue: id, Partition: partition, Offsets: []int64{offset}}
+		return &format.RecordsRedriven{Queue: id, Partition: partition, Offsets: []format.Offset{offset}}
 	case what == 0 && owned:
 		return &format.RecordsAttempted{Queue: id, Epoch: epoch, Partition: partition, Attempts: []format.Attempt{{Offset: offset, Number: number + 1}}}
 	case number == 0:
@@ -289,16 +289,16 @@ func (w *writer) workEntry(t *rapid.T, d *Draft, id uint64, partition uint32, of
 	return x
 }
 
-func isLastOf(d *Draft, id uint64, partition uint32, offset int64, number uint32) bool {
+func isLastOf(d *Draft, id format.QueueID, partition format.Partition, offset format.Offset, number uint32) bool {
 	isDone, a, sure := d.RecordState(id, partition, offset)
 	return !isDone && isLast(a, sure, number)
 }
 
 // delayEntry delays some records that the commit appends.
-func (w *writer) delayEntry(t *rapid.T, d *Draft, topic uint64, partition uint32) format.Entry {
+func (w *writer) delayEntry(t *rapid.T, d *Draft, topic format.TopicID, partition format.Partition) format.Entry {
 	end, _ := d.End(topic, partition)
 	x := &format.RecordsDelayed{
-		Topic: topic, Partition: partition, Count: 1, Offset: end - rapid.Int64Range(1, 4).Draw(t, "delayed"),
+		Topic: topic, Partition: partition, Count: 1, Offset: end - format.Offset(rapid.Int64Range(1, 4).Draw(t, "delayed")),
 		Due: d.time + rapid.SampledFrom([]int64{0, 1, 2, KeyedFor.Microseconds()}).Draw(t, "due"),
 	}
 	if x.Offset < w.end(topic, partition) || d.delayed.runs[batchKey{topic, partition}] != nil && d.delayed.runs[batchKey{topic, partition}].has(x.Offset) {

@@ -25,7 +25,7 @@ func pushMemory(p *format.QueuePush) int64 {
 }
 
 // QueuePush returns the push target of an existing queue, or nil. Callers must not change it.
-func (d *Draft) QueuePush(id uint64) *format.QueuePush { return d.queue(id).push }
+func (d *Draft) QueuePush(id format.QueueID) *format.QueuePush { return d.queue(id).push }
 
 // PushedQueues iterates over the queues with a push target, in no order. It includes queues
 // whose push is stopped.

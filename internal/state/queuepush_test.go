@@ -26,12 +26,12 @@ func commitOf(s *State, entries ...format.Entry) *format.Commit {
 func TestQueueKnowsWhereItIsPushedTo(t *testing.T) {
 	s := queueState(t)
 	before := s.Memory()
-	set := func(queue uint64, p *format.QueuePush) *format.QueuePushSet {
+	set := func(queue format.QueueID, p *format.QueuePush) *format.QueuePushSet {
 		return &format.QueuePushSet{Queue: queue, Push: p}
 	}
 	mustApply(t, s, commitOf(s, set(1, pushTo("http://a/")), set(3, pushTo("http://c/"))))
 	mustApply(t, s, commitOf(s, set(1, pushTo("http://longer/")), queueSet(5, 1, "new"), set(5, pushTo("http://e/")), set(4, nil)))
-	for id, url := range map[uint64]string{1: "http://longer/", 3: "http://c/", 5: "http://e/"} {
+	for id, url := range map[format.QueueID]string{1: "http://longer/", 3: "http://c/", 5: "http://e/"} {
 		if diff := cmp.Diff(pushTo(url), s.QueueByID(id).Push); diff != "" {
 			t.Errorf("queue %d: %s", id, diff)
 		}
@@ -94,7 +94,7 @@ func TestDraftKnowsWhereAQueueIsPushedTo(t *testing.T) {
 
 func TestTargetThatCanNotBeIsRefused(t *testing.T) {
 	s := queueState(t)
-	take := func(queue uint64, change func(p *format.QueuePush)) error {
+	take := func(queue format.QueueID, change func(p *format.QueuePush)) error {
 		p := pushTo("http://a/")
 		change(p)
 		return s.Draft(s.Time()).Take(&format.QueuePushSet{Queue: queue, Push: p})

@@ -22,8 +22,8 @@ const (
 // Queue is a view of a topic's records as work to be done.
 type Queue struct {
 	// ID is never reused.
-	ID      uint64
-	Topic   uint64
+	ID      format.QueueID
+	Topic   format.TopicID
 	Name    string
 	Created int64 // fold's time in microseconds
 	Config  format.QueueConfig
@@ -34,7 +34,7 @@ type Queue struct {
 	// Epoch counts owners. Owned says whether the last owner still owns the queue. If so,
 	// Address is the owner's address, Session is the key by which the owner proves its identity
 	// (zero if the log has none), and Seen is the time of the owner's last entry in the log.
-	Epoch   uint64
+	Epoch   format.Epoch
 	Owned   bool
 	Address string
 	Session format.SessionKey
@@ -48,15 +48,15 @@ type queuePartition struct {
 	done done
 	// attempts holds, by offset, the last delivery of each record that is not done and was
 	// handed out more than once, put back or dead-lettered.
-	attempts    map[int64]Attempt
-	deadLetters sorted[int64] // offsets of the dead letters in attempts
-	reasons     int64         // total size in bytes of the reasons in attempts
-	most        int           // the largest size of attempts: see shrunkMap
+	attempts    map[format.Offset]Attempt
+	deadLetters sorted[format.Offset] // offsets of the dead letters in attempts
+	reasons     int64                 // total size in bytes of the reasons in attempts
+	most        int                   // the largest size of attempts: see shrunkMap
 	// dispatchLimit is the offset before which the owner may hand out records for the first time.
-	dispatchLimit int64
+	dispatchLimit format.Offset
 	// uncertainEnd is the end of the uncertain range: records before it, and not in attempts,
 	// may have been handed out once by an earlier owner.
-	uncertainEnd int64
+	uncertainEnd format.Offset
 }
 
 // Attempt is the last delivery of a record.
@@ -77,7 +77,7 @@ func (a Attempt) Used() uint32 { return a.Number - a.Redriven }
 // unlisted returns the last delivery of a record that is neither done nor in attempts; sure is
 // false if the owner may have handed out the record for the first time without an entry in the
 // log.
-func unlisted(offset, dispatchLimit, uncertainEnd int64) (a Attempt, sure bool) {
+func unlisted(offset, dispatchLimit, uncertainEnd format.Offset) (a Attempt, sure bool) {
 	if offset < uncertainEnd {
 		return Attempt{Number: 1}, true
 	}
@@ -105,7 +105,7 @@ func isNext(a Attempt, sure bool, number uint32) bool {
 
 // attempt returns the last delivery in the log of a record that is not done; sure is false if
 // the owner may have handed out the record for the first time without an entry in the log.
-func (p *queuePartition) attempt(offset int64) (a Attempt, sure bool) {
+func (p *queuePartition) attempt(offset format.Offset) (a Attempt, sure bool) {
 	if a, ok := p.attempts[offset]; ok {
 		return a, true
 	}
@@ -118,13 +118,13 @@ func (p *queuePartition) untouched() bool {
 	return p.done.floor == 0 && len(p.done.above) == 0 && len(p.attempts) == 0 && p.dispatchLimit == 0 && p.uncertainEnd == 0
 }
 
-func (q *Queue) ref() (id uint64, name scopedName) { return q.ID, scopedName{q.Topic, q.Name} }
+func (q *Queue) ref() (id format.QueueID, name scopedName) { return q.ID, scopedName{q.Topic, q.Name} }
 
 // QueueByID returns the queue with that id, or nil.
-func (s *State) QueueByID(id uint64) *Queue { return s.queues.byID[id] }
+func (s *State) QueueByID(id format.QueueID) *Queue { return s.queues.byID[id] }
 
 // Queue returns a topic's queue of that name, or nil.
-func (s *State) Queue(topic uint64, name string) *Queue {
+func (s *State) Queue(topic format.TopicID, name string) *Queue {
 	return s.queues.byName[scopedName{topic, name}]
 }
 
@@ -136,16 +136,18 @@ func (s *State) DeadLetteredTo(name string) (found []*Queue) {
 			found = append(found, q)
 		}
 	}
-	slices.SortFunc(found, idOrder[uint64, *Queue])
+	slices.SortFunc(found, idOrder[format.QueueID, *Queue])
 	return found
 }
 
 // Queues returns a topic's queues, sorted by name.
-func (s *State) Queues(topic uint64) []*Queue { return s.QueuesAfter(topic, "", s.QueueCount()) }
+func (s *State) Queues(topic format.TopicID) []*Queue {
+	return s.QueuesAfter(topic, "", s.QueueCount())
+}
 
 // QueuesAfter returns the queues of a topic whose names sort after a name, sorted by name. It
 // returns at most the given number, and its cost depends on that number alone.
-func (s *State) QueuesAfter(topic uint64, name string, most int) []*Queue {
+func (s *State) QueuesAfter(topic format.TopicID, name string, most int) []*Queue {
 	return s.queues.after(&Queue{Topic: topic, Name: name}, most)
 }
 
@@ -187,7 +189,7 @@ func (s *State) dropQueue(q *Queue) {
 }
 
 // dropQueues forgets the queues of a topic.
-func (s *State) dropQueues(topic uint64) {
+func (s *State) dropQueues(topic format.TopicID) {
 	for _, q := range s.Queues(topic) {
 		s.dropQueue(q)
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-func queueSet(id, topic uint64, name string) *format.QueueSet {
+func queueSet(id format.QueueID, topic format.TopicID, name string) *format.QueueSet {
 	return &format.QueueSet{ID: id, Topic: topic, Name: name, Config: format.QueueConfig{LeaseMS: 30_000, BackoffMinMS: 10, BackoffMaxMS: 20, Attempts: 3}}
 }
 
 // runs returns an entry with runs of done records: offset, count, attempt, offset, count,
 // attempt and so on.
-func runs(queue uint64, partition uint32, of ...int64) *format.RecordsDone {
+func runs(queue format.QueueID, partition format.Partition, of ...format.Offset) *format.RecordsDone {
 	x := &format.RecordsDone{Queue: queue, Partition: partition}
 	for ; len(of) > 0; of = of[3:] {
 		x.Runs = append(x.Runs, format.Run{Offset: of[0], Count: uint32(of[1]), Number: uint32(of[2])})
@@ -27,7 +27,7 @@ func runs(queue uint64, partition uint32, of ...int64) *format.RecordsDone {
 }
 
 // tries returns an entry with attempts: offset, attempt, offset, attempt and so on.
-func tries(queue, epoch uint64, partition uint32, of ...int64) *format.RecordsAttempted {
+func tries(queue format.QueueID, epoch format.Epoch, partition format.Partition, of ...format.Offset) *format.RecordsAttempted {
 	x := &format.RecordsAttempted{Queue: queue, Epoch: epoch, Partition: partition}
 	for ; len(of) > 0; of = of[2:] {
 		x.Attempts = append(x.Attempts, format.Attempt{Offset: of[0], Number: uint32(of[1])})
@@ -35,35 +35,35 @@ func tries(queue, epoch uint64, partition uint32, of ...int64) *format.RecordsAt
 	return x
 }
 
-func back(queue uint64, partition uint32, offset int64, number uint32, parked bool) *format.RecordPutBack {
+func back(queue format.QueueID, partition format.Partition, offset format.Offset, number uint32, parked bool) *format.RecordPutBack {
 	return &format.RecordPutBack{
 		Queue: queue, Partition: partition, Attempt: format.Attempt{Offset: offset, Number: number},
 		NotBefore: 1 << 40, DeadLetter: parked, Reason: "no such mailbox",
 	}
 }
 
-func redriven(queue uint64, partition uint32, offsets ...int64) *format.RecordsRedriven {
+func redriven(queue format.QueueID, partition format.Partition, offsets ...format.Offset) *format.RecordsRedriven {
 	return &format.RecordsRedriven{Queue: queue, Partition: partition, Offsets: offsets}
 }
 
-func owned(queue, epoch uint64, windows ...int64) *format.QueueOwned {
+func owned(queue format.QueueID, epoch format.Epoch, windows ...format.Offset) *format.QueueOwned {
 	return &format.QueueOwned{Queue: queue, Epoch: epoch, Windows: windows, Address: "http://b:1"}
 }
 
-func delayedRun(topic uint64, partition uint32, offset int64, count uint32, due int64) *format.RecordsDelayed {
-	return &format.RecordsDelayed{Topic: topic, Partition: partition, Offset: offset, Count: count, Due: due}
+func delayedRun(topic format.TopicID, partition format.Partition, offset format.Offset, count uint32, due format.Offset) *format.RecordsDelayed {
+	return &format.RecordsDelayed{Topic: topic, Partition: partition, Offset: offset, Count: count, Due: int64(due)}
 }
 
 // withQueues adds two topics with queues to a state; the queues have records in every possible
 // state. The first topic has three partitions, of which 0 and 2 have ten records each.
 func withQueues(t rapid.TB, s *State) {
 	t.Helper()
-	id, end := s.topics.next, s.Time()
+	id, end := s.topics.next, format.Offset(s.Time())
 	mail := queueSet(1, id, "mail")
 	mail.Config.Ordered, mail.Config.Paused, mail.Config.DeadLetterTopic = true, true, "mail.dead"
 	apply := func(at int64, entries ...format.Entry) {
 		t.Helper()
-		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: end + at, PayloadSize: 122, Entries: entries})
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: int64(end + format.Offset(at)), PayloadSize: 122, Entries: entries})
 	}
 	apply(0,
 		&format.TopicCreated{ID: id, Partitions: 3, Name: "work"}, &format.TopicCreated{ID: id + 1, Partitions: 1, Name: "work.too"},
@@ -121,7 +121,7 @@ func TestQueueKnowsWhatBecameOfEachRecord(t *testing.T) {
 		sure bool
 	}
 	done, until, no := known{done: true, sure: true}, int64(1<<40), "no such mailbox"
-	for partition, want := range map[uint32]map[int64]known{
+	for partition, want := range map[format.Partition]map[format.Offset]known{
 		0: {
 			0: done, 1: {Attempt: Attempt{Number: 3}, sure: true}, 2: done, 3: done,
 			4: {Attempt: Attempt{Number: 2}, sure: true},                                                 // uncertain, then handed out again
@@ -178,7 +178,7 @@ func TestMovingTheStartTakesWorkAway(t *testing.T) {
 	if p := &q.partitions[0]; p.done.floor != 6 || len(p.done.above) != 0 || len(p.attempts) != 1 || !p.attempts[6].DeadLetter {
 		t.Fatalf("the partition is %+v", p)
 	}
-	for _, id := range []uint64{1, 4} { // also the queue that no entry has touched
+	for _, id := range []format.QueueID{1, 4} { // also the queue that no entry has touched
 		if isDone, _, _ := s.Draft(9).RecordState(id, 0, 5); !isDone {
 			t.Errorf("queue %d is to do a record that is not there", id)
 		}
@@ -259,7 +259,7 @@ func TestRedrivenRecordsDontRepeatNumbers(t *testing.T) {
 			t.Fatalf("its numbers begin anew: %v", err)
 		}
 		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Entries: []format.Entry{
-			tries(1, 2, 0, 6, int64(a.Number+1)), tries(1, 2, 0, 6, int64(a.Number+2)), back(1, 0, 6, a.Number+2, true),
+			tries(1, 2, 0, 6, format.Offset(a.Number+1)), tries(1, 2, 0, 6, format.Offset(a.Number+2)), back(1, 0, 6, a.Number+2, true),
 		}})
 		if _, now, _ := s.Draft(9).RecordState(1, 0, 6); now.Used() != 2 {
 			t.Fatalf("handed out twice more it is %+v", now)
@@ -399,7 +399,7 @@ func TestDraftTellsOfQueues(t *testing.T) {
 			}
 		}
 	}
-	want := func(offset int64, isDone bool, number uint32, sure bool) {
+	want := func(offset format.Offset, isDone bool, number uint32, sure bool) {
 		t.Helper()
 		gotDone, a, gotSure := d.RecordState(1, 0, offset)
 		if gotDone != isDone || a.Number != number || gotSure != sure {

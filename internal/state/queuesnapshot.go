@@ -18,8 +18,8 @@ func appendQueues(b []byte, next uint64, list []Queue) []byte {
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	for i := range list {
 		q := &list[i]
-		b = binary.AppendUvarint(b, q.ID)
-		b = binary.AppendUvarint(b, q.Topic)
+		b = binary.AppendUvarint(b, uint64(q.ID))
+		b = binary.AppendUvarint(b, uint64(q.Topic))
 		b = appendText(b, q.Name)
 		b = binary.AppendUvarint(b, uint64(q.Created))
 		b = binary.AppendUvarint(b, uint64(q.Config.LeaseMS))
@@ -28,7 +28,7 @@ func appendQueues(b []byte, next uint64, list []Queue) []byte {
 		b = binary.AppendUvarint(b, uint64(q.Config.Attempts))
 		b = append(b, bits(q.Config.Ordered, q.Config.Paused, q.Owned, q.Push != nil))
 		b = appendText(b, q.Config.DeadLetterTopic)
-		b = binary.AppendUvarint(b, q.Epoch)
+		b = binary.AppendUvarint(b, uint64(q.Epoch))
 		b = appendText(b, q.Address)
 		b = binary.AppendUvarint(b, uint64(q.Seen))
 		b = appendPush(b, q.Push)
@@ -91,12 +91,12 @@ func (s *State) decodeQueue(r *reader) *Queue {
 
 // decodeQueueHead reads a queue without its partitions.
 func decodeQueueHead(r *reader) *Queue {
-	q := &Queue{ID: r.uvarint(), Topic: r.uvarint(), Name: r.text(), Created: r.int64()}
+	q := &Queue{ID: format.QueueID(r.uvarint()), Topic: format.TopicID(r.uvarint()), Name: r.text(), Created: r.int64()}
 	q.Config = format.QueueConfig{LeaseMS: r.int64(), BackoffMinMS: r.int64(), BackoffMaxMS: r.int64(), Attempts: uint32(r.max(1<<32 - 1))}
 	flags := r.byte()
 	q.Config.Ordered, q.Config.Paused, q.Owned = flags&1 != 0, flags&2 != 0, flags&4 != 0
 	q.Config.DeadLetterTopic = r.text()
-	q.Epoch, q.Address, q.Seen = r.uvarint(), r.text(), r.int64()
+	q.Epoch, q.Address, q.Seen = format.Epoch(r.uvarint()), r.text(), r.int64()
 	if flags&8 != 0 {
 		q.Push = decodePush(r)
 	}
@@ -109,12 +109,12 @@ func decodeQueueHead(r *reader) *Queue {
 	return q
 }
 
-func decodeQueuePartition(r *reader, end int64, owned bool) (p queuePartition) {
-	p.done.floor = r.int64()
+func decodeQueuePartition(r *reader, end format.Offset, owned bool) (p queuePartition) {
+	p.done.floor = format.Offset(r.int64())
 	at := p.done.floor
 	for range r.count(2) {
 		gap, count := r.int64(), r.int64()
-		x := span{from: at + gap, to: at + gap + count}
+		x := span{from: at + format.Offset(gap), to: at + format.Offset(gap) + format.Offset(count)}
 		if gap == 0 || count == 0 || x.from < 0 || x.to < x.from {
 			r.fail("invalid run of %d done records, %d after the run before it", count, gap)
 			return p
@@ -122,13 +122,13 @@ func decodeQueuePartition(r *reader, end int64, owned bool) (p queuePartition) {
 		at = x.to
 		p.done.above = append(p.done.above, x)
 	}
-	p.dispatchLimit, p.uncertainEnd = r.int64(), r.int64()
+	p.dispatchLimit, p.uncertainEnd = format.Offset(r.int64()), format.Offset(r.int64())
 	if at > end || p.uncertainEnd > end || p.dispatchLimit > 0 && !owned {
 		r.fail("invalid progress of a queue: records done to %d, uncertain to %d, of %d; dispatch limit %d", at, p.uncertainEnd, end, p.dispatchLimit)
 	}
-	last := int64(-1)
+	last := format.Offset(-1)
 	for range r.count(6) {
-		o := r.int64()
+		o := format.Offset(r.int64())
 		a := Attempt{Number: uint32(r.max(1<<32 - 1)), Redriven: uint32(r.max(1<<32 - 1)), NotBefore: r.int64()}
 		flags := r.byte()
 		a.DeadLetter, a.Reason = flags == 1, r.text()
@@ -161,7 +161,7 @@ func (s *State) continuesQueues(old *State) error {
 			continue
 		}
 		for i := range was.partitions {
-			if p := now.part(int32(i)); !p.done.holds(&was.partitions[i].done) {
+			if p := now.part(format.Partition(i)); !p.done.holds(&was.partitions[i].done) {
 				return fmt.Errorf("%w: records of queue %d, partition %d were done and are no longer", ErrDiscontinued, id, i)
 			}
 		}

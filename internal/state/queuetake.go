@@ -82,7 +82,7 @@ func (d *Draft) takeOwner(x *format.QueueOwned) error {
 			return fmt.Errorf("%w: queue %d can't have a dispatch limit of %d", ErrNonsense, x.Queue, window)
 		}
 	}
-	for n := range d.topic(q.topic).partitions {
+	for n := range format.Partition(d.topic(q.topic).partitions) {
 		p := d.queuePartition(q, n)
 		end, _ := d.End(q.topic, n)
 		p.uncertainEnd, p.dispatchLimit = max(p.uncertainEnd, min(p.dispatchLimit, end)), 0
@@ -99,7 +99,7 @@ func (d *Draft) takeRelease(x *format.QueueReleased) error {
 	if err != nil {
 		return err
 	}
-	for n := range d.topic(q.topic).partitions {
+	for n := range format.Partition(d.topic(q.topic).partitions) {
 		d.queuePartition(q, n).dispatchLimit = 0
 	}
 	q.owned = false
@@ -129,7 +129,7 @@ func (d *Draft) takeAttempts(x *format.RecordsAttempted) error {
 	if err != nil {
 		return err
 	}
-	last := int64(-1)
+	last := format.Offset(-1)
 	for _, a := range x.Attempts {
 		before, sure := p.attempt(a.Offset)
 		if a.Offset <= last || a.Offset >= end || p.isDone(a.Offset) || !isNext(before, sure, a.Number) {
@@ -142,7 +142,7 @@ func (d *Draft) takeAttempts(x *format.RecordsAttempted) error {
 }
 
 // someOf refuses an entry whose list is empty.
-func someOf(n int, queue uint64) error {
+func someOf(n int, queue format.QueueID) error {
 	if n == 0 {
 		return fmt.Errorf("%w: an entry for queue %d names no records", ErrNonsense, queue)
 	}
@@ -154,9 +154,9 @@ func (d *Draft) takeDone(x *format.RecordsDone) error {
 	if err != nil {
 		return err
 	}
-	var last int64
+	var last format.Offset
 	for _, r := range x.Runs {
-		if r.Offset < last || r.Count == 0 || int64(r.Count) > end-r.Offset {
+		if r.Offset < last || r.Count == 0 || int64(r.Count) > int64(end-r.Offset) {
 			return fmt.Errorf("%w: queue %d can't have done %d records from %d on, in %d to %d", ErrNonsense, x.Queue, r.Count, r.Offset, last, end)
 		}
 		for last = r.Offset; last < r.End(); last++ {
@@ -188,7 +188,7 @@ func (d *Draft) takeRedriven(x *format.RecordsRedriven) error {
 	if err != nil {
 		return err
 	}
-	last := int64(-1)
+	last := format.Offset(-1)
 	for _, o := range x.Offsets {
 		a, _ := p.attempt(o)
 		if o <= last || p.isDone(o) || !a.DeadLetter {

@@ -4,13 +4,15 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // The owner of a queue reads the queue by the methods below. Their results belong to the state:
 // use them only while you hold the state's lock.
 
 // part returns the queue's work in a partition. The caller must not change it.
-func (q *Queue) part(partition int32) *queuePartition {
+func (q *Queue) part(partition format.Partition) *queuePartition {
 	if int(partition) < len(q.partitions) {
 		return &q.partitions[partition]
 	}
@@ -18,22 +20,26 @@ func (q *Queue) part(partition int32) *queuePartition {
 }
 
 // NextUndone returns the smallest offset that is not done and not below the given one.
-func (q *Queue) NextUndone(partition int32, offset int64) int64 {
+func (q *Queue) NextUndone(partition format.Partition, offset format.Offset) format.Offset {
 	return q.part(partition).done.next(offset)
 }
 
 // DispatchLimit returns the offset before which the owner may hand out records for the first
 // time.
-func (q *Queue) DispatchLimit(partition int32) int64 { return q.part(partition).dispatchLimit }
+func (q *Queue) DispatchLimit(partition format.Partition) format.Offset {
+	return q.part(partition).dispatchLimit
+}
 
 // UncertainEnd returns the end of the uncertain range of a partition: an earlier owner may have
 // handed out records before it once.
-func (q *Queue) UncertainEnd(partition int32) int64 { return q.part(partition).uncertainEnd }
+func (q *Queue) UncertainEnd(partition format.Partition) format.Offset {
+	return q.part(partition).uncertainEnd
+}
 
 // Last returns the last delivery in the log of a record that is not done. listed reports whether
 // the state keeps an Attempt for this record. If not, a follows from the uncertain range: its
 // Number is 1 inside, 0 outside.
-func (q *Queue) Last(partition int32, offset int64) (a Attempt, listed bool) {
+func (q *Queue) Last(partition format.Partition, offset format.Offset) (a Attempt, listed bool) {
 	p := q.part(partition)
 	_, listed = p.attempts[offset]
 	a, _ = p.attempt(offset)
@@ -43,7 +49,7 @@ func (q *Queue) Last(partition int32, offset int64) (a Attempt, listed bool) {
 // IsLast reports whether a delivery with that number is the last one of its record, and the
 // record was not redriven since. The record must not be done. A worker may answer only for that
 // delivery.
-func (q *Queue) IsLast(partition int32, offset int64, number uint32) bool {
+func (q *Queue) IsLast(partition format.Partition, offset format.Offset, number uint32) bool {
 	a, sure := q.part(partition).attempt(offset)
 	return counts(a, sure, number)
 }
@@ -52,15 +58,15 @@ func (q *Queue) IsLast(partition int32, offset int64, number uint32) bool {
 type Counts struct {
 	Left        int64 // records that are not done, including dead letters
 	DeadLetters int64
-	Later       int64 // records that were put back and must not go out yet
-	First       int64 // the first offset that is not done
+	Later       int64         // records that were put back and must not go out yet
+	First       format.Offset // the first offset that is not done
 }
 
 // Count counts the work in a partition with the offsets [start, end), at a time in microseconds
 // since 1970.
-func (q *Queue) Count(partition int32, start, end, now int64) Counts {
+func (q *Queue) Count(partition format.Partition, start, end format.Offset, now int64) Counts {
 	p := q.part(partition)
-	c := Counts{Left: end - start - p.done.count(start), First: p.done.next(start), DeadLetters: int64(p.deadLetters.count)}
+	c := Counts{Left: int64(end-start) - p.done.count(start), First: p.done.next(start), DeadLetters: int64(p.deadLetters.count)}
 	if p.deadLetters.count == len(p.attempts) {
 		return c
 	}
@@ -82,12 +88,12 @@ func (q *Queue) DeadLetterCount() (n int64) {
 
 // DeadLetters iterates over the dead letters from a partition and offset on, sorted by partition
 // and offset.
-func (q *Queue) DeadLetters(partition uint32, offset int64) iter.Seq2[DeadLetter, Attempt] {
+func (q *Queue) DeadLetters(partition format.Partition, offset format.Offset) iter.Seq2[DeadLetter, Attempt] {
 	return func(yield func(DeadLetter, Attempt) bool) {
 		for i := int(partition); i < len(q.partitions); i++ {
 			p := &q.partitions[i]
-			for o := range p.deadLetters.from(offset, cmp.Compare[int64]) {
-				if !yield(DeadLetter{uint32(i), o}, p.attempts[o]) {
+			for o := range p.deadLetters.from(offset, cmp.Compare[format.Offset]) {
+				if !yield(DeadLetter{format.Partition(i), o}, p.attempts[o]) {
 					return
 				}
 			}
@@ -97,7 +103,7 @@ func (q *Queue) DeadLetters(partition uint32, offset int64) iter.Seq2[DeadLetter
 }
 
 // EachAttempt calls f for each listed record of a partition (see [Queue.Last]), in no order.
-func (q *Queue) EachAttempt(partition int32, f func(offset int64, a Attempt)) {
+func (q *Queue) EachAttempt(partition format.Partition, f func(offset format.Offset, a Attempt)) {
 	for offset, a := range q.part(partition).attempts {
 		f(offset, a)
 	}
@@ -105,14 +111,14 @@ func (q *Queue) EachAttempt(partition int32, f func(offset int64, a Attempt)) {
 
 // DoneCount returns how many of a run of delayed records of the queue's topic are done.
 func (q *Queue) DoneCount(d Delayed) int64 {
-	done := &q.part(int32(d.Partition)).done
+	done := &q.part(d.Partition).done
 	return done.count(d.Offset) - done.count(d.End())
 }
 
 // Listed returns the offsets in [from, to) of listed records (see [Queue.Last]), ascending.
-func (q *Queue) Listed(partition int32, from, to int64) (offsets []int64) {
+func (q *Queue) Listed(partition format.Partition, from, to format.Offset) (offsets []format.Offset) {
 	attempts := q.part(partition).attempts
-	if to-from > int64(len(attempts)) {
+	if int64(to-from) > int64(len(attempts)) {
 		for o := range attempts {
 			if from <= o && o < to {
 				offsets = append(offsets, o)
@@ -131,10 +137,10 @@ func (q *Queue) Listed(partition int32, from, to int64) (offsets []int64) {
 
 // Uncertain returns how many of the records in [from, to) are neither done nor listed (see
 // [Queue.Last]).
-func (q *Queue) Uncertain(partition int32, from, to int64) int64 {
+func (q *Queue) Uncertain(partition format.Partition, from, to format.Offset) int64 {
 	if from >= to {
 		return 0
 	}
 	d := &q.part(partition).done
-	return to - from - (d.count(from) - d.count(to)) - int64(len(q.Listed(partition, from, to)))
+	return int64(to-from) - (d.count(from) - d.count(to)) - int64(len(q.Listed(partition, from, to)))
 }

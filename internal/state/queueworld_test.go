@@ -18,22 +18,22 @@ type queueWorld struct {
 	log    *State
 	owners []*queueOwner
 	// delivered says, by offset, which delivery numbers were used.
-	delivered map[int64]map[uint32]bool
-	acked     map[int64]uint32
-	before    map[int64]uint32 // by offset: the number of deliveries before the redrive
+	delivered map[format.Offset]map[uint32]bool
+	acked     map[format.Offset]uint32
+	before    map[format.Offset]uint32 // by offset: the number of deliveries before the redrive
 	most      uint32
 }
 
 // queueOwner is a broker that owns the queue, or believes that it does.
 type queueOwner struct {
-	epoch uint64
-	view  *State         // the state at its last sync
-	out   map[int64]bool // offsets that it has handed out for the first time
-	done  bool           // it has released the queue
+	epoch format.Epoch
+	view  *State                 // the state at its last sync
+	out   map[format.Offset]bool // offsets that it has handed out for the first time
+	done  bool                   // it has released the queue
 }
 
 func newQueueWorld(t *rapid.T) *queueWorld {
-	w := &queueWorld{t: t, log: New(), delivered: map[int64]map[uint32]bool{}, acked: map[int64]uint32{}, before: map[int64]uint32{}, most: 3}
+	w := &queueWorld{t: t, log: New(), delivered: map[format.Offset]map[uint32]bool{}, acked: map[format.Offset]uint32{}, before: map[format.Offset]uint32{}, most: 3}
 	w.must(
 		&format.TopicCreated{ID: 1, Partitions: 1, Name: "t"},
 		&format.QueueSet{ID: 1, Topic: 1, Name: "q", Config: format.QueueConfig{LeaseMS: 1, Attempts: w.most}},
@@ -62,11 +62,11 @@ func (w *queueWorld) must(entries ...format.Entry) {
 	}
 }
 
-func (w *queueWorld) end() int64 { return w.log.Topic("t").Partitions[0].End }
+func (w *queueWorld) end() format.Offset { return w.log.Topic("t").Partitions[0].End }
 
 // deliver records a delivery. Its number must be new, and within the attempts that the queue
 // allows.
-func (w *queueWorld) deliver(offset int64, number uint32) {
+func (w *queueWorld) deliver(offset format.Offset, number uint32) {
 	if w.delivered[offset] == nil {
 		w.delivered[offset] = map[uint32]bool{}
 	}
@@ -77,7 +77,7 @@ func (w *queueWorld) deliver(offset int64, number uint32) {
 }
 
 // latest returns the number of an offset's last delivery.
-func (w *queueWorld) latest(offset int64) (n uint32) {
+func (w *queueWorld) latest(offset format.Offset) (n uint32) {
 	for number := range w.delivered[offset] {
 		n = max(n, number)
 	}
@@ -87,7 +87,7 @@ func (w *queueWorld) latest(offset int64) (n uint32) {
 func (o *queueOwner) draft() *Draft { return o.view.Draft(0) }
 
 // hands hands out a record for the first time, if the owner believes that it may.
-func (o *queueOwner) hands(w *queueWorld, offset int64) {
+func (o *queueOwner) hands(w *queueWorld, offset format.Offset) {
 	if epoch, owned := o.draft().QueueEpoch(1); !owned || epoch != o.epoch || o.done || o.out[offset] || offset >= o.view.Topic("t").Partitions[0].End {
 		return
 	}
@@ -99,7 +99,7 @@ func (o *queueOwner) hands(w *queueWorld, offset int64) {
 }
 
 // handsAgain hands out a record again, once the log has counted the attempt.
-func (o *queueOwner) handsAgain(w *queueWorld, offset int64) {
+func (o *queueOwner) handsAgain(w *queueWorld, offset format.Offset) {
 	if offset >= o.view.Topic("t").Partitions[0].End {
 		return
 	}
@@ -138,7 +138,7 @@ func (o *queueOwner) releases(w *queueWorld) {
 	o.done = true
 }
 
-func (w *queueWorld) ack(offset int64, number uint32) {
+func (w *queueWorld) ack(offset format.Offset, number uint32) {
 	err := w.try(&format.RecordsDone{Queue: 1, Runs: []format.Run{{Offset: offset, Count: 1, Number: number}}})
 	if err != nil && !errors.Is(err, ErrNonsense) {
 		w.t.Fatal(err)
@@ -182,9 +182,9 @@ func mustDecodeRapid(t *rapid.T, s *State) *State {
 func (w *queueWorld) step() {
 	t := w.t
 	epoch, owned := w.log.Draft(0).QueueEpoch(1)
-	offset := int64(0)
+	offset := format.Offset(0)
 	if w.end() > 0 {
-		offset = rapid.Int64Range(0, w.end()-1).Draw(t, "offset")
+		offset = format.Offset(rapid.Int64Range(0, int64(w.end()-1)).Draw(t, "offset"))
 	}
 	var owner *queueOwner
 	if len(w.owners) > 0 {
@@ -199,9 +199,9 @@ func (w *queueWorld) step() {
 		n := rapid.Uint32Range(1, 4).Draw(t, "records")
 		w.must(&format.Batch{Topic: 1, Base: w.end(), Count: n, Size: 61})
 	case what == 1 || owner == nil:
-		window := rapid.Int64Range(0, w.end()+3).Draw(t, "window")
-		w.must(&format.QueueOwned{Queue: 1, Epoch: epoch + 1, Windows: []int64{window}})
-		w.owners = append(w.owners, &queueOwner{epoch: epoch + 1, view: mustDecodeRapid(t, w.log), out: map[int64]bool{}})
+		window := format.Offset(rapid.Int64Range(0, int64(w.end()+3)).Draw(t, "window"))
+		w.must(&format.QueueOwned{Queue: 1, Epoch: epoch + 1, Windows: []format.Offset{window}})
+		w.owners = append(w.owners, &queueOwner{epoch: epoch + 1, view: mustDecodeRapid(t, w.log), out: map[format.Offset]bool{}})
 	case what == 2:
 		owner.view = mustDecodeRapid(t, w.log)
 	case what == 3:
@@ -216,7 +216,7 @@ func (w *queueWorld) step() {
 	case what == 7:
 		owner.releases(w)
 	case what == 8:
-		if w.try(&format.RecordsRedriven{Queue: 1, Offsets: []int64{offset}}) == nil {
+		if w.try(&format.RecordsRedriven{Queue: 1, Offsets: []format.Offset{offset}}) == nil {
 			w.before[offset] = w.latest(offset)
 		}
 	case what <= 10 && w.delivered[offset][number]:

@@ -27,10 +27,10 @@ func TestTokensFromBeforeARedriveAreRefused(t *testing.T) {
 	must(
 		&format.TopicCreated{ID: 1, Partitions: 1, Name: "t"}, &format.Batch{Topic: 1, Count: 1, Size: 61},
 		&format.QueueSet{ID: 1, Topic: 1, Name: "q", Config: format.QueueConfig{LeaseMS: 1, Attempts: 1}},
-		&format.QueueOwned{Queue: 1, Epoch: 1, Windows: []int64{1}}, // the first delivery follows
+		&format.QueueOwned{Queue: 1, Epoch: 1, Windows: []format.Offset{1}}, // the first delivery follows
 	)
 	must(&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Number: 1}, DeadLetter: true, Reason: "the lease has ended"})
-	must(&format.RecordsRedriven{Queue: 1, Offsets: []int64{0}})
+	must(&format.RecordsRedriven{Queue: 1, Offsets: []format.Offset{0}})
 	must(&format.RecordsAttempted{Queue: 1, Epoch: 1, Attempts: []format.Attempt{{Number: last().Number + 1}}})
 
 	if err := apply(&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Number: 1}, Reason: "late"}); !errors.Is(err, ErrNonsense) {

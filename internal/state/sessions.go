@@ -62,7 +62,7 @@ func appendSessions(b []byte, known sessions, queues []Queue) []byte {
 	b = binary.AppendUvarint(b, uint64(owners))
 	for i := range queues {
 		if k := queues[i].Session; k != (format.SessionKey{}) {
-			b = append(binary.AppendUvarint(b, queues[i].ID), k[:]...)
+			b = append(binary.AppendUvarint(b, uint64(queues[i].ID)), k[:]...)
 		}
 	}
 	return b
@@ -81,9 +81,9 @@ func (s *State) decodeSessions(r *reader) {
 		s.sessions = append(s.sessions, k)
 		s.memory += sessionMemory
 	}
-	var last uint64
+	var last format.QueueID
 	for range r.count(1 + len(format.SessionKey{})) {
-		id, k := r.uvarint(), r.sessionKey()
+		id, k := format.QueueID(r.uvarint()), r.sessionKey()
 		q := s.queues.byID[id]
 		if r.err == nil && (id <= last || q == nil || !q.Owned) {
 			r.fail("session %x can't own queue %d", k, id)

@@ -17,7 +17,7 @@ func sessionKey(n int) (k format.SessionKey) {
 
 func named(n int) *format.SessionNamed { return &format.SessionNamed{Session: sessionKey(n)} }
 
-func ownedBy(n int, queue, epoch uint64) *format.SessionNamed {
+func ownedBy(n int, queue format.QueueID, epoch format.Epoch) *format.SessionNamed {
 	return &format.SessionNamed{Session: sessionKey(n), Queue: queue, Epoch: epoch}
 }
 

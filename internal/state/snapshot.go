@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/simple-event-broker/seb/internal/format"
@@ -101,17 +102,17 @@ var errSnapshot = fmt.Errorf("snapshot: %w", format.ErrCorrupt)
 type View struct {
 	seq          format.Seq
 	time         int64
-	nextTopic    uint64
+	nextTopic    format.TopicID
 	dataFloor    format.Seq
 	objects      objects
 	topics       []Topic
 	keyed        []Keyed
 	keys         []*Key
-	nextKey      uint64
+	nextKey      format.KeyID
 	consumers    []Consumer
-	nextConsumer uint64
+	nextConsumer format.ConsumerID
 	queues       []Queue
-	nextQueue    uint64
+	nextQueue    format.QueueID
 	delayed      delayed
 	sessions     sessions
 }
@@ -147,7 +148,7 @@ func (v *View) Encode() []byte { return appendSessions(v.withoutSessions(), v.se
 func (v *View) withoutSessions() []byte {
 	b := []byte{snapshotVersion}
 	b = binary.AppendUvarint(b, uint64(v.time))
-	b = binary.AppendUvarint(b, v.nextTopic)
+	b = binary.AppendUvarint(b, uint64(v.nextTopic))
 	b = binary.AppendUvarint(b, uint64(v.dataFloor))
 
 	b = binary.AppendUvarint(b, v.objects.first)
@@ -165,7 +166,7 @@ func (v *View) withoutSessions() []byte {
 	b = binary.AppendUvarint(b, uint64(len(v.topics)))
 	for i := range v.topics {
 		t := &v.topics[i]
-		b = binary.AppendUvarint(b, t.ID)
+		b = binary.AppendUvarint(b, uint64(t.ID))
 		b = binary.AppendUvarint(b, uint64(len(t.Name)))
 		b = append(b, t.Name...)
 		b = binary.AppendUvarint(b, uint64(t.Created))
@@ -176,9 +177,9 @@ func (v *View) withoutSessions() []byte {
 			b = appendPartition(b, &t.Partitions[j])
 		}
 	}
-	b = appendKeys(appendKeyed(b, v.keyed), v.nextKey, v.keys)
-	b = appendConsumers(b, v.nextConsumer, v.consumers)
-	return appendDelayed(appendQueues(b, v.nextQueue, v.queues), v.delayed.sorted())
+	b = appendKeys(appendKeyed(b, v.keyed), uint64(v.nextKey), v.keys)
+	b = appendConsumers(b, uint64(v.nextConsumer), v.consumers)
+	return appendDelayed(appendQueues(b, uint64(v.nextQueue), v.queues), v.delayed.sorted())
 }
 
 // Is reports whether body is a snapshot, of any supported version, of the same state. It ignores
@@ -246,7 +247,7 @@ func Decode(seq format.Seq, body []byte) (*State, error) {
 		return nil, fmt.Errorf("%w: snapshot version is %d, this seb reads 1 to %d", format.ErrVersion, version, snapshotVersion)
 	}
 	s.time = r.int64()
-	s.topics.next = r.uvarint()
+	s.topics.next = format.TopicID(r.uvarint())
 	s.dataFloor = format.Seq(r.uvarint())
 	s.decodeObjects(&r)
 	for range r.count(5) {
@@ -297,7 +298,7 @@ func (s *State) decodeObjects(r *reader) {
 }
 
 func (s *State) decodeTopic(r *reader, version byte) {
-	t := &Topic{ID: r.uvarint()}
+	t := &Topic{ID: format.TopicID(r.uvarint())}
 	t.Name = string(r.bytes(r.count(1)))
 	t.Created = r.int64()
 	if version > 1 {
@@ -318,7 +319,7 @@ func (s *State) decodeTopic(r *reader, version byte) {
 }
 
 func (s *State) decodePartition(r *reader, p *Partition) {
-	p.Start, p.End = r.int64(), r.int64()
+	p.Start, p.End = format.Offset(r.int64()), format.Offset(r.int64())
 	p.MaxTime = r.varint()
 	count := r.count(9)
 	if count == 0 {
@@ -327,7 +328,7 @@ func (s *State) decodePartition(r *reader, p *Partition) {
 		}
 		return
 	}
-	base := r.int64()
+	base := format.Offset(r.int64())
 	if base > p.Start {
 		r.fail("a partition starts at offset %d, but its first batch at %d", p.Start, base)
 	}
@@ -338,14 +339,14 @@ func (s *State) decodePartition(r *reader, p *Partition) {
 		maxTime += r.varint()
 		index += uint64(r.varint())
 		b := batch{base: base, maxTime: maxTime, pos: uint32(r.max(1<<32 - 1)), size: uint32(r.max(1<<32 - 1)), crc: r.fixed32()}
-		if records == 0 || base+records < base || index < s.objects.first || index >= s.objects.next() {
+		if records == 0 || base+format.Offset(records) < base || index < s.objects.first || index >= s.objects.next() {
 			r.fail("a batch has the invalid count %d, offset %d or object %d", records, base, index)
 		}
 		if r.err != nil {
 			return
 		}
 		s.push(p, index, b)
-		base += records
+		base += format.Offset(records)
 	}
 	if base != p.End || p.Start > p.End {
 		r.fail("a partition goes from offset %d to %d, but its batches end at %d", p.Start, p.End, base)
@@ -359,8 +360,8 @@ func (s *State) decodeKeyed(r *reader) {
 		copy(k.Key[:], r.bytes(len(k.Key)))
 		copy(k.Print[:], r.bytes(len(k.Print)))
 		for range r.count(3) {
-			x := format.KeyedRange{Partition: uint32(r.max(1<<32 - 1)), Count: uint32(r.max(1<<32 - 1)), Base: r.int64()}
-			if x.Count == 0 || x.Base+int64(x.Count) < 0 {
+			x := format.KeyedRange{Partition: format.Partition(r.max(math.MaxInt32)), Count: uint32(r.max(1<<32 - 1)), Base: format.Offset(r.int64())}
+			if x.Count == 0 || x.Base+format.Offset(x.Count) < 0 {
 				r.fail("a range of an append with a key has the invalid count %d or offset %d", x.Count, x.Base)
 			}
 			k.Ranges = append(k.Ranges, x)

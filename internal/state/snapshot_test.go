@@ -303,9 +303,9 @@ func FuzzDecodeSnapshot(f *testing.F) {
 		for _, topic := range s.Topics() {
 			for i := range topic.Partitions {
 				p := &topic.Partitions[i]
-				for _, offset := range []int64{p.Start, p.Start + (p.End-p.Start)/2, p.End - 1} {
-					got := s.Locate(nil, topic, int32(i), offset, 1, 1)
-					if p.Start <= offset && offset < p.End && (len(got) != 1 || got[0].Base > offset || got[0].Base+got[0].Count <= offset) {
+				for _, offset := range []format.Offset{p.Start, p.Start + format.Offset((int64(p.End-p.Start))/2), p.End - 1} {
+					got := s.Locate(nil, topic, format.Partition(i), offset, 1, 1)
+					if p.Start <= offset && offset < p.End && (len(got) != 1 || got[0].Base > offset || got[0].Base+format.Offset(got[0].Count) <= offset) {
 						t.Fatalf("offset %d of %d to %d is at %+v", offset, p.Start, p.End, got)
 					}
 				}

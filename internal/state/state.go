@@ -31,12 +31,12 @@ type State struct {
 	seq       format.Seq
 	time      int64 // microseconds since 1970
 	dataFloor format.Seq
-	topics    index[uint64, *Topic]
+	topics    index[format.TopicID, *Topic]
 	objects   objects
 	keyed     keyed
-	keys      index[uint64, *Key] // an id below next without a key belonged to a revoked key
-	consumers index[uint64, *Consumer]
-	queues    index[uint64, *Queue]
+	keys      index[format.KeyID, *Key] // an id below next without a key belonged to a revoked key
+	consumers index[format.ConsumerID, *Consumer]
+	queues    index[format.QueueID, *Queue]
 	delayed   delayed
 	sessions  sessions
 	batches   int // number of batches in all partitions
@@ -47,7 +47,7 @@ type State struct {
 type Topic struct {
 	// ID is never reused, so that a later topic of the same name shares
 	// nothing with this one.
-	ID         uint64
+	ID         format.TopicID
 	Name       string
 	Created    int64 // fold's time in microseconds
 	Config     format.TopicConfig
@@ -55,13 +55,13 @@ type Topic struct {
 	delayed    delayed // those of the state's delayed runs that are in this topic
 }
 
-func (t *Topic) ref() (id uint64, name scopedName) { return t.ID, scopedName{name: t.Name} }
+func (t *Topic) ref() (id format.TopicID, name scopedName) { return t.ID, scopedName{name: t.Name} }
 
 // Partition is an ordered log of records.
 type Partition struct {
-	Start, End int64 // End is the next offset
-	Bytes      int64 // size of its batches, as stored
-	MaxTime    int64 // largest timestamp in ms of its last batch; 0 without a batch
+	Start, End format.Offset // End is the next offset
+	Bytes      int64         // size of its batches, as stored
+	MaxTime    int64         // largest timestamp in ms of its last batch; 0 without a batch
 	chunks     []chunk
 }
 
@@ -76,7 +76,7 @@ type chunk struct {
 // batch says where a run of records is stored. The number of records follows from the base of
 // the next batch. The state takes 32 bytes for each batch of the log: keep this struct small.
 type batch struct {
-	base    int64
+	base    format.Offset
 	maxTime int64
 	object  uint32
 	pos     uint32 // position in the object
@@ -89,7 +89,7 @@ const chunkBatches = 256
 // Location tells where a batch is stored, and its size and checksum.
 type Location struct {
 	Object Object
-	Base   int64 // offset of its first record
+	Base   format.Offset // offset of its first record
 	Count  int64
 	Pos    uint32 // position in the object, in bytes from its first byte
 	Size   uint32
@@ -99,10 +99,10 @@ type Location struct {
 // New returns the state before the first commit.
 func New() *State {
 	return &State{
-		topics:    newIndex("topic", math.MaxInt, nameOrder[uint64, *Topic]),
-		keys:      newIndex("API key", KeysMax, idOrder[uint64, *Key]),
-		consumers: newIndex("consumer", ConsumersMax, nameOrder[uint64, *Consumer]),
-		queues:    newIndex("queue", QueuesMax, nameOrder[uint64, *Queue]),
+		topics:    newIndex("topic", math.MaxInt, nameOrder[format.TopicID, *Topic]),
+		keys:      newIndex("API key", KeysMax, idOrder[format.KeyID, *Key]),
+		consumers: newIndex("consumer", ConsumersMax, nameOrder[format.ConsumerID, *Consumer]),
+		queues:    newIndex("queue", QueuesMax, nameOrder[format.QueueID, *Queue]),
 	}
 }
 
@@ -132,7 +132,7 @@ func (s *State) ObjectBytes() int64 { return s.objects.bytes }
 func (s *State) Topic(name string) *Topic { return s.topics.byName[scopedName{name: name}] }
 
 // TopicByID returns the topic with that id, or nil.
-func (s *State) TopicByID(id uint64) *Topic { return s.topics.byID[id] }
+func (s *State) TopicByID(id format.TopicID) *Topic { return s.topics.byID[id] }
 
 // TopicCount returns the number of topics.
 func (s *State) TopicCount() int { return len(s.topics.byID) }
@@ -149,7 +149,7 @@ func (s *State) TopicsAfter(name string, most int) []*Topic {
 // Locate appends to dst the locations of batches of a partition, in order, from the batch with
 // offset on. It stops once these batches have bytesMax bytes together, or there are countMax of
 // them. It appends at least one if the offset exists.
-func (s *State) Locate(dst []Location, t *Topic, partition int32, offset, bytesMax int64, countMax int) []Location {
+func (s *State) Locate(dst []Location, t *Topic, partition format.Partition, offset format.Offset, bytesMax int64, countMax int) []Location {
 	p := &t.Partitions[partition]
 	if offset < p.Start || offset >= p.End {
 		return dst
@@ -175,7 +175,7 @@ func (s *State) Locate(dst []Location, t *Topic, partition int32, offset, bytesM
 // LocateTime returns the location of the first batch that ends after offset and has a record
 // with a timestamp of at least ms, in ms since 1970. That record may be before offset, since
 // timestamps need not ascend. ok is false if there is no such batch.
-func (s *State) LocateTime(t *Topic, partition int32, offset, ms int64) (l Location, ok bool) {
+func (s *State) LocateTime(t *Topic, partition format.Partition, offset format.Offset, ms int64) (l Location, ok bool) {
 	p := &t.Partitions[partition]
 	offset = max(offset, p.Start)
 	if offset >= p.End {
@@ -197,7 +197,7 @@ func (s *State) LocateTime(t *Topic, partition int32, offset, ms int64) (l Locat
 
 // TimeAt returns the largest timestamp, in ms since 1970, of the batch that holds an offset;
 // ok is false if the partition does not have the offset.
-func (s *State) TimeAt(t *Topic, partition int32, offset int64) (ms int64, ok bool) {
+func (s *State) TimeAt(t *Topic, partition format.Partition, offset format.Offset) (ms int64, ok bool) {
 	p := &t.Partitions[partition]
 	if offset < p.Start || offset >= p.End {
 		return 0, false
@@ -208,7 +208,7 @@ func (s *State) TimeAt(t *Topic, partition int32, offset int64) (ms int64, ok bo
 }
 
 // chunkOf returns the index of the chunk that holds an existing offset.
-func (p *Partition) chunkOf(offset int64) int {
+func (p *Partition) chunkOf(offset format.Offset) int {
 	return sort.Search(len(p.chunks), func(i int) bool { return p.chunks[i].batches[0].base > offset }) - 1
 }
 
@@ -218,7 +218,7 @@ func (s *State) location(p *Partition, ci, bi int) Location {
 	return Location{
 		Object: s.objects.entry(c.object + uint64(b.object)).Object(),
 		Base:   b.base,
-		Count:  p.endOf(ci, bi) - b.base,
+		Count:  int64(p.endOf(ci, bi) - b.base),
 		Pos:    b.pos,
 		Size:   b.size,
 		CRC:    b.crc,
@@ -226,7 +226,7 @@ func (s *State) location(p *Partition, ci, bi int) Location {
 }
 
 // endOf returns the offset after the last record of a batch.
-func (p *Partition) endOf(ci, bi int) int64 {
+func (p *Partition) endOf(ci, bi int) format.Offset {
 	if bi+1 < len(p.chunks[ci].batches) {
 		return p.chunks[ci].batches[bi+1].base
 	}
@@ -365,7 +365,7 @@ func (s *State) addBatch(x *format.Batch, index uint64, payloadStart uint32) {
 		size:    x.Size,
 		crc:     x.CRC,
 	})
-	p.End = x.Base + int64(x.Count)
+	p.End = x.Base + format.Offset(x.Count)
 	p.MaxTime = x.MaxTime
 }
 
@@ -392,7 +392,7 @@ func (s *State) push(p *Partition, index uint64, b batch) {
 }
 
 // moveStart drops the records before start, and the batches that have only such records.
-func (s *State) moveStart(p *Partition, start int64) {
+func (s *State) moveStart(p *Partition, start format.Offset) {
 	p.Start = start
 	for len(p.chunks) > 0 && p.endOf(0, len(p.chunks[0].batches)-1) <= start {
 		c := &p.chunks[0]

@@ -41,7 +41,7 @@ func TestDraftAndApplyAgree(t *testing.T) {
 				}
 			}
 			for id := range after.NextTopicID() + 1 {
-				for p := range uint32(7) {
+				for p := range format.Partition(7) {
 					got, ok := d.End(id, p)
 					want, wantOK := after.End(id, p)
 					if got != want || ok != wantOK {
@@ -79,8 +79,8 @@ func sound(t rapid.TB) *State {
 }
 
 // keyedEntry returns the entry of an append with a key, whose one record is the last before end.
-func keyedEntry(key byte, topic uint64, end int64) *format.AppendKeyed {
-	partition := uint32(0)
+func keyedEntry(key byte, topic format.TopicID, end format.Offset) *format.AppendKeyed {
+	partition := format.Partition(0)
 	if topic == 1 {
 		partition = 1
 	}
@@ -174,7 +174,7 @@ func TestNonsenseIsRefusedAndChangesNothing(t *testing.T) {
 
 func TestTopicOfTheSameNameSharesNothing(t *testing.T) {
 	s, m := New(), &model{}
-	create := func(id uint64) *format.TopicCreated {
+	create := func(id format.TopicID) *format.TopicCreated {
 		return &format.TopicCreated{ID: id, Partitions: 1, Name: "again"}
 	}
 	for _, entries := range [][]format.Entry{
@@ -211,7 +211,7 @@ func TestDeletionGivesMemoryBack(t *testing.T) {
 		&format.PartitionsAdded{Topic: 2, Partitions: 5},
 	}
 	for i := range int64(1000) {
-		entries = append(entries, &format.Batch{Topic: 2, Partition: 4, Base: i, Count: 1, Size: 61})
+		entries = append(entries, &format.Batch{Topic: 2, Partition: 4, Base: format.Offset(i), Count: 1, Size: 61})
 	}
 	mustApply(t, s, &format.Commit{Seq: 2, Entries: entries})
 	if s.Memory() < before+1000*batchMemory {
@@ -229,10 +229,10 @@ func long(t rapid.TB, batches int) (*State, *model) {
 	t.Helper()
 	s, m := New(), &model{}
 	entries := []format.Entry{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}
-	var base int64
+	var base format.Offset
 	for i := range batches {
 		x := &format.Batch{Topic: 1, Base: base, Count: uint32(i%3 + 1), Size: uint32(61 + i%7), CRC: uint32(i), MaxTime: int64(i)}
-		base += int64(x.Count)
+		base += format.Offset(x.Count)
 		entries = append(entries, x)
 		if i%10 == 9 || i == batches-1 {
 			c := &format.Commit{Seq: s.Seq() + 1, Entries: entries}
@@ -254,7 +254,7 @@ func TestLocateAcrossChunks(t *testing.T) {
 		}
 		want := m.topics[0].partitions[0]
 		for i, l := range want.batches {
-			for _, offset := range []int64{l.Base, l.Base + l.Count - 1} {
+			for _, offset := range []format.Offset{l.Base, l.Base + format.Offset(l.Count) - 1} {
 				got := s.Locate(nil, s.Topic("a"), 0, offset, math.MaxInt64, 3)
 				if !slices.Equal(got, want.batches[i:min(i+3, batches)]) {
 					t.Fatalf("offset %d: got %+v", offset, got)
@@ -289,7 +289,7 @@ func TestObjectsInAnyOrder(t *testing.T) {
 		c.Data = append(c.Data, format.DataRef{ID: i, Size: 1000})
 	}
 	for i, object := range []uint32{4, 2, 0, 3, 1, 0} {
-		c.Entries = append(c.Entries, &format.Batch{Topic: 1, Base: int64(i), Count: 1, Size: 61, Object: object})
+		c.Entries = append(c.Entries, &format.Batch{Topic: 1, Base: format.Offset(i), Count: 1, Size: 61, Object: object})
 	}
 	format.EncodeCommit(c)
 	mustApply(t, s, c)
@@ -357,7 +357,7 @@ func TestAllObjectsTellsTheLiveFromTheDead(t *testing.T) {
 func TestMovedStartGivesBatchesBack(t *testing.T) {
 	s, m := long(t, 3*chunkBatches)
 	before := s.Memory()
-	for _, start := range []int64{0, 1, 2, 3, 500, 511, 512, 513, 1024, 1535, 1536} {
+	for _, start := range []format.Offset{0, 1, 2, 3, 500, 511, 512, 513, 1024, 1535, 1536} {
 		c := &format.Commit{Seq: s.Seq() + 1, Entries: []format.Entry{&format.StartMoved{Topic: 1, Start: start}}}
 		mustApply(t, s, c)
 		m.apply(c)

@@ -15,7 +15,7 @@ func zigzag(t testing.TB, n int) (*State, []int64) {
 	for i := range times {
 		times[i] = int64(i)/300*1000 - int64(i*37%101)
 		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, PayloadSize: 70, Entries: []format.Entry{
-			&format.Batch{Topic: 1, Base: int64(2 * i), Count: 2, Size: 70, MaxTime: times[i]},
+			&format.Batch{Topic: 1, Base: format.Offset(2 * i), Count: 2, Size: 70, MaxTime: times[i]},
 		}})
 	}
 	return s, times
@@ -25,12 +25,12 @@ func TestLocateTimeFindsTheFirstBatchThatReachesIt(t *testing.T) {
 	const n = 3*chunkBatches + 10
 	applied, times := zigzag(t, n)
 	for name, s := range map[string]*State{"applied": applied, "decoded": mustDecode(t, applied.Seq(), applied.View().Encode())} {
-		for offset := int64(-1); offset <= 2*n+1; offset += 3 {
+		for offset := format.Offset(-1); offset <= 2*n+1; offset += 3 {
 			for ms := int64(-110); ms < 3100; ms += 49 {
-				want := int64(-1)
+				want := format.Offset(-1)
 				for i, at := range times {
-					if at >= ms && int64(2*i+2) > offset {
-						want = int64(2 * i)
+					if at >= ms && format.Offset(2*i+2) > offset {
+						want = format.Offset(2 * i)
 						break
 					}
 				}

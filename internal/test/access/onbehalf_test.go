@@ -16,7 +16,7 @@ import (
 
 // changes has one change of each kind that a caller may ask for. The changes need topic t with a
 // record, its consumer c, its queues q and pushed, and an API key with the given id.
-func changes(b *seb.Broker, key uint64, token string) map[string]func(ctx context.Context) error {
+func changes(b *seb.Broker, key format.KeyID, token string) map[string]func(ctx context.Context) error {
 	q, pushed := b.Queue("t", "q"), b.Queue("t", "pushed")
 	return map[string]func(ctx context.Context) error{
 		"create a key": func(ctx context.Context) error {
@@ -84,7 +84,7 @@ func changes(b *seb.Broker, key uint64, token string) map[string]func(ctx contex
 }
 
 // toChange creates what [changes] needs.
-func toChange(t testing.TB, b *seb.Broker) (key uint64, token string) {
+func toChange(t testing.TB, b *seb.Broker) (key format.KeyID, token string) {
 	t.Helper()
 	mustAppend(t, b, "t", "v")
 	mustCreateTopic(t, b, "u", 1)
@@ -120,7 +120,7 @@ func wantNotAllowed(t testing.TB, err error) {
 // inCommitOfRevocation revokes an API key in the same commit in which change has its effect; change
 // must not need a sync first. It returns when the commit is on its way to the store. finish lets the
 // commit arrive there.
-func inCommitOfRevocation(t *testing.T, b *seb.Broker, faulty *storetest.Faulty, key uint64, change func()) (finish func()) {
+func inCommitOfRevocation(t *testing.T, b *seb.Broker, faulty *storetest.Faulty, key format.KeyID, change func()) (finish func()) {
 	t.Helper()
 	synctest.Wait() // for what the broker commits by itself
 	var holds []chan struct{}

@@ -33,42 +33,42 @@ const (
 
 // entries returns the entries of the commit; end is the next offset of the log before it.
 func (c *change) entries(end int) []format.Entry {
-	epoch := uint64(c.epoch)
-	attempt := format.Attempt{Offset: int64(c.record), Number: uint32(c.number)}
+	epoch := format.Epoch(c.epoch)
+	attempt := format.Attempt{Offset: format.Offset(c.record), Number: uint32(c.number)}
 	putBack := &format.RecordPutBack{Queue: theQueue, Attempt: attempt, DeadLetter: c.what != aNack}
 	switch c.what {
 	case anAppend:
-		return []format.Entry{&format.Batch{Topic: theTopic, Base: int64(end), Count: 1, Size: 61}}
+		return []format.Entry{&format.Batch{Topic: theTopic, Base: format.Offset(end), Count: 1, Size: 61}}
 	case aTakeover:
-		owned := &format.QueueOwned{Queue: theQueue, Epoch: epoch, Windows: []int64{int64(c.window)}}
+		owned := &format.QueueOwned{Queue: theQueue, Epoch: epoch, Windows: []format.Offset{format.Offset(c.window)}}
 		named := &format.SessionNamed{Session: format.SessionKey{1}, Queue: theQueue, Epoch: epoch}
 		if c.silent {
 			return []format.Entry{&format.QueueReleased{Queue: theQueue, Epoch: epoch - 1}, owned, named}
 		}
 		return []format.Entry{owned, named}
 	case aWindow:
-		return []format.Entry{&format.WindowMoved{Queue: theQueue, Epoch: epoch, Window: int64(c.window)}}
+		return []format.Entry{&format.WindowMoved{Queue: theQueue, Epoch: epoch, Window: format.Offset(c.window)}}
 	case anAttempt:
 		return []format.Entry{&format.RecordsAttempted{Queue: theQueue, Epoch: epoch, Attempts: []format.Attempt{attempt}}}
 	case aRelease:
 		return c.release()
 	case anAck:
-		return []format.Entry{&format.RecordsDone{Queue: theQueue, Runs: []format.Run{{Offset: int64(c.record), Count: 1, Number: uint32(c.number)}}}}
+		return []format.Entry{&format.RecordsDone{Queue: theQueue, Runs: []format.Run{{Offset: format.Offset(c.record), Count: 1, Number: uint32(c.number)}}}}
 	case aNack, aDeadLetter:
 		return []format.Entry{putBack}
 	default:
-		return []format.Entry{&format.RecordsRedriven{Queue: theQueue, Offsets: []int64{int64(c.record)}}}
+		return []format.Entry{&format.RecordsRedriven{Queue: theQueue, Offsets: []format.Offset{format.Offset(c.record)}}}
 	}
 }
 
 func (c *change) release() []format.Entry {
-	out := &format.RecordsAttempted{Queue: theQueue, Epoch: uint64(c.epoch)}
+	out := &format.RecordsAttempted{Queue: theQueue, Epoch: format.Epoch(c.epoch)}
 	for o := range recordsMax {
 		if c.out&(1<<o) != 0 {
-			out.Attempts = append(out.Attempts, format.Attempt{Offset: int64(o), Number: 1})
+			out.Attempts = append(out.Attempts, format.Attempt{Offset: format.Offset(o), Number: 1})
 		}
 	}
-	released := &format.QueueReleased{Queue: theQueue, Epoch: uint64(c.epoch)}
+	released := &format.QueueReleased{Queue: theQueue, Epoch: format.Epoch(c.epoch)}
 	if c.out == 0 {
 		return []format.Entry{released}
 	}

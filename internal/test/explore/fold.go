@@ -131,7 +131,7 @@ func (f *folds) add(s *state.State) fold {
 	k := knownFold{body: body, end: int(end), epoch: int(epoch), owned: owned}
 	for o := range k.records[:end] {
 		r := &k.records[o]
-		r.done, r.Attempt, r.sure = d.RecordState(theQueue, 0, int64(o))
+		r.done, r.Attempt, r.sure = d.RecordState(theQueue, 0, format.Offset(o))
 	}
 	n := fold(len(f.states))
 	f.states = append(f.states, k)

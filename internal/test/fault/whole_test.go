@@ -68,7 +68,7 @@ func note(t *testing.T, traces map[string]*trace, slot format.Seq, x *format.Bat
 	if err != nil {
 		t.Fatal(err)
 	}
-	for r, err := range b.Records(raw, x.Base, record.Limits{}) {
+	for r, err := range b.Records(raw, int64(x.Base), record.Limits{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

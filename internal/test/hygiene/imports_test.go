@@ -93,7 +93,7 @@ var layers = []layer{
 		why: "it counts observations: of what is its callers' business",
 	},
 	{
-		pkg: "internal/push", may: []string{"internal/budget", "internal/wait", "internal/histogram", "internal/httprecord", "metric"},
+		pkg: "internal/push", may: []string{"internal/budget", "internal/format", "internal/wait", "internal/histogram", "internal/httprecord", "metric"},
 		why: "deliveries are requests about messages: which queue hands them out, and who does when a broker is lost, is not its business",
 	},
 	{
@@ -105,7 +105,7 @@ var layers = []layer{
 		why: "it counts bytes: what lies in them is its callers' business",
 	},
 	{
-		pkg: "internal/leases",
+		pkg: "internal/leases", may: []string{"internal/format"}, // for the types of ids and offsets
 		why: "what may be handed out next is decided without the log and without a clock",
 	},
 	{

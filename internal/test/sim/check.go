@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // check compares the history with the log as it is at the end of the run.
 func (s *simulation) check(final *log) {
-	x := &checker{sim: s, history: s.history, final: final, at: map[string][]position{}, lives: map[string]uint64{}}
+	x := &checker{sim: s, history: s.history, final: final, at: map[string][]position{}, lives: map[string]format.TopicID{}}
 	keyed := map[string]bool{}
 	for _, o := range s.history.ops {
 		for _, id := range o.values {
@@ -54,8 +55,8 @@ type checker struct {
 	sim     *simulation
 	history *history
 	final   *log
-	at      map[string][]position // where the log has the record with an id
-	lives   map[string]uint64     // the topic of each id
+	at      map[string][]position     // where the log has the record with an id
+	lives   map[string]format.TopicID // the topic of each id
 }
 
 type position struct {

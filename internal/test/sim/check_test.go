@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -138,7 +139,7 @@ func (p *past) check() []string {
 	}
 	all := truth{1: &p.topic}
 	for i, in := range p.owns {
-		all[uint64(2+i)] = in
+		all[format.TopicID(2+i)] = in
 	}
 	final := newLog(all, state.New())
 	if p.inForce {

@@ -13,14 +13,14 @@ import (
 )
 
 // moved adds to the log that consumer "k" with that id was moved. It creates the consumer if needed.
-func (p *past) moved(id uint64, to seb.Offset) {
+func (p *past) moved(id format.ConsumerID, to seb.Offset) {
 	if p.topic.consumers == nil {
-		p.topic.consumers = map[uint64]*consumer{}
+		p.topic.consumers = map[format.ConsumerID]*consumer{}
 	}
 	if p.topic.consumers[id] == nil {
 		p.topic.consumers[id] = &consumer{name: "k"}
 	}
-	move := &format.PositionsMoved{Consumer: id, Positions: []format.Position{{Offset: int64(to)}}}
+	move := &format.PositionsMoved{Consumer: id, Positions: []format.Position{{Offset: to}}}
 	p.topic.consumers[id].move(move, &incarnation{partitions: []partition{{ids: p.log}}})
 }
 
@@ -36,7 +36,7 @@ func (p *past) consumer(at int, what kind, failure seb.Code, outcome seb.Outcome
 }
 
 // created adds that consumer "k" was created at offset 0, by an operation at that time.
-func (p *past) created(at int, id uint64) {
+func (p *past) created(at int, id format.ConsumerID) {
 	p.moved(id, 0)
 	o := p.consumer(at, sets, "", "")
 	o.created = true
@@ -44,12 +44,12 @@ func (p *past) created(at int, id uint64) {
 }
 
 // tells1 makes an answer tell the position of consumer "k".
-func (o *op) tells1(id uint64, count int, at seb.Offset) {
+func (o *op) tells1(id format.ConsumerID, count int, at seb.Offset) {
 	o.told = []positions{{consumer: "k", version: fmt.Sprintf("%d.%d", id, count), at: []seb.Offset{at}}}
 }
 
 // describe adds an answer that tells the position of consumer "k".
-func (p *past) describe(at int, id uint64, count int, offset seb.Offset) *op {
+func (p *past) describe(at int, id format.ConsumerID, count int, offset seb.Offset) *op {
 	o := p.consumer(at, describes, "", "")
 	o.tells1(id, count, offset)
 	return o

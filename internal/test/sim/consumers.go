@@ -70,7 +70,7 @@ func (c *client) someOffsets(topic string, partitions int) seb.Offsets {
 		if chance(c.rng, 0.1) {
 			beyond = 4
 		}
-		offsets[int32(p)] = low + seb.Offset(c.rng.Int64N(int64(max(0, c.ends[at]-low)+beyond)+1))
+		offsets[int32(p)] = low + seb.Offset(c.rng.Int64N(int64(max(0, c.ends[at]-low)+beyond+1)))
 	}
 	return offsets
 }

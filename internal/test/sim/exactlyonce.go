@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 const (
@@ -97,7 +98,7 @@ func (s *simulation) finalTransform(l *life, got []message) *op {
 // result for any other record.
 func (x *checker) checkMade() {
 	type source struct {
-		queue uint64
+		queue format.QueueID
 		spot
 	}
 	count := map[source]int{}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // kind is what an operation does.
@@ -83,10 +84,10 @@ type op struct {
 	created  bool        // the answer to a set tells that it created the consumer
 	told     []positions // what the answer tells about consumers
 
-	before seb.Offset // the offset that a trim moves the start to
-	apiKey uint64     // id of the API key
-	config int64      // the retention in bytes that an update sets; no two set the same
-	is     shape      // the topic's shape, from the answer to an update
+	before seb.Offset   // the offset that a trim moves the start to
+	apiKey format.KeyID // id of the API key
+	config int64        // the retention in bytes that an update sets; no two set the same
+	is     shape        // the topic's shape, from the answer to an update
 
 	from      seb.Position
 	records   []seen // records that a read found

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // apiKey is an API key whose creation was acknowledged.
 type apiKey struct {
-	id     uint64
+	id     format.KeyID
 	secret string
 }
 

@@ -36,7 +36,7 @@ func (c *consumer) move(x *format.PositionsMoved, in *incarnation) {
 		copy(s.at, c.history[n-1].at)
 	}
 	for _, p := range x.Positions {
-		s.at[p.Partition], s.moved[int32(p.Partition)] = seb.Offset(p.Offset), seb.Offset(p.Offset)
+		s.at[p.Partition], s.moved[int32(p.Partition)] = p.Offset, p.Offset
 	}
 	for i := range in.partitions {
 		p := &in.partitions[i]
@@ -94,7 +94,7 @@ func (o *op) target(bs []bounds, creates bool) seb.Offsets {
 }
 
 // topicOf returns the topic of a consumer.
-func (all truth) topicOf(consumer uint64) *incarnation {
+func (all truth) topicOf(consumer format.ConsumerID) *incarnation {
 	for _, in := range all {
 		if in.consumers[consumer] != nil {
 			return in

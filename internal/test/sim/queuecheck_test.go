@@ -20,11 +20,11 @@ type shift struct {
 func newShift() *shift {
 	p := &past{history: newHistory(func() time.Duration { return 0 }), log: []string{"a", "b", "c"}, lives: map[string]time.Duration{"A1": 0}}
 	p.append("c", 1, "", 0, "a", "b", "c")
-	p.topic = incarnation{name: "t", partitions: []partition{{ids: p.log, info: []recordInfo{{key: "k"}, {key: "k"}, {}}}}, queues: map[uint64]*work{}, delayed: map[spot]delaying{}}
+	p.topic = incarnation{name: "t", partitions: []partition{{ids: p.log, info: []recordInfo{{key: "k"}, {key: "k"}, {}}}}, queues: map[format.QueueID]*work{}, delayed: map[spot]delaying{}}
 	s := &shift{past: p, run: &simulation{history: p.history, begun: time.UnixMicro(0)}}
 	config := format.QueueConfig{LeaseMS: 10_000, Attempts: 2, Ordered: true, DeadLetterTopic: dead}
 	s.log(2, &format.QueueSet{ID: 1, Topic: 1, Name: jobs, Config: config})
-	s.log(3, &format.QueueOwned{Queue: 1, Epoch: 1, Windows: []int64{100}})
+	s.log(3, &format.QueueOwned{Queue: 1, Epoch: 1, Windows: []format.Offset{100}})
 	return s
 }
 
@@ -72,15 +72,15 @@ func (s *shift) say(at int, what kind, offset seb.Offset, number uint32, verdict
 	return o
 }
 
-func (s *shift) done(at int, offset int64, number uint32) {
+func (s *shift) done(at int, offset format.Offset, number uint32) {
 	s.log(at, &format.RecordsDone{Queue: 1, Runs: []format.Run{{Offset: offset, Count: 1, Number: number}}})
 }
 
-func (s *shift) attempted(at int, epoch uint64, offset int64, number uint32) {
+func (s *shift) attempted(at int, epoch format.Epoch, offset format.Offset, number uint32) {
 	s.log(at, &format.RecordsAttempted{Queue: 1, Epoch: epoch, Attempts: []format.Attempt{{Offset: offset, Number: number}}})
 }
 
-func putBack(offset int64, number uint32, dead bool, reason string) *format.RecordPutBack {
+func putBack(offset format.Offset, number uint32, dead bool, reason string) *format.RecordPutBack {
 	return &format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: offset, Number: number}, NotBefore: 7e6, DeadLetter: dead, Reason: reason}
 }
 
@@ -88,7 +88,7 @@ func putBack(offset int64, number uint32, dead bool, reason string) *format.Reco
 func (s *shift) work(at int, offset seb.Offset) {
 	s.get(at, offset, 1)
 	s.say(at+1, acks, offset, 1, "")
-	s.done(at+1, int64(offset), 1)
+	s.done(at+1, offset, 1)
 }
 
 // rest adds the work on all records that are left, at the end.
@@ -98,7 +98,7 @@ func (s *shift) rest() {
 			last, _ := s.topic.queues[1].last(at)
 			last = max(1, last)
 			s.say(90+int(o), acks, o, last, "")
-			s.done(90+int(o), int64(o), last)
+			s.done(90+int(o), o, last)
 		}
 	}
 }
@@ -148,24 +148,24 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 		}, "NotBeforeDue"},
 		"one too soon after a takeover": {func(s *shift) {
 			s.get(4, 0, 1)
-			s.log(13, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{100}})
+			s.log(13, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []format.Offset{100}})
 			s.attempted(16, 2, 0, 2)
 			s.get(16, 0, 2)
 		}, "NotBeforeDue"},
 		"one a lease after a takeover that the owner before had not heard of": {func(s *shift) {
-			s.log(7, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{100}})
+			s.log(7, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []format.Offset{100}})
 			s.get(8, 0, 1)
 			s.attempted(17, 2, 0, 2)
 			s.get(17, 0, 2)
 		}, ""},
 		"one sooner than that": {func(s *shift) {
-			s.log(7, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{100}})
+			s.log(7, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []format.Offset{100}})
 			s.get(8, 0, 1)
 			s.attempted(16, 2, 0, 2)
 			s.get(16, 0, 2)
 		}, "NotBeforeDue"},
 		"one too soon for an owner that must have heard of the next": {func(s *shift) {
-			s.log(7, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{100}})
+			s.log(7, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []format.Offset{100}})
 			s.get(9, 0, 1)
 			s.attempted(17, 2, 0, 2)
 			s.get(17, 0, 2)
@@ -173,28 +173,28 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 		"one of the next owner itself that comes too soon": {func(s *shift) {
 			s.topic.queues[1].parts[0].limits[0].upTo = 0
 			s.topic.queues[1].parts[0].limit = 0
-			s.log(7, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{100}})
+			s.log(7, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []format.Offset{100}})
 			s.get(8, 0, 1)
 			s.attempted(17, 2, 0, 2)
 			s.get(17, 0, 2)
 		}, "NotBeforeDue"},
 		"one as the next owner was told": {func(s *shift) {
 			s.get(4, 0, 1)
-			s.log(13, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{100}})
+			s.log(13, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []format.Offset{100}})
 			s.say(14, extends, 0, 1, "").until = 15 * time.Second
 			s.attempted(16, 2, 0, 2)
 			s.get(16, 0, 2)
 		}, ""},
 		"one sooner than the next owner was told": {func(s *shift) {
 			s.get(4, 0, 1)
-			s.log(13, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{100}})
+			s.log(13, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []format.Offset{100}})
 			s.say(15, extends, 0, 1, "").until = 60 * time.Second
 			s.attempted(40, 2, 0, 2)
 			s.get(40, 0, 2)
 		}, "NotBeforeDue"},
 		"one sooner than an owner said that was followed": {func(s *shift) {
 			s.get(4, 0, 1)
-			s.log(13, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{100}})
+			s.log(13, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []format.Offset{100}})
 			s.say(14, extends, 0, 1, "").until = 60 * time.Second
 			s.attempted(40, 2, 0, 2)
 			s.get(40, 0, 2)
@@ -227,14 +227,14 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 		"a redrive that nobody wanted": {func(s *shift) {
 			s.fails()
 			s.log(30, putBack(0, 2, true, reasonLeaseLost), &format.Batch{})
-			s.log(31, &format.RecordsRedriven{Queue: 1, Offsets: []int64{0}})
+			s.log(31, &format.RecordsRedriven{Queue: 1, Offsets: []format.Offset{0}})
 			s.attempted(32, 1, 0, 3)
 			s.get(32, 0, 3).messages[0].toldAttempt = 1
 		}, "QueueAsAsked"},
 		"an answer from before a redrive that is refused": {func(s *shift) {
 			s.fails()
 			s.log(30, putBack(0, 2, true, reasonLeaseLost), &format.Batch{})
-			s.log(31, &format.RecordsRedriven{Queue: 1, Offsets: []int64{0}})
+			s.log(31, &format.RecordsRedriven{Queue: 1, Offsets: []format.Offset{0}})
 			s.do(31, redrives).touched = 1
 			s.say(40, acks, 0, 2, seb.CodeLeaseLost)
 			s.attempted(42, 1, 0, 3)
@@ -246,7 +246,7 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 		"one from after it that is refused": {func(s *shift) {
 			s.fails()
 			s.log(30, putBack(0, 2, true, reasonLeaseLost), &format.Batch{})
-			s.log(31, &format.RecordsRedriven{Queue: 1, Offsets: []int64{0}})
+			s.log(31, &format.RecordsRedriven{Queue: 1, Offsets: []format.Offset{0}})
 			s.do(31, redrives).touched = 1
 			s.attempted(32, 1, 0, 3)
 			s.get(32, 0, 3).messages[0].toldAttempt = 1
@@ -255,7 +255,7 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 		"an answer from before a redrive": {func(s *shift) {
 			s.fails()
 			s.log(30, putBack(0, 2, true, reasonLeaseLost), &format.Batch{})
-			s.log(31, &format.RecordsRedriven{Queue: 1, Offsets: []int64{0}})
+			s.log(31, &format.RecordsRedriven{Queue: 1, Offsets: []format.Offset{0}})
 			s.do(31, redrives).touched = 1
 			s.say(32, acks, 0, 2, "")
 			s.done(32, 0, 2)
@@ -263,7 +263,7 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 		"a redrive": {func(s *shift) {
 			s.fails()
 			s.log(30, putBack(0, 2, true, reasonLeaseLost), &format.Batch{})
-			s.log(31, &format.RecordsRedriven{Queue: 1, Offsets: []int64{0}})
+			s.log(31, &format.RecordsRedriven{Queue: 1, Offsets: []format.Offset{0}})
 			s.do(31, redrives).touched = 1
 			s.attempted(32, 1, 0, 3)
 			s.get(32, 0, 3).messages[0].toldAttempt = 1
@@ -346,7 +346,7 @@ func TestThingsThatAreMadeInVainAreFound(t *testing.T) {
 			in := &incarnation{name: "t", partitions: []partition{{ids: []string{"a", "b"}}}}
 			w := &work{id: 1, name: exactlyOnce, of: in}
 			w.job(spot{0, 0}).done = true
-			in.queues = map[uint64]*work{1: w}
+			in.queues = map[format.QueueID]*work{1: w}
 			x := &checker{
 				sim: &simulation{sources: map[string]delivery{}}, history: newHistory(func() time.Duration { return 0 }),
 				final: &log{all: truth{1: in}}, at: map[string][]position{},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // Names of queues. jobs exists during the whole run. shortLived is created and deleted again and
@@ -26,7 +27,7 @@ type spot struct {
 
 // delivery is one delivery of a record by a queue, with the attempt number that its token has.
 type delivery struct {
-	queue uint64 // the queue's id
+	queue format.QueueID // the queue's id
 	spot
 	attempt uint32
 }

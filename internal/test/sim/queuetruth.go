@@ -10,7 +10,7 @@ import (
 // work is a queue from its creation to its end, as the log tells it: what happened to each
 // record, in order. It checks that each event may follow the one before, without the fold.
 type work struct {
-	id     uint64
+	id     format.QueueID
 	name   string
 	of     *incarnation
 	made   moment
@@ -29,7 +29,7 @@ type pausing struct {
 
 type owning struct {
 	at    moment
-	epoch uint64
+	epoch format.Epoch
 }
 
 // workPart is what a queue keeps for one partition.
@@ -75,7 +75,7 @@ type event struct {
 }
 
 // workOf returns the queue with an id, nil if no commit created it.
-func (all truth) workOf(id uint64) *work {
+func (all truth) workOf(id format.QueueID) *work {
 	for _, in := range all {
 		if w := in.queues[id]; w != nil {
 			return w
@@ -188,7 +188,7 @@ func (s *simulation) tellQueue(all truth, entry format.Entry, at moment, commit 
 	case *format.WindowMoved:
 		w := all.workOf(x.Queue)
 		s.expectOwner(w, x.Epoch, entry)
-		w.open(int(x.Partition), seb.Offset(x.Window), at)
+		w.open(int(x.Partition), x.Window, at)
 	case *format.RecordsAttempted:
 		s.tellAttempted(all.workOf(x.Queue), x, at)
 	case *format.RecordsDone:
@@ -198,10 +198,10 @@ func (s *simulation) tellQueue(all truth, entry format.Entry, at moment, commit 
 	case *format.RecordsRedriven:
 		s.tellRedriven(all.workOf(x.Queue), x, at)
 	case *format.QueuePurged:
-		all.workOf(x.Queue).pass(int(x.Partition), seb.Offset(x.Before), at)
+		all.workOf(x.Queue).pass(int(x.Partition), x.Before, at)
 	case *format.RecordsDelayed:
 		for o := x.Offset; o < x.End(); o++ {
-			all[x.Topic].delayed[spot{int(x.Partition), seb.Offset(o)}] = after(at, commit, x.Due)
+			all[x.Topic].delayed[spot{int(x.Partition), o}] = after(at, commit, x.Due)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func (s *simulation) tellSet(in *incarnation, x *format.QueueSet, at moment) {
 // tellOwned adds that a queue has a new owner. It is uncertain which records the previous owner has
 // handed out for the first time.
 func (s *simulation) tellOwned(w *work, x *format.QueueOwned, at moment) {
-	if n := uint64(len(w.owners)); x.Epoch != n+1 {
+	if n := format.Epoch(len(w.owners)); x.Epoch != n+1 {
 		s.history.violate("Fenced", "slot %d: queue %d has its owner %d after %d", at.seq, w.id, x.Epoch, n)
 	}
 	w.owners, w.owned = append(w.owners, owning{at, x.Epoch}), true
@@ -243,7 +243,7 @@ func (s *simulation) tellOwned(w *work, x *format.QueueOwned, at moment) {
 		p.limit = 0
 	}
 	for i, limit := range x.Windows {
-		w.open(i, seb.Offset(limit), at)
+		w.open(i, limit, at)
 	}
 }
 
@@ -255,8 +255,8 @@ func (w *work) open(partition int, limit seb.Offset, at moment) {
 }
 
 // expectOwner expects an owner's entry to be of the current owner.
-func (s *simulation) expectOwner(w *work, epoch uint64, entry format.Entry) {
-	if !w.owned || epoch != uint64(len(w.owners)) {
+func (s *simulation) expectOwner(w *work, epoch format.Epoch, entry format.Entry) {
+	if !w.owned || epoch != format.Epoch(len(w.owners)) {
 		s.history.violate("Fenced", "queue %d has its owner %d (%v): %T%+v", w.id, len(w.owners), w.owned, entry, entry)
 	}
 }
@@ -264,7 +264,7 @@ func (s *simulation) expectOwner(w *work, epoch uint64, entry format.Entry) {
 func (s *simulation) tellAttempted(w *work, x *format.RecordsAttempted, at moment) {
 	s.expectOwner(w, x.Epoch, x)
 	for _, a := range x.Attempts {
-		p := spot{int(x.Partition), seb.Offset(a.Offset)}
+		p := spot{int(x.Partition), a.Offset}
 		last, maybe := w.last(p)
 		j := w.job(p)
 		if next := a.Number == last+1 || maybe && a.Number == 2; !next || w.over(p) {
@@ -281,7 +281,7 @@ func (s *simulation) tellAttempted(w *work, x *format.RecordsAttempted, at momen
 func (s *simulation) tellDone(w *work, x *format.RecordsDone, at moment) {
 	for _, r := range x.Runs {
 		for o := r.Offset; o < r.End(); o++ {
-			p := spot{int(x.Partition), seb.Offset(o)}
+			p := spot{int(x.Partition), o}
 			if !w.isLast(p, r.Number) || w.over(p) {
 				last, _ := w.last(p)
 				s.history.violate("LastCounts", "slot %d: delivery %d of %v did the work of queue %d; the last was %d; over: %v", at.seq, r.Number, p, w.id, last, w.over(p))
@@ -294,7 +294,7 @@ func (s *simulation) tellDone(w *work, x *format.RecordsDone, at moment) {
 }
 
 func (s *simulation) tellPutBack(w *work, x *format.RecordPutBack, at moment, rest delaying, dead *deadLetters) {
-	p := spot{int(x.Partition), seb.Offset(x.Offset)}
+	p := spot{int(x.Partition), x.Offset}
 	if !w.isLast(p, x.Number) || w.over(p) {
 		last, _ := w.last(p)
 		s.history.violate("LastCounts", "slot %d: delivery %d of %v is put back in queue %d; the last was %d; over: %v", at.seq, x.Number, p, w.id, last, w.over(p))
@@ -314,7 +314,7 @@ func (s *simulation) tellPutBack(w *work, x *format.RecordPutBack, at moment, re
 
 func (s *simulation) tellRedriven(w *work, x *format.RecordsRedriven, at moment) {
 	for _, o := range x.Offsets {
-		p := spot{int(x.Partition), seb.Offset(o)}
+		p := spot{int(x.Partition), o}
 		j := w.job(p)
 		if !j.deadLettered || w.gone(p, lifetimeMax) {
 			s.history.violate("QueueAsAsked", "slot %d: %v of queue %d is redriven, and was not a dead letter", at.seq, p, w.id)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // partitionsMax is the largest number of partitions to which clients grow a topic.
@@ -125,7 +126,7 @@ func (x *checker) checkUpdates(ops []*op, in *incarnation) {
 }
 
 // livesOf returns the id of the topic that has the records of an append, or 0.
-func (x *checker) livesOf(o *op) uint64 {
+func (x *checker) livesOf(o *op) format.TopicID {
 	if o.kind == appends && len(o.values) > 0 {
 		return x.lives[o.values[0]]
 	}
@@ -135,7 +136,7 @@ func (x *checker) livesOf(o *op) uint64 {
 // checkDelete expects no operation that a client sent after the acknowledgement of a deletion to
 // affect the deleted topic.
 func (x *checker) checkDelete(ops []*op, d *op) {
-	var before uint64 // the newest topic with that name that certainly existed
+	var before format.TopicID // the newest topic with that name that certainly existed
 	for _, o := range ops {
 		if o.topic == d.topic && o.acked() && o.ret <= d.call {
 			before = max(before, x.livesOf(o))

@@ -14,7 +14,7 @@ import (
 
 // truth has every topic that was ever created, by its id, as told by the commits that were the first
 // in their slots and by the objects that they refer to, deleted objects included.
-type truth map[uint64]*incarnation
+type truth map[format.TopicID]*incarnation
 
 // recreated returns how many topics have the name of an earlier one.
 func (all truth) recreated() int {
@@ -31,8 +31,8 @@ type incarnation struct {
 	partitions []partition
 	configs    []int64 // each retention in bytes that the topic was given
 	deleted    bool
-	consumers  map[uint64]*consumer // by id, deleted ones included
-	queues     map[uint64]*work     // by id, deleted ones included
+	consumers  map[format.ConsumerID]*consumer // by id, deleted ones included
+	queues     map[format.QueueID]*work        // by id, deleted ones included
 	delayed    map[spot]delaying
 }
 
@@ -114,7 +114,7 @@ func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
 	for _, entry := range c.Entries {
 		switch x := entry.(type) {
 		case *format.TopicCreated:
-			all[x.ID] = &incarnation{name: x.Name, partitions: make([]partition, x.Partitions), consumers: map[uint64]*consumer{}, queues: map[uint64]*work{}, delayed: map[spot]delaying{}}
+			all[x.ID] = &incarnation{name: x.Name, partitions: make([]partition, x.Partitions), consumers: map[format.ConsumerID]*consumer{}, queues: map[format.QueueID]*work{}, delayed: map[spot]delaying{}}
 		case *format.PartitionsAdded:
 			t := all[x.Topic]
 			t.partitions = append(t.partitions, make([]partition, int(x.Partitions)-len(t.partitions))...)
@@ -125,9 +125,9 @@ func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
 			all[x.ID].endQueues(at)
 		case *format.StartMoved:
 			p := &all[x.Topic].partitions[x.Partition]
-			p.starts = append(p.starts, seb.Offset(x.Start))
+			p.starts = append(p.starts, x.Start)
 			for _, w := range all[x.Topic].queues {
-				w.pass(int(x.Partition), seb.Offset(x.Start), at)
+				w.pass(int(x.Partition), x.Start, at)
 			}
 		case *format.ConsumerCreated:
 			all[x.Topic].consumers[x.ID] = &consumer{name: x.Name}
@@ -231,12 +231,12 @@ func (in *incarnation) matches(t seb.Topic) bool {
 // log is the content of the bucket's log.
 type log struct {
 	all        truth
-	partitions map[place]*partition // of all existing topics
-	keys       map[uint64]bool      // the API keys in force
+	partitions map[place]*partition  // of all existing topics
+	keys       map[format.KeyID]bool // the API keys in force
 }
 
 func newLog(all truth, st *state.State) *log {
-	l := &log{all: all, partitions: map[place]*partition{}, keys: map[uint64]bool{}}
+	l := &log{all: all, partitions: map[place]*partition{}, keys: map[format.KeyID]bool{}}
 	for _, k := range st.Keys() {
 		l.keys[k.ID] = true
 	}

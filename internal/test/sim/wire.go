@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // Failures of a client that gets no answer.
@@ -62,7 +63,7 @@ func (w wire) append(ctx context.Context, o *op, key string, values []string) {
 	var a struct {
 		Ranges []struct {
 			Partition int32
-			Offset    int64
+			Offset    format.Offset
 			Count     int
 		}
 	}
@@ -71,7 +72,7 @@ func (w wire) append(ctx context.Context, o *op, key string, values []string) {
 		return
 	}
 	for _, r := range a.Ranges {
-		o.ranges = append(o.ranges, seb.Range{Partition: r.Partition, Offset: seb.Offset(r.Offset), Count: r.Count})
+		o.ranges = append(o.ranges, seb.Range{Partition: r.Partition, Offset: r.Offset, Count: r.Count})
 	}
 }
 
@@ -266,13 +267,13 @@ func (o *op) decodeLines(h *history, body []byte) error {
 	for d := json.NewDecoder(bytes.NewReader(body)); ; {
 		var r struct {
 			Partition int
-			Offset    int64
+			Offset    format.Offset
 			Value     string
 		}
 		switch err := d.Decode(&r); err {
 		case nil:
 			o.come(h, r.Partition)
-			o.found(h, seb.Offset(r.Offset), r.Value)
+			o.found(h, r.Offset, r.Value)
 		case io.EOF:
 			return nil
 		default:
