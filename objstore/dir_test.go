@@ -233,6 +233,19 @@ func TestDirUnchangedDirectoryNeedsNoSync(t *testing.T) {
 	d.now = func() time.Time { return time.Now().Add(2 * stampMax) }
 	check := func(want int, names ...string) {
 		t.Helper()
+		for { // until the directory's time is no whole microsecond
+			info, err := os.Stat(filepath.Join(root, "log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if changed, _ := changeTime(info); changed.Nanosecond()%1000 != 0 {
+				break
+			}
+			writeFile(t, root, "log", "other")
+			if err := os.Remove(filepath.Join(root, "log", "other")); err != nil {
+				t.Fatal(err)
+			}
+		}
 		before := log.count("log")
 		for _, name := range names {
 			mustGet(t, d, "log/"+name)
@@ -286,6 +299,20 @@ func TestDirHoldsFewDirectoriesOpen(t *testing.T) {
 	}
 	if len(d.held) != heldMax {
 		t.Errorf("%d directories are held open, want %d", len(d.held), heldMax)
+	}
+}
+
+func TestChangeTimesThatMayRepeatAreNotTrusted(t *testing.T) {
+	synced := time.Unix(1000, 123)
+	for changed, want := range map[time.Time]bool{
+		time.Unix(997, 456_789_001): true,
+		time.Unix(997, 456_789_000): false, // a file system with microseconds
+		time.Unix(997, 0):           false, // with seconds
+		time.Unix(999, 456_789_001): false, // too young
+	} {
+		if got := isUnique(changed, synced); got != want {
+			t.Errorf("a change at %v before an fsync at %v: unique is %t, want %t", changed, synced, got, want)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // had its name when the fsync began.
 const clockStepMax = time.Hour
 
-// stampMax is the coarsest resolution of the times in a file system, and more.
+// stampMax is at least the time between two ticks of the clock that stamps changes of files.
 const stampMax = 2 * time.Second
 
 // stopReason is what went wrong, such as an fsync that failed.
@@ -196,10 +196,8 @@ func (dir *directory) covers(info fs.FileInfo) bool {
 }
 
 // unchanged reports whether the directory's last change is older than its last fsync. Then
-// all names that are in it are durable, however young: a start that reads many young
-// objects fsyncs once. The change must have been older than stampMax when that fsync
-// began, because a later change might otherwise have left the same time; if the clock
-// steps back, it would have to hit that very time again.
+// all names in it are durable, however young, so a start that reads many young objects needs
+// one fsync.
 func (d *Dir) unchanged(dir *directory) bool {
 	dir.mu.Lock()
 	synced, before := dir.synced, dir.before
@@ -213,7 +211,14 @@ func (d *Dir) unchanged(dir *directory) bool {
 	}
 	changed, ok := changeTime(now)
 	last, _ := changeTime(before)
-	return ok && changed.Equal(last) && last.Before(synced.Add(-stampMax))
+	return ok && changed.Equal(last) && isUnique(last, synced)
+}
+
+// isUnique reports whether no change after synced can have the same time as one at changed.
+// changed must be older than stampMax. A time in whole microseconds may repeat: the file
+// system may keep coarse times, which a clock that steps back gives again.
+func isUnique(changed, synced time.Time) bool {
+	return changed.Before(synced.Add(-stampMax)) && changed.Nanosecond()%1000 != 0
 }
 
 // durableNames remembers some names that were fsynced. Forgetting one costs an
