@@ -87,8 +87,8 @@ func (consumerListCmd) Help() string {
     seb consumer list orders
     seb consumer list orders --output json | jq -r '.consumers[] | select(.lag > 1000) | .name'
 
-LAG is how many records the consumer has not committed, MISSED how many were deleted before it committed them. MOVED is when
-it was last committed or reset.`
+LAG is how many records the consumer has not committed, MISSED how many were deleted before it committed them. MOVED is
+when it was last committed or reset.`
 }
 
 // Run prints a line per consumer.

@@ -22,7 +22,8 @@ type consumerResetCmd struct {
 // Help shows examples.
 func (consumerResetCmd) Help() string {
 	return `Moves the consumer, at once and without asking. A missing consumer is created, at the beginning of the
-partitions that are not named. A position such as -100 is taken in each partition separately; an offset is valid in one
+partitions that are not named. A position such as -100 is taken in each partition separately; an offset is valid
+in one partition only.
 
 Examples:
 

@@ -115,7 +115,7 @@ func TestProduceTellsWhereItsInputIsWrong(t *testing.T) {
 		{"no JSON", "--format json", "{\"value\":\"a\"}\nhello\n", "line 2: it is not a JSON object"},
 		{"no object", "--format json", "[]\n", "line 1: it is not a JSON object"},
 		{"unknown field", "--format json", `{"valeu":"a"}`, `line 1: unknown field "valeu"`},
-		{"two objects", "--format json", `{"value":"a"} {"value":"b"}`, "line 1: there is more after"},
+		{"two objects", "--format json", `{"value":"a"} {"value":"b"}`, "line 1: more text follows its JSON object"},
 		{"cut off JSON", "--format json", `{"value":"a"`, "line 1: unexpected EOF"},
 		{"cut off record", "--format binary", sized + sized[:9], "record 2: the input ends within a record"},
 		{"text", "--format binary", "hello, world", "record 1: its size is 1819043176 bytes; is the input in the binary format?"},

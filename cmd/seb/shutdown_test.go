@@ -185,11 +185,11 @@ func TestServeShowsProfilesOnlyIfAsked(t *testing.T) {
 		t.Errorf("profiles on the API's address: %+v", a)
 	}
 	quiet.stopped(t)
-	if said := quiet.stderr.String(); strings.Contains(said, "msg=profiles") {
+	if said := quiet.stderr.String(); strings.Contains(said, "serving profiles") {
 		t.Errorf("it serves profiles that nobody asked for:\n%s", said)
 	}
 	loud := serve(t, nil, "--store", "memory:", "--debug-addr", "127.0.0.1:0")
-	url, ok := loud.stderr.lineAfter("msg=profiles url=", loud.done)
+	url, ok := loud.stderr.lineAfter(`msg="serving profiles" url=`, loud.done)
 	if !ok {
 		t.Fatalf("it does not say where:\n%s", loud.stderr)
 	}
