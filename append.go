@@ -119,6 +119,7 @@ func (b *Broker) AppendAsync(ctx context.Context, topic string, records []Record
 }
 
 func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o appendOptions) (*engine.Ticket, error) {
+	ctx = engine.Arriving(ctx)
 	if err := b.engine.Usable(); err != nil {
 		return nil, err
 	}
@@ -133,7 +134,7 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o a
 		return nil, err
 	}
 	r := newRequest(ctx, a)
-	b.engine.Begin(r)
+	b.engine.Begin(ctx, r)
 	if o.keyed {
 		r.Key = newIdempotencyKey(a.ID, rs, o)
 		if b.engine.Replay(r, b.engine.Now()) {

@@ -116,6 +116,7 @@ func (c *PendingCommit) Wait(ctx context.Context) (_ Committed, err error) {
 }
 
 func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*PendingCommit, error) {
+	ctx = engine.Arriving(ctx)
 	if err := b.engine.Usable(); err != nil {
 		return nil, err
 	}
@@ -141,7 +142,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	for _, a := range acks {
 		r.ExtraBytes += int64(len(a.Answers)) * ackBytes
 	}
-	b.engine.Begin(r)
+	b.engine.Begin(ctx, r)
 	parts := &change.Commit{Moves: moves, Acks: acks}
 	if len(moves)+len(acks) > 0 {
 		r.Change = parts

@@ -24,6 +24,14 @@ func WithAccess(ctx context.Context, a Access) context.Context {
 	return context.WithValue(ctx, accessKey{}, a.caller())
 }
 
+// WithArrival returns a context for a write that a client requested when arrived says:
+// [Options.AppendTimeout] counts from then. An adapter uses it from [Broker.Authenticate] on, so that
+// the time counts that the broker needs to check the caller's access. arrived must be safe to call
+// until the write has returned.
+func WithArrival(ctx context.Context, arrived func() time.Time) context.Context {
+	return engine.WithArrival(ctx, arrived)
+}
+
 // caller is the part of an [Access] that decides whether it is still valid. It is small,
 // because every waiting request keeps one.
 type caller struct {

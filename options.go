@@ -17,7 +17,8 @@ type Options struct {
 	// Batching decides when waiting records are committed. Default:
 	// Timed(10ms, 4 MiB).
 	Batching Batching
-	// AppendTimeout bounds how long an append waits for its commit. Default 30 s.
+	// AppendTimeout bounds how long a write waits, from when it was requested: for syncs and for its
+	// commit. A write that is in no commit by then is withdrawn. Default 30 s.
 	AppendTimeout time.Duration
 	// CheckpointCommits is the number of commits between two checkpoints, 1
 	// to 1,024. Default 1,000. The broker writes checkpoints of over 1 MiB less often

@@ -25,6 +25,7 @@ const (
 // merely because the lease ran out.
 func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 	defer writes(&err)
+	ctx = engine.Arriving(ctx)
 	answers, err := q.answers(ctx, tokens)
 	if err != nil {
 		return err
@@ -60,6 +61,7 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err 
 	if o.Delay != nil && (*o.Delay < 0 || *o.Delay > delayMax) {
 		return refused(CodeInvalidRequest, "delay is %v; it must be 0s to %v", *o.Delay, delayMax)
 	}
+	ctx = engine.Arriving(ctx)
 	answers, err := q.answers(ctx, tokens)
 	if err != nil {
 		return err

@@ -54,16 +54,20 @@ func (b *Broker) deadLetter(ctx context.Context, p deadLettering) error {
 // deadLetterCopied submits the change together with the copy. At most copiesMax calls run at once,
 // because the memory of a copy is not reserved until the copy is submitted.
 func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*engine.Ticket, error) {
+	timed, cancel := b.engine.UntilLate(ctx)
+	defer cancel()
 	select {
 	case b.copies <- struct{}{}:
 		defer func() { <-b.copies }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	case <-timed.Done():
+		return nil, engine.ErrOf(timed)
 	}
 	r := &engine.Request{Change: p.DeadLetter, Callers: callersOf(ctx)}
-	copied, err := b.copyOf(ctx, p)
+	copied, err := b.copyOf(timed, p)
 	e, _ := publicError(err)
 	switch {
+	case timed.Err() != nil:
+		return nil, engine.ErrOf(timed)
 	case err == nil:
 		r.Appends = []*engine.Append{copied}
 	case e == nil || e.RetryAfter > 0 || e.Code == CodeCanceled || e.Code == CodeBrokerStopped:

@@ -246,6 +246,7 @@ func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, err
 // change commits a change and returns its entries. It syncs first: a state from before the call
 // must not decide on a refusal.
 func (b *Broker) change(ctx context.Context, c engine.Change) ([]format.Entry, error) {
+	ctx = engine.Arriving(ctx)
 	if err := b.engine.Usable(); err != nil {
 		return nil, err
 	}

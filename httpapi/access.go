@@ -149,7 +149,7 @@ func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access
 	case n.anyKey && !h.broker.KeysExist():
 		a, err = h.broker.AuthenticateKnown(c)
 	default:
-		ctx, leave := linger(r.Context())
+		ctx, leave := linger(w.clientContext)
 		a, err = h.broker.Authenticate(ctx, c)
 		leave()
 		if n.anyKey && isOver(err) {

@@ -199,7 +199,9 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	if b.memory.revoked.Load() {
 		return 0, b.memory.ended() // SetReadDeadline above may have overwritten the deadline that revoke set
 	}
+	began := time.Now()
 	n, err := b.src.Read(p)
+	b.w.bodyWait += time.Since(began)
 	b.got.bytes += int64(n)
 	b.w.bytesIn += int64(n)
 	return n, err

@@ -244,6 +244,9 @@ func (h *Handler) serve(w *response, r *http.Request, s served) {
 		h.fail(w, r, err)
 		return
 	}
+	if !s.need.reads && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.clientContext = seb.WithArrival(w.clientContext, w.arrived)
+	}
 	r, leave, err := h.admit(w, r, s.need)
 	if err != nil {
 		h.fail(w, r, err)

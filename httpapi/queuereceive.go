@@ -140,7 +140,7 @@ func (h *Handler) ackFirst(w *response, r *http.Request, tokens []string) error 
 	if err != nil {
 		return err
 	}
-	if err = h.queue(r).Ack(r.Context(), tokens...); err != nil {
+	if err = h.queue(r).Ack(seb.WithArrival(r.Context(), w.arrived), tokens...); err != nil {
 		w.release = release
 		return err
 	}

@@ -50,6 +50,9 @@ type response struct {
 	token         string          // of a signed URL
 	did           string          // what an admin did, for the audit log
 
+	came     time.Time     // when the request's headers were read
+	bodyWait time.Duration // how long the broker waited for the client to send its body
+
 	release func() // frees memory that is reserved until the answer is written
 
 	id       string // the request's id, also in the answer's Seb-Request-Id
@@ -65,6 +68,10 @@ type response struct {
 
 // clientRequest returns the request with clientContext.
 func (w *response) clientRequest() *http.Request { return w.request.WithContext(w.clientContext) }
+
+// arrived returns from when on the timeout of a write counts. The time in which the client sends the
+// body does not count.
+func (w *response) arrived() time.Time { return w.came.Add(w.bodyWait) }
 
 // Unwrap lets [http.ResponseController] find the wrapped writer.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -119,6 +126,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		bodyRead:       r.ContentLength == 0,
 		request:        r,
 		clientContext:  r.Context(),
+		came:           start,
 		release:        func() {},
 	}
 	// Remove the deadline of the previous answer on this connection, which could

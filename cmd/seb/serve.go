@@ -50,7 +50,7 @@ type serveCmd struct {
 	Batch             string         `group:"commits" enum:"timed,immediate,each" default:"timed" help:"When to commit: timed, immediate, or each append alone (default ${default})."`
 	Linger            *time.Duration `group:"commits" placeholder:"DURATION" help:"How long a timed batch collects records (default: 10ms in a directory, 250ms on S3, which is at most 4 PUTs a second)."`
 	CommitBytes       size           `group:"commits" default:"4MiB" help:"Commit a timed batch when it holds this much (default ${default})."`
-	AppendTimeout     time.Duration  `group:"commits" default:"30s" help:"How long an append waits for the store before it is answered 503 (default ${default})."`
+	AppendTimeout     time.Duration  `group:"commits" default:"30s" help:"How long a write waits for the store before it is answered 503 (default ${default})."`
 	CheckpointCommits int            `group:"commits" default:"1000" placeholder:"N" help:"Commits between two checkpoints, 1 to 1024 (default ${default})."`
 
 	Memory      size   `group:"memory" default:"128MiB" help:"Memory for requests, open batches and the cache together, at least 8MiB (default ${default})."`

@@ -286,6 +286,7 @@ func TestRequestWithAKeyIsReplayed(t *testing.T) {
 		}
 		other := open(t, store)
 		r := request(1)
+		other.Begin(t.Context(), r)
 		if !other.Replay(r, other.Now()) {
 			t.Fatal("the other engine does not know the key")
 		}

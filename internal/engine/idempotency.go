@@ -31,9 +31,8 @@ func (k *Key) hash() format.Digest { return k.Hashes[0] }
 
 // Replay settles a request if the log knows its key at that time of the log, in microseconds since
 // 1970. The caller must then sync and call Confirm, unless no later commit can undo the earlier
-// request. Replay returns false if the log does not know the key.
+// request. Replay returns false if the log does not know the key. Call Begin before.
 func (e *Engine) Replay(r *Request, at int64) bool {
-	e.Begin(r)
 	var first state.Keyed
 	var known bool
 	e.View(func(s *state.State) { first, known = replay(s, r, at) })
@@ -88,6 +87,10 @@ func (e *Engine) confirm(r *Request, err error) {
 	_, full := errors.AsType[*KeysFullError](r.err)
 	switch {
 	case err != nil:
+		if late, ok := errors.AsType[*LateError](err); ok {
+			keyed := *late
+			keyed.Keyed, err = true, &keyed
+		}
 		r.replayed, r.err = nil, maybeCommitted(err)
 	case r.Key.Topic != 0 && !e.hasTopic(r.Key.Topic):
 		r.replayed, r.err = nil, &TopicDeletedError{Topic: r.Appends[0].Topic}

@@ -176,13 +176,14 @@ func (r *Request) batches() (bs []*batch) {
 	return bs
 }
 
-// Begin notes that a request has come: from now on its wait counts. It does nothing if it was called
-// before; Submit and Replay call it too.
-func (e *Engine) Begin(r *Request) {
+// Begin notes that a request has come: its wait counts from now on, or from when ctx says that it came.
+// It does nothing if it was called before; Submit calls it too.
+func (e *Engine) Begin(ctx context.Context, r *Request) {
 	if r.done != nil {
 		return
 	}
-	r.began, r.boot, r.wall, r.came, r.done = time.Now(), e.opts.Boot(), e.opts.Wall().UnixMilli(), e.Now(), make(chan struct{})
+	r.began = arrivalOf(ctx)
+	r.boot, r.wall, r.came, r.done = e.opts.Boot(), e.opts.Wall().UnixMilli(), e.Now(), make(chan struct{})
 	r.bytes = r.ExtraBytes
 	if len(r.Appends) > 0 || r.bytes > 0 {
 		r.bytes += requestOverheadBytes
@@ -193,9 +194,10 @@ func (e *Engine) Begin(r *Request) {
 }
 
 // Submit adds a request to the open batch set, unless [Engine.Replay] has settled it. It copies the
-// records. It waits while the memory budget has no room.
+// records. It waits while the memory budget has no room. It returns a *LateError if
+// [Options].AppendTimeout has passed since the request came.
 func (e *Engine) Submit(ctx context.Context, r *Request) (*Ticket, error) {
-	e.Begin(r)
+	e.Begin(ctx, r)
 	if r.settled {
 		close(r.done)
 		return e.ticket(r, r.began), nil
@@ -207,6 +209,12 @@ func (e *Engine) Submit(ctx context.Context, r *Request) (*Ticket, error) {
 		if err := e.budget.Take(ctx, budget.Batches, r.bytes); err != nil {
 			return nil, err
 		}
+	}
+	if time.Since(r.began) >= e.opts.AppendTimeout { // it waited for too long before: it must not get into a commit now
+		if r.bytes > 0 {
+			e.budget.Give(budget.Batches, r.bytes)
+		}
+		return nil, e.late()
 	}
 	first, err := e.batcher.join(r)
 	if r.bytes > 0 && (err != nil || first != r) {

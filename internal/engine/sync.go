@@ -145,7 +145,8 @@ func (t *tail) provenAfter(then time.Time) bool {
 const syncTimeout = 10 * time.Second
 
 // Sync reads the log to its end: it applies at least all commits that were made before the call. It
-// returns a *StoreError if that takes longer than syncTimeout.
+// returns a *StoreError if that takes longer than syncTimeout, and a *LateError if the request of ctx is
+// late before that.
 func (e *Engine) Sync(ctx context.Context) error { return e.sync(ctx, false) }
 
 // sync is Sync. With relist, it first renews the log lease by a List, whatever the age of the lease.
@@ -153,6 +154,8 @@ func (e *Engine) sync(ctx context.Context, relist bool) error {
 	if err := e.Usable(); err != nil {
 		return err
 	}
+	ctx, cancel := e.UntilLate(ctx)
+	defer cancel()
 	r := &syncRequest{relist: relist, done: make(chan error, 1)}
 	e.tail.ask(r)
 	timer := time.NewTimer(syncTimeout)
@@ -170,7 +173,7 @@ func (e *Engine) sync(ctx context.Context, relist bool) error {
 	case <-timer.C:
 		return &StoreError{Doing: "the end of the log could not be read in time", RetryAfter: time.Second, Err: e.StoreErr()}
 	case <-ctx.Done():
-		return ctx.Err()
+		return ErrOf(ctx)
 	}
 }
 
@@ -214,11 +217,13 @@ type rareSyncs struct {
 // SyncRarely returns after a sync that began after the call. All callers share one sync per second:
 // SyncRarely serves unauthenticated callers, which must not cause more store requests.
 func (e *Engine) SyncRarely(ctx context.Context) error {
+	ctx, cancel := e.UntilLate(ctx)
+	defer cancel()
 	asked := time.Now()
 	select {
 	case e.rare.turn <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return ErrOf(ctx)
 	}
 	defer func() { <-e.rare.turn }()
 	if e.tail.provenAfter(asked) {
@@ -231,7 +236,7 @@ func (e *Engine) SyncRarely(ctx context.Context) error {
 	case <-e.loopDone:
 		return ErrClosed
 	case <-ctx.Done():
-		return ctx.Err()
+		return ErrOf(ctx)
 	}
 	e.rare.last = time.Now()
 	return e.Sync(ctx)

@@ -382,3 +382,40 @@ func TestBrokerWithoutRequestsLearnsThatTheStoreIsBack(t *testing.T) {
 		}
 	})
 }
+
+// The syncs before an append is begun are part of its time, and not only the wait for the commit.
+func TestAppendTimeoutIncludesSyncs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		opts := immediate()
+		opts.AppendTimeout = 2 * time.Second
+		b := open(t, faulty, opts)
+		mustCreateTopic(t, b, "t", 1)
+		undo := faulty.On(objstore.VerbGet, "", func(ctx context.Context, _ storetest.Request, _ storetest.Next) (storetest.Answer, error) {
+			<-ctx.Done()
+			return storetest.Answer{}, ctx.Err()
+		})
+		part := seb.CommitAppend{Topic: "t", Records: values("v"), Options: []seb.AppendOption{seb.ToPartition(1)}}
+		for name, write := range map[string]func() error{
+			"append": func() error { _, err := b.Append(t.Context(), "t", part.Records, part.Options...); return err },
+			"commit": func() error {
+				_, err := b.Commit(t.Context(), seb.Commit{Appends: []seb.CommitAppend{part}})
+				return err
+			},
+			"topic":    func() error { _, _, err := b.CreateTopic(t.Context(), "u", seb.TopicOptions{}); return err },
+			"consumer": func() error { _, _, err := b.Consumer("t", "c").Create(t.Context()); return err },
+		} {
+			start := time.Now()
+			err := write()
+			if took := time.Since(start); took != opts.AppendTimeout {
+				t.Errorf("%s: it took %v", name, took)
+			}
+			wantCode(t, err, seb.CodeStoreUnavailable)
+			wantOutcome(t, err, seb.NotCommitted)
+		}
+		undo()
+		time.Sleep(time.Minute)
+		mustAppend(t, b, "t", "w")
+		wantValues(t, open(t, memory, immediate()), "t", "w")
+	})
+}

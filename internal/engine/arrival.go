@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+type arrivalKey struct{}
+
+// WithArrival returns a context for a request that came when arrived says. Whatever the engine does
+// with that context for the request ends when [Options].AppendTimeout has passed since then.
+func WithArrival(ctx context.Context, arrived func() time.Time) context.Context {
+	return context.WithValue(ctx, arrivalKey{}, arrived)
+}
+
+// arriving is the context of a request that came at a time. It takes one allocation, where a
+// function in [context.WithValue] takes two.
+type arriving struct {
+	context.Context
+	at time.Time
+}
+
+// Value implements [context.Context].
+func (a *arriving) Value(key any) any {
+	if key == (arrivalKey{}) {
+		return a
+	}
+	return a.Context.Value(key)
+}
+
+// Arriving returns a context for a request that comes now, unless ctx already says when it came.
+func Arriving(ctx context.Context) context.Context {
+	if _, ok := arrivalIn(ctx); ok {
+		return ctx
+	}
+	return &arriving{ctx, time.Now()}
+}
+
+// arrivalIn returns when the request of ctx came; ok is false if ctx does not say it.
+func arrivalIn(ctx context.Context) (at time.Time, ok bool) {
+	switch a := ctx.Value(arrivalKey{}).(type) {
+	case *arriving:
+		return a.at, true
+	case func() time.Time:
+		return a(), true
+	}
+	return at, false
+}
+
+// arrivalOf returns when the request of ctx came; now if ctx does not say it.
+func arrivalOf(ctx context.Context) time.Time {
+	if at, ok := arrivalIn(ctx); ok {
+		return at
+	}
+	return time.Now()
+}
+
+// UntilLate returns a context that ends with ctx, or when the request of ctx is late: then ErrOf
+// returns a *LateError. If ctx does not say when its request came, UntilLate returns ctx.
+func (e *Engine) UntilLate(ctx context.Context) (context.Context, context.CancelFunc) {
+	at, ok := arrivalIn(ctx)
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithDeadlineCause(ctx, at.Add(e.opts.AppendTimeout), e.late())
+}
+
+// ErrOf returns why a context that UntilLate has returned ended.
+func ErrOf(ctx context.Context) error {
+	if late, ok := errors.AsType[*LateError](context.Cause(ctx)); ok {
+		return late
+	}
+	return ctx.Err()
+}
+
+// late returns the error of a request that is late.
+func (e *Engine) late() *LateError {
+	return &LateError{Within: e.opts.AppendTimeout, Err: e.StoreErr()}
+}
