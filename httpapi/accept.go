@@ -8,11 +8,12 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// answers are the media types of a read, the default first.
+// answers are the media types in which a read can answer. The first is the default.
 var answers = []string{typeNDJSON, typeJSON, typeBatch, typeEvents}
 
-// negotiate returns the media type of answers that the Accept headers prefer (RFC 9110,
-// section 12.5.1). Of equal qualities the most specific range wins, then the first in the header.
+// negotiate returns the media type of answers that the Accept headers prefer (RFC 9110, section
+// 12.5.1). Of types with equal qualities, the one that matches the most specific range wins, then
+// the one whose range comes first in the header.
 func negotiate(accept []string) (string, error) {
 	ranges := strings.Join(accept, ",")
 	if strings.TrimSpace(ranges) == "" {
@@ -37,7 +38,8 @@ func negotiate(accept []string) (string, error) {
 	return best, nil
 }
 
-// mediaRank ranks a range of an Accept header by how specific it is and by its place.
+// mediaRank ranks a range of an Accept header by how specific it is, then by its place in the
+// header.
 type mediaRank struct {
 	specificity int // 2: type/subtype, 1: type/*, 0: */*
 	index       int

@@ -45,23 +45,24 @@ func topicOfPath(r *http.Request) string { return r.PathValue("topic") }
 // tokenParameter carries the token of a signed URL.
 const tokenParameter = "token"
 
-// admit identifies the caller, and returns r as the action should see it: without a token, and
-// with a context that ends goneFor after the client left. The context of a read also ends when the
-// caller's access ends. Call leave when r is served.
+// admit identifies the caller, and returns r as the action should see it: without a token, and with
+// a context that ends goneFor after the client left. The context of a read also ends when the
+// caller's access ends. The caller calls leave when r is served.
 func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, leave func(), err error) {
 	if !n.nobody {
 		if r, err = h.identify(w, r, n); err != nil {
 			return r, nil, err
 		}
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			h.watch(w) // only reads end with the caller's access: a write goes on, so that its caller needn't guess how far it came
+			h.watch(w) // only reads end with the caller's access: a write goes on, so that the caller needn't guess how much of it was done
 		}
 	}
 	ctx, leave := linger(w.clientContext)
 	return r.WithContext(ctx), leave, nil
 }
 
-// identify identifies the caller, and refuses one that lacks n. It returns r without a token.
+// identify identifies the caller, and refuses a caller without the access n. It returns r without a
+// token.
 func (h *Handler) identify(w *response, r *http.Request, n need) (*http.Request, error) {
 	if n.signed {
 		if token, without := takeToken(r); token != "" {
@@ -71,8 +72,9 @@ func (h *Handler) identify(w *response, r *http.Request, n need) (*http.Request,
 	}
 	access, err := h.authenticate(w, r, n)
 	if w.token != "" && !access.Open() {
-		// The URL alone gives access, so any page that knows it may use it. On a log without
-		// keys that would let any page read a broker on its user's machine.
+		// The URL alone gives access, so any page that knows the URL may use it. On a log without
+		// keys the header is not set, since any page could then read from a broker on its user's
+		// machine.
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		w.Header().Set("Access-Control-Expose-Headers", "*")
 	}
@@ -136,8 +138,8 @@ func (h *Handler) mayDo(w *response, scope seb.Scopes, topic string) error {
 	return err
 }
 
-// authenticate asks the broker who the caller is. An address that failed too often gets a
-// shorter refusal, but its key is still checked: the key may be new, or revoked since.
+// authenticate asks the broker who the caller is. If too many attempts from the caller's address
+// have failed, the refusal is shorter, but the key is still checked: it may be valid.
 func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access, error) {
 	c, err := credentialOf(w, r, n)
 	shown := !w.proven && (err != nil || c.Secret != "" || c.Token != "")
@@ -153,8 +155,8 @@ func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access
 		a, err = h.broker.Authenticate(ctx, c)
 		leave()
 		if n.anyKey && isOver(err) {
-			// The figures of a broker that was closed or has stopped are still worth showing. It
-			// learns of no new keys, so the keys that it knows decide.
+			// The metrics of a broker that was closed or has stopped are still worth showing. Such
+			// a broker learns of no new keys, so the keys that it knows decide.
 			a, err = h.broker.AuthenticateKnown(c)
 		}
 	}
@@ -212,8 +214,8 @@ func credentialOf(w *response, r *http.Request, n need) (c seb.Credential, err e
 	return c, nil
 }
 
-// takeToken returns the token in r's query, "" if there is none, and r without the token, so
-// that no later code sees, repeats or logs it.
+// takeToken returns the token in r's query, or "" if the query has no token, and r without the
+// token, so that no later code sees, repeats or logs it.
 func takeToken(r *http.Request) (string, *http.Request) {
 	if !strings.Contains(r.URL.RawQuery, tokenParameter+"=") {
 		return "", r
@@ -234,7 +236,8 @@ func takeToken(r *http.Request) (string, *http.Request) {
 	return token, without
 }
 
-// ended returns why the caller's access ended, if err comes from that; else err.
+// ended returns the reason why the caller's access ended, if that caused err. Otherwise it returns
+// err.
 func ended(ctx context.Context, err error) error {
 	over := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	if cause := context.Cause(ctx); over && seb.CodeOf(cause) == seb.CodeUnauthorized {

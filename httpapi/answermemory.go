@@ -28,9 +28,9 @@ func (h *Handler) newAnswerMemory(w *response) *answerMemory {
 	return &answerMemory{broker: h.broker, holder: w.holder()}
 }
 
-// reserve implements [seb.FetchOptions].Reserve: records for which there is no memory now are
-// left to the next read. A large answer gets the memory that is free at once, if that is at
-// least a quarter of what it asks for.
+// reserve implements [seb.FetchOptions].Reserve: records for which there is no memory now are left
+// to the next read. A large answer needn't get all the memory that it asks for: if at least a
+// quarter of that is free, it gets what is free, without a wait.
 func (m *answerMemory) reserve(ctx context.Context, records int, bytes int64) (limit int, maxBytes int64, err error) {
 	bytes = m.atMost(bytes, records, int64(recordStructBytes))
 	n := bytes + int64(records)*int64(recordStructBytes)
@@ -83,21 +83,21 @@ func (m *answerMemory) settle(ctx context.Context, n int64) error {
 		}
 		return nil
 	}
-	// An answer has at least one record, whatever its size. A record that a broker with more
+	// An answer has at least one record, however large that is. A record that a broker with more
 	// memory has written may exceed the share: the answer then reserves the whole share.
 	_, most := m.broker.ShareBytes(seb.ShareAnswers)
 	n = min(n, most)
 	if m.of == nil || m.share != seb.ShareAnswers {
 		return m.take(ctx, seb.ShareAnswers, n, time.Hour)
 	}
-	if err := m.of.Grow(ctx, n-m.held); err != nil { // the same reservation, so that the answer never waits for memory that it holds itself
+	if err := m.of.Grow(ctx, n-m.held); err != nil { // grows the same reservation, so that the answer never waits for memory that it holds itself
 		return err
 	}
 	m.held = n
 	return nil
 }
 
-// free gives the memory back. It may be called again.
+// free gives the memory back. A second call does nothing.
 func (m *answerMemory) free() {
 	if m.of != nil {
 		m.of.Shrink(m.held)

@@ -35,9 +35,9 @@ const (
 // appendRecords hands the records to the broker and frees the request's memory before
 // it waits for the commit: an append spends most of its time waiting.
 //
-// If the client seems to have left, the append is withdrawn as long as that is possible:
-// a client that retries while the store is slow would otherwise append a copy per
-// attempt. A client that only shut down its sending side still gets an answer.
+// If the client seems to have left, the append is withdrawn as long as that is possible: if it went
+// on, a client that retries while the store is slow would append a copy per attempt. A client that
+// only shut down its sending side still gets an answer.
 func (h *Handler) appendRecords(w *response, _ *http.Request) error {
 	r := w.clientRequest()
 	spec, err := parseAppend(r)
@@ -116,10 +116,10 @@ func (h *Handler) records(ctx context.Context, spec *appendSpec, body []byte) (*
 // appendSpec holds the query and the headers of an append.
 type appendSpec struct {
 	mediaType string
-	partition int32 // -1: by key, else round robin
+	partition int32 // -1: chosen by the key, or round robin without a key
 
 	// Properties of every record of the request.
-	key       []byte // nil: none
+	key       []byte // nil if the records have no key
 	timestamp time.Time
 	headers   []seb.Header
 
@@ -187,8 +187,8 @@ func mediaType(header http.Header) (string, error) {
 	return t, nil
 }
 
-// parseHeaders takes key, timestamp and record headers from the Seb- headers. It refuses an
-// unknown Seb- header, because the caller would otherwise believe that it had an effect.
+// parseHeaders takes key, timestamp and record headers from the Seb- headers. It refuses an unknown
+// Seb- header, so that the caller can't believe that the header had an effect.
 func (s *appendSpec) parseHeaders(header http.Header) error {
 	key, err := idempotencyKey(header)
 	if err != nil {
@@ -305,13 +305,13 @@ const (
 	rangesUnreserved = 100
 )
 
-// rangesMax returns the largest number of ranges that so many records can be spread over.
+// rangesMax returns how many ranges an append of that many records to topic can have at most.
 func (h *Handler) rangesMax(topic string, records int) int {
 	return min(records, h.broker.PartitionCount(topic))
 }
 
-// reserveRanges reserves memory for an answer with so many ranges until the answer is written. It is called
-// before the commit, so that an append that was committed never fails for lack of memory.
+// reserveRanges reserves memory for an answer with that many ranges until the answer is written. It is
+// called before the commit, so that an append that was committed never fails for lack of memory.
 func (h *Handler) reserveRanges(ctx context.Context, w *response, ranges int) error {
 	if ranges <= rangesUnreserved {
 		return nil

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// attemptsBurst is how many authentications of an address may fail at once; each attemptsInterval
-	// allows one more.
+	// attemptsBurst is how many authentications from an address may fail in a row. After each
+	// attemptsInterval, one more may fail.
 	attemptsBurst    = 10
 	attemptsInterval = 3 * time.Second
 	// attemptsAddressesMax is how many addresses are counted one by one; all others share one count.
 	attemptsAddressesMax = 4096
 )
 
-// authThrottle counts failed authentications by remote address. If an address has no
-// attempts left, a caller whose key is wrong is only told to wait, and its connection is closed.
-// A valid key still works: callers with valid keys may share the address.
+// authThrottle counts failed authentications by remote address. If an address has no attempts left,
+// a caller with a wrong key is only told to wait, and the caller's connection is closed. A valid
+// key still works: callers with valid keys may share the address.
 type authThrottle struct {
 	mu sync.Mutex
 	// until is the time at which an address has all its attempts back.

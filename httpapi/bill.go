@@ -90,7 +90,7 @@ func (p *Prices) requests(r billRequests) float64 {
 	return (float64(r.ClassA)*p.ClassA + float64(r.ClassB)*p.ClassB) / 1e6
 }
 
-// storage returns what so many bytes cost for a month.
+// storage returns what it costs to store that many bytes for a month.
 func (p *Prices) storage(bytes int64) float64 { return float64(bytes) / 1e9 * p.Storage }
 
 func costOf(requests, storage float64) *cost {
@@ -100,8 +100,8 @@ func costOf(requests, storage float64) *cost {
 // dollars rounds d to a billionth: a GET costs less than a millionth.
 func dollars(d float64) float64 { return math.Round(d*1e9) / 1e9 }
 
-// billOf returns the bill for u. The month is estimated from the rate of requests since the
-// broker began to serve (those of its start don't count), and from the bytes stored now.
+// billOf returns the bill for u. The month is estimated from the rate of requests since the broker
+// began to serve (the requests that its start needed don't count), and from the bytes stored now.
 func billOf(u seb.Usage, p *Prices) bill {
 	b := bill{
 		Since: u.Since.UTC().Format(timestampLayout), Serving: u.Serving.Round(time.Millisecond).String(),

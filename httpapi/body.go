@@ -32,8 +32,8 @@ func (b *body) free() {
 	b.data, b.buf = nil, nil
 }
 
-// readBody reads the whole body, which may have limit bytes. An encoded body may have
-// limit/2 bytes, and limit bytes when decoded, since both forms are held at once.
+// readBody reads the whole body, which may have limit bytes. An encoded body may have only limit/2
+// bytes, since it is held while it is decoded. The decoded body may have limit bytes.
 func (h *Handler) readBody(w *response, r *http.Request, limit int) (body, error) {
 	decode, err := h.decoder(r)
 	if err != nil {
@@ -99,10 +99,10 @@ func readSized(ctx context.Context, reserve reserve, src io.Reader, size int) (b
 type growth struct {
 	reserve reserve
 	first   int // bytes of the first buffer
-	times   int // how many times as large each next buffer is
+	times   int // each next buffer is this many times as large
 }
 
-// readGrowing reads src to its end, which must come within limit.
+// readGrowing reads src to its end, which must come within limit bytes.
 func (h *Handler) readGrowing(ctx context.Context, g growth, src io.Reader, limit int) (body, error) {
 	buf, err := newBuffer(ctx, g.reserve, g.first)
 	if err != nil {
@@ -230,7 +230,8 @@ func (h *Handler) decoder(r *http.Request) (decoding, error) {
 
 var gzipPool sync.Pool // of *gzip.Reader
 
-// gzipRatioMax is deflate's best compression ratio. A size that would need a better one is false.
+// gzipRatioMax is deflate's best compression ratio. A decoded size that needs a better ratio is
+// false.
 const gzipRatioMax = 1032
 
 func (h *Handler) gunzip(ctx context.Context, encoded []byte, limit int) (body, error) {

@@ -13,8 +13,9 @@ const (
 	// smallBytes is the most memory that a small request or answer may hold: see
 	// [seb.ShareSmall].
 	smallBytes = 64 << 10
-	// bodyGrowth is how many times as large a body's next buffer is when one is full. Each
-	// growth copies the bytes that were read: about a third of the body in all.
+	// bodyGrowth is how many times as large a body's next buffer is when one is full. Each new
+	// buffer gets a copy of the bytes read so far. All these copies together have about a third of
+	// the body's bytes.
 	bodyGrowth = 4
 )
 

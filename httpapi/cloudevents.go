@@ -98,7 +98,7 @@ func checkAttribute(name, value string) error {
 	return nil
 }
 
-// complete refuses an event that lacks an attribute.
+// complete refuses an event that lacks a required attribute.
 func (e *cloudEvent) complete() error {
 	var missing []string
 	for _, name := range requiredAttributes {

@@ -91,9 +91,9 @@ func (h *Handler) parseConsumerRead(r *http.Request) (readSpec, error) {
 	return s, h.parseBounds(q, &s)
 }
 
-// unread returns the next records of one partition; if f reads all partitions, these take turns. The
-// memory of the records is reserved until release is called. While unread waits for records it
-// holds no memory.
+// unread returns the next records of one partition; if f reads all partitions, the partitions take
+// turns. The memory of the records is reserved until release is called. While unread waits for
+// records it holds no memory.
 func (h *Handler) unread(w *response, r *http.Request, f *seb.Follower, spec readSpec) (records []seb.Record, release func(), err error) {
 	deadline := time.Now().Add(spec.wait)
 	for {
@@ -116,8 +116,8 @@ func (h *Handler) unread(w *response, r *http.Request, f *seb.Follower, spec rea
 	}
 }
 
-// followConsumer answers with a stream of server-sent events that begins at the
-// consumer's position, or behind the last event that the client has received.
+// followConsumer answers with a stream of server-sent events that begins at the consumer's
+// position, or after the last event that the client has received.
 func (h *Handler) followConsumer(w *response, r *http.Request) error {
 	q, err := parseQuery(r, "partition", "last_event_id")
 	if err != nil {

@@ -228,7 +228,7 @@ func (j *jsonReader) offsets(what string, each func() error) (seb.Offsets, error
 	return o, err
 }
 
-// commitPositions moves a consumer.
+// commitPositions sets positions of an existing consumer.
 func (h *Handler) commitPositions(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
@@ -274,9 +274,9 @@ func parseCommit(body []byte) (offsets seb.Offsets, err error) {
 	return offsets, j.end()
 }
 
-// ifMatch returns the condition in the If-Match header: one version, or *, which means that the
-// consumer exists; a commit demands that anyway. An empty header is an error: its sender would
-// believe that a condition was met.
+// ifMatch returns the condition in the If-Match header: the consumer's version. The value * means
+// only that the consumer exists, which a commit demands anyway. An empty header is an error, so
+// that its sender can't believe that a condition was met.
 func ifMatch(r *http.Request) ([]seb.CommitOption, error) {
 	values := r.Header.Values("If-Match")
 	given := strings.TrimSpace(strings.Join(values, ","))
@@ -291,7 +291,8 @@ func ifMatch(r *http.Request) ([]seb.CommitOption, error) {
 }
 
 // refuseConditions refuses If-Match, which only commits of positions support, and If-None-Match, with
-// which other APIs create only what does not exist yet: here it would reset an existing consumer.
+// which clients of other APIs create only what does not exist yet. If this API ignored If-None-Match,
+// such a client would reset an existing consumer.
 func refuseConditions(r *http.Request) error {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if len(r.Header.Values(name)) > 0 {

@@ -67,8 +67,8 @@ func (o *cors) check(w *response, r *http.Request) (done bool, err error) {
 	return true, o.refuse(origin)
 }
 
-// checkEffect refuses a GET that has the effect of a POST, if check would refuse a POST of
-// the same page.
+// checkEffect refuses a GET that has the effect of a POST, if check would refuse a POST from the
+// same page.
 func (o *cors) checkEffect(r *http.Request) error {
 	asPost := r.WithContext(r.Context())
 	asPost.Method = http.MethodPost

@@ -15,16 +15,16 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// chunkBytes is how much of an answer is buffered before it is written. A value is escaped in
-// pieces that fit, so a large record is never held a second time as JSON. A quarter of chunkBytes is
-// a multiple of 3, base64's unit. A chunk's buffer and the objects of a hundred partitions together take
-// less than smallBytes.
+// chunkBytes is how much of an answer is buffered before it is written. A value is escaped in pieces
+// that fit, so a large record is never held a second time as JSON. A quarter of chunkBytes is a multiple
+// of 3, base64's unit. A chunk's buffer and the structs of a hundred partitions together take less than
+// smallBytes, so such an answer is a small one.
 const chunkBytes = 36 << 10
 
 var chunkPool = sync.Pool{New: func() any { return &chunks{buf: make([]byte, 0, chunkBytes+chunkBytes/2)} }}
 
-// chunks buffers an answer and writes it in chunks. After a write error it writes
-// nothing; flush returns that error.
+// chunks buffers an answer and writes it in chunks. After a write error it writes nothing more, and
+// flush returns that error.
 type chunks struct {
 	w     io.Writer
 	buf   []byte
@@ -65,7 +65,8 @@ func (c *chunks) flush() error {
 	return c.err
 }
 
-// full flushes if a whole chunk is buffered. The next flush returns its error.
+// full writes the buffered bytes if they fill a chunk. If that fails, the next flush returns the
+// error.
 func (c *chunks) full() {
 	if len(c.buf) < chunkBytes {
 		return
@@ -183,7 +184,8 @@ func (c *chunks) fields(r *seb.Record) {
 	}
 }
 
-// timestamp adds t. It keeps the text of the last one, since adjacent records mostly have equal times.
+// timestamp adds t. It keeps the text of the last timestamp, since adjacent records mostly have equal
+// times.
 func (c *chunks) timestamp(t time.Time) {
 	if !t.Equal(c.stamped) || len(c.stamp) == 0 {
 		c.stamped = t

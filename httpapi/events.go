@@ -27,7 +27,7 @@ const (
 type eventStream struct {
 	eventWriter
 	f     *seb.Follower
-	mark  seb.Bookmark // the position behind the last record that was written
+	mark  seb.Bookmark // the position after the last record that was written
 	bytes int          // the limit of the next burst
 }
 
@@ -55,8 +55,8 @@ func (h *Handler) stream(w *response, r *http.Request, f *seb.Follower) error {
 	return s.run(w.clientContext)
 }
 
-// follower returns a follower that continues behind the last event that the client has
-// received. If it has received none, the follower begins at the query's position.
+// follower returns a follower that continues after the last event that the client has received. If
+// it has received none, the follower begins at the query's position.
 func (h *Handler) follower(r *http.Request) (*seb.Follower, error) {
 	q, err := parseQuery(r, "partition", "offset", "time", "last_event_id")
 	if err != nil {
@@ -77,8 +77,8 @@ func (h *Handler) follower(r *http.Request) (*seb.Follower, error) {
 	return f, err
 }
 
-// resumed returns a follower that continues behind the last event that the client has
-// received, nil if the request names no such event.
+// resumed returns a follower that continues after the last event that the client has received. It
+// returns nil if the request names no such event.
 func (h *Handler) resumed(r *http.Request, q query, partition int32) (*seb.Follower, error) {
 	// The header wins over the query: a browser that reconnects sends the header, with
 	// the query of its first request.
@@ -107,8 +107,8 @@ func nameOf(partition int32) string {
 	return fmt.Sprintf("partition %d alone", partition)
 }
 
-// run sends events until the stream has to end. If it returns an error, the
-// connection is cut; a client that reconnects continues where it was.
+// run sends events until the stream has to end. If it returns an error, the connection is cut; a
+// client that reconnects continues after the last event that it received.
 func (s *eventStream) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -181,7 +181,7 @@ func (s *eventStream) burst(ctx context.Context) error {
 	return s.sendRecords(records)
 }
 
-// sendRecords sends an event per record. Its id is the position behind the record.
+// sendRecords sends an event per record. The event's id is the position after the record.
 func (s *eventStream) sendRecords(records []seb.Record) error {
 	s.w.sent = progress{}
 	out := newChunks(s.w)

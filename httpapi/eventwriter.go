@@ -27,7 +27,7 @@ type eventWriter struct {
 	h       *Handler
 	w       *response
 	began   time.Time
-	comment time.Time // when a comment must be sent, if nothing else was
+	comment time.Time // when a comment must be sent, if nothing else is sent before
 }
 
 // begin sets the headers that all streams share, and begins the answer.
@@ -61,7 +61,7 @@ func (s *eventWriter) remark() error {
 	return s.send([]byte(":\n\n"))
 }
 
-// send sends b, which must be whole lines.
+// send sends b, which must consist of whole lines.
 func (s *eventWriter) send(b []byte) error {
 	s.w.sent = progress{}
 	if _, err := s.w.Write(b); err != nil {

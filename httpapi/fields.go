@@ -9,7 +9,7 @@ import (
 // fieldReader reads the value of one field of an object.
 type fieldReader func(j *jsonReader, name string) error
 
-// fields are the fields that an object may have, with their readers.
+// fields are the fields that an object may have, each with its reader.
 type fields []struct {
 	name string
 	read fieldReader

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// forwardedHeader marks a request that another broker has forwarded. Its value is the bucket's
-	// tag and the epoch of the intended owner. A marked request is never forwarded again.
+	// forwardedHeader marks a request that another broker has forwarded. The header's value is the
+	// bucket's tag and the epoch of the intended owner. A marked request is never forwarded again.
 	forwardedHeader = "Seb-Forwarded"
 	// ownerTries is how often a request tries to reach the owner of its queue.
 	ownerTries = 4
@@ -32,7 +32,8 @@ const (
 	// bodySignMax is the longest silence of an owner within its answer. An event stream sends
 	// comments more often than that.
 	bodySignMax = 3 * commentInterval
-	// ownerIdle is how long an idle connection to an owner is kept. Every broker keeps its end longer.
+	// ownerIdle is how long an idle connection to an owner is kept. The owner keeps its end of the
+	// connection longer.
 	ownerIdle = 5 * time.Second
 	// reasonBytesMax is the most that is read of an owner's refusal.
 	reasonBytesMax = 64 << 10
@@ -57,13 +58,13 @@ type ownerCall struct {
 	here  func() error  // answers the request, if this broker is the owner
 	body  func() []byte // returns the body to forward now
 	waits bool          // the request may wait long, and ends when the broker drains
-	// back passes the owner's response on. It handles its errors itself, so that an answer that
-	// has begun may go on. If it is nil, the response is passed on as it is.
+	// back passes the owner's response on. It handles its errors itself, so that an answer that has
+	// begun may go on. If back is nil, the response is passed on unchanged.
 	back func(resp *http.Response, silence *time.Timer)
 }
 
-// ends returns the context of a call: a call that waits ends when its client leaves, any other
-// goes on for a moment.
+// ends returns the context of a call: a call that waits ends when its client leaves, any other goes
+// on for goneFor after that.
 func (c ownerCall) ends(w *response, r *http.Request) context.Context {
 	if c.waits {
 		return w.clientContext
@@ -82,7 +83,8 @@ func (h *Handler) forwardToOwner(w *response, r *http.Request, c ownerCall) erro
 	return h.reachOwner(w, r, c, forwarded)
 }
 
-// reachOwner is forwardToOwner for a request from which takeForwarded has already removed the mark.
+// reachOwner is forwardToOwner for a request from which takeForwarded has already removed
+// forwardedHeader.
 func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarded bool) error {
 	begun := func() bool { return w.status != 0 && c.back == nil }
 	var last error
@@ -93,7 +95,7 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 		if forwarded || begun() || !errors.As(last, &e) || e.Code != seb.CodeQueueElsewhere || e.Address == "" {
 			return last
 		}
-		if c.back != nil && h.drained() { // the owner would hand out records to a stream that is about to end
+		if c.back != nil && h.drained() { // not forwarded: the owner would hand out records to a stream that is about to end
 			return last
 		}
 		epoch, err := h.forward(w, r, e, c)
@@ -122,7 +124,8 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 	return last
 }
 
-// warnOf logs a warning with a hint, only once, if another broker answers at the address of e.
+// warnOf logs a warning with a hint, only once, if err says that another broker answers at the
+// address in e.
 func (h *Handler) warnOf(e *seb.Error, err error) {
 	if errors.Is(err, peer.ErrOtherSession) {
 		h.warnOfPeer.Do(func() {
@@ -131,12 +134,12 @@ func (h *Handler) warnOf(e *seb.Error, err error) {
 	}
 }
 
-// takeForwarded tells whether another broker has forwarded r, and removes the mark from r.
-// If the other broker knows a later owner of the queue than this broker, this broker syncs: all such
-// requests share a sync.
+// takeForwarded tells whether another broker has forwarded r, and removes forwardedHeader from r. If
+// the other broker knows a later owner of the queue than this broker knows, this broker syncs. All
+// requests that wait for such a sync share it.
 //
-// If the caller has not proved to be a broker, the mark has one effect: the request is not forwarded
-// again. Brokers of older versions prove nothing, and need only this effect.
+// If the caller has not proved to be a broker, the header has one effect: the request is not
+// forwarded again. Brokers of older versions prove nothing, and need only this effect.
 func (h *Handler) takeForwarded(w *response, r *http.Request, q *seb.Queue) (bool, error) {
 	mark := r.Header.Get(forwardedHeader)
 	if mark == "" {
@@ -157,15 +160,15 @@ func (h *Handler) takeForwarded(w *response, r *http.Request, q *seb.Queue) (boo
 	return true, q.KnowOwner(r.Context(), seb.Epoch(epoch))
 }
 
-// epochTag names this log and an epoch of a queue, such as 1f0c6a3e.7. The log's part is that
-// of [seb.Broker.TopicTag].
+// epochTag names this log and an epoch of a queue, such as 1f0c6a3e.7. The part that names the log
+// is the same as in [seb.Broker.TopicTag].
 func (h *Handler) epochTag(epoch seb.Epoch) string {
 	cluster, _, _ := strings.Cut(h.broker.TopicTag(0), ".")
 	return cluster + "." + strconv.FormatUint(uint64(epoch), 10)
 }
 
-// sign sends an informational response (RFC 9110, section 15.2), which tells the forwarding
-// broker that work on its request goes on.
+// sign sends an informational response (RFC 9110, section 15.2). From it the forwarding broker
+// learns that this broker still works on the request.
 func (w *response) sign() {
 	if w.request.ProtoAtLeast(1, 1) {
 		w.sent = progress{}
@@ -175,8 +178,8 @@ func (w *response) sign() {
 	}
 }
 
-// forward has the owner that e names answer r. If it returns an error before the answer has
-// begun, epoch is that of the owner that the other broker names, 0 if it names none.
+// forward has the owner that e names answer r. If it returns an error before the answer has begun,
+// epoch is the epoch of the owner that the other broker names, 0 if it names no owner.
 func (h *Handler) forward(w *response, r *http.Request, e *seb.Error, c ownerCall) (epoch seb.Epoch, err error) {
 	if c.waits {
 		h.watch(w)
@@ -227,7 +230,7 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 		},
 	}
 	reached := func() {
-		if !connected.Load() { // else the request already has another connection, which became free first
+		if !connected.Load() { // if connected is true, the request already uses another connection, which became free earlier
 			silence.Reset(h.patience.later)
 		}
 	}
@@ -259,9 +262,9 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 	return resp, nil
 }
 
-// refusesToAnswer returns an error if the broker answers that it isn't the owner, is shutting
-// down, has stopped, can't reach the store, or does not know this broker. epoch is that of the owner
-// that it names, 0 if it names none.
+// refusesToAnswer returns an error if the broker answers that it isn't the owner, is shutting down,
+// has stopped, can't reach the store, or does not know this broker. epoch is the epoch of the owner
+// that the broker names, 0 if it names no owner.
 func refusesToAnswer(resp *http.Response) (epoch seb.Epoch, _ error) {
 	if resp.StatusCode != http.StatusServiceUnavailable && resp.StatusCode != http.StatusForbidden {
 		return 0, nil

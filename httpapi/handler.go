@@ -74,7 +74,7 @@ type Handler struct {
 	drain    context.CancelFunc
 }
 
-// New returns the API of b. The caller closes b, after the server.
+// New returns the API of b. The caller closes b, after it has closed the server.
 func New(b *seb.Broker, opts Options) *Handler {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -103,8 +103,9 @@ func New(b *seb.Broker, opts Options) *Handler {
 	return h
 }
 
-// Drain ends the wait of reads that wait for records: they answer with the records that they
-// have, and later reads do not wait. So a server can be shut down. Drain may be called again.
+// Drain ends the wait of reads that wait for records: they answer with the records that they have,
+// and later reads do not wait. This way a server can be shut down without a wait for such reads.
+// Drain may be called again.
 func (h *Handler) Drain() {
 	h.drain()
 	h.peerServer.SetKeepAlivesEnabled(false)
@@ -144,9 +145,10 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route(unmatched, nil)
 }
 
-// queueRoutes adds the routes of queues. Workers need the scope read, like callers that move
-// a consumer: either can discard work anyway, by acknowledging it. Actions that affect the work of
-// all workers, or discard it, need the scope admin for the topic.
+// queueRoutes adds the routes of queues. A worker needs only the scope read, although it can
+// discard a message by acknowledging it: likewise a caller with this scope can set a consumer's
+// position. Actions that affect or discard the messages of all workers need the scope admin for the
+// topic.
 func (h *Handler) queueRoutes() {
 	const queue = "/v1/topics/{topic}/queues/{queue}"
 	h.route("/v1/topics/{topic}/queues", methods{"GET": {readsTopic, h.listQueues}})
@@ -213,7 +215,8 @@ func linger(ctx context.Context) (_ context.Context, leave func()) {
 }
 
 // route registers the actions of m for pattern, a path with {wildcards}. It panics if an action
-// does not declare the access that it needs: else an oversight would let anyone in.
+// does not declare the access that it needs: otherwise anyone could call an action whose access was
+// forgotten.
 func (h *Handler) route(pattern string, m methods) {
 	for method, s := range m {
 		if !s.need.declared {

@@ -11,10 +11,10 @@ import (
 // a name resolve: RFC 6761, RFC 6762, RFC 8375, and .internal, which ICANN reserves for private use.
 var reservedSuffixes = []string{".localhost", ".local", ".internal", ".home.arpa"}
 
-// OwnHost tells whether a request's Host, such as 127.0.0.1:51313, is an IP address or a name
-// that no stranger can register. A stranger may have made any other name resolve to this server
-// (DNS rebinding): browsers then take a page from that name for one of this server's own origin,
-// and it could use the API with the network access of its visitor.
+// OwnHost tells whether a request's Host, such as 127.0.0.1:51313, is an IP address or a name that
+// no stranger can register. A stranger may have made any other name resolve to this server (DNS
+// rebinding): browsers then take a page from that name for one of this server's own origin, and the
+// page could use the API with the network access of its visitor.
 func OwnHost(host string) bool {
 	name := strings.ToLower((&url.URL{Host: host}).Hostname())
 	return !strings.Contains(name, ".") || net.ParseIP(name) != nil ||

@@ -42,8 +42,8 @@ func writeBody(w *response, status int, contentType string, body []byte) error {
 // jsonDepthMax is how deep values that raw reads may be nested.
 const jsonDepthMax = 1000
 
-// jsonReader reads JSON that a client sent. It decodes strings in place, and what it returns are
-// slices of the text. So no body needs memory for a second copy.
+// jsonReader reads JSON that a client sent. It decodes strings in place, and returns slices of the
+// text, so no body needs memory for a second copy.
 //
 // It is stricter than encoding/json: a name must match exactly and occur once, and its caller
 // refuses unknown names. It refuses text that encoding/json would alter: bytes that are
@@ -97,7 +97,7 @@ func (j *jsonReader) null() bool {
 	return true
 }
 
-// end checks that nothing follows.
+// end returns an error if anything but white space follows.
 func (j *jsonReader) end() error {
 	if j.peek(); j.at < len(j.text) {
 		return j.malformed("more text follows its end")
@@ -352,8 +352,8 @@ func (j *jsonReader) quoted(decode bool) ([]byte, error) {
 	return nil, j.malformed("a string has no end")
 }
 
-// unescape returns the character that the escape at the start of b stands for,
-// and the escape's size: 0 if it is invalid.
+// unescape returns the character that the escape at the start of b stands for, and the escape's
+// size. The size is 0 if the escape is invalid.
 func unescape(b []byte) (r rune, size int) {
 	if len(b) < 2 {
 		return 0, 0
@@ -375,7 +375,8 @@ func unescape(b []byte) (r rune, size int) {
 	return r, 12
 }
 
-// escapedUnit decodes the \uXXXX at the start of b; false if there is none.
+// escapedUnit decodes the \uXXXX at the start of b. It returns false if b does not begin with such
+// an escape.
 func escapedUnit(b []byte) (rune, bool) {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return 0, false

@@ -134,8 +134,8 @@ func malformedForm(err error) error {
 	return &seb.Error{Code: seb.CodeInvalidRequest, Outcome: seb.NotCommitted, Err: err, Detail: fmt.Sprintf("the form is malformed or cut off: %v", err)}
 }
 
-// formHeaderBytesMax is how many bytes may be read before a field begins. Without it
-// the parser would accept ten megabytes of headers, for which no memory is reserved.
+// formHeaderBytesMax is how many bytes may be read before a field begins. Without this limit the
+// parser would accept ten megabytes of headers, for which no memory is reserved.
 const formHeaderBytesMax = 16 << 10
 
 // bounded reads at most left bytes of src.
@@ -154,8 +154,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sizedRecords makes a record for each element of sizes, a JSON list. Values of these sizes must
-// fill values exactly; the records' values are slices of it.
+// sizedRecords makes a record for each element of sizes, a JSON list. The sizes must add up to the
+// length of the parameter values, of which the records' values are slices.
 func (h *Handler) sizedRecords(ctx context.Context, sizes, values []byte) (*recordList, error) {
 	var count int
 	var sum int64

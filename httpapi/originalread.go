@@ -16,7 +16,7 @@ const (
 	originalReadRecords = 10
 	originalReadWait    = 10 * time.Second
 	// originalReadGrace is how long a read of existing records may take at least, even if the caller's
-	// timeout is shorter: else a caller with a short timeout might never get a record.
+	// timeout is shorter: without this time, a caller with a short timeout might never get a record.
 	originalReadGrace = time.Second
 	// max-bytes counts only values, while a fetch counts whole records. besideValueBytes is added to the
 	// fetch's limit for each record, but no more than besideValuesMax in all.
@@ -33,7 +33,7 @@ type originalSpec struct {
 	topic    string
 	offset   seb.Offset
 	limit    int
-	maxBytes int64 // the most bytes of values
+	maxBytes int64 // the most bytes that the values may have together
 	wait     time.Duration
 }
 
@@ -55,9 +55,9 @@ func (s *originalSpec) cut(records []seb.Record) []seb.Record {
 	return records
 }
 
-// originalRead answers with records from an offset on, as a form. If there are none before the
-// timeout, it answers with 206 and a form without fields. The offset may be beyond the
-// partition's end.
+// originalRead answers with records from an offset on, as a form. If there is no record before the
+// timeout, it answers with 206 and a form without fields. The offset may be beyond the partition's
+// end.
 func (h *Handler) originalRead(w *response, r *http.Request) error {
 	if err := acceptsForm(r.Header); err != nil {
 		return err
@@ -119,9 +119,9 @@ func (h *Handler) parseOriginalRead(r *http.Request) (s originalSpec, err error)
 	return s, nil
 }
 
-// originalFetch returns records from spec.offset on, whose memory is reserved until release
-// is called. It returns no records if there are none before the timeout. While it waits it holds
-// no memory.
+// originalFetch returns records from spec.offset on, whose memory is reserved until release is
+// called. If there is no record before the timeout, it returns none. While it waits it holds no
+// memory.
 func (h *Handler) originalFetch(w *response, r *http.Request, spec originalSpec) (_ []seb.Record, release func(), _ error) {
 	deadline := time.Now().Add(spec.wait)
 	for {
@@ -145,9 +145,9 @@ func (h *Handler) originalFetch(w *response, r *http.Request, spec originalSpec)
 // errTimeUp means that the store took longer than the caller's timeout.
 var errTimeUp = errors.New("the read took too long")
 
-// fetchUntil returns records from spec.offset on: none if that is the partition's end or
-// beyond it. If the store takes longer than until deadline, it returns the records that
-// were read by then, or errTimeUp if there are none.
+// fetchUntil returns records from spec.offset on: none if spec.offset is the partition's end or
+// beyond it. If the store is not done at the deadline, fetchUntil returns the records that were
+// read by then, or errTimeUp if there are none.
 func (h *Handler) fetchUntil(ctx context.Context, w *response, deadline time.Time, spec originalSpec) (seb.Fetched, func(), error) {
 	if grace := time.Now().Add(originalReadGrace); grace.After(deadline) {
 		deadline = grace
@@ -222,8 +222,8 @@ func writeField(form *multipart.Writer, name string, value func(*chunks)) error 
 	return out.flush()
 }
 
-// originalReadOne answers with one record's value. As in the original, its Content-Type is
-// guessed from its bytes.
+// originalReadOne answers with one record's value. As in the original, the answer's Content-Type is
+// guessed from the value's bytes.
 func (h *Handler) originalReadOne(w *response, r *http.Request) error {
 	q := newOriginalQuery(r)
 	topic, err := q.topic()

@@ -20,7 +20,8 @@ const (
 	chunkReserved = chunkBytes + chunkBytes/2
 )
 
-// pageSpec says which part of a list the caller wants: up to limit items behind the item after.
+// pageSpec says which part of a list the caller wants: up to limit items, beginning after the item
+// that the field after names.
 type pageSpec struct {
 	after string
 	limit int
@@ -41,12 +42,12 @@ type listing[T any] struct {
 	items iter.Seq2[T, error]
 	limit int
 	add   func(c *chunks, item *T)
-	next  func(c *chunks, last *T) // adds the value that the caller sends as after for the next page
+	next  func(c *chunks, last *T) // adds the value of the parameter after with which the caller gets the next page
 }
 
-// write answers with a page. It holds one item at a time, whose memory the iterator items reserves,
-// and chunks. If the page is longer than a chunk, the chunks count as a large answer: then a slow
-// client can make the broker hold them for long.
+// write answers with a page. It holds the buffer of a chunks and one item at a time, whose memory
+// the iterator l.items reserves. If the page is longer than the buffer, the buffer counts as a
+// large answer, since a slow client can then make the broker hold it for long.
 func (l listing[T]) write(ctx context.Context, h *Handler, w *response) error {
 	m := h.newAnswerMemory(w)
 	if err := m.take(ctx, seb.ShareSmall, chunkReserved, time.Hour); err != nil {
@@ -68,7 +69,7 @@ func (l listing[T]) write(ctx context.Context, h *Handler, w *response) error {
 			return err
 		}
 		if err != nil || n == l.limit || out.size() >= pageBytes {
-			more = true // also if there is no memory for the next item now: the next page begins with it
+			more = true // also if there is no memory for this item now: the next page begins with it
 			break
 		}
 		if n > 0 {
@@ -94,7 +95,7 @@ func (c *chunks) endPage(more bool, next func()) error {
 }
 
 // reserveTopic reserves memory for an answer with size bytes for each partition of a topic. partitions is
-// how many the topic will have, if the request adds some.
+// how many the topic will have, if the request adds partitions.
 func (h *Handler) reserveTopic(w *response, r *http.Request, size int64, partitions int) (release func(), err error) {
 	n := max(partitions, h.broker.PartitionCount(r.PathValue("topic")))
 	return h.reserveFor(w)(r.Context(), chunkReserved+int64(n)*size)
@@ -104,7 +105,8 @@ func (h *Handler) reserveTopic(w *response, r *http.Request, size int64, partiti
 // with up to that many has a Content-Length.
 const partitionsBuffered = 100
 
-// writePartitions answers with the JSON that add adds, an object that describes so many partitions.
+// writePartitions answers with the JSON that add adds, an object that describes that many
+// partitions.
 func writePartitions(w *response, status, partitions int, add func(c *chunks)) error {
 	w.Header().Set("Content-Type", typeJSON)
 	out := newChunks(w)

@@ -53,9 +53,9 @@ type (
 	reachedKey struct{}
 )
 
-// urlOf returns the URL of a request to the owner's session, and a context that holds its address.
-// The URL's host is the session's key, so that the transport never reuses a connection to one session
-// for another.
+// urlOf returns the URL of a request to the owner's session, and a context that holds the owner's
+// address. The URL's host is the session's key, so that the transport never reuses a connection to
+// one session for another.
 func urlOf(ctx context.Context, owner *seb.Error, path string) (context.Context, string) {
 	return context.WithValue(ctx, addressKey{}, owner.Address), "http://" + hex.EncodeToString(owner.Session[:]) + path
 }

@@ -61,8 +61,8 @@ func (c *peerConn) Accept() (net.Conn, error) {
 func (c *peerConn) Close() error   { return nil } // closes the listener only: its server closes the connection
 func (c *peerConn) Addr() net.Addr { return c.LocalAddr() }
 
-// acceptPeer turns the connection of a request into one between brokers. The log may not know the
-// other side's session: checkPeer checks that for each request.
+// acceptPeer turns the connection of a request into one between brokers. It does not check whether
+// the log knows the other side's session: checkPeer does so for each request.
 func (h *Handler) acceptPeer(w *response, r *http.Request) {
 	if h.drained() {
 		h.fail(w, r, &seb.Error{Code: seb.CodeBrokerClosed, Detail: "the broker is shutting down", RetryAfter: time.Second})

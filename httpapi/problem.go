@@ -239,7 +239,7 @@ func (h *Handler) answer(w *response, p problem) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="seb"`)
 	}
 	if !w.bodyRead || p.Code == codeTooManyAttempts {
-		w.Header().Set("Connection", "close") // else net/http would first wait for the rest of the body
+		w.Header().Set("Connection", "close") // without this header net/http would first wait for the rest of the body
 	}
 	w.WriteHeader(p.Status)
 	if _, err := w.Write(body); err != nil {

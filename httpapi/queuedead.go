@@ -80,7 +80,7 @@ func (c *chunks) deadMessage(m *seb.DeadMessage) {
 
 func placeText(p seb.Place) string { return fmt.Sprintf("%d:%d", p.Partition, p.Offset) }
 
-// parsePlace reads the place where a list goes on; "" is the beginning.
+// parsePlace reads the position after which a list of dead letters continues; "" is the beginning.
 func parsePlace(s string) (p seb.Place, _ error) {
 	if s == "" {
 		return p, nil

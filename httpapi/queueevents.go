@@ -19,22 +19,24 @@ const (
 	inFlightDefault = 10
 	// queueStreamPause is the shortest time between two tries to reach the owner of a queue.
 	queueStreamPause = time.Second
-	// partingQuiet is how long the owner must be silent before a relayed stream ends for a client
-	// that waits. A record that the owner is just sending would be leased in vain.
+	// partingQuiet is how long the owner must be silent before a relayed stream ends because a
+	// client waits for a connection. If the stream ended while the owner sends a record, that
+	// record would be leased in vain.
 	partingQuiet = 50 * time.Millisecond
 )
 
-// queueStream is an answer that hands a queue's records to one worker, until the worker leaves.
-// It outlives an owner of the queue: the worker's broker relays the owner's stream. When
-// that ends, the broker relays the next owner's, or hands out records itself if it is the owner.
+// queueStream is an answer that hands a queue's records to one worker, until the worker leaves. The
+// worker's broker relays the stream of the queue's owner. When the owner's stream ends, the broker
+// relays the stream of the next owner. If the worker's broker owns the queue itself, it hands out
+// the records.
 type queueStream struct {
 	eventWriter
 	r         *http.Request
 	queue     *seb.Queue
 	spec      receiveSpec
-	forwarded bool         // another broker relays it
+	forwarded bool         // another broker relays this stream
 	passed    eventsPassed // how far the owner's stream was relayed
-	told      error        // the error of the relayed stream; nil if the owner just ended it
+	told      error        // the error with which the owner's stream ended; nil if the stream ended without one
 	over      bool         // the stream must end
 	buf       *buffer      // for relaying the owner's stream; nil if this broker is the owner
 }
@@ -136,7 +138,7 @@ func (s *queueStream) ended(ctx context.Context, err error) error {
 	switch {
 	case s.over:
 		return s.end()
-	case s.passed.within: // the worker would take anything more for a part of that event
+	case s.passed.within: // the last event is cut off: the worker would take further bytes for a part of it
 		return errors.Join(errors.New("the owner's stream broke off within an event"), err)
 	case s.w.status == 0 && s.w.clientContext.Err() != nil:
 		return err
@@ -180,8 +182,8 @@ func (s *queueStream) start() error {
 	return s.send([]byte(retryLine() + "\n"))
 }
 
-// hereOrReady is here. If the owner is another broker, it also allocates the buffer for relaying: an
-// owner must not lease records to a stream whose broker has no memory for them.
+// hereOrReady calls here. If the owner is another broker, hereOrReady also allocates the buffer for
+// relaying: an owner must not lease records to a stream whose broker has no memory for them.
 func (s *queueStream) hereOrReady(ctx context.Context) error {
 	s.freeBuffer() // an earlier try may have allocated one
 	err := s.here(ctx)
@@ -222,8 +224,8 @@ func (s *queueStream) here(ctx context.Context) error {
 	}
 }
 
-// hand sends messages. After a failed write, messages of which nothing was written return to the
-// queue at once. The worker may have seen the others, so their leases go on.
+// hand sends messages. After a failed write, the messages of which no byte was written return to
+// the queue at once. The worker may have seen the other messages, so their leases go on.
 func (s *queueStream) hand(ctx context.Context, messages []seb.Message) error {
 	err := context.Cause(ctx)
 	if err == nil {

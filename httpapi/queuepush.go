@@ -21,8 +21,8 @@ type pushJSON struct {
 	Blocked     *string  `json:"blocked"` // why the broker may not send to the URL; null if it may, or if this broker does not know
 }
 
-// writePush answers with a push. Only answers to requests that change the push ever have its secret; for
-// others, secret is "".
+// writePush answers with a push. Only an answer to a request that changes the push may have its secret.
+// In any other answer, secret is "".
 func writePush(w *response, status int, p seb.PushInfo, secret string) error {
 	j := pushJSON{URL: p.URL, Headers: p.Headers, Secrets: p.Secrets, Secret: secret, MaxInFlight: p.MaxInFlight, Timeout: p.Timeout.String()}
 	if p.Stopped != "" {
@@ -34,8 +34,8 @@ func writePush(w *response, status int, p seb.PushInfo, secret string) error {
 	return writeJSON(w, status, j)
 }
 
-// getPush answers with a queue's push. It asks the owner if it can: only the owner knows whether it
-// may send to the URL.
+// getPush answers with a queue's push. The queue's owner answers if this broker can reach it: only
+// the owner knows whether it may send to the URL.
 func (h *Handler) getPush(w *response, r *http.Request) error {
 	if _, answered, err := h.describe(w, r); answered || err != nil {
 		return err
@@ -104,7 +104,7 @@ func (h *Handler) resumePush(w *response, r *http.Request) error {
 	return writePush(w, http.StatusOK, p, "")
 }
 
-// pushInFlightMax is how many requests to a target may be under way.
+// pushInFlightMax is the largest max_in_flight: how many requests to a target may be under way.
 const pushInFlightMax = 1024
 
 func parsePush(body []byte) (u seb.PushUpdate, err error) {

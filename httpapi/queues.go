@@ -101,7 +101,8 @@ func (c *chunks) queue(info *seb.QueueInfo, access seb.Access) {
 	c.bytes(b)
 }
 
-// getQueue answers with a queue. It asks the owner if it can: only the owner knows everything.
+// getQueue answers with a queue. The owner answers if this broker can reach it: only the owner
+// knows everything.
 func (h *Handler) getQueue(w *response, r *http.Request) error {
 	q, answered, err := h.describe(w, r)
 	if answered || err != nil {
@@ -110,8 +111,8 @@ func (h *Handler) getQueue(w *response, r *http.Request) error {
 	return writeQueue(w, http.StatusOK, q)
 }
 
-// describe forwards the request to the queue's owner if it can. If the owner has answered,
-// answered is true. Otherwise q is what this broker knows of the queue.
+// describe forwards the request to the queue's owner if this broker can reach it. If the owner has
+// answered, answered is true. Otherwise q is what this broker knows of the queue.
 func (h *Handler) describe(w *response, r *http.Request) (q seb.QueueInfo, answered bool, _ error) {
 	if err := refuseHeaders(r.Header, forwardedHeader); err != nil {
 		return q, false, err
@@ -151,7 +152,7 @@ func (h *Handler) putQueue(w *response, r *http.Request) error {
 		return err
 	}
 	if to := spec.update.DeadLetterTopic; to != nil && *to != "" {
-		// The broker will append to that topic on behalf of the caller.
+		// The broker will append to the dead-letter topic on behalf of the caller.
 		if err := w.access.CheckTopic(seb.ScopeWrite, *to); err != nil {
 			return err
 		}

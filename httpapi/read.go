@@ -18,7 +18,8 @@ const (
 
 	defaultReadRecords = 1000
 	defaultReadBytes   = 1 << 20
-	// The most that one answer has, even if the caller asks for more: it goes on at Seb-Next-Offset.
+	// The most that one answer has, even if the caller asks for more. The caller continues at
+	// Seb-Next-Offset.
 	readRecordsMax = 64 << 10
 	readBytesMax   = 8 << 20
 	readWaitMax    = 5 * time.Minute
@@ -37,8 +38,8 @@ type readSpec struct {
 	wait      time.Duration
 }
 
-// readRecords answers with the records of one fetch: so the headers, which come before the body, can
-// name the next offset.
+// readRecords answers with the records of one fetch. The headers, which come before the body, name
+// the next offset, so all records must be known first.
 func (h *Handler) readRecords(w *response, r *http.Request) error {
 	mediaType, err := negotiate(r.Header.Values("Accept"))
 	if err != nil {
@@ -140,15 +141,15 @@ func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetc
 			return found, release, err
 		}
 		release()
-		// From now on "latest" and -N are the offset that they meant when the request came, in this
-		// topic only. If records are deleted meanwhile, the read goes on at the first that
+		// Now "latest" and -N become the offset that they meant at this first fetch, in this topic
+		// only. If records are deleted during the wait, the read goes on at the first record that
 		// is left, since the request named no offset.
 		spec.topicID = found.TopicTag
 		if _, named := spec.from.Offset(); !named {
 			spec.from = seb.AtOrAfter(found.Next)
 		}
 		if err := h.waitFor(w.clientContext, topic, spec, wait); err != nil {
-			return seb.Fetched{}, nil, err // not found, which would stay in memory during the wait
+			return seb.Fetched{}, nil, err // not found, so that found needn't stay in memory during the wait
 		}
 	}
 }

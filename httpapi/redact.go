@@ -33,7 +33,7 @@ const (
 	// bareDigitsMin is how many hex digits without a prefix count as a secret: more than other ids have, such
 	// as a UUID or a trace context.
 	bareDigitsMin = 56
-	bareShown     = 8 // the characters that stay of a secret without a prefix
+	bareShown     = 8 // how many characters stay of a secret without a prefix
 )
 
 // WithoutSecrets returns a text for the log without API keys and the secrets of pushes, which
@@ -87,9 +87,9 @@ func isMixed(text string) bool {
 	return strings.ContainsAny(text, "0123456789") && strings.ToLower(text) != text && strings.ToUpper(text) != text
 }
 
-// replaceDecoded matches a pattern with the decoded text. replace gets the groups of a match. In
-// the result, the first keep bytes of the decoded match stay, and replacement follows them. If
-// replacement is "", the match stays unchanged.
+// replaceDecoded returns text with the parts replaced whose decoded form matches pattern. replace
+// gets the groups of a match. The first keep bytes of the match stay, and replacement stands for
+// the rest. If replacement is "", the whole match stays.
 func replaceDecoded(text string, pattern *regexp.Regexp, replace func(match []string) (keep int, replacement string)) string {
 	decoded, starts := decode(text)
 	var out strings.Builder

@@ -40,12 +40,13 @@ type response struct {
 	// request is the request without the token of a signed URL.
 	request *http.Request
 	// clientContext ends when the client has left. It also ends when the client has shut down its
-	// sending side, although it still waits for the response: the broker can't tell these apart. So
-	// only long waits, and work that only this client needs, use it; all else goes on for goneFor.
-	clientContext context.Context //nolint:containedctx // each request that waits would keep a copy of the request for each context
+	// sending side, although the client still waits for the response: the broker can't tell the two
+	// cases apart. So only long waits, and work that only this client needs, use it; all else goes
+	// on for goneFor.
+	clientContext context.Context //nolint:containedctx // to set it in the request would need a copy, which stays in memory while the request waits
 	access        seb.Access      // the access of the caller; zero if the route needs none
 	proven        bool            // another broker of this log has forwarded the request
-	keyID         uint64          // the API key by which that broker has authenticated the caller; 0 for none
+	keyID         uint64          // id of the API key with which the forwarding broker has authenticated the caller; 0 for none
 	unwatch       func()          // ends the watch on access; nil if access is not watched
 	token         string          // of a signed URL
 	did           string          // what an admin did, for the audit log
@@ -59,7 +60,7 @@ type response struct {
 	head     bool   // the request is a HEAD: the body is not sent
 	reads    bool   // the request commits nothing, even if its method is not GET
 	original bool   // the path is one of the original Seb's: errors are plain text
-	bodyRead bool   // the whole body was read; true if there is none
+	bodyRead bool   // the whole body was read, or the request has no body
 	status   int    // 0 until the answer has begun
 	bytesIn  int64  // bytes of the body, before decoding
 	bytesOut int64
@@ -160,7 +161,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !strings.HasPrefix(r.URL.Path, "/") {
-		h.fail(w, r, errNoRoute(r)) // the mux would answer these ("*", or an authority) itself
+		h.fail(w, r, errNoRoute(r)) // not passed to the mux, which would answer such a path ("*", or an authority) itself
 		return
 	}
 	if err := h.checkPeer(w, r); err != nil {
@@ -175,22 +176,22 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == peer.Path && peer.Asks(r) && peerOf(r) == nil: // nested connections between brokers could take unlimited memory
 		h.acceptPeer(w, r)
 	case !isClean(r.URL) && !slices.Contains(originalPaths, path.Clean(r.URL.Path)):
-		h.fail(w, r, errNoRoute(r)) // the mux would redirect, perhaps to another topic
+		h.fail(w, r, errNoRoute(r)) // not passed to the mux, which would redirect, perhaps to another topic
 	default:
 		h.mux.ServeHTTP(w, r)
 	}
 }
 
-// isClean tells whether no element of u's path is empty, "." or "..". One is empty if a
-// name was left out: /v1/topics//records.
+// isClean tells whether no element of u's path is empty, "." or "..". An element is empty if a name
+// was left out: /v1/topics//records.
 func isClean(u *url.URL) bool {
 	p := u.EscapedPath()
 	return !strings.Contains(p, "//") && (p == "/" || path.Clean(p) == strings.TrimSuffix(p, "/"))
 }
 
-// recovered logs fault, the panic of an action, and answers if the answer has not
-// begun. It returns true if the connection must be cut, because the client would
-// otherwise take a part of an answer for all of it.
+// recovered logs fault, the panic of an action, and answers if the answer has not begun. abort is
+// true if the answer had begun: then the caller must cut the connection, so that the client doesn't
+// take a part of the answer for all of it.
 func (h *Handler) recovered(w *response, r *http.Request, fault any) (abort bool) {
 	if err, ok := fault.(error); fault == nil || ok && errors.Is(err, http.ErrAbortHandler) {
 		return fault != nil
@@ -258,7 +259,7 @@ func isRequestIDByte(c byte) bool {
 }
 
 // traceID returns the trace id of a W3C Trace Context traceparent, such as
-// 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01, or "" if it is invalid.
+// 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01, or "" if the traceparent is invalid.
 func traceID(parent string) string {
 	if len(parent) < 55 || parent[2] != '-' || parent[35] != '-' || parent[52] != '-' {
 		return ""

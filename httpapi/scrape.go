@@ -121,8 +121,8 @@ func (s seenMetrics) Gather() ([]*dto.MetricFamily, error) {
 	return slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return len(f.Metric) == 0 }), err
 }
 
-// topicOf returns the topic in a series' labels; false if there is none. A series that names a queue or
-// a consumer also names its topic.
+// topicOf returns the topic in a series' labels; false if they name no topic. A series that names a
+// queue or a consumer also names its topic.
 func topicOf(m *dto.Metric) (topic string, is bool) {
 	for _, l := range m.Label {
 		if l.GetName() == "topic" {

@@ -28,8 +28,8 @@ func (p *progress) deadline(t slowLimit, now time.Time) time.Time {
 	return silence
 }
 
-// pace counts the bytes of a body that a client sends, and that holds memory which others may want. Its
-// limit is stricter than that of progress.
+// pace counts the bytes of a body that a client sends, and for which the broker holds memory that
+// others may want. Its deadlines are stricter than those of progress.
 type pace struct {
 	bytes int64 // received so far
 
@@ -37,12 +37,12 @@ type pace struct {
 	due  time.Time // when more bytes must have come; zero before the first deadline
 }
 
-// heldFor sets the rate at which a client must go on to send: what it has sent so far, per heldFor. So
-// the more the broker holds of a body, the faster the rest must come.
+// heldFor sets the rate at which a client must go on to send: the number of bytes that it has sent so
+// far, per heldFor. So the more the broker holds of a body, the faster the rest must come.
 const heldFor = time.Minute
 
 // deadline returns when the next bytes must have come. A client that sends faster than it must
-// earns no more time than the longest silence: after it has sent much, it still can't stop.
+// never gets more time than t.stallMax, so it can't pause longer even after it has sent much.
 func (p *pace) deadline(t slowLimit, now time.Time) time.Time {
 	latest := now.Add(t.stallMax)
 	if p.due.IsZero() {

@@ -33,19 +33,18 @@ const (
 // Dir is a store in a local directory: the object "log/1" is the file log/1
 // in it. Any number of processes on this machine may share a directory.
 //
-// Create fsyncs an object's bytes in a temporary file, then links it to its key with
-// link(2), which fails if the name exists. A crash can undo the link until
-// the directory is fsynced, but other processes see the name before that. So the
-// store answers "created", "exists" and "found" only after the directory was fsynced
-// since the link, whichever process made it. List does not wait for that:
-// a client that relies on a listed name must Get the object first.
+// Create fsyncs an object's bytes in a temporary file, then links it to its key with link(2), which
+// fails if the name exists. A crash can undo the link until the directory is fsynced, but other
+// processes see the name before that. So the store answers "created", "exists" and "found" only if
+// the directory was fsynced after the link, whichever process made the link. List does not wait for
+// that: a client that relies on a listed name must Get the object first.
 //
 // After an fsync has failed it is unknown what is on the disk, and another fsync
 // may succeed although the kernel has dropped pages. So the store stops:
 // that request and all later ones return [ErrStopped].
 //
 // If part of a key's path is not a directory, for example because "log" is a file or a symbolic
-// link, requests return [ErrNotRegular]: the objects below it may be somewhere else.
+// link, requests return [ErrNotRegular]: the objects below that part may be somewhere else.
 //
 // The store also stops if its directory is moved away or replaced while it is open. It
 // answers no request from a directory that was moved.
@@ -97,9 +96,9 @@ func openDir(dirPath string, fsync func(*os.File) error) (*Dir, error) {
 	return d, nil
 }
 
-// OpenDirReadOnly opens the store in an existing directory for reading. It writes
-// nothing, refuses Create and Delete, and works on a read-only file system.
-// Its Get may return objects that a crash could still remove, so a broker can't use it.
+// OpenDirReadOnly opens the store in an existing directory for reading. It writes nothing, refuses
+// Create and Delete, and works on a read-only file system. Its Get may return objects that a crash
+// could still remove, so a broker can't use such a store.
 func OpenDirReadOnly(dirPath string) (*Dir, error) {
 	d := &Dir{now: time.Now, readOnly: true, held: make(map[string]heldDirectory)}
 	if err := d.pin(dirPath); err != nil {
@@ -128,13 +127,13 @@ func (d *Dir) openRoot(dirPath string) error {
 	if err := os.MkdirAll(dirPath, dirMode); err != nil {
 		return err
 	}
-	// The loop runs even if nothing was missing: another process may just have created the
-	// directory.
+	// The loop runs even if no directory was missing: another process may just have created the
+	// directory, and not fsynced its parent yet.
 	for p := dirPath; p != parent && p != filepath.Dir(p); {
 		p = filepath.Dir(p)
 		f, err := os.Open(p)
 		if errors.Is(err, fs.ErrPermission) {
-			break // this process can't have created an entry in it
+			break // this process can't have created an entry in p
 		}
 		if err != nil {
 			return err
@@ -237,7 +236,7 @@ func (d *Dir) Create(ctx context.Context, key string, parts ...[]byte) (time.Tim
 }
 
 func (d *Dir) create(ctx context.Context, key string, parts [][]byte) (exists bool, err error) {
-	// Finding out first spares the loser of a race the writing.
+	// If the key exists, this check saves writing the bytes.
 	info, err := d.lstat(key)
 	if err == nil {
 		return true, d.confirm(ctx, key, info)
@@ -294,7 +293,7 @@ func (d *Dir) writeTemp(parts [][]byte) (tempFile, error) {
 		err = closeErr
 	}
 	if err != nil {
-		// Else callers that retry on a full disk would leave more and more temporary
+		// If the file stayed, callers that retry on a full disk would leave more and more temporary
 		// files.
 		return tempFile{}, errors.Join(err, d.root.Remove(name))
 	}
@@ -388,7 +387,7 @@ func (d *Dir) delete(ctx context.Context, key string) error {
 		return err
 	}
 	d.durable.remove(key)
-	// Remove would also take an empty directory.
+	// Remove would also remove an empty directory.
 	info, err := d.lstat(key)
 	if err == nil && info.IsDir() {
 		return d.notRegular(key, info.Mode())

@@ -13,12 +13,11 @@ import (
 	"strings"
 )
 
-// List implements [Store]. A directory has its names in no order, so List reads all names in
-// the directories that prefix leads to, for every page: about half a second for
-// a million. A cache of names would be cheaper, but would miss objects that other
-// processes create. So a caller that walks a large directory should ask for
-// large pages, which take no longer, and a caller that wants to know whether certain
-// objects exist should use [Dir.FirstMissing].
+// List implements [Store]. A directory has its names in no order, so List reads all names in the
+// directories that prefix leads to, for every page: about half a second for a million names. A
+// cache of names would be cheaper, but would miss objects that other processes create. So a caller
+// that walks a large directory should ask for large pages, which take no longer, and a caller that
+// wants to know whether certain objects exist should use [Dir.FirstMissing].
 func (d *Dir) List(ctx context.Context, prefix, after string, limit int) (Page, error) {
 	if reason := d.stopped.Load(); reason != nil {
 		return Page{}, fmt.Errorf("list %s: %w", prefix, reason)
@@ -136,7 +135,7 @@ func (l *listing) visit(ctx context.Context, key string, entry fs.DirEntry) erro
 	}
 	if entry.IsDir() {
 		sub := key + "/"
-		// If passed is true, all keys below sub sort before the key after: no need to read them.
+		// If passed is true, all keys below sub sort before the key after: they need not be read.
 		passed := sub < l.after && !strings.HasPrefix(l.after, sub)
 		if !strings.HasPrefix(sub, l.prefix) || passed || l.bound != "" && sub > l.bound {
 			return nil

@@ -90,9 +90,10 @@ type heldDirectory struct {
 	info fs.FileInfo
 }
 
-// find returns an open directory, and the path from there to where key's object stands. That
-// directory is the one that the object is in, if the store holds that open: opening it for
-// every request would take longer than to find that it still stands at its path.
+// find returns an open directory, and the path of key's object in that directory. If the store
+// holds the object's own directory open, or can still hold one more open, find returns that
+// directory, else the root. To open a directory for every request would take longer than to check
+// that an open one still stands at its path.
 func (d *Dir) find(key string) (*os.Root, string, error) {
 	dirPath := path.Dir(key)
 	info, err := d.checkWay(dirPath)
@@ -108,7 +109,7 @@ func (d *Dir) find(key string) (*os.Root, string, error) {
 	if !ok && len(d.held) >= heldMax {
 		return d.root, key, nil
 	}
-	// With "/." this does not wait for a writer, should a FIFO stand there by now.
+	// If a FIFO stands there by now, OpenRoot with "/." fails and does not wait for a writer.
 	root, err := d.root.OpenRoot(dirPath + "/.")
 	if err != nil {
 		return nil, "", err

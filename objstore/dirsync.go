@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// clockStepMax is how far this machine's wall clock may step back. If a file's inode
-// changed earlier than that before an fsync of its directory began, the file
-// had its name when the fsync began.
+// clockStepMax is how far this machine's wall clock may step back. If a file's inode changed more
+// than clockStepMax before an fsync of the file's directory began, the file had its name when the
+// fsync began.
 const clockStepMax = time.Hour
 
 // stampMax is at least the time between two ticks of the clock that stamps changes of files.
@@ -46,17 +46,16 @@ func (d *Dir) syncFile(f *os.File) error {
 	return nil
 }
 
-// directory is a directory of the store, whose own name is durable. Callers share its
-// fsyncs: at most one runs at a time, and all callers that come meanwhile wait for
-// the same next one.
+// directory is a directory of the store, whose own name is durable. Callers share its fsyncs: at
+// most one runs at a time, and all callers that come meanwhile share the next one.
 type directory struct {
 	path  string
 	baton chan struct{} // capacity 1: the caller that put a value in it may fsync
 
 	mu     sync.Mutex
 	queued *syncRound  // the round that has not begun, or nil
-	synced time.Time   // wall clock as the last fsync that succeeded began
-	before fs.FileInfo // the directory, as that fsync began
+	synced time.Time   // wall-clock time at which the last successful fsync began
+	before fs.FileInfo // what the directory was when that fsync began
 }
 
 // syncRound is one fsync. Only the holder of the directory's baton may access its fields.
@@ -100,7 +99,8 @@ func (d *Dir) lookup(dirPath string) *directory {
 }
 
 // makeDirectory is openDirectory for a directory that may not exist yet. It does not create a
-// directory again that this process has already used: if it is gone, its objects are lost too.
+// directory again that this process has already used: if such a directory is gone, its objects are
+// lost too.
 func (d *Dir) makeDirectory(ctx context.Context, dirPath string) (*directory, error) {
 	if dir := d.lookup(dirPath); dir != nil {
 		return dir, nil
@@ -143,25 +143,24 @@ func (d *Dir) sync(ctx context.Context, dir *directory) error {
 	return round.err
 }
 
-// syncDirectory returns what the directory was before the fsync.
+// syncDirectory fsyncs a directory, and returns what the directory was before the fsync.
 func (d *Dir) syncDirectory(dirPath string) (before fs.FileInfo, err error) {
-	// Unless the fsync itself fails, nothing was fsynced and nothing counts as
-	// durable, so the store need not stop: too many open files are a temporary problem.
+	// A failure before the fsync makes nothing count as durable, so the store need not stop: such a
+	// failure may be temporary, for example if too many files are open.
 	f, err := d.root.Open(dirPath)
 	if err != nil {
 		return nil, fmt.Errorf("fsync %s: %w", dirPath, err)
 	}
-	defer func() { _ = f.Close() }() // the fsync has told all there is
+	defer func() { _ = f.Close() }() // the fsync has reported every error
 	if before, err = f.Stat(); err != nil {
 		return nil, fmt.Errorf("fsync %s: %w", dirPath, err)
 	}
 	return before, d.syncFile(f)
 }
 
-// confirm returns once key, which was found to be the file info describes, is
-// durable: because this process made sure of it before, because the name is
-// older than the last fsync of its directory, because that has not changed
-// since, or by fsyncing it.
+// confirm returns once key, whose file info describes, is durable. It needs no fsync if this
+// process has made key durable before, if the name is older than the last fsync of the directory,
+// or if the directory has not changed since that fsync.
 func (d *Dir) confirm(ctx context.Context, key string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return d.notRegular(key, info.Mode())
@@ -183,8 +182,9 @@ func (d *Dir) confirm(ctx context.Context, key string, info fs.FileInfo) error {
 	return nil
 }
 
-// covers reports whether the last fsync certainly began after the file got its name. It
-// compares with the inode's change time, which link(2) sets and programs can't set themselves.
+// covers reports whether the last fsync certainly began after the file got its name. It compares
+// the inode's change time, which link(2) sets and programs can't set themselves, with the time of
+// that fsync.
 func (dir *directory) covers(info fs.FileInfo) bool {
 	changed, ok := changeTime(info)
 	if !ok {
@@ -214,9 +214,9 @@ func (d *Dir) unchanged(dir *directory) bool {
 	return ok && changed.Equal(last) && isUnique(last, synced)
 }
 
-// isUnique reports whether no change after synced can have the same time as one at changed.
-// changed must be older than stampMax. A time in whole microseconds may repeat: the file
-// system may keep coarse times, which a clock that steps back gives again.
+// isUnique reports whether no change after synced can have the same time as the change at changed,
+// which must be more than stampMax before synced. A time in whole microseconds may repeat: if the
+// file system keeps coarse times, a clock that steps back can give the same time again.
 func isUnique(changed, synced time.Time) bool {
 	return changed.Before(synced.Add(-stampMax)) && changed.Nanosecond()%1000 != 0
 }
@@ -231,7 +231,7 @@ type durableNames struct {
 
 const durableNamesMax = 8192
 
-// add stores the modification time with a name. So if another process deletes the object and
+// add stores a name with its file's modification time. So if another process deletes the object and
 // creates it again, the new name does not count as durable.
 func (n *durableNames) add(key string, modTime time.Time) {
 	n.mu.Lock()

@@ -54,8 +54,8 @@ func keyByte(c byte) bool {
 		c == '-' || c == '_' || c == '.' || c == '/'
 }
 
-// clampRange limits the range of a Get, n bytes from off, to an object of size bytes. It
-// returns it as [from, end).
+// clampRange limits the range of a Get, n bytes from off, to an object of size bytes. It returns
+// the limited range as [from, end).
 func clampRange(off, n, size int64) (from, end int64) {
 	from = min(off, size)
 	if n < 0 || n > size-from {

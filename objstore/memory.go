@@ -18,8 +18,8 @@ type Memory struct {
 
 	mu      sync.RWMutex
 	objects map[string]memoryObject
-	// sorted holds the keys in order if dirty is false. Creates append their keys, and Deletes
-	// leave theirs in it, so that only List pays for the order.
+	// sorted holds the keys in order if dirty is false. Create appends its key to sorted, and
+	// Delete leaves its key there, so that only List pays for the order.
 	sorted []string
 	dirty  bool
 }
@@ -32,15 +32,14 @@ type memoryObject struct {
 // MemoryOption changes how a Memory store behaves.
 type MemoryOption func(*Memory)
 
-// WithClock makes now the store's clock instead of time.Now. The store calls now
-// from several goroutines, and without holding locks.
+// WithClock makes the store call the function now instead of time.Now. The store calls it from
+// several goroutines, and without holding locks.
 func WithClock(now func() time.Time) MemoryOption {
 	return func(m *Memory) { m.now = now }
 }
 
-// WithDiscard makes the store discard the bytes of objects whose key begins
-// with one of prefixes when it creates them, so that a benchmark can write without
-// end. Such objects exist, are listed and can't be created
+// WithDiscard makes the store keep no bytes of objects whose key begins with one of prefixes, so
+// that a benchmark can write without end. Such objects exist, are listed and can't be created
 // again, but Get returns an error that says that their bytes were discarded.
 func WithDiscard(prefixes ...string) MemoryOption {
 	return func(m *Memory) { m.discard = append(m.discard, prefixes...) }

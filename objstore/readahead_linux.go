@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readAhead asks the kernel to begin to read n bytes at off, then lets other goroutines ask
-// for theirs. A goroutine that waits for the disk in a read keeps its GOMAXPROCS slot for
-// most of that time, so without this the disk would have about as many reads under way as
-// there are CPUs.
+// readAhead asks the kernel to begin to read n bytes at off, then yields to other goroutines, which
+// may do the same. A goroutine that waits for the disk in a read keeps its GOMAXPROCS slot for most
+// of that time, so without this the disk would have about as many reads under way as there are
+// CPUs.
 func readAhead(f *os.File, off, n int64) {
 	conn, err := f.SyscallConn()
 	if err != nil {
-		return // f is closed: the read will tell
+		return // f is closed: the read will return the error
 	}
 	_ = conn.Control(func(fd uintptr) {
 		_ = unix.Fadvise(int(fd), off, n, unix.FADV_WILLNEED) // a hint, which the file system may not know

@@ -40,11 +40,11 @@ var (
 
 // Store holds immutable objects under keys such as "log/00000000000000000001".
 //
-// Every answer has the time of the store's clock, even with ErrExists and
-// ErrNotFound: when the store executed the request. For List the time must not be later than
-// the moment at which the list was evaluated, for Create and Get not earlier than their
-// execution. Small deviations are covered by the margin of the log lease. The zero
-// time means that the answer had no date. With any other error the time has no meaning.
+// Every answer, even with ErrExists and ErrNotFound, has the time at which the store executed the
+// request, by the store's clock. For List the time must not be later than the moment at which the
+// list was evaluated, for Create and Get it must not be earlier than their execution. Small
+// deviations are covered by the margin of the log lease. The zero time means that the answer had no
+// date. With any other error the time has no meaning.
 //
 // Implementations are safe for concurrent use, return when ctx ends, and never retry a
 // Create themselves.
@@ -69,8 +69,8 @@ type Store interface {
 	Delete(ctx context.Context, key string) (time.Time, error)
 }
 
-// Finder is a [Store] that finds single objects at less cost than it lists them. A store
-// in a directory is a Finder: to list some names it has to read all.
+// Finder is a [Store] in which looking up a few objects costs less than listing them. A store in a
+// directory is a Finder, since it has to read all names of a directory to list a few.
 type Finder interface {
 	Store
 
@@ -79,7 +79,7 @@ type Finder interface {
 	FirstMissing(ctx context.Context, keys []string) (int, error)
 }
 
-// Walker is a [Store] that can hold other files than objects: a store in a directory.
+// Walker is a [Store] that can hold files other than objects: a store in a directory.
 type Walker interface {
 	Store
 

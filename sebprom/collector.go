@@ -2,7 +2,8 @@
 //
 //	prometheus.MustRegister(sebprom.NewCollector(broker.Metrics))
 //
-// It has no metrics itself. A program that does not import it does not link the Prometheus client.
+// The package has no metrics of its own. A program that does not import it does not link the
+// Prometheus client.
 package sebprom
 
 import (

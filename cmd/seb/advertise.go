@@ -23,15 +23,17 @@ func (c *serveCmd) checkAdvertise() error {
 	return nil
 }
 
-// leadsToBroker tells whether other brokers may connect to the host and port of u. A wildcard address would
-// lead them to themselves. Port 0 is valid: it stands for the port that this broker listens on.
+// leadsToBroker tells whether the host and port of u can lead other brokers to this one. A wildcard address
+// can't: a broker that connects to it reaches itself. Port 0 is valid: it stands for the port that this
+// broker listens on.
 func leadsToBroker(u *url.URL) bool {
 	_, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
 	return u.Hostname() != "" && !net.ParseIP(u.Hostname()).IsUnspecified() && err == nil
 }
 
 // advertised returns the URL at which other brokers reach this one, "" if it isn't known. It is never a
-// loopback address, unless --advertise names one: that would lead brokers on other machines to themselves.
+// loopback address, unless --advertise names one: a broker on another machine that connects to a loopback
+// address reaches itself.
 func (c *serveCmd) advertised(listening net.Addr) string {
 	tcp, ok := listening.(*net.TCPAddr)
 	if c.Advertise != "" {
@@ -61,11 +63,11 @@ func (f tlsFlags) peerConfig(secure *tls.Config) *tls.Config {
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
-		roots = x509.NewCertPool() // the system has none
+		roots = x509.NewCertPool() // the system has no roots
 	}
 	if own, err := secure.GetConfigForClient(nil); err == nil {
 		for _, der := range own.Certificates[0].Certificate {
-			if c, err := x509.ParseCertificate(der); err == nil { // always nil: load has parsed it
+			if c, err := x509.ParseCertificate(der); err == nil { // err is always nil: load has parsed the certificate
 				roots.AddCert(c)
 			}
 		}

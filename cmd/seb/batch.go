@@ -31,8 +31,8 @@ func (k storeKind) linger() time.Duration {
 	return lingerDirectory
 }
 
-// costOf says in words what the commits of a busy month cost at worst, at Amazon's prices if the store's
-// are not known.
+// costOf says in words what the commits of a busy month cost at worst. If the store's prices are not
+// known, it uses Amazon's.
 func costOf(batch string, linger time.Duration, prices *httpapi.Prices) string {
 	const idle = "; an idle broker sends none"
 	whose := ""

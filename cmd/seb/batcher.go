@@ -79,8 +79,8 @@ func (b *recordBatch) mediaType() string {
 	return batchType
 }
 
-// body returns a reader of the request's bytes, which are the same at every attempt. It reads the memory of
-// b.
+// body returns a reader of the request's bytes, which are the same at every attempt. The reader uses the
+// memory of b.
 func (b *recordBatch) body() io.Reader {
 	if b.json {
 		return io.MultiReader(bytes.NewReader(b.values), strings.NewReader(jsonTail))
@@ -93,8 +93,9 @@ var (
 	atByte      = regexp.MustCompile(`^(.* byte )(\d+)(.*)$`)
 )
 
-// inLines changes a broker's error that names a byte of the request: it then names the line of the input,
-// and the byte in that line, both counted from 1. before is the number of lines before the batch.
+// inLines changes a broker's error that names a byte of the request: afterwards the error names the line
+// of the input, and the byte in that line, both counted from 1. before is the number of lines before the
+// batch.
 func (b *recordBatch) inLines(err error, before int64) {
 	e, ok := errors.AsType[*apiError](err)
 	if !ok {
@@ -213,8 +214,8 @@ func (g *batcher) add(ctx context.Context, data []byte, end bool, at *int64, ski
 	}
 }
 
-// malformed adds to err which record it is about. An io.EOF within the record becomes io.ErrUnexpectedEOF,
-// since callers take io.EOF for the end of the input.
+// malformed adds to err the number of the record that err is about. An io.EOF within the record becomes
+// io.ErrUnexpectedEOF, since callers take io.EOF for the end of the input.
 func (g *batcher) malformed(at int64, err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF

@@ -36,7 +36,7 @@ const (
 	backoffMax = 5 * time.Second
 	// The longest Retry-After that a command obeys.
 	retryAfterMax = time.Minute
-	// The longest error text that is shown of a server that is not a broker.
+	// How many bytes of an error text are shown if the server is not a broker.
 	plainLineMax = 200
 )
 
@@ -86,14 +86,14 @@ func (f serverFlag) client() (*client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.IdleConnTimeout = idleConnTimeout
-	// consume --follow asks for every partition at once, again and again.
+	// consume --follow repeatedly sends a request for each partition at the same time.
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConnsMax, idleConnsMax
 	if transport.TLSClientConfig, err = f.config(); err != nil {
 		return nil, err
 	}
 	return &client{base: base, key: key, http: &http.Client{
 		Transport: transport,
-		// A redirected append would arrive as a read.
+		// If the client followed a redirect, an append would arrive as a read.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -177,8 +177,8 @@ func (c *client) exchange(ctx context.Context, method, u string, body, answer an
 	return res.StatusCode, res.Header, nil
 }
 
-// unsure returns err, the error of a request. If the request may have changed something all the same, it
-// adds the exit code for that, and a hint how to check.
+// unsure returns err, the error of a request. If the request may have changed something despite the
+// error, unsure adds the exit code for that, and a hint how to check.
 func (c *client) unsure(method, u string, err error) error {
 	if _, outcome := retryable(err); method == http.MethodGet || outcome != seb.Unknown {
 		return err
@@ -196,7 +196,7 @@ func (c *client) unsure(method, u string, err error) error {
 }
 
 // transportError is the error of a request that got no answer. If unsent is set, the request never reached
-// a broker; else the broker may have carried it out.
+// a broker. If not, the broker may have carried it out.
 type transportError struct {
 	error
 	unsent bool
@@ -267,7 +267,7 @@ func readProblem(res *http.Response) error {
 	e := &apiError{}
 	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
 	if err != nil || json.Unmarshal(b, e) != nil {
-		// No broker's error: the status alone decides.
+		// The answer is not a broker's error: the status alone decides.
 		*e = apiError{Detail: plainLine(b)}
 	}
 	e.Status = res.StatusCode
@@ -353,11 +353,11 @@ func (b *backoff) wait(ctx context.Context, err error) bool {
 	}
 }
 
-// tellWaitMin is the shortest wait of which the user is told.
+// tellWaitMin is the shortest wait that is reported to the user.
 const tellWaitMin = 5 * time.Second
 
-// waitNotes tell the user why a command waits when the broker asks for a long wait, once for each error
-// code.
+// waitNotes tell the user why a command waits if the broker asks for a long wait. Each error code is
+// reported once.
 type waitNotes struct {
 	w        io.Writer
 	progress *progress // cleared before a note
@@ -370,7 +370,7 @@ func newWaitNotes(w io.Writer, p *progress, doing string, most time.Duration) *w
 	return &waitNotes{w, p, doing, most, map[seb.Code]bool{}}
 }
 
-// tell reports err, after which the command waits and tries again, with its hint.
+// tell reports err with its hint, before the command waits and tries again.
 func (n *waitNotes) tell(err error) {
 	var e *apiError
 	if !errors.As(err, &e) || e.retryAfter < tellWaitMin || n.told[e.Code] {

@@ -32,8 +32,8 @@ The script asks seb what can stand at the cursor: commands, flags and their valu
 and queues, seb asks the broker.`
 }
 
-// completionScripts pass the words up to the cursor to `seb complete`. Each line that it prints is a
-// candidate, TAB, and the candidate's meaning.
+// completionScripts pass the words up to the cursor to `seb complete`. Each line that seb complete
+// prints is a candidate, TAB, and the candidate's meaning.
 var completionScripts = map[string]string{
 	"bash": `_seb() {
 	local line
@@ -109,7 +109,7 @@ type candidate struct{ word, meaning string }
 type commandLine struct {
 	command  *kong.Node
 	args     []string   // positional arguments before the cursor
-	flag     *kong.Flag // whose value stands at the cursor; nil if none does
+	flag     *kong.Flag // the flag whose value stands at the cursor; nil if no value does
 	server   string     // value of --server, "" if not given
 	atCursor string
 }
@@ -153,7 +153,7 @@ func (l *commandLine) take(value string) {
 	l.flag = nil
 }
 
-// find returns the flag of that name, such as --topic or -o; nil if the command has none.
+// find returns the flag of that name, such as --topic or -o; nil if the command has no such flag.
 func (l *commandLine) find(name string) *kong.Flag {
 	for _, flag := range l.flags() {
 		if name == "--"+flag.Name || flag.Short != 0 && name == "-"+string(flag.Short) {

@@ -77,7 +77,7 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 		r.committer = newPositionCommitter(broker, c.Topic, c.Consumer)
 	}
 	if c.Follow || isTerminal(std.out) {
-		r.progress.w = nil // its line would mix with the records
+		r.progress.w = nil // the line of progress would mix with the records
 	}
 	err = r.readAll(ctx)
 	r.progress.clear()
@@ -93,7 +93,7 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 	return c.explain(fmt.Errorf("consume %s: %w", c.Topic, err), r)
 }
 
-// explain adds to an error how far r came, and how to continue.
+// explain adds to err how far r has read, and how to continue.
 func (c *consumeCmd) explain(err error, r *topicReader) error {
 	var refusal *apiError
 	goOn := "go on with " + r.positions()
@@ -211,8 +211,8 @@ func (f *formatFlags) output() outputForm {
 	}
 }
 
-// visible returns the form with control characters escaped, for a terminal: a record can hold anything, and
-// could otherwise control the terminal.
+// visible returns the form with control characters escaped, for a terminal: a record may contain control
+// sequences, which the terminal would obey.
 func (f outputForm) visible() outputForm {
 	return outputForm{f.accept, func(out *bufio.Writer, record []byte) error {
 		var whole bytes.Buffer

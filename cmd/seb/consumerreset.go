@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// consumerResetCmd has no default position, and reads none from the environment: it could move a consumer
-// by mistake.
+// consumerResetCmd has no default position, and reads none from the environment: either could reset a
+// consumer by mistake.
 type consumerResetCmd struct {
 	consumerFlags
 	From      string `env:"-" required:"" placeholder:"POSITION" help:"New position: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago."`
@@ -35,7 +35,7 @@ Examples:
 A seb consume that reads with this name meanwhile ends at its next commit.`
 }
 
-// Run moves the consumer, and prints its lag.
+// Run sets the consumer's position, and prints its lag.
 func (c *consumerResetCmd) Run(ctx context.Context, std streams) error {
 	if c.Partition != nil && *c.Partition < 0 {
 		return usage(fmt.Errorf("invalid --partition %d: it must be at least 0", *c.Partition))

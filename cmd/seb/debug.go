@@ -47,7 +47,7 @@ func (c *serveCmd) serveDebug(ctx context.Context, log *slog.Logger) (stop func(
 
 // ownHostOnly refuses requests whose Host is a name that others may control: a web page under that name
 // could read the profiles, which have no access control. It also refuses requests from web pages of other
-// origins, since a profile costs time.
+// origins, since a profile costs CPU time.
 func ownHostOnly(h http.Handler) http.Handler {
 	guard := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,7 +19,8 @@ const (
 	doctorSmall  = 1 << 10
 	doctorLarge  = 1 << 20
 	doctorRanged = 64 << 10
-	// A larger difference of the clocks is reported: S3 refuses requests at 15 minutes.
+	// A larger difference of the clocks is reported. S3 refuses requests if the clocks differ by 15
+	// minutes.
 	skewNoted = 30 * time.Second
 )
 
@@ -132,7 +133,7 @@ type latencyInfo struct {
 // examine runs all checks, and removes their objects whatever they find.
 func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
 	if d.answered = d.check(ctx, "answers", d.answers); !d.answered {
-		return // everything else would only run into time-outs
+		return // after this failure every other check would run into a time-out
 	}
 	d.check(ctx, "nothing in the way", d.unobstructed)
 	d.check(ctx, "racing creates", func(ctx context.Context) (string, error) { return d.race(ctx, c.Rounds, c.Racers) })
@@ -145,7 +146,8 @@ func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
 }
 
 // check runs one check and reports its result. It reports nothing after an interrupt, since a check that
-// was cut short says nothing about the store. The check that deletes the objects does so even then.
+// was cut short says nothing about the store. The check that deletes the objects reports its result even
+// then.
 func (d *diagnosis) check(ctx context.Context, name string, run func(context.Context) (string, error)) (ok bool) {
 	detail, err := run(ctx)
 	d.progress.clear()
@@ -301,8 +303,8 @@ func (d *diagnosis) clock(context.Context) (string, error) {
 	if len(d.dates) == 0 {
 		return "", errors.New("no answer carried a date")
 	}
-	// The smallest and largest skew that agree with every answer: the store executed the request between
-	// sent and received, and its date may be cut to seconds.
+	// least and most are the smallest and the largest skew that agree with every answer: the store
+	// executed the request between sent and received, and the date in the answer may be cut to seconds.
 	granularity := time.Second
 	for _, at := range d.dates {
 		if at.store.Nanosecond() != 0 {

@@ -123,7 +123,7 @@ func (c *dumpCmd) judge(first []byte, size int64) error {
 type dumper struct {
 	printer `json:"-"`
 	records bool
-	collect bool // into Lines
+	collect bool // lines go into Lines, and are not printed
 
 	Object string     `json:"object"`
 	Bad    int        `json:"bad"`
@@ -389,8 +389,8 @@ func (d *dumper) mark(fault bool, what string) string {
 	return d.paint(red, " BAD: "+what)
 }
 
-// standsAt marks a fault if name has the form of a key of the log, but is not key, which the object says is
-// its own. A copy may have any other name.
+// standsAt marks a fault if name has the form of a key of the log, but is not key, the key that the object
+// itself names. A copy of an object may have a name of any other form.
 func (d *dumper) standsAt(name, key string) string {
 	dir, base := path.Split(name)
 	if path.Base(dir) != path.Dir(key) {

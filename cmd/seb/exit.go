@@ -62,8 +62,8 @@ func (e codedError) Unwrap() error { return e.error }
 // errInterrupted is the error of a command that a signal interrupted.
 var errInterrupted = errors.New("interrupted")
 
-// errEnded is the interrupt of a command that ends in no other way, such as consume --follow. It is not
-// reported.
+// errEnded is the error of an interrupted command that nothing else can end, such as consume --follow.
+// It is not reported.
 var errEnded = fmt.Errorf("%w, the only end of this command", errInterrupted)
 
 // interruption is the cause with which a signal cancels a command's context.
@@ -88,7 +88,7 @@ func exitCode(ctx context.Context, err error) int {
 	}
 	if ctx.Err() != nil && (errors.Is(err, errInterrupted) || errors.Is(err, context.Canceled)) {
 		var i interruption
-		_ = errors.As(context.Cause(ctx), &i) // without a signal: as after Ctrl-C
+		_ = errors.As(context.Cause(ctx), &i) // i stays zero if no signal is the cause: the exit code is that of Ctrl-C
 		return i.exitCode()
 	}
 	var coded codedError
@@ -116,7 +116,8 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailure
 }
 
-// exitCode returns the exit code of a read, or of a write that is certainly not in the log.
+// exitCode returns the exit code for the refusal of a read, or of a write that is certainly not in
+// the log.
 func (e *apiError) exitCode() int {
 	if code := exitCodeOf(e.Code); code != exitFailure {
 		return code

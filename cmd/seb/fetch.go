@@ -61,7 +61,8 @@ type fetchSpec struct {
 	mayFindNone bool // an answer may be empty although records follow
 }
 
-// fetch reads once. The answer's bytes are in body, which is returned to be used again.
+// fetch sends one read. It reads the answer's bytes into the memory of body, and returns that
+// memory, perhaps grown, for the next call.
 func (c *client) fetch(ctx context.Context, spec fetchSpec, body []byte) (fetched, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -35,8 +35,8 @@ func fileName(ctx *kong.DecodeContext, target reflect.Value) error {
 }
 
 // readRegular returns the bytes of a regular file of at most bytesMax bytes. It refuses anything else, such
-// as a FIFO, where it would wait for a writer. Before it reads a file of more than 1 MiB, it calls judge
-// with the first MiB.
+// as a FIFO, whose reader would have to wait for a writer. Before it reads a file of more than 1 MiB, it
+// calls judge with the first MiB.
 func readRegular(name string, bytesMax int64, judge func(first []byte, size int64) error) (b []byte, err error) {
 	info, err := os.Stat(name) // first, because a socket can't be opened
 	if err != nil {

@@ -92,7 +92,7 @@ func appendSized(dst, b []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(dst, uint32(len(b))), b...)
 }
 
-// appendField appends "name":"text" in JSON, or "name_base64" if b is no UTF-8.
+// appendField appends "name":"text" in JSON, or "name_base64" if b is not UTF-8.
 func appendField(dst []byte, name string, b []byte) []byte {
 	dst = append(append(dst, '"'), name...)
 	if !utf8.Valid(b) {

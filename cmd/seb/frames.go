@@ -13,23 +13,23 @@ import (
 // broker's limits are far below this.
 const recordBytesMax = 256 << 20
 
-// frame is one record as it stands in the input. key is nil if it has none.
+// frame is one record as it stands in the input. key is nil if the record has none.
 type frame struct {
 	key, value []byte
-	took       int // bytes of the input, its frame included
+	took       int // bytes of the input that the record takes, with separators and sizes
 }
 
 // framing finds the records in a stream.
 type framing interface {
 	// cut returns the first record of data, or false if data doesn't hold all of it. end tells that the
 	// input ends with data. After a record, the caller passes the rest of data; after false, the same data
-	// with more behind it.
+	// followed by more.
 	cut(data []byte, end bool) (frame, bool, error)
 }
 
-// lineFraming ends a record at each LF; the last one may lack it.
+// lineFraming ends a record at each LF; the last record may lack the LF.
 type lineFraming struct {
-	separator []byte // between key and value; empty: there are no keys
+	separator []byte // between key and value; empty if records have no keys
 	seen      int    // bytes at the start of data that hold no LF
 }
 
@@ -139,8 +139,8 @@ func appendKeyedJSON(dst []byte, f frame) ([]byte, error) {
 }
 
 // appendRecordJSON appends the JSON of a record, as consume writes it, in the form that an append takes:
-// without the offset, which the log assigns. It replaces what it leaves out by spaces, so that each byte
-// keeps its place in the line. It does not check values; the broker does.
+// without the offset, which the log assigns. Spaces replace what is left out, so that each byte keeps
+// its place in the line. It does not check values; the broker does.
 func appendRecordJSON(dst, line []byte, repartition bool) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {

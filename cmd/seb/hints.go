@@ -7,7 +7,7 @@ import (
 )
 
 // shellHints replace hints of the broker that name HTTP requests by hints that name commands. An error
-// whose code is not listed gets no hint, or that of pointToHelp.
+// whose code is not listed gets no hint, or the hint of pointToHelp.
 var shellHints = map[seb.Code]string{
 	seb.CodeTopicNotFound:       "`seb topic create TOPIC` creates it; `seb topic list` lists all",
 	seb.CodeTopicExists:         "use it as it is, change it with `seb topic update`, or choose another name",

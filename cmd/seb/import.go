@@ -91,7 +91,7 @@ type topicSummary struct {
 	Topic    string `json:"topic"`
 	Files    int64  `json:"files"`         // files that were read
 	Found    int64  `json:"found_records"` // records in the topic at the start
-	Imported int64  `json:"records"`       // appended; in a dry run, those that would be
+	Imported int64  `json:"records"`       // records that were appended; in a dry run, records that a real run would append
 	Bytes    int64  `json:"bytes"`         // of the imported values
 	End      int64  `json:"end_offset"`    // the offset after the imported records
 	Later    int64  `json:"later_records"` // records in the topic after the last one of the source

@@ -26,8 +26,8 @@ const (
 	importTries = 6
 )
 
-// importSource reads the files of the original. It is no [objstore.Store]: a directory of the original may
-// hold names that are invalid in a store, and import must report these instead of skipping them.
+// importSource reads the files of the original. It is not an [objstore.Store]: a directory of the original
+// may hold names that are invalid in a store, and import must report these instead of skipping them.
 type importSource interface {
 	// list calls each with the name of every file that begins with prefix.
 	list(ctx context.Context, prefix string, each func(name string) error) error
@@ -104,7 +104,7 @@ func checkImportSize(bytes int64) error {
 	return nil
 }
 
-// bucketSource reads a bucket, or the keys below a prefix in it. It retries requests that fail, since the
+// bucketSource reads a bucket, or the keys below a prefix in it. It retries failed requests, since the
 // store does not.
 type bucketSource struct{ store objstore.Store }
 
@@ -225,7 +225,7 @@ type importFile struct {
 // end is the offset after the last record.
 func (f *importFile) end() int64 { return f.first + int64(f.batch.Count()) }
 
-// check returns an error unless the next file goes on where this one ends.
+// check returns an error unless the next file begins where this one ends.
 func (f *importFile) check(topic string) error {
 	if f.next < 0 || f.end() == f.next {
 		return nil

@@ -30,7 +30,7 @@ type topicImport struct {
 	base    int64   // the offset in the source that is 0 in Seb
 	end     int64   // the next offset in Seb, as far as this import knows
 	pending importBatch
-	batch   recordBatch // pending as a request
+	batch   recordBatch // the pending records in the form of a request
 }
 
 // run imports the records of the source that the topic in Seb lacks.
@@ -105,8 +105,8 @@ func (t *topicImport) readAll(ctx context.Context) error {
 	return nil
 }
 
-// resumeAt returns the index of the file that holds the topic's last record: import does not read the files
-// before it again.
+// resumeAt returns the index of the source's file that holds the last record of the topic in Seb. Import
+// does not read the files before that one again.
 func (t *topicImport) resumeAt() int {
 	after := sort.Search(len(t.offsets), func(i int) bool { return t.offsets[i]-t.base >= t.end })
 	return max(0, after-1)
@@ -213,7 +213,7 @@ func (t *topicImport) append(ctx context.Context) error {
 }
 
 // settle finds out why the offset of the batch is taken, as conflict says. It returns nil if an earlier
-// request appended the batch itself.
+// request of this import appended the batch.
 func (t *topicImport) settle(ctx context.Context, conflict error) error {
 	end, err := t.readEnd(ctx)
 	if err != nil {

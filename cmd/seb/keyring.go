@@ -21,12 +21,13 @@ type keyring interface {
 // keyringFlag chooses the keyring.
 type keyringFlag struct {
 	serverFlag
-	// Not from the environment: SEB_STORE, which is for serve, must not make this bypass the broker.
+	// Not from the environment: SEB_STORE, which is for serve, must not make this command bypass the
+	// broker.
 	Store string `env:"-" placeholder:"DIR|URL" help:"Change the log in this store, without a broker: for the first key, or when you have no key left (default: ask the broker)."`
 }
 
-// with calls do with the keyring. create tells whether it may create a log; else a mistyped --store would
-// get one.
+// with calls do with the keyring. If create is false and the store of --store has no log, with returns an
+// error, so that a mistyped --store does not get a log.
 func (f keyringFlag) with(ctx context.Context, create bool, do func(keyring) error) error {
 	if f.Store == "" {
 		broker, err := f.client()

@@ -120,8 +120,8 @@ func main() {
 		}
 		os.Exit(interruption{s}.exitCode())
 	}()
-	// When the reader of the output ends, Write returns an error and the process is not killed, so that
-	// `seb consume | head` succeeds.
+	// This way, when the reader of the output ends, Write returns an error and the process is not
+	// killed, so that `seb consume | head` succeeds.
 	signal.Ignore(syscall.SIGPIPE)
 	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, shown(os.Stdout), shown(os.Stderr)}))
 }
@@ -144,7 +144,8 @@ func onSecondSignal(ctx context.Context, do func()) (undo func()) {
 
 // run executes one command line and returns the exit code. It writes errors to std.err.
 func run(ctx context.Context, args []string, std streams) (code int) {
-	// Kong's --help calls leave within Parse and expects that it does not return: so leave panics.
+	// Kong's --help calls leave within Parse and expects that leave does not return. So leave
+	// panics.
 	type exit int
 	defer func() {
 		switch r := recover().(type) {
@@ -167,7 +168,7 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 	if err != nil {
 		var p *kong.ParseError
 		if errors.As(err, &p) {
-			command = p.Context // as far as it was understood
+			command = p.Context // the part of the command line that was understood
 		}
 		report(std.err, pointToHelp(command, usage(err)))
 		return exitUsage

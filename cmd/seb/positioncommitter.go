@@ -18,10 +18,10 @@ import (
 // should be committed.
 const commitGrace = 5 * time.Second
 
-// positionCommitter moves the consumer of a run of consume. All partition readers of the run commit through
-// it, one at a time; each request also commits the positions for which other readers wait. It commits only
-// if no other program has moved the consumer, so that it undoes neither a reset nor the commit of another
-// reader.
+// positionCommitter sets the positions of the consumer of one run of consume. All partition readers of the
+// run commit through it, one at a time; each request also commits the positions for which other readers
+// wait. It commits only if no other program has changed the consumer's positions, so that it undoes
+// neither a reset nor another program's commit.
 type positionCommitter struct {
 	broker      *client
 	topic, name string
@@ -53,7 +53,8 @@ func (c *positionCommitter) open(ctx context.Context) (consumerInfo, error) {
 	return info, err
 }
 
-// commit moves the consumer to next in a partition. It returns nil once the store has the move.
+// commit sets the consumer's position in a partition to next. It returns nil once the new position
+// is in the store.
 func (c *positionCommitter) commit(ctx context.Context, partition int32, next int64) error {
 	interrupted := ctx
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -72,7 +73,7 @@ func (c *positionCommitter) commit(ctx context.Context, partition int32, next in
 	offsets := maps.Clone(c.waiting)
 	c.mu.Unlock()
 	if _, waits := offsets[partition]; !waits {
-		return nil // another reader committed it
+		return nil // another reader committed this position
 	}
 	if err := c.send(ctx, offsets); err != nil {
 		return err
@@ -83,8 +84,8 @@ func (c *positionCommitter) commit(ctx context.Context, partition int32, next in
 	return nil
 }
 
-// send commits offsets. A conflict may come from its own earlier commit with an unknown outcome: then the
-// consumer is where that commit moved it, and send tries again.
+// send commits offsets. A conflict may come from c's own earlier commit with an unknown outcome. If the
+// consumer has the positions of that commit, send tries again.
 func (c *positionCommitter) send(ctx context.Context, offsets map[int32]int64) error {
 	err := c.post(ctx, offsets)
 	var refusal *apiError

@@ -22,7 +22,7 @@ type provider struct {
 	host   string // suffix of the names of its servers
 }
 
-// amazon is the provider if the store's URL names no endpoint.
+// amazon has the prices that apply if the store's URL names no endpoint.
 var amazon = httpapi.Prices{Name: "s3", Of: "Amazon S3, Standard, us-east-1", AsOf: "2026-11", Source: "https://aws.amazon.com/s3/pricing/",
 	ClassA: 5, ClassB: 0.4, Storage: 0.023, Note: "most other regions cost more; traffic to the internet costs extra"}
 
@@ -37,7 +37,7 @@ var providers = []provider{
 		Note: "no price per request is listed; the monthly base price, with 1 TB, comes on top"}, "your-objectstorage.com"},
 }
 
-// ownPrices are those of a directory, or of the user's own server.
+// ownPrices are the prices of a directory, or of the user's own server.
 var ownPrices = httpapi.Prices{Name: pricesOwn, Of: "no provider: disks of your own"}
 
 // pricesFlag is serve's --prices.
@@ -81,7 +81,8 @@ func (f *pricesFlag) UnmarshalText(text []byte) error {
 	return p.Check()
 }
 
-// of returns the store's prices: those of the flag, else those of its provider; nil if they are not known.
+// of returns the store's prices: those of the flag, else those of the store's provider; nil if they are
+// not known.
 func (f pricesFlag) of(store objstore.Store) *httpapi.Prices {
 	if f.given {
 		return f.prices

@@ -38,7 +38,7 @@ type printer struct {
 	painter
 	w     io.Writer
 	err   error
-	drawn bool // a screen, see draw
+	drawn bool // draw has shown a screen
 }
 
 // newPrinter writes to w, in colours if that is a terminal.

@@ -32,7 +32,7 @@ type prober struct {
 	requests int64
 	keys     []string // of objects that may exist
 	dates    []dated  // one per answer that carried a date
-	undated  int      // answers that should have carried one
+	undated  int      // answers that should have carried a date, and did not
 	samples  map[string][]time.Duration
 }
 
@@ -106,8 +106,8 @@ func (p *prober) timed(ctx context.Context, sample string, request func(context.
 	return err
 }
 
-// race lets racers create one key at the same time, round after round. The log relies on exactly one
-// winner, whose bytes are the object's.
+// race makes racers create one key at the same time, round after round. The log relies on exactly
+// one winner, whose bytes are the object's.
 func (p *prober) race(ctx context.Context, rounds, racers int) (detail string, err error) {
 	unknowns := 0
 	for round := range rounds {
@@ -141,7 +141,7 @@ func raceBody(round, racer int) []byte { return fmt.Appendf(nil, "round %d, race
 // raceBytesMax is more than what a racer writes.
 const raceBytesMax = 1 << 10
 
-// judgeRace compares what the racers were told with the object.
+// judgeRace compares the results of the racers' requests with the object.
 func (p *prober) judgeRace(ctx context.Context, key string, round int, results []error) (unknowns int, err error) {
 	var won []int
 	var unknown error

@@ -63,8 +63,8 @@ times a second for hours, needs too many.
 If it fails, it says up to which line (or record) all are acknowledged, and how to continue.`
 }
 
-// Run appends all records, one request after the other: two at a time could swap
-// their order when the first one has to be retried.
+// Run appends all records, one request after the other: with two requests at a time, the records
+// could change their order when the first request has to be retried.
 func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	broker, err := c.client()
 	if err != nil {
@@ -82,7 +82,8 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	if c.Partition != nil && *c.Partition < 0 {
 		return usage(fmt.Errorf("invalid --partition %d: it must be at least 0", *c.Partition))
 	}
-	// --partition goes into the query; a partition in a record's JSON would win over it.
+	// --partition goes into the query; a partition in a record's JSON would have priority, so form
+	// drops it.
 	form := c.formatFlags.input(c.Repartition || c.Partition != nil)
 	in, total, err := c.input(std)
 	if err != nil {
@@ -178,9 +179,9 @@ type producer struct {
 	broker   *client
 	progress *progress
 	run      string // random; with acked, it makes a request's idempotency key
-	unit     string // of what is counted: line or record
-	acked    int64  // how many units of the input are in the log, the skipped ones included
-	bytes    int64  // of the input, as far as it was acknowledged in this run
+	unit     string // what acked counts: line or record
+	acked    int64  // how many lines or records of the input are in the log or were skipped
+	bytes    int64  // bytes of the input that were acknowledged in this run
 	answered bool   // a broker has answered before
 	waits    *waitNotes
 
@@ -213,8 +214,8 @@ func (p *producer) sendAll(ctx context.Context, g *batcher) error {
 	}
 }
 
-// sendBatch appends a batch, retrying as far as the flags allow. ctx ends the
-// retrying, not a request under way, whose outcome would be lost.
+// sendBatch appends a batch, and retries as far as the flags allow. The end of ctx stops the
+// retries, but no request under way, whose outcome would be lost.
 func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outcome, error) {
 	var pause backoff
 	outcome := seb.NotCommitted // of all attempts together

@@ -15,9 +15,9 @@ const (
 // progress shows how far a long transfer is, on a terminal only.
 type progress struct {
 	w       io.Writer // nil: show nothing
-	unit    string    // of what is counted
+	unit    string    // what is counted, such as records
 	total   int64     // bytes; 0 if unknown
-	counted bool      // total is a number of units instead
+	counted bool      // total is a number of units, not of bytes
 	start   time.Time
 	updated time.Time
 }

@@ -108,7 +108,7 @@ func (c *queueUpdateCmd) Run(ctx context.Context, std streams) error {
 	if len(body) == 0 {
 		return usageError{hinted(errors.New("nothing to change"), "give --lease, --max-attempts, --backoff or --dead-letter-topic")}
 	}
-	// PUT would create a queue that does not exist.
+	// The PUT below would create a queue that does not exist.
 	if _, _, err := c.ask(ctx, "update", http.MethodGet, nil); err != nil {
 		return err
 	}

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	deadPageMax = 1000   // records of one answer
-	redriveMax  = 10_000 // records of one request
-	placesMax   = 1000   // records that one request names
+	deadPageMax = 1000   // the most records in one answer
+	redriveMax  = 10_000 // the most records that one request redrives
+	placesMax   = 1000   // the most records that one request names
 )
 
 type queueDeadCmd struct {
@@ -123,8 +123,8 @@ func oneLine(s string) string {
 	}, strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
 }
 
-// queueRedriveCmd takes nothing from the environment: a forgotten variable could redrive other records than
-// the user means.
+// queueRedriveCmd takes nothing from the environment: a forgotten variable could redrive records other than
+// those that the user means.
 type queueRedriveCmd struct {
 	queueFlags
 	Partition *int32  `env:"-" placeholder:"N" help:"Partition of the records that --offset names (default: 0)."`
@@ -144,7 +144,7 @@ The records are handed out again, with all the attempts that the queue allows. A
 Copies in a dead-letter topic stay there.`
 }
 
-// Run redrives the records, and tells how many were parked.
+// Run redrives the records, and tells how many dead letters it redrove and how many are left.
 func (c *queueRedriveCmd) Run(ctx context.Context, std streams) error {
 	body, err := c.body()
 	if err != nil {
@@ -181,7 +181,7 @@ func (c *queueRedriveCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
-// body returns the request: the records of --offset, or nothing for all that are parked.
+// body returns the request: the records of --offset, or no records, which means all dead letters.
 func (c *queueRedriveCmd) body() (map[string]any, error) {
 	switch {
 	case c.Partition != nil && len(c.Offset) == 0:

@@ -189,7 +189,7 @@ func (c *serveCmd) secure(log *slog.Logger) (*tls.Config, error) {
 	return nil, nil
 }
 
-// serveHTTP serves until the server is shut down. With TLS it speaks only HTTP/1.1, as without: a
+// serveHTTP serves until the server is shut down. With TLS it speaks only HTTP/1.1, as without TLS: a
 // connection then carries one request at a time, so that limits of connections, slow clients and lost peers
 // concern one request.
 func (c *serveCmd) serveHTTP(server *http.Server, l net.Listener, secure *tls.Config) error {
@@ -380,8 +380,8 @@ func othersReach(address string) bool {
 // enough to check this at the start: a log that has had a key is never open again.
 func (c *serveCmd) needsKeys() bool { return !c.Insecure && othersReach(c.HTTP) }
 
-// checkLog refuses to create a log without API keys if it needs them. It ignores other faults of the store,
-// which open reports.
+// checkLog refuses to create a log without API keys if the log needs them. It ignores other faults of the
+// store, which open reports.
 func (c *serveCmd) checkLog(ctx context.Context) error {
 	if !c.needsKeys() || c.Store == "memory:" {
 		return nil
@@ -437,7 +437,7 @@ func (c *serveCmd) checkPositive() error {
 	return nil
 }
 
-const memoryMin size = 8 << 20 // as in seb.Options
+const memoryMin size = 8 << 20 // the same minimum as in seb.Options
 
 // stateMemoryMin gives a reserve of 64 KiB: enough to create API keys in a full log, and to finish the work
 // of its queues. The rest has room for some 17,000 commits.

@@ -16,7 +16,7 @@ import (
 // snapshot is what a broker reports at one moment.
 type snapshot struct {
 	at       time.Time
-	notReady string // why; "" if it is ready
+	notReady string // why the broker is not ready; "" if it is
 	metrics  map[string]*dto.MetricFamily
 	topics   []topicInfo
 }
@@ -65,8 +65,8 @@ func readMetrics(ctx context.Context, broker *client) (map[string]*dto.MetricFam
 	return families, nil
 }
 
-// sum adds up the series of a counter or gauge whose label has that value; all
-// of them if label is "".
+// sum adds up the series of a counter or gauge whose label has that value. If label is "", it adds
+// up all series.
 func (l *snapshot) sum(name, label, value string) float64 {
 	var total float64
 	for _, m := range l.metrics[name].GetMetric() {

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal is standard output or error if it is a terminal. It escapes control characters, since text of
-// others, such as the names and errors of a server, could otherwise control the terminal.
+// terminal is standard output or error if it is a terminal. It escapes control characters, since text
+// from others, such as the names and errors of a server, may contain control sequences, which the
+// terminal would obey.
 type terminal struct{ file *os.File }
 
 // shown returns f, as a terminal if it is one.

@@ -47,7 +47,7 @@ type tlsFiles struct {
 	log     *slog.Logger
 	current atomic.Pointer[tls.Config]
 
-	checking atomic.Bool // set by the handshake that owns the fields below
+	checking atomic.Bool // true while a handshake checks the files: only that handshake may use the fields below
 	checked  time.Time
 	seen     []os.FileInfo
 	fault    string // error of the last attempt to load the files, "" if none

@@ -223,8 +223,8 @@ func (c *topicDeleteCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
-// topicName reads the name of a topic from the command line. A script that left
-// it empty would otherwise ask the broker for a path that has another meaning.
+// topicName reads the name of a topic from the command line. It refuses an empty name, with which
+// the path of the request would have another meaning.
 func topicName(ctx *kong.DecodeContext, target reflect.Value) error {
 	var name string
 	if err := ctx.Scan.PopValueInto("topic", &name); err != nil {

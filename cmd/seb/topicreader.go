@@ -36,8 +36,8 @@ type outputError struct{ error }
 func (e outputError) Error() string { return "write the output: " + e.error.Error() }
 func (e outputError) Unwrap() error { return e.error }
 
-// nobodyReads tells whether err is that the output's reader went away, as head does. A connection to the
-// broker may break with the same error, which is a failure.
+// nobodyReads tells whether err means that the output's reader has left, as head does. A connection to
+// the broker may break with the same error, which is a failure.
 func nobodyReads(err error) bool {
 	var output outputError
 	return errors.As(err, &output) && errors.Is(output, syscall.EPIPE)
@@ -150,13 +150,14 @@ func (r *topicReader) findConsumer(ctx context.Context, t topicInfo) error {
 	return nil
 }
 
-// readerAt returns a reader that begins where the consumer is.
+// readerAt returns a reader that begins at the consumer's position.
 func (r *topicReader) readerAt(p partitionInfo, offset int64) *partitionReader {
 	from := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
 	return &partitionReader{topicReader: r, partition: p.Partition, from: from, next: -1, committed: offset, end: p.EndOffset}
 }
 
-// expect adds the records from start to end to the total of progress, if they will be read.
+// expect adds the number of records from start to end to the total of progress, if the run will
+// read them.
 func (r *topicReader) expect(start, end int64) {
 	if r.cmd.From != "earliest" {
 		return
@@ -226,7 +227,7 @@ func (r *topicReader) watch(ctx context.Context, added func(*partitionReader)) {
 	}
 }
 
-// positions returns the flags that continue where the readers are.
+// positions returns the flags with which a later run continues where the readers are.
 func (r *topicReader) positions() string {
 	if len(r.readers) == 1 {
 		return "--from " + r.readers[0].position()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// topView is what top shows: rates between two snapshots, and values of the second one.
+// topView is what top shows: rates between two snapshots, and values of the second snapshot.
 type topView struct {
 	Time   time.Time `json:"time"`
 	Server string    `json:"server"`
@@ -23,7 +23,7 @@ type topView struct {
 	Commits      float64 `json:"commits_per_second"`
 	Requests     float64 `json:"requests_per_second"`
 	InFlight     int64   `json:"requests_in_flight"`
-	PushedBack   float64 `json:"pushed_back_per_second"` // answered 429 or 503
+	PushedBack   float64 `json:"pushed_back_per_second"` // requests answered with 429 or 503
 	BytesIn      float64 `json:"bytes_in_per_second"`
 	BytesOut     float64 `json:"bytes_out_per_second"`
 	MemoryUsed   int64   `json:"memory_used_bytes"`
@@ -128,7 +128,7 @@ func topRowOf(t topicInfo) topTopic {
 	return row
 }
 
-// sort puts the largest first, or names in their order.
+// sort sorts the topics as order says: those with the largest figures first, or by name.
 func (v *topView) sort(order string) {
 	by := map[string]func(a, b topTopic) int{
 		"rate":    func(a, b topTopic) int { return cmp.Compare(b.Rate, a.Rate) },

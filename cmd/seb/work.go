@@ -74,7 +74,8 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return fmt.Errorf("work on queue %s of %s: %w", c.Queue, c.Topic, err)
 	}
-	// Handle SIGPIPE, which main ignores: commands would inherit that it is ignored.
+	// Handle SIGPIPE: main ignores it, and the commands that work starts would inherit this, while
+	// they don't inherit a handler.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)

@@ -17,7 +17,7 @@ const drainWait = 1500 * time.Millisecond
 // records that were received, done and put back.
 type boundedSource struct {
 	seb.WorkSource
-	limit int64 // 0: none
+	limit int64 // 0: no limit
 	drain bool
 	// places is how many records the worker handles at a time: if it asks for that many, it is idle.
 	places int
@@ -46,7 +46,8 @@ func (s *boundedSource) Receive(ctx context.Context, o seb.ReceiveOptions) ([]se
 		return nil, err
 	}
 	// An empty answer counts only after the whole wait: a broker that shuts down answers earlier, and may
-	// know less than the next one. 9/10, since the broker's clock may run a little faster than this one.
+	// know less than the next broker. The factor 9/10 is for a broker whose clock runs a little faster
+	// than this one.
 	if s.drain && idle && len(messages) == 0 && time.Since(began) >= drainWait*9/10 {
 		s.stop()
 	}

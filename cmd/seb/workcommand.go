@@ -67,14 +67,14 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	var kill *time.Timer
 	cmd.Cancel = func() error {
 		group := -cmd.Process.Pid
-		kill = time.AfterFunc(h.cmd.Grace, func() { _ = syscall.Kill(group, syscall.SIGKILL) }) // it may be gone
+		kill = time.AfterFunc(h.cmd.Grace, func() { _ = syscall.Kill(group, syscall.SIGKILL) }) // the group may be gone
 		return syscall.Kill(group, syscall.SIGTERM)
 	}
 	cmd.WaitDelay = h.cmd.Grace + outputGrace
 	err = cmd.Run()
 	patience := outputGrace
 	if kill != nil {
-		patience += h.cmd.Grace // for processes that the shell started
+		patience += h.cmd.Grace // wait longer for processes that the shell started
 	}
 	passOn(patience)
 	if kill != nil && kill.Stop() {
@@ -98,8 +98,8 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 // command started it.
 func ofRecord(variable string) bool { return strings.HasPrefix(variable, variablePrefix) }
 
-// valueFile returns a file without a name that holds a value. If this process were killed while it wrote to
-// a pipe, the command would take a part of the value for the whole.
+// valueFile returns a file without a name that holds a value. With a pipe, the command would take a part of
+// the value for the whole if this process were killed.
 func valueFile(value []byte) (*os.File, error) {
 	f, err := os.CreateTemp("", "seb-work-")
 	if err != nil {

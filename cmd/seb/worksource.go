@@ -116,8 +116,8 @@ func (s *queueSource) Extend(ctx context.Context, lease time.Duration, tokens ..
 	return answer.Results[0].LeasedUntil, nil
 }
 
-// messageJSON is a record that is handed out, as the API describes it. Bytes that are no
-// UTF-8 come in base64.
+// messageJSON is a record that is handed out, as the API describes it. Bytes that are not UTF-8
+// come in base64.
 type messageJSON struct {
 	Token       string    `json:"token"`
 	Attempt     int       `json:"attempt"`

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Secret is the secret of an API key: 256 random bits, and the key's id, so that a broker
-// knows which key to compare it with. Nobody can try 2^256 secrets, so one SHA-256 with a
-// salt protects the stored hash. A slow hash, as for passwords, would not protect it better, and
-// would slow down every request.
+// Secret is the secret of an API key: 256 random bits, and the key's id, so that a broker knows
+// which key to compare it with. Nobody can try 2^256 secrets, so one SHA-256 with a salt protects
+// the stored hash. A slow hash, as for passwords, would not protect the secret better, and would
+// slow down every request.
 type Secret struct {
 	ID   uint64
 	bits [32]byte

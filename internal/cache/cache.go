@@ -1,10 +1,10 @@
 // Package cache keeps verified batches in memory and, below that, in a directory, so that a
 // broker does not fetch the same batch from the store twice.
 //
-// It is not a store. Every batch in it may vanish or be damaged at any time. A batch that does
-// not verify is a miss, never an error and never wrong bytes. The cache does not know the rules
-// of the log: callers must add only bytes that those rules allow them to use, under names that
-// are never reused.
+// The cache is not a store. Every batch in it may vanish or be damaged at any time. A batch that
+// does not verify is a miss, never an error and never wrong bytes. The cache does not know the
+// rules of the log: callers must add only bytes that those rules allow them to use, under names
+// that are never reused.
 //
 // The package runs no background work. It starts goroutines only in [Cache.Flight], one for each
 // running call; [Cache.Close] waits for them.
@@ -49,7 +49,8 @@ type Options struct {
 	Dir string
 	// DiskBytes bounds the size of the files in Dir; 0 means no disk cache.
 	DiskBytes int64
-	// Logger gets a warning at the first problem of each kind with the disk. nil discards them.
+	// Logger gets a warning at the first problem of each kind with the disk. nil discards the
+	// warnings.
 	Logger *slog.Logger
 }
 
@@ -131,8 +132,9 @@ func (c *Cache) Get(r Range) []byte {
 
 // Add puts the batch b, which was just committed, into memory but not onto disk: readers are
 // likely to want it now, and it is cheap to fetch again later. From then on the caller must not
-// change b. Add ignores b if its size or CRC is not that of r. b should be an allocation of its
-// own: a slice of a larger one keeps all of that in memory, which the cache does not count.
+// change b. Add ignores b if the size or CRC of b differs from that in r. b should be an
+// allocation of its own: a slice of a larger allocation keeps the whole allocation in memory,
+// and the cache counts only the slice.
 func (c *Cache) Add(r Range, b []byte) {
 	if matches(r, b) {
 		c.memory.add(r, b)
@@ -140,7 +142,7 @@ func (c *Cache) Add(r Range, b []byte) {
 }
 
 // AddFetched puts the batch b, which the caller fetched from the store and verified, into memory
-// and onto disk. Otherwise it is like Add.
+// and onto disk. In all other respects it is like Add.
 func (c *Cache) AddFetched(r Range, b []byte) {
 	if !matches(r, b) {
 		return
@@ -156,8 +158,8 @@ func matches(r Range, b []byte) bool {
 	return len(b) >= record.HeaderSize && uint64(len(b)) == uint64(r.Size) && record.CRC(b) == r.CRC
 }
 
-// SetMemoryMax changes the bound on the memory of entries, in bytes, and evicts at once what
-// exceeds it. Each entry counts with its batch and a fixed overhead.
+// SetMemoryMax changes the bound on the memory of entries, in bytes, and evicts at once the
+// entries that exceed it. Each entry counts with its batch and a fixed overhead.
 func (c *Cache) SetMemoryMax(bytes int64) { c.memory.setMax(bytes) }
 
 // Shrink evicts entries from memory until that many bytes are freed, or no entry is left, and

@@ -21,8 +21,8 @@ const (
 
 	// segmentBytesMax bounds the size of a segment, and so how much is dropped at once.
 	segmentBytesMax = 64 << 20
-	// segmentsMin is the least number of segments in a full disk cache, so that dropping the
-	// oldest one drops at most an eighth.
+	// segmentsMin is the least number of segments in a full disk cache, so that dropping the oldest
+	// segment drops at most an eighth of the cache.
 	segmentsMin = 8
 
 	// indexMax bounds the entries on disk: each takes about 40 bytes of memory, so all of them
@@ -42,12 +42,12 @@ type disk struct {
 	key          *key
 	bytesMax     int64
 	segmentBytes int64
-	indexMax     int // the constant, or less in tests
+	indexMax     int // the constant, or a smaller number in tests
 	log          *slog.Logger
 	lock         *os.File
 	seed         maphash.Seed
 
-	// openWrite opens a segment for writing; tests replace it by one that fails.
+	// openWrite opens a segment for writing; tests replace it by a function that fails.
 	openWrite func(path string, flag int) (segmentWriter, error)
 
 	warnCorrupt, warnFailed sync.Once
@@ -56,7 +56,7 @@ type disk struct {
 	closed   bool
 	segments []*segment // oldest first
 	// index finds entries by a hash of their Range. It does not keep the Range itself, to stay
-	// small; if two hashes collide, verifying the entry shows it.
+	// small; if two hashes collide, verifying the entry shows that.
 	index map[uint64]place
 	// rolling is true while one caller creates a new segment. Meanwhile other callers don't wait
 	// for the disk: their entries are not cached.
@@ -134,7 +134,7 @@ func (d *disk) close() error {
 
 func (d *disk) hash(r Range) uint64 { return maphash.Comparable(d.seed, r) }
 
-// get returns the batch of r after it has verified it, or nil.
+// get returns the batch of r after it has verified the batch, or nil.
 func (d *disk) get(r Range) []byte {
 	h := d.hash(r)
 	d.mu.Lock()
@@ -215,8 +215,8 @@ func (d *disk) add(r Range, b []byte) {
 	}
 }
 
-// writeFailed marks a segment as full, because the next start would not find entries after a
-// hole. It removes the segment if it has no entries, so that empty files don't pile up on a disk
+// writeFailed marks a segment as full, because load does not find entries after a hole in a
+// file. It removes the segment if it has no entries, so that empty files don't pile up on a disk
 // that fails all writes. If the disk is full it also removes the oldest segment, to free space
 // for other programs.
 func (d *disk) writeFailed(s *segment, err error) {
@@ -248,14 +248,14 @@ func (d *disk) write(p place, header, b []byte) error {
 	}
 	_, err = f.WriteAt(b, int64(p.at)+entryHeaderSize)
 	if err == nil {
-		// The header is written last: where a header is, its batch was written too.
+		// The header is written last: where there is a header, the batch after it was written too.
 		_, err = f.WriteAt(header, int64(p.at))
 	}
 	return errors.Join(err, f.Close())
 }
 
-// reserve finds room for an entry of n bytes at the end of the newest segment, or in a new one.
-// It returns false if there is no room, or if the disk cache has the entry already.
+// reserve finds room for an entry of n bytes at the end of the newest segment, or in a new
+// segment. It returns false if there is no room, or if the disk cache has the entry already.
 func (d *disk) reserve(h uint64, n int64) (place, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -289,8 +289,8 @@ func (d *disk) hasRoomLocked(n int64) bool {
 		len(s.hashes) < d.segmentEntriesMax()
 }
 
-// rollLocked drops old segments to make room for a new one, and creates it. It unlocks d.mu
-// while it works on files.
+// rollLocked drops old segments to make room for a new one, and creates the new one. It returns
+// false if that fails. It unlocks d.mu while it works on files.
 func (d *disk) rollLocked() bool {
 	dropped := d.evictLocked(d.bytesMax-d.segmentBytes, d.indexMax-d.segmentEntriesMax())
 	s := &segment{id: d.nextID, path: d.path(d.nextID)}

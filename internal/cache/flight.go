@@ -9,7 +9,7 @@ import (
 // ErrClosed is the error of a flight after Close.
 var ErrClosed = errors.New("cache closed")
 
-// flights are the running calls, by key.
+// flights are the running calls, by the key that callers pass to [Cache.Flight].
 type flights struct {
 	mu      sync.Mutex
 	running map[any]*flight

@@ -13,12 +13,13 @@ import (
 	"syscall"
 )
 
-// ErrUnsafe says that the directory, or the key in it, belongs to another user, or that other
-// users may write to the directory or use the key. Then they may have forged entries.
+// ErrUnsafe says that the directory, or the key file in it, belongs to another user, or that
+// other users may write to the directory or use the key file. Such users may have forged
+// entries.
 var ErrUnsafe = errors.New("the cache directory is not safe")
 
-// key authenticates the entries of a directory. The directory has it in a file, so that the next
-// process can use the entries of this one.
+// key authenticates the entries of a directory. A file in the directory holds the key, so that
+// the next process can use the entries of this process.
 type key struct {
 	secret [32]byte
 	aead   cipher.AEAD
@@ -38,7 +39,7 @@ func newKey(secret [32]byte) (*key, error) {
 
 const keyName = "key" + segmentSuffix
 
-// Mode bits that must not be set: othersWrite for the directory, othersUse for the key.
+// Mode bits that must not be set: othersWrite for the directory, othersUse for the key file.
 const (
 	othersWrite fs.FileMode = 0o022
 	othersUse   fs.FileMode = 0o077
@@ -57,8 +58,9 @@ func (k *key) mac(nonce, header, batch []byte) []byte {
 	return k.aead.Seal(nil, nonce, header, batch)[len(header):]
 }
 
-// openKey reads the key at path, or makes one. The caller has the lock of the directory. If a
-// crash left an incomplete file, openKey replaces it: no entry was ever written with that key.
+// openKey reads the key file at path, or makes one with a new key. The caller has the lock of
+// the directory. If a crash left an incomplete file, openKey replaces it: no entry was ever
+// written with that key.
 func openKey(path string) (*key, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +101,7 @@ func makeKey(path string) (*key, error) {
 	return newKey(secret)
 }
 
-// CheckDir returns an error that wraps [ErrUnsafe] if dir, or the key in it, exists and is
+// CheckDir returns an error that wraps [ErrUnsafe] if dir, or the key file in it, exists and is
 // unsafe. It changes nothing; [Open] checks again.
 func CheckDir(dir string) error {
 	for path, forbidden := range map[string]fs.FileMode{dir: othersWrite, filepath.Join(dir, keyName): othersUse} {
@@ -111,7 +113,7 @@ func CheckDir(dir string) error {
 }
 
 // checkPrivate refuses a file or directory that belongs to another user, or whose mode has one
-// of the forbidden bits. It does not follow a symbolic link at the place of the key.
+// of the forbidden bits. It does not follow a symbolic link in place of the key file.
 func checkPrivate(path string, forbidden fs.FileMode) error {
 	stat := os.Stat
 	if forbidden == othersUse {

@@ -66,8 +66,8 @@ func (d *disk) loadSegment(s *segment) {
 		return
 	}
 	if end < s.size {
-		// Cut off the bytes after the last whole entry: the next start would not find entries
-		// that are appended after them.
+		// Cut off the bytes after the last whole entry: load does not find entries that are appended
+		// after such bytes.
 		if err := os.Truncate(s.path, end); err != nil {
 			d.callFailed("truncate", err)
 			s.full = true

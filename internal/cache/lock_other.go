@@ -5,5 +5,5 @@ package cache
 import "os"
 
 // flock does nothing on systems without flock. There, two processes that use one directory
-// damage each other's entries, which is found when the entries are verified.
+// damage each other's entries. Each process finds this when it verifies the entries.
 func flock(*os.File) error { return nil }

@@ -61,7 +61,7 @@ func (m *memory) add(r Range, b []byte) {
 		return
 	}
 	if e.cost() > m.max {
-		return // even an empty cache would not have room for it
+		return // even an empty cache has no room for e
 	}
 	m.evictToLocked(m.max - e.cost())
 	m.byRange[r] = m.order.PushFront(e)

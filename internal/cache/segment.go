@@ -42,19 +42,21 @@ const (
 	entryMACAt      = entryNonceAt + nonceSize
 	entryHeaderSize = entryMACAt + macSize
 
-	// uncovered is how many bytes of a batch its own CRC does not cover.
+	// uncovered is how many bytes at the start of a batch the batch's own CRC does not cover.
 	uncovered = 21
-	// entryHeadSize is how many bytes of an entry are needed to verify its CRC.
+	// entryHeadSize is how many bytes at the start of an entry are needed to verify the CRC at
+	// entryCRCAt.
 	entryHeadSize = entryHeaderSize + uncovered
 
-	// scanWindow is how many bytes a scan for headers reads at once. Small entries are read many
-	// at a time; most of a large one is skipped.
+	// scanWindow is how many bytes a scan for headers reads at once. Small entries are read many at
+	// a time; most of a large entry is skipped.
 	scanWindow = 64 << 10
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errNotOurs says that a segment was written by another version or for another cluster.
+// errNotOurs says that another version of Seb wrote a segment, or that the segment is for
+// another cluster.
 var errNotOurs = errors.New("it is of another cluster or another version")
 
 // errForged says that an entry was written without this directory's key.
@@ -130,8 +132,8 @@ func verifyEntry(k *key, cluster [16]byte, r Range, e []byte) ([]byte, error) {
 
 // scanSegment reads the headers of a segment of that size and calls found for each entry, until
 // found returns false. It returns the position at which the last whole entry ends. An error says
-// why the rest can't be used, which also happens if the process ended while it wrote to the
-// segment. scanSegment does not verify batches: [disk.get] does.
+// why the rest can't be used. One cause is that the process ended while it wrote to the segment.
+// scanSegment does not verify batches: [disk.get] does.
 func scanSegment(f io.ReaderAt, size int64, cluster [16]byte, found func(r Range, at int64) bool) (end int64, err error) {
 	window := make([]byte, 0, scanWindow)
 	windowAt := int64(0)

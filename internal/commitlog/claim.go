@@ -19,11 +19,11 @@ type Next struct {
 }
 
 // Commit claims one slot after the other until it wins one. It returns the commit in that slot,
-// which it has applied. It calls build for each slot that it claims, when all slots before are
-// applied. build returns a commit without cluster, seq, prev and hash, and the parts of its
-// payload, or nil to give up; then Commit returns nil. Commit sends the bytes to the store until
-// the slot is decided. It waits for the store until ctx ends, and calls report with the error of
-// each failed attempt.
+// which it has applied. It calls build for each slot that it claims, when all earlier slots are
+// applied. build returns a commit, of which Commit sets cluster, seq, prev, created and hash,
+// and the parts of the payload. If build returns a nil commit, Commit gives up and returns nil.
+// Commit sends the bytes of the commit to the store until the slot is decided. It waits for the
+// store until ctx ends, and calls report with the error of each failed attempt.
 //
 // An error that wraps ErrUnknown means that a claim was sent and has ended undecided. Any other
 // error means that nothing was, or will be, committed.
@@ -78,7 +78,8 @@ func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]
 	}
 }
 
-// abandon ends a claim, because its caller no longer waits or the log has halted.
+// abandon ends a claim, because the caller of Commit no longer waits or the log has halted. It
+// returns err, together with ErrUnknown if the claim was sent.
 func (l *Log) abandon(err error) error {
 	var c Claim
 	l.with(func(p *Protocol) { c = p.Abandon() })

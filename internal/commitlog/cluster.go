@@ -22,7 +22,7 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 	}
 	var (
 		last  error
-		other string // another key in a bucket without seb.json
+		other string // a key that is in the bucket although seb.json is not
 	)
 	for try := range attemptsMax {
 		if try > 0 {

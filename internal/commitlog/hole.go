@@ -13,9 +13,9 @@ import (
 const listCheckMax = 5
 
 // FindHole returns an error that wraps [ErrRolledBack] if one of the applied slots from first to
-// last is gone, and no checkpoint covers it. A broker whose bucket is rolled back while it
-// appends does not notice this by its appends, because its next slot is free. Any goroutine may
-// call FindHole.
+// last is gone, and no checkpoint covers it. A broker whose bucket is rolled back while the
+// broker appends does not notice the rollback by its appends, because the next slot is free. Any
+// goroutine may call FindHole.
 func (l *Log) FindHole(ctx context.Context, first, last format.Seq) error {
 	for range listCheckMax {
 		gone, err := firstGone(ctx, l.store, first, last)
@@ -49,8 +49,8 @@ func (l *Log) isThere(ctx context.Context, key string) (bool, error) {
 }
 
 // deletedBehindCheckpoint judges a slot that a Get did not find; got is the error of the Get. It
-// returns nil if a checkpoint covers the slot, because then the slot may be deleted. Else it
-// returns an error that wraps [ErrRolledBack].
+// returns nil if a checkpoint covers the slot, because then the slot may be deleted. Otherwise
+// it returns an error that wraps [ErrRolledBack].
 func (l *Log) deletedBehindCheckpoint(ctx context.Context, gone format.Seq, got error) error {
 	page, err := listOnce(ctx, l.store, format.CheckpointPrefix, format.AfterKey(format.CheckpointPrefix, gone))
 	if err != nil {
@@ -71,7 +71,7 @@ func firstGone(ctx context.Context, store objstore.Store, first, last format.Seq
 	return firstNotListed(ctx, store, first, last)
 }
 
-// firstNotFound is firstGone for a store that can look up many keys at once.
+// firstNotFound does what firstGone does, for a store that can look up many keys at once.
 func firstNotFound(ctx context.Context, store objstore.Finder, first, last format.Seq) (format.Seq, error) {
 	for first <= last {
 		keys := make([]string, min(last-first+1, listPageKeys))
@@ -96,7 +96,7 @@ func findOnce(ctx context.Context, store objstore.Finder, keys []string) (int, e
 	return store.FirstMissing(ctx, keys)
 }
 
-// firstNotListed is firstGone for a store that can only list.
+// firstNotListed does what firstGone does, for a store that can only list.
 func firstNotListed(ctx context.Context, store objstore.Store, first, last format.Seq) (format.Seq, error) {
 	want, after := first, format.AfterKey(format.LogPrefix, first)
 	for want <= last {

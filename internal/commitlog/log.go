@@ -14,13 +14,13 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// ErrUnknown says that a claim was sent and ended undecided. Its commit may be in the log
-// already or later; the broker never sends it again.
+// ErrUnknown says that a claim was sent and ended undecided. The claim's commit may be in the
+// log, now or later; the broker never sends that commit again.
 var ErrUnknown = errors.New("the outcome of the commit is unknown")
 
 const (
-	// headRead is how many bytes of a commit the first Get reads. Most commits are smaller, so
-	// their records come with their heads.
+	// headRead is how many bytes of a commit the first Get reads. Most commits are smaller, so this
+	// Get also reads their records.
 	headRead = 256 << 10
 	// recoveryRead is used instead of headRead while a broker catches up: then only heads
 	// matter, and no memory budget bounds what is read ahead.
@@ -40,13 +40,13 @@ const (
 	winsMax          = 32 // wins in a row between two pauses, while no other broker is seen
 )
 
-// Fold is the owner of the state that commits change. Calls never overlap.
+// Fold owns the state that commits change. Calls of its methods never overlap.
 type Fold interface {
 	// Load replaces the state by the snapshot in a checkpoint's body.
 	Load(c *format.Checkpoint) error
-	// Apply applies the next commit to the state. object is the whole object if it was read
-	// together with its head, else nil. If a claim has won its slot, c is the *Commit that build
-	// returned.
+	// Apply applies the next commit to the state. object is the whole object of the commit if it
+	// was read together with the head, else nil. If a claim of this broker won the slot, c is the
+	// *Commit that build returned.
 	Apply(c *format.Commit, object []byte) error
 }
 
@@ -66,13 +66,13 @@ type Log struct {
 	clock   Clock
 
 	mu   sync.Mutex
-	p    Protocol   // guarded by mu, as seen is
+	p    Protocol   // guarded by mu, like seen
 	seen storeClock // the store's time, from the dates of its answers
 
 	claim      *format.Commit // the commit of the protocol's claim, or nil
-	claimParts [][]byte       // the bytes of its object
+	claimParts [][]byte       // the bytes of the claim's object
 	read       map[format.Seq]readCommit
-	damaged    map[string]int // by key: how many reads in a row found the object damaged
+	damaged    map[string]int // by object key or listed prefix: how many answers in a row were damaged
 
 	wonLast    bool
 	row        uint64        // wins of this broker in quick succession
@@ -85,7 +85,7 @@ type Log struct {
 
 type readCommit struct {
 	commit *format.Commit
-	object []byte // nil unless read whole
+	object []byte // nil unless the whole object was read
 }
 
 // Stats counts what happened since the start.
@@ -173,7 +173,7 @@ func (l *Log) next() (act Action) {
 // as it is now. A List that has only the first page of the log does not end the recovery:
 // Recover reads slots beyond that page until it finds no more, then lists again. It must also
 // find the last slot that a List shows: if the store answers 404 for that slot, Recover asks a
-// few times.
+// few more times.
 func (l *Log) Recover(ctx context.Context) error {
 	attempts, unlisted := 0, 0
 	for {
@@ -203,9 +203,9 @@ func (l *Log) recoverAgain(ctx context.Context, s format.Seq, times int) error {
 	return l.pause(ctx, times)
 }
 
-// Sync applies all commits up to the end of the log, as the end is now or later. It takes at
-// most syncMax, except for loading a checkpoint: a load that is cut short has to start again, so
-// a slow one would never end.
+// Sync applies all commits up to the end of the log: the end at the time of the call, or a later
+// one. It takes at most syncMax, except for loading a checkpoint: a load that is cut short has
+// to start again, so a load that takes longer than syncMax would never end.
 func (l *Log) Sync(ctx context.Context) error {
 	l.with((*Protocol).Sync)
 	within, cancel := context.WithTimeout(ctx, syncMax)
@@ -253,7 +253,7 @@ func (l *Log) step(ctx context.Context, act Action, attempts *int) error {
 
 func (l *Log) halted() bool { return l.Err() != nil }
 
-// pause waits before the next attempt; attempts is the number of failed ones.
+// pause waits before the next attempt; attempts is the number of failed attempts.
 func (l *Log) pause(ctx context.Context, attempts int) error {
 	d := backoffMax
 	if attempts < 9 {

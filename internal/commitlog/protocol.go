@@ -11,8 +11,8 @@ import (
 var (
 	// ErrLoss says that a slot that brokers still need is gone. A broker never skips a slot.
 	ErrLoss = errors.New("the log has lost a commit")
-	// ErrFork says that a commit does not follow from the one before: a store without
-	// conditional writes, or a restored copy, broke the order of the log.
+	// ErrFork says that a commit does not follow the commit before it: a store without conditional
+	// writes, or a restored copy, broke the order of the log.
 	ErrFork = errors.New("the log has forked")
 	// ErrRolledBack says that the bucket lacks commits that this broker has seen.
 	ErrRolledBack = errors.New("the bucket was rolled back")
@@ -24,8 +24,8 @@ var (
 type Stamp struct {
 	// Store is the store's time; zero if the answer had no date.
 	Store time.Time
-	// Boot is the local time since boot, including time in which the machine was suspended: for
-	// a List, when it was sent; for other requests, when the answer arrived. So Boot can only
+	// Boot is the local time since boot, including time in which the machine was suspended: for a
+	// List, when it was sent; for other requests, when the answer arrived. This choice can only
 	// make a lease shorter.
 	Boot time.Duration
 }
@@ -78,15 +78,14 @@ const (
 	DoLoad
 	// DoGet: Get the heads of slots Seq to To; answer each with Answered.
 	DoGet
-	// DoCreate: Create slot Seq with the commit of the claim; answer with Created or Exists, or
-	// not at all if the outcome is unknown. From now on the claim counts as sent.
+	// DoCreate: Create slot Seq with the commit of the claim; answer with Created or Exists, or not
+	// at all if the outcome is unknown. Once Next has returned DoCreate, the claim counts as sent.
 	DoCreate
 	// DoApply: apply the commit of slot Seq, which was read before; answer with Applied.
 	DoApply
-	// Tail: the log ended at Seq when the answer to the last Get was given.
-	// Next returns it once.
+	// Tail: the log ended at Seq when the store answered the last Get. Next returns Tail once.
 	Tail
-	// Halt: the log is damaged; see Err. Next returns nothing else after that.
+	// Halt: the log is damaged; see Err. After that, Next returns only Halt.
 	Halt
 )
 
@@ -124,8 +123,8 @@ type Protocol struct {
 	// expired is true if a List must renew the lease, mostly because the protocol or a reader
 	// has an answer that the lease does not cover.
 	expired bool
-	// newer is the newest checkpoint above the applied slot that a List showed after the one of
-	// lease; seq is 0 if there is none. The lease may still cover the commits up to that
+	// newer is the newest checkpoint above the applied slot that a List showed after the List of
+	// lease; newer.seq is 0 if there is none. The lease may still cover the commits up to that
 	// checkpoint.
 	newer struct {
 		seq   format.Seq
@@ -150,9 +149,9 @@ type Protocol struct {
 
 	claim   Claim
 	sync    bool       // a caller wants to know the end of the log
-	streak  uint       // reads in a row that did not find the end of the log
+	streak  uint       // number of reads in a row that did not find the end of the log
 	upTo    format.Seq // last slot of the last read
-	answers []Answer   // answers about slots above applied, fewer than Window
+	answers []Answer   // the answers about slots after p.applied; always fewer than Window
 
 	peak time.Time // largest store time ever seen
 	mark time.Time // largest store time seen since the last List
@@ -190,8 +189,8 @@ func (p *Protocol) Sync() {
 	p.answers = slices.DeleteFunc(p.answers, func(a Answer) bool { return !a.Found })
 }
 
-// Relist makes Next ask for a List first, since a reader has an answer that the lease does not
-// cover.
+// Relist makes Next ask for a List first. The caller calls it when a reader has an answer that
+// the lease does not cover.
 func (p *Protocol) Relist() { p.expired = true }
 
 // Propose claims the slot after the applied one. There must be no other claim.
@@ -202,30 +201,30 @@ func (p *Protocol) Propose(h format.Hash) {
 	p.claim = Claim{Seq: p.applied + 1, Hash: h}
 }
 
-// Abandon ends the claim, if there is one, because its caller no longer waits, and returns it.
-// If the claim was sent, its outcome is unknown: the caller must never send it again, and treats
-// a commit in its slot as that of another broker.
+// Abandon ends the open claim, if there is one, and returns it. If the claim was sent, its
+// outcome is unknown: the caller must never send the claim again, and must treat a commit in the
+// claim's slot as that of another broker.
 func (p *Protocol) Abandon() Claim {
 	c := p.claim
 	p.claim = Claim{}
 	return c
 }
 
-// Covers reports whether the log lease covers an answer that the store gave at that time. If so,
-// the store had not deleted anything by then that the applied state still needs.
+// Covers reports whether the log lease covers an answer with the given stamp. If so, nothing
+// that the applied state still needs had been deleted when the store gave the answer.
 func (p *Protocol) Covers(at Stamp) bool {
 	return !at.Store.Before(p.mark.Add(-p.margin/4)) && p.reaches(p.lease, at)
 }
 
-// reaches reports whether a lease that began with a List at c covers at: strictly
-// less than D - margin later, by the store's clock and by the local one.
+// reaches reports whether a lease that began with a List at c covers at: whether at is less than
+// deleteDelay - margin later than c, by the store's clock and by the local one.
 func (p *Protocol) reaches(c, at Stamp) bool {
 	span := p.deleteDelay - p.margin
 	return !c.Store.IsZero() && !at.Store.IsZero() &&
 		at.Store.Before(c.Store.Add(span)) && at.Boot-c.Boot < span
 }
 
-// answer returns the answer about a slot that the protocol holds; its Seq is 0 if there is none.
+// answer returns the answer about a slot that the protocol holds, or an Answer whose Seq is 0.
 func (p *Protocol) answer(s format.Seq) Answer {
 	for _, a := range p.answers {
 		if a.Seq == s {
@@ -327,8 +326,8 @@ func (p *Protocol) missing(a Answer) Action {
 		return Action{Do: DoList, Seq: p.applied}
 	}
 	p.more = false
-	// This is also so if a Create of the slot was answered "exists": then the two answers decide
-	// nothing, and the claim goes on.
+	// The log ends here even if a Create of the slot was answered "exists": then the two answers
+	// contradict each other and decide nothing, and the claim goes on.
 	p.known = p.applied
 	p.sync = false
 	p.streak = 0
@@ -434,8 +433,8 @@ func (p *Protocol) Listed(l Listing) {
 	}
 }
 
-// settle ends the recovery once the end that a List showed is applied. It does not wait until
-// later commits are applied: on a busy log, recovery would never end.
+// settle ends the recovery once the end that a List showed is applied. If it also waited for
+// later commits, recovery would never end on a busy log.
 func (p *Protocol) settle() { p.settled = p.settled || p.ended && p.applied >= p.end }
 
 func (p *Protocol) renew(at Stamp) {
@@ -445,9 +444,9 @@ func (p *Protocol) renew(at Stamp) {
 	p.newer.seq = 0
 }
 
-// Loaded says that the state was replaced by the checkpoint that Next named; h is the hash in
-// the checkpoint. If this ends a claim that was sent, Loaded returns that claim: its outcome
-// stays unknown for ever. A claim that was never sent just ends.
+// Loaded notes that the caller has replaced the state by the checkpoint that Next named; h is
+// the hash in the checkpoint. If this ends a claim that was sent, Loaded returns that claim: the
+// claim's outcome stays unknown for ever. A claim that was never sent just ends.
 func (p *Protocol) Loaded(s format.Seq, h format.Hash) (ended Claim) {
 	if s != p.newer.seq || s <= p.applied {
 		panic("commitlog: load of a checkpoint that was not asked for")
@@ -468,17 +467,18 @@ func (p *Protocol) Loaded(s format.Seq, h format.Hash) (ended Claim) {
 	return ended
 }
 
-// LoadMissing says that the checkpoint that Next named is gone. A newer one must have replaced
-// it, so the protocol lists again. If there is no newer one, the checkpoint and the slots that
-// it covers are lost; then the protocol must not believe that the log ends below them.
+// LoadMissing notes that the checkpoint that Next named is gone. A newer checkpoint must have
+// replaced it, so the protocol lists again. If there is no newer checkpoint, the missing one and
+// the slots that it covers are lost; then the protocol must not believe that the log ends below
+// these slots.
 func (p *Protocol) LoadMissing() {
 	p.gone = max(p.gone, p.newer.seq)
 	p.newer.seq = 0
 	p.expired = true
 }
 
-// Applied says that the commit of the next slot was applied. It returns whether that was the
-// commit of the claim. The claim ends in both cases.
+// Applied notes that the caller has applied the commit of the next slot. It reports whether this
+// broker's claim wrote that commit. A claim of that slot ends either way.
 func (p *Protocol) Applied() (own bool) {
 	n := p.applied + 1
 	a := p.answer(n)

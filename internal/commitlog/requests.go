@@ -158,9 +158,9 @@ func (l *Log) stop(err error) error {
 	return err
 }
 
-// damage counts an answer with damaged or foreign bytes for an object. The network may have
-// damaged the bytes, so only damagedReadsMax such answers in a row stop the broker. A read that
-// fails in another way does not end the row.
+// damage counts an answer with damaged or foreign bytes for an object, and returns err. The
+// network may have damaged the bytes, so only damagedReadsMax such answers in a row stop the
+// broker. A read that fails in another way does not end the row.
 func (l *Log) damage(key string, err error) error {
 	l.damaged[key]++
 	if l.damaged[key] >= damagedReadsMax {
@@ -169,8 +169,7 @@ func (l *Log) damage(key string, err error) error {
 	return err
 }
 
-// judge counts an error by damage if the error is about the bytes of an object. It returns the
-// error.
+// judge calls damage if err is about the bytes of an object. It returns err.
 func (l *Log) judge(key string, err error) error {
 	if isDamage(err) {
 		return l.damage(key, err)
@@ -188,7 +187,7 @@ func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 	type result struct {
 		Answer
 		readCommit
-		err error // damage
+		err error // an error about damaged bytes
 	}
 	var (
 		known   format.Seq
@@ -256,8 +255,8 @@ func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 	return err
 }
 
-// readHead reads the head of a slot, and the object if it is no larger than about size. The time
-// is set also if the error is ErrNotFound.
+// readHead reads the head of a slot, and the object if it is no larger than about size. The
+// returned time is that of the store's answer; it is set even if the error is ErrNotFound.
 func (l *Log) readHead(ctx context.Context, s format.Seq, size int64) (*format.Commit, []byte, time.Time, error) {
 	key := format.LogKey(s)
 	ctx, cancel := timeout(ctx, size)

@@ -13,14 +13,14 @@ import (
 // retryAfter is how long the owner waits before it repeats a commit that failed.
 const retryAfter = time.Second
 
-// byPlace is the order of deliveries in the log.
+// byPlace compares deliveries by partition, then by offset.
 func byPlace(x, y leases.Delivery) int {
 	return x.Compare(y.Place)
 }
 
-// claimLocked claims the next attempts of deliveries that failed: it starts a commit that counts them.
-// Receivers get the records after that commit. A record that failed its last attempt becomes a dead
-// letter instead; claimLocked returns the number of these.
+// claimLocked claims the next attempts of deliveries that failed: it starts a commit that counts these
+// attempts. Receivers get the records after that commit. A record whose last allowed attempt failed
+// becomes a dead letter instead; claimLocked returns the number of such records.
 func (d *Dispatcher) claimLocked(last []leases.Delivery) (dead int) {
 	slices.SortFunc(last, byPlace)
 	again := make([]leases.Delivery, 0, len(last))
@@ -41,7 +41,7 @@ func (d *Dispatcher) claimLocked(last []leases.Delivery) (dead int) {
 	return len(last) - len(again)
 }
 
-// Attempt returns the number of a delivery, counted from the last redrive of its record.
+// Attempt returns the attempt number of a delivery, counted from the last redrive of the record.
 func (d *Dispatcher) Attempt(x leases.Delivery) int {
 	n := int(x.Attempt)
 	d.view(func(_ *state.Topic, q *state.Queue) {
@@ -51,8 +51,8 @@ func (d *Dispatcher) Attempt(x leases.Delivery) int {
 	return n
 }
 
-// settled notes the outcome of claims. awaited is how many of them receivers wait for. Claims that are
-// in the log are applied before settled is called.
+// settled notes the outcome of a commit of claims. If the commit succeeded, the state has applied it.
+// awaited is the number of claims that receivers wait for.
 func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,8 +67,8 @@ func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 		}
 	}
 	if err == nil {
-		// The commit leaves out claims that are no longer needed. Of their records, only those that
-		// are done or dead letters leave the table. The others were put back meanwhile, and may be
+		// The commit leaves out claims that are no longer needed. If the record of such a claim is done or a
+		// dead letter, the record leaves the table. Any other such record was put back meanwhile, and may be
 		// claimed again by now.
 		d.view(func(_ *state.Topic, q *state.Queue) {
 			for _, x := range claims {
@@ -81,7 +81,7 @@ func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 	d.wakeLocked()
 }
 
-// CheckOwner returns ErrNotOwner unless the queue has an owner, and epoch is that owner's.
+// CheckOwner returns ErrNotOwner unless the queue has an owner with the given epoch.
 func CheckOwner(dr *state.Draft, queue format.QueueID, epoch format.Epoch) error {
 	if !dr.QueueExists(queue) {
 		return ErrNotOwner
@@ -95,17 +95,17 @@ func CheckOwner(dr *state.Draft, queue format.QueueID, epoch format.Epoch) error
 func (d *Dispatcher) checkOwner(dr *state.Draft) error { return CheckOwner(dr, d.queue, d.epoch) }
 
 // claim is a change that counts the next attempts of records that are not done. Only the owner makes
-// it, since no other broker knows which records are due.
+// this change, since no other broker knows which records are due.
 type claim struct {
 	d    *Dispatcher
 	last []leases.Delivery
 }
 
-// Apply implements Change. It counts an attempt only if the last attempt in the log is the one that
-// the dispatcher knows: a later attempt is on its way to a worker and must stay the last. It also
-// leaves out records that a worker put back after the claim was requested, since these have to wait
-// first. The dispatcher knows of such a record if an applied commit put it back, and the draft if this
-// commit does.
+// Apply implements Change. It counts the next attempt of a record only if the last attempt in the log
+// is the one that the dispatcher knows: a later attempt is on its way to a worker and must stay the
+// last. It also leaves out a record that a worker put back after the claim was requested, since such a
+// record has to wait first. If an applied commit put the record back, the dispatcher's table shows
+// that. If the commit under construction does so, only the draft shows that.
 func (x claim) Apply(dr *state.Draft) (entries []format.Entry, _ error) {
 	d := x.d
 	if err := d.checkOwner(dr); err != nil {
@@ -129,8 +129,8 @@ func (x claim) Apply(dr *state.Draft) (entries []format.Entry, _ error) {
 	return entries, nil
 }
 
-// notBefore returns until when, in the log's time, the applied commits have put a record back:
-// microseconds since 1970, or 0.
+// notBefore returns the log's time until which an applied commit has put a record back, in
+// microseconds since 1970; 0 if none has.
 func (d *Dispatcher) notBefore(at leases.Place) (us int64) {
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		a, _ := q.Last(at.Partition, at.Offset)
@@ -140,7 +140,7 @@ func (d *Dispatcher) notBefore(at leases.Place) (us int64) {
 }
 
 // opening returns a channel that is closed when the dispatch limit has moved. It returns nil unless
-// records are kept back by the limit alone, as in a new partition.
+// the limit alone keeps records back, as in a new partition.
 func (d *Dispatcher) opening() (opened <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,11 +1,11 @@
-// Package dispatch hands out the records of the queues that a broker owns: to one worker at a
-// time, each record for the length of a lease.
+// Package dispatch hands out the records of the queues that a broker owns: each record to one
+// worker at a time, for the length of a lease.
 //
 // A broker becomes the owner of a queue with [Dispatchers.TakeOver]; [Dispatchers.MayTake] tells
-// whether it may. Workers get records with [Dispatchers.Receive].
+// whether the broker may do so. Workers get records with [Dispatchers.Receive].
 //
 // A [Dispatcher] belongs to one queue for as long as this broker owns it. It learns what becomes of
-// records only from the commits that this broker applies, its own and those of others.
+// records only from the commits that this broker applies: those of this broker and those of others.
 //
 // Lock order: a dispatcher's lock, then the state's, then the lock of [Dispatchers]. A method whose
 // name ends in Locked needs its dispatcher's lock.
@@ -21,11 +21,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// ErrNotOwner refuses a change that only the owner of a queue may make: the queue was deleted, or
-// another broker has taken it over.
+// ErrNotOwner refuses a change that only the owner of a queue may make, because another broker has
+// taken over the queue, or the queue was deleted.
 var ErrNotOwner = errors.New("another broker has taken over the queue, or it was deleted")
 
-// Broker is what dispatchers need of the broker that they run in.
+// Broker is what dispatchers need from the broker that they run in.
 type Broker interface {
 	// Commit commits a change, and returns when this broker has applied it. Its error is a
 	// *CommitError.
@@ -34,13 +34,13 @@ type Broker interface {
 	// a dead-letter topic, puts a copy of the record there. It also returns nil if the record is done
 	// or already a dead letter. Its error is a *CommitError.
 	DeadLetter(ctx context.Context, d *Dispatcher, last leases.Delivery, attempts int) error
-	// Read reads consecutive records of a partition, from first on: at least one, and otherwise up to
-	// the given numbers of records and bytes. n is how many offsets it has read. Its error is a
-	// *ReadError if trying again is of no use.
+	// Read reads consecutive records of a partition, from first on, up to the given numbers of records
+	// and bytes, but at least one record. n is the number of records read. Its error is a *ReadError
+	// if trying again is of no use.
 	Read(ctx context.Context, d *Dispatcher, first leases.Place, records int, bytes int64) (r Records, n int, err error)
-	// Sync follows the log to its end.
+	// Sync applies all commits up to the end of the log.
 	Sync(ctx context.Context) error
-	// SyncToAct is Sync, unless the last sync is recent enough for handing out records. It returns an
+	// SyncToAct syncs, unless the last sync is recent enough for handing out records. It returns an
 	// error if the broker no longer accepts requests.
 	SyncToAct(ctx context.Context) error
 	// Follow makes the broker sync repeatedly, for a receiver that waits, until leave is called.
@@ -57,23 +57,24 @@ type Broker interface {
 type Records interface {
 	// Key returns the key of a record; nil if it has none.
 	Key(i int) []byte
-	// Bytes returns the size of a record.
+	// Bytes returns the size of a record in bytes.
 	Bytes(i int) int64
-	// Own moves the records to memory that nothing else uses, and returns its size in bytes.
+	// Own moves the records to memory that nothing else uses, and returns the size of that memory in
+	// bytes.
 	Own() int64
 }
 
 // Change is a change of the log.
 type Change interface {
-	// Apply checks the change against the draft, and returns its entries for the commit; there may be
-	// none. It is called again after a lost race.
+	// Apply checks the change against the draft, and returns the change's entries for the commit;
+	// there may be none. If another broker wins the slot, Apply is called again.
 	Apply(d *state.Draft) ([]format.Entry, error)
 }
 
 // Request asks the broker to commit a change.
 type Request struct {
 	Change
-	// Synced says that the broker synced after the change was requested: a refusal is final.
+	// Synced says that the broker synced after the change was requested, so a refusal is final.
 	Synced bool
 	// Urgent says that the change is committed without linger.
 	Urgent bool
@@ -84,7 +85,7 @@ type Request struct {
 // CommitError says why a commit failed, or was not confirmed.
 type CommitError struct {
 	Err        error
-	Unknown    bool          // the commit may still be in the log
+	Unknown    bool          // the commit may be in the log, now or later
 	RetryAfter time.Duration // how long to wait before trying again; may be 0
 }
 
@@ -94,7 +95,7 @@ func (e *CommitError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *CommitError) Unwrap() error { return e.Err }
 
-// ReadError says why records can't be read, now or later.
+// ReadError says why records can't be read. Trying again is of no use.
 type ReadError struct {
 	Err     error
 	Deleted bool // the records, or their topic, were deleted
@@ -111,7 +112,7 @@ func (e *ReadError) Unwrap() error { return e.Err }
 type Config struct {
 	Lease       time.Duration
 	MaxAttempts int
-	Ordered     bool // of each key, one record at a time
+	Ordered     bool // records with the same record key go out one at a time
 	Paused      bool
 }
 

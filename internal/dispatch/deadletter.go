@@ -3,10 +3,12 @@ package dispatch
 import "github.com/simple-event-broker/seb/internal/leases"
 
 // deadLettersMax bounds how many records of a queue become dead letters at the same time. All records
-// that are with workers may fail their last attempt at once, and each takes a goroutine and a request.
+// that are with workers may fail their last attempt at once, and each dead letter takes a goroutine
+// and a request.
 const deadLettersMax = 256
 
-// deadLetterLocked makes a record a dead letter, because its last delivery failed.
+// deadLetterLocked makes a record a dead letter, because the last allowed delivery of the record
+// failed.
 func (d *Dispatcher) deadLetterLocked(last leases.Delivery) {
 	d.failed = append(d.failed, last)
 	if d.deadLettering < deadLettersMax {

@@ -18,8 +18,8 @@ const (
 	knownMax = 64 << 10
 	// scanRecords is how many records one step scans.
 	scanRecords = 256
-	// blockedMax bounds the records of an ordered queue that wait behind others of their key.
-	// At the bound the scan stops, for all keys.
+	// blockedMax bounds the records of an ordered queue that wait for an earlier record with the same
+	// record key. At the bound the scan stops, for all keys.
 	blockedMax = 4096
 )
 
@@ -34,7 +34,7 @@ type Dispatcher struct {
 	opened  state.Moment
 	held    time.Time     // until then, records that the previous owner may have handed out are held back
 	gone    chan struct{} // closed when the dispatcher has ended
-	loading chan struct{} // holds a value while one receiver reads for all
+	loading chan struct{} // holds a value while one receiver reads records for all receivers
 
 	mu            sync.Mutex
 	config        Config
@@ -42,21 +42,21 @@ type Dispatcher struct {
 	parts         []part
 	ahead         map[format.Partition][]aheadRun // delayed records of each partition beyond the scan, ascending by offset; the last run may not be in the state yet
 	turn          int                             // the partition to scan next
-	scanned       int64                           // how many of its records were scanned in this turn
+	scanned       int64                           // how many records of that partition were scanned in this turn
 	delayed       delays                          // records that the scan passed before they were due
 	extended      map[leases.Place]time.Time      // new ends of leases that workers extended, for records beyond the scan
 	putBacks      map[leases.Place]time.Time      // due times of records that were put back before the scan reached them
 	waiting       []inLine                        // receivers in line, the first in front
 	wanted        int                             // how many records the receivers in line want at most
-	claiming      int                             // next attempts that are being committed for receivers
+	claiming      int                             // number of next attempts that are being committed for receivers
 	failed        []leases.Delivery               // last deliveries of records that are to become dead letters
-	deadLettering int                             // goroutines that make dead letters
+	deadLettering int                             // number of goroutines that make dead letters
 	chunks        chunks
 	holds         bool // some part has held ranges
 	pace          pace
-	behind        time.Time     // since when a limit should have moved; zero if none should
+	behind        time.Time     // since when a limit should have moved; zero if no limit should move
 	moved         chan struct{} // closed when the commit that moves limits is decided; nil if no such commit is under way
-	urged         bool          // receivers wait for that commit
+	urged         bool          // receivers wait for the commit that moves limits
 	shown         time.Time     // when this owner last showed itself in the log
 	contested     time.Time     // until then, the previous owner may take the queue back
 	closed        bool
@@ -74,14 +74,14 @@ type inLine struct {
 type part struct {
 	next  format.Offset // the first offset that was not scanned
 	held  []offsets     // ranges below next that are held back, ascending
-	lower format.Offset // the dispatch limit that a commit under way lowers to; 0 if there is no such commit
+	lower format.Offset // the lower dispatch limit in a commit under way; 0 if there is no such commit
 }
 
 // Names are the names of a queue and its topic.
 type Names struct{ Topic, Queue string }
 
-// newDispatcher returns a dispatcher for a queue that this broker got by a commit, which was applied
-// at that moment.
+// newDispatcher returns a dispatcher for a queue that this broker took over by a commit. at is when
+// that commit was applied.
 func (x *Dispatchers) newDispatcher(s *state.State, q *state.Queue, at state.Moment) *Dispatcher {
 	now, t := at.At, s.TopicByID(q.Topic)
 	d := &Dispatcher{

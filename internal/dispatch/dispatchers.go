@@ -15,7 +15,7 @@ import (
 // succeeds.
 const doneMax = 16 << 10
 
-// lossWarnEvery is the least time between two log lines about queues that other brokers took over.
+// lossWarnEvery is the least time between two log messages about queues that other brokers took over.
 const lossWarnEvery = time.Minute
 
 // Options are the options of dispatchers.
@@ -128,8 +128,8 @@ func (x *Dispatchers) Loaded(*state.State) {
 	}
 }
 
-// Applying notes the delays in a commit that is about to be applied at that moment. So dispatchers
-// know which records to hold back before the state has these records.
+// Applying notes the delays in a commit that the state is about to apply at the given moment. This way
+// dispatchers know which records to hold back before the state has these records.
 func (x *Dispatchers) Applying(entries []format.Entry, at state.Moment) {
 	for _, it := range entries {
 		if y, ok := it.(*format.RecordsDelayed); ok {
@@ -140,7 +140,7 @@ func (x *Dispatchers) Applying(entries []format.Entry, at state.Moment) {
 	}
 }
 
-// Applied notes a commit that was applied at that moment.
+// Applied notes a commit that the state applied at the given moment.
 func (x *Dispatchers) Applied(s *state.State, entries []format.Entry, at state.Moment) {
 	for _, it := range entries {
 		x.apply(it, at)
@@ -202,8 +202,8 @@ func (x *Dispatchers) apply(it format.Entry, at state.Moment) {
 	}
 }
 
-// warnOfLoss logs that another broker took over a queue because it could not ask this one, and which
-// option to set. It runs in the commit loop.
+// warnOfLoss logs that another broker took over a queue because that broker could not ask this one, and
+// which option to set. It runs in the commit loop.
 func (x *Dispatchers) warnOfLoss(d *Dispatcher) {
 	if !x.warned.IsZero() && time.Since(x.warned) < lossWarnEvery {
 		return
@@ -250,7 +250,7 @@ func (l *doneLately) add(x *format.RecordsDone) {
 	}
 }
 
-// DoneBy tells whether a delivery was acknowledged recently.
+// DoneBy tells whether a delivery is among the last doneMax that were acknowledged.
 func (x *Dispatchers) DoneBy(queue format.QueueID, delivery leases.Delivery) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Extend makes the leases of deliveries end after that time from now; 0 means the queue's lease. For
-// each token, out tells whether the delivery is of this queue and, as far as the dispatcher knows,
-// with a worker. out is nil if the dispatcher has ended.
+// Extend makes the leases of deliveries end when the given time has passed; 0 means the queue's
+// lease. For each token, out reports whether the delivery is of this queue and, as far as the
+// dispatcher knows, with a worker. out is nil if the dispatcher has ended.
 func (d *Dispatcher) Extend(tokens []Token, lease time.Duration) (until time.Time, out []bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -27,7 +27,8 @@ func (d *Dispatcher) Extend(tokens []Token, lease time.Duration) (until time.Tim
 	return until, out
 }
 
-// mayExtend tells whether, by the log, a delivery is the last of its record and was not put back.
+// mayExtend reports whether the log says that a delivery is the last one of its record and was not
+// put back.
 func (d *Dispatcher) mayExtend(x leases.Delivery) (may bool) {
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		a, listed := q.Last(x.Partition, x.Offset)
@@ -36,7 +37,7 @@ func (d *Dispatcher) mayExtend(x leases.Delivery) (may bool) {
 	return may
 }
 
-// extendUnscannedLocked extends a lease that an earlier owner gave, of a record that is not in the
+// extendUnscannedLocked extends a lease that an earlier owner gave on a record that is not in the
 // table. It returns false if the record can't be with a worker, or if the table is full.
 func (d *Dispatcher) extendUnscannedLocked(x leases.Delivery, until time.Time) bool {
 	if d.table.Len()+len(d.extended) >= knownMax {

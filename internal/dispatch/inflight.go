@@ -7,7 +7,7 @@ import (
 )
 
 // InFlight bounds how many records of one queue a worker has at a time. A record counts until the
-// worker answers, through any broker, or its lease ends. The count restarts at zero when another
+// worker answers, through any broker, or the lease ends. The count restarts at zero when another
 // broker takes the queue over, or this broker takes it back. Only one Take at a time may use an
 // InFlight.
 type InFlight struct {
@@ -18,14 +18,15 @@ type InFlight struct {
 }
 
 // inFlightAt counts the records that a worker has from one dispatcher. The dispatcher's lock guards
-// it.
+// the count.
 type inFlightAt struct {
 	leases.Holder
 	freed chan struct{} // closed when the count falls; nil if no receiver waits for that
 }
 
-// roomLocked returns how many of a dispatcher's records the worker may get, of the most that it wants,
-// and the holder that counts them. If there is no room, full is closed when there may be room again.
+// roomLocked returns how many of a dispatcher's records the worker may get, of the most records that
+// it wants, and the holder that counts these records. If the worker may get none, full is closed when
+// that may have changed.
 func (f *InFlight) roomLocked(d *Dispatcher, now time.Time, most int) (room int, holder *leases.Holder, full chan struct{}) {
 	if f == nil {
 		return most, nil, nil
@@ -45,7 +46,7 @@ func (f *InFlight) roomLocked(d *Dispatcher, now time.Time, most int) (room int,
 	return 0, nil, f.out.freed
 }
 
-// fullLocked tells whether turn is the channel that is closed when there is room again.
+// fullLocked tells whether turn is the channel that is closed when the worker may get records again.
 func (f *InFlight) fullLocked(turn chan struct{}) bool { return f != nil && f.out.freed == turn }
 
 func (o *inFlightAt) wake() {

@@ -10,36 +10,36 @@ import (
 	"github.com/simple-event-broker/seb/internal/wait"
 )
 
-// The dispatch limit of a partition is the offset up to which the owner may hand out fresh records. It
-// is in the log (as window) before they go out, so that the next owner knows which records may be with
-// workers. When an owner is lost, all records from the last one that it handed out up to the limit
-// become uncertain. So the limit stays ahead of delivery by about one second of deliveries, and is
-// lowered when deliveries slow down.
+// The dispatch limit of a partition is the offset up to which the owner may hand out fresh records.
+// The limit is in the log (as window) before these records go out, so that the next owner knows which
+// records may be with workers. When an owner is lost, all records from the last one that it handed out
+// up to the limit become uncertain. So the limit stays ahead of delivery by about one second of
+// deliveries, and is lowered when deliveries slow down.
 const (
-	// reachMin is the least number of records that the limit is ahead by.
+	// reachMin is the least number of records by which the limit is ahead of delivery.
 	reachMin = 8
-	// reachMax is the largest number of records that the limit is ahead by.
+	// reachMax is the largest number of records by which the limit is ahead of delivery.
 	reachMax = 8192
 	// paceSpan is the time for which the records between delivery and the limit should last.
 	paceSpan = time.Second
-	// paceFade is the time in which the largest number of a paceSpan fades by two thirds.
+	// paceFade is the time in which pace.most falls by about two thirds.
 	paceFade = 10 * time.Second
 	// limitRides is how long a move of the limit waits for another commit that it can share. Workers'
-	// answers cause such commits, unless they come through other brokers.
+	// answers cause such commits, unless the answers come through other brokers.
 	limitRides = 250 * time.Millisecond
-	// OwnerShows is how often an owner that other brokers can't ask shows itself in the log while
-	// it has receivers.
+	// OwnerShows is the interval at which an owner that other brokers can't ask shows itself in the log
+	// while it has receivers.
 	OwnerShows = 10 * time.Second
 	// ownerContested is how long an owner shows itself in this way after it took the queue over from
-	// another owner. A previous owner that still runs would have come back by then, and each sign
-	// costs a request.
+	// another owner. If the previous owner still runs, it comes back within this time. Each sign costs a
+	// request.
 	ownerContested = 10 * time.Minute
 )
 
 // pace estimates the largest number of records that receivers recently took within a second.
 type pace struct {
 	at    time.Time
-	taken float64 // taken in about the last second
+	taken float64 // records taken in about the last second
 	most  float64 // the largest value of taken, fading with time
 }
 
@@ -58,7 +58,7 @@ func (p *pace) add(now time.Time, n int) {
 	p.most = max(p.most, p.taken)
 }
 
-// need counts n records that receivers would have taken if the limit had allowed it.
+// need counts n records that receivers would have taken if the limit had not kept them back.
 func (p *pace) need(now time.Time, n int64) {
 	p.fade(now)
 	p.most = max(p.most, float64(n))
@@ -69,14 +69,15 @@ func (p *pace) reach(now time.Time) int64 {
 	return min(reachMax, max(reachMin, int64(math.Ceil(p.most))))
 }
 
-// firstReach returns how many records the limit of each partition is ahead by under a new owner, whose
-// first receiver wants most records.
+// firstReach returns by how many records a new owner sets the limit of each partition ahead of
+// delivery, if the first receiver wants most records.
 func firstReach(most int, partitions uint32) int64 {
 	return max(reachMin, (int64(most)+int64(partitions)-1)/int64(partitions))
 }
 
-// reachLocked returns how many records the limit of each partition should be ahead by. With several
-// partitions, at most scanRecords of one partition are handed out before it is the next one's turn.
+// reachLocked returns by how many records the limit of each partition should be ahead of delivery.
+// With several partitions, at most scanRecords records of one partition are handed out before the next
+// partition's turn.
 func (d *Dispatcher) reachLocked(now time.Time) int64 {
 	reach := d.pace.reach(now)
 	return min(reach, max(scanRecords, 2*reach/int64(max(1, len(d.parts)))))
@@ -93,10 +94,9 @@ func (d *Dispatcher) limitLocked(q *state.Queue, i int) format.Offset {
 }
 
 // followLocked moves the limits after a receiver took records; lack is how many more records the
-// receiver wanted. It also shows the owner in the log if other brokers can't ask it. A move shares the
-// next commit of this broker. It gets its own commit if no commit comes within limitRides, or if
-// receivers wait for the move.
-// a while, or receivers wait for it.
+// receiver wanted. It also shows the owner in the log if other brokers can't ask the owner. A move
+// shares the next commit of this broker. It gets its own commit if no commit comes within limitRides,
+// or if receivers wait for the move.
 func (d *Dispatcher) followLocked(now time.Time, lack int) {
 	near, stuck := d.nearLocked(now)
 	if stuck && lack > 0 {
@@ -145,23 +145,23 @@ func (d *Dispatcher) nearLocked(now time.Time) (near, stuck bool) {
 	return near, stuck
 }
 
-// shouldMove tells whether a limit that is left records ahead should be moved to reach records ahead.
+// shouldMove tells whether a limit should move, from left to reach records ahead of delivery.
 func shouldMove(left, reach int64) bool { return left <= reach*3/4 || left > reach*3/2 }
 
-// Show commits a sign that the owner runs, for brokers that can't ask it.
+// Show commits a sign that the owner runs, for brokers that can't ask the owner.
 func (d *Dispatcher) Show(ctx context.Context) error { return d.moveLimits(ctx, false, true) }
 
-// moveLimits commits the moves of the limits. If shows is set, it commits an entry even if no limit
-// moves.
+// moveLimits commits the moves of the limits. If shows is set, the commit has an entry even if no
+// limit moves.
 func (d *Dispatcher) moveLimits(ctx context.Context, urgent, shows bool) error {
 	return d.all.b.Commit(ctx, Request{Change: moveLimits{d, shows}, Urgent: urgent})
 }
 
 // moveLimits is a change that moves the limits. Apply computes the moves from the dispatcher's
-// progress when it is called.
+// progress at the time of the call.
 type moveLimits struct {
 	d     *Dispatcher
-	shows bool // it has an entry even if no limit moves
+	shows bool // the commit has an entry even if no limit moves
 }
 
 // Apply implements Change.
@@ -177,7 +177,7 @@ func (x moveLimits) Apply(dr *state.Draft) ([]format.Entry, error) {
 }
 
 // limitMoves returns the moves of limits for the commit under construction. All earlier commits of
-// this broker are decided by then.
+// this broker are decided when limitMoves is called.
 func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 	now := time.Now()
 	d.mu.Lock()
@@ -197,7 +197,7 @@ func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 		case goal > window && (shouldMove(left, reach) || d.wanted > 0 && end > window):
 			p.lower = 0
 		case goal < window && shouldMove(left, reach):
-			p.lower = goal // it counts from now on, before it is in the log
+			p.lower = goal // the lower limit counts from now on, before it is in the log
 		default:
 			if p.lower != window {
 				p.lower = 0

@@ -13,8 +13,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// OwnerSilence is how long an owner may write nothing to the log before brokers that can't ask it
-// consider it lost.
+// OwnerSilence bounds how long an owner may write nothing to the log: after that, brokers that can't
+// ask the owner consider it lost.
 const OwnerSilence = 30 * time.Second
 
 var (
@@ -42,8 +42,8 @@ type Owner struct {
 	Seen    time.Time // when the owner last showed itself in the log, by the store's clock
 }
 
-// Owner returns a queue's owner and, if this broker is the owner, its dispatcher. The caller holds the
-// state's lock.
+// Owner returns a queue's owner and, if this broker is the owner, the queue's dispatcher. The caller
+// holds the state's lock.
 func (x *Dispatchers) Owner(q *state.Queue) (*Dispatcher, Owner) {
 	d := x.Of(q.ID)
 	if d != nil && (d.epoch != q.Epoch || !q.Owned) {
@@ -52,9 +52,10 @@ func (x *Dispatchers) Owner(q *state.Queue) (*Dispatcher, Owner) {
 	return d, Owner{q.ID, q.Epoch, q.Owned, q.Address, q.Session, time.UnixMicro(q.Seen)}
 }
 
-// mute tells whether this broker can't ask the owner: the owner has no address, or no session to prove
-// its identity (as in older versions). It can't ask at its own address either: then the owner is an
-// earlier process of this broker, or both have the address of a load balancer.
+// mute reports whether this broker can't ask the owner. It can't if the owner has no address, or no
+// session to prove its identity (as in older versions). This broker can't ask either if the owner has
+// the same address: then the owner is an earlier process of this broker, or both have the address of a
+// load balancer.
 func (x *Dispatchers) mute(o Owner) bool {
 	return o.Address == "" || o.Session == format.SessionKey{} || o.Session == x.opts.Session || o.Address == x.opts.Address
 }
@@ -62,17 +63,17 @@ func (x *Dispatchers) mute(o Owner) bool {
 // MayTake returns nil if this broker may take a queue over, else an *ElsewhereError. deaf says that
 // the owner was asked, and did not answer.
 //
-// The owner is a session, not an address. A broker considers an owner lost if it can't ask it, or if
-// at its address another session answers, or nobody. But brokers that can't ask each other must not
-// take a queue from each other in turn: a broker that lost a queue waits until the new owner has been
-// silent for OwnerSilence.
+// The owner is a session, not an address. A broker considers the owner lost if the broker can't ask
+// the owner, or if nobody or another session answers at the owner's address. But brokers that can't
+// ask each other must not take a queue from each other in turn. So a broker that lost a queue waits
+// until the new owner has been silent for OwnerSilence.
 func (x *Dispatchers) MayTake(o Owner, deaf bool) error {
 	if !o.Owned || o.Session == x.opts.Session {
 		return nil // no broker owns the queue, or this one does and is about to open its dispatcher
 	}
 	mute := x.mute(o)
-	// An owner that other brokers can ask may be silent in the log although it runs: silence counts
-	// only with deaf or mute.
+	// An owner that other brokers can ask may be silent in the log although it runs. So silence counts
+	// only if deaf or mute is set.
 	silent := max(x.b.StoreNow().Sub(o.Seen), x.silentFor(o.Queue, o.Seen)) > OwnerSilence
 	if (deaf || mute) && (silent || !x.HasLost(o.Queue)) {
 		return nil
@@ -85,16 +86,18 @@ func (x *Dispatchers) MayTake(o Owner, deaf bool) error {
 	return &ElsewhereError{mute}
 }
 
-// silence is how long an owner has not shown itself: its last sign in the log has the time seen, and
-// this broker has known that sign since then, by the monotonic clock.
+// silence is the last sign in the log of an owner that took a queue over from this broker. seen is the
+// log's time of the sign. since is when this broker first considered that sign, by the monotonic
+// clock.
 type silence struct {
 	seen  time.Time
 	since time.Time
 }
 
 // silentFor returns how long, at least, the owner that took a queue over from this broker has not
-// shown itself. seen is the log's time of the last sign. It does not tell how long ago that was: the
-// log's time is ahead of the store's if the store's clock was set back.
+// shown itself. seen is the log's time of the owner's last sign. The difference between that time and
+// the store's is not enough: if the store's clock was set back, the log's time is ahead of the
+// store's.
 func (x *Dispatchers) silentFor(queue format.QueueID, seen time.Time) time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -126,14 +129,14 @@ type takeovers struct {
 	over bool // the broker shuts down: no takeover may begin
 }
 
-// TakeOver makes this broker the owner after o. It returns nil when this broker is the owner, and also
-// when the queue has another owner than o by now, or was deleted. deaf says that o was asked, and did
-// not answer. most is how many records the caller wants.
+// TakeOver makes this broker the next owner of a queue, after o. It returns nil when this broker is
+// the owner, and also when the queue was deleted or has an owner other than o by now. deaf says that o
+// was asked, and did not answer. most is how many records the caller wants.
 //
-// If ctx ends first, TakeOver returns ErrUndecided, and the takeover goes on: a broker that does not
-// know that it is the owner would have to take the queue over from itself, and all records below its
-// dispatch limit would be uncertain. Other errors are ErrClosed, and those of Broker.Sync and
-// Broker.Commit.
+// If ctx ends first, TakeOver returns ErrUndecided, and the takeover goes on. If the takeover stopped,
+// this broker could become the owner without knowing it. It would then have to take the queue over
+// from itself, and all records below the dispatch limit would be uncertain. Other errors are
+// ErrClosed, and those of Broker.Sync and Broker.Commit.
 func (x *Dispatchers) TakeOver(ctx context.Context, o Owner, deaf bool, most int) error {
 	taken := make(chan error, 1)
 	begun := x.begin(func() {
@@ -151,7 +154,7 @@ func (x *Dispatchers) TakeOver(ctx context.Context, o Owner, deaf bool, most int
 	}
 }
 
-// begin runs a takeover, unless the broker shuts down.
+// begin runs a takeover in a goroutine. If the broker shuts down, it runs nothing and returns false.
 func (x *Dispatchers) begin(takeover func()) bool {
 	t := &x.takeovers
 	t.mu.Lock()
@@ -187,8 +190,8 @@ func (x *Dispatchers) endTakeovers(ctx context.Context) {
 // commitOwner commits this broker as the next owner, for a caller that wants up to most records. When
 // the commit is applied, the queue's dispatcher opens.
 func (x *Dispatchers) commitOwner(o Owner, deaf bool, most int) error {
-	// The caller may have found no dispatcher just before another caller's takeover ended. Then this
-	// broker would take the queue over from itself.
+	// The caller may have found no dispatcher just before another caller's takeover ended. Without this
+	// check, this broker would then take the queue over from itself.
 	names, ok := x.follows(o)
 	if !ok {
 		return nil
@@ -268,16 +271,16 @@ func (x *Dispatchers) forget(queue format.QueueID) {
 	delete(x.expected, queue)
 }
 
-// open opens the dispatcher of a queue that this broker got by a commit, which was applied at that
-// moment. The dispatcher must know the delays in the next commit, so open comes before that is
-// applied.
+// open opens the dispatcher of a queue that this broker took over by a commit; at is when that commit
+// was applied. The dispatcher must know the delays in the next commit, so open is called before the
+// next commit is applied.
 func (x *Dispatchers) open(s *state.State, queue format.QueueID, at state.Moment) {
 	x.mu.Lock()
 	take, expected := x.expected[queue]
 	x.mu.Unlock()
 	q := s.QueueByID(queue)
 	if !expected || q == nil || !q.Owned || q.Epoch != take.epoch || q.Session != x.opts.Session {
-		return // another broker's
+		return // another broker took the queue over
 	}
 	d := x.newDispatcher(s, q, at)
 	d.pace.need(d.shown, int64(take.most))

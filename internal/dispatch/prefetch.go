@@ -44,7 +44,7 @@ func (cs *chunks) drop(c *chunk) {
 }
 
 // Load reads the records from a place on, and keeps them in memory. One caller at a time reads for
-// all, since most callers want the same records.
+// all callers, since most of them want the same records.
 func (d *Dispatcher) Load(ctx context.Context, at leases.Place) error {
 	_, err := d.load(ctx, at)
 	return err
@@ -92,7 +92,7 @@ func (d *Dispatcher) record(ctx context.Context, x leases.Delivery) (r Records, 
 
 // prefetched holds the chunks of all dispatchers, the oldest first.
 type prefetched struct {
-	max int64 // in bytes; the newest chunk alone may be larger
+	max int64 // the bound of bytes, unless the newest chunk alone is larger
 
 	mu    sync.Mutex
 	list  []prefetchedChunk
@@ -132,7 +132,7 @@ func (k *prefetched) remove(cs ...*chunk) {
 }
 
 // keep keeps a chunk in memory. To make room, it may drop the oldest chunks of this dispatcher, or of
-// all.
+// all dispatchers.
 func (d *Dispatcher) keep(c *chunk) {
 	d.mu.Lock()
 	if d.closed {

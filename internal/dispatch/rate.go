@@ -5,7 +5,7 @@ import "time"
 const rateSpan = 30 * time.Second
 
 // rate counts events, and tells how many happened per second in about the last minute. The caller
-// guards it.
+// guards it with a lock.
 type rate struct {
 	since     time.Time // start of the current span
 	now, past int64     // events in the current span, and in the previous one

@@ -16,26 +16,26 @@ const openingMax = 5 * time.Second
 // ReceiveOptions are the options of [Dispatchers.Receive].
 type ReceiveOptions struct {
 	Max      int           // how many records at most
-	MaxBytes int64         // of all records together; the first record is returned whatever its size
+	MaxBytes int64         // how many bytes all records may have together; the first record is returned whatever its size
 	Lease    time.Duration // 0 means the queue's lease
 	InFlight *InFlight     // may be nil
 	Deadline time.Time     // when to stop waiting for a first record
-	// Admit, if set, is called before records are taken. It returns how many of Max may be taken. If
-	// no record is taken, release is called.
+	// Receive calls Admit, if it is set, before it takes records. Admit returns how many of the Max
+	// records may be taken. If Receive takes no record, it calls release.
 	Admit func(ctx context.Context) (n int, release func(), err error)
 }
 
 // Received is a record that a receiver gets.
 type Received struct {
-	Token   Token // without a cluster
+	Token   Token // its Cluster is not set
 	Records Records
-	Index   int // of the record in Records
+	Index   int // index of the record in Records
 	Attempt int // counted from the last redrive of the record
 	Until   time.Time
 }
 
 // Receive leases records of a queue, and reads them. It returns no records if none came before the
-// deadline. open returns the queue's dispatcher; Receive calls it again when that dispatcher has
+// deadline. open returns the queue's dispatcher; Receive calls open again when that dispatcher has
 // ended.
 //
 // The errors are those of open, of Admit, and of the broker. While the log can't be read, Receive
@@ -59,8 +59,8 @@ func (x *Dispatchers) Receive(ctx context.Context, o ReceiveOptions, open func()
 type receiver struct {
 	b      Broker
 	o      ReceiveOptions
-	leaves func() // ends its Broker.Follow; nil before it waits
-	over   bool   // its deadline has passed
+	leaves func() // what Broker.Follow returned; nil before the receiver waits
+	over   bool   // the deadline has passed
 }
 
 func (r *receiver) leave() {
@@ -176,8 +176,8 @@ func (r *receiver) wait(ctx context.Context, d *Dispatcher, turn chan struct{}) 
 }
 
 // read reads the records of deliveries. It gives deliveries back to the dispatcher if they exceed
-// MaxBytes, can't be read now, or were not read before half of the lease had passed. These count as no
-// attempt. A record that is lost stays leased until its lease ends.
+// MaxBytes, can't be read now, or were not read before half of the lease had passed. A delivery that is
+// given back doesn't count as an attempt. A record that is lost stays leased until its lease ends.
 func (r *receiver) read(ctx context.Context, d *Dispatcher, taken Taken) ([]Received, error) {
 	got := make([]Received, 0, len(taken.Out))
 	left, enough := r.o.MaxBytes, time.Until(taken.Until)/2
@@ -209,7 +209,8 @@ func (r *receiver) read(ctx context.Context, d *Dispatcher, taken Taken) ([]Rece
 }
 
 // isDeleted tells whether records can't be read because they, or their topic, were deleted. If the
-// topic was deleted, the dispatcher ends, and receivers get an error when they open the next one.
+// topic was deleted, the dispatcher ends, and receivers get an error when they open the next
+// dispatcher.
 func isDeleted(err error) bool {
 	of, ok := errors.AsType[*ReadError](err)
 	return ok && of.Deleted
@@ -237,9 +238,9 @@ type Want struct {
 // Taken is what a receiver gets.
 type Taken struct {
 	Out   []leases.Delivery
-	Until time.Time // when their leases end
-	// Turn is closed when the receiver should try again, because it got nothing now. It is nil if the
-	// dispatcher has ended.
+	Until time.Time // when the leases end
+	// If Out is empty and Need is nil, Turn is closed when the receiver should try again. Turn is nil if
+	// the dispatcher has ended.
 	Turn chan struct{}
 	// Need is the first record that the receiver has to load before it tries again; nil if there is
 	// none.
@@ -280,7 +281,7 @@ func (d *Dispatcher) Take(now time.Time, w Want) (got Taken) {
 }
 
 // handLocked leases up to most records to a receiver. It also claims next attempts of other records, if
-// the receiver and those in line want more. wanted is how many records the receiver wants.
+// the receiver and the receivers in line want more. wanted is how many records the receiver wants.
 func (d *Dispatcher) handLocked(now, until time.Time, most, wanted int, holder *leases.Holder) (out []leases.Delivery) {
 	for {
 		got := d.table.Take(now, until, most-len(out), d.claimsLocked(wanted), holder)
@@ -291,15 +292,15 @@ func (d *Dispatcher) handLocked(now, until time.Time, most, wanted int, holder *
 	}
 }
 
-// claimsLocked returns how many more attempts may be claimed, so that the receivers in line, and one
-// that wants most records, get what they want. If the owner is lost after it claimed an attempt and
-// before it handed the record out, that attempt is used up.
+// claimsLocked returns how many more attempts may be claimed, so that the receivers in line, and
+// another one that wants most records, get what they want. More must not be claimed: if the owner is
+// lost after it claimed an attempt and before it handed the record out, that attempt is used up.
 func (d *Dispatcher) claimsLocked(most int) int {
 	return max(0, d.wanted+most-d.claiming-d.table.Ready())
 }
 
-// GiveTurn takes a receiver that gives up out of the line. If it was that receiver's turn, the next
-// one gets the turn.
+// GiveTurn removes a receiver that gives up from the line. If it was that receiver's turn already, the
+// next receiver gets the turn.
 func (d *Dispatcher) GiveTurn(turn chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -313,8 +314,8 @@ func (d *Dispatcher) GiveTurn(turn chan struct{}) {
 	d.wakeLocked()
 }
 
-// nextDue returns when the receiver that waits for that turn must wake although nothing was
-// committed: something can be handed out, or the owner has to show itself in the log.
+// nextDue returns when the receiver that waits for that turn must wake although nothing was committed,
+// because records can be handed out or the owner has to show itself in the log.
 func (d *Dispatcher) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -59,7 +59,7 @@ func (x release) Apply(dr *state.Draft) (entries []format.Entry, _ error) {
 		p := out.Partition
 		done, a, sure := dr.RecordState(x.queue, p, out.Offset)
 		if done || sure || a.DeadLetter {
-			continue // the log has it
+			continue // the log already has what the next owner needs
 		}
 		if of == nil || of.Partition != p {
 			of = &format.RecordsAttempted{Queue: x.queue, Epoch: x.epoch, Partition: p}

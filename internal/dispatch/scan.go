@@ -12,8 +12,8 @@ import (
 )
 
 // scanLocked enters records that may be handed out into the table, until the table has enough fresh
-// ones. For an ordered queue it has to read the records: it returns the place of the first record that
-// it needs, and the caller loads that and calls again.
+// ones. For an ordered queue it needs the record keys. It then returns the place of the first record
+// that is not in memory; the caller loads the records from there on and calls scanLocked again.
 func (d *Dispatcher) scanLocked(now time.Time, enough int) (need *leases.Place) {
 	d.enterDueLocked(now)
 	d.enterHeldRecordsLocked(now, enough)
@@ -32,7 +32,7 @@ func (d *Dispatcher) scanLocked(now time.Time, enough int) (need *leases.Place) 
 	return nil
 }
 
-// wantsLocked tells whether the table has fewer fresh records than enough, and room for more.
+// wantsLocked tells whether the table has fewer than enough fresh records, and room for more.
 func (d *Dispatcher) wantsLocked(enough int) bool { return d.table.Fresh() < enough && d.roomLocked() }
 
 // roomLocked tells whether the table has room for more records.
@@ -40,8 +40,8 @@ func (d *Dispatcher) roomLocked() bool {
 	return d.table.Len() < knownMax && d.table.Blocked() < blockedMax
 }
 
-// nextPartLocked returns the next partition with unscanned records up to its limit. It skips
-// records that are done.
+// nextPartLocked returns the next partition that has unscanned records below the partition's dispatch
+// limit. Records that are done count as scanned.
 func (d *Dispatcher) nextPartLocked() (i int, ok bool) {
 	d.viewOwned(func(t *state.Topic, q *state.Queue) {
 		d.growLocked(len(t.Partitions))
@@ -56,7 +56,7 @@ func (d *Dispatcher) nextPartLocked() (i int, ok bool) {
 }
 
 // scanPartLocked scans the next records of a partition, until the table has enough fresh ones. After
-// scanRecords it is the next partition's turn.
+// scanRecords records it is the next partition's turn.
 func (d *Dispatcher) scanPartLocked(t *state.Topic, q *state.Queue, i int, now time.Time, enough int) {
 	p := &d.parts[i]
 	if uncertain := min(t.Partitions[i].End, q.UncertainEnd(format.Partition(i))); p.next < uncertain && !d.config.Ordered {
@@ -83,7 +83,7 @@ func (d *Dispatcher) scanPartLocked(t *state.Topic, q *state.Queue, i int, now t
 			run := delay{run.due, at.Partition, o, min(limit, run.to)}
 			heap.Push(&d.delayed, run)
 			o = run.to - 1
-		case delayed: // later records of its key wait for it
+		case delayed: // later records with the same key wait for this one
 			d.enterLocked(q, at, keyOf(known.key(o)), run.due)
 		case known != nil:
 			d.enterLocked(q, at, keyOf(known.key(o)), time.Time{})
@@ -135,7 +135,7 @@ func (d *Dispatcher) enterLocked(q *state.Queue, at leases.Place, key uint64, du
 }
 
 // mayBeOut tells whether the last attempt that the log has of a record may be with a worker of an
-// earlier owner. The record is not done.
+// earlier owner. The record must not be done.
 func mayBeOut(a state.Attempt, listed bool) bool {
 	return !a.DeadLetter && a.Number > 0 && (!listed || a.Used() > 0 && a.NotBefore == 0)
 }
@@ -190,21 +190,21 @@ type aheadRun struct {
 	due      time.Time
 }
 
-// delay notes a run of delayed records. It drops runs that are due, since the next scan may be far
-// off.
+// delay notes a run of delayed records. It also drops runs that are due, since the next scan may be
+// far off.
 func (d *Dispatcher) delay(partition format.Partition, x aheadRun, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := d.ahead[partition]
 	if len(list) == cap(list) {
 		list = slices.DeleteFunc(list, func(y aheadRun) bool { return !y.due.After(now) })
-		list = slices.Grow(list, len(list)+1) // so that the list is searched only each time that its length doubles
+		list = slices.Grow(list, len(list)+1) // this way the list is searched only when its length has doubled
 	}
 	d.ahead[partition] = append(list, x)
 }
 
-// delayAt returns the run of delayed records that contains a place, if the run is not due. In each
-// partition, offsets ascend from call to call.
+// delayAt returns the run of delayed records that contains a place, if the run is not due. The caller
+// passes ascending offsets of each partition: delayAt drops the runs before the place.
 func (d *Dispatcher) delayAt(at leases.Place, now time.Time) (run aheadRun, ok bool) {
 	list := d.ahead[at.Partition]
 	passed := 0

@@ -28,8 +28,8 @@ func (t Token) String() string {
 	return string(b)
 }
 
-// ParseToken parses the text that [Token.String] returns, and no other form of it. It does not check
-// the cluster.
+// ParseToken parses the text that [Token.String] returns, and refuses any other form of that text. It
+// does not check the cluster.
 func ParseToken(s string) (t Token, ok bool) {
 	cluster, rest, _ := strings.Cut(s, ".")
 	queue, rest, _ := strings.Cut(rest, "/")

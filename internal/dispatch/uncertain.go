@@ -10,15 +10,16 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Records that a lost owner may have handed out are held back for one lease. Until then a range of
-// offsets stands for them, however many they are. Then they enter the table as receivers want them. A
-// record enters the table earlier if its worker puts it back or extends its lease.
+// Records that a lost owner may have handed out are held back for the length of one lease. During that
+// time ranges of offsets stand for them, however many they are. After that time, the records enter the
+// table as receivers want them. A record enters the table earlier if a worker puts the record back or
+// extends the lease.
 
 // offsets is a range: from inclusive, to exclusive.
 type offsets struct{ from, to format.Offset }
 
-// holdRangeLocked holds back the next records of a partition up to the offset to, which a lost owner
-// may have handed out. Records of which the log has an attempt enter the table; delayed records wait
+// holdRangeLocked holds back the next records of a partition, up to the offset to: a lost owner may
+// have handed them out. Records of which the log has an attempt enter the table; delayed records wait
 // until they are due.
 func (d *Dispatcher) holdRangeLocked(q *state.Queue, partition format.Partition, to format.Offset, now time.Time) {
 	for _, run := range d.ahead[partition] {
@@ -39,8 +40,8 @@ func (d *Dispatcher) holdRangeLocked(q *state.Queue, partition format.Partition,
 	d.holdRunLocked(q, partition, to)
 }
 
-// holdRunLocked is holdRangeLocked for records that are due. It returns false if the table has no room
-// for all records that should enter it.
+// holdRunLocked does what holdRangeLocked does, for records that are due. It returns false if the
+// table has no room for all records that should enter it.
 func (d *Dispatcher) holdRunLocked(q *state.Queue, partition format.Partition, to format.Offset) bool {
 	p, all := &d.parts[partition], true
 	for _, o := range q.Listed(partition, p.next, to) {

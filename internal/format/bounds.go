@@ -5,7 +5,7 @@ package format
 const (
 	// ClusterBytesMax bounds seb.json, which never gets this large.
 	ClusterBytesMax = 64 << 10
-	// CheckpointBytesMax bounds a checkpoint. Brokers write no larger one.
+	// CheckpointBytesMax bounds a checkpoint. Brokers write no larger checkpoint.
 	CheckpointBytesMax = 2 << 30
 	// ObjectBytesMax bounds a commit or a data object, whose batches take at most 2 GiB.
 	ObjectBytesMax = 2<<30 + HeadBytesMax

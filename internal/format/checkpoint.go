@@ -17,7 +17,7 @@ import (
 //
 // The prologue's count is reserved for index pages, to which a body could refer by their hash.
 // It is always 0: brokers write no index pages, and refuse a checkpoint that has any. The body
-// is the fold's snapshot.
+// is a snapshot of the state: see internal/state.
 const checkpointHeadSize = 72
 
 // Checkpoint is a snapshot of the state after a slot.
@@ -46,8 +46,8 @@ func EncodeCheckpoint(c *Checkpoint) []byte {
 const CheckpointBodyStart = PrologueSize + checkpointHeadSize
 
 // CheckCheckpointStart checks the first bytes of a checkpoint object, so that a caller need not
-// read a foreign object as a whole. b has at least [CheckpointBodyStart] of them; size is the
-// size of the object in bytes.
+// read a foreign object as a whole. b has at least the first [CheckpointBodyStart] bytes; size
+// is the size of the object in bytes.
 func CheckCheckpointStart(b []byte, size int64) error {
 	_, _, err := decodeCheckpointStart(b, size)
 	return err

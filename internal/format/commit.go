@@ -9,7 +9,7 @@ import "fmt"
 //	    16    8 seq (uint64)
 //	    24   16 nonce
 //	    40   32 prev: hash of the head of commit seq-1; zero in slot 1
-//	    72    8 time of the fold, microseconds since 1970 (int64)
+//	    72    8 the log's time, microseconds since 1970 (int64)
 //	    80    4 size of the inline payload that follows the head (uint32)
 //	    84    4 number of data objects that this commit is the first to refer to (uint32)
 //	    88   24 for each: seq (uint64), id (uint64), size (uint32), 0 (uint32)
@@ -29,12 +29,13 @@ type Commit struct {
 	Seq     Seq
 	Nonce   Nonce
 	Prev    Hash
-	// Time is the fold's time in microseconds since 1970, never less than that of the commit
-	// before.
+	// Time is the log's time in microseconds since 1970, never less than the Time of the previous
+	// commit.
 	Time int64
 	// PayloadSize is the number of bytes that follow the head.
 	PayloadSize uint32
-	// PayloadStart is the position of those bytes in the object. Encoding and decoding set it.
+	// PayloadStart is the position of the payload in the object, in bytes. Encoding and decoding
+	// set it.
 	PayloadStart uint32
 	Data         []DataRef
 	Entries      []Entry

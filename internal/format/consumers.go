@@ -20,7 +20,7 @@ type ConsumerCreated struct {
 	Name  string // unique among the topic's consumers
 }
 
-// PositionsMoved sets positions of a consumer. Other positions stay.
+// PositionsMoved sets positions of a consumer. The consumer's other positions stay as they are.
 type PositionsMoved struct {
 	Consumer ConsumerID
 	// Positions ascend by partition.

@@ -4,8 +4,8 @@ package format
 //
 //	offset size meaning
 //	     0   16 cluster id
-//	    16    8 seq of its key (uint64)
-//	    24    8 id of its key (uint64)
+//	    16    8 seq in the object's key (uint64)
+//	    24    8 id in the object's key (uint64)
 //	    32    4 size of the payload that follows (uint32)
 //	    36   12 zero
 //
@@ -21,7 +21,7 @@ const (
 // DataHead is the head of a data object.
 type DataHead struct {
 	Cluster     ClusterID
-	Ref         DataRef // Size is that of the whole object
+	Ref         DataRef // its Size is that of the whole object
 	Created     int64   // writer's wall clock in microseconds since 1970
 	Batches     uint32
 	PayloadSize uint32
@@ -40,7 +40,7 @@ func EncodeDataHead(h *DataHead) []byte {
 	return b
 }
 
-// DecodeDataHead reads the head of a data object; b begins with it.
+// DecodeDataHead reads the prologue and the head of a data object, with which b begins.
 func DecodeDataHead(b []byte) (*DataHead, error) {
 	p, head, err := decodeHead(b, KindData)
 	if err != nil {

@@ -64,7 +64,7 @@ type Batch struct {
 	Object uint32
 	// Base is the offset of the first record.
 	Base Offset
-	// MaxTime is the largest timestamp of its records, in ms since 1970.
+	// MaxTime is the largest timestamp of the batch's records, in ms since 1970.
 	MaxTime int64
 	// Count is the number of records, at least 1.
 	Count uint32
@@ -89,10 +89,10 @@ type TopicDeleted struct{ ID TopicID }
 // PartitionsAdded gives a topic more partitions.
 type PartitionsAdded struct {
 	Topic      TopicID
-	Partitions uint32 // their number from now on, old ones included
+	Partitions uint32 // the topic's new number of partitions, old ones included
 }
 
-// DataFloor promises that no later commit has a DataRef whose Seq is below this one.
+// DataFloor promises that no later commit has a DataRef whose Seq is below the floor's Seq.
 type DataFloor struct{ Seq Seq }
 
 // StartMoved drops the records of a partition before an offset.
@@ -108,19 +108,21 @@ type TopicConfigured struct {
 	Config TopicConfig
 }
 
-// TopicConfig says how long, and how many bytes, of a topic are kept; 0 means no limit.
+// TopicConfig says how long a topic's records are kept, and how many bytes of them; 0 means no
+// limit.
 type TopicConfig struct {
 	RetentionMS    int64
 	RetentionBytes int64 // per partition
 }
 
 // AppendKeyed keeps the answer to an append with an idempotency key. A request with several
-// appends has one such entry for each; a request without appends has one entry, with Topic 0 and
-// no Ranges. The entry follows the batches of the append's records, in the same commit.
+// appends has one such entry for each append; a request without appends has one entry, with
+// Topic 0 and no Ranges. The entry follows the batches of the append's records, in the same
+// commit.
 type AppendKeyed struct {
 	Topic TopicID
-	// Key is a hash of the idempotency key and of what the key is for. Print is a hash of the
-	// request.
+	// Key is a hash of the idempotency key, its scope (such as a topic) and the caller. Print is a
+	// hash of the request.
 	Key, Print Digest
 	// Ranges ascend by partition, then by base.
 	Ranges []KeyedRange
@@ -301,7 +303,8 @@ func fixedEntrySize(kind uint16) int64 {
 	}
 }
 
-// decodeBatch also checks that the batch is inside the payload of its object.
+// decodeBatch decodes a batch entry, and checks that the batch is inside the payload of its
+// object.
 func decodeBatch(b []byte, c *Commit) (*Batch, error) {
 	x := &Batch{
 		Topic:     TopicID(le.Uint64(b)),

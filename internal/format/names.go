@@ -11,8 +11,8 @@ import (
 // before the first.
 type Seq uint64
 
-// TopicID names a topic for good: no other topic of the log ever has it, also
-// after the topic was deleted. 0 names no topic.
+// TopicID names a topic for good: no other topic of the log ever has that id, not even after the
+// topic was deleted. 0 names no topic.
 type TopicID uint64
 
 // QueueID names a queue as TopicID names a topic.
@@ -33,7 +33,8 @@ type Partition int32
 // Offset is the position of a record in its partition: dense, from 0.
 type Offset int64
 
-// Hash is the SHA-256 of a commit's prologue and head. The zero Hash precedes slot 1.
+// Hash is the SHA-256 of a commit's prologue and head. The commit of slot 1 has the zero Hash as
+// prev.
 type Hash [32]byte
 
 // ClusterID identifies the log of a bucket. Every object has it.
@@ -100,7 +101,7 @@ func ParseSeqKey(prefix, key string) (Seq, bool) {
 
 // DataRef names a data object.
 type DataRef struct {
-	Seq  Seq    // the last slot that its writer had applied when the upload began
+	Seq  Seq    // the last slot that the uploading broker had applied when the upload began
 	ID   uint64 // random
 	Size uint32 // bytes of the whole object
 }

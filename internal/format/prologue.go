@@ -133,8 +133,8 @@ func DecodePrologue(b []byte) (Prologue, error) {
 	}, nil
 }
 
-// decodeHead returns the prologue of an object, which must be of the kind want, and its head,
-// whose checksum it has checked. b begins with both and may have more bytes.
+// decodeHead returns the prologue and the head of an object, which must be of the kind want. It
+// checks the head's checksum. b begins with the prologue and the head, and may have more bytes.
 func decodeHead(b []byte, want Kind) (Prologue, []byte, error) {
 	p, err := DecodePrologue(b)
 	if err != nil {

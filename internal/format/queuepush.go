@@ -9,7 +9,7 @@ package format
 //	   Without a URL all other fields are 0 or empty, and the queue has no target.
 //
 // The secret and the headers are stored in plain text: the broker that pushes needs them, and
-// the bucket is the only place where it can find them.
+// the bucket is the only place where the broker can find them.
 const entryQueuePushSet = 25
 
 // QueuePushSet sets or removes the push target of a queue.

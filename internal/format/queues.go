@@ -48,7 +48,7 @@ type QueueConfig struct {
 	LeaseMS                    int64
 	BackoffMinMS, BackoffMaxMS int64
 	Attempts                   uint32 // most attempts of a record
-	Ordered                    bool   // by key
+	Ordered                    bool   // by record key
 	Paused                     bool
 	DeadLetterTopic            string // "": the queue has no dead-letter topic
 }
@@ -122,7 +122,7 @@ type RecordPutBack struct {
 }
 
 // RecordsRedriven turns dead letters into records that the queue hands out again, with as many
-// attempts as the queue allows. The number of the next delivery continues from the last one.
+// attempts as the queue allows. The next delivery's number follows that of the last delivery.
 type RecordsRedriven struct {
 	Queue     QueueID
 	Partition Partition
@@ -136,8 +136,8 @@ type QueuePurged struct {
 	Before    Offset
 }
 
-// RecordsDelayed delays records that its commit appends: queues hand them out only when they are
-// due. The entry follows their batches. No record is in two such entries.
+// RecordsDelayed delays records that its commit appends: queues hand out these records only when
+// they are due. The entry follows the batches of the records. No record is in two such entries.
 type RecordsDelayed struct {
 	Topic     TopicID
 	Partition Partition

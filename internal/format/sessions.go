@@ -1,8 +1,8 @@
 package format
 
-// The entry about sessions. A session is one start of a broker. The broker makes its key pair
-// when it starts, and the private key never leaves its memory. So a peer that proves that it has
-// the private key to a public key in the log is the broker that named that public key.
+// The entry about sessions. A session is one run of a broker. The broker makes a key pair when
+// it starts, and the private key never leaves the broker's memory. So a peer that proves that it
+// has the private key to a public key in the log is the broker that named that public key.
 //
 //	26 session named: public key (32 bytes, Ed25519), queue (uint64), epoch (uint64);
 //	   the session owns that queue with that epoch, according to an earlier entry of the commit;
@@ -23,7 +23,7 @@ type SessionKey [32]byte
 type SessionNamed struct {
 	Session SessionKey
 	Queue   QueueID
-	Epoch   Epoch // the queue that the session owns, and its epoch; 0 and 0 if it owns none
+	Epoch   Epoch // the epoch with which the session owns Queue; both are 0 if the entry names no queue
 }
 
 func (*SessionNamed) kind() uint16 { return entrySessionNamed }

@@ -16,7 +16,8 @@ type checkpoint struct {
 	state *state.State
 }
 
-// readCheckpoint reads and decodes a checkpoint. It does not compare it with the log.
+// readCheckpoint reads and decodes a checkpoint. It does not compare the checkpoint with the
+// log.
 func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoint, err error) {
 	key := format.CheckpointKey(s)
 	err = believe(ctx, func() error {
@@ -47,7 +48,7 @@ func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoi
 
 // passCheckpoint compares a checkpoint with the hash and state of the walk. The walk is at the
 // checkpoint's slot, or before a gap that includes that slot. If the state of the walk is
-// unknown, the walk continues with the checkpoint's.
+// unknown, the walk continues with the checkpoint's state.
 func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	defer c.progress()
 	key := format.CheckpointKey(s)
@@ -78,7 +79,7 @@ func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 		return nil
 	}
 	if c.state == nil {
-		// Decode a second state: the walk changes its state, and base must stay as it is.
+		// Decode a second state: the walk changes c.state, and c.base must stay as it is.
 		if c.state, err = state.Decode(s, cp.Body); err != nil {
 			return err
 		}

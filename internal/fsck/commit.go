@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// How many bytes of a commit the first Get reads. Most heads are smaller; in a deep check, most
-// commits are.
+// The first Get of a commit reads headBytes, or deepBytes in a deep check. Most heads fit in
+// headBytes, and most commits in deepBytes.
 const (
 	headBytes = 16 << 10
 	deepBytes = 256 << 10
@@ -22,7 +22,7 @@ type slotResult struct {
 	absent  bool
 	commit  *format.Commit // nil if it could not be read
 	damage  []error        // errors about the object, see classOf
-	data    []dataResult   // of the data objects to which the commit refers
+	data    []dataResult   // results for the data objects to which the commit refers
 	batches int
 	err     error // an error that ends the check
 }
@@ -54,7 +54,7 @@ func (c *checker) checkSlot(ctx context.Context, s format.Seq) slotResult {
 			r.damage, r.err = append(r.damage, r.err), nil
 		}
 		if errors.Is(r.err, objstore.ErrNotFound) {
-			r.absent, r.err = true, nil // it was deleted after its head was read
+			r.absent, r.err = true, nil // the commit was deleted after the check had read the commit's head
 		}
 	}
 	c.objects.Add(1)
@@ -139,8 +139,8 @@ func (c *checker) checkPayload(ctx context.Context, commit *format.Commit, body 
 	return batches, err
 }
 
-// rowsOf returns the rows of a commit: those of its inline payload, and those of each data
-// object, by index in c.Data.
+// rowsOf returns the rows of a commit's inline payload, and the rows of each data object, by
+// index in c.Data.
 func rowsOf(c *format.Commit) (inline []row, byObject [][]row) {
 	byObject = make([][]row, len(c.Data))
 	for _, it := range c.Entries {

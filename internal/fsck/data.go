@@ -39,7 +39,7 @@ func (c *checker) checkData(ctx context.Context, ref format.DataRef, rows []row)
 	return r, nil
 }
 
-// readData reads a data object's head, and all of it in a deep check.
+// readData reads a data object's head, and in a deep check the whole object.
 func (c *checker) readData(ctx context.Context, ref format.DataRef, rows []row) (size uint32, batches int, err error) {
 	key := ref.Key()
 	o, err := c.get(ctx, key, 0, format.DataPayloadStart)
@@ -77,8 +77,8 @@ func (c *checker) readData(ctx context.Context, ref format.DataRef, rows []row) 
 	return h.Ref.Size, batches, err
 }
 
-// tookData records the result for a data object to which commit s refers, or a checkpoint if s
-// is 0.
+// tookData records the result for a data object to which commit s refers. If s is 0, a
+// checkpoint refers to the object.
 func (c *checker) tookData(r dataResult, s format.Seq) error {
 	key := keyOf(r.ref)
 	use, known := c.data[key]

@@ -1,5 +1,6 @@
 // Package fsck checks a bucket, whether brokers use it or not: every object that the log needs
-// must exist, have the bytes that were written, and agree with the others. It only reads.
+// must exist, have the bytes that were written, and agree with the other objects. It only
+// reads.
 //
 // A check is not a broker: it takes no lease and claims no slot, so its report on a bucket in
 // use is about the log as it was when the check began. It knows the rules by which brokers
@@ -7,8 +8,8 @@
 //
 //   - One List shows the bucket in the order of its keys: checkpoint/, data/,
 //     log/. So when the List comes to log/, the slot of every listed checkpoint
-//     exists, and so does the commit of every listed data object that had one
-//     when it was listed.
+//     exists, and so does the commit of every listed data object that had a
+//     commit when it was listed.
 //   - The log needs the objects in which the state of the newest sound checkpoint
 //     has batches, and the objects of later commits. Brokers may have deleted any
 //     other object. An object without batches in that state never gets batches
@@ -45,14 +46,14 @@ type Options struct {
 
 // Progress says how far a check is.
 type Progress struct {
-	Objects int64 // checked
+	Objects int64 // number of objects checked
 	Total   int64 // objects that the List showed; the check may find a few more or fewer
-	Bytes   int64 // read
+	Bytes   int64 // number of bytes read
 }
 
 // Check checks the log in store. It returns an error if the store fails, ctx ends, the bucket
-// needs another version of seb, or there is no log (ErrNoLog). It always returns a report: with
-// an error, one of what it found until then.
+// needs another version of seb, or there is no log (ErrNoLog). It always returns a report;
+// after an error, the report has what was found until then.
 func Check(ctx context.Context, store objstore.Store, opts Options) (*Report, error) {
 	c := &checker{
 		reader:    newReader(store),

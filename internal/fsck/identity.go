@@ -9,9 +9,9 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// identify finds the cluster id of the log. It is that in seb.json, unless seb.json is lost, or
-// no witness has that id and two or more have the same other one. Without witnesses, a seb.json
-// of another cluster would make every object foreign.
+// identify finds the cluster id of the log. It is the id in seb.json, unless seb.json is lost,
+// or no witness has that id and two or more witnesses agree on another id. If identify trusted
+// seb.json alone, a seb.json of another cluster would make every object foreign.
 func (c *checker) identify(ctx context.Context) error {
 	named, err := c.readCluster(ctx)
 	if err != nil {

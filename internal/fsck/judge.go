@@ -79,8 +79,8 @@ func (c *checker) foundRun(class Class, x span, detail string) {
 	c.report.Findings = append(c.report.Findings, f)
 }
 
-// laterCheckpoint lists the checkpoints again. It returns the newest one if it is sound and was
-// written after the check began; else later.state is nil.
+// laterCheckpoint lists the checkpoints again. It returns the newest checkpoint if that
+// checkpoint is sound and was written after the check began. Otherwise later.state is nil.
 func (c *checker) laterCheckpoint(ctx context.Context) (later checkpoint, listed []format.Seq, err error) {
 	for after := ""; ; {
 		page, err := c.page(ctx, format.CheckpointPrefix, after)
@@ -111,8 +111,8 @@ func (c *checker) laterCheckpoint(ctx context.Context) (later checkpoint, listed
 	return later, listed, err
 }
 
-// absolve removes missing objects that brokers may have deleted during the check: those that the
-// later checkpoint covers, and in which its state has no batches.
+// absolve removes missing objects that brokers may have deleted during the check: objects that
+// the later checkpoint covers, and in which that checkpoint's state has no batches.
 func (c *checker) absolve(later checkpoint, slots spans, data []dataKey) (spans, []dataKey) {
 	var live []format.Seq
 	liveData := map[dataKey]bool{}

@@ -32,8 +32,8 @@ func (l *loss) String() string {
 	return s
 }
 
-// losses returns the records that are lost with the missing objects, by the state at the end of
-// the log. The result has no loss for slots that the state does not know.
+// losses returns the records that are lost with the missing objects, according to the state at
+// the end of the log. The result has no loss for slots that the state does not know.
 func (c *checker) losses(slots spans, data []dataKey) map[lossKey]*loss {
 	lost := make(map[lossKey]*loss)
 	if c.state == nil || len(slots)+len(data) == 0 {

@@ -62,7 +62,7 @@ func isObject(key string) bool {
 	return ok || key == format.ClusterKey
 }
 
-// isPrefix reports whether a name is that of a directory in which objects are.
+// isPrefix reports whether a name is the name of a directory that holds objects.
 func isPrefix(name string) bool {
 	return slices.Contains([]string{format.LogPrefix, format.DataPrefix, format.CheckpointPrefix, format.ProbePrefix}, name+"/")
 }

@@ -14,7 +14,7 @@ func inOrder[J, R any](ctx context.Context, jobs iter.Seq[J], work func(context.
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	pending := make(chan chan R, workers-1) // one more result is with done
+	pending := make(chan chan R, workers-1) // done handles one more result
 	all.Go(func() {
 		defer close(pending)
 		for job := range jobs {

@@ -31,8 +31,8 @@ const (
 type reader struct {
 	store   objstore.Store
 	memory  *semaphore.Weighted
-	objects atomic.Int64 // checked
-	bytes   atomic.Int64 // read
+	objects atomic.Int64 // number of objects checked
+	bytes   atomic.Int64 // number of bytes read
 }
 
 func newReader(store objstore.Store) *reader {
@@ -63,7 +63,7 @@ func (r *reader) get(ctx context.Context, key string, off, n int64) (o objstore.
 	return o, nil
 }
 
-// page lists one page of the keys after a key.
+// page returns the first page of the keys that have a prefix and come after a key.
 func (r *reader) page(ctx context.Context, prefix, after string) (page objstore.Page, err error) {
 	err = r.try(ctx, 0, func(ctx context.Context) error {
 		if page, err = r.store.List(ctx, prefix, after, listPageKeys); err != nil {
@@ -77,7 +77,7 @@ func (r *reader) page(ctx context.Context, prefix, after string) (page objstore.
 	return page, nil
 }
 
-// try sends a request until the store answers it.
+// try sends a request until the store answers it, at most attemptsMax times.
 func (r *reader) try(ctx context.Context, bytes int64, request func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		bounded, cancel := context.WithTimeout(ctx, requestTimeout+time.Duration(bytes)*time.Second/bytesPerSecond)

@@ -18,17 +18,16 @@ type Class string
 const (
 	// Missing: the log needs the object, and it does not exist.
 	Missing Class = "missing"
-	// Corrupt: the object has other bytes than were written, or contradicts other objects.
+	// Corrupt: the object's bytes are not those that were written, or contradict other objects.
 	Corrupt Class = "corrupt"
-	// Foreign: the object under a key of the log is one of another cluster, or belongs under
-	// another key.
+	// Foreign: the object under a key of the log belongs to another cluster, or under another key.
 	Foreign Class = "foreign"
 	// Newer: the object needs another version of seb, and was not checked.
 	Newer Class = "newer"
 	// Deleted: the slots don't exist, and the log does not need them.
 	Deleted Class = "deleted"
-	// Orphaned: no commit refers to the data object, and none will. For example, its broker died
-	// before the commit.
+	// Orphaned: no commit refers to the data object, and none is still to be expected. For
+	// example, the broker that uploaded the object died before the commit.
 	Orphaned Class = "orphaned"
 	// InUse: no commit refers to the data object yet, but a later commit may.
 	InUse Class = "possibly in use"

@@ -21,7 +21,7 @@ import (
 type broker struct {
 	url    string
 	key    string        // the API key of requests; "" for none
-	ready  time.Duration // from the start of the process until it was ready
+	ready  time.Duration // from the start of the process until the broker was ready
 	cmd    *exec.Cmd
 	client *http.Client
 	stderr *bytes.Buffer // readable once done is closed
@@ -63,7 +63,7 @@ func startBroker(ctx context.Context, seb, store string, flags ...string) (*brok
 	return b, nil
 }
 
-// kill ends the process at once, as a lost machine would.
+// kill ends the process at once, like the loss of its machine.
 func (b *broker) kill() {
 	_ = b.cmd.Process.Kill() // the process may have ended
 	<-b.done

@@ -18,7 +18,7 @@ type run struct {
 	brokers []*broker
 }
 
-// size returns small, or full if -full was given: how many of something a case makes.
+// size returns how many things a case makes: full if -full was given, else small.
 func (r *run) size(small, full int) int {
 	if r.full {
 		return full

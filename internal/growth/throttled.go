@@ -35,7 +35,8 @@ func (t throttled) once(ctx context.Context, b *broker) (status int, err error) 
 	defer closeConn()
 	defer context.AfterFunc(ctx, closeConn)()
 	if t.readRate > 0 {
-		// Else the kernel would buffer most of the answer, and the broker would see a fast client.
+		// With its default size, the kernel's buffer would hold most of the answer, and the broker
+		// would see a fast client.
 		if err := conn.(*net.TCPConn).SetReadBuffer(t.readRate / throttledSteps); err != nil {
 			return 0, err
 		}

@@ -23,7 +23,8 @@ func New(bounds []float64) *Histogram {
 	return &Histogram{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
 }
 
-// Exponential returns as many bounds as count says. They begin with first, and each is factor times the one before.
+// Exponential returns count bounds. They begin with first, and each later bound is factor times the bound
+// before it.
 func Exponential(first, factor float64, count int) []float64 {
 	bounds := make([]float64, count)
 	for i := range bounds {

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// IdleMin is how long an idle connection is kept even if a client waits for its
-// place. A client that closes its idle connections earlier never sends a
-// request on a connection that the server is just closing.
+// IdleMin is how long an idle connection stays open even if a new connection waits for a slot. A
+// client that closes its own idle connections after less time never sends a request on a connection
+// that the server closes at the same moment.
 const IdleMin = 10 * time.Second
 
 // Limit returns a listener that s serves instead of l. At most n of its connections
@@ -100,8 +100,8 @@ func (l *limitListener) enter() error {
 	}
 }
 
-// expireIdle ends the connection that has been idle longest, if it has been idle for
-// IdleMin. It returns the time after which there may be another to end.
+// expireIdle ends the connection that has been idle longest, if it has been idle for IdleMin. It
+// returns the time after which there may be another connection to end.
 func (l *limitListener) expireIdle(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *limitListener) expireIdle(now time.Time) time.Duration {
 	delete(l.idle, longest)
 	// This has the effect of an idle timeout: the server closes the connection. If a request has
 	// come in the meantime, the server answers it first.
-	_ = longest.SetReadDeadline(now) // fails only if it is already closed
+	_ = longest.SetReadDeadline(now) // fails only if the connection is already closed
 	return IdleMin
 }
 
@@ -152,7 +152,8 @@ func (l *limitListener) busy(c *limitedConn) {
 	c.idle.Store(false)
 }
 
-// handOn wraps h: while clients wait for a place, a connection ends after its next answer.
+// handOn wraps h: while new connections wait for a slot, an open connection ends after its next
+// answer.
 func (l *limitListener) handOn(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.queued.Load() > 0 {
@@ -164,7 +165,8 @@ func (l *limitListener) handOn(h http.Handler) http.Handler {
 
 type limitKey struct{}
 
-// PlaceWanted tells whether a client waits for the place of ctx's connection.
+// PlaceWanted tells whether a new connection waits for a slot. Then the request whose context is
+// ctx should end, to free the slot of its connection.
 func PlaceWanted(ctx context.Context) bool {
 	l, ok := ctx.Value(limitKey{}).(*limitListener)
 	return ok && l.queued.Load() > 0

@@ -7,8 +7,9 @@ import (
 )
 
 // A client that loses its power or its network does not close its connection. The kernel
-// retransmits for a quarter of an hour, and no write fails before that: the stream of a lost
-// worker would get records again and again, as each lease ends, until their attempts are used up.
+// retransmits for a quarter of an hour, and no write fails before that: without these limits, a
+// lost worker's stream would get the same records again after each lease, until all their attempts
+// are used up.
 const (
 	probeAfter = 15 * time.Second // of silence
 	probeEvery = 5 * time.Second

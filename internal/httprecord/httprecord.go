@@ -2,9 +2,9 @@
 // and its media type. The value is the body. Reads of one record and pushes use the
 // same mapping.
 //
-// It only writes headers; its callers read records and check access. A key that HTTP can't
-// carry is sent in base64. Record headers that HTTP can't carry are left out, and a header says how
-// many they are.
+// It only writes headers; its callers read records and check access. A key that HTTP can't carry is
+// sent in base64. Record headers that HTTP can't carry are left out, and Seb-Omitted-Headers counts
+// them.
 package httprecord
 
 import (

@@ -2,7 +2,7 @@ package leases
 
 import "slices"
 
-// NoKey is the key of records without an order.
+// NoKey is the key hash of records that need no order.
 const NoKey = 0
 
 // enter adds a record to the list of its key. It returns whether the record is the first of that list,
@@ -15,7 +15,8 @@ func (t *Table) enter(e *entry) bool {
 	return len(t.keys[e.key]) == 1
 }
 
-// exit removes a record from the list of its key. If it was the first, the next one is unblocked.
+// exit removes a record from the list of its key. If the record was the first in the list, exit
+// unblocks the next one.
 func (t *Table) exit(e *entry) {
 	places := t.keys[e.key]
 	switch i := slices.Index(places, e.Place); {

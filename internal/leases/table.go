@@ -1,9 +1,11 @@
-// Package leases keeps in memory what the owner of a queue has handed out, and what it
-// may hand out next. It knows neither the log nor a clock: its caller tells it both.
+// Package leases keeps in memory what the owner of a queue has handed out, and what the owner may hand
+// out next. The package reads neither the log nor a clock: the caller passes what happened, and the
+// time.
 //
-// The table has a record from when the caller finds it in the log until it is done or a dead letter.
-// Meanwhile the record is fresh, leased, or waits for its next delivery. Every delivery but the first
-// is claimed: the attempt is durable in the log before a worker gets the record.
+// The table has a record from the time when the caller finds the record in the log until the record is
+// done or a dead letter. Meanwhile the record is fresh, leased, or waits for its next delivery. Every
+// delivery but the first is claimed: the attempt is durable in the log before a worker gets the
+// record.
 package leases
 
 import (
@@ -26,7 +28,7 @@ func (p Place) Compare(q Place) int {
 	return cmp.Or(cmp.Compare(p.Partition, q.Partition), cmp.Compare(p.Offset, q.Offset))
 }
 
-// Delivery is one delivery of a record. Attempt counts them from 1.
+// Delivery is one delivery of a record. Attempt counts the record's deliveries from 1.
 type Delivery struct {
 	Place
 	Attempt uint32
@@ -40,7 +42,7 @@ const (
 	later                 // waits until it may be handed out
 	claiming              // its next attempt is on its way into the log
 	leased
-	blocked // behind another record of its key
+	blocked // waits for an earlier record with the same key
 )
 
 // entry is a record in the table.
@@ -49,13 +51,13 @@ type entry struct {
 	key        uint64 // hash of the record's key, in an ordered table
 	phase      phase
 	first      bool      // the record was never handed out, so it needs no claim
-	maySucceed bool      // the claim of its next attempt ended with unknown outcome: it may be in the log
+	maySucceed bool      // the outcome of a claim of the next attempt is unknown: that attempt may be in the log
 	at         time.Time // in phase later, the earliest time of the next delivery; in phase leased, the end of the lease
 	index      int       // position in the heap of its phase
 	holder     *Holder   // holder of the last delivery, or nil
 }
 
-// Table has the records of one queue that its owner has found in the log and that are not done.
+// Table has the records of one queue that the owner has found in the log and that are not done.
 type Table struct {
 	ordered bool
 	entries map[Place]*entry
@@ -64,8 +66,8 @@ type Table struct {
 	again   byTime             // records in phase later
 	out     byTime             // records in phase leased
 	keys    map[uint64][]Place // records of each key, in order; only the first may be handed out
-	blocked int                // records behind others of their key
-	turn    bool               // whether the next Take of an odd number takes the extra record from those that are not fresh
+	blocked int                // number of records in phase blocked
+	turn    bool               // whether the next Take of an odd number takes the extra record from the records that are not fresh
 }
 
 // New returns an empty table. An ordered table hands out at most one record of a key at a time, in the
@@ -89,7 +91,7 @@ func (t *Table) Leased(now time.Time) int {
 	return len(t.out)
 }
 
-// Blocked returns how many records wait behind others of their key.
+// Blocked returns how many records wait for an earlier record with the same key.
 func (t *Table) Blocked() int { return t.blocked }
 
 // Add adds a record that was never handed out. Only an ordered table uses key.
@@ -97,7 +99,7 @@ func (t *Table) Add(p Place, key uint64) {
 	t.add(&entry{Delivery: Delivery{Place: p}, key: key, first: true}, time.Time{})
 }
 
-// AddDelayed is Add for a record that must not be handed out before a time.
+// AddDelayed does what Add does, for a record that must not be handed out before a time.
 func (t *Table) AddDelayed(p Place, key uint64, from time.Time) {
 	t.add(&entry{Delivery: Delivery{Place: p}, key: key, first: true}, from)
 }
@@ -122,8 +124,8 @@ func (t *Table) add(e *entry, from time.Time) {
 	t.enqueue(e)
 }
 
-// enqueue puts a record in the queue of fresh records if it is fresh and due; else the record waits
-// for its time.
+// enqueue puts a record in the queue of fresh records if the record is fresh and not delayed.
+// Otherwise the record waits until e.at.
 func (t *Table) enqueue(e *entry) {
 	if e.first && e.at.IsZero() {
 		e.phase = fresh
@@ -187,7 +189,8 @@ func (t *Table) RemoveBelow(partition format.Partition, before format.Offset) {
 // Due returns how many records in phase later are due, counting up to most.
 func (t *Table) Due(now time.Time, most int) int { return t.again.due(0, now, most) }
 
-// WaitUntil returns how many records that were handed out before wait until exactly that time.
+// WaitUntil returns how many records wait until exactly the given time. It counts only records that
+// were handed out before.
 func (t *Table) WaitUntil(at time.Time) (n int) {
 	for _, e := range t.entries {
 		if (e.phase == later || e.phase == blocked) && !e.first && e.at.Equal(at) {
@@ -217,7 +220,8 @@ func (t *Table) Claiming(d Delivery) bool {
 	return e != nil && e.phase == claiming && e.Attempt == d.Attempt
 }
 
-// Claimed tells the table that an attempt is in the log. The lease of the previous delivery ends.
+// Claimed notes that an attempt is in the log: the record may be handed out. The lease of the previous
+// delivery ends.
 func (t *Table) Claimed(d Delivery) {
 	e := t.entries[d.Place]
 	if e == nil || e.phase == blocked || e.Attempt >= d.Attempt {
@@ -228,9 +232,9 @@ func (t *Table) Claimed(d Delivery) {
 	t.ready.push(e)
 }
 
-// Unclaimed tells the table that a claim has ended and is not known to be in the log. mayCommit says
-// that the outcome is unknown: the claim may still get into the log. The next attempt to claim may be
-// made from again on.
+// Unclaimed notes that a claim has ended and is not known to be in the log. mayCommit says that the
+// outcome is unknown: the claim may still get into the log. Take returns no claim of this record
+// before the time again.
 func (t *Table) Unclaimed(p Place, again time.Time, mayCommit bool) {
 	if e := t.entries[p]; e != nil && e.phase == claiming {
 		e.maySucceed = e.maySucceed || mayCommit
@@ -276,7 +280,7 @@ func (t *Table) lease(e *entry, until time.Time) {
 }
 
 // Delivered calls f with the last delivery of every record that was handed out. It leaves out a first
-// delivery that no worker got, since it can be repeated.
+// delivery that no worker got, since the next owner can repeat that delivery.
 func (t *Table) Delivered(f func(Delivery)) {
 	for _, e := range t.entries {
 		if e.Attempt > 1 || e.Attempt == 1 && e.phase != ready {

@@ -43,8 +43,8 @@ var timeMax = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() - 1
 var (
 	// ErrDamaged is wrapped by errors about bytes that the original can't have written.
 	ErrDamaged = errors.New("file is damaged")
-	// ErrForeign is wrapped by errors about files that the original Seb did not write, or
-	// another version of it wrote.
+	// ErrForeign is wrapped by errors about files that were written by another version of the
+	// original Seb, or not by the original Seb.
 	ErrForeign = errors.New("file is not a batch of the original Seb, version 1")
 )
 

@@ -40,8 +40,8 @@ func (c *Conn) Session() Key { return c.session }
 // Close ends the connection at once, as [Abrupt] says: a server closes connections under a lock.
 func (c *Conn) Close() error { return c.raw.Close() }
 
-// Trust lets the other side send more than the header of one request. The caller must have
-// found that the session is one of the log. Trust may be called again.
+// Trust lets the other side send more than the header of one request. The caller must have found
+// that the session is one of the log. A second call does nothing.
 func (c *Conn) Trust() { c.raw.allow(unbounded) }
 
 // Accept turns the connection of a request that [Asks] for it into a connection to the session

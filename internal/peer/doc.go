@@ -1,9 +1,10 @@
-// Package peer makes connections between brokers of one log: TLS 1.3 within a connection
-// that began as an HTTP request. So brokers use the same port and proxies as clients, even if a
-// proxy terminates the outer TLS. Each side shows a self-signed certificate, of which only
-// the key counts: the Ed25519 key of a session. TLS proves that the other side has the private
-// half of the key, encrypts the connection, and binds every byte to both sessions.
+// Package peer makes connections between brokers of one log: TLS 1.3 within a connection that began
+// as an HTTP request. This way brokers can use the same port and proxies as clients, even if a
+// proxy terminates the outer TLS. Each side shows a self-signed certificate, of which only the key
+// counts: the Ed25519 key of a session. TLS proves that the other side has the private half of the
+// key, encrypts the connection, and binds every byte to both sessions.
 //
-// The package does not know which sessions exist. The client names the session that must
-// answer. The server learns which session asks, and its caller decides whether to trust it.
+// The package does not know which sessions exist. The client names the session that must answer.
+// The server learns which session asks, and the caller of Accept decides whether to trust that
+// session.
 package peer

@@ -53,7 +53,7 @@ func (i *Identity) accepting() *tls.Config {
 func (i *Identity) asking(owner Key) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate},
-		InsecureSkipVerify: true, //nolint:gosec // no authority vouches for a session: VerifyConnection compares its key
+		InsecureSkipVerify: true, //nolint:gosec // sessions have no certificate authority: VerifyConnection compares the peer's key with owner
 		VerifyConnection: func(state tls.ConnectionState) error {
 			got, err := keyOf(state)
 			if err == nil && got != owner {
@@ -64,7 +64,8 @@ func (i *Identity) asking(owner Key) *tls.Config {
 	}
 }
 
-// keyOf returns the session key of the other side. TLS has proved that it has the key's private half.
+// keyOf returns the session key of the other side. TLS has proved that the other side has the key's
+// private half.
 func keyOf(state tls.ConnectionState) (k Key, _ error) {
 	if len(state.PeerCertificates) != 1 || len(state.PeerCertificates[0].Raw) > certificateBytesMax {
 		return k, errors.New("the other side does not show exactly one certificate")

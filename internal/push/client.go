@@ -21,7 +21,7 @@ import (
 const (
 	connectMax      = 10 * time.Second
 	idleMax         = 90 * time.Second
-	silenceMax      = 15 * time.Second // after that, HTTP/2 pings the other end
+	silenceMax      = 15 * time.Second // after such a silence, HTTP/2 pings the other end
 	answerHeaderMax = 32 << 10
 	streamBytesMax  = 64 << 10 // how much of an answer's body HTTP/2 keeps in memory
 )
@@ -51,8 +51,8 @@ func newClient(t Target, o Options) (*client, error) {
 	return &client{target: t, header: header, signer: s, identity: identity{o.Topic, o.TopicID, o.Queue}, transport: newTransport(t, o)}, nil
 }
 
-// newTransport returns a transport that makes no further requests: it follows no redirect, keeps no
-// cookies, and uses no proxy but the operator's.
+// newTransport returns a transport that makes no requests of its own: it follows no redirect, keeps
+// no cookies, and uses no proxy but the operator's.
 func newTransport(t Target, o Options) *http.Transport {
 	dialer := &net.Dialer{Timeout: connectMax, Resolver: o.Resolver}
 	tr := &http.Transport{
@@ -116,8 +116,8 @@ func someOf(body io.Reader, giveUp context.CancelFunc) []byte {
 	return b.Bytes()[:min(b.Len(), bodyBytesMax)]
 }
 
-// request returns the request for a message: the record as an HTTP read would return it, and headers
-// that name the delivery.
+// request returns the request for a message: the record in the form in which the HTTP API returns it
+// to a reader, and headers that name the delivery.
 func (c *client) request(ctx context.Context, m *Message, now time.Time) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.target.URL, bytes.NewReader(m.Value))
 	if err != nil {
@@ -147,8 +147,8 @@ func (c *client) request(ctx context.Context, m *Message, now time.Time) (*http.
 	return r, nil
 }
 
-// of returns a message's webhook-id, which is the same for all attempts of its record. It has no full
-// stop, because a full stop separates it from the rest of the signed text.
+// of returns a message's webhook-id, which is the same for all attempts of its record. The id has no
+// full stop, because a full stop separates the id from the rest of the signed text.
 func (i identity) of(m *Message) string {
 	return fmt.Sprintf("%s-%d-%d", strings.ReplaceAll(i.topicID, ".", "-"), m.Partition, m.Offset)
 }

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// How long a pusher tries to report the outcome of a message, and how often.
+// These bound how long, and how often, a pusher tries to report the outcome of a message and to extend
+// a lease.
 const (
-	settleMax      = 15 * time.Minute // most outages are over by then
+	settleMax      = 15 * time.Minute // most outages are shorter
 	settleRetryMin = 100 * time.Millisecond
 	settleRetryMax = 5 * time.Second
 	extendRetryMin = 100 * time.Millisecond
@@ -17,8 +18,9 @@ const (
 	extendMax      = 5 * time.Second // the timeout of a call once the lease has ended
 )
 
-// deliver sends one message and reports its outcome. It does not start once begin has ended. When work
-// ends, it stops.
+// deliver sends one message and reports its outcome. If begin has ended, deliver gives the message
+// back to the queue instead. When work ends, deliver stops. It calls stop if the target is gone for
+// good.
 func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFunc, m *Message) {
 	defer p.gate.settled()
 	era, ok := p.gate.enter(begin)
@@ -80,15 +82,15 @@ func (p *Pusher) warnForbidden(err error) {
 	}
 	u, parseErr := parseURL(p.target.URL)
 	if parseErr != nil {
-		return // New has checked it
+		return // it can't happen: New has checked the URL
 	}
 	p.log.Warn("a queue's records are not pushed: its URL's host has an address that this broker may not push to; the records wait in the queue",
 		"host", u.Hostname(), "address", forbidden.address.Addr(), "why", "it "+forbidden.why, "hint", forbidden.hint)
 }
 
 // settle reports the outcome of a message to the queue. It reports nothing about an abandoned request,
-// since the target may have received it: that message waits until its lease ends. A message that was
-// not sent because of an operator's setting counts as no attempt.
+// since the target may have received it: the message waits until its lease ends. If an operator's
+// setting forbade the request, the delivery does not count as an attempt.
 func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
 	switch a.outcome {
 	case Abandoned:
@@ -118,9 +120,9 @@ func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
 	}
 }
 
-// extend keeps a message leased until ctx ends: it extends the lease whenever half of it has passed.
-// If calls fail, it goes on after the lease has ended: while the queue can't be reached, no other
-// worker gets the record either.
+// extend keeps a message leased until ctx ends: it extends the lease whenever half of the lease has
+// passed. If calls fail, extend goes on after the lease has ended: while the queue can't be reached,
+// no other worker gets the record either.
 func (p *Pusher) extend(ctx context.Context, token string, until time.Time) {
 	lapsed := 0
 	lapse := func(now int) {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// How long a gate closes if the target names no time. The time doubles, with jitter, until a request
-// succeeds.
+// These bound how long a gate closes if the target names no time. The time doubles, with jitter,
+// until a request succeeds.
 const (
 	closedMin = time.Second
 	closedMax = 5 * time.Minute
 )
 
-// warnEvery is the least time between two log lines about a target's forbidden address.
+// warnEvery is the least time between two log messages about a target's forbidden address.
 const warnEvery = time.Hour
 
 // settlingFactor bounds how many messages may be received and not settled: this many times the
@@ -24,19 +24,19 @@ const settlingFactor = 16
 
 // gate limits the requests to one target. It lets at most max requests through at a time and none
 // during a pause. After a pause it lets one through, then two, and so on. If several requests that
-// entered before the gate closed get the same answer, it counts once.
+// entered before the gate closed get answers that close it, these count as one closing.
 type gate struct {
 	max int
 
 	mu       sync.Mutex
-	limit    int    // requests that may be under way now
-	taken    int    // messages received whose requests have not ended
+	limit    int    // how many requests may be under way now
+	taken    int    // number of messages received whose requests have not ended
 	inFlight int    // requests under way
 	held     int    // messages received and not settled
-	lapsed   int    // messages held whose lease has ended, as far as the pusher knows
+	lapsed   int    // number of held messages whose lease has ended, as far as the pusher knows
 	blocked  string // why nothing may be sent to the target's address; "" if it may
 	until    time.Time
-	closings int           // in a row, without a success
+	closings int           // number of closings in a row, without a success between them
 	era      int           // counts the closings; requests remember the era in which they entered
 	warned   time.Time     // when blocked was last logged
 	changed  chan struct{} // closed and replaced when any of the above changes
@@ -47,7 +47,7 @@ func newGate(limit int) *gate {
 	return &gate{max: limit, limit: limit, changed: make(chan struct{})}
 }
 
-// room waits until messages may be received, and returns how many may be.
+// room waits until messages may be received, and returns how many messages.
 func (g *gate) room(ctx context.Context) (n int, err error) {
 	err = g.wait(ctx, func() bool {
 		n = min(g.limit-g.taken, g.max*settlingFactor-g.held)
@@ -56,8 +56,8 @@ func (g *gate) room(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// receiving makes the gate call giveUp if it closes, or if a lease ends, before the returned function
-// is called.
+// receiving makes the gate call giveUp if the gate closes, or if a lease ends, before the returned
+// function is called. The caller calls that function with the number of received messages.
 func (g *gate) receiving(giveUp context.CancelFunc) (received func(n int)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,7 +127,7 @@ func (g *gate) close(era int, after time.Duration) {
 	if until := time.Now().Add(wait); until.After(g.until) {
 		g.until = until
 	}
-	if era == g.era { // other requests of this era have the same result
+	if era == g.era { // other requests of this era count as part of the same closing
 		g.era++
 		g.closings++
 		g.limit = 1
@@ -137,8 +137,8 @@ func (g *gate) close(era int, after time.Duration) {
 	}
 }
 
-// lapse changes the count of messages whose lease has ended. While there are any, nothing is received:
-// the queue might hand them out a second time.
+// lapse changes the number of held messages whose lease has ended. While there are such messages, the
+// pusher receives nothing: the queue might hand out the same messages a second time.
 func (g *gate) lapse(by int) {
 	g.change(func() {
 		g.lapsed += by
@@ -198,7 +198,7 @@ func (g *gate) wait(ctx context.Context, try func() bool) error {
 // Status is the state of a target.
 type Status struct {
 	InFlight    int       // requests under way
-	Limit       int       // how many may be under way
+	Limit       int       // how many requests may be under way
 	Held        int       // messages received and not settled
 	SlowedUntil time.Time // earliest time of the next request; zero = now
 	Blocked     string    // why the broker may not send to the target's address; "" if it may

@@ -7,21 +7,22 @@ import (
 )
 
 const (
-	// memoryShare: messages that are being pushed may hold one part in this many of a broker's
-	// memory. Slow targets must not take all of it.
+	// memoryShare divides a broker's memory: messages that are being pushed may hold a quarter of it.
+	// Slow targets must not take all of the memory.
 	memoryShare = 4
 	// messageBytes is how many bytes a push holds in addition to its message.
 	messageBytes = 512
 )
 
-// Memory counts how much of a broker's memory the messages of all its pushers hold while they are
-// being pushed.
+// Memory counts how much of a broker's memory messages hold while they are being pushed, for all
+// pushers together.
 type Memory struct {
 	of    *budget.Budget // the broker's memory
 	share *budget.Budget
 }
 
-// NewMemory returns a share of a broker's memory, which has limit bytes.
+// NewMemory returns a Memory that is a share of a broker's memory. The broker's memory, of, has limit
+// bytes in all.
 func NewMemory(of *budget.Budget, limit int64) *Memory {
 	return &Memory{of, budget.New(limit/memoryShare, func(int64) {})}
 }
@@ -45,7 +46,7 @@ func (m *Memory) Give(n int64) {
 }
 
 // Plan returns how many messages, and how many bytes, a pusher may receive at a time: at most
-// messagesMax and bytesMax. ahead is how many bytes to take before it receives. That is less than half
+// messagesMax and bytesMax. ahead is how many bytes the pusher takes before it receives: at most half
 // of the share, so that two pushers fit in the share.
 func (m *Memory) Plan(messagesMax int, bytesMax int64) (messages int, bytes, ahead int64) {
 	quarter := m.share.Limit() / 4
@@ -54,11 +55,11 @@ func (m *Memory) Plan(messagesMax int, bytesMax int64) (messages int, bytes, ahe
 }
 
 // Held returns how many bytes a message of that size holds. A message that is larger than the share
-// holds all of the share. A broker with more memory may have appended it.
+// holds all of the share. A broker with more memory may have appended such a message.
 func (m *Memory) Held(size int64) int64 { return min(size+messageBytes, m.share.Limit()) }
 
-// Settle changes how much is taken after a receive: from the ahead bytes, which were taken before it, to
-// the held bytes of the received messages.
+// Settle changes how much a pusher has taken, after it has received messages: from ahead, the bytes
+// taken before, to held, the bytes that the received messages hold.
 func (m *Memory) Settle(ctx context.Context, ahead, held int64) error {
 	if held > ahead { // the first message is received whatever its size
 		return m.Take(ctx, held-ahead)

@@ -52,29 +52,31 @@ func (m *Message) headers() httprecord.Headers {
 	}
 }
 
-// Queue is what a [Pusher] needs of a queue. The pusher calls its methods concurrently, except
-// Receive. It takes all errors but ErrLost and ErrNoQueue for temporary, and repeats the call.
+// Queue is what a [Pusher] needs from a queue. The pusher calls the methods of a Queue
+// concurrently, except Receive. It considers all errors except ErrLost and ErrNoQueue temporary,
+// and repeats the call.
 type Queue interface {
-	// Receive hands out at most limit messages. It waits for the first one without a limit of time,
+	// Receive hands out at most limit messages. It waits for the first message without a time limit,
 	// and then returns the messages that are available; it may return none. When ctx ends it returns
 	// at once, with the messages that it has handed out by then, and with or without an error.
 	Receive(ctx context.Context, limit int) ([]Message, error)
 	// Ack marks a message as done, and returns when that is durable.
 	Ack(ctx context.Context, token string) error
-	// Nack puts a message back. It comes again after the queue's backoff, and not before atLeast has
-	// passed. The reason has at most [ReasonBytesMax] bytes.
+	// Nack puts a message back. The queue hands the message out again after the queue's backoff, and
+	// not before atLeast has passed. The reason has at most [ReasonBytesMax] bytes.
 	Nack(ctx context.Context, token string, atLeast time.Duration, reason string) error
-	// Return gives back a message that was not sent. It comes again as the same attempt.
+	// Return gives back a message that was not sent. The queue hands the message out again as the
+	// same attempt.
 	Return(token string) error
 	// Extend makes the lease of a message end one queue lease from now, and returns that time.
 	Extend(ctx context.Context, token string) (until time.Time, err error)
 }
 
 var (
-	// ErrLost is returned by Ack, Nack and Extend when this delivery no longer counts: another worker
-	// may have the record, or the queue no longer has it.
+	// ErrLost is returned by Ack, Nack and Extend when the delivery no longer counts: another worker
+	// may have the record, or the queue no longer has the record.
 	ErrLost = errors.New("the lease of the message is lost")
-	// ErrNoQueue is returned by Receive when the queue is deleted, or another broker owns it. It ends
-	// [Pusher.Run].
+	// ErrNoQueue is returned by Receive when the queue is deleted, or another broker owns it.
+	// ErrNoQueue ends [Pusher.Run].
 	ErrNoQueue = errors.New("the queue does not exist, or another broker owns it")
 )

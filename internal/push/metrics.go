@@ -25,11 +25,11 @@ var (
 	targetsTimed   = seriesMax/(len(durations)+1) - 1 // one for each bucket, and one for the total
 )
 
-// Metrics are the numbers of the running pushers. A pusher that has ended leaves no series behind.
+// Metrics are the figures of the running pushers. A pusher that has ended leaves no series behind.
 type Metrics struct {
 	mu             sync.Mutex
 	running        map[names]*Pusher // pushers whose series are shown
-	counted, timed map[names]bool    // those of running that have their own series in deliveries, and in seconds
+	counted, timed map[names]bool    // the pushers of running that have their own series in deliveries, and in seconds
 
 	deliveries map[names]map[Outcome]*atomic.Int64
 	seconds    map[names]*histogram.Histogram
@@ -38,7 +38,7 @@ type Metrics struct {
 
 type names struct{ topic, queue string }
 
-// series are the numbers of one pusher. A nil *series counts nothing.
+// series are the figures of one pusher. A nil *series counts nothing.
 type series struct {
 	deliveries map[Outcome]*atomic.Int64
 	seconds    *histogram.Histogram
@@ -53,7 +53,7 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Families returns the numbers as they are now.
+// Families returns the current figures.
 func (m *Metrics) Families() []metric.Family {
 	family := func(kind metric.Kind, name, help string, more ...string) metric.Family {
 		return metric.Family{Name: name, Help: help, Kind: kind, Labels: append([]string{"topic", "queue"}, more...)}
@@ -88,8 +88,8 @@ func (m *Metrics) Families() []metric.Family {
 	return []metric.Family{inFlight, slowed, deliveries, seconds, untold}
 }
 
-// begin returns the series of p: its own, or those for all pushers without their own. It
-// returns nil if m is nil.
+// begin returns the series in which p counts: series of its own, or the common series of all pushers
+// that have none of their own. It returns nil if m is nil.
 func (m *Metrics) begin(p *Pusher) *series {
 	if m == nil {
 		return nil
@@ -104,8 +104,8 @@ func (m *Metrics) begin(p *Pusher) *series {
 	return m.series(n, roomFor(n, m.counted, targetsCounted), roomFor(n, m.timed, targetsTimed))
 }
 
-// roomFor returns n, and adds it to shown, if shown has room for it. Else it returns the empty names,
-// under which all others are counted.
+// roomFor adds n to shown and returns n, if shown has n or has room for it. Otherwise it returns the
+// empty names, under which all other pushers are counted.
 func roomFor(n names, shown map[names]bool, most int) names {
 	if !shown[n] && len(shown) >= most {
 		return names{}
@@ -118,7 +118,7 @@ func roomFor(n names, shown map[names]bool, most int) names {
 func (m *Metrics) series(untold, counted, timed names) *series {
 	if m.deliveries[counted] == nil {
 		m.deliveries[counted] = map[Outcome]*atomic.Int64{}
-		for _, o := range outcomes { // so that an alert notices the first one
+		for _, o := range outcomes { // this way an alert notices the first delivery with an outcome
 			m.deliveries[counted][o] = new(atomic.Int64)
 		}
 	}

@@ -22,9 +22,9 @@ type Networks struct {
 	own func(netip.Addr) bool
 }
 
-// closed4 are the IPv4 networks that may not be sent to: those that the registry of special-purpose
-// addresses (RFC 6890) lists as not globally reachable, multicast, and one public address that a cloud
-// uses internally.
+// closed4 are the IPv4 networks that may not be sent to: the networks that the registry of
+// special-purpose addresses (RFC 6890) lists as not globally reachable, multicast, and one public
+// address that a cloud uses internally.
 var closed4 = prefixes(
 	"0.0.0.0/8",       // this network; to connect to 0.0.0.0 is to connect to this machine
 	"10.0.0.0/8",      // private
@@ -68,10 +68,10 @@ func prefixes(texts ...string) []netip.Prefix {
 	return ps
 }
 
-// allows reports whether a may be sent to.
+// allows reports whether requests may go to the address a.
 func (n Networks) allows(a netip.Addr) bool { return n.against(a) == "" }
 
-// against returns the reason not to send to a, or "".
+// against returns why no request may go to the address a; "" if requests may.
 func (n Networks) against(a netip.Addr) string {
 	a = a.WithZone("").Unmap()
 	holds := func(p netip.Prefix) bool { return p.Contains(a) }
@@ -91,7 +91,7 @@ func (n Networks) against(a netip.Addr) string {
 	return ""
 }
 
-// denies reports whether the operator has denied an address, or the one that it embeds.
+// denies reports whether the operator has denied an address, or the IPv4 address that it embeds.
 func (n Networks) denies(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	inner, embeds := embedded(a)
@@ -138,7 +138,8 @@ func (n Networks) CheckTarget(t Target) error {
 	return nil
 }
 
-// forbiddenError is the error of a connection that may not be made. It says why, and what to do.
+// forbiddenError is the error of a connection that may not be made. why says why the address is
+// forbidden, and hint what to do.
 type forbiddenError struct {
 	address   netip.AddrPort
 	why, hint string

@@ -14,8 +14,8 @@ import (
 // Outcome is how a request to a target ended.
 type Outcome string
 
-// The outcomes of a request. Only Delivered is a success. The next four pause the target for a while,
-// or for good.
+// The outcomes of a request. Only Delivered is a success. The four outcomes after Delivered pause the
+// target for a while, or for good.
 const (
 	Delivered   Outcome = "delivered"   // 2xx
 	Slowed      Outcome = "slowed"      // 429, 502, 503, 504: the target asks to slow down
@@ -49,7 +49,7 @@ type answer struct {
 	err     error         // for the log, if there was no answer
 }
 
-// judge returns the result for an answer and the beginning of its body.
+// judge returns the result of a request from the answer r and the beginning of r's body.
 func judge(r *http.Response, body []byte, now time.Time) answer {
 	a := answer{outcome: Failed}
 	switch code := r.StatusCode; {
@@ -100,8 +100,8 @@ func unanswered(err error, connected, late bool, limit time.Duration) answer {
 	return a
 }
 
-// cause describes a network error. It leaves out this machine's addresses, and those of the proxy and
-// the name server.
+// cause describes a network error. It leaves out the addresses of this machine, the proxy and the name
+// server.
 func cause(err error) string {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "proxyconnect" { // net/http uses this for every failure on the way to a proxy
@@ -141,7 +141,7 @@ func clean(text string, limit int) string {
 	return cut(strings.Join(strings.Fields(text), " "), limit)
 }
 
-// cut returns at most limit bytes of text. If there were more, it ends with "...".
+// cut returns at most limit bytes of text. If text is longer, the result ends with "...".
 func cut(text string, limit int) string {
 	const more = "..."
 	if len(text) <= limit {

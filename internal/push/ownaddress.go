@@ -22,9 +22,9 @@ func ownAddress(a netip.Addr) bool {
 	return false
 }
 
-// canBind reports whether a socket can bind to an address. On most machines that is so only for their
-// own addresses. A router may be set up to bind to any address: there, canBind takes all addresses for
-// its own.
+// canBind reports whether a socket can bind to an address. Most machines can bind only to their own
+// addresses. A router may be set up to bind to any address: there, canBind returns true for all
+// addresses.
 func canBind(a netip.Addr) bool {
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 0)))
 	if err != nil {

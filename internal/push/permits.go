@@ -21,8 +21,8 @@ const (
 
 // Permits bound how many requests to targets a broker has just begun, for all queues together. A
 // pusher takes a permit for each message that it receives. Pushers that wait for permits get them in
-// order of arrival. Each gets its share of the free permits, so that queues with as much to push get
-// as many permits.
+// order of arrival. Each of them gets an equal share of the free permits, so that queues with equally
+// many messages get equally many permits.
 type Permits struct {
 	all int
 

@@ -19,7 +19,7 @@ import (
 // temporary error wraps ErrGone.
 var ErrGone = errors.New("the receiver answered that the URL is gone for good")
 
-// How long a pusher waits after a failed Receive before it calls Receive again.
+// These bound how long a pusher waits after a failed Receive before it calls Receive again.
 const (
 	receiveRetryMin = 100 * time.Millisecond
 	receiveRetryMax = 10 * time.Second
@@ -27,21 +27,21 @@ const (
 
 // Options are what a [Pusher] needs in addition to its target.
 type Options struct {
-	// Topic, TopicID and Queue name the queue in requests, logs and metrics. TopicID is unique for
-	// ever, such as 1f0c6a3e.7: each webhook-id begins with it.
+	// Topic, TopicID and Queue name the queue in requests, logs and metrics. TopicID is unique for ever,
+	// such as 1f0c6a3e.7. Each webhook-id begins with TopicID, in which - replaces the full stop.
 	Topic, TopicID, Queue string
 	// Networks says where requests may go.
 	Networks Networks
-	// Proxy, if set, takes all requests. Then the proxy, and not Networks, decides where they may go.
+	// Proxy, if set, gets all requests. Then the proxy, and not Networks, decides where requests may go.
 	// No proxy is taken from the environment.
 	Proxy *url.URL
-	// RootCAs are the authorities that may have signed a target's certificate; nil means the
-	// system's.
+	// RootCAs are the authorities that may have signed a target's certificate; nil means the system's
+	// authorities.
 	RootCAs *x509.CertPool
-	// Resolver finds the addresses of hosts; nil means the system's.
+	// Resolver finds the addresses of hosts; nil means the system's resolver.
 	Resolver *net.Resolver
-	// Dial, if set, makes the connections, and decides where they may go; nil means over the network.
-	// Tests in virtual time set it.
+	// Dial, if set, makes the connections, and decides where they may go; nil means that connections go
+	// over the network. Tests in virtual time set it.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Grace is how long requests may go on once Run's context has ended; 0 means the
 	// target's Timeout.
@@ -49,7 +49,7 @@ type Options struct {
 	// Gone, if set, is called with the [ErrGone] that Run will return, while requests may still be
 	// under way.
 	Gone func(error)
-	// Logger gets log lines that are not about a single message; nil discards them.
+	// Logger gets log messages that are not about a single delivery; nil discards them.
 	Logger *slog.Logger
 	// Metrics, if set, counts requests and their outcomes.
 	Metrics *Metrics
@@ -98,10 +98,10 @@ func New(t Target, q Queue, o Options) (*Pusher, error) {
 // Status returns the state of the target.
 func (p *Pusher) Status() Status { return p.gate.status() }
 
-// Run pushes until ctx ends, and then returns nil; until the queue returns [ErrNoQueue]; or until the
-// target answers 410, and then returns [ErrGone]. After that, requests under way have Options.Grace to
-// end. Messages whose requests don't end by then stay leased until their leases end. Messages
-// that were not sent go back to the queue. Run may be called once.
+// Run pushes until ctx ends, the queue returns [ErrNoQueue], or the target answers 410. It returns
+// nil, ErrNoQueue or [ErrGone], respectively. Before it returns, requests under way have Options.Grace
+// to end. Messages whose requests don't end by then stay leased until their leases end. Messages that
+// were not sent go back to the queue. Run may be called once.
 func (p *Pusher) Run(ctx context.Context) error {
 	defer p.close()
 	p.metrics = p.opts.Metrics.begin(p)
@@ -153,7 +153,7 @@ func (p *Pusher) receive(ctx context.Context) ([]Message, error) {
 		case ctx.Err() != nil:
 			return messages, context.Cause(ctx)
 		case closed || len(messages) > 0:
-			err = nil // the call was given up, or the next call returns the error again
+			err = nil // not an error if the gate gave the call up; if messages came, a lasting error comes again with the next call
 		}
 		if err == nil {
 			return messages, nil
@@ -165,7 +165,7 @@ func (p *Pusher) receive(ctx context.Context) ([]Message, error) {
 	}
 }
 
-// pause waits for about that long, and reports whether ctx has not ended.
+// pause waits for about that long. It returns false if ctx ends first.
 func pause(ctx context.Context, about time.Duration) bool {
 	select {
 	case <-ctx.Done():

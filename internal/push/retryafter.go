@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// retryAfterMax bounds how long a target may ask the pusher to wait. So a target with a wrong clock
-// gets requests again on the same day.
+// retryAfterMax bounds how long a target may ask the pusher to wait. Without this bound, a target
+// with a wrong clock might get no requests for days.
 const retryAfterMax = time.Hour
 
 // retryAfter returns the wait that a Retry-After header asks for: in seconds, or until a date (RFC

@@ -24,7 +24,7 @@ const (
 // ErrRunning is what [Supervisor.Run] returns when another call of Run has not ended.
 var ErrRunning = errors.New("this broker delivers pushed records already")
 
-// Pushed is a queue that has a target and, by the log, is neither stopped nor paused.
+// Pushed is a queue that, according to the log, has a target and is neither stopped nor paused.
 type Pushed struct {
 	ID          format.QueueID
 	Topic, Name string
@@ -32,16 +32,16 @@ type Pushed struct {
 	Target      Target
 
 	Epoch format.Epoch // the owner's epoch
-	Owned bool         // it has an owner
+	Owned bool         // the queue has an owner
 	Owner string       // the owner's address; may be empty
 	Seen  time.Time    // when the owner last showed itself in the log
-	Here  bool         // this broker owns it
+	Here  bool         // this broker owns the queue
 	// Mine says that this broker was the owner before it was restarted.
 	Mine bool
 }
 
-// Broker is what a [Supervisor] needs of the broker that it runs in. Its errors wrap [ErrNoQueue]
-// if the queue was deleted or has another owner.
+// Broker is what a [Supervisor] needs from the broker that it runs in. The errors of its methods wrap
+// [ErrNoQueue] if the queue was deleted or has another owner.
 type Broker interface {
 	// Pushed returns the queues that should be pushed now, by id.
 	Pushed() map[format.QueueID]Pushed
@@ -51,7 +51,7 @@ type Broker interface {
 	TakeOver(ctx context.Context, q Pushed) error
 	// Show commits a sign that this broker, the owner, runs.
 	Show(ctx context.Context, q Pushed) error
-	// Stop commits that a queue is no longer pushed, and why, unless it has another target by now.
+	// Stop commits that a queue is no longer pushed, and why, unless the queue has another target by now.
 	Stop(ctx context.Context, q Pushed, why string) error
 	// Follow makes the broker follow the log until leave is called.
 	Follow() (leave func())
@@ -97,8 +97,8 @@ func (s *Supervisor) Notify() {
 	}
 }
 
-// Blocked tells why this broker may not send to the address that a queue's URL leads to; "" if it may,
-// or if it does not push the queue.
+// Blocked tells why this broker may not send to the address that a queue's URL leads to; "" if this
+// broker may, or if it does not push the queue.
 func (s *Supervisor) Blocked(queue format.QueueID) string {
 	s.mu.Lock()
 	p := s.pushers[queue]
@@ -158,8 +158,8 @@ func (s *supervision) loop(ctx context.Context) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
-		// Runs that are over go first: if they stopped their targets, the queues, which are read
-		// after that, show it.
+		// Forget the runs that are over before reading the queues: if such a run has stopped its target, the
+		// queues then show that.
 		s.reap()
 		queues := s.b.Pushed()
 		s.follow(len(queues) > 0)
@@ -223,7 +223,7 @@ func (s *supervision) endRuns(queues map[format.QueueID]Pushed) {
 	}
 }
 
-// begin pushes a queue that this broker owns, until that changes.
+// begin starts a run for a queue that this broker owns.
 func (s *supervision) begin(ctx context.Context, q Pushed) {
 	ctx, end := context.WithCancel(ctx)
 	r := &pushRun{target: q.Target, epoch: q.Epoch, end: end, over: make(chan struct{})}

@@ -27,8 +27,8 @@ const (
 type Target struct {
 	// URL receives a POST for each message: http or https, without user or fragment.
 	URL string
-	// Headers are sent with each request, such as Authorization. A Content-Type is used for records
-	// that have none.
+	// Headers are sent with each request, such as Authorization. A Content-Type here is for records
+	// that have no content type of their own.
 	Headers map[string]string
 	// Secret signs the requests: whsec_ and then 24 to 64 bytes in base64, as [NewSecret] makes it.
 	// Several secrets are separated by a space, and each makes a signature, so that a receiver can
@@ -71,7 +71,8 @@ func (t Target) OrDefaults() Target {
 }
 
 // Check returns an [*InvalidError] if t, with its defaults, is invalid. It makes no request.
-// [Networks.CheckTarget] checks whether the address may be sent to, and so does every connection.
+// [Networks.CheckTarget] checks whether requests may go to the address; each connection checks
+// that again.
 func (t Target) Check() error {
 	t = t.OrDefaults()
 	if _, err := parseURL(t.URL); err != nil {

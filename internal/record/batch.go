@@ -12,7 +12,7 @@ var (
 	// ErrCorrupt says that bytes are not a valid batch, or not the expected one.
 	ErrCorrupt = errors.New("corrupt record batch")
 
-	// ErrMagic says that the batch format has another version than magic 2.
+	// ErrMagic says that a batch has a format version other than magic 2.
 	ErrMagic = errors.New("unsupported record batch version")
 
 	// ErrControl says that a batch is a control batch (the end of a
@@ -50,8 +50,8 @@ func (x Batch) Transactional() bool { return x.Attributes&transactionalBit != 0 
 func (x Batch) Control() bool { return x.Attributes&controlBit != 0 }
 
 // Parse reads the header of the batch at the start of b. More bytes may follow the batch: the
-// next one begins at Size. Parse checks that the header is plausible and that b has the whole
-// batch, but neither the CRC nor the records. Its errors wrap [ErrCorrupt] or [ErrMagic].
+// next batch begins at Size. Parse checks that the header is plausible and that b has the whole
+// batch. It checks neither the CRC nor the records. Its errors wrap [ErrCorrupt] or [ErrMagic].
 func Parse(b []byte) (Batch, error) {
 	if len(b) < HeaderSize {
 		return Batch{}, fmt.Errorf("%w: %d bytes are fewer than a header", ErrCorrupt, len(b))
@@ -92,8 +92,8 @@ func Parse(b []byte) (Batch, error) {
 func CRC(b []byte) uint32 { return binary.BigEndian.Uint32(b[crcAt:]) }
 
 // Verify checks that b is exactly one undamaged batch whose CRC-32C is crc: it compares crc with
-// the CRC in the header and that of the bytes, and checks length field and magic. No checksum
-// covers base offset and leader epoch. Errors wrap [ErrCorrupt] or [ErrMagic].
+// the CRC in the header and with the computed CRC, and checks length field and magic. No
+// checksum covers base offset and leader epoch. Errors wrap [ErrCorrupt] or [ErrMagic].
 func Verify(b []byte, crc uint32) error {
 	switch {
 	case len(b) < HeaderSize || len(b) > math.MaxInt32:
@@ -112,8 +112,8 @@ func Verify(b []byte, crc uint32) error {
 	return nil
 }
 
-// Stamp writes the base offset and the leader epoch into the batch b: 12 bytes that its CRC does
-// not cover. b must have at least [HeaderSize] bytes, and no other goroutine may use it
+// Stamp writes the base offset and the leader epoch into the batch b: 12 bytes that the batch's
+// CRC does not cover. b must have at least [HeaderSize] bytes, and no other goroutine may use b
 // meanwhile.
 func Stamp(b []byte, base int64, leaderEpoch int32) {
 	_ = b[HeaderSize-1]

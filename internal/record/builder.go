@@ -28,7 +28,7 @@ func SizeOf(r *Record) int {
 
 // Builder encodes records into a batch. The zero value is an empty builder, ready for use. It is
 // not safe for concurrent use. Append copies a record once, into the memory that becomes the
-// batch. It does not allocate if [Builder.Grow] has made enough room.
+// batch. Append does not allocate if [Builder.Grow] has made enough room.
 type Builder struct {
 	buf           []byte // space for the header, then the records
 	count         int
@@ -67,8 +67,8 @@ func (b *Builder) Append(r *Record) {
 	}
 	b.maxTimestamp = max(b.maxTimestamp, r.Timestamp)
 
-	// The difference of extreme timestamps overflows; the overflow when they are read undoes
-	// this.
+	// The difference of two extreme timestamps may overflow. A reader adds it to the base
+	// timestamp, and that sum overflows back to the right value.
 	timeDelta, offsetDelta := r.Timestamp-b.baseTimestamp, int64(b.count)
 	size := 1 + varintSize(timeDelta) + varintSize(offsetDelta) +
 		bytesSize(r.Key) + bytesSize(r.Value) + varintSize(int64(len(r.Headers)))
@@ -107,8 +107,8 @@ func (b *Builder) Finish() []byte {
 	return p
 }
 
-// FinishWith is Finish, with the records compressed by c. It returns an error, and leaves the
-// builder unchanged, if the package does not have the codec c.
+// FinishWith does what Finish does, and compresses the records with c. It returns an error, and
+// leaves the builder unchanged, if the package does not have the codec c.
 func (b *Builder) FinishWith(c Codec) ([]byte, error) {
 	if c == None || b.count == 0 {
 		return b.Finish(), nil
@@ -141,8 +141,8 @@ func (b *Builder) seal(p []byte, c Codec) {
 }
 
 // Without returns a new builder with the records of b, except those whose index is in a span of
-// skip. It encodes them again, and does not change b. It is for withdrawing a request whose
-// records share a batch with those of other requests.
+// skip. It encodes the records again, and does not change b. Callers use it to withdraw a
+// request whose records share a batch with the records of other requests.
 func (b *Builder) Without(skip []Span) *Builder {
 	out := new(Builder)
 	if b.count == 0 {

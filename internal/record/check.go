@@ -44,7 +44,7 @@ func (l Limits) recordHeaders() int {
 type LimitError struct {
 	What  string // what exceeds the limit, such as "bytes in a record"
 	Limit int
-	// Index is that of the record in the batch, or -1 if the limit is one of the whole batch.
+	// Index is the index of the record in the batch, or -1 if the limit is for the whole batch.
 	Index int
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// Codec says how the records of a batch are compressed. Its value is that of the lowest three
-// bits of the attributes.
+// Codec says how the records of a batch are compressed. The value of a Codec is that of the
+// lowest three bits of the attributes.
 type Codec int8
 
 // The codecs of Kafka.
@@ -46,22 +46,22 @@ func (c Codec) String() string {
 }
 
 const (
-	// zstdWindowMax is the largest window that the decoder accepts, in bytes: the one that RFC
-	// 8878 recommends every decoder to support. zstd needs no more up to level 19. The decoder
-	// allocates the window that a frame claims to need, so a larger bound would let hostile
-	// frames take more memory.
+	// zstdWindowMax is the largest window that the decoder accepts, in bytes: RFC 8878 recommends
+	// that every decoder supports this size. Up to level 19, zstd needs no larger window. The
+	// decoder allocates the window that a frame claims to need, so a larger bound would let
+	// hostile frames take more memory.
 	zstdWindowMax = 8 << 20
 	// zstdWindow is the window of the encoder in bytes, about the size of a batch.
 	zstdWindow = 1 << 20
 
-	// snappyExpansionMax bounds how many times larger valid snappy data can become: its longest
-	// copy makes 64 bytes out of 3.
+	// snappyExpansionMax bounds how many times larger valid snappy data can become: a copy makes
+	// at most 64 bytes out of 3.
 	snappyExpansionMax = 22
 )
 
 // snappyHeader begins the framing of snappy-java, which Kafka's Java client writes: this magic,
-// two versions (int32), then blocks, each after its size (int32). Other clients write one block
-// without framing.
+// two versions (int32), then blocks, each preceded by its size (int32). Other clients write one
+// block without framing.
 var snappyHeader = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 
 const snappyFramedAt = 16
@@ -132,8 +132,8 @@ func compress(dst, src []byte, c Codec) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// decompress returns the decompressed src, in new memory. It returns a [LimitError] if that
-// exceeds limit bytes, before it has allocated more than about twice the limit.
+// decompress returns the decompressed src, in new memory. It returns a [LimitError] if the
+// result exceeds limit bytes. It allocates at most about twice the limit.
 func decompress(src []byte, c Codec, limit int) (out []byte, err error) {
 	in := bytes.NewReader(src)
 	switch c {
@@ -232,8 +232,8 @@ func appendSnappyBlock(out, block []byte, limit int) ([]byte, error) {
 		copy(grown, out)
 		out = grown
 	}
-	// The strict decoder refuses the extensions of S2, which other readers of
-	// the batch would not understand.
+	// The strict decoder refuses the extensions of S2, which other readers of the batch don't
+	// understand.
 	if _, err := snappy.DecodeStrict(out[len(out):len(out)+size], block); err != nil {
 		return nil, err
 	}

@@ -4,7 +4,7 @@
 // It works on bytes only: it knows no topics, no store and no clock. A batch is a byte slice.
 // [Builder] makes one, [Check] checks one from outside, [Batch.Records] iterates over its
 // records, and [Stamp] writes the two fields that depend on where the batch is in a partition.
-// All decoders survive any bytes.
+// Every decoder returns an error for bytes that it can't decode, and none panics.
 //
 // The layout is that of "Record Batch" in Kafka's documentation
 // (https://kafka.apache.org/documentation/#recordbatch). All integers of the

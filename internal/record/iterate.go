@@ -71,7 +71,7 @@ const (
 	namesMax    = 64 // header names remembered
 )
 
-// next decodes the next record; its Offset is its index.
+// next decodes the next record, and sets its Offset to the record's index in the batch.
 func (w *walker) next() (Record, error) {
 	f := fields{rest: w.rest}
 	body := f.take(f.varint32())

@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Bounds on consumers in any log, so that damaged numbers can't take all memory.
-// Brokers set lower ones.
+// Bounds on consumers in any log, so that damaged numbers can't take all memory. Brokers set
+// lower bounds.
 const (
 	ConsumersMax         = 1 << 20
 	ConsumerNameBytesMax = 255
@@ -22,8 +22,8 @@ type Consumer struct {
 	ID      format.ConsumerID
 	Topic   format.TopicID
 	Name    string
-	Created int64 // fold's time in microseconds
-	Moved   int64 // when its positions were last set, fold's time in microseconds
+	Created int64 // the log's time in microseconds
+	Moved   int64 // when the positions were last set, the log's time in microseconds
 	// Version counts how often the positions were set.
 	Version uint64
 	// positions are the next offsets to read, by partition; 0 for partitions beyond the list.
@@ -33,7 +33,7 @@ type Consumer struct {
 // Position returns the next offset to read in a partition.
 func (c *Consumer) Position(partition format.Partition) format.Offset {
 	if int(partition) >= len(c.positions) {
-		return 0 // a partition that was added later: all of its records are new
+		return 0 // the partition was added later: all records in it are new
 	}
 	return c.positions[partition]
 }
@@ -55,8 +55,8 @@ func (s *State) Consumers(topic format.TopicID) []*Consumer {
 	return s.ConsumersAfter(topic, "", s.ConsumerCount())
 }
 
-// ConsumersAfter returns the consumers of a topic whose names sort after a name, sorted by name.
-// It returns at most the given number, and its cost depends on that number alone.
+// ConsumersAfter returns a topic's consumers whose names sort after a name, sorted by name. It
+// returns at most the given number; the cost depends on that number alone.
 func (s *State) ConsumersAfter(topic format.TopicID, name string, most int) []*Consumer {
 	return s.consumers.after(&Consumer{Topic: topic, Name: name}, most)
 }

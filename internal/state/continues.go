@@ -13,9 +13,9 @@ var ErrDiscontinued = errors.New("the state does not continue the one before")
 // Continues returns an error that wraps [ErrDiscontinued] unless s, which is of a later slot,
 // can follow from old: counters did not fall, no partition ends earlier, and the last batch of
 // each partition of old is the same in s, if s still has it. A broker that loads a checkpoint
-// does not read the commits between the two states, so it can't compare their hashes. Comparing
-// one batch of each partition is enough: once two histories differ, all batches appended later
-// differ.
+// does not read the commits between the two states, so it can't compare the hashes of those
+// commits. Comparing one batch of each partition is enough: once two histories differ, all
+// batches appended later differ.
 func (s *State) Continues(old *State) error {
 	if s.seq < old.seq || s.time < old.time || s.topics.next < old.topics.next || s.dataFloor < old.dataFloor {
 		return fmt.Errorf("%w: slot %d, time %d, next topic %d, data floor %d; before that %d, %d, %d, %d",

@@ -16,10 +16,10 @@ import (
 // DelayedMax bounds the runs of delayed records of any log.
 const DelayedMax = 1 << 24
 
-// Delayed is a run of Count records from Offset on that queues hand out only when they are due.
-// Readers of the log see them at once. No record is in two runs.
+// Delayed is a run of Count records from Offset on that queues hand out only when the records
+// are due. Readers of the topic see the records at once. No record is in two runs.
 type Delayed struct {
-	Due       int64 // fold's time in microseconds
+	Due       int64 // the log's time in microseconds
 	Topic     format.TopicID
 	Offset    format.Offset
 	Partition format.Partition
@@ -50,8 +50,8 @@ func (d *delayed) Pop() any {
 	return last
 }
 
-// due returns how many runs in the heap's subtree at index i are due at a time. It visits only
-// these runs and their children.
+// due returns how many runs in the heap's subtree at index i are due at the given time. It
+// visits only these runs and their children.
 func (d delayed) due(time int64, i int) int {
 	if i >= len(d) || d[i].Due > time {
 		return 0
@@ -59,12 +59,12 @@ func (d delayed) due(time int64, i int) int {
 	return 1 + d.due(time, 2*i+1) + d.due(time, 2*i+2)
 }
 
-const delayedMemory = 2 * int64(unsafe.Sizeof(Delayed{})) // a run is in the list of the state and in that of its topic
+const delayedMemory = 2 * int64(unsafe.Sizeof(Delayed{})) // a run is in the state's list and in the topic's list
 
-// Delayed returns the runs that are not due by the fold's time, sorted by compareDelayed.
+// Delayed returns the runs that are not due by the log's time, sorted by compareDelayed.
 func (s *State) Delayed() []Delayed { return s.delayed.sorted() }
 
-// DelayedOf iterates over the runs of a topic that are not due by the fold's time, in no order.
+// DelayedOf iterates over the runs of a topic that are not due by the log's time, in no order.
 func (s *State) DelayedOf(topic format.TopicID) iter.Seq[Delayed] {
 	return func(yield func(Delayed) bool) {
 		t := s.topics.byID[topic]
@@ -97,7 +97,7 @@ func (s *State) expireDelayed() {
 	for len(s.delayed) > 0 && s.delayed[0].Due <= s.time {
 		t := s.topics.byID[s.delayed[0].Topic]
 		heap.Pop(&s.delayed)
-		heap.Pop(&t.delayed) // the same run: both heaps have the same order
+		heap.Pop(&t.delayed) // the same run: the first of all runs is also the first of its topic
 		t.delayed = shrunkList(t.delayed)
 		s.memory -= delayedMemory
 	}
@@ -119,7 +119,7 @@ func (s *State) DelayedCount(at int64) int { return len(s.delayed) - s.delayed.d
 // draftDelayed are the runs that a commit under construction delays.
 type draftDelayed struct {
 	count int
-	runs  map[batchKey]*done // their offsets, by partition
+	runs  map[batchKey]*done // the offsets of the delayed records, by partition
 	due   int                // how many runs of the state are due at the commit's time
 	knows bool               // whether due is set
 }
@@ -137,7 +137,7 @@ func (d *Draft) takeDelay(x *format.RecordsDelayed) error {
 	end, ok := d.End(x.Topic, x.Partition)
 	runs := d.delayed.runs[key]
 	if runs == nil {
-		runs = &done{floor: d.s.end(x.Topic, x.Partition)} // a commit can only delay its own records
+		runs = &done{floor: d.s.end(x.Topic, x.Partition)} // a commit can delay only records that it appends
 	}
 	if !ok || x.Count == 0 || x.Offset < 0 || int64(x.Count) > int64(end-x.Offset) || runs.overlaps(x.Offset, x.End()) || x.Due < 0 || d.DelayedCount() >= DelayedMax {
 		return fmt.Errorf("%w: %d records from %d on in partition %d of topic %d can't be delayed until %d", ErrNonsense, x.Count, x.Offset, x.Partition, x.Topic, x.Due)
@@ -198,8 +198,8 @@ func (s *State) decodeDelayed(r *reader) {
 	s.memory += int64(len(s.delayed)) * delayedMemory
 }
 
-// continuesDelayed is [State.Continues] for delayed records: both states have the same runs,
-// except runs that only one of the two states can know.
+// continuesDelayed does for delayed records what [State.Continues] does: it returns an error
+// unless both states have the same runs, except runs that only one of the two states can know.
 func (s *State) continuesDelayed(old *State) error {
 	var was, now []Delayed
 	for _, x := range old.Delayed() {

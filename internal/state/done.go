@@ -8,8 +8,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// done is a set of offsets: all below floor, and those in spans above it. Its memory depends on
-// the number of gaps, not on the number of offsets.
+// done is a set of offsets: all below floor, and those in the spans above floor. The memory of
+// the set depends on the number of gaps, not on the number of offsets.
 type done struct {
 	floor format.Offset
 	above []span // ascending; no span touches another or floor

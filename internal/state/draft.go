@@ -6,9 +6,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Draft checks the entries of one commit, each against the state plus the entries before it,
+// Draft checks the entries of one commit, each against the state plus the earlier entries,
 // without changing the state. A broker builds its commits with a Draft, and Apply checks every
-// commit with one, so both accept the same entries.
+// commit with a Draft, so both accept the same entries.
 type Draft struct {
 	s         *State
 	time      int64
@@ -97,8 +97,9 @@ func (d *Draft) Start(topic format.TopicID, partition format.Partition) format.O
 	return 0
 }
 
-// CheckData refuses a data object below the data floor, which may have been deleted, and one
-// whose upload would have begun after this commit.
+// CheckData refuses a data object whose seq is below the data floor, since that object may have
+// been deleted. It also refuses a data object whose seq says that the upload began after this
+// commit.
 func (d *Draft) CheckData(r format.DataRef) error {
 	if r.Seq > d.s.seq {
 		return fmt.Errorf("%w: %s is from after slot %d", ErrNonsense, r.Key(), d.s.seq)

@@ -7,9 +7,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Memory returns an upper bound of the state's memory after the commit: its memory now, less
-// what expires by the commit's time, plus what the entries taken so far add. Memory that the
-// entries free counts only from the next commit on. Call [Draft.Measure] first.
+// Memory returns an upper bound in bytes of the state's memory after the commit: the state's
+// memory now, minus what expires by the commit's time, plus what the entries taken so far add.
+// Memory that the entries free counts only from the next commit on. Call [Draft.Measure] first.
 func (d *Draft) Memory() int64 {
 	if d.meter.expires < 0 {
 		d.meter.expires = d.s.Expiring(d.time)
@@ -17,14 +17,15 @@ func (d *Draft) Memory() int64 {
 	return d.s.memory - d.meter.expires + d.meter.grown
 }
 
-// Measure lets the draft count what its entries add. Call it before the first entry.
+// Measure makes the draft count what its entries add to the state's memory, and returns the
+// draft. Call Measure before the first Take.
 func (d *Draft) Measure() *Draft {
 	d.meter = &meter{d: d, expires: -1}
 	return d
 }
 
-// Growth returns an upper bound of what entries would add to the state's memory, if the draft
-// took them next. The entries need not be valid.
+// Growth returns an upper bound in bytes of what entries would add to the state's memory, if the
+// draft took these entries next. The entries need not be valid.
 func (d *Draft) Growth(entries ...format.Entry) int64 {
 	m := meter{d: d, before: d.meter}
 	for _, it := range entries {
@@ -34,7 +35,7 @@ func (d *Draft) Growth(entries ...format.Entry) int64 {
 }
 
 // Expiring returns how many bytes of the state's memory expire at a time, in microseconds since
-// 1970. A commit with that time frees them, whatever its entries are.
+// 1970. A commit with that time frees these bytes, whatever its entries are.
 func (s *State) Expiring(at int64) (bytes int64) {
 	for i := range len(s.keyed.list) - s.KeyedCount(at) {
 		bytes += s.keyed.list[i].memory()
@@ -51,20 +52,21 @@ func KeyedMemory(ranges int) int64 {
 // DelayedMemory is the memory in bytes of a run of delayed records.
 const DelayedMemory = delayedMemory
 
-// meter sums up what entries add to the state's memory. The sum is never less than the fold will
-// need. It is more only if an entry also frees memory, or several entries change the same thing.
+// meter sums up what entries add to the state's memory. The sum is never less than what the fold
+// will add. The sum is larger only if an entry also frees memory, or several entries change the
+// same thing.
 type meter struct {
 	d       *Draft
-	before  *meter // the meter of the entries before these, or nil
+	before  *meter // the meter of the entries before this meter's, or nil
 	grown   int64
-	expires int64 // what expires at the draft's time; below 0 if not yet computed
+	expires int64 // bytes that expire at the draft's time; below 0 if not yet computed
 
 	lists map[batchKey]batchList // the last chunks of the partitions that batches were added to
-	parts map[format.QueueID]int // by queue: the number of its partitions that the state keeps
+	parts map[format.QueueID]int // by queue: how many partitions the queue's list has after the entries
 }
 
-// batchList describes the last chunk of a partition: the number of its batches, and its
-// capacity.
+// batchList describes the last chunk of a partition: the number of batches in the chunk, and how
+// many the chunk has memory for.
 type batchList struct{ count, room int }
 
 func (m *meter) add(it format.Entry) {
@@ -92,9 +94,9 @@ func (m *meter) add(it format.Entry) {
 	}
 }
 
-// batch counts a batch and its object, since the batch may be the first in the object. If the
-// commit already has a batch of the partition, the batch may need a new chunk: a chunk can't
-// refer to an object older than that of its first batch.
+// batch counts the memory of a batch and of the batch's object, since the batch may be the first
+// in the object. If the commit already has a batch of the partition, the batch may need a new
+// chunk: a chunk can't refer to an object older than the object of the chunk's first batch.
 func (m *meter) batch(key batchKey) {
 	l, more := m.list(key)
 	grown := int64(0)
@@ -131,7 +133,8 @@ func roomFor(count int) int {
 	return room
 }
 
-// list returns the last chunk of a partition; more reports whether the commit has added to it.
+// list returns the last chunk of a partition; more reports whether the commit has added a batch
+// to the partition.
 func (m *meter) list(key batchKey) (l batchList, more bool) {
 	for x := m; x != nil; x = x.before {
 		if l, more = x.lists[key]; more {
@@ -196,8 +199,8 @@ func (m *meter) queueEntry(it format.Entry) {
 	}
 }
 
-// reach counts the partitions that the fold adds to a queue's list so that the list has count of
-// them.
+// reach counts the memory of the partitions that the fold adds to a queue's list, so that the
+// list has at least count partitions.
 func (m *meter) reach(queue format.QueueID, count int) {
 	had, known := 0, false
 	for x := m; x != nil && !known; x = x.before {
@@ -225,7 +228,8 @@ func (m *meter) work(queue format.QueueID, partition format.Partition) *draftQue
 	return p
 }
 
-// attempt counts what a record adds to attempts and to deadLetters of its queuePartition.
+// attempt counts the memory that the new last delivery of a record adds to the fields attempts
+// and deadLetters of a queuePartition.
 func (m *meter) attempt(queue format.QueueID, partition format.Partition, offset format.Offset, now Attempt) {
 	var old Attempt
 	listed := false
@@ -243,7 +247,7 @@ func (m *meter) attempt(queue format.QueueID, partition format.Partition, offset
 	m.grown += int64(max(0, len(now.Reason)-len(old.Reason)))
 }
 
-// done counts the spans that records add to the set of done records.
+// done counts the memory of the spans that records add to the set of done records.
 func (m *meter) done(x *format.RecordsDone) {
 	p := m.work(x.Queue, x.Partition)
 	var drafted done // records done by earlier entries of the commit

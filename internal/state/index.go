@@ -72,7 +72,7 @@ func (x *index[ID, T]) drop(t T) {
 }
 
 // after returns the things of t's topic that come after t in the index's order. It returns at
-// most the given number, and its cost depends on that number alone.
+// most the given number; the cost depends on that number alone.
 func (x *index[ID, T]) after(t T, most int) (list []T) {
 	_, at := t.ref()
 	for next := range x.list.from(t, x.order) {
@@ -91,9 +91,9 @@ func (x *index[ID, T]) oldest(most int) []T {
 	return smallest(maps.Values(x.byID), most, idOrder[ID, T])
 }
 
-// continues is [State.Continues] for things of one kind: the next id does not fall, no deleted
-// thing comes back, and names and topics don't change. follows reports whether the other fields
-// of a thing can follow from the earlier ones.
+// continues does for things of one kind what [State.Continues] does: it returns an error if the
+// next id falls, a deleted thing comes back, or the name or topic of a thing changes. follows
+// reports whether the other fields of now can follow from those of was.
 func (x *index[ID, T]) continues(old *index[ID, T], follows func(was, now T) bool) error {
 	if x.next < old.next {
 		return fmt.Errorf("%w: the next %s was %d and is now %d", ErrDiscontinued, x.kind, old.next, x.next)

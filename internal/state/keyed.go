@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// KeyedFor is how long, in the fold's time, the state keeps the answer to an append with an
+// KeyedFor is how long, in the log's time, the state keeps the answer to an append with an
 // idempotency key. Seb promises 24 hours; in the extra hour a broker may still commit a retry
 // that came at the last moment. The state keeps the answer even if the topic is deleted
 // meanwhile. KeyedFor is part of the format: every broker forgets the answer at the same commit.
@@ -17,27 +17,27 @@ const KeyedFor = 25 * time.Hour
 
 // Keyed is an append with an idempotency key, as the state keeps it.
 type Keyed struct {
-	// Key is a hash of the idempotency key and of what the key is for. Print is a hash of the
-	// request.
+	// Key is a hash of the idempotency key, its scope (such as a topic) and the caller. Print is a
+	// hash of the request.
 	Key, Print format.Digest
-	Time       int64 // fold's time in microseconds
+	Time       int64 // the log's time in microseconds
 	Ranges     []format.KeyedRange
 }
 
 // expired reports whether the state has forgotten the append at that time.
 func (k *Keyed) expired(at int64) bool { return k.Time <= at-KeyedFor.Microseconds() }
 
-// keyed is a list of appends, the oldest first. Its elements never change, so views
-// share them.
+// keyed is a list of appends with an idempotency key, the oldest first. Its elements never
+// change, so views share them.
 type keyed struct {
-	first uint64 // number of list[0], counted from the log's first append with a key
+	first uint64 // number of list[0], counted from the log's first append with an idempotency key
 	list  []Keyed
-	index map[format.Digest]uint64 // the append's number, by key
+	index map[format.Digest]uint64 // the append's number, by Keyed.Key
 	gone  int                      // how many elements were cut off the front of list but still take memory
 }
 
-// keyedMemory is about the memory in bytes of one append without its ranges, with its slot in
-// the map.
+// keyedMemory is about the memory in bytes of one append without its ranges, but with its entry
+// in the map.
 const keyedMemory = int64(unsafe.Sizeof(Keyed{})) + 2*24
 
 func (k *Keyed) memory() int64 {
@@ -69,8 +69,8 @@ func (s *State) addKeyed(k Keyed) {
 	s.memory += k.memory()
 }
 
-// expireKeyed forgets the appends that are too old at the fold's time. Nothing else removes one,
-// not even the deletion of its topic.
+// expireKeyed forgets the appends that are too old at the log's time. Nothing else removes an
+// append, not even the deletion of its topic.
 func (s *State) expireKeyed() {
 	n := len(s.keyed.list) - s.KeyedCount(s.time)
 	if n == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// The scopes of an API key, as bits. Admin includes the others.
+// The scopes of an API key, as bits. Admin includes the other scopes.
 const (
 	ScopeRead uint16 = 1 << iota
 	ScopeWrite
@@ -18,8 +18,8 @@ const (
 	scopesAll = ScopeRead | ScopeWrite | ScopeAdmin | ScopeMetrics
 )
 
-// Bounds on API keys in any log, so that damaged numbers can't take all memory.
-// Brokers set lower ones.
+// Bounds on API keys in any log, so that damaged numbers can't take all memory. Brokers set
+// lower bounds.
 const (
 	KeysMax            = 10_000
 	KeyTopicsMax       = 1000
@@ -30,7 +30,7 @@ const (
 // Key is an API key without its secret. It never changes.
 type Key struct {
 	ID      format.KeyID
-	Created int64 // fold's time in microseconds
+	Created int64 // the log's time in microseconds
 	Expires int64 // microseconds since 1970; 0 means never
 	Scopes  uint16
 	Salt    [16]byte
@@ -46,7 +46,7 @@ func (k *Key) ref() (id format.KeyID, name scopedName) { return k.ID, scopedName
 func (s *State) Keys() []*Key { return s.keys.after(&Key{}, len(s.keys.byID)) }
 
 // KeysAfter returns the ids of the API keys that are not revoked and whose ids are above id,
-// ascending. It returns at most the given number, and its cost depends on that number alone.
+// ascending. It returns at most the given number; the cost depends on that number alone.
 func (s *State) KeysAfter(id format.KeyID, most int) (ids []format.KeyID) {
 	for _, k := range s.keys.after(&Key{ID: id}, most) {
 		ids = append(ids, k.ID)

@@ -24,5 +24,5 @@ type Viewer struct{ live *Live }
 // Viewer returns the viewer of l.
 func (l *Live) Viewer() Viewer { return Viewer{l} }
 
-// View is [Live.View].
+// View does what [Live.View] does.
 func (v Viewer) View(f func(s *State)) { v.live.View(f) }

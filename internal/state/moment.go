@@ -6,8 +6,8 @@ import (
 )
 
 // Moment says what the log's time was when this machine's monotonic clock showed At. The log's
-// time comes from the store's dates; how much of a delay has passed since is measured by the
-// monotonic clock.
+// time comes from the store's dates. The monotonic clock measures how much of a delay has
+// passed since At.
 type Moment struct {
 	At time.Time
 	US int64 // microseconds since 1970

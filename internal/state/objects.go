@@ -32,7 +32,7 @@ func (o *object) Object() Object {
 }
 
 // objects is a list of objects by index, without gaps from first on. Views share its chunks:
-// after an object was added, only its field live changes, which views don't read.
+// after an object was added, only the object's field live changes, which views don't read.
 type objects struct {
 	first  uint64
 	count  int

@@ -35,7 +35,7 @@ func (p *draftQueuePartition) isDone(offset format.Offset) bool {
 	return p.base.done.has(offset) || p.done.has(offset)
 }
 
-// attempt is [queuePartition.attempt].
+// attempt does what [queuePartition.attempt] does, with the changes of the commit so far.
 func (p *draftQueuePartition) attempt(offset format.Offset) (a Attempt, sure bool) {
 	if a, ok := p.attempts[offset]; ok {
 		return a, true
@@ -90,7 +90,7 @@ func (d *Draft) QueueDispatchLimit(id format.QueueID, partition format.Partition
 	return d.queuePartition(d.queue(id), partition).dispatchLimit
 }
 
-// RecordState returns whether a record is done or trimmed, and if it is neither, its last
+// RecordState returns whether a record is done or trimmed, and if not, the record's last
 // delivery in the log. sure is false if the owner may have handed out the record for the first
 // time without an entry in the log. Queue and partition must exist.
 func (d *Draft) RecordState(id format.QueueID, partition format.Partition, offset format.Offset) (isDone bool, a Attempt, sure bool) {
@@ -103,7 +103,7 @@ func (d *Draft) RecordState(id format.QueueID, partition format.Partition, offse
 }
 
 // IsLast reports whether a delivery is the last one of its record, and the record is not done
-// and was not redriven since. A worker may answer only for that delivery.
+// and was not redriven since. Workers may answer only such a delivery.
 func (d *Draft) IsLast(id format.QueueID, partition format.Partition, offset format.Offset, number uint32) bool {
 	isDone, a, sure := d.RecordState(id, partition, offset)
 	return !isDone && counts(a, sure, number)
@@ -137,8 +137,8 @@ func (d *Draft) QueueLeft(id format.QueueID, partition format.Partition) int64 {
 }
 
 // QueueDispatchLimits returns the dispatch limits for a new owner of an existing queue, by
-// partition. Each is the given number of records after the last record that may have been handed
-// out.
+// partition. Each limit is the given number of records after the last record that may have been
+// handed out.
 func (d *Draft) QueueDispatchLimits(id format.QueueID, topic format.TopicID, records int64) []format.Offset {
 	q := d.queue(id)
 	limits := make([]format.Offset, d.topic(topic).partitions)
@@ -236,7 +236,8 @@ func (d *Draft) workedOn(id format.QueueID, partition format.Partition) (p *draf
 	return d.queuePartition(q, partition), end, nil
 }
 
-// ownedQueue returns a queue, or an error unless it has an owner with that epoch.
+// ownedQueue returns a queue that has an owner with that epoch, or an error if there is no such
+// queue.
 func (d *Draft) ownedQueue(id format.QueueID, epoch format.Epoch) (*draftQueue, error) {
 	q := d.queue(id)
 	if q == nil || !q.owned || q.epoch != epoch {

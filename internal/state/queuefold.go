@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// applyQueueEntry applies an entry about a queue. It ignores all others.
+// applyQueueEntry applies an entry about a queue. It ignores all other entries.
 func (s *State) applyQueueEntry(it format.Entry) {
 	switch x := it.(type) {
 	case *format.QueueSet:
@@ -206,7 +206,7 @@ func (s *State) purge(q *Queue, partition format.Partition, before format.Offset
 }
 
 // purgeBelow purges all queues of a topic below the new start of a partition. A queue that has
-// not touched the partition begins at its start anyway.
+// not touched the partition begins at the partition's start anyway.
 func (s *State) purgeBelow(topic format.TopicID, partition format.Partition, start format.Offset) {
 	for _, q := range s.Queues(topic) {
 		if int(partition) < len(q.partitions) {

@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Bounds on push targets in any log. Brokers set lower ones.
+// Bounds on push targets in any log. Brokers set lower bounds.
 const (
 	PushTextBytesMax = 32 << 10 // sum over all texts of a target
 	PushHeadersMax   = 256
@@ -39,7 +39,8 @@ func (s *State) PushedQueues() iter.Seq[*Queue] {
 	}
 }
 
-// takePush does not name the refused target in its error, because the target may hold secrets.
+// takePush checks a push target. The error does not name the target, because the target may
+// hold secrets.
 func (d *Draft) takePush(x *format.QueuePushSet) error {
 	q := d.queue(x.Queue)
 	if q == nil {

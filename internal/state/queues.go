@@ -7,8 +7,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Bounds on queues in any log, so that damaged numbers can't take all memory. Brokers
-// set lower ones.
+// Bounds on queues in any log, so that damaged numbers can't take all memory. Brokers set lower
+// bounds.
 const (
 	QueuesMax         = 1 << 16
 	QueueNameBytesMax = 255
@@ -25,7 +25,7 @@ type Queue struct {
 	ID      format.QueueID
 	Topic   format.TopicID
 	Name    string
-	Created int64 // fold's time in microseconds
+	Created int64 // the log's time in microseconds
 	Config  format.QueueConfig
 	// Push is the target to which the records are pushed, or nil. The target is never changed in
 	// place.
@@ -64,8 +64,8 @@ type Attempt struct {
 	// Number counts the record's deliveries from 1; 0 means that there was none. A redrive does
 	// not reset Number, because tokens of earlier deliveries contain it.
 	Number     uint32
-	Redriven   uint32 // Number at the last redrive, 0 without one
-	NotBefore  int64  // earliest time of the next delivery, fold's time in microseconds
+	Redriven   uint32 // Number at the last redrive; 0 if there was no redrive
+	NotBefore  int64  // earliest time of the next delivery, the log's time in microseconds
 	DeadLetter bool
 	Reason     string // why the record was put back
 }
@@ -90,9 +90,9 @@ func isLast(a Attempt, sure bool, number uint32) bool {
 	return !a.DeadLetter && number > 0 && (a.Number == number || !sure && number == 1)
 }
 
-// counts reports whether a worker may still answer for a delivery: the delivery is the last one,
-// and the record was not redriven since. The fold also accepts an answer from before the
-// redrive, since old logs have such answers.
+// counts reports whether a worker may still answer a delivery: the delivery is the last one of
+// its record, and the record was not redriven since. The fold also accepts an answer to a
+// delivery before a redrive, since old logs have such answers.
 func counts(a Attempt, sure bool, number uint32) bool {
 	return isLast(a, sure, number) && number > a.Redriven
 }
@@ -145,8 +145,8 @@ func (s *State) Queues(topic format.TopicID) []*Queue {
 	return s.QueuesAfter(topic, "", s.QueueCount())
 }
 
-// QueuesAfter returns the queues of a topic whose names sort after a name, sorted by name. It
-// returns at most the given number, and its cost depends on that number alone.
+// QueuesAfter returns a topic's queues whose names sort after a name, sorted by name. It returns
+// at most the given number; the cost depends on that number alone.
 func (s *State) QueuesAfter(topic format.TopicID, name string, most int) []*Queue {
 	return s.queues.after(&Queue{Topic: topic, Name: name}, most)
 }

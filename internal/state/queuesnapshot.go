@@ -149,7 +149,8 @@ func (a Attempt) sound() bool {
 	return a.Number > 0 && a.Redriven <= a.Number && len(a.Reason) <= ReasonBytesMax
 }
 
-// continuesQueues is [State.Continues] for queues: done records stay done.
+// continuesQueues does for queues what [State.Continues] does. It also returns an error if a
+// done record is no longer done.
 func (s *State) continuesQueues(old *State) error {
 	err := s.queues.continues(&old.queues, func(was, now *Queue) bool { return was.Epoch <= now.Epoch })
 	if err != nil {

@@ -31,14 +31,14 @@ func (q *Queue) DispatchLimit(partition format.Partition) format.Offset {
 }
 
 // UncertainEnd returns the end of the uncertain range of a partition: an earlier owner may have
-// handed out records before it once.
+// handed out records before that end once.
 func (q *Queue) UncertainEnd(partition format.Partition) format.Offset {
 	return q.part(partition).uncertainEnd
 }
 
 // Last returns the last delivery in the log of a record that is not done. listed reports whether
-// the state keeps an Attempt for this record. If not, a follows from the uncertain range: its
-// Number is 1 inside, 0 outside.
+// the state keeps an Attempt for this record. If not, a follows from the uncertain range:
+// a.Number is 1 inside that range, and 0 outside.
 func (q *Queue) Last(partition format.Partition, offset format.Offset) (a Attempt, listed bool) {
 	p := q.part(partition)
 	_, listed = p.attempts[offset]
@@ -47,7 +47,7 @@ func (q *Queue) Last(partition format.Partition, offset format.Offset) (a Attemp
 }
 
 // IsLast reports whether a delivery with that number is the last one of its record, and the
-// record was not redriven since. The record must not be done. A worker may answer only for that
+// record was not redriven since. The record must not be done. Workers may answer only such a
 // delivery.
 func (q *Queue) IsLast(partition format.Partition, offset format.Offset, number uint32) bool {
 	a, sure := q.part(partition).attempt(offset)
@@ -109,7 +109,8 @@ func (q *Queue) EachAttempt(partition format.Partition, f func(offset format.Off
 	}
 }
 
-// DoneCount returns how many of a run of delayed records of the queue's topic are done.
+// DoneCount returns how many records of d, a run of delayed records in the queue's topic, are
+// done.
 func (q *Queue) DoneCount(d Delayed) int64 {
 	done := &q.part(d.Partition).done
 	return done.count(d.Offset) - done.count(d.End())

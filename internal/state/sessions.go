@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// SessionsMax is how many sessions the state keeps. A new session replaces the one that was
+// SessionsMax is how many sessions the state keeps. A new session replaces the session that was
 // named longest ago. A broker whose session was dropped names it again.
 const SessionsMax = 256
 
@@ -21,8 +21,8 @@ type sessions []format.SessionKey
 // KnowsSession reports whether a session is among the last [SessionsMax] that the log has named.
 func (s *State) KnowsSession(k format.SessionKey) bool { return slices.Contains(s.sessions, k) }
 
-// takeSession checks the session of a broker. If the entry names a queue, the session must be
-// that of the queue's owner.
+// takeSession checks the session of a broker. If the entry names a queue, the entry's epoch must
+// be that of the queue's owner.
 func (d *Draft) takeSession(x *format.SessionNamed) error {
 	if !x.Sound() {
 		return fmt.Errorf("%w: session %x can't own queue %d with epoch %d", ErrNonsense, x.Session, x.Queue, x.Epoch)

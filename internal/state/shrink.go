@@ -9,8 +9,8 @@ import (
 const shrinkMin = 64
 
 // shrunkMap returns m, or a copy if m holds less than a quarter of its largest size, because a
-// map keeps the memory of its largest size. most is the largest size so far; each map needs one
-// of its own. Call shrunkMap after each deletion.
+// map keeps the memory of its largest size. most is the largest size so far; each map needs its
+// own variable for it. Call shrunkMap after each deletion.
 func shrunkMap[M ~map[K]V, K comparable, V any](m M, most *int) M {
 	*most = max(*most, len(m)+1)
 	if *most < shrinkMin || len(m) >= *most/4 {

@@ -14,12 +14,12 @@ import (
 // zig-zag) unless a size in bytes is given:
 //
 //	1 byte   version: 5
-//	u        time of the fold in microseconds
+//	u        the log's time in microseconds
 //	u        id of the next topic
 //	u        data floor
 //	u u      index of the first object, number of objects; then for each
 //	           1 byte   0 commit, 1 data object
-//	           z        seq, less the one before it
+//	           z        seq, minus the previous one
 //	           8 bytes  tag
 //	           u        size of the object
 //	u        number of topics; then for each, by ascending id
@@ -32,13 +32,13 @@ import (
 //	             z        largest timestamp of the last batch
 //	             u        number of batches, and, if any, u the first one's base; then for each
 //	               u        records
-//	               z        largest timestamp, less the one before it
-//	               z        index of its object, less the one before it
+//	               z        largest timestamp, minus the previous one
+//	               z        index of its object, minus the previous one
 //	               u u      position in the object, size
 //	               4 bytes  CRC-32C
 //	u        number of appends with an idempotency key; then for each, the oldest first
-//	           z         fold's time in microseconds, less the one before it
-//	           16 bytes  hash of the key and of what the key is for
+//	           z         the log's time in microseconds, minus the previous one
+//	           16 bytes  hash of the key, its scope and the caller
 //	           16 bytes  hash of the request
 //	           u         number of ranges; then for each
 //	             u u u     partition, records, base
@@ -82,7 +82,7 @@ import (
 //	               1 byte   1: dead letter
 //	               u …      reason
 //	u        number of runs of delayed records; then for each, as sorted by compareDelayed
-//	           u u u u u  due (less the one before it), topic, partition, offset, records
+//	           u u u u u  due (minus the previous one), topic, partition, offset, records
 //
 //	u        number of sessions; then for each, the one named longest ago first
 //	           32 bytes  public key
@@ -184,7 +184,7 @@ func (v *View) withoutSessions() []byte {
 
 // Is reports whether body is a snapshot, of any supported version, of the same state. It ignores
 // sessions: old brokers write checkpoints without them, and a broker that starts from such a
-// checkpoint does not know the sessions named before it.
+// checkpoint does not know the sessions named before that checkpoint.
 func (v *View) Is(body []byte) bool {
 	s, err := Decode(v.seq, body)
 	return err == nil && bytes.Equal(v.withoutSessions(), s.View().withoutSessions())
@@ -237,7 +237,7 @@ func appendPartition(b []byte, p *Partition) []byte {
 	return b
 }
 
-// Decode decodes a snapshot of the state at slot seq. It survives any bytes.
+// Decode decodes a snapshot of the state at slot seq. It returns an error for any other bytes.
 func Decode(seq format.Seq, body []byte) (*State, error) {
 	r := reader{b: body}
 	s := New()

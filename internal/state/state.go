@@ -5,10 +5,9 @@
 //
 // The fold checks all entries of a commit before it applies any. It refuses commits that
 // contradict the state: offsets that leave a hole, topics that don't exist, objects that may be
-// deleted. The fold's time is the time of the last commit that it applied, in microseconds since
-// 1970.
+// deleted. The log's time is the time of the last applied commit, in microseconds since 1970.
 //
-// A State is not safe for concurrent use; its owner locks. A [View] may be
+// A State is not safe for concurrent use; its owner guards it with a lock. A [View] may be
 // encoded while the state changes.
 package state
 
@@ -49,10 +48,10 @@ type Topic struct {
 	// nothing with this one.
 	ID         format.TopicID
 	Name       string
-	Created    int64 // fold's time in microseconds
+	Created    int64 // the log's time in microseconds
 	Config     format.TopicConfig
 	Partitions []Partition
-	delayed    delayed // those of the state's delayed runs that are in this topic
+	delayed    delayed // the runs of delayed records in this topic
 }
 
 func (t *Topic) ref() (id format.TopicID, name scopedName) { return t.ID, scopedName{name: t.Name} }
@@ -60,15 +59,15 @@ func (t *Topic) ref() (id format.TopicID, name scopedName) { return t.ID, scoped
 // Partition is an ordered log of records.
 type Partition struct {
 	Start, End format.Offset // End is the next offset
-	Bytes      int64         // size of its batches, as stored
-	MaxTime    int64         // largest timestamp in ms of its last batch; 0 without a batch
+	Bytes      int64         // size of the batches, as stored
+	MaxTime    int64         // largest timestamp in ms of the last batch; 0 if there never was a batch
 	chunks     []chunk
 }
 
 // chunk holds up to chunkBatches batches, so that growing a partition copies little, and
 // batch.object fits 32 bits.
 type chunk struct {
-	object  uint64 // index of an object, to which batch.object is added
+	object  uint64 // index of an object; batch.object is relative to it
 	maxTime int64  // largest maxTime of the chunk's batches
 	batches []batch
 }
@@ -89,7 +88,7 @@ const chunkBatches = 256
 // Location tells where a batch is stored, and its size and checksum.
 type Location struct {
 	Object Object
-	Base   format.Offset // offset of its first record
+	Base   format.Offset // offset of the batch's first record
 	Count  int64
 	Pos    uint32 // position in the object, in bytes from its first byte
 	Size   uint32
@@ -109,7 +108,7 @@ func New() *State {
 // Seq returns the slot of the last applied commit.
 func (s *State) Seq() format.Seq { return s.seq }
 
-// Time returns the fold's time in microseconds since 1970.
+// Time returns the log's time in microseconds since 1970.
 func (s *State) Time() int64 { return s.time }
 
 // DataFloor returns the data floor: a later commit must not refer to a data object whose seq is
@@ -141,14 +140,14 @@ func (s *State) TopicCount() int { return len(s.topics.byID) }
 func (s *State) Topics() []*Topic { return s.TopicsAfter("", s.TopicCount()) }
 
 // TopicsAfter returns the topics whose names sort after a name, sorted by name. It returns at
-// most the given number, and its cost depends on that number alone.
+// most the given number; the cost depends on that number alone.
 func (s *State) TopicsAfter(name string, most int) []*Topic {
 	return s.topics.after(&Topic{Name: name}, most)
 }
 
 // Locate appends to dst the locations of batches of a partition, in order, from the batch with
 // offset on. It stops once these batches have bytesMax bytes together, or there are countMax of
-// them. It appends at least one if the offset exists.
+// them. It appends at least one location if the offset exists.
 func (s *State) Locate(dst []Location, t *Topic, partition format.Partition, offset format.Offset, bytesMax int64, countMax int) []Location {
 	p := &t.Partitions[partition]
 	if offset < p.Start || offset >= p.End {
@@ -369,7 +368,8 @@ func (s *State) addBatch(x *format.Batch, index uint64, payloadStart uint32) {
 	p.MaxTime = x.MaxTime
 }
 
-// push adds a batch to the end of a partition, and a reference to its object.
+// push adds a batch to the end of a partition, and counts it in the object with the given
+// index, which holds the batch.
 func (s *State) push(p *Partition, index uint64, b batch) {
 	last := len(p.chunks) - 1
 	if last < 0 || len(p.chunks[last].batches) == chunkBatches || index-p.chunks[last].object > 1<<32-1 {
@@ -423,7 +423,7 @@ func (s *State) dropFront(p *Partition, n int) {
 		s.objects.release(c.object + uint64(b.object))
 		p.Bytes -= int64(b.size)
 	}
-	left := c.batches[n:] // copied, since a slice would keep the memory of the whole list
+	left := c.batches[n:] // copied, since a mere slice would keep the memory of the whole list
 	c.batches = append(make([]batch, 0, roomFor(len(left))), left...)
 	s.memory -= int64(before-cap(c.batches)) * batchMemory
 	s.batches -= n

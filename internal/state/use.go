@@ -6,7 +6,7 @@ import "github.com/simple-event-broker/seb/internal/format"
 // memory of the state further than others.
 type Use int
 
-// The uses. A broker lets a later one fill the state further than an earlier one.
+// The uses. A broker lets a use further down in this list fill the state further.
 const (
 	UseRecords   Use = iota // appends, topics, queues, push targets
 	UseConsumers            // consumers and their positions

@@ -18,8 +18,8 @@ import (
 type Config struct {
 	// Bucket must exist.
 	Bucket string
-	// Prefix, unless "", and a slash are put before every key. Prefix itself must not begin or
-	// end with a slash.
+	// Prefix, if it is not "", is put before every key, with a slash between them. Prefix itself
+	// must not begin or end with a slash.
 	Prefix string
 	// Endpoint is the base URL of an S3-compatible server.
 	Endpoint string

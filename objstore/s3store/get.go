@@ -124,7 +124,7 @@ func (r byteRange) check(out *s3.GetObjectOutput) (size int64, err error) {
 	var from int64
 	length := *out.ContentLength
 	if size = length; out.ContentRange != nil {
-		var end int64 // inclusive
+		var end int64 // the offset of the last byte
 		if _, err := fmt.Sscanf(*out.ContentRange, "bytes %d-%d/%d", &from, &end, &size); err != nil {
 			return 0, fmt.Errorf("the answer's Content-Range is %q: %w", *out.ContentRange, err)
 		}

@@ -7,10 +7,9 @@
 // retried a Create whose first attempt had succeeded, the caller would get "exists" and
 // believe that it lost a race. For other requests, callers have timeouts and backoff themselves.
 //
-// Over HTTPS, TLS protects the bodies of Creates, and they are not hashed for the
-// signature; over plain HTTP they are. The SDK's checksums are used only where S3
-// requires them, since many servers don't support them: callers must be able to
-// detect damaged objects.
+// Over HTTPS, TLS protects the bodies of Creates, and they are not hashed for the signature. Over
+// plain HTTP they are hashed. The SDK's checksums are used only where S3 requires them, since many
+// servers don't support them: callers must be able to detect damaged objects.
 package s3store
 
 import (
@@ -82,7 +81,7 @@ func open(ctx context.Context, config Config) (*Store, error) {
 	}
 	options := []func(*awsconfig.LoadOptions) error{
 		awsconfig.WithHTTPClient(config.httpClient()),
-		awsconfig.WithLogger(logging.Nop{}), // else the SDK also writes errors to standard error
+		awsconfig.WithLogger(logging.Nop{}), // the SDK's default logger writes errors to standard error
 	}
 	if config.Region != "" {
 		options = append(options, awsconfig.WithRegion(config.Region))
@@ -125,20 +124,19 @@ func (c *Config) apply(o *s3.Options) {
 		o.UsePathStyle = *c.PathStyle
 	}
 	o.Retryer = aws.NopRetryer{}
-	o.RetryMaxAttempts = 0 // else the SDK would wrap the retryer if AWS_MAX_ATTEMPTS is set
+	o.RetryMaxAttempts = 0 // whatever AWS_MAX_ATTEMPTS says: any other value makes the SDK wrap the retryer
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	o.DisableLogOutputChecksumValidationSkipped = true
-	// Expect: 100-continue would save sending the body of a PutObject that is refused, but
-	// costs a round trip, and a second if the server ignores it. A large body is
-	// rarely refused.
+	// With Expect: 100-continue the body of a refused PutObject would not be sent, but the header
+	// costs a round trip, and a second if the server ignores it. A large body is rarely refused.
 	o.ContinueHeaderThresholdBytes = -1
 }
 
 func (c *Config) httpClient() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
-		// HTTP/1 has one connection per request in flight. HTTP/2 would send all requests
-		// over one TCP connection, and its library may resend requests.
+		// HTTP/1 has one connection per request in flight. HTTP/2 would send all requests over one
+		// TCP connection, and Go's HTTP/2 client may resend requests.
 		t.Protocols = new(http.Protocols)
 		t.Protocols.SetHTTP1(true)
 		t.ForceAttemptHTTP2 = false
@@ -267,14 +265,14 @@ func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, requestTimeout)
 }
 
-// answerTime returns the Date of a successful answer, the zero time if it had none.
+// answerTime returns the Date of a successful answer; the zero time if the answer had no Date.
 func answerTime(metadata middleware.Metadata) time.Time {
 	at, _ := awsmiddleware.GetServerTime(metadata)
 	return at
 }
 
-// errorTime returns the Date of the response that err is from, the zero time if it had
-// none.
+// errorTime returns the Date of the response that err is from; the zero time if the response had no
+// Date.
 func errorTime(err error) time.Time {
 	response, ok := errors.AsType[*smithyhttp.ResponseError](err)
 	if !ok || response.Response == nil {

@@ -71,8 +71,8 @@ func (b *Bucket) putLocked(key string, body []byte) {
 	b.objects[key] = append(b.objects[key], version{now(), body})
 }
 
-// put writes body under key. If the key has an object, put replaces it only if replace returns
-// true for it. put returns whether it wrote body.
+// put writes body under key. If the key has an object, put replaces the object only if replace
+// returns true for it. put returns whether it wrote body.
 func (b *Bucket) put(key string, body []byte, replace func(there version) bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

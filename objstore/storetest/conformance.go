@@ -323,7 +323,7 @@ func testListOrderAndPrefix(t *testing.T, s *suite) {
 	}
 }
 
-// A prefix below an object has no keys. A store that can hold other files than objects returns
+// A prefix below an object has no keys. A store that can hold files other than objects returns
 // ErrNotRegular, since a file is where a directory must be; other stores return an empty list.
 func testListBelowAnObject(t *testing.T, s *suite) {
 	s.create("seb.json", []byte("x"))
@@ -403,8 +403,8 @@ func testStoreTime(t *testing.T, s *suite) {
 		if at.Before(last.Add(-clockTolerance)) {
 			t.Errorf("%s is dated %v, before %v", what, at, last)
 		}
-		// Comparisons would use a monotonic reading, and that clock stops while a machine is
-		// suspended.
+		// A comparison of times with monotonic readings would use these, and the monotonic clock
+		// stops while a machine is suspended.
 		if at != at.Round(0) {
 			t.Errorf("%s carries a monotonic clock reading: %v", what, at)
 		}

@@ -23,7 +23,7 @@ func LoseReply(ctx context.Context, request Request, next Next) (Answer, error) 
 	return Answer{}, injected(request, "reply lost, which was success")
 }
 
-// Delay executes the request after d, or returns an error if ctx ends before.
+// Delay executes the request after d, or returns an error if ctx ends before that.
 func Delay(d time.Duration) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		select {
@@ -36,7 +36,7 @@ func Delay(d time.Duration) Fault {
 }
 
 // Hold executes the request once release is closed or sends a value. It returns an error if ctx
-// ends before.
+// ends before that.
 func Hold(release <-chan struct{}) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		select {
@@ -48,8 +48,8 @@ func Hold(release <-chan struct{}) Fault {
 	}
 }
 
-// HoldReply executes the request at once, and returns its result once release is closed or sends
-// a value. It returns an error if ctx ends before.
+// HoldReply executes the request at once, and returns its result once release is closed or sends a
+// value. It returns an error if ctx ends before that.
 func HoldReply(release <-chan struct{}) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		answer, err := next(ctx, request)
@@ -114,7 +114,7 @@ func NoTime(ctx context.Context, request Request, next Next) (Answer, error) {
 // Times applies fault to the first n requests.
 func Times(n int, fault Fault) Fault { return between(0, int64(n), fault) }
 
-// After applies fault to all requests but the first n.
+// After applies fault to all requests after the first n.
 func After(n int, fault Fault) Fault { return between(int64(n), 1<<62, fault) }
 
 func between(begin, end int64, fault Fault) Fault {

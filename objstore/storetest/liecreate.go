@@ -64,7 +64,7 @@ func OverwriteRacing(b *Bucket, window time.Duration) Fault {
 	})
 }
 
-// AllWin returns success for every Create, but the bytes of the first stay.
+// AllWin returns success for every Create, but only the first Create of a key writes its bytes.
 func AllWin(b *Bucket) Fault {
 	return create(b, func(_ context.Context, request Request, body []byte) error {
 		b.put(request.Key, body, never)
@@ -101,8 +101,8 @@ func (d *dice) partial(body []byte, zeros bool) []byte {
 }
 
 // Torn writes only the beginning of the object, followed by zeros if zeros is set, when a Create
-// arrives. After d it writes the whole object and returns. If ctx ends before, only the beginning
-// is left.
+// arrives. After d it writes the whole object and returns. If ctx ends before that, only the
+// beginning is left.
 func Torn(rng *rand.Rand, b *Bucket, d time.Duration, zeros bool) Fault {
 	dice := newDice(rng)
 	return create(b, func(ctx context.Context, request Request, body []byte) error {

@@ -78,7 +78,8 @@ func RepeatInList(rng *rand.Rand) Fault {
 	})
 }
 
-// EndListEarly returns at most n keys, with More false.
+// EndListEarly returns at most n keys in a page, and says that the page is the last (More is
+// false).
 func EndListEarly(n int) Fault {
 	return changeList(func(a *Answer) { a.Keys, a.More = a.Keys[:min(n, len(a.Keys))], false })
 }

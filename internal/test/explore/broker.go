@@ -70,13 +70,13 @@ func (w *world) living() iter.Seq[*broker] {
 // What a broker can do when none of its requests is under way.
 const (
 	goOn           = iota // perform the protocol's next action
-	renew                 // the same, D/2 after the last List
-	crash                 // and restart
+	renew                 // goOn, D/2 after the last List
+	crash                 // crash and restart
 	abandon               // the caller stops waiting
-	relist                // a reader has an answer that the lease does not cover
-	syncs                 // a reader waits at the end of the log
+	relist                // a reader asks for a List, because the lease does not cover its answer
+	syncs                 // a reader at the end of the log asks for a sync
 	propose               // a caller wants to commit something
-	putData               // the same, with the payload in a data object
+	putData               // propose, with the payload in a data object
 	sendCheckpoint        // send a checkpoint
 	waysCount
 )

@@ -10,7 +10,7 @@ type change struct {
 	what   changeKind
 	epoch  uint8
 	record uint8
-	number uint8 // number of the delivery that it is about
+	number uint8 // number of the delivery that the change is about
 	window uint8
 	out    uint8 // has a bit for each record that a release names as being with a worker
 	// silent says that the previous owner is released first, so that nothing is uncertain.
@@ -21,13 +21,13 @@ type changeKind uint8
 
 const (
 	anAppend    changeKind = iota
-	aTakeover              // has epoch and window
-	aWindow                // has epoch
-	anAttempt              // has epoch
-	aRelease               // has epoch
+	aTakeover              // uses the fields epoch and window
+	aWindow                // uses the field epoch
+	anAttempt              // uses the field epoch
+	aRelease               // uses the field epoch
 	anAck                  // RecordsDone
 	aNack                  // RecordPutBack
-	aDeadLetter            // RecordPutBack that makes the record a dead letter
+	aDeadLetter            // a RecordPutBack that makes the record a dead letter
 	aRedriving             // RecordsRedriven
 )
 

@@ -42,7 +42,7 @@ func (c commit) then(e entry) commit {
 }
 
 // floor returns the data floor in force, by the newest entry that sets one; 0 if there is none. No
-// later commit is the first to refer to a data object below it.
+// later commit is the first to refer to a data object below that floor.
 func (c commit) floor() int {
 	for s := c.seq(); s > 0; s-- {
 		if c.at(s).floor() {

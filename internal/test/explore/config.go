@@ -15,8 +15,8 @@ const (
 	SendTime
 	// NoDelay: slots are deleted as soon as a checkpoint covers them.
 	NoDelay
-	// UploadTime: a checkpoint's age counts from the begin of its upload, not from when it became
-	// visible.
+	// UploadTime: a checkpoint's age counts from the start of its upload, not from the time at
+	// which it became visible.
 	UploadTime
 	// DeleteNewest: the newest checkpoint may be deleted.
 	DeleteNewest
@@ -26,8 +26,8 @@ const (
 	MoveOn
 	// NoNonce: a broker that reads its own commit takes it for another's.
 	NoNonce
-	// LateReply: after a load has ended a claim, a late reply to it acknowledges it if the new lease
-	// covers the reply.
+	// LateReply: after a load has ended a claim, a late reply to the claim acknowledges the claim if
+	// the new lease covers the reply.
 	LateReply
 	// OwnState: whether anything live points into a slot is judged by the newest state, not by the
 	// state of the checkpoint.

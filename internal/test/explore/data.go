@@ -11,7 +11,7 @@ type object struct {
 	entry  entry // the entry that will refer to the object
 	stands bool
 	// landed says that the object was written at some time, even if it is deleted by now. This matters
-	// while its sender waits for the answer.
+	// while the sender of the Create waits for the answer.
 	landed bool
 }
 
@@ -38,8 +38,8 @@ func (w *world) putObject(o object) {
 }
 
 // upload mirrors Broker.put: a payload gets its own data object, which the broker creates again and
-// again until the store confirms it. Of the log, this needs only the slot that is applied when the
-// upload begins.
+// again until the store confirms it. The only thing in the log that matters for the upload is the
+// slot that is applied when the upload begins.
 func (w *world) upload(b *broker) {
 	switch {
 	case !w.Data || b.claim != 0 || b.stored || b.payload != 0 && !b.payload.data():

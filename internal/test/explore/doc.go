@@ -25,13 +25,13 @@
 //
 // # Data objects
 //
-// Brokers decide about data objects outside of the Protocol. So these parts are a
-// model of what brokers do, without their code: the upload and its retries before the
-// claim; the check against the floor, and another upload, whenever a commit is built;
-// and which object a reader needs. No broker sweeps or deletes dead objects yet: the
-// model does so by the rules of the design, at any time. A floor is always at its own
-// slot, the highest floor that leaves writers a key. The model assumes that no two
-// uploads share a key. Here, too, the Protocol decides which slots and checkpoints exist.
+// Brokers decide about data objects outside of the Protocol. So these parts are a model of what
+// brokers do, without their code: the upload and its retries before the claim; the check against
+// the floor, and another upload, whenever a commit is built; and which object a reader needs. No
+// broker sweeps or deletes dead objects yet: the model does so by the rules of the design, at any
+// time. A floor entry always sets its own slot as the floor: the highest floor above which writers
+// still have a key. The model assumes that no two uploads share a key. Here, too, the Protocol
+// decides which slots and checkpoints exist.
 //
 // # Losses
 //
@@ -67,7 +67,8 @@
 // owner keeps in memory is a model of the broker's dispatcher and of its leases.Table:
 //
 //   - mayHandOut (rule 1 of docs/rfcs/0002) models how far the dispatcher scans a partition.
-//     moveWindow models how it moves the dispatch limit; lower is a limit moved back;
+//     moveWindow models how it moves the dispatch limit; the field lower is a limit that was moved
+//     back;
 //   - attempt (rule 2) models the dispatcher's claims; owes is the table's phase claiming;
 //   - deadLetter models how records become dead letters;
 //   - commit models the check of the epoch that every commit of an owner has;

@@ -2,16 +2,15 @@ package explore
 
 import "fmt"
 
-// entry is the content of a commit of the model. The low four bits are the number of its
-// payload, from 1. No two entries share a number, so the number also stands for the
-// nonce. The next three bits tell where the payload is: 0 means in the commit itself;
-// 1 to 7 mean in a data object whose upload began when the slot of that number less 1
-// was applied. The highest bit marks a commit without a payload that sets a data floor:
-// no later entry is the first to refer to a data object whose upload began before the
-// slot of the floor was applied.
+// entry is the content of a commit of the model. The low four bits are the number of its payload,
+// from 1. No two entries share a number, so the number also stands for the nonce. The next three
+// bits tell where the payload is: 0 means in the commit itself; 1 to 7 mean in a data object whose
+// upload began when the slot of that number minus 1 was applied. The highest bit marks a commit
+// without a payload that sets a data floor: no later entry is the first to refer to a data object
+// whose upload began before the slot of the floor was applied.
 //
-// An entry with a data object is also the name of the object: when a broker uploads a
-// payload again, it has applied more slots, so the entry is another one.
+// An entry with a data object is also the name of the object: when a broker uploads a payload
+// again, it has applied more slots, so the payload gets a different entry.
 type entry uint8
 
 const (

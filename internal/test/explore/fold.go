@@ -89,8 +89,8 @@ func (f *folds) try(from fold, c change) (to fold, taken bool) {
 
 func (f *folds) commit(from fold, c change) outcome {
 	k := f.at(from)
-	// The state keeps where each batch is. The slots are numbered by the records, so that this does
-	// not depend on what else was committed before.
+	// The state keeps where each batch is. The slots are numbered by the records, so that the state
+	// does not depend on what else was committed before.
 	s, err := state.Decode(format.Seq(k.end), []byte(k.body))
 	if err != nil {
 		panic(fmt.Sprintf("explore: the snapshot of a fold is refused: %v", err))
@@ -104,7 +104,8 @@ func (f *folds) commit(from fold, c change) outcome {
 	return outcome{f.add(s), true}
 }
 
-// apply commits entries as a broker reads them.
+// apply applies a commit of entries to s, after it has encoded and decoded the commit, as brokers
+// do.
 func apply(s *state.State, entries ...format.Entry) error {
 	c := &format.Commit{Seq: s.Seq() + 1, Entries: entries}
 	for _, it := range entries {

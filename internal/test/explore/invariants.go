@@ -23,7 +23,7 @@ const (
 	// written in a slot stays the content of that slot for ever.
 	DenseOffsets
 	// FloorSafe: a slot is deleted only at or below a checkpoint that has been visible for D. A slot
-	// that is gone, or that holds another commit than its first one, is at or below the newest
+	// that is gone, or that holds a commit other than its first one, is at or below the newest
 	// checkpoint. Every checkpoint holds a prefix of the log.
 	FloorSafe
 	// LossIsLoud: a broker halts only when something is wrong. If the store may lose objects, then: a
@@ -42,11 +42,11 @@ const (
 
 	// OwnNumber: no two deliveries of a record have the same number.
 	OwnNumber
-	// AtMost: no record is handed out more often than its queue allows, counted from its last
-	// redrive.
+	// AtMost: no record is handed out more often than its queue allows, counted from the record's
+	// last redrive.
 	AtMost
-	// LastCounts: an answer counts if no later delivery of the record was made or may be made, and
-	// otherwise only if the record is done or a dead letter.
+	// LastCounts: an answer counts if no later delivery of the record was made or may be made. If
+	// one was or may be made, an answer counts only if the record is done or a dead letter.
 	LastCounts
 	// LeaseKept: while the owner keeps the lease of a delivery, the first answer of its worker is not
 	// refused.

@@ -14,7 +14,7 @@ const (
 	// AttemptAhead: a further attempt is made durable although the previous one was not handed out
 	// yet.
 	AttemptAhead
-	// NoAttemptCheck: an answer counts for whichever delivery it is.
+	// NoAttemptCheck: an answer counts, whichever delivery it is about.
 	NoAttemptCheck
 	// NoUncertainRange: a takeover does not extend the uncertain range.
 	NoUncertainRange

@@ -53,8 +53,9 @@ func (k *queueKeys) of(w *queueWorld) []byte {
 
 const leavingBit = 0x80
 
-// appendBroker leaves out what a broker knows while it owns nothing, since that decides nothing, and
-// what it handed out if its view of the log tells more.
+// appendBroker appends a broker to a key. It leaves out what the broker knows while it owns nothing,
+// since that decides nothing, and the deliveries that follow from the broker's view of the log
+// anyway.
 func (w *queueWorld) appendBroker(b []byte, br *queueBroker) []byte {
 	epoch := br.epoch
 	if br.leaving {

@@ -15,7 +15,7 @@ type queueBroker struct {
 	// keeps is, for each record, the number of a delivery whose lease has not ended.
 	keeps [recordsMax]uint8
 	// lower is the dispatch limit to which the broker has moved back, until it learns that the log
-	// has that limit; 0 means none.
+	// has that limit; 0 means that it has not moved back.
 	lower uint8
 	// leaving says that the broker has sent its release, and hands out nothing after that.
 	leaving bool
@@ -37,7 +37,7 @@ const (
 	moveWindow
 	handOut      // hand out a fresh record
 	attemptNext  // make a further attempt durable
-	handOutAgain // make the delivery in owes
+	handOutAgain // make the delivery that the field owes names
 	deadLetterRecord
 	extendLease
 	endLease
@@ -163,8 +163,8 @@ func (w *queueWorld) own(b *queueBroker, window int) {
 // commit tries to commit a change for an owner, and reports whether the log has it. The
 // owner may learn of that only when it syncs.
 //
-// Two checks make sure that the broker is still the owner: its own, at the end of the log
-// when the commit is built, and the fold's. The fold does not check dead letters:
+// Two checks make sure that the broker is still the owner: the broker's own check, at the end of
+// the log when the commit is built, and the fold's. The fold does not check dead letters:
 // RecordPutBack has no epoch, since workers put records back through any broker.
 func (w *queueWorld) commit(b *queueBroker, c change) bool {
 	owns := w.owns(b)
@@ -190,7 +190,7 @@ func (w *queueWorld) commit(b *queueBroker, c change) bool {
 	return true
 }
 
-// hear makes a broker learn that its commit is in the log, or go on without knowing it.
+// hear makes a broker learn that its commit is in the log, or go on without this knowledge.
 func (w *queueWorld) hear(b *queueBroker) {
 	if w.Late && w.pick(2) == 1 {
 		w.tell("%c does not hear of it yet", b.name)
@@ -220,7 +220,7 @@ func (w *queueWorld) moveWindow(b *queueBroker) {
 }
 
 // given returns the last record that a broker has handed out for the first time without a trace of
-// that in the log; -1 if there is none.
+// that in the log; -1 if there is no such record.
 func (w *queueWorld) given(b *queueBroker) int {
 	v, last := w.folds.at(b.view), -1
 	for o := range w.Records {
@@ -232,7 +232,7 @@ func (w *queueWorld) given(b *queueBroker) int {
 }
 
 // mayHandOut is rule 1: an owner hands out fresh records only below the dispatch limit in the log, and
-// below the lower limit that it has sent.
+// if it has sent a lower limit to the log, only below that limit.
 func (w *queueWorld) mayHandOut(b *queueBroker, record int) bool {
 	v := w.folds.at(b.view)
 	r := &v.records[record]

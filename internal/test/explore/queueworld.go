@@ -1,8 +1,8 @@
 package explore
 
-// queueWorld is a topic with a queue, the brokers that may own it, and the deliveries that
-// were made. There is a worker for each delivery. It answers at any time, any number of
-// times, through any broker.
+// queueWorld is a topic with a queue, the brokers that may own it, and the deliveries that were
+// made. There is a worker for each delivery. A worker answers at any time, any number of times,
+// through any broker.
 type queueWorld struct {
 	*QueueConfig
 	moment
@@ -98,8 +98,8 @@ func (w *queueWorld) deliver(b *queueBroker, record, number int) {
 	}
 }
 
-// answer makes a worker answer for a delivery. It does not matter which broker commits the answer,
-// since all decide by the log. That a broker syncs is another step.
+// answer makes a worker answer a delivery. It does not matter which broker commits the answer,
+// since all brokers decide by the log. A broker's sync is a separate step.
 func (w *queueWorld) answer() {
 	o := w.pick(w.Records)
 	n := 1 + w.pick(w.Attempts*(w.Redrives+1))
@@ -118,7 +118,7 @@ func (w *queueWorld) answer() {
 func (w *queueWorld) token(record, number int) uint8 {
 	now := &w.known().records[record]
 	switch {
-	case w.Without == CountAnew: // it names a delivery after the redrive
+	case w.Without == CountAnew: // the token names a delivery after the redrive
 		return uint8(int(now.Redriven) + (number-1)%w.Attempts + 1)
 	case w.Without == NoAttemptCheck && !now.done:
 		return uint8(max(1, now.Number))
@@ -128,7 +128,7 @@ func (w *queueWorld) token(record, number int) uint8 {
 }
 
 // ack mirrors an acknowledgement, alone or with other changes that a worker commits with it. The state
-// says whether it counts.
+// says whether the acknowledgement counts.
 func (w *queueWorld) ack(record, number int) {
 	c := change{what: anAck, record: uint8(record), number: w.token(record, number)}
 	if w.refusedUnsynced(record, number, c) {
@@ -198,7 +198,7 @@ func (w *queueWorld) counted(record, number int, was recordState) {
 	}
 }
 
-// refused checks an answer that was refused. It changes nothing.
+// refused checks an answer that was refused. Such an answer changes nothing.
 func (w *queueWorld) refused(record, number int, was recordState) {
 	w.tell("the worker of delivery %d of record %d is refused", number, record)
 	w.count(refusals)

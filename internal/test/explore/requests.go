@@ -24,7 +24,7 @@ func (w *world) resume(b *broker) {
 }
 
 // list mirrors the first half of Log.list. A lost answer is the same as a List that was never sent.
-// This is so for every request but a Create.
+// The same holds for every request but a Create.
 func (w *world) list(b *broker) {
 	applied, _ := b.p.Position()
 	l := commitlog.Listing{At: w.listStamp()}
@@ -130,8 +130,8 @@ func (w *world) get(b *broker, act commitlog.Action) {
 	}
 }
 
-// getOne lets one of the Gets be answered, or end without an answer. After the last one the protocol
-// gets all answers.
+// getOne makes one of the Gets end, with or without an answer. After the last Get the protocol gets
+// all answers.
 func (w *world) getOne(b *broker) {
 	p := &b.pending
 	s := w.wanted(p)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// event is something that an exploration must have come across, since otherwise it would show nothing
-// about it.
+// event is something that can happen in an exploration. An exploration in which an event never
+// happens shows nothing about that event.
 type event uint8
 
 const (

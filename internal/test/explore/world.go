@@ -91,10 +91,12 @@ func stampAt(t int) commitlog.Stamp {
 	return commitlog.Stamp{Store: time.Unix(0, 0).Add(time.Duration(t) * tick)}
 }
 
-// listStamp returns the date of a List. The most dangerous one is as late as the clocks allow.
+// listStamp returns the date of a List's answer. The most dangerous date is as late as the clocks
+// allow.
 func (w *world) listStamp() commitlog.Stamp { return stampAt(w.now + w.skewed()) }
 
-// stamp returns the date of any other answer. The most dangerous one is as early as the clocks allow.
+// stamp returns the date of any answer except that of a List. The most dangerous date is as early as
+// the clocks allow.
 func (w *world) stamp() commitlog.Stamp { return stampAt(w.now + w.Skew - w.skewed()) }
 
 // skewed returns how far a clock is off in the dangerous direction.
@@ -180,7 +182,7 @@ func (w *world) reply() {
 	r := w.replies[i]
 	w.replies = slices.Delete(slices.Clone(w.replies), i, i+1)
 	if w.now+w.Skew-r.at > w.Margin && w.Without != LateReply {
-		w.undo = true // every sender has given up: for a broker, time would seem to go back
+		w.undo = true // every sender has given up; if one got this reply, the store's time would seem to go back
 		return
 	}
 	for b := range w.living() {

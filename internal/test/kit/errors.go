@@ -45,7 +45,7 @@ func WantText(t testing.TB, err error, parts ...string) {
 	}
 }
 
-// WantConflict fails unless err is an offset conflict that tells this end, with the outcome that
+// WantConflict fails unless err is an offset conflict that names this end, with the outcome that
 // nothing is committed.
 func WantConflict(t testing.TB, err error, end seb.Offset) {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 )
 
 // DataIsThere fails the test if a commit is sent that refers to a data object which is not completely
-// in the store. referred returns how many such references it has checked.
+// in the store. The function referred returns how many references to data objects were checked.
 func DataIsThere(t *testing.T, memory *objstore.Memory, f *storetest.Faulty) (referred func() int) {
 	var (
 		mu sync.Mutex

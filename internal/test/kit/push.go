@@ -19,7 +19,7 @@ func AppendValues(t testing.TB, b *seb.Broker, texts ...string) {
 	}
 }
 
-// PushedQueue creates queue "work" of topic "t", pushed to a URL.
+// PushedQueue creates queue "work" of topic "t", whose records are pushed to a URL.
 func PushedQueue(t testing.TB, b *seb.Broker, u seb.QueueUpdate, url string) *seb.Queue {
 	t.Helper()
 	MustCreateTopic(t, b, "t", 1)
@@ -29,7 +29,7 @@ func PushedQueue(t testing.TB, b *seb.Broker, u seb.QueueUpdate, url string) *se
 	return q
 }
 
-// MustPush makes a queue be pushed to a URL.
+// MustPush sets the URL to which a queue's records are pushed.
 func MustPush(t testing.TB, q *seb.Queue, url string) {
 	t.Helper()
 	if _, _, _, err := q.SetPush(t.Context(), seb.PushUpdate{URL: &url}); err != nil {

@@ -58,7 +58,7 @@ func Body(t testing.TB, store objstore.Store, key string) []byte {
 	return o.Body
 }
 
-// Replace puts other bytes under a key. Brokers never do that.
+// Replace overwrites the object under a key with other bytes. Brokers never do that.
 func Replace(t testing.TB, store objstore.Store, key string, b []byte) {
 	t.Helper()
 	Remove(t, store, key)

@@ -57,8 +57,8 @@ func Open(t testing.TB, storeURL string) *s3store.Store {
 	return store
 }
 
-// Fake starts an S3 server in this process, which ends with the test. It returns the URL of an empty
-// store in a bucket of that server.
+// Fake starts an S3 server in this process, and returns the URL of an empty store in a bucket of
+// that server. The server ends with the test.
 func Fake(t testing.TB) string {
 	t.Helper()
 	backend := s3mem.New()

@@ -30,7 +30,7 @@ func newBucket() *bucket {
 
 // Create implements [objstore.Store].
 func (b *bucket) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
-	b.mu.Lock() // held during the call, so that first has the object that was created first
+	b.mu.Lock() // held during the call, so that b.first gets the object that was created first
 	defer b.mu.Unlock()
 	at, err := b.Memory.Create(ctx, key, parts...)
 	if err != nil || strings.HasPrefix(key, format.ProbePrefix) {

@@ -96,7 +96,7 @@ func (x *checker) checkAppends(ops []*op) {
 	}
 }
 
-// checkAcked expects the records of an append to be at the offsets that its answer told.
+// checkAcked expects the records of an append to be at the offsets that the append's answer names.
 func (x *checker) checkAcked(o *op) {
 	count := 0
 	told := map[position]bool{}
@@ -218,8 +218,8 @@ func (x *checker) asked(o *op) (seb.Offset, bool) {
 }
 
 // known returns what the broker of a read must have known, at least, of the bounds of a partition when
-// it was asked: bounds that any client was told before the broker's last sync, or that this life of
-// the broker told.
+// the client asked: bounds that any answer named by the time that freshSince returns, or that an
+// earlier answer of the same life of the broker named.
 func (x *checker) known(before []*op, o *op, p place) (known bounds) {
 	fresh := x.freshSince(o)
 	for _, b := range before {
@@ -233,9 +233,10 @@ func (x *checker) known(before []*op, o *op, p place) (known bounds) {
 // staleMax is more than any broker's StaleMax plus the time of a sync.
 const staleMax = time.Second + 10*time.Millisecond
 
-// freshSince returns up to which time the broker of a read must have known the log. That is the begin
-// of its life or, if the read told where the log ends and there are no faults, just before the broker
-// was asked.
+// freshSince returns the time up to which the broker of a read must have known the log. If the read
+// reached the end of the partition and there are no faults, that is staleMax before the client
+// asked, but not before the start of the broker's life. In all other cases it is the start of the
+// broker's life.
 func (x *checker) freshSince(o *op) time.Duration {
 	began := x.sim.began(o.broker)
 	if (x.sim.plan.calm || o.client == atEnd) && o.next == o.end {
@@ -244,7 +245,7 @@ func (x *checker) freshSince(o *op) time.Duration {
 	return began
 }
 
-// acknowledged returns how many records of a partition some client had been told of by then.
+// acknowledged returns the highest end of a partition that answers to any client had named by then.
 func (x *checker) acknowledged(ops []*op, p place, then time.Duration) (end seb.Offset) {
 	for _, o := range ops {
 		if o.ret <= then {
@@ -254,7 +255,8 @@ func (x *checker) acknowledged(ops []*op, p place, then time.Duration) (end seb.
 	return end
 }
 
-// told returns which bounds a partition had, at least, according to an operation's answer.
+// told returns the bounds that a partition had reached, at least, according to an operation's
+// answer.
 func told(o *op, p place) (b bounds) {
 	if o.topic != p.topic {
 		return b

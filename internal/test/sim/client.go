@@ -24,11 +24,11 @@ type client struct {
 	starts, ends map[place]seb.Offset   // of partitions, as far as the client knows
 	churn, free  []string               // the client's own topics: those that may exist, and those that it deleted
 	grown        map[string]int         // how many partitions each topic has grown to
-	versions     map[consumerRef]string // the version of each consumer that the client was told last
+	versions     map[consumerRef]string // the version of each consumer that the last answer to this client named
 
 	queueWorker bool      // the client works on queues, and does little else
-	held        []message // received messages for which the client has not answered
-	past        []message // received messages for which the client has answered
+	held        []message // received messages on which the client still works
+	past        []message // received messages that the client no longer holds, whether it has acknowledged them or not
 
 	committed []message // messages whose results the client committed last
 }
@@ -51,7 +51,7 @@ func (s *simulation) newClient(name string, rng *rand.Rand) *client {
 	c.http = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			for _, n := range s.nodes {
-				// The address is the name of one life: no other life answers for it.
+				// The address has the name of one life: no other life answers at it.
 				if l := n.current(); l != nil && l.name+":80" == addr {
 					return l.listen.dial(ctx, c.brittleness())
 				}
@@ -130,7 +130,7 @@ func (c *client) operate() {
 	}
 }
 
-// call runs an operation through the library or HTTP, with a random timeout.
+// call runs an operation through the library or over HTTP, with a random timeout.
 func (c *client) call(l *life, o *op, do func(context.Context, caller)) {
 	c.send(l, o, do)
 	c.sim.history.add(o)
@@ -192,8 +192,8 @@ func (c *client) deliver(l *life, o *op, key string, values []string) {
 }
 
 // insist repeats an append with an idempotency key, through any broker, until it is acknowledged or
-// has been tried a few times. After that it may send it once more. All of this is one operation, which
-// may take effect once.
+// has been tried a few times. After that it may send the append once more. All of these requests are
+// one operation, which may take effect once.
 func (c *client) insist(l *life, o *op, key string, values []string) {
 	o.client = c.name
 	begun := c.sim.now()

@@ -6,9 +6,9 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// appendIf appends on condition that the partition ends where the client believes it to end, as a
-// client does that decides by what it has read. After a conflict it may try again with the end that it
-// was told.
+// appendIf appends on condition that the partition ends where the client believes it to end, like a
+// client that decides by what it has read. After a conflict it may try again with the end that the
+// conflict names.
 func (c *client) appendIf(l *life, p place) {
 	for range pick(c.rng, 1, 2, 3) {
 		end := c.ends[p]
@@ -27,13 +27,13 @@ func (c *client) appendIf(l *life, p place) {
 // conflicts reports whether an append was refused because of its condition.
 func (o *op) conflicts() bool { return o.kind == appends && o.failure == seb.CodeOffsetConflict }
 
-// passed reports whether a conflict tells an end beyond that of the condition, so that the condition
+// passed reports whether a conflict names an end beyond that of the condition, so that the condition
 // can never hold again.
 func (o *op) passed() bool { return o.conflicts() && o.ifOffset != nil && o.end > *o.ifOffset }
 
 // checkConditions expects the records of an append with a condition to be at the offset of the
 // condition, or not in the log. It expects conflicts only where the condition does not hold.
-// checkLinear checks that the partition had the end that a conflict tells.
+// checkLinear checks that the partition had the end that a conflict names.
 func (x *checker) checkConditions(ops []*op) {
 	for _, o := range ops {
 		if o.conflicts() && (o.ifOffset == nil || o.end == *o.ifOffset) {

@@ -8,8 +8,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// checkConsumers expects consumers to have moved as clients asked for, and in no other way, and every
-// answer to tell the positions that the consumer had.
+// checkConsumers expects the positions of consumers to have changed as clients asked for, and in no
+// other way. It expects every answer to name the positions that the consumer had.
 func (x *checker) checkConsumers(ops []*op) {
 	for _, s := range x.consumers(ops) {
 		history := x.final.all.positionHistory(s)
@@ -48,7 +48,8 @@ func (x *checker) consumers(ops []*op) []consumerRef {
 	})
 }
 
-// checkMoves checks each move of a consumer alone, so that a violation names the wrong move.
+// checkMoves checks each move (change of positions) of a consumer alone, so that a violation names
+// the wrong move.
 func (x *checker) checkMoves(s consumerRef, history []*positions, effects []effect) {
 	for i := range len(history) - 1 {
 		from, to := history[i], history[i+1]
@@ -90,7 +91,8 @@ func (x *checker) checkConsumed(before []*op, o *op) {
 }
 
 // checkRefusal expects a failed operation that changes a consumer to tell an outcome. Brokers may
-// refuse its offsets only if some are before a start, or beyond every end that any client was told.
+// refuse the operation's offsets only if some are before a start, or beyond every end that any
+// answer has named.
 func (x *checker) checkRefusal(ops []*op, o *op) {
 	if !o.acked() && o.outcome == "" {
 		x.history.violate("NoPhantom", "a failed write without an outcome: %v", o)

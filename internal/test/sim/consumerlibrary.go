@@ -88,7 +88,7 @@ func (o *op) come(h *history, partition int) {
 	o.partition = partition
 }
 
-// behindRecords notes the offsets that an answer says to commit when its records are done.
+// behindRecords notes the offsets that an answer says to commit when the answer's records are done.
 func (o *op) behindRecords(offsets seb.Offsets) {
 	o.next = offsets[int32(o.partition)]
 	o.end = o.next // the answer does not tell where the partition ends

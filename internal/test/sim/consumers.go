@@ -101,9 +101,8 @@ func (c *client) consume(l *life, s consumerRef, partition int) *op {
 	return o
 }
 
-// commit moves a consumer. If insists is set, the commit has a condition: the version that this
-// client, or any client, was told last. After an unknown outcome it may repeat the commit, through any
-// broker.
+// commit sets positions of a consumer. If insists is set, the commit has a condition: the version that
+// versionOf returns. After an unknown outcome, the client may repeat the commit, through any broker.
 func (c *client) commit(l *life, s consumerRef, offsets seb.Offsets, insists bool) {
 	var version string
 	if insists {
@@ -123,8 +122,9 @@ func (c *client) commit(l *life, s consumerRef, offsets seb.Offsets, insists boo
 	}
 }
 
-// versionOf returns the version of a consumer that this client or any client was told last; "" if no
-// client was told a version. So several clients may have the same version as their condition.
+// versionOf returns the version of a consumer that the last answer to this client, or to any client,
+// named; "" if no answer has named one. So the commits of several clients may have the same version
+// as their condition.
 func (c *client) versionOf(s consumerRef) string {
 	if chance(c.rng, 0.5) && c.versions[s] != "" {
 		return c.versions[s]
@@ -134,7 +134,7 @@ func (c *client) versionOf(s consumerRef) string {
 	return c.sim.versions[s]
 }
 
-// hear keeps the consumer's version that an answer told.
+// hear keeps the consumer's version that an answer names.
 func (c *client) hear(o *op) {
 	if len(o.told) == 0 || o.told[0].version == "" {
 		return

@@ -25,7 +25,7 @@ type deadLetter struct {
 	spot
 }
 
-// name returns the id of a record. The copy of a dead letter has another id than the record.
+// name returns the id of a record. The copy of a dead letter has a different id.
 func (g *deadLetters) name(id string, headers []record.Header) string {
 	var of deadLetter
 	isCopy := false

@@ -8,18 +8,18 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// effect is what an operation, or a part of one, does to a consumer: it finds the consumer
-// at certain positions, or changes them to the next ones.
+// effect is what an operation, or a part of one, does to a consumer: it finds the consumer at
+// certain positions, or changes the positions to the next ones.
 type effect struct {
 	op        *op
 	call, ret time.Duration // the effect happens between these times
 
-	finds   func(*positions) bool // nil if it changes the positions
+	finds   func(*positions) bool // nil if the effect changes the positions
 	changes func(from, to *positions) bool
 	maybe   bool // the operation may also have done nothing
 
-	may         []int // entries of the position history at which it may leave the consumer, ascending
-	least, most int   // the first of these entries that fits the effects before it, and the last that fits those after it
+	may         []int // indexes of the entries of the position history that may have the positions right after the effect, ascending
+	least, most int   // the first of these indexes that fits the earlier effects, and the last that fits the later effects
 }
 
 // effects returns how an operation changed a consumer, and how it found the consumer.
@@ -68,8 +68,8 @@ func (o *op) tells(s *positions) bool {
 	return s != nil && s.consumer == o.consumer && s.version == o.told[0].version && s.is(o.told[0])
 }
 
-// lists returns a function that reports whether a list of all consumers agrees with the
-// positions of one of them.
+// lists returns a function that reports whether a list of all consumers agrees with certain
+// positions of one of these consumers.
 func (o *op) lists(consumer string) func(*positions) bool {
 	at := slices.IndexFunc(o.told, func(t positions) bool { return t.consumer == consumer })
 	return func(s *positions) bool {

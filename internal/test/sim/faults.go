@@ -44,7 +44,7 @@ func (s *simulation) injectFaults() {
 	}
 }
 
-// heal ends all faults, and waits until the last one has had its effect.
+// heal ends all faults, and waits until the last fault has had its effect.
 func (s *simulation) heal() {
 	s.mu.Lock()
 	s.isHealed = true

@@ -164,7 +164,7 @@ func (f *front) list(w http.ResponseWriter, r *http.Request) {
 	}
 	result := listResult{IsTruncated: page.More}
 	if !goesOn && chance(f.link.draw("empty page "+prefix), 0.1) {
-		page.Keys, result.IsTruncated = nil, true // S3 may answer so after it has scanned many keys
+		page.Keys, result.IsTruncated = nil, true // S3 may send such an empty page after it has scanned many keys
 	}
 	for _, key := range page.Keys {
 		result.Contents, after = append(result.Contents, listedObject{key}), key

@@ -52,7 +52,7 @@ const (
 	viaHTTP    = "http"
 )
 
-// op is one operation of one client, and all that the client learned from its answer.
+// op is one operation of one client, and all that the client learned from the operation's answer.
 type op struct {
 	client string
 	broker string // the life it was sent to
@@ -78,8 +78,8 @@ type op struct {
 	ranges  []seb.Range // offsets that an append got
 
 	consumer string
-	to       string      // the position that a set moves the consumer to; "" if the set only creates it
-	offsets  seb.Offsets // offsets that a commit or a set moves the consumer to
+	to       string      // the position to which a set resets the consumer; "" if the set only creates the consumer
+	offsets  seb.Offsets // the positions that a commit or a set sets
 	version  string      // the version that a commit has as its condition, or ""
 	created  bool        // the answer to a set tells that it created the consumer
 	told     []positions // what the answer tells about consumers
@@ -92,13 +92,13 @@ type op struct {
 	from      seb.Position
 	records   []seen // records that a read found
 	next, end seb.Offset
-	start     seb.Offset // told together with end, by trims and by errors for offsets out of range
+	start     seb.Offset // start of the partition; named by answers to trims, and by errors for offsets out of range, together with end
 
 	queue    string
 	delay    *time.Duration // delay of an append or a nack
 	reason   string         // reason of a nack
 	lease    time.Duration  // the lease that a receive or an extension asks for
-	tokens   []message      // the messages that the operation answers for
+	tokens   []message      // the messages that the operation acknowledges, puts back or extends
 	verdicts []seb.Code     // one for each token, "" if the broker accepted it
 	until    time.Duration  // the end of the extended leases
 	messages []message      // messages that were received
@@ -114,7 +114,7 @@ type seen struct {
 
 func (o *op) acked() bool { return o.failure == "" }
 
-// asks reports whether an operation is no write, so that its failure has no outcome.
+// asks reports whether an operation is not a write, so that its failure has no outcome.
 func (o *op) asks() bool {
 	return o.kind == reads || o.kind == consumes || o.kind == describes || o.kind == lists || o.kind == receives || o.kind == extends
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// ledger compares what a process asks its S3 client for with the requests that reach the front end,
-// and the front end's answers with the client's results. The log would survive a client that repeats a
-// Create, or that takes a conflict for an existing key, but the contract of [objstore.Store] allows
-// neither.
+// ledger compares the calls of a process to its S3 client with the requests that reach the front end,
+// and the front end's answers with the client's results. Even if the S3 client repeated a Create, or
+// took a conflict for an existing key, the log would survive, but the contract of [objstore.Store]
+// allows neither.
 type ledger struct {
 	mu    sync.Mutex
 	lines map[line]int // how often the other side may still report it

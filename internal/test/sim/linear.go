@@ -34,15 +34,15 @@ var register = porcupine.Model{
 	DescribeState:     func(state any) string { return fmt.Sprint(state) },
 }
 
-// step is an operation on one partition, or a part of an operation: the bounds that it finds, and what
-// it does to them.
+// step is an operation on one partition, or a part of an operation: the bounds that it finds, and how
+// it changes the bounds.
 type step struct {
 	op        *op
 	call, ret time.Duration // the step takes effect between these times
 
 	startMin, startMax seb.Offset
 	end                seb.Offset // -1 means any end
-	count              seb.Offset // by how many records it moves the end
+	count              seb.Offset // the number of records by which it moves the end
 	trim               seb.Offset // the offset that it moves the start to, unless the start is beyond it already
 }
 
@@ -51,7 +51,7 @@ const linearTimeout = time.Minute
 // checkLinear looks for an order of all operations on a partition that explains every answer, and in
 // which each operation takes effect between its call and its return. A write of unknown outcome may
 // take effect at any later time. A read may tell what its broker knew before it was asked. A refusal
-// tells bounds that the partition had after the request.
+// must tell bounds that the partition had after the client sent the request.
 func (x *checker) checkLinear(ops []*op) {
 	for p := range x.final.partitions {
 		if !x.stays(p.topic) {
@@ -104,8 +104,9 @@ func (x *checker) steps(o *op, p place) []step {
 	return nil
 }
 
-// startsBetween returns the lowest and the highest start that a read allows for its partition. If it
-// read from the start, that is the offset of its first record; else the start is at most that.
+// startsBetween returns the lowest and the highest start that a read allows for its partition. If
+// the client asked for a read from the start, both are the offset at which the read began. If not,
+// the start is at most that offset.
 func (o *op) startsBetween() (low, high seb.Offset) {
 	if o.from == seb.Earliest {
 		return o.first(), o.first()

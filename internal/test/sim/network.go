@@ -42,7 +42,7 @@ var (
 
 // outcome is what happens to one request.
 type outcome struct {
-	before, after time.Duration // duration of the way there, and of the way back
+	before, after time.Duration // how long the request takes to the store, and the answer back
 	refused, lost bool
 	late          time.Duration // > 0: executed this long after the error
 	again         time.Duration // > 0: executed once more, this much later
@@ -86,8 +86,9 @@ func (w *network) draw(r *rand.Rand, verb objstore.Verb, hours time.Duration) ou
 	return f
 }
 
-// delayed returns how late the store executes a request. In half of the cases the sender still runs
-// then; in the other half others may have deleted the object that the request was for.
+// delayed returns how late the store executes a request. Half of the delays are mostly short, so
+// that the sender may still run when the request is executed. The others are mostly hours, so that
+// others may have deleted the object that the request was for.
 func delayed(r *rand.Rand, hours time.Duration) time.Duration {
 	if chance(r, 0.5) {
 		return between(r, 10*time.Millisecond, hours)

@@ -52,7 +52,7 @@ func (x *checker) checkPositionHistory(s consumerRef, history []*positions, effe
 	x.checkDoers(s, history, effects, sure)
 }
 
-// step returns how many entries of the position history an effect moves the consumer forward: 0 or 1.
+// step returns by how many entries of the position history an effect advances the consumer: 0 or 1.
 func (d *effect) step() int {
 	if d.changes != nil {
 		return 1
@@ -60,7 +60,8 @@ func (d *effect) step() int {
 	return 0
 }
 
-// indexes returns the entries of the position history at which an effect may leave the consumer.
+// indexes returns the index of each entry of the position history that may have the consumer's
+// positions right after an effect.
 func (d *effect) indexes(history []*positions) (might []int) {
 	for i := range history {
 		if d.finds != nil && d.finds(history[i]) || d.changes != nil && i > 0 && d.changes(history[i-1], history[i]) {
@@ -70,9 +71,9 @@ func (d *effect) indexes(history []*positions) (might []int) {
 	return might
 }
 
-// before reports whether an effect came before o, which follows it in the list: it was over when o was
-// called, both are of one operation, or the same client or the same life of a broker had finished it
-// by then.
+// before reports whether an effect d certainly came before o, which follows d in the list: d was over
+// when o was called, d and o belong to one operation, or their operations have the same client or the
+// same life of a broker, and that of d ended first.
 func (d *effect) before(o *effect) bool {
 	return d.ret < o.call || d.op == o.op || d.op.client == o.op.client && d.ret <= o.call ||
 		d.op.broker == o.op.broker && d.op.ret < o.op.call

@@ -10,13 +10,13 @@ import (
 )
 
 // process is the [storetest.Fault] between a process and everything that it sends. A stopped process
-// sends and gets nothing until it runs again; a dead process never does again.
+// sends and gets nothing until it runs again. A dead process never sends or gets anything.
 func (l *link) process(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 	l.whileStopped()
 	if l.dead() {
 		return storetest.Answer{}, errCut
 	}
-	// The caller may reuse its bytes once it has its answer.
+	// The caller may reuse the memory of the parts once it has the answer.
 	r.Parts = [][]byte{bytes.Join(r.Parts, nil)}
 	type reply struct {
 		answer storetest.Answer
@@ -49,7 +49,7 @@ func (l *link) process(ctx context.Context, r storetest.Request, next storetest.
 	return got.answer, got.err
 }
 
-// sever ends the process: it sends and gets nothing from now on.
+// sever ends the process: it sends and gets nothing more.
 func (l *link) sever() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,8 +87,8 @@ func (l *link) whileStopped() {
 	}
 }
 
-// stop stops the process for d, as SIGSTOP does: it sends nothing, and gets answers only later. 0 lets
-// it run again.
+// stop stops the process for d, as SIGSTOP does: it sends nothing, and gets answers only later. If d
+// is 0, the process runs again.
 func (l *link) stop(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

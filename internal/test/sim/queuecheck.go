@@ -13,7 +13,7 @@ type seenDelivery struct {
 	op *op
 }
 
-// answering is an operation that answers for a delivery, and perhaps for others.
+// answering is an operation that acknowledges, puts back or extends a delivery, and perhaps others.
 type answering struct {
 	op    *op
 	index int // index of the delivery's token in op
@@ -194,8 +194,8 @@ func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) tim
 	return end
 }
 
-// follows reports whether a delivery may be of an owner before o, so that o took its record over. That
-// includes a delivery that the earlier owner made before it learned of o.
+// follows reports whether a delivery may be of an owner before o, so that o took over the delivery's
+// record. That includes a delivery that the earlier owner made before it learned of o.
 func (w *work) follows(o owning, d seenDelivery) bool {
 	switch at := o.at.Duration; {
 	case at >= d.op.call:
@@ -245,8 +245,9 @@ func (w *work) settledBy(at spot, then time.Duration) bool {
 	return w.gone(at, then)
 }
 
-// checkRested expects a broker that acknowledged a pause or a purge to hand out no record that this
-// concerns. A broker to which it forwards a request may not know of the pause or purge yet.
+// checkRested expects a broker that acknowledged a pause or a purge to hand out no record that the
+// pause or purge concerns. A broker to which that broker forwards a request may not know of the
+// pause or purge yet.
 func (q *queueChecker) checkRested(w *work, d seenDelivery) {
 	if d.op.via == viaHTTP && q.sim.plan.reach == reachable {
 		return

@@ -16,7 +16,7 @@ const (
 	// finalRounds is more than the receives that the work of a queue takes at the end of the run.
 	finalRounds = 200
 	// finalLate is how often an acknowledgement may time out. If every request gets its own commit,
-	// it waits for the commits of all dead letters.
+	// an acknowledgement waits for the commits of all dead letters.
 	finalLate = 5
 	// finalDelay is longer than all delays and leases.
 	finalDelay = 2 * time.Minute

@@ -96,5 +96,5 @@ func (l library) purge(ctx context.Context, o *op) {
 
 func (l library) dissolve(ctx context.Context, o *op) { o.fail(l.queue(o).Delete(ctx)) }
 
-// since returns how long after the begin of the run a time is.
+// since returns the time from the start of the run to t.
 func (h *history) since(t time.Time) time.Duration { return t.Sub(h.begun) }

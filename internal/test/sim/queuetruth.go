@@ -7,8 +7,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// work is a queue from its creation to its end, as the log tells it: what happened to each
-// record, in order. It checks that each event may follow the one before, without the fold.
+// work is a queue from its creation to its end, as the log tells it: what happened to each record,
+// in order. Without the help of the fold, it checks that each event may follow the event before.
 type work struct {
 	id     format.QueueID
 	name   string
@@ -36,7 +36,7 @@ type owning struct {
 type workPart struct {
 	limit, uncertain seb.Offset
 	limits           []reaching
-	passed           []reaching // offsets to which a purge or a trim dropped work that was not done
+	passed           []reaching // the offsets up to which purges and trims dropped records that were not done
 	jobs             map[seb.Offset]*job
 }
 

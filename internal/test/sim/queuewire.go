@@ -76,7 +76,7 @@ func (o *op) judged(h *history, results []tokenAnswer) {
 	}
 }
 
-// answerFor sends a worker's answer for the tokens of an operation.
+// answerFor sends a worker's answer about the tokens of an operation.
 func (w wire) answerFor(ctx context.Context, o *op, verb string, fields map[string]any) {
 	fields["tokens"] = o.rawTokens()
 	var a struct{ Results []tokenAnswer }

@@ -83,7 +83,8 @@ func (o *op) rests(e event) bool {
 	return o.delay == nil || e.what == wasDeadLettered || (e.rest.delay-*o.delay).Abs() <= slack || !o.acked()
 }
 
-// checkOversight expects the log to have the acknowledged operations on a queue as a whole.
+// checkOversight expects the log to have an operation on a whole queue, such as a pause, if the
+// operation was acknowledged.
 func (q *queueChecker) checkOversight(o *op) {
 	if o.kind == receives || o.kind == extends || len(o.tokens) > 0 {
 		q.checkThere(o)

@@ -109,8 +109,8 @@ func (c *client) openQueue(l *life, q queueRef) {
 // receive asks for records, and holds those that it gets.
 func (c *client) receive(l *life, q queueRef) { c.held = append(c.held, c.ask(l, q)...) }
 
-// ask asks for records, and may wait long for them. If another broker owns the queue, it asks
-// that one.
+// ask asks for records, and may wait long for them. If another broker owns the queue, the client
+// asks that broker.
 func (c *client) ask(l *life, q queueRef) (got []message) {
 	opts := seb.ReceiveOptions{Max: pick(c.rng, 1, 2, 5, 20), Wait: pick(c.rng, 0, 0, 3*time.Second, 40*time.Second), MaxBytes: pick(c.rng, int64(1), 10_000, 1<<20)}
 	lease := pick(c.rng, 0, 0, time.Second, 10*time.Second)
@@ -129,8 +129,8 @@ func (c *client) ask(l *life, q queueRef) (got []message) {
 	return got
 }
 
-// follow returns the life that owns a queue, as far as l knows. If that life has ended, l takes
-// the queue over, and follow returns l. It returns nil if it can't find an owner.
+// follow returns the life that owns a queue, as far as l knows. If that life has ended, l takes the
+// queue over, and follow returns l. If follow can't find an owner, it returns nil.
 func (s *simulation) follow(l *life, q queueRef) *life {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -180,7 +180,8 @@ func (c *client) answer(l *life) {
 	}
 }
 
-// answerAgain answers a second time for a record.
+// answerAgain acknowledges or puts back a record that the client no longer holds, for most records
+// a second time.
 func (c *client) answerAgain(l *life) {
 	m := c.past[c.rng.IntN(len(c.past))]
 	c.say(l, pick(c.rng, acks, acks, nacks), []message{m})

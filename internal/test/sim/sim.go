@@ -18,8 +18,8 @@ import (
 // Config selects a run.
 type Config struct {
 	Seed uint64
-	// S3 makes the brokers reach the bucket through the S3 client. Without it, one seed in 16 does
-	// so.
+	// S3 makes the brokers reach the bucket through the S3 client. If S3 is false, the brokers of
+	// one seed in 16 do so too.
 	S3 bool
 }
 
@@ -36,16 +36,18 @@ type Result struct {
 // Counts count what happened in a run.
 type Counts struct {
 	Acked, NotCommitted, Unknown, Reads, FailedReads int
-	// Conditional counts appends with a condition in Acked, Conflicts those in NotCommitted.
+	// Conditional counts the appends with a condition that Acked includes. Conflicts counts those
+	// that NotCommitted includes.
 	Conditional, Conflicts int
-	// Trims are included in Acked, OutOfRange in FailedReads and NotCommitted.
+	// Trims are included in Acked. OutOfRange are included in FailedReads and NotCommitted.
 	Trims, OutOfRange int
 	// Updates are included in Acked. Recreated counts topics with the name of an earlier one.
 	Updates, Recreated int
 	// Revoked are included in Acked. KeysGood and KeysRefused are included in no other count.
 	Revoked, KeysGood, KeysRefused int
-	// Moved and Forgotten count changes of consumers, and are included in Acked; Overtaken in
-	// NotCommitted; Consumed in Reads. Again counts consumers with the name of an earlier one.
+	// Moved and Forgotten count changes of consumers, and are included in Acked. Overtaken are
+	// included in NotCommitted, and Consumed in Reads. Again counts consumers with the name of an
+	// earlier one.
 	Moved, Forgotten, Overtaken, Consumed, Again int
 	// Received counts records that queues handed out, and Retried those of them that were handed out
 	// before. Elsewhere counts receives at a broker that did not own the queue. Worked, Late and
@@ -107,7 +109,8 @@ func (r *Result) Story() string {
 	return w.String()
 }
 
-// lifetimeMax is when a run is given up, because a goroutine waits for ever.
+// lifetimeMax is how long a run may take. A run that takes longer is given up, because a goroutine
+// waits for ever.
 const lifetimeMax = 1000 * time.Hour
 
 // simulation is a run.
@@ -132,9 +135,9 @@ type simulation struct {
 	keys        []apiKey               // keys that clients created
 	secret      string                 // of the API key with scope admin; "" in a log without API keys
 	secretSince time.Duration          // when that key was created
-	versions    map[consumerRef]string // the version of each consumer that any client was told last
+	versions    map[consumerRef]string // the version of each consumer that the last answer to any client named
 	done        map[string]bool        // by id of a record: its work is done
-	sources     map[string]delivery    // by id of a result: the delivery that it is the result of
+	sources     map[string]delivery    // by id of a result: the delivery whose result it is
 
 	final *log // what the bucket holds at the end of the run
 }
@@ -164,7 +167,7 @@ func Run(t *testing.T, cfg Config) *Result {
 		}
 		s.live()
 	})
-	if s.final != nil { // it is nil if the bucket could not be opened
+	if s.final != nil { // final is nil if the bucket could not be opened
 		// Outside of the bubble, timeouts are in real time.
 		s.history.now = func() time.Duration { return lifetimeMax }
 		s.check(s.final)

@@ -176,7 +176,7 @@ func (x *checker) checkDeleted(ops []*op) {
 }
 
 // checkOwnRead expects a read to have found records of one topic with the name, and of no older topic
-// than the one that its broker must have known when it was asked.
+// than the newest one that the broker must have known when the client asked.
 func (x *checker) checkOwnRead(before []*op, o *op) {
 	if o.failure == seb.CodeDataLost {
 		x.history.violate("LossIsLoud", "nothing was lost: %v", o)

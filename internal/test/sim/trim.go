@@ -18,7 +18,7 @@ func (c *client) trim(l *life, p place) {
 	c.learn(p, o)
 }
 
-// learn keeps the bounds of a partition that an answer told.
+// learn keeps the bounds of a partition that an answer names.
 func (c *client) learn(p place, o *op) {
 	if o.acked() || o.failure == seb.CodeOffsetOutOfRange {
 		c.starts[p] = max(c.starts[p], o.start)
@@ -56,8 +56,8 @@ func (x *checker) checkTrims(ops []*op) {
 	}
 }
 
-// checkOutOfRange expects a read to be refused only below a start that a client may have
-// moved, or beyond an end that no client was told of.
+// checkOutOfRange expects a read to be refused only below a start that a client may have moved, or
+// beyond every end that an answer has named.
 func (x *checker) checkOutOfRange(ops []*op, o *op) {
 	p := place{o.topic, o.partition}
 	at, ok := x.asked(o)

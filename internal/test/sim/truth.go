@@ -12,8 +12,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/test/kit"
 )
 
-// truth has every topic that was ever created, by its id, as told by the commits that were the first
-// in their slots and by the objects that they refer to, deleted objects included.
+// truth has every topic that was ever created, by its id, as it follows from the commits that were
+// the first in their slots and from the objects that these refer to, deleted objects included.
 type truth map[format.TopicID]*incarnation
 
 // recreated returns how many topics have the name of an earlier one.

@@ -8,7 +8,7 @@ import (
 
 // work uses a consumer as workers do: it reads with the consumer that all workers share, does the
 // work, and commits what is done. It may die at any point. Several clients may do this at the same
-// time. It resets the consumer only if records were deleted before they were read.
+// time. The client resets the consumer only if records were deleted before they were read.
 func (c *client) work(l *life, t topic) {
 	s := consumerRef{t.name, workConsumer}
 	for range pick(c.rng, 1, 2, 3) {
@@ -28,7 +28,7 @@ func (c *client) work(l *life, t topic) {
 	}
 }
 
-// behind returns the offset after the records of a read, as a commit takes it.
+// behind returns the offset after the records of a read, in the form that a commit takes.
 func (o *op) behind() seb.Offsets { return seb.Offsets{int32(o.partition): o.next} }
 
 // finish notes that the work on the records of a read is done.
