@@ -416,7 +416,7 @@ func overState(full *engine.StateFullError) *Error {
 }
 
 func tooManyIdempotencyKeys(limit int) *Error {
-	e := limited(CodeIdempotencyKeysFull, limit, "the log remembers %d idempotency keys, which is the limit", limit)
+	e := limited(CodeIdempotencyKeysFull, limit, "the log remembers %d idempotency keys, which is the maximum", limit)
 	e.Hint = "send no key, or wait: each key is forgotten after 24 hours"
 	e.RetryAfter = time.Minute
 	return e

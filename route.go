@@ -126,9 +126,9 @@ func delayRoom(in *engine.Engine, most int) error {
 	if n < most {
 		return nil
 	}
-	e := limited(CodeTooManyDelayed, most, "%d delayed appends are not due yet, which is the limit", n)
+	e := limited(CodeTooManyDelayed, most, "%d delayed appends wait, which is the maximum", n)
 	e.RetryAfter = time.Minute
-	e.Hint = "append the records when they are due, or raise the limit (--delayed-max)"
+	e.Hint = "append the records when they are due, or raise the maximum (--delayed-max)"
 	return e
 }
 

@@ -33,9 +33,14 @@ type TopicConfig struct {
 }
 
 func (c TopicConfig) check() error {
-	if c.Retention < 0 || c.RetentionBytes < 0 || c.Retention%time.Millisecond != 0 {
-		e := refused(CodeInvalidRequest, "invalid retention: %v, %d bytes", c.Retention, c.RetentionBytes)
-		e.Hint = "give whole milliseconds, such as 168h, and bytes, or 0 for no limit"
+	switch {
+	case c.Retention < 0 || c.Retention%time.Millisecond != 0:
+		e := refused(CodeInvalidRequest, "retention is %v; it must be at least 0s, in whole milliseconds", c.Retention)
+		e.Hint = "give a time such as 168h, or 0 for no limit"
+		return e
+	case c.RetentionBytes < 0:
+		e := refused(CodeInvalidRequest, "retention_bytes is %d; it must be at least 0", c.RetentionBytes)
+		e.Hint = "give a number of bytes, or 0 for no limit"
 		return e
 	}
 	return nil

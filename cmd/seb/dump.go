@@ -306,7 +306,7 @@ func (d *dumper) data(b []byte, name string) error {
 	for i := range h.Batches {
 		x, err := record.Parse(rest)
 		if err == nil && x.Size > len(rest) {
-			err = fmt.Errorf("batch %d has %d bytes; %d follow", i, x.Size, len(rest))
+			err = fmt.Errorf("batch %d should have %d bytes, but only %d bytes are left", i, x.Size, len(rest))
 		}
 		if err != nil {
 			return fmt.Errorf("no batch at %d: %w", len(b)-len(rest), err)

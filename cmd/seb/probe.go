@@ -125,7 +125,7 @@ func (p *prober) race(ctx context.Context, rounds, racers int) (detail string, e
 		all.Wait()
 		n, err := p.judgeRace(ctx, key, round, results)
 		if err != nil {
-			return "", fmt.Errorf("round %d of %d racers: %w", round, racers, err)
+			return "", fmt.Errorf("round %d: %w", round, err)
 		}
 		unknowns += n
 	}
@@ -155,10 +155,10 @@ func (p *prober) judgeRace(ctx context.Context, key string, round int, results [
 		}
 	}
 	if len(won) > 1 {
-		return unknowns, fmt.Errorf("%d racers were told that they had won", len(won))
+		return unknowns, fmt.Errorf("%d of %d concurrent creates succeeded; exactly one must", len(won), len(results))
 	}
 	if len(won) == 0 && unknowns == 0 {
-		return unknowns, errors.New("no racer was told that it had won")
+		return unknowns, fmt.Errorf("none of %d concurrent creates succeeded; exactly one must", len(results))
 	}
 	o, err := p.get(ctx, "", key, 0, raceBytesMax)
 	if err != nil {
@@ -174,9 +174,9 @@ func (p *prober) judgeRace(ctx context.Context, key string, round int, results [
 		if err == nil || (len(won) == 0 && !errors.Is(err, objstore.ErrExists)) {
 			return unknowns, nil
 		}
-		return unknowns, errors.New("the object is that of a refused racer, not the winner's")
+		return unknowns, errors.New("the object has the content of a create that did not succeed")
 	}
-	return unknowns, fmt.Errorf("no racer wrote the object: %q", o.Body)
+	return unknowns, fmt.Errorf("none of the concurrent creates sent the content of the object: %q", o.Body)
 }
 
 // exists tries to create the objects of the races again.

@@ -145,7 +145,7 @@ func (c *queuePushSetCmd) body() (map[string]any, error) {
 		body["headers"] = headers
 	}
 	if len(body) == 0 {
-		return nil, usageError{hinted(errors.New("nothing to change"), "give a URL or a flag; seb queue push resume goes on after the receiver answered 410 (Gone)")}
+		return nil, usageError{hinted(errors.New("nothing to change"), "give a URL or a flag; to start pushes again after the receiver answered 410 (Gone), run `seb queue push resume`")}
 	}
 	return body, nil
 }

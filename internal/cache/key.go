@@ -67,7 +67,7 @@ func openKey(path string) (*key, error) {
 		return makeKey(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open key of cache directory: %w", err)
+		return nil, fmt.Errorf("open the key file of the cache directory: %w", err)
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	if err := checkPrivate(path, othersUse); err != nil {
@@ -77,12 +77,12 @@ func openKey(path string) (*key, error) {
 	_, err = io.ReadFull(f, secret[:])
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("remove incomplete key of cache directory: %w", err)
+			return nil, fmt.Errorf("remove the incomplete key file of the cache directory: %w", err)
 		}
 		return makeKey(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read key of cache directory: %w", err)
+		return nil, fmt.Errorf("read the key file of the cache directory: %w", err)
 	}
 	return newKey(secret)
 }
@@ -96,7 +96,7 @@ func makeKey(path string) (*key, error) {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make key of cache directory: %w", err)
+		return nil, fmt.Errorf("make the key file of the cache directory: %w", err)
 	}
 	return newKey(secret)
 }

@@ -66,7 +66,7 @@ func (e *Engine) probeOnce(ctx context.Context) (err error) {
 		}
 	}
 	if winners > 1 {
-		return noConditions(errBroken, "%d of %d racing creates of one object got the answer that they won", winners, probeRacers)
+		return noConditions(errBroken, "%d of %d concurrent creates of one object succeeded; exactly one must", winners, probeRacers)
 	}
 	o, held, err := e.readProbe(ctx, key, func(body []byte) bool {
 		if len(body) != 1 || int(body[0]) >= probeRacers {
@@ -79,9 +79,9 @@ func (e *Engine) probeOnce(ctx context.Context) (err error) {
 	case err != nil:
 		return err
 	case !held && winners == 0: // or the winner's answer was lost
-		return noConditions(nil, "none of %d racing creates of one object got the answer that it won", probeRacers)
+		return noConditions(nil, "none of %d concurrent creates of one object succeeded; exactly one must", probeRacers)
 	case !held:
-		return noConditions(nil, "the object does not hold what the winner of racing creates wrote")
+		return noConditions(nil, "the object of concurrent creates does not hold what the successful create wrote")
 	case o.Time.IsZero():
 		return noConditions(nil, "its answers carry no date")
 	}

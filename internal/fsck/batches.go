@@ -60,7 +60,7 @@ func checkBatches(payload []byte, rows []row) (batches int, err error) {
 	case 1:
 		return batches, errs[0]
 	}
-	return batches, fmt.Errorf("%d of %d batches, the first: %w", len(errs), batches, errs[0])
+	return batches, fmt.Errorf("%d of %d batches are damaged; the first: %w", len(errs), batches, errs[0])
 }
 
 // unknownBatches verifies batches without a row, and returns how many there are.

@@ -111,7 +111,7 @@ func decode(file []byte) (Batch, error) {
 		return Batch{}, fmt.Errorf("%w: it begins with %q, not %q", ErrForeign, file[:len(magic)], magic)
 	}
 	if v := int16(binary.LittleEndian.Uint16(file[4:])); v != version {
-		return Batch{}, fmt.Errorf("%w: its version is %d", ErrForeign, v)
+		return Batch{}, fmt.Errorf("%w: it has version %d", ErrForeign, v)
 	}
 	micros := int64(binary.LittleEndian.Uint64(file[6:]))
 	if micros < 0 || micros > timeMax {

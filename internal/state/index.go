@@ -189,7 +189,7 @@ func (x *indexDraft[ID, T, D]) put(id ID, now *D) {
 // create adds a thing if its id is the next one and its name is free.
 func (x *indexDraft[ID, T, D]) create(id ID, name scopedName, now *D) error {
 	if _, taken := x.idOf(name); taken || id != x.next || x.count >= x.base.limit {
-		return fmt.Errorf("%w: %s %d %q of topic %d can't be created; the next is %d", ErrNonsense, x.base.kind, id, name.name, name.topic, x.next)
+		return fmt.Errorf("%w: %s %d %q of topic %d can't be created; the next %s id is %d", ErrNonsense, x.base.kind, id, name.name, name.topic, x.base.kind, x.next)
 	}
 	x.put(id, now)
 	if x.created == nil {
