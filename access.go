@@ -23,8 +23,8 @@ const (
 
 var scopeNames = []string{"read", "write", "admin", "metrics"}
 
-// ParseScopes parses the names of scopes: read, write, admin, metrics. Another name is an error
-// with [CodeInvalidRequest].
+// ParseScopes parses the names of scopes: read, write, admin, metrics. For any other name it
+// returns an error with [CodeInvalidRequest].
 func ParseScopes(names []string) (s Scopes, err error) {
 	defer reads(&err)
 	for _, n := range names {
@@ -54,8 +54,8 @@ func (s Scopes) String() string { return strings.Join(s.Names(), ",") }
 // Access is what a caller may do. [Broker.Authenticate] returns it; the zero
 // Access allows nothing.
 type Access struct {
-	// Key is the caller's API key. It is zero in a log that never had a key, where
-	// everyone may do everything.
+	// Key is the caller's API key. It is zero if the log never had an API key: then every
+	// caller may do everything.
 	Key Key
 	// Topic is the only topic that a caller with a signed token may read; "" for other callers.
 	Topic string
@@ -65,7 +65,8 @@ type Access struct {
 	open bool
 }
 
-// Open tells whether everyone has access without a key, because the log never had one.
+// Open reports whether every caller may do everything without an API key, because the log
+// never had one.
 func (a Access) Open() bool { return a.open }
 
 // CheckScope returns an error with [CodeForbidden] unless the access has all scopes in s.
@@ -76,7 +77,7 @@ func (a Access) CheckScope(s Scopes) (err error) {
 		has = scopesAll
 	}
 	if a.Topic != "" {
-		has &= ScopeRead // a signed token never permits more
+		has &= ScopeRead // a signed token permits only reads
 	}
 	if a.open || s != 0 && s&^has == 0 {
 		return nil

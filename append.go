@@ -18,11 +18,11 @@ type Range struct {
 type Appended struct {
 	Topic string
 	Count int
-	// Ranges are sorted by partition, then by offset. A partition has one range, unless the
-	// append did not fit into one batch: then records of other appends may be in between.
+	// Ranges are sorted by partition, then by offset. A partition has several ranges only if
+	// the append did not fit into one batch, and records of other appends are in between.
 	Ranges []Range
-	// Replayed is true if nothing was appended: this is the answer to an earlier append
-	// with the same idempotency key.
+	// Replayed is true if nothing was appended, because the log has an earlier append with
+	// the same idempotency key: Ranges are those of the earlier append.
 	Replayed bool
 }
 
@@ -31,7 +31,7 @@ type AppendOption func(*appendOptions)
 
 type appendOptions struct {
 	partitions  []int32
-	partition   int32  // -1: the key of each record decides
+	partition   int32  // -1 without ToPartition
 	ifOffset    Offset // -1: no condition
 	conditional bool   // IfOffset was given, even with an invalid offset
 	key         string
@@ -53,16 +53,17 @@ func ToPartition(p int32) AppendOption {
 	return func(o *appendOptions) { o.partition = p }
 }
 
-// ToPartitions sends each record to the partition of the same index in ps; -1 lets the record's
-// key choose. len(ps) must be the number of records. The broker does not keep ps.
+// ToPartitions sends each record to the partition at the record's index in ps. Where ps has -1,
+// the record's key chooses the partition. len(ps) must be the number of records. The broker does
+// not keep ps.
 func ToPartitions(ps []int32) AppendOption {
 	return func(o *appendOptions) { o.partitions = ps }
 }
 
 // IfOffset appends only if the next offset of the partition is end. Otherwise the append
 // fails with CodeOffsetConflict, and [Error.End] is the actual next offset. All records of
-// the append must go to one partition. If the topic has several, an option or the records' keys
-// must choose it. A negative end is refused.
+// the append must go to one partition. If the topic has several partitions, an option or the
+// records' keys must choose that one. A negative end is refused.
 func IfOffset(end Offset) AppendOption {
 	return func(o *appendOptions) { o.ifOffset, o.conditional = end, true }
 }
@@ -74,22 +75,23 @@ func Delay(d time.Duration) AppendOption {
 }
 
 // DeliverAt makes queues wait until t, by the store's clock, before they hand out the records.
-// If t has passed, they hand them out at once. t must be at most 366 days ahead.
+// If t has passed, the queues do not wait. t must be at most 366 days ahead.
 func DeliverAt(t time.Time) AppendOption {
 	return func(o *appendOptions) { o.due = t }
 }
 
-// Append appends records to topic: all of them in one commit, or none. It returns their
-// offsets once the store has them. A record goes to the partition that an option names, or
-// else to the one that its key chooses. All records of an append that have neither go to the
-// same partition; the broker takes the partitions in turn.
+// Append appends records to topic: all of them in one commit, or none. It returns the records'
+// offsets once the store has the commit. A record goes to the partition that an option names. If
+// no option names one, the record's key chooses the partition. The records of an append that have
+// no key all go to the same partition, which is the next in turn for each such append.
 //
 // An append without records is refused. The caller may reuse the records, and the memory that
 // they point to, when Append has returned.
 //
-// The [Outcome] of an error tells whether the records may be in the log. If ctx ends, or
-// [Options.AppendTimeout] passes, the broker withdraws the records if they are not part of a
-// commit yet: then the outcome is [NotCommitted], else [Unknown].
+// The [Outcome] of an error tells whether the records may be in the log. If ctx ends or
+// [Options.AppendTimeout] passes before the records are part of a commit, the broker withdraws
+// them, and the outcome is [NotCommitted]. If they are part of a commit by then, the outcome is
+// [Unknown].
 func (b *Broker) Append(ctx context.Context, topic string, records []Record, opts ...AppendOption) (_ Appended, err error) {
 	defer writes(&err)
 	ticket, err := b.appendAsync(ctx, topic, records, newAppendOptions(opts))
@@ -159,8 +161,8 @@ func newRequest(ctx context.Context, appends ...*engine.Append) *engine.Request 
 // Done returns a channel that is closed when the outcome is known.
 func (p *Pending) Done() <-chan struct{} { return p.ticket.Done() }
 
-// Wait waits for the outcome. [Broker.Append] says what happens when ctx or
-// [Options.AppendTimeout] ends first.
+// Wait waits for the outcome. [Broker.Append] says what happens when ctx ends or
+// [Options.AppendTimeout] passes first.
 func (p *Pending) Wait(ctx context.Context) (_ Appended, err error) {
 	defer writes(&err)
 	return appended(ctx, p.topic, p.ticket)

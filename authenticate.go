@@ -16,15 +16,15 @@ import (
 // KeyID, Secret, Token and Names that is set, and ignores the others.
 type Credential struct {
 	// KeyID is the id of the API key by which another broker has authenticated the caller.
-	// An adapter sets it only if [Broker.KnowsSession] knows the session of that broker, and
-	// the session has proved its identity.
+	// An adapter sets KeyID only if [Broker.KnowsSession] returns true for the session of that
+	// broker, and the session has proved its identity.
 	KeyID KeyID
 	// Secret is the secret that [Broker.CreateKey] returned.
 	Secret string
 	// Token is the token that [SignRead] returned for Topic.
 	Token, Topic string
-	// Names are the names in a verified client certificate. The first one that is the name of
-	// an API key decides.
+	// Names are the names in a verified client certificate. The first of them that is also the
+	// name of an API key decides.
 	Names []string
 }
 
@@ -32,7 +32,7 @@ func (c Credential) empty() bool {
 	return c.KeyID == 0 && c.Secret == "" && c.Token == "" && len(c.Names) == 0
 }
 
-// errNotHere marks the refusal of a key that this broker may find after a sync.
+// errNotHere marks the refusal of an API key that this broker may find after a sync.
 var errNotHere = errors.New("not known to this broker")
 
 // Authenticate returns what a caller with the credential c may do, or an error with
@@ -43,8 +43,8 @@ var errNotHere = errors.New("not known to this broker")
 // The answer rests on a sync that is no older than [Options.StaleMax], so a key that
 // another broker revoked is refused after that time at the latest. While the store can't
 // be reached, keys that were valid stay valid. A key that this broker does not know may be
-// new: the broker syncs before it refuses the key, once a second at most for all callers
-// together, so that strangers can't cause more store requests.
+// new, so the broker syncs before it refuses the key. For all callers together it does so at
+// most once a second: strangers can't cause many store requests.
 func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err error) {
 	defer writes(&err)
 	if err := b.engine.Usable(); err != nil {
@@ -66,8 +66,8 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err 
 	return a, err
 }
 
-// AuthenticateKnown is [Broker.Authenticate] on the state that this broker has, however old
-// that is. It sends no store request.
+// AuthenticateKnown is [Broker.Authenticate] without a sync, however old the last one is. It
+// sends no store request.
 func (b *Broker) AuthenticateKnown(c Credential) (_ Access, err error) {
 	defer writes(&err)
 	return authenticate(b.engine, c)
@@ -112,9 +112,9 @@ func authenticateIn(s *state.State, c Credential, now time.Time) (a Access, err 
 	return a, nil
 }
 
-// findKey returns the key with that id unless it was revoked. Ids are assigned in order. So a key
-// that is not in the state was revoked if its id is below the next one to be assigned; otherwise
-// another broker may have created it.
+// findKey returns the API key with that id unless the key was revoked. Ids are assigned in order.
+// So a key that is not in the state was revoked if its id is lower than the next id to assign. A
+// key with a higher id may have been created by another broker.
 func findKey(s *state.State, id KeyID) (*state.Key, error) {
 	if k := s.Key(id); k != nil {
 		return k, nil

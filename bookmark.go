@@ -19,11 +19,12 @@ const FollowPartitionsMax = 1024
 //
 // If the follower reads all partitions, the text of its bookmark is
 // CLUSTER.TOPIC:OFFSET,OFFSET,..., with one offset for each partition from 0 on, such as
-// 1f0c6a3e.7:41,0,12. If it reads one partition, the text is CLUSTER.TOPIC/PARTITION:OFFSET,
-// such as 1f0c6a3e.7/2:12. CLUSTER has eight hexadecimal digits; the others are decimal numbers.
+// 1f0c6a3e.7:41,0,12. If the follower reads one partition, the text is
+// CLUSTER.TOPIC/PARTITION:OFFSET, such as 1f0c6a3e.7/2:12. CLUSTER has eight hexadecimal
+// digits. TOPIC, PARTITION and OFFSET are decimal numbers.
 type Bookmark struct {
 	// Cluster is the first eight digits of the cluster's id, Topic the topic's id.
-	// Together they distinguish a topic from one that is created later under its name.
+	// Together they distinguish a topic from one that is created later under the same name.
 	Cluster string
 	Topic   TopicID
 	// Partition is the partition that is followed, or AllPartitions.
@@ -66,11 +67,11 @@ func ParseBookmark(s string) (_ Bookmark, err error) {
 	return m, nil
 }
 
-// clusterTag is a short id of the log, which distinguishes it from most others.
+// clusterTag is a short id of the log, which distinguishes it from most other logs.
 func clusterTag(e *engine.Engine) string { return e.ClusterID()[:clusterDigits] }
 
 // TopicTag returns a text, such as 1f0c6a3e.7, by which programs distinguish the topic with that
-// id from all other topics, also those of other buckets. The text of a [Bookmark] begins with it.
+// id from all other topics, also those of other buckets. The text of a [Bookmark] begins with this text.
 func (b *Broker) TopicTag(id TopicID) string {
 	return Bookmark{Cluster: clusterTag(b.engine), Topic: id}.topicTag()
 }
@@ -96,7 +97,7 @@ func (m Bookmark) String() string {
 	return string(b)
 }
 
-// Advance moves m past a record of its topic.
+// Advance moves m past a record of the topic.
 func (m *Bookmark) Advance(r Record) {
 	i := 0
 	if m.Partition == AllPartitions {

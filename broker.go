@@ -21,7 +21,8 @@
 // A topic has one or more partitions, each an ordered log of records. The first
 // append creates the topic, with one partition, unless [Options].NoAutoCreate is set;
 // [Broker.CreateTopic] creates a topic with more. A record goes to the partition that
-// the append names, or else to the one that its key chooses, or else to the next in turn.
+// the append names. If the append names none, the record's key chooses the partition. A
+// record without a key goes to the next partition in turn.
 //
 // # Appending
 //
@@ -42,7 +43,7 @@
 //
 // Every error is or wraps an [*Error], with a [Code] that programs may compare ([CodeOf]).
 // If a write failed, [OutcomeOf] tells whether it may be in the log. A caller that used an
-// [IdempotencyKey] can send the write again in either case.
+// [IdempotencyKey] can send the write again whatever the outcome is.
 //
 // # Ending
 //
@@ -77,14 +78,14 @@ type Broker struct {
 	pushMetrics *push.Metrics
 	permits     *push.Permits
 	copies      chan struct{} // a token for each record that is being copied to a dead-letter topic
-	turn        atomic.Uint32 // counts appends without a key, to choose their partitions in turn
+	turn        atomic.Uint32 // counts appends, so that records without a key go to the partitions in turn
 
 	shutdown atomic.Bool   // Shutdown was called
 	closed   chan struct{} // closed when Shutdown is done
 }
 
 // Open recovers the log in store and serves it. It sets up an empty bucket first. Open fails
-// if the bucket holds anything but a log, or if its test shows that conditional creates of the
+// if the bucket holds anything but a log, or if a test shows that conditional creates of the
 // store don't work. ctx bounds only Open itself; [Broker.Close] ends the broker.
 func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, err error) {
 	defer reads(&err)
@@ -148,15 +149,16 @@ type StoreUse struct {
 	SentBytes, ReceivedBytes int64
 }
 
-// Usage counts a broker's requests to its store, and what its log keeps there.
+// Usage counts a broker's requests to the store, and what the log keeps in the store.
 type Usage struct {
 	// Since is when [Open] began.
 	Since time.Time
-	// Store counts all requests since then.
+	// Store counts all requests since Open began.
 	Store StoreUse
 	// Opening is the part of Store that Open took: the cost of a start.
 	Opening StoreUse
-	// Serving is the time since Open returned. The other requests of Store were sent in it.
+	// Serving is the time since Open returned, in which the broker has sent the requests of
+	// Store that are not in Opening.
 	Serving time.Duration
 
 	// StoredObjects is how many objects of the store hold records, whichever broker wrote
@@ -166,8 +168,8 @@ type Usage struct {
 	StoredObjects, StoredBytes int64
 }
 
-// Usage returns the broker's requests to its store, and what its log keeps there
-// as far as the broker knows. It sends no request.
+// Usage returns the broker's requests to the store, and what the log keeps in the store as
+// far as the broker knows. It sends no request.
 func (b *Broker) Usage() Usage {
 	var objects, bytes int64
 	b.engine.View(func(s *state.State) { objects, bytes = int64(s.Objects()), s.ObjectBytes() })
@@ -180,11 +182,11 @@ func (b *Broker) Usage() Usage {
 // start is the time and the store requests that Open took.
 type start struct {
 	began, done time.Time
-	use         engine.StoreUse // requests until done
+	use         engine.StoreUse // store requests until done
 }
 
-// Stopped returns a channel that is closed when the broker takes no further requests: it was
-// closed, or the log is damaged. [Broker.Status] tells which.
+// Stopped returns a channel that is closed when the broker takes no further requests, because
+// it was closed or the log is damaged. [Broker.Status] returns the reason.
 func (b *Broker) Stopped() <-chan struct{} { return b.engine.Done() }
 
 // Limits returns the limits in force.

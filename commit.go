@@ -11,8 +11,8 @@ import (
 )
 
 // Commit is a set of changes that the broker makes together, or not at all. With it, a worker
-// that reads, computes and writes processes each record exactly once: the log has both its
-// results and its positions or acknowledgements, or neither.
+// that reads, computes and writes processes each record exactly once: the log has both the
+// worker's results and the positions or acknowledgements that belong to them, or neither.
 type Commit struct {
 	Appends   []CommitAppend
 	Positions []CommitPositions
@@ -28,25 +28,26 @@ type CommitAppend struct {
 	Options []AppendOption
 }
 
-// CommitPositions moves a consumer, as [Consumer.Commit] does. No other part of the
-// commit may move the same consumer.
+// CommitPositions sets positions of a consumer, as [Consumer.Commit] does. No other part of the
+// commit may name the same consumer.
 type CommitPositions struct {
 	Topic, Consumer string
-	// Expect is where the consumer must be: else the commit fails with
-	// CodePositionConflict. So of two workers that have read the same records, only one
-	// writes its results. Expect does not check partitions that it does not name.
+	// Expect has positions that the consumer must have. If the consumer has others, the commit
+	// fails with CodePositionConflict. So of two workers that have read the same records, only
+	// one writes its results. Partitions that Expect does not name are not checked.
 	Expect Offsets
-	// Version, unless it is empty, is what [ConsumerInfo.Version] must be: else the commit
-	// fails with CodePositionConflict, because another worker has moved the consumer. A worker
-	// needs Version if its results depend on the records of all partitions, such as a sum.
+	// Version, unless it is empty, is the version that the consumer must have: see
+	// [ConsumerInfo.Version]. If the consumer has another version, because another worker has
+	// set its positions, the commit fails with CodePositionConflict. A worker needs Version if
+	// its results depend on the records of all partitions, as a sum does.
 	Version string
 	// Offsets are the consumer's new positions.
 	Offsets Offsets
 }
 
 // CommitAcks acknowledges a queue's records, as [Queue.Ack] does. But if one token is
-// refused, or its record is done already, the whole commit is refused. No other part may
-// name the same queue.
+// refused, or the record of one is done already, the whole commit is refused. No other part
+// of the commit may name the same queue.
 type CommitAcks struct {
 	Topic, Queue string
 	Tokens       []string
@@ -55,23 +56,23 @@ type CommitAcks struct {
 // Committed is the result of a commit: the offsets of its records.
 type Committed struct {
 	Appends []Appended // one for each of [Commit].Appends
-	// Versions has the new version of each consumer that the commit moved, in the order of
-	// [Commit].Positions. A replayed answer has no versions.
+	// Versions has the new version of each consumer whose positions the commit set, in the
+	// order of [Commit].Positions. It is empty if Replayed is true.
 	Versions []string
-	// Replayed is true if nothing was done: this is the answer to an earlier commit with
-	// the same idempotency key.
+	// Replayed is true if nothing was changed, because the log has an earlier commit with
+	// the same idempotency key: Appends are those of the earlier commit.
 	Replayed bool
 }
 
 // Commit makes all changes of c in one commit of the log, or none. It returns once the
-// store has the commit. If the broker refuses one part, it refuses the whole, and
-// [Error.Part] names the part. It checks all conditions at the commit's place in the log, so
-// no other change can come between.
+// store has the commit. If the broker refuses one part, it refuses the whole commit, and
+// [Error.Part] names the part. The broker checks all conditions at the commit's place in the
+// log, so no other commit can come between the checks and the changes.
 //
 // The only option is [IdempotencyKey], for the whole commit. Callers with different API keys
 // (see [WithAccess]) can use the same idempotency key for different commits; callers without
-// an API key share theirs. An append creates its topic as [Broker.Append] does, before the
-// commit: the topic stays even if the commit is refused.
+// an API key can't. If the topic of an append does not exist, Commit creates it as
+// [Broker.Append] does, before the commit: the topic stays even if the commit is refused.
 func (b *Broker) Commit(ctx context.Context, c Commit, opts ...AppendOption) (_ Committed, err error) {
 	defer writes(&err)
 	p, err := b.CommitAsync(ctx, c, opts...)

@@ -8,7 +8,7 @@ import (
 
 const ackBytes = 256 // about the memory that a token of a waiting commit takes
 
-// acks checks the commit's acknowledgements and returns them.
+// acks checks the commit's acknowledgements, and returns them as changes.
 func (b *Broker) acks(c Commit) ([]change.CommitAck, error) {
 	acks := make([]change.CommitAck, len(c.Acks))
 	first := map[namedQueue]string{}

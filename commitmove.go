@@ -8,7 +8,7 @@ import (
 
 const moveBytes = 32 // about the memory that a position of a waiting commit takes
 
-// moves checks the commit's moves of consumers and returns them.
+// moves checks the commit's new positions of consumers, and returns them as changes.
 func (c Commit) moves() ([]change.CommitMove, error) {
 	moves := make([]change.CommitMove, len(c.Positions))
 	first := map[namedConsumer]string{}

@@ -13,9 +13,9 @@ import (
 )
 
 // Consumer is a named position in each partition of a topic. It is stored in the log, so
-// every broker knows it and it survives crashes. It never expires, and only
-// [Consumer.Commit], [Consumer.Reset], [Consumer.ResetTo] and [Broker.Commit] move it. Readers
-// that share a consumer read the same records.
+// every broker knows it and it survives crashes. It never expires. Only [Consumer.Commit],
+// [Consumer.Reset], [Consumer.ResetTo] and [Broker.Commit] change its positions. Readers that
+// share a consumer read the same records.
 //
 // A reader that uses [Consumer.Follow], and commits the offset past a record only when the
 // work on the record is done, sees each record at least once, even if processes are killed.
@@ -29,8 +29,8 @@ type Consumer struct {
 // namedConsumer names a consumer and its topic.
 type namedConsumer struct{ topic, name string }
 
-// Consumer returns the topic's consumer of that name, whether it exists or not. The rules
-// for names are those of topics.
+// Consumer returns the topic's consumer of that name, whether it exists or not. Names of
+// consumers follow the same rules as names of topics.
 func (b *Broker) Consumer(topic, name string) *Consumer {
 	return &Consumer{b, namedConsumer{topic, name}}
 }
@@ -63,8 +63,8 @@ const ConsumerPositionBytes = int64(unsafe.Sizeof(ConsumerPosition{}))
 func (p ConsumerPosition) Lag() int64 { return int64(p.End - max(p.Next, p.Start)) }
 
 // Missed is how many records were deleted before the consumer committed them. While it is not
-// 0, reading fails with CodeOffsetOutOfRange: the caller decides whether to go on at the
-// start, not the broker.
+// 0, reading fails with CodeOffsetOutOfRange: the caller, not the broker, decides whether to go
+// on at the start of the partition.
 func (p ConsumerPosition) Missed() int64 { return int64(max(0, p.Start-p.Next)) }
 
 // Consumers iterates over the consumers of a topic, sorted by name. It describes each when the
@@ -81,7 +81,7 @@ func (b *Broker) Consumers(ctx context.Context, topic string, o ListOptions) ite
 	})
 }
 
-// listConsumers describes the consumers of a topic.
+// listConsumers returns the listing of a topic's consumers.
 func listConsumers(topic TopicID) listing[string, ConsumerInfo] {
 	return listing[string, ConsumerInfo]{
 		next: func(s *state.State, after string) []string {
@@ -128,7 +128,7 @@ func (c *Consumer) describe() (info ConsumerInfo, err error) {
 	return info, err
 }
 
-// view is [engine.Engine.View] of the consumer and its topic. It fails if one of them does not exist.
+// view is [engine.Engine.View] with the consumer and its topic. It fails if one of them does not exist.
 func (c *Consumer) view(f func(t *state.Topic, found *state.Consumer)) (err error) {
 	c.b.engine.View(func(s *state.State) {
 		t := s.Topic(c.topic)
@@ -162,7 +162,7 @@ func positionOf(t *state.Topic, c *state.Consumer, i int) ConsumerPosition {
 }
 
 // Delete deletes the consumer. It fails with CodeConsumerNotFound if the consumer does not exist.
-// A consumer that is created later under its name begins at the start.
+// A consumer that is created later under the same name begins at the start of every partition.
 func (c *Consumer) Delete(ctx context.Context) (err error) {
 	defer writes(&err)
 	if err := c.check(); err != nil {
@@ -200,8 +200,8 @@ func (c *Consumer) setting() change.ConsumerSetting {
 }
 
 // Reset sets the consumer to a position in every partition, and creates the consumer if it does
-// not exist. A position made by [At] is refused if the topic has several partitions: use
-// [Consumer.ResetTo].
+// not exist. If the topic has several partitions, a position made by [At] is refused: use
+// [Consumer.ResetTo] instead.
 func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, created bool, err error) {
 	defer writes(&err)
 	if err := c.check(); err != nil {
@@ -221,9 +221,9 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 	return c.set(ctx, x)
 }
 
-// ResetTo sets the consumer to the given offsets. In the other partitions the consumer stays
-// where it is. If the consumer does not exist, ResetTo creates it, at the start of the other
-// partitions.
+// ResetTo sets the consumer to the given offsets. In partitions that offsets does not name, the
+// consumer keeps its position. If the consumer does not exist, ResetTo creates it, at the start
+// of those partitions.
 func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo, created bool, err error) {
 	defer writes(&err)
 	if err := c.check(); err != nil {

@@ -16,15 +16,15 @@ import (
 
 const (
 	// Dispatchers may fill 1/prefetchShare of [Options].Memory with records that they read
-	// ahead. This memory is not part of the budget: if the workers of a queue are slow, its
-	// records stay there for long.
+	// ahead. This memory is not part of the budget: if the workers of a queue are slow, the
+	// queue's records stay in memory for long.
 	prefetchShare = 16
 
 	recordBytes = int64(unsafe.Sizeof(Record{}))
 	headerBytes = int64(unsafe.Sizeof(Header{}))
 )
 
-// dispatchBroker gives dispatchers what they need of a broker.
+// dispatchBroker is the broker of dispatchers: it implements dispatch.Broker.
 type dispatchBroker struct{ b *Broker }
 
 // Commit implements dispatch.Broker.
@@ -157,7 +157,8 @@ func (rs records) Own() (total int64) {
 	return total + n
 }
 
-// addOwnersView adds what only the queue's owner knows. The caller must not hold the state's lock.
+// addOwnersView adds to info what only the queue's owner knows. It adds nothing if d is nil: then
+// this broker is not the owner. The caller must not hold the state's lock.
 func addOwnersView(d *dispatch.Dispatcher, info *QueueInfo) {
 	if d == nil || d.Epoch() != info.Epoch {
 		return

@@ -14,8 +14,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/engine"
 )
 
-// Code names a kind of error. Codes are stable: programs may compare them, and
-// adapters map each to their protocol's own status in one table.
+// Code names a kind of error. Codes are stable: programs may compare them, and an
+// adapter maps each of them to a status of its protocol.
 type Code string
 
 // The codes, grouped by cause: the request, the caller's access, the load, the store or the broker.
@@ -39,8 +39,8 @@ const (
 	CodeTooManyQueues    Code = "too_many_queues"
 	// CodePushNotFound says that the queue has no push target.
 	CodePushNotFound Code = "push_not_found"
-	// CodeLeaseLost says that a token is not of the last delivery of its record, or that the
-	// record is done. Another worker may have the record.
+	// CodeLeaseLost says that a token does not belong to the last delivery of its record, or
+	// that the record is done. Another worker may have the record.
 	CodeLeaseLost Code = "lease_lost"
 	// CodeQueueElsewhere says that another broker owns the queue.
 	CodeQueueElsewhere Code = "queue_elsewhere"
@@ -51,7 +51,7 @@ const (
 	CodeTooManyHeaders    Code = "too_many_headers"
 	CodeTooManyTopics     Code = "too_many_topics"
 	CodeTooManyPartitions Code = "too_many_partitions"
-	// CodeIdempotencyKeyReused says that the key was used for another request.
+	// CodeIdempotencyKeyReused says that the idempotency key was used for another request.
 	CodeIdempotencyKeyReused Code = "idempotency_key_reused"
 
 	// CodeUnauthorized says that the caller sent no API key, or an invalid one.
@@ -73,7 +73,8 @@ const (
 	CodeStoreUnusable Code = "store_unusable"
 	// CodeDataLost says that an object which the log refers to is missing or damaged.
 	CodeDataLost Code = "data_lost"
-	// CodeBrokerStopped says that the broker stopped itself because the log is damaged.
+	// CodeBrokerStopped says that the broker stopped itself, because the log is damaged or the
+	// store has given up.
 	CodeBrokerStopped Code = "broker_stopped"
 	// CodeBrokerClosed says that the broker was closed.
 	CodeBrokerClosed Code = "broker_closed"
@@ -106,14 +107,14 @@ type Error struct {
 	// RetryAfter is how long to wait before trying again; 0 if a retry can't help.
 	RetryAfter time.Duration
 	// Limit is the limit that the request exceeds, such as a number of bytes or of topics; 0
-	// on other errors.
+	// if it exceeds none.
 	Limit int64
 	// Start and End bound the partition if Code is CodeOffsetOutOfRange. If Code is
 	// CodeOffsetConflict, End is the next offset of the partition.
 	Start, End Offset
-	// Address, Session and Epoch are set if Code is CodeQueueElsewhere. Address is that of
-	// the broker that owns the queue, "" if the broker has none. Session is the session that
-	// must answer there, and Epoch the epoch of its ownership.
+	// Address, Session and Epoch are set if Code is CodeQueueElsewhere. Address is the address
+	// of the queue's owner, "" if the owner has no address. Session is the session of the owner,
+	// which must answer at Address. Epoch is the owner's epoch.
 	Address string
 	Session SessionKey
 	Epoch   Epoch
@@ -262,12 +263,12 @@ func publicError(err error) (*Error, bool) { return errors.AsType[*Error](public
 // the outcome that callers see when it returns: each begins with a deferred call of reads or writes.
 // A test in internal/test/hygiene fails for a method that does not.
 
-// reads is for a method that commits nothing, or whose error does not tell whether something was
-// committed: it removes the outcome.
+// reads removes the outcome from an error. A method defers it if the method commits nothing, or if
+// the method's error does not tell whether something was committed.
 func reads(err *error) { *err = withoutOutcome(*err) }
 
-// writes is for a method that commits something, or that checks a caller before something is
-// committed: it sets the outcome NotCommitted unless the error has the outcome Unknown.
+// writes sets the outcome of an error to NotCommitted, unless the outcome is Unknown. A method
+// defers it if the method commits something, or checks a caller before something is committed.
 func writes(err *error) { *err = notCommitted(*err) }
 
 // reading is reads for the errors of an iterator.
@@ -384,7 +385,7 @@ func tooLate(late *engine.LateError) *Error {
 	}
 }
 
-// maybeTooLate is the same for a request that may be in the log.
+// maybeTooLate is tooLate for a request that may be in the log.
 func maybeTooLate(late *engine.LateError) *Error {
 	e := tooLate(late).with(Unknown)
 	switch {

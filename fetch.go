@@ -29,8 +29,8 @@ type FetchOptions struct {
 	MaxBytes int64
 	// Wait is how long to wait for the first record at the end of the partition.
 	Wait time.Duration
-	// TopicTag is the tag of the expected topic, see [Fetched]. If the name belongs to
-	// another topic, the fetch returns CodeTopicRecreated. "" accepts any topic.
+	// TopicTag is the tag of the expected topic: see [Fetched]. If the topic of that name has
+	// another tag, the fetch returns CodeTopicRecreated. "" accepts any topic.
 	TopicTag string
 	// Reserve, unless it is nil, is called before records are read, so that the caller can
 	// reserve memory for them. records is their number, at most Limit; bytes is an upper bound
@@ -52,7 +52,7 @@ func (o FetchOptions) read() (engine.ReadOptions, error) {
 // Fetched is the result of a fetch.
 type Fetched struct {
 	// TopicTag identifies the topic: see [Broker.TopicTag]. A topic that is created later under
-	// its name has another tag. A reader that stores an offset should store the tag too.
+	// the same name has another tag. A reader that stores an offset should store the tag too.
 	TopicTag string
 	// Records are contiguous. They share memory with the broker's cache: don't
 	// change what they point to.
@@ -66,9 +66,9 @@ type Fetched struct {
 // Fetch returns the records of a partition from a position on, within the bounds of
 // opts. At the end of the partition it returns no records and no error. It may return
 // fewer records than there are, since about a second after the first records it stops
-// waiting for the store: continue from [Fetched.Next] until that is [Fetched.End]. For a
+// waiting for the store: continue from [Fetched.Next] until Next equals [Fetched.End]. For a
 // position outside of the partition it returns CodeOffsetOutOfRange. If ctx ends or the store
-// fails after some records were read, it returns these without an error.
+// fails after some records were read, it returns these records without an error.
 func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (f Fetched, err error) {
 	defer reads(&err)
 	bounds, err := opts.read()
@@ -127,10 +127,10 @@ func (b *Broker) Read(ctx context.Context, topic string, partition int32, from P
 
 // Follow iterates over the records of a partition from a position on, and waits for more at
 // the end of the partition, until ctx ends or the caller stops. Records appended through this
-// broker come at once. Those appended through other brokers come within 250 ms while they keep
-// coming, and within 10 s after a pause. If records are deleted before they are read, the
-// iteration ends with CodeOffsetOutOfRange. An error comes with a zero Record; don't change
-// what records point to.
+// broker come at once. Records appended through other brokers come within 250 ms while other
+// brokers keep appending, and within 10 s after a pause. If records are deleted before they are
+// read, the iteration ends with CodeOffsetOutOfRange. An error comes with a zero Record. Don't
+// change what records point to.
 func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from Position) iter.Seq2[Record, error] {
 	return reading(func(yield func(Record, error) bool) {
 		c, _, err := openCursor(ctx, b, topic, "", partition, from)
@@ -149,8 +149,8 @@ func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from
 	})
 }
 
-// twiceIfRecreated calls read. If the topic that read found was deleted, and another topic has its
-// name, it calls read once more: one sync may apply both the deletion and the creation.
+// twiceIfRecreated calls read. If the topic that read found was deleted, and another topic has the
+// name now, twiceIfRecreated calls read again: one sync may apply both the deletion and the creation.
 func twiceIfRecreated(b *Broker, topic string, read func() error) error {
 	err := read()
 	if CodeOf(err) != CodeTopicNotFound {
@@ -165,7 +165,7 @@ func twiceIfRecreated(b *Broker, topic string, read func() error) error {
 }
 
 // openCursor returns a cursor at a position of a partition, and the id of the topic. The topic must
-// have that tag, unless tag is empty.
+// have the given tag, unless tag is empty.
 func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int32, from Position) (c *engine.Cursor, id TopicID, err error) {
 	if id, err = findPartition(ctx, b, topic, tag, partition); err != nil {
 		return nil, 0, err
@@ -187,8 +187,8 @@ func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int
 	return c, id, err
 }
 
-// findPartition returns the id of a topic, which must have that tag unless tag is empty. If this
-// broker knows no such partition of the topic, findPartition syncs; the caller then checks again.
+// findPartition returns the id of a topic, which must have the given tag unless tag is empty. If this
+// broker does not know the partition, findPartition syncs; the caller then checks for it again.
 func findPartition(ctx context.Context, b *Broker, topic, tag string, partition int32) (id TopicID, err error) {
 	if err := b.engine.Usable(); err != nil {
 		return 0, err

@@ -27,8 +27,8 @@ type Follower struct {
 }
 
 // NewFollower returns a follower of a topic's partition, or of AllPartitions, that begins at
-// the given position in each. A position made by [At] or [AtOrAfter] is refused if there are
-// several partitions.
+// the given position in each partition. A position made by [At] or [AtOrAfter] is refused if
+// there are several partitions.
 func (b *Broker) NewFollower(ctx context.Context, topic string, partition int32, from Position) (_ *Follower, err error) {
 	defer reads(&err)
 	f := &Follower{b: b, topic: topic, only: partition}
@@ -39,7 +39,7 @@ func (b *Broker) NewFollower(ctx context.Context, topic string, partition int32,
 }
 
 // ResumeFollower returns a follower of the topic that goes on at a bookmark. It fails with
-// CodeTopicRecreated if the bookmark is of another topic than the one that has the name now.
+// CodeTopicRecreated if the bookmark belongs to a topic other than the one that has the name now.
 // It fails with CodeOffsetOutOfRange if records past the bookmark were deleted.
 func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark) (_ *Follower, err error) {
 	defer reads(&err)
@@ -56,7 +56,7 @@ func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark
 	return f, nil
 }
 
-// find finds the topic, which must have that tag unless tag is empty. It syncs first if the last
+// find finds the topic, which must have the given tag unless tag is empty. It syncs first if the last
 // sync is older than Options.StaleMax.
 func (f *Follower) find(ctx context.Context, tag string) (err error) {
 	if err := f.b.engine.SyncIfOld(ctx); err != nil {
@@ -66,7 +66,7 @@ func (f *Follower) find(ctx context.Context, tag string) (err error) {
 	return err
 }
 
-// partitions returns the followed partitions in the state.
+// partitions returns the followed partitions as they are in the state.
 func (f *Follower) partitions(s *state.State) ([]state.Partition, error) {
 	t := s.TopicByID(f.id)
 	switch {
@@ -87,7 +87,7 @@ func (f *Follower) partitions(s *state.State) ([]state.Partition, error) {
 	return t.Partitions, nil
 }
 
-// cursor returns a cursor of the partition at an index of next.
+// cursor returns a cursor for the partition at index i of f.next.
 func (f *Follower) cursor(i int) *engine.Cursor {
 	var offset Offset
 	if f.round != nil {
@@ -98,7 +98,7 @@ func (f *Follower) cursor(i int) *engine.Cursor {
 	return f.b.engine.NewCursor(f.topic, f.id, format.Partition(f.partition(i)), offset)
 }
 
-// partition returns the partition at an index of next.
+// partition returns the number of the partition at index i of f.next.
 func (f *Follower) partition(i int) int32 {
 	if f.only != AllPartitions {
 		return f.only
@@ -153,8 +153,8 @@ func (f *Follower) inRange(ctx context.Context) error {
 	return err
 }
 
-// ready returns the index of the first partition, from turn on, that has records to read; -1 if
-// no partition has. It returns an error if an offset is outside of its partition.
+// ready returns the index of the first partition, from f.turn on, that has records to read; -1 if
+// none has any. It returns an error if an offset is outside of its partition.
 func (f *Follower) ready() (i int, err error) {
 	if f.round != nil {
 		return f.round.ready(f)
@@ -184,8 +184,8 @@ func (f *Follower) readyIn(s *state.State) (int, error) {
 	return found, nil
 }
 
-// seek moves the follower to a time in every partition, in milliseconds since 1970. It searches up
-// to engine.ReadsMax partitions at once.
+// seek moves the follower, in every partition, to the first record from a time on. ms is that time
+// in milliseconds since 1970. seek searches up to engine.ReadsMax partitions at once.
 func (f *Follower) seek(ctx context.Context, ms int64) error {
 	var (
 		wg    sync.WaitGroup
@@ -225,7 +225,7 @@ func (f *Follower) Wait(ctx context.Context, d time.Duration) (_ bool, err error
 	return i >= 0, err
 }
 
-// wait returns the index of a partition that has records to read, -1 if no partition has after d.
+// wait returns the index of a partition that has records to read, -1 if none has any after d.
 func (f *Follower) wait(ctx context.Context, d time.Duration) (i int, err error) {
 	i = -1
 	err = f.b.engine.Await(ctx, f.id, format.Partition(f.only), d, func() (_ bool, err error) {
@@ -240,7 +240,7 @@ func (f *Follower) wait(ctx context.Context, d time.Duration) (i int, err error)
 // Next returns the next records of one partition; successive calls take the partitions in
 // turn. Like [Broker.Fetch], it may return fewer records than there are. It returns no records
 // and no error if none came within opts.Wait. The records share memory with the broker's
-// cache: the caller must not change it.
+// cache: don't change what they point to.
 //
 // The follower stays usable after an error. An error with a RetryAfter is temporary. After
 // CodeTopicNotFound (the topic was deleted), CodeOffsetOutOfRange (records that were not read

@@ -19,9 +19,9 @@ const idempotencyKeyBytesMax = 255
 // can send an append with an unknown outcome again. An append of other records with the same
 // key fails with CodeIdempotencyKeyReused.
 //
-// A key has 1 to 255 bytes. [Limits.IdempotencyKeys] bounds how many the log
-// remembers. Beyond it, requests with new keys fail with CodeIdempotencyKeysFull; the log
-// forgets no key early.
+// A key has 1 to 255 bytes. While the log remembers as many keys as [Limits.IdempotencyKeys]
+// allows, requests with new keys fail with CodeIdempotencyKeysFull; the log forgets no key
+// early.
 func IdempotencyKey(key string) AppendOption {
 	return func(o *appendOptions) { o.key, o.keyed = key, true }
 }
@@ -39,8 +39,8 @@ func newIdempotencyKey(topic TopicID, rs []Record, o appendOptions) *engine.Key 
 	return &engine.Key{Hashes: []format.Digest{hashKey(int64(topic), o.key, 0)}, Print: d.sum(), Topic: topic}
 }
 
-// hashKey returns the hash of an idempotency key. The same key has other hashes in another scope,
-// and for another caller. scope is a topic's id, or a number below 0 for an append of a commit.
+// hashKey returns the hash of an idempotency key. The same key has different hashes in different
+// scopes, and for different callers. scope is a topic's id, or a number below 0 for an append of a commit.
 // caller is the id of an API key; 0 stands for all callers.
 func hashKey(scope int64, key string, caller uint64) format.Digest {
 	d := digester{sha256.New(), nil}
@@ -52,8 +52,8 @@ func hashKey(scope int64, key string, caller uint64) format.Digest {
 	return d.sum()
 }
 
-// digester hashes a sequence of numbers and strings. It delimits each, so that different
-// sequences have different hashes.
+// digester hashes a sequence of numbers and strings. It delimits each of them, so that
+// different sequences have different hashes.
 type digester struct {
 	hash.Hash
 	scratch []byte

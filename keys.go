@@ -45,7 +45,7 @@ const keyNameBytesMax = 128
 
 // CreateKey creates an API key and returns its secret. The secret is stored nowhere and
 // can't be shown again. The first key of a log must have [ScopeAdmin] for all topics: from
-// then on every request needs a key, and a caller must be able to create another. CreateKey fails
+// then on every request needs a key, and some caller must be able to create more. CreateKey fails
 // with CodeKeyExists if another key has the name. If the error has the outcome [Unknown], the
 // key may exist although its secret is lost; revoke it.
 func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ string, err error) {
@@ -143,9 +143,9 @@ func (b *Broker) Keys(ctx context.Context, after KeyID) iter.Seq2[Key, error] {
 }
 
 // RevokeKey revokes an API key for good and returns the key; it fails with CodeKeyNotFound if
-// there is no such key. This broker refuses the key from now on; other brokers refuse it at the
-// latest after the time that [Broker.Authenticate] tells. Revoking the last key with [ScopeAdmin]
-// locks everyone out: the log does not become open again.
+// there is no such key. This broker refuses the key at once. Other brokers refuse it after their
+// [Options.StaleMax] at the latest, unless they can't reach the store. Revoking the last key with
+// [ScopeAdmin] locks everyone out: the log does not become open again.
 func (b *Broker) RevokeKey(ctx context.Context, id KeyID) (_ Key, err error) {
 	defer writes(&err)
 	x := &change.RevokeKey{ID: id}

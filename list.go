@@ -12,7 +12,7 @@ import (
 type ListOptions struct {
 	// After is a name: the list begins with the first name that follows it.
 	After string
-	// May tells which names the caller may see; nil means all. Names that it refuses cost no memory.
+	// May reports whether the caller may see a name; nil means all names. Other names cost no memory.
 	May func(name string) bool
 	// Reserve reserves the memory of each value while the loop body runs; nil means [Broker.ReserveMore]. If
 	// the loop body sends the value to a client, which may be slow, reserve from a share: see
@@ -27,11 +27,12 @@ const listStep = 256
 
 type reserveFunc = func(ctx context.Context, bytes int64) (release func(), err error)
 
-// listing tells how to list values of the state: K is the type of their keys, T that of their descriptions.
+// listing tells how to list values of the state: K is the type of the values' keys, such as their names
+// or ids, and T is the type of their descriptions.
 type listing[K, T any] struct {
 	// next returns the keys that follow a key, in order; no keys at the end.
 	next func(s *state.State, after K) []K
-	// bytes returns the memory that the description takes; ok is false if the value was deleted.
+	// bytes returns the memory that the description of a value takes; ok is false if the value was deleted.
 	bytes    func(s *state.State, k K) (n int64, ok bool)
 	describe func(s *state.State, k K) T
 }
@@ -54,9 +55,9 @@ func (l listing[K, T]) keys(b *Broker, after K) iter.Seq[K] {
 	}
 }
 
-// list iterates over the values that follow a key and that may permits. It describes each when the iteration
-// reaches it, and reserves its memory while the loop body runs: with reserve, or with b.ReserveMore if
-// reserve is nil.
+// list iterates over the values whose keys follow a key, and for whose keys may returns true. It describes
+// each value when the iteration reaches it, and reserves the memory of the description while the loop body
+// runs: with reserve, or with b.ReserveMore if reserve is nil.
 func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K) bool, reserve reserveFunc) iter.Seq2[T, error] {
 	if reserve == nil {
 		reserve = b.ReserveMore
@@ -89,8 +90,8 @@ func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K)
 	}
 }
 
-// value describes the value of a key. Its memory is reserved until release is called. ok is false if the
-// value was deleted.
+// value describes the value of a key. The memory of the description is reserved until release is called. ok
+// is false if the value was deleted.
 func (l listing[K, T]) value(ctx context.Context, b *Broker, k K, reserve reserveFunc) (value T, release func(), ok bool, _ error) {
 	var n int64
 	b.engine.View(func(s *state.State) { n, ok = l.bytes(s, k) })
@@ -111,7 +112,7 @@ func (l listing[K, T]) value(ctx context.Context, b *Broker, k K, reserve reserv
 		if described {
 			return value, release, true, nil
 		}
-		release() // the value takes more memory by now: reserve again
+		release() // the description takes more memory now: reserve again
 	}
 	return value, func() {}, false, nil
 }

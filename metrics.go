@@ -17,7 +17,7 @@ func (b *Broker) Metrics() []metric.Family {
 	)
 }
 
-// stateMetrics tell how large the state is, and how large it may be.
+// stateMetrics returns metrics that tell how large the state is, and how large it may be.
 func stateMetrics(e *engine.Engine, limit int64) (families []metric.Family) {
 	gauge := func(name, help string, value int64) {
 		families = append(families, metric.One(metric.Gauge, name, help, float64(value)))
@@ -34,9 +34,9 @@ func stateMetrics(e *engine.Engine, limit int64) (families []metric.Family) {
 	return families
 }
 
-// seriesMax is how many consumers, and how many queues, have series. The oldest have them, so that
-// a series does not end because others are created. The state is locked for one consumer or queue
-// at a time, so that a commit does not wait for all of them.
+// seriesMax is the maximum number of consumers, and of queues, that have series. The oldest have
+// series, so that no series ends because another consumer or queue is created. The state is locked
+// for one consumer or queue at a time, so that a commit does not wait until all were described.
 const seriesMax = 1000
 
 // consumerMetrics returns the metrics of consumers from the current state: a deleted consumer

@@ -19,7 +19,7 @@ type accessKey struct{}
 // and the outcome [NotCommitted]. A change without an access in its context is the program's
 // own, and always allowed.
 //
-// An adapter calls it in one place: right after [Broker.Authenticate].
+// An adapter calls WithAccess in one place: right after [Broker.Authenticate].
 func WithAccess(ctx context.Context, a Access) context.Context {
 	return context.WithValue(ctx, accessKey{}, a.caller())
 }
@@ -52,8 +52,8 @@ func callerOf(ctx context.Context) (c caller, ok bool) {
 }
 
 // CheckAccess returns an error with [CodeUnauthorized] if a, which [Broker.Authenticate]
-// returned, is no longer valid. An adapter calls it when time has passed since, for example
-// because a request body came slowly. Like Authenticate, it rests on a sync that is no older
+// returned, is no longer valid. An adapter calls CheckAccess when time has passed since then, for
+// example because a request body came slowly. Like Authenticate, it rests on a sync that is no older
 // than [Options.StaleMax], and on what the broker knows while the store can't be reached.
 func (b *Broker) CheckAccess(ctx context.Context, a Access) (err error) {
 	defer writes(&err)
@@ -127,7 +127,7 @@ func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave 
 // accessWatches cancels the contexts that run under an API key when the key is revoked.
 type accessWatches struct {
 	mu sync.Mutex
-	m  map[KeyID]map[*accessWatch]struct{} // by key; 0 for open accesses
+	m  map[KeyID]map[*accessWatch]struct{} // by the id of the API key; 0 for open accesses
 }
 
 type accessWatch struct{ end context.CancelCauseFunc }
@@ -171,7 +171,7 @@ func (w *accessWatches) Loaded(s *state.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, watches := range w.m {
-		c := caller{key: key, open: key == 0} // without a time: the deadline of the watch's context ends it
+		c := caller{key: key, open: key == 0} // without a time: the watch's context has a deadline for that
 		if err := c.May(s, time.Time{}); err != nil {
 			for watch := range watches {
 				watch.end(err)

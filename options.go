@@ -21,8 +21,8 @@ type Options struct {
 	// commit. A write that is in no commit by then is withdrawn. Default 30 s.
 	AppendTimeout time.Duration
 	// CheckpointCommits is the number of commits between two checkpoints, 1
-	// to 1,024. Default 1,000. The broker writes checkpoints of over 1 MiB less often
-	// if they would take more than an eighth of the time.
+	// to 1,024. Default 1,000. The broker writes checkpoints of over 1 MiB less often,
+	// so that writing them takes at most about an eighth of the time.
 	CheckpointCommits int
 	// NoAutoCreate makes appends to unknown topics fail instead of creating them.
 	NoAutoCreate bool
@@ -53,19 +53,19 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Address is the URL at which other brokers reach this one, such as http://10.0.0.5:8080.
-	// They forward requests to it that only this broker can answer, as the owner of a queue.
-	// Default "": they forward none.
+	// Other brokers forward to it the requests that only this broker can answer, as the owner
+	// of a queue. Default "": other brokers forward no requests to this one.
 	Address string
 
 	// PushNetworks are networks, such as 10.2.0.0/16, that records may be pushed to although
-	// their addresses are not public, or are this machine's own. Default: none.
+	// the networks' addresses are not public, or are this machine's own. Default: none.
 	PushNetworks []netip.Prefix
 	// PushDenied are networks that records are never pushed to, even if PushNetworks includes
 	// them. Default: none.
 	PushDenied []netip.Prefix
 
-	// Cluster sets the constants of a bucket that Open has to set up. A bucket
-	// that exists keeps the ones it has.
+	// Cluster sets the constants of a bucket that Open has to set up. It has no
+	// effect on a bucket that was set up before.
 	Cluster ClusterOptions
 
 	// BootClock returns the time since the machine started, including the time for which it
@@ -77,8 +77,8 @@ type Options struct {
 	// Default: time.Now.
 	WallClock func() time.Time
 
-	// checkpointLarge is the size in bytes from which on checkpoints may be written less
-	// often: see CheckpointCommits.
+	// checkpointLarge is the size in bytes of a checkpoint from which the broker may write
+	// checkpoints less often: see CheckpointCommits.
 	checkpointLarge int
 }
 
@@ -187,7 +187,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, o.check()
 }
 
-// engine returns what the engine needs of o.
+// engine returns the options of the engine.
 func (o *Options) engine() engine.Options {
 	return engine.Options{
 		Batching: batching{o.Batching}, AppendTimeout: o.AppendTimeout, StaleMax: o.StaleMax,
@@ -242,9 +242,9 @@ func isNoNetwork(p netip.Prefix) bool { return !p.IsValid() || p != p.Masked() |
 
 // Fill says how full the open batch is.
 type Fill struct {
-	Requests int           // requests in it: appends and other changes
-	Bytes    int64         // their records' bytes, as encoded
-	Age      time.Duration // since the first of them arrived
+	Requests int           // number of requests in the batch: appends and other changes
+	Bytes    int64         // of the requests' records, as encoded
+	Age      time.Duration // since the first of the requests came
 }
 
 // Batching decides when the open batch, which holds the waiting records of all
@@ -256,14 +256,14 @@ type Batching interface {
 	// calls Wait again whenever a request joins. Wait must not block.
 	Wait(open Fill) time.Duration
 
-	// Admits tells whether another request may join an open batch that holds at least one.
-	// Otherwise the request joins the next commit. Admits must not block.
+	// Admits reports whether another request may join an open batch that holds at least one.
+	// If not, the request joins the next batch. Admits must not block.
 	Admits(open Fill) bool
 }
 
-// Timed keeps a batch open until linger has passed since its first record, or it has that many
-// bytes. So there are few commits, which each cost a store request, but an append takes longer
-// by up to linger.
+// Timed keeps a batch open until linger has passed since the batch's first request came, or until
+// the batch has the given number of bytes. This makes fewer commits, each of which costs a store
+// request, but an append takes up to linger longer.
 func Timed(linger time.Duration, bytes int64) Batching { return timed{linger, bytes} }
 
 // Immediate commits at once; appends that arrive during a commit form the next one.

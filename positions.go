@@ -52,16 +52,16 @@ type commitOptions struct {
 }
 
 // IfVersion makes the commit fail with CodePositionConflict unless the consumer's
-// [ConsumerInfo.Version] is still v. So if two readers use one consumer, one of them learns of
-// the other.
+// [ConsumerInfo.Version] is still v. So if two readers use one consumer, the commit of one of
+// them fails.
 func IfVersion(v string) CommitOption { return func(o *commitOptions) { o.version = v } }
 
-// Commit moves the consumer in all the given partitions, or in none. It returns the
+// Commit sets the consumer's positions in all the given partitions, or in none. It returns the
 // consumer's new version once the store has the commit. It shares the log's next commit with
-// other requests, so while records flow it costs no store request of its own.
+// other requests, so while records are appended it costs no store request of its own.
 //
-// An offset may be anything up to the end of its partition, also one before the consumer's
-// position. If the error's [Outcome] is [Unknown], the consumer may have moved; the caller
+// An offset may be any up to the end of its partition, also one before the consumer's
+// position. If the error's [Outcome] is [Unknown], the positions may have been set; the caller
 // can send the same commit again.
 func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOption) (version string, err error) {
 	defer writes(&err)
@@ -81,14 +81,15 @@ func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOp
 }
 
 // Follower returns a follower of a partition, or of AllPartitions, that begins at the
-// consumer's positions. It reads a partition chosen at random first. If the consumer does not
-// exist, Follower creates it at the start of every partition; if that fails, the error has an
-// [Outcome]. The caller commits the positions that it has processed: see [Consumer.Commit].
+// consumer's positions. It first reads a partition chosen at random. If the consumer does not
+// exist, Follower creates it at the start of every partition; if the creation fails, the error
+// has an [Outcome]. The caller commits the offsets past the records that it has processed: see
+// [Consumer.Commit].
 //
 // If the topic has more than [FollowPartitionsMax] partitions, the follower keeps the offsets
-// only of partitions that were read and not committed, and takes the others from the consumer.
-// It then fails with CodeConsumerNotFound once the consumer is deleted, even if another one is
-// created under its name.
+// only of partitions that were read and not committed since; in other partitions it reads from
+// the consumer's positions. Such a follower fails with CodeConsumerNotFound once the consumer is
+// deleted, even if another consumer is created under the same name.
 //
 // Follower fails with CodeOffsetOutOfRange if records were deleted that the consumer has not
 // committed. Then use [Consumer.Reset] to choose where the consumer goes on.
@@ -137,8 +138,8 @@ func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, er
 	}
 	f, err := c.b.ResumeFollower(ctx, c.topic, m)
 	if err == nil {
-		// A reader that makes a new follower for each read must still reach all partitions. A
-		// counter would not do: of two readers that alternate, each would skip partitions.
+		// A reader that makes a new follower for each read must still reach all partitions. With
+		// a counter instead of a random number, two readers that alternate would each skip some.
 		f.turn = rand.N(len(f.next))
 	}
 	return f, err

@@ -19,11 +19,11 @@ import (
 type PushUpdate struct {
 	// URL receives a POST for each record. A new target needs one.
 	URL *string
-	// Headers are sent with each request, and replace all earlier ones. Their values are never
-	// shown.
+	// Headers are sent with each request. They replace all headers that the target had. Their
+	// values are never shown.
 	Headers map[string]string
-	// Secret signs the requests: whsec_ and 24 to 64 bytes in base64, or up to four of
-	// these, separated by spaces. A new target gets a random one by default.
+	// Secret signs the requests. It is whsec_ and 24 to 64 bytes in base64, or up to four such
+	// secrets, separated by spaces. A new target gets a random secret by default.
 	Secret *string
 	// MaxInFlight is how many requests may be under way at a time. 1 to 1,024, default 64.
 	MaxInFlight *int
@@ -43,16 +43,17 @@ type PushInfo struct {
 	// Stopped is why the push was stopped, "" if it was not. A push stops when the target
 	// answers 410 (Gone); [Queue.ResumePush] resumes it.
 	Stopped string
-	// Blocked is why the broker sends nothing although the push was not stopped, "" if it may
-	// send: the URL's host has an address that [Options] do not let this broker push to.
-	// Meanwhile no attempts are counted. Only the broker that pushes the queue's records sets it.
+	// Blocked is why the broker sends nothing although the push was not stopped: the URL's host
+	// has an address to which the broker's [Options] do not allow pushes. While Blocked is set,
+	// no attempts are counted. It is "" if the broker may send, and on all brokers other than
+	// the one that pushes the queue's records.
 	Blocked string
 }
 
-// SetPush sets the queue's push target: brokers that run [Broker.DeliverPushed] push its
-// records there. If the push was stopped, SetPush resumes it. secret is the random secret of a
-// new target, "" if none was made; it can't be shown again. created tells whether the queue had
-// no target before.
+// SetPush sets the queue's push target, to which brokers that run [Broker.DeliverPushed] push
+// the queue's records. If the push was stopped, SetPush resumes it. secret is the random secret
+// of a new target, "" if none was made; it can't be shown again. created reports whether the
+// queue had no target before.
 func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret string, created bool, err error) {
 	defer writes(&err)
 	if err := cmp.Or(q.check(), u.check()); err != nil {
@@ -71,8 +72,8 @@ func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret s
 	return pushInfo(&x.Target), secret, x.Created, nil
 }
 
-// Push describes the queue's push target. It fails with CodePushNotFound if the queue has
-// none.
+// Push describes the queue's push target. It fails with CodePushNotFound if the queue has no
+// push target.
 func (q *Queue) Push(ctx context.Context) (_ PushInfo, err error) {
 	defer reads(&err)
 	if err := cmp.Or(q.check(), q.b.engine.Sync(ctx)); err != nil {
@@ -118,7 +119,7 @@ func (o Options) pushNetworks() push.Networks {
 	return push.Networks{Allowed: o.PushNetworks, Denied: o.PushDenied}
 }
 
-// check refuses values of 0, which would become the defaults.
+// check refuses values of 0, which push.Target.OrDefaults would replace by the defaults.
 func (u PushUpdate) check() error {
 	switch {
 	case u.MaxInFlight != nil && *u.MaxInFlight == 0:

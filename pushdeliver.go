@@ -19,10 +19,10 @@ import (
 // PushOptions are the options of [Broker.DeliverPushed].
 type PushOptions struct {
 	// Grace is how long requests to targets may go on after the context of DeliverPushed
-	// ended. Default 0: each as long as the timeout of its target.
+	// ended. Default 0: each request may take the timeout of its target.
 	Grace time.Duration
-	// Proxy, if set, receives all requests to targets. It decides where they may go, and not
-	// Options.PushNetworks. A proxy that the environment names is not used.
+	// Proxy, if set, receives all requests to targets. Then the proxy decides where requests may
+	// go, and Options.PushNetworks does not. Environment variables that name a proxy are ignored.
 	Proxy *url.URL
 	// RootCAs are the certificate authorities that targets' certificates must come from.
 	// Default: the system's.
@@ -34,8 +34,8 @@ type PushOptions struct {
 
 // DeliverPushed delivers the records of queues that have a push target, until ctx ends. It
 // returns when no request is under way. If several brokers of a bucket run it, the owner of
-// a queue pushes its records. A broker takes over queues without an owner, and those whose
-// owner has written nothing to the log for 30 s although there is work.
+// a queue pushes its records. A broker takes over queues without an owner, and queues that have
+// work but whose owner has written nothing to the log for 30 s.
 //
 // A record whose request is answered 2xx is done. Every other record is delivered again, as the
 // queue's config says. Only one DeliverPushed may run at a time. Let it return before you call
@@ -65,7 +65,7 @@ func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) (err error) {
 	return nil
 }
 
-// pushBroker gives the supervisor of pushed queues what it needs of a broker.
+// pushBroker is the broker of the supervisor of pushed queues: it implements push.Broker.
 type pushBroker struct{ b *Broker }
 
 // Pushed implements push.Broker.
@@ -140,7 +140,7 @@ func ifNoQueue(err error) error {
 	}
 }
 
-// stillPushed tells whether a queue still has the target with which its push began, and is not paused.
+// stillPushed reports whether a queue still has the target with which the push began, and is not paused.
 func stillPushed(e *engine.Engine, q push.Pushed) (still bool) {
 	e.View(func(s *state.State) {
 		now := s.QueueByID(q.ID)
@@ -149,7 +149,8 @@ func stillPushed(e *engine.Engine, q push.Pushed) (still bool) {
 	return still
 }
 
-// pushing notifies the supervisor of pushed queues of the commits that concern it.
+// pushing is an engine.Observer. It notifies the supervisor of commits after which other queues may have
+// to be pushed.
 type pushing struct{ *push.Supervisor }
 
 func (x pushing) Loaded(*state.State) { x.Notify() }

@@ -12,13 +12,13 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Queue hands out a topic's records as work: each record goes to one worker at a time. The
-// record goes out again if that worker fails or does not answer within its lease, and becomes a
-// dead letter when its last attempt fails. The queue is stored in the log, so every broker knows
-// it. The records stay in the topic as they are.
+// Queue hands out a topic's records as work: each record goes to one worker at a time. If the
+// worker fails, or its lease on the record ends before it answers, the queue hands out the record
+// again. A record whose last attempt failed becomes a dead letter. The queue is stored in the
+// log, so every broker knows it. The records stay in the topic as they are.
 //
-// Each record is delivered at least once. The log counts its deliveries, from 1 on, so the
-// count survives crashes and changes of owner.
+// Each record is delivered at least once. The log counts the deliveries of each record, from 1
+// on, so the count survives crashes and changes of owner.
 //
 // A Queue holds no resources. All methods are safe for concurrent use.
 type Queue struct {
@@ -29,8 +29,8 @@ type Queue struct {
 // namedQueue names a queue and its topic.
 type namedQueue struct{ topic, name string }
 
-// Queue returns the topic's queue of that name, whether it exists or not. The rules for names
-// are those of topics.
+// Queue returns the topic's queue of that name, whether it exists or not. Names of queues follow
+// the same rules as names of topics.
 func (b *Broker) Queue(topic, name string) *Queue { return &Queue{b, namedQueue{topic, name}} }
 
 // QueueOrder is the order in which a queue hands out records.
@@ -40,8 +40,8 @@ const (
 	// OrderNone hands out records roughly in the order of their offsets, as many at a time
 	// as workers ask for.
 	OrderNone QueueOrder = "none"
-	// OrderKey hands out the records of a key in order, one at a time: each goes out when the
-	// one before it is done or a dead letter. Records without a key have no order.
+	// OrderKey hands out the records of a key in order, one at a time: the next record goes out
+	// when the one before it is done or a dead letter. Records without a key have no order.
 	OrderKey QueueOrder = "key"
 )
 
@@ -50,7 +50,7 @@ type QueueConfig struct {
 	// Lease is how long a worker has for a record, unless it asks for another time when it
 	// receives or extends. 1 s to 12 h.
 	Lease time.Duration
-	// MaxAttempts is how often a record is delivered at most. 1 to 1,000.
+	// MaxAttempts is the maximum number of deliveries of a record. 1 to 1,000.
 	MaxAttempts int
 	// BackoffMin is how long a record that failed waits for its second delivery. The wait
 	// doubles with each further delivery, up to BackoffMax. A random part of each wait, up to
@@ -59,7 +59,8 @@ type QueueConfig struct {
 	// DeadLetterTopic receives copies of the dead letters; "" means that none are made.
 	DeadLetterTopic string
 	Order           QueueOrder
-	// Paused stops handing out records. Workers can still answer for those that they have.
+	// Paused stops handing out records. Workers can still acknowledge the records that they
+	// have, or put them back.
 	Paused bool
 }
 
@@ -92,7 +93,7 @@ type QueueUpdate struct {
 	Paused                 *bool
 }
 
-// copied returns a pointer to a copy, or nil.
+// copied returns a pointer to a copy of *p; nil if p is nil.
 func copied[T any](p *T) *T {
 	if p == nil {
 		return nil
@@ -188,8 +189,8 @@ func (q *Queue) Delete(ctx context.Context) (err error) {
 	return err
 }
 
-// Purge marks all records of the queue as done, dead letters included, and returns how many were
-// not done before. The records stay in the topic.
+// Purge marks all records of the queue as done, dead letters included, and returns how many of
+// them were not done before. The records stay in the topic.
 func (q *Queue) Purge(ctx context.Context) (n int64, err error) {
 	defer writes(&err)
 	if err := q.check(); err != nil {
@@ -223,7 +224,7 @@ type QueueInfo struct {
 	Oldest time.Time
 	// Owner is the address of the broker that owns the queue, "" if no broker owns it or its
 	// owner has no address. Session is the owner's session, zero if the owner's version has no
-	// sessions. Epoch is a number that rises with each owner.
+	// sessions. Epoch rises with each new owner.
 	Owner   string
 	Session SessionKey
 	Epoch   Epoch
@@ -231,7 +232,7 @@ type QueueInfo struct {
 	// unless Exact is true.
 	Received, Acknowledged float64
 
-	received, acknowledged int64 // totals; 0 unless Exact is true
+	received, acknowledged int64 // totals since this broker last took the queue over; 0 unless Exact is true
 }
 
 // Describe returns the queue's config, counts and owner. It fails with CodeQueueNotFound if the
@@ -286,7 +287,8 @@ func (q *Queue) describe() (QueueInfo, error) {
 	return info, err
 }
 
-// known returns what the state has of the queue, and its dispatcher if this broker owns it.
+// known describes the queue from the state alone. It also returns the queue's dispatcher if this broker
+// owns the queue.
 func (q *Queue) known() (info QueueInfo, d *dispatch.Dispatcher, err error) {
 	err = q.view(func(s *state.State, t *state.Topic, found *state.Queue) {
 		info, d = describeQueue(s, t, found, q.b.engine.NowIn(s)), q.b.dispatchers.Of(found.ID)
@@ -294,7 +296,7 @@ func (q *Queue) known() (info QueueInfo, d *dispatch.Dispatcher, err error) {
 	return info, d, err
 }
 
-// describeQueue returns what the state has of a queue. now is the log's time, in microseconds
+// describeQueue describes a queue from the state alone. now is the log's time, in microseconds
 // since 1970.
 func describeQueue(s *state.State, t *state.Topic, q *state.Queue, now int64) QueueInfo {
 	info := QueueInfo{

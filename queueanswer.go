@@ -21,8 +21,8 @@ const (
 // other requests. Every broker can do this, not only the queue's owner.
 //
 // Each token is decided alone: if some are refused, the error is a [*TokensError]. A token is
-// refused with CodeLeaseLost if its record may have gone to another worker. It is not refused
-// merely because the lease ran out.
+// refused with CodeLeaseLost if its record may have gone to another worker. A token whose lease
+// ran out is not refused for that alone.
 func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 	defer writes(&err)
 	ctx = engine.Arriving(ctx)
@@ -35,7 +35,7 @@ func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 	}
 	for _, a := range answers {
 		if a.Outdated && q.b.dispatchers.DoneBy(a.Queue, a.Delivery) {
-			a.Err = nil // the same acknowledgement again is no error
+			a.Err = nil // a repeated acknowledgement is no error
 		}
 	}
 	return errorsOf(answers)
@@ -51,8 +51,8 @@ type NackOptions struct {
 	atLeast time.Duration // minimum of the delay, whatever the queue's backoff
 }
 
-// Nack says that the work on records failed: they are handed out again after a time, or become
-// dead letters if that was their last attempt. Each token is decided alone: see [Queue.Ack].
+// Nack says that the work on records failed. A record is handed out again after a delay, or becomes
+// a dead letter if this was its last attempt. Each token is decided alone: see [Queue.Ack].
 func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err error) {
 	defer writes(&err)
 	if len(o.Reason) > state.ReasonBytesMax {
@@ -74,7 +74,8 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err 
 	return errorsOf(answers)
 }
 
-// deadLetterAll turns those records into dead letters that need a copy in a dead-letter topic.
+// deadLetterAll handles the answers whose records need a copy in a dead-letter topic: it turns these
+// records into dead letters.
 func (q *Queue) deadLetterAll(ctx context.Context, answers []*change.Answer, reason string) {
 	var wg sync.WaitGroup
 	for _, a := range answers {
@@ -102,8 +103,8 @@ func (q *Queue) deadLetterAll(ctx context.Context, answers []*change.Answer, rea
 	}
 }
 
-// answers parses tokens, and syncs if one of them is not of its record's last delivery as far as this
-// broker knows.
+// answers parses tokens. It syncs unless this broker knows that each token belongs to the last delivery
+// of its record: see syncUnlessLast.
 func (q *Queue) answers(ctx context.Context, tokens []string) ([]*change.Answer, error) {
 	if err := cmp.Or(q.check(), checkTokens(tokens), q.b.engine.Usable()); err != nil {
 		return nil, err
@@ -156,8 +157,9 @@ func (b *Broker) parseAnswer(token string) (*change.Answer, error) {
 	return &change.Answer{Token: token, Queue: t.Queue, Delivery: t.Delivery}, err
 }
 
-// syncUnlessLast syncs unless each answer is to its record's last delivery as far as this broker
-// knows: another broker may have made that delivery. So a token that is refused is refused for good.
+// syncUnlessLast syncs unless, as far as this broker knows, each answer is to the last delivery of its
+// record: another broker may have made a delivery that this broker does not know yet. After the sync, the
+// refusal of a token is final.
 func (q *Queue) syncUnlessLast(ctx context.Context, answers []*change.Answer) error {
 	if q.allLast(answers) {
 		return nil

@@ -29,8 +29,8 @@ type Place struct {
 
 // DeadOptions are the options of [Queue.Dead].
 type DeadOptions struct {
-	// From is the place where the list begins; the zero value is the beginning. It need not be
-	// that of a dead letter.
+	// From is the place where the list begins; the zero value is the beginning. There need not
+	// be a dead letter at that place.
 	From Place
 	// Limit is the maximum number of records; 0 means 100. Up to 1,000.
 	Limit int
@@ -44,8 +44,8 @@ const (
 	deadMax     = 1000
 )
 
-// Dead returns dead letters, sorted by partition and offset. If more is true, next is the place of
-// the first one that it did not return. A record that can no longer be read comes without its
+// Dead returns dead letters, sorted by partition and offset. If there are further ones, more is true
+// and next is the place of the next one. A record that can no longer be read comes without its
 // contents.
 func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, next Place, more bool, err error) {
 	defer reads(&err)
@@ -78,8 +78,8 @@ func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, ne
 	return list, next, more, nil
 }
 
-// runOf returns how many records, from the first on, are of one partition and have offsets without
-// gaps.
+// runOf returns the number of records, from the first on, that are in the same partition and have
+// offsets without gaps.
 func runOf(list []DeadMessage) int {
 	for i := 1; i < len(list); i++ {
 		if list[i].Partition != list[0].Partition || list[i].Offset != list[i-1].Offset+1 {
@@ -147,8 +147,8 @@ type Redriven struct {
 	Remaining int64
 }
 
-// Redrive has dead letters handed out again, with all the attempts that the queue allows. In a
-// queue with [OrderKey], later records of their key may have gone out before them.
+// Redrive makes the queue hand out dead letters again, each for as many attempts as the queue allows.
+// In a queue with [OrderKey], later records of the same key may have gone out before.
 func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err error) {
 	defer writes(&err)
 	def(&o.Limit, redriveMax)

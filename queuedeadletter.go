@@ -13,9 +13,9 @@ import (
 // reasonLeaseLost is the reason of a dead letter whose last worker did not answer.
 const reasonLeaseLost = "its lease ran out"
 
-// Headers of the copy of a dead letter in a dead-letter topic, which tell where it comes from
-// and why it is there. They follow the record's own headers, which may have the same names if
-// the record is such a copy itself.
+// Headers of the copy of a dead letter in a dead-letter topic. They tell where the record comes
+// from, and why it became a dead letter. They follow the record's own headers, which may have
+// the same names if the record is such a copy itself.
 const (
 	DeadTopicHeader     = "Seb-Dead-Topic"
 	DeadPartitionHeader = "Seb-Dead-Partition"
@@ -71,7 +71,7 @@ func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*engine
 	case err == nil:
 		r.Appends = []*engine.Append{copied}
 	case e == nil || e.RetryAfter > 0 || e.Code == CodeCanceled || e.Code == CodeBrokerStopped:
-		return nil, err // a retry may succeed: without the copy now, it would never be made
+		return nil, err // a retry may succeed: if the dead letter were committed without its copy now, the copy would never be made
 	default: // such as a dead-letter topic that can't be created: the record becomes a dead letter without a copy
 		b.opts.Logger.Warn("could not copy a dead letter to the dead-letter topic", "topic", p.Topic, "queue", p.Queue,
 			"partition", p.Last.Partition, "offset", p.Last.Offset, "dead_letter_topic", p.copyTo, "err", err)

@@ -12,9 +12,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Extend makes leases end after the given time from now; 0 means the queue's lease. A worker
-// that needs more time calls it before its lease ends. Only the queue's owner can extend
-// leases: on other brokers it fails as [Queue.Receive] does. A new owner does not know of
+// Extend makes leases end after the time lease, counted from now; 0 means the queue's lease. A
+// worker that needs more time calls Extend before its lease ends. Only the queue's owner can extend
+// leases: on other brokers Extend fails as [Queue.Receive] does. A new owner does not know of
 // extensions: it gives every worker the queue's lease. If some tokens are refused, the error is a
 // [*TokensError].
 func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...string) (until time.Time, err error) {

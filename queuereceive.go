@@ -77,7 +77,7 @@ func checkLease(lease time.Duration) error {
 }
 
 // Receive leases records to the caller. It returns no records and no error if none came within
-// opts.Wait. The records share memory with the broker's cache: the caller must not change it.
+// opts.Wait. The records share memory with the broker's cache: don't change what they point to.
 //
 // One broker at a time owns a queue and hands out its records. If another broker owns it,
 // Receive fails with CodeQueueElsewhere, and [Error.Address] is that broker's address.
@@ -137,7 +137,7 @@ func (o ReceiveOptions) reserve(ctx context.Context) (int, func(), error) {
 
 // Return gives back messages of [Queue.Receive] that did not reach their worker, for example
 // because its connection is gone. The next receiver gets them with the same attempt numbers.
-// Messages that this broker has not leased stay as they are: their leases run out.
+// Return does nothing for messages that this broker has not leased: their leases run out.
 func (q *Queue) Return(messages []Message) (err error) {
 	defer reads(&err)
 	tokens := make([]string, len(messages))

@@ -10,8 +10,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
-// The names of what the log numbers. Each has a type of its own, so that a
-// topic's ID in the place of a queue's does not compile.
+// Numbers that the log assigns. Each kind has its own type, so that code which
+// uses the id of a topic as the id of a key does not compile.
 type (
 	// Offset is the position of a record in its partition: dense, from 0.
 	Offset = format.Offset
@@ -95,11 +95,11 @@ var (
 	Latest = Position{kind: fromLatest}
 )
 
-// At is the record at offset o, or the end of the partition if o is its end.
+// At is the record at offset o. o may also be the end of the partition.
 func At(o Offset) Position { return Position{fromOffset, int64(o)} }
 
-// AtOrAfter is the record at offset o, or, if the partition no longer holds it, the
-// first record that it holds.
+// AtOrAfter is the record at offset o. If the partition no longer holds that record,
+// AtOrAfter is the first record that the partition holds.
 func AtOrAfter(o Offset) Position { return Position{fromOffsetOn, int64(o)} }
 
 // stored returns the position in the form of a change. A time becomes the start of the partition: the
@@ -125,12 +125,13 @@ func (p Position) Offset() (o Offset, ok bool) { return Offset(p.n), p.kind == f
 // parsedTimeMax is the end of the year 9999, the last that RFC 3339 can write.
 const parsedTimeMax = 253402300799999
 
-// Last is n records before the end of the partition, or its start if it holds fewer.
+// Last is n records before the end of the partition, or the start of the partition if it
+// holds fewer records.
 func Last(n int64) Position { return Position{fromLast, n} }
 
 // AtTime is the first record, by offset, whose timestamp is t or later, or the end of the
 // partition if there is no such record. Timestamps need not ascend: later records may have
-// earlier ones.
+// earlier timestamps.
 func AtTime(t time.Time) Position {
 	ms := t.UnixMilli()
 	if t.Nanosecond()%int(time.Millisecond) > 0 {

@@ -10,11 +10,11 @@ import (
 )
 
 // round has the offsets of a consumer's [Follower] if the topic has too many partitions for a
-// [Bookmark]. It keeps offsets only of partitions that were read and not committed since; the
-// state has the others.
+// [Bookmark]. It keeps offsets only of partitions that were read and not committed since; in
+// other partitions the next offset is the consumer's position in the state.
 type round struct {
 	consumer string
-	id       format.ConsumerID // of the consumer, since another one may get its name; 0 until inState finds it
+	id       format.ConsumerID // the consumer's id, since another consumer may get the name later; 0 until inState sets it
 	ahead    map[int]Offset
 	checked  bool // every partition was checked once
 }
@@ -58,8 +58,8 @@ func (r *round) ready(f *Follower) (int, error) {
 	return found, nil
 }
 
-// step checks up to roundStep partitions, from the one that comes k after f.turn. It returns the
-// index of the first that has records, -1 if none has, and the number of the topic's partitions.
+// step checks up to roundStep partitions, from the partition k places after f.turn on. It returns the
+// index of the first that has records, -1 if none has any, and the number of the topic's partitions.
 func (r *round) step(f *Follower, k int) (found, count int, err error) {
 	f.b.engine.View(func(s *state.State) { found, count, err = r.stepIn(s, f, k) })
 	return found, count, err

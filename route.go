@@ -100,9 +100,9 @@ func (o appendOptions) checkNew(topic string) error {
 }
 
 // checkConditions refuses a request if it has a delay and the limit of delayed appends is reached,
-// or if it has a condition that can never hold again. If the request is a retry, checkConditions
-// settles it instead. The commit decides whether other conditions hold: an append that makes them
-// true may be under way.
+// or if it has a condition that can never hold again. If a request with such a condition is a retry
+// of a request that was committed, checkConditions settles the retry instead. It does not check
+// conditions that can still become true: an append that makes them true may be under way.
 //
 // inTurn tells whether an append has a record with neither a partition nor a key.
 func (b *Broker) checkConditions(ctx context.Context, r *engine.Request, inTurn func(i int) bool) error {

@@ -20,8 +20,9 @@ import (
 // its identity. A session is one start of a broker: [Open] makes its key pair, and the private
 // key never leaves the process. Zero stands for no session.
 //
-// The log names the sessions of its brokers, and the one that owns a queue. So brokers trust
-// each other without a shared secret, and do not trust a broker on a copy of the bucket.
+// The log names the sessions of its brokers, and for each queue the session of the owner. This
+// way brokers trust each other without a shared secret, and do not trust a broker on a copy of
+// the bucket.
 type SessionKey [32]byte
 
 // session is this start of the broker.
@@ -44,12 +45,12 @@ func (s *session) init() error {
 func (b *Broker) Session() SessionKey { return SessionKey(b.session.public) }
 
 // SessionSigner returns the signer of the broker's session. An adapter uses it to prove to other
-// brokers that it speaks for this one.
+// brokers that it acts for this broker.
 func (b *Broker) SessionSigner() crypto.Signer { return b.session.private }
 
-// KnowsSession tells whether the log names the session as that of one of its brokers. If this
-// broker does not know the session, it syncs first, once a second at most for all callers
-// together, so that strangers can't cause more store requests.
+// KnowsSession reports whether the log names the session as that of one of its brokers. If this
+// broker does not know the session, it syncs first. For all callers together it does so at most
+// once a second: strangers can't cause many store requests.
 func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err error) {
 	defer reads(&err)
 	if knowsSession(b.engine, k) {

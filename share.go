@@ -35,7 +35,7 @@ type Holder struct {
 }
 
 // Reservation is memory that one request holds, and that may grow. It is safe for
-// concurrent use; the zero Reservation is not.
+// concurrent use. The zero Reservation can't be used.
 type Reservation struct{ of *budget.Reservation }
 
 // NewReservation returns a reservation of a share for a request of that holder. The

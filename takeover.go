@@ -12,9 +12,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// dispatcher returns the queue's dispatcher, to a caller that wants up to most records. If
-// another broker owns the queue, it fails with CodeQueueElsewhere; if none does, this broker
-// takes the queue over. It syncs before it refuses a queue that this broker does not know.
+// dispatcher returns the queue's dispatcher. most is how many records the caller wants. If another
+// broker owns the queue, dispatcher fails with CodeQueueElsewhere. If no broker owns it, this broker
+// takes the queue over. dispatcher syncs before it refuses a queue that this broker does not know.
 func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher, error) {
 	for synced := false; ; {
 		d, owner, err := q.ownedHere()
@@ -46,8 +46,8 @@ func (q *Queue) ownedHere() (d *dispatch.Dispatcher, o dispatch.Owner, err error
 	return d, o, err
 }
 
-// TakeOver makes this broker the queue's owner in place of the owner of that epoch, which was
-// asked and did not answer.
+// TakeOver makes this broker the queue's owner in place of the owner of that epoch, which did not
+// answer a request.
 func (q *Queue) TakeOver(ctx context.Context, epoch Epoch) (err error) {
 	defer reads(&err)
 	if err := q.check(); err != nil {
@@ -78,8 +78,8 @@ func (q *Queue) Owner(ctx context.Context) (address string, epoch Epoch, err err
 }
 
 // takeOver makes this broker the owner after o, unless the queue has another owner by now. The
-// takeover goes on if the caller goes away or the store takes too long. deaf tells that o was
-// asked, and did not answer; most is how many records the caller wants.
+// takeover goes on if the caller goes away or the store takes too long. deaf says that o did not
+// answer a request; most is how many records the caller wants.
 func (q *Queue) takeOver(ctx context.Context, o dispatch.Owner, deaf bool, most int) error {
 	timed, cancel := context.WithTimeout(ctx, q.b.opts.AppendTimeout)
 	defer cancel()

@@ -59,9 +59,10 @@ type Partition struct {
 	Partition int32
 	// Start is the first offset that the partition holds, End the next one to be assigned.
 	Start, End Offset
-	// Bytes is the size of its batches in the store.
+	// Bytes is the size of the partition's batches in the store.
 	Bytes int64
-	// LastTimestamp is the largest timestamp of its last batch; zero if it never had one.
+	// LastTimestamp is the largest timestamp in the partition's last batch; zero if the
+	// partition never had a batch.
 	LastTimestamp time.Time
 }
 
@@ -78,7 +79,8 @@ type TopicOptions struct {
 // TopicUpdate says what to change about a topic; nil leaves a value as it is.
 type TopicUpdate struct {
 	// Partitions is the new number of partitions, which can't be lower than the old
-	// one. Later records may go to other partitions than earlier ones with the same key.
+	// one. A record may then go to a partition other than that of earlier records with the
+	// same key.
 	Partitions     *int32
 	Retention      *time.Duration // see TopicConfig
 	RetentionBytes *int64
@@ -177,8 +179,8 @@ func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (_
 
 // DeleteRecords deletes the records of a partition whose offsets are lower than before: the
 // partition's start moves up to that offset, and readers no longer see the records. It changes
-// nothing if the partition starts there or behind. It fails with CodeOffsetOutOfRange if before is
-// beyond the end of the partition.
+// nothing if the partition starts at that offset or after it. It fails with CodeOffsetOutOfRange if
+// before is beyond the end of the partition.
 func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int32, before Offset) (_ Partition, err error) {
 	defer writes(&err)
 	if err := change.CheckTopicName(topic); err != nil {
@@ -268,7 +270,7 @@ func (b *Broker) change(ctx context.Context, c engine.Change) ([]format.Entry, e
 	return ticket.Entries(), nil
 }
 
-// entryOf returns the first entry of a kind; ok is false if entries have none.
+// entryOf returns the first entry of type T; ok is false if there is none.
 func entryOf[T format.Entry](entries []format.Entry) (e T, ok bool) {
 	for _, entry := range entries {
 		if e, ok = entry.(T); ok {

@@ -21,16 +21,17 @@ type WorkSource interface {
 	Extend(ctx context.Context, lease time.Duration, tokens ...string) (time.Time, error)
 }
 
-// Worker processes the records of a queue. While a handler runs, the worker extends its
-// lease, so a slow handler keeps its record. If a worker is killed, another one gets its
-// records within one lease.
+// Worker processes the records of a queue. While a handler runs, the worker extends the lease
+// of the handler's record, so a slow handler keeps the record. If a worker is killed, other
+// workers get its records within one lease.
 type Worker struct {
 	Source WorkSource
-	// Handle processes one record. If it returns nil, the worker acknowledges the record; if it
-	// returns an error, the worker puts the record back with the error's text as the reason, for
-	// the delay of a [RetryIn] among its causes, else for the queue's backoff. ctx ends with the
-	// cause CodeLeaseLost when the record goes to another worker: the handler's result does not
-	// count then. ctx does not end when the context of Run ends. A panic ends the process.
+	// Handle processes one record. If it returns nil, the worker acknowledges the record. If it
+	// returns an error, the worker puts the record back, with the error's text as the reason. The
+	// record then waits for the delay of a [RetryIn] in the error's chain; without a RetryIn, for
+	// the queue's backoff. ctx ends with the cause CodeLeaseLost when the record goes to another
+	// worker: the handler's result does not count then. ctx does not end when the context of Run
+	// ends. A panic ends the process.
 	Handle func(ctx context.Context, m Message) error
 	// Concurrency is how many handlers run at a time. Default 1.
 	Concurrency int
@@ -140,7 +141,7 @@ func (w *Worker) free(ctx context.Context, places chan struct{}) (n int) {
 	}
 }
 
-// passes tells whether a retry may succeed later.
+// passes reports whether a call that failed with err may succeed later.
 func passes(err error) bool {
 	var e *Error
 	return !errors.As(err, &e) || e.RetryAfter > 0 || e.Code == CodeQueueElsewhere || e.Code == CodeStoreUnavailable

@@ -8,10 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// doubtMax is how old a batch may be when it is sent again. Seb remembers an
-// idempotency key for 24 hours after the batch was appended, which is later than the
-// batch was made. The hour in between allows for requests under way and for
-// differences of clocks.
+// doubtMax is how old a batch may be when it is sent again. Seb remembers the
+// idempotency key of a batch for 24 hours after the batch was appended. The hour in
+// between allows for requests under way and for differences of clocks.
 const doubtMax = 23 * time.Hour
 
 // batch has rows of one topic that are sent together, with one idempotency key.
@@ -44,8 +43,8 @@ type record struct {
 }
 
 // makeBatches makes a batch of the oldest rows for each topic that has no batch. Rows
-// do not become visible in the order of their ids, so it can't continue behind the
-// last id: every row that is in the table still has to be moved.
+// do not become visible in the order of their ids, so makeBatches can't continue after
+// the last id: every row that is in the table still has to be moved.
 func (s *session) makeBatches(ctx context.Context, most limits, except []string) ([]batch, error) {
 	const query = `
 		WITH oldest AS (
@@ -132,8 +131,8 @@ func (s *session) finish(ctx context.Context, batches []batch) error {
 }
 
 // release deletes fresh batches that are certainly not in their topics, so that their
-// rows can be put into others. It keeps a batch that another drainer has tried to send
-// meanwhile, because that drainer believed this one to be gone.
+// rows can be put into other batches. It keeps a batch that another drainer has tried to
+// send meanwhile, because that drainer believed this one to be gone.
 func (s *session) release(ctx context.Context, batches []batch) error {
 	const query = `DELETE FROM outbox_batches WHERE id::text = ANY ($1) AND tries = 1`
 	return s.settle(ctx, "take back what was not moved", query, batches)

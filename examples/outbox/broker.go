@@ -42,7 +42,7 @@ func newBroker(server, key string) (*broker, error) {
 type failure struct {
 	err        error
 	certain    bool // the records are certainly not in the topic
-	refused    bool // and won't be, until somebody changes the request, the topic or the broker
+	refused    bool // the records won't get there until somebody changes the request, the topic or the broker
 	retryAfter time.Duration
 }
 
@@ -64,8 +64,8 @@ func (b *broker) append(ctx context.Context, topic, key string, records []record
 		return false, &failure{err: err, certain: true, refused: true}
 	}
 	// With GetBody, net/http may send a request with an idempotency key again by itself. If
-	// the answer to the first request is lost, and the second finds no connection, the error
-	// would tell only of the second.
+	// then the answer to the first request were lost, and the second found no connection, the
+	// error would be about the second request alone.
 	req.GetBody = nil
 	req.Header.Set("Content-Type", "application/vnd.seb.records+json")
 	req.Header.Set("Idempotency-Key", key)

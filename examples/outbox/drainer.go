@@ -46,7 +46,7 @@ type drainer struct {
 
 	began    time.Time
 	wait     time.Duration // before the next try to connect
-	standing bool          // stands by, and has logged that
+	standing bool          // another drainer has the lock, and this one has logged that it stands by
 	worked   bool          // a round has succeeded: the database has the tables and privileges
 }
 
@@ -188,8 +188,8 @@ func (d *drainer) settle(ctx context.Context, s *session, batches []batch, errs 
 	return nil
 }
 
-// pauseTopic pauses a topic after a failure. The rows behind the failed ones wait too,
-// so that they stay in order. Other topics go on.
+// pauseTopic pauses a topic after a failure. All later rows of the topic wait too, so that
+// its rows stay in order. Other topics go on.
 func (d *drainer) pauseTopic(b batch, err error) {
 	p := d.paused[b.topic]
 	p.last = min(max(2*p.last, pauseMin), pauseMax)
@@ -230,8 +230,8 @@ func (t *tally) add(rows int, replayed bool) {
 	}
 }
 
-// report logs what was moved since the last report. It does nothing if the last report
-// was less than the duration every ago.
+// report logs what was moved since the last report. It does nothing if less time than
+// every has passed since that report.
 func (d *drainer) report(every time.Duration) {
 	took := time.Since(d.moved.since)
 	if d.moved.batches == 0 || took < every {

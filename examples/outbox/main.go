@@ -100,7 +100,7 @@ func parse(args []string, errOut io.Writer) (d *drainer, showSchema bool, err er
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			flags.SetOutput(errOut)
-			_, _ = io.WriteString(errOut, help) // as in complain
+			_, _ = io.WriteString(errOut, help) // if this fails, there is nothing left to do
 			flags.PrintDefaults()
 		}
 		return nil, false, err

@@ -8,7 +8,7 @@ import (
 )
 
 // lockPatience is how long -once waits for the lock: the database may release the
-// lock of a process that has just ended a moment later.
+// lock of a process a moment after the process has ended.
 const lockPatience = 5 * time.Second
 
 // run drains the outbox until ctx ends, or, if once is set, until the outbox is empty.

@@ -23,9 +23,9 @@ const (
 var errElsewhere = errors.New("another process drains this outbox")
 
 // session is a connection to the database that holds the lock of the outbox. A drainer
-// does all its work in the database through it, so that a drainer that has lost the lock
-// changes nothing. The lock keeps the rows in order, and prevents useless repeated sends.
-// Each row arrives once even without the lock.
+// uses no other connection, so that a drainer that has lost the lock changes nothing.
+// The lock keeps the rows in order, and prevents useless repeated sends. Each row arrives
+// once even without the lock.
 type session struct {
 	conn  *pgx.Conn
 	woken bool // a row was inserted since the last call of wait

@@ -1,7 +1,7 @@
 // Queuebench compares Seb's queues with the usual pattern in PostgreSQL, a table
 // of jobs whose workers take rows by FOR UPDATE SKIP LOCKED. Both run on the same
 // machine and disk, one after the other. Each makes a change durable before it
-// acknowledges it.
+// acknowledges the change.
 //
 // It prints how many messages per second all workers together take and finish, and
 // how long workers take to receive and to finish messages. A worker does nothing with
@@ -129,7 +129,7 @@ func run(ctx context.Context, args []string, out io.Writer) (result error) {
 	return table.Flush()
 }
 
-// measureSide measures one side, and returns the text of its Describe.
+// measureSide measures one side, and returns what s.Describe returns.
 func measureSide(ctx context.Context, name string, s side, o options, row func(...any) error) (what string, err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
 	for _, batch := range o.batches {

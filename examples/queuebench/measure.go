@@ -34,8 +34,8 @@ type side interface {
 
 // worker is one client of a queue.
 type worker interface {
-	// Take receives up to most messages, and returns their ids for Done. finished is
-	// how many messages of earlier calls it has finished, if Done leaves that to Take.
+	// Take receives up to most messages, and returns their ids for Done. finished is the
+	// number of earlier messages that Take has finished, if Done leaves that to Take.
 	Take(ctx context.Context, most int) (ids []string, finished int, err error)
 	// Done finishes the messages of the last Take, and returns how many it has finished.
 	// It may leave that to the next Take.
@@ -57,7 +57,7 @@ var sideNames = []string{"postgres-locked", "postgres-leased", "seb", "seb-immed
 
 // measured is the result of one run.
 type measured struct {
-	rate, filled    int // messages per second: taken and finished; filled in
+	rate, filled    int // messages per second that workers have finished, and that Fill has added
 	receive, finish durations
 }
 
@@ -72,8 +72,8 @@ func (d durations) at(percent int) string {
 	return rounded(d[(len(d)-1)*percent/100]).String()
 }
 
-// measure fills the queue, and lets workers empty it. They take up to batch messages
-// at a time.
+// measure fills the queue and has workers empty it, which take up to batch messages at
+// a time.
 func measure(ctx context.Context, s side, o options, batch int) (m measured, err error) {
 	messages := makeMessages(o.messages, o.payload)
 	began := time.Now()
@@ -110,7 +110,7 @@ func makeMessages(count, size int) [][]byte {
 	return messages
 }
 
-// empty lets the workers work until all messages are done.
+// empty makes the workers work until all messages are done.
 func (m *measured) empty(ctx context.Context, workers []worker, o options, batch int) error {
 	var mu sync.Mutex // guards m and done
 	done := 0
@@ -142,7 +142,7 @@ func (m *measured) empty(ctx context.Context, workers []worker, o options, batch
 	return nil
 }
 
-// work lets a worker take and finish messages, one batch in each turn, until count says that all messages are done. It
+// work makes a worker take and finish messages, one batch in each turn, until count says that all messages are done. It
 // returns the durations of the calls that received messages, and of those that finished some.
 func work(ctx context.Context, w worker, batch int, turn time.Duration, count func(finished int) (over bool)) (receive, finish durations, _ error) {
 	next := time.Now().Add(time.Duration(rand.Int64N(int64(turn) + 1))) // so that workers don't begin all at once

@@ -13,8 +13,8 @@ import (
 	"github.com/simple-event-broker/seb/examples/internal/servers"
 )
 
-// jobs creates the usual table. run_at is from when on a row may be taken, for the
-// first time or again. A worker finds the next rows by the index.
+// jobs creates the usual table. A worker may take a row, for the first time or again,
+// when the time run_at has come. It finds the next rows by the index.
 const jobs = `
 	DROP TABLE IF EXISTS queuebench;
 	CREATE TABLE queuebench (
@@ -25,10 +25,10 @@ const jobs = `
 	);
 	CREATE INDEX ON queuebench (run_at, id)`
 
-// postgres is a table of jobs in a server.
+// postgres is a table of jobs in a PostgreSQL server.
 type postgres struct {
 	url    string
-	own    *servers.Postgres // the server that this program has started; nil for another one
+	own    *servers.Postgres // the server that this program has started; nil if it uses a running one
 	leased bool
 }
 
@@ -38,9 +38,9 @@ type postgres struct {
 // transaction holds up VACUUM.
 func openLocked(ctx context.Context, o options) (side, error) { return openPostgres(ctx, o, false) }
 
-// openLeased opens the pattern of most libraries: a worker writes into the row until
-// when the row is leased, and deletes it when it is done. A message takes two commits,
-// and no transaction is open while the worker works.
+// openLeased opens the pattern of most libraries: a worker writes the end of its lease
+// into the row, and deletes the row when the message is done. A message takes two
+// commits, and no transaction is open while the worker works.
 func openLeased(ctx context.Context, o options) (side, error) { return openPostgres(ctx, o, true) }
 
 func openPostgres(ctx context.Context, o options, leased bool) (side, error) {
@@ -87,7 +87,7 @@ func (p *postgres) Fill(ctx context.Context, messages [][]byte) (err error) {
 	if _, err := conn.CopyFrom(ctx, pgx.Identifier{"queuebench"}, []string{"payload"}, rows); err != nil {
 		return err
 	}
-	// Autovacuum would have analyzed a table that is in use.
+	// A table in long use has been analyzed by autovacuum; this one is new.
 	_, err = conn.Exec(ctx, `VACUUM ANALYZE queuebench`)
 	return err
 }
@@ -153,7 +153,7 @@ func (w *locking) Done(ctx context.Context, ids []string) (finished int, err err
 
 func (w *locking) Close() error { return closed(w.conn) }
 
-// leasing is a worker that writes into its rows until when they are leased.
+// leasing is a worker that writes the end of its lease into its rows.
 type leasing struct{ conn *pgx.Conn }
 
 func (w *leasing) Take(ctx context.Context, most int) (ids []string, finished int, err error) {

@@ -28,7 +28,7 @@ const (
 // seb is a queue of a broker.
 type seb struct {
 	url   string
-	own   *servers.Seb // the broker that this program has started; nil for another one
+	own   *servers.Seb // the broker that this program has started; nil if it uses a running one
 	dir   string       // directory of own
 	flags []string     // of seb serve
 

@@ -77,9 +77,9 @@ func (c *counter) load(ctx context.Context) (map[string]int64, error) {
 }
 
 // commit counts the words of records. It commits the changed counts together with the
-// position behind the records, if the consumer still has that version, and returns the next
-// version. To compare the positions of these records alone would not be enough: another
-// counter may have counted records of other partitions.
+// offsets past the records, if the consumer still has that version, and returns the next
+// version. To compare the consumer's positions in the partitions of these records would not
+// be enough: another counter may have counted records of other partitions.
 func (c *counter) commit(ctx context.Context, counts map[string]int64, records []seb.Record, version string) (string, error) {
 	changed := map[string]bool{}
 	for _, r := range records {

@@ -8,7 +8,7 @@
 //
 // It opens a directory as a broker; other brokers may use the directory at the same time. Any
 // number of wordcounts may run: of two that have read the same lines, one succeeds with its
-// commit. The other starts again from there.
+// commit. The other starts again from the positions of that commit.
 //
 //	seb serve --store seb-data &
 //	seb produce lines < book.txt

@@ -25,7 +25,7 @@ type Budget struct {
 
 	mu      sync.Mutex
 	used    int64
-	held    [classCount]int64     // part of used, by class; without that of shares
+	held    [classCount]int64     // part of used, by class; without what shares hold
 	waiting [classCount][]*waiter // by class, in order of arrival
 	shares  [ShareCount]share
 }
@@ -36,11 +36,11 @@ type Class int
 
 // The classes.
 const (
-	Batches  Class = iota // records on their way into a commit: the whole budget
-	Fetches               // data that is being read from the store: a quarter
-	More                  // further memory of a request that holds some already: 15/16
-	Pushed                // records on their way to push targets: until all classes together use 12/16
-	Adapters              // the first memory of a request: half
+	Batches  Class = iota // records on their way into a commit; may use the whole budget
+	Fetches               // data that is being read from the store; may use a quarter
+	More                  // further memory of a request that holds some already; until 15/16 are in use, Batches and Fetches not counted
+	Pushed                // records on their way to push targets; until 12/16 are in use
+	Adapters              // the first memory of a request; until half is in use, Batches and Fetches not counted
 	classCount
 )
 
@@ -60,7 +60,7 @@ type waiter struct {
 }
 
 // New returns a budget of limit bytes. The budget calls resize with the number of bytes that are not
-// handed out, whenever that changes. It holds its lock then: resize must not call the budget.
+// handed out, whenever that changes. It holds its lock during the call: resize must not call the budget.
 func New(limit int64, resize func(rest int64)) *Budget {
 	b := &Budget{limit: limit, resize: resize}
 	for i := range b.shares {
@@ -96,7 +96,7 @@ func (b *Budget) hasRoomLocked(c Class, n int64) bool {
 		return clients+n <= b.max(c)
 	case Pushed:
 		return b.used+n <= b.max(c)
-	case Fetches: // a single fetch may exceed the class's quarter, if it is the only one
+	case Fetches: // a fetch may exceed the class's quarter if no other fetch is under way
 		return b.held[c] == 0 || b.held[c]+n <= b.of(4)
 	default:
 		return true
@@ -154,7 +154,7 @@ func (b *Budget) leave(c Class, w *waiter, err error) error {
 	for i, x := range b.waiting[c] {
 		if x == w {
 			b.waiting[c] = append(b.waiting[c][:i], b.waiting[c][i+1:]...)
-			b.serveLocked() // waiters behind w may need less
+			b.serveLocked() // waiters after w may need less
 			return err
 		}
 	}

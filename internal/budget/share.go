@@ -35,20 +35,21 @@ type Holder struct {
 }
 
 const (
-	// shareWaitMin is how long a request waits before the share ends other requests for it.
+	// shareWaitMin is how long a request waits before the share ends other requests to make room.
 	shareWaitMin = time.Second
-	// confinedFor is how long a holder is limited to its part after the share ended one of its
-	// requests in favor of a holder with less.
+	// confinedFor is how long a holder is limited to its part of the share, after the share ended one of
+	// its requests in favor of a holder with less memory.
 	confinedFor = time.Minute
-	// confinedMax is how many limited holders a share remembers.
+	// confinedMax is how many holders at most a share limits to their part.
 	confinedMax = 4096
 )
 
 // share is memory that holders compete for. While there is room, all holders get what they ask
-// for. When the share is full, the holder that would have least is served first. If its request
-// has waited for shareWaitMin, the share ends a request of a holder that has more than that. If no
-// holder has more, it ends one that also waits and began later. So some requests can always come to
-// their end, and none has to wait for a client that has stopped sending or reading.
+// for. When the share is full, it first serves the holder that would then have least memory. If the
+// request of this holder has waited for shareWaitMin, the share ends a request of a holder that has
+// more memory. If no holder has more, the share ends a request that also waits and began later. So
+// some requests can always come to their end, and no request has to wait for a client that has
+// stopped sending or reading.
 type share struct {
 	name    Share
 	limit   int64
@@ -57,7 +58,7 @@ type share struct {
 	used     int64
 	leaving  int64 // part of used: held by requests that were told to end
 	accounts map[Holder]account
-	confined map[Holder]time.Time      // until when a holder is limited to its part
+	confined map[Holder]time.Time      // when the limit of a holder to its part ends
 	holding  map[*Reservation]struct{} // reservations that can be revoked
 	waiting  []*Reservation
 }
@@ -68,7 +69,7 @@ type account struct {
 }
 
 // Reservation is memory that one request holds, and that may grow. It is safe for
-// concurrent use; the zero Reservation is not.
+// concurrent use. The zero Reservation can't be used.
 type Reservation struct {
 	b      *Budget
 	share  *share
@@ -78,9 +79,9 @@ type Reservation struct {
 
 	// Guarded by Budget.mu.
 	held  int64
-	wants int64         // bytes that it waits for; 0 if it does not wait
+	wants int64         // bytes that the reservation waits for; 0 if it does not wait
 	since time.Time     // when it began to wait
-	ready chan struct{} // while it waits: closed when it gets these bytes, or is revoked
+	ready chan struct{} // while it waits: closed when it gets the bytes, or is revoked
 	ended error         // why it was revoked; nil if it was not
 }
 
@@ -176,7 +177,7 @@ func (r *Reservation) grow(ctx context.Context, n int64, patience time.Duration)
 	ready := make(chan struct{})
 	r.wants, r.since, r.ready = n, time.Now(), ready
 	s.waiting = append(s.waiting, r)
-	b.serveShareLocked(s) // r may be served at once, if those that wait may not have more now
+	b.serveShareLocked(s) // r may be served at once, if the requests that wait may not have more now
 	b.resize(b.limit - b.used)
 	b.mu.Unlock()
 
@@ -212,7 +213,7 @@ func (b *Budget) stopWaiting(r *Reservation, err error) error {
 		err = r.share.refusal(r.wants)
 	}
 	r.share.dequeue(r)
-	b.serveLocked() // requests behind r may need less
+	b.serveLocked() // requests after r may need less
 	return err
 }
 
@@ -279,9 +280,9 @@ func (b *Budget) serveShareLocked(s *share) {
 	}
 }
 
-// next returns the waiting request that is served next, nil if none may have more: the oldest
-// request of the holder that would have least. If the smallest request came first instead, new
-// requests would take the memory that old ones need to come to their end.
+// next returns the waiting request that is served next: the oldest request of the holder that would
+// then have least; nil if no waiting request may have more. If the smallest request came first
+// instead, new requests would take the memory that old ones need to come to their end.
 func (s *share) next() *Reservation {
 	oldest := map[Holder]*Reservation{}
 	for _, r := range s.waiting {
@@ -300,7 +301,7 @@ func (s *share) next() *Reservation {
 }
 
 // takeBackFor revokes reservations so that the request that is served next gets its memory. Only the
-// first of the waiting requests does this, since each of them would examine all reservations.
+// first of the waiting requests does this, since it examines all reservations.
 func (b *Budget) takeBackFor(waiting *Reservation) {
 	b.mu.Lock()
 	s := waiting.share
@@ -336,8 +337,9 @@ func (b *Budget) takeBackFor(waiting *Reservation) {
 	}
 }
 
-// victim returns the reservation to revoke for r, nil if there is none: of the holder that has most,
-// the one that began last. unfair tells that this holder has more than r's holder would have.
+// victim returns the reservation to revoke for r; nil if there is none. It is the reservation that
+// began last, of the holder that has most. unfair tells whether this holder has more than r's holder
+// would have.
 func (s *share) victim(r *Reservation) (found *Reservation, unfair bool) {
 	mine, most := s.weight(r, r.wants), int64(-1)
 	for v := range s.holding {
@@ -372,14 +374,16 @@ func (s *share) dequeue(r *Reservation) {
 	s.exit(r)
 }
 
-// enter counts r in its holder's account if r neither holds memory nor waits. Call it before r does.
+// enter counts r in its holder's account. It does nothing if r holds memory or waits: r is counted
+// then. Call it before r begins to hold memory or to wait.
 func (s *share) enter(r *Reservation) {
 	if r.held == 0 && r.wants == 0 {
 		s.count(r.holder, 0, 1)
 	}
 }
 
-// exit is the opposite of enter: call it when r may have stopped holding memory and waiting.
+// exit removes r from its holder's account if r neither holds memory nor waits. Call it when r may
+// have stopped doing so.
 func (s *share) exit(r *Reservation) {
 	if r.held == 0 && r.wants == 0 {
 		s.count(r.holder, 0, -1)
@@ -405,13 +409,13 @@ func (s *share) weight(r *Reservation, n int64) int64 { return s.accounts[r.hold
 // reservation that can't be revoked, may not exceed the holder's part.
 func (s *share) mayHave(r *Reservation, n int64) bool {
 	if s.used == r.held || r.revoke != nil && !s.isConfined(r.holder) {
-		return true // if r alone uses the share, it may exceed a part; otherwise its memory can be revoked
+		return true // r alone uses the share, or the memory of r can be revoked
 	}
 	return s.weight(r, n) <= s.part()
 }
 
-// part returns how many bytes each holder may have if all want some. A holder that is alone leaves a
-// quarter of the share to others that may come.
+// part returns how many bytes each holder may have if all holders want some. A holder that is alone
+// leaves a quarter of the share to holders that may come.
 func (s *share) part() int64 {
 	if n := len(s.accounts); n > 1 {
 		return s.limit / int64(n)

@@ -13,21 +13,22 @@ import (
 // Answer is a worker's answer to one delivery.
 type Answer struct {
 	Token string         // the text that identifies the delivery
-	Queue format.QueueID // id of the queue that handed out the token
+	Queue format.QueueID // id of the queue that handed out the record
 	leases.Delivery
 
 	// Results, which Apply sets:
 
 	TopicID  format.TopicID // id of the queue's topic
 	Attempts int            // deliveries since the record was redriven, this one included
-	// DeadLetterTopic is where a copy of the record goes. The caller then has to commit a
-	// [DeadLetter] together with the copy; "" if it need not.
+	// DeadLetterTopic, unless it is "", is the topic to which a copy of the record must go. The
+	// caller then has to commit a [DeadLetter] together with the copy.
 	DeadLetterTopic string
 	Outdated        bool  // the delivery is not its record's last, or the record is done
-	Err             error // why the answer is refused
+	Err             error // why the answer is refused; nil if it is not
 }
 
-// AckRecords marks records as done. It decides each answer alone, and sets Err of those it refuses.
+// AckRecords marks records as done. It decides each answer alone, and sets Err of each answer that it
+// refuses.
 type AckRecords struct {
 	QueueName
 	Answers []*Answer
@@ -60,7 +61,7 @@ func doneEntries(queue format.QueueID, of []*Answer) (entries []format.Entry) {
 }
 
 // NackRecords puts records back for a later delivery, or makes them dead letters. It decides each
-// answer alone, and sets Err of those it refuses.
+// answer alone, and sets Err of each answer that it refuses.
 type NackRecords struct {
 	QueueName
 	Delay   *time.Duration // until the next delivery; nil means the queue's backoff
@@ -103,9 +104,9 @@ func (x NackRecords) delay(config format.QueueConfig, attempts int, last bool) t
 }
 
 // answerable returns the answers to deliveries that are their record's last, sorted and without
-// duplicates, and sets Err of the others. If done is set, the answers are acknowledgements, and a
-// repeated one is no error: the same delivery has marked the record as done earlier in this commit. It
-// is not returned either.
+// duplicates. It sets Err of all other answers, with one exception: if done is set, the answers are
+// acknowledgements, and an answer whose delivery has marked the record as done earlier in this commit
+// is neither an error nor returned.
 func answerable(d *state.Draft, topic format.TopicID, id format.QueueID, answers []*Answer, done bool) []*Answer {
 	good := make([]*Answer, 0, len(answers))
 	for _, a := range answers {

@@ -7,13 +7,13 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Commit makes several changes together, or none of them. Its refusal names the part that caused it.
+// Commit makes several changes together, or none of them. A refusal names the part that caused it.
 type Commit struct {
 	Moves []CommitMove
 	Acks  []CommitAck
 }
 
-// CommitMove is a part of a [Commit] that moves a consumer.
+// CommitMove is a part of a [Commit] that sets positions of a consumer.
 type CommitMove struct {
 	Part string // name of the part
 	MoveConsumer
@@ -56,7 +56,7 @@ func (a CommitAck) apply(d *state.Draft) ([]format.Entry, error) {
 	}
 	good := answerable(d, topic, id, a.Answers, false)
 	for i, x := range a.Answers {
-		if x.Err != nil { // even if the same delivery has done the record: else a repeated commit would make its other changes twice
+		if x.Err != nil { // even if the same delivery has marked the record as done: if that were accepted, a repeated commit would make its other changes twice
 			return nil, ofPart(a.TokenPart(i), x.Err)
 		}
 	}

@@ -38,8 +38,9 @@ func (c ConsumerName) checkPositions(d *state.Draft, topic format.TopicID, ps []
 	return nil
 }
 
-// ConsumerVersion returns the version of a consumer that was moved that many times. It includes the
-// id, so that it differs from every version of an earlier consumer of the same name.
+// ConsumerVersion returns the version of a consumer whose positions were set that many times. The
+// version includes the id, so that it differs from every version of an earlier consumer of the same
+// name.
 func ConsumerVersion(id format.ConsumerID, moves uint64) string {
 	return fmt.Sprintf("%d.%d", id, moves)
 }
@@ -112,7 +113,7 @@ type ResetConsumer struct {
 	ConsumerSetting
 	From Position
 	// If TopicID is not 0, the position is a time, which the caller has searched for in the topic of
-	// that id. Next has the offsets that the caller has found, by partition. They replace From.
+	// that id. Next has the offsets that the caller has found, by partition, and replaces From.
 	TopicID format.TopicID
 	Next    []format.Offset
 }
@@ -170,12 +171,12 @@ func (x ResetConsumerTo) Apply(d *state.Draft) ([]format.Entry, error) {
 	return x.to(d, topic, all)
 }
 
-// MoveConsumer moves a consumer that exists.
+// MoveConsumer sets positions of an existing consumer.
 type MoveConsumer struct {
 	ConsumerName
-	IfVersion string            // the version that it must have; "" means any
-	Expect    []format.Position // positions that it must have
-	To        []format.Position
+	IfVersion string            // the version that the consumer must have; "" means any
+	Expect    []format.Position // positions that the consumer must have
+	To        []format.Position // new positions
 
 	// Version is a result: the consumer's version after the commit.
 	Version string

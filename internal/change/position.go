@@ -7,10 +7,10 @@ import "github.com/simple-event-broker/seb/internal/format"
 type Position struct {
 	Offset  format.Offset
 	FromEnd bool // Offset counts from the end of the partition; it is 0 or negative
-	Exact   bool // Offset must be in the partition; otherwise an offset before the start means the start
+	Exact   bool // Offset must be in the partition; without Exact, an offset before the start means the start
 }
 
-// In returns the offset of the position in a partition.
+// In returns the offset of the position in a partition. The offset may be outside of the partition.
 func (p Position) In(start, end format.Offset) format.Offset {
 	at := p.Offset
 	if p.FromEnd {

@@ -53,7 +53,7 @@ func TargetOf(p *format.QueuePush) push.Target {
 	return t
 }
 
-// pushEntry returns a target in the form of a log entry. Its defaults must be filled in.
+// pushEntry returns a target in the form of a log entry. No field of the target may stand for a default.
 func pushEntry(t push.Target) *format.QueuePush {
 	p := &format.QueuePush{URL: t.URL, Secret: t.Secret, TimeoutMS: t.Timeout.Milliseconds(), InFlight: uint32(t.MaxInFlight)}
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
@@ -93,11 +93,11 @@ func (u PushUpdate) apply(t push.Target) push.Target {
 type SetPush struct {
 	QueueName
 	Update PushUpdate
-	Secret string // for a target without a secret, unless Update has one
+	Secret string // the secret of a target that has none, unless Update sets one
 	// Allowed and Denied are the networks of push targets: see [push.Networks].
 	Allowed, Denied []netip.Prefix
 
-	// Results: the target, whether the queue had none before, and whether the target got Secret.
+	// Results: the target, whether the queue had no target before, and whether the target got Secret.
 	Target       format.QueuePush
 	Created      bool
 	SecretIsUsed bool

@@ -168,7 +168,7 @@ func (x *SetQueue) Apply(d *state.Draft) ([]format.Entry, error) {
 	if config == old {
 		return nil, nil
 	}
-	if config.DeadLetterTopic != old.DeadLetterTopic { // only then: a queue whose dead-letter topic was deleted can still be paused
+	if config.DeadLetterTopic != old.DeadLetterTopic { // check only a new name, so that a queue whose dead-letter topic was deleted can still be paused
 		if err := x.checkDeadLetterTopic(d, config.DeadLetterTopic); err != nil {
 			return nil, err
 		}

@@ -76,7 +76,7 @@ func TopicDeleted(name string) *Refusal {
 	return refused(CodeTopicNotFound, "", "topic %q was deleted", name)
 }
 
-// PartitionNotFound refuses a partition of a topic that has count of them.
+// PartitionNotFound refuses a partition of a topic that has count partitions.
 func PartitionNotFound(topic string, partition format.Partition, count int) *Refusal {
 	has := "only 0"
 	if count > 1 {
@@ -122,7 +122,7 @@ func LeaseLost(token, why string) *Refusal {
 	return refused(CodeLeaseLost, "stop the work on this record: another worker may have it, or it needs no more work", "token %q %s", token, why)
 }
 
-// TokenElsewhere refuses a token of another queue, which may have been deleted.
+// TokenElsewhere refuses a token of another queue; exists tells whether that queue still exists.
 func TokenElsewhere(token string, exists bool) *Refusal {
 	if !exists {
 		return refused(CodeLeaseLost, "drop the record: its queue no longer exists", "token %q belongs to a queue that was deleted", token)

@@ -56,7 +56,7 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 	if err != nil {
 		return err
 	}
-	if own { // before readers wake: they need no sync then
+	if own { // before readers wake, so that they need no sync
 		e.tail.proven(e.building.begun)
 	}
 	for _, o := range e.observers {
@@ -87,8 +87,8 @@ func (e *fold) rememberOwn(c *format.Commit) {
 	}
 }
 
-// rememberRead puts the batches that were read from the store in a commit into the cache. Batches in
-// data objects were not read with the commit.
+// rememberRead puts the batches in a commit object that was read from the store into the cache. Batches
+// in data objects were not read with the commit object.
 func (e *fold) rememberRead(c *format.Commit, object []byte) {
 	if object == nil {
 		return

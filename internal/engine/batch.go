@@ -12,7 +12,7 @@ import (
 // verified.
 const batchBytes = 1 * mib
 
-// partitionKey names a partition for as long as its topic lives.
+// partitionKey names a partition by the id of its topic, which no other topic ever has.
 type partitionKey struct {
 	topic     format.TopicID
 	partition format.Partition
@@ -48,7 +48,7 @@ type batchShare struct {
 type batchSet struct {
 	requests []*Request
 	batches  []*batch
-	filling  map[partitionKey]*batch // the batches that records are still added to; nil when the set is finished
+	filling  map[partitionKey]*batch // the batches to which records are still added; nil when the set is finished
 	bytes    int64
 	began    time.Time
 	urgent   bool // holds a request that is committed without linger

@@ -8,11 +8,11 @@ import (
 )
 
 // batcher collects requests into batch sets. New requests join the open set. Queued sets take no
-// further requests: they wait for their uploads, or for the commits before theirs.
+// further requests: they wait for their uploads, or until earlier sets are committed.
 type batcher struct {
 	batching Batching
-	wake     chan struct{}        // of the commit loop
-	put      func(*batchSet) bool // uploads a sealed batch set; true when the store has its objects, false when the broker ends
+	wake     chan struct{}        // wakes the commit loop
+	put      func(*batchSet) bool // uploads a sealed batch set; returns true when the store has its objects, false when the engine ends
 	uploads  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -44,10 +44,11 @@ func (b *batcher) admitLocked(now time.Time) *batchSet {
 	return b.open
 }
 
-// join adds a request to the open batch set, and copies its records. It returns the
-// request to wait for: an undecided request with the same idempotency key, unless the access
-// of all callers of that request has ended; else r. It fails when the broker is closing, and
-// when the undecided request has other contents.
+// join adds a request to the open batch set, and copies the records. It returns the request to
+// wait for. If an undecided request has the same idempotency key, and the access of at least one
+// of that request's callers is still valid, join returns that request, and does not add r.
+// Otherwise it returns r. It fails when the broker is closing, and when the undecided request has
+// other contents.
 //
 // A request whose caller has synced is committed without linger, as urgent ones are: such
 // requests are rare, and have waited for the sync already.
@@ -105,9 +106,9 @@ func (b *batcher) allowed(r *Request, in Keyring, now time.Time) error {
 	return r.refusal
 }
 
-// withdraw tells that a caller of a request has given up. Once all its callers have, the request is
-// withdrawn, and no commit takes it. withdraw returns false if other callers still wait, or if the
-// batch set was sealed before.
+// withdraw notes that a caller of a request has given up. Once all callers of the request have given
+// up, the request is withdrawn, and no commit takes it. withdraw returns false if other callers still
+// wait, or if the batch set was sealed before.
 func (b *batcher) withdraw(r *Request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,7 +159,7 @@ func sealLocked(o *batchSet) {
 }
 
 // due returns how long to wait until a commit should begin; ok is false when no batch set can be
-// committed.
+// committed yet.
 func (b *batcher) due(now time.Time) (wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,7 +179,7 @@ func (b *batcher) due(now time.Time) (wait time.Duration, ok bool) {
 
 // takeSets seals and returns the batch sets of the next commit, oldest first. A set of more than
 // inlineMax bytes is uploaded instead of being written into the commit. takeSets returns an empty
-// list if the first set has to be uploaded before.
+// list if the first set has to be uploaded before the commit.
 func (b *batcher) takeSets(inlineMax int64) []*batchSet {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,8 +212,8 @@ func (b *batcher) takeSets(inlineMax int64) []*batchSet {
 	return taken
 }
 
-// putBack puts sets that could not be committed back to the head of the queue. It uploads those
-// again whose data objects can't be used.
+// putBack puts sets that could not be committed back at the head of b.queued. If useless returns true
+// for a set, the data objects of the set can't be used, and putBack uploads the set again.
 func (b *batcher) putBack(sets []*batchSet, useless func(*batchSet) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -224,7 +225,7 @@ func (b *batcher) putBack(sets []*batchSet, useless func(*batchSet) bool) {
 	}
 }
 
-// idle tells that no commit is under way.
+// idle notes that no commit is under way.
 func (b *batcher) idle() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

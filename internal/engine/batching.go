@@ -5,8 +5,8 @@ import "time"
 // Fill says how full the open batch set is.
 type Fill struct {
 	Requests int
-	Bytes    int64         // of their records, as encoded
-	Age      time.Duration // since the first of them came
+	Bytes    int64         // of the requests' records, as encoded
+	Age      time.Duration // since the first of the requests came
 }
 
 // Batching decides when the open batch set becomes a commit. It must not block.

@@ -23,9 +23,9 @@ type building struct {
 }
 
 // doubtful tells whether the engine must sync and build again before it answers, because it may not
-// have read commits of other brokers that change a refusal. These refusals are in doubt: because of
-// the end of a partition; because of an idempotency key; by a change, if the engine has not synced
-// since the request came; because of a full state, unless fresh tells that the last sync is recent.
+// have read commits of other brokers that change a refusal. A refusal is in doubt if its cause is the
+// end of a partition or an idempotency key; if a change refused the request, and the engine has not
+// synced since the request came; or if the state is full, unless fresh says that the last sync is recent.
 func (x *building) doubtful(fresh bool) bool {
 	for _, set := range x.sets {
 		if slices.ContainsFunc(set.requests, func(r *Request) bool { return r.doubtful }) {
@@ -42,7 +42,7 @@ func (x *building) doubtful(fresh bool) bool {
 	return false
 }
 
-// build makes the commit for the slot after the applied one, from the batch sets in e.building. It
+// build makes the commit for the slot after the last applied one, from the batch sets in e.building. It
 // checks each request against the state and the requests before it. It returns nil if no entries are
 // left to commit, or if a set has to be uploaded again.
 func (e *Engine) build(next commitlog.Next) (*format.Commit, [][]byte) {
@@ -158,7 +158,7 @@ func (e *Engine) buildShared(d *state.Draft, set *batchSet) {
 
 // buildWhole checks a request that must be in the commit as a whole or not at all. It adds the entries
 // of the request's change to the commit, or refuses the request. The batches of the request come next,
-// without others in between, so that its conditions still hold for each of them.
+// without other batches in between, so that the request's conditions still hold for each of them.
 func (e *Engine) buildWhole(c *format.Commit, d *state.Draft, r *Request) {
 	if refusal := e.batcher.allowed(r, d, e.StoreNow()); refusal != nil {
 		e.building.refusal[r] = refusal
@@ -187,7 +187,7 @@ func (e *Engine) buildWhole(c *format.Commit, d *state.Draft, r *Request) {
 }
 
 // checkEnds refuses a request if a topic that it appends to was deleted, or if a condition on an
-// offset does not hold. The condition of an append counts the earlier appends of its request.
+// offset does not hold. The condition of an append counts the records of earlier appends of the request.
 func checkEnds(d *state.Draft, r *Request) error {
 	ends := map[partitionKey]int64{}
 	for _, a := range r.Appends {

@@ -15,7 +15,7 @@ import (
 
 // A checkpoint holds the whole state, so it costs more as the log grows, and the store
 // may take thousands of commits each second. Large checkpoints take at most about
-// 1/checkpointShare of the time: the engine skips those that are due too early.
+// 1/checkpointShare of the time: the engine skips checkpoints that are due too early.
 const checkpointShare = 8
 
 // maybeCheckpoint searches for holes in the log and writes a checkpoint, concurrently with the
@@ -115,7 +115,7 @@ var errOtherState = errors.New("it is not the state as of its slot")
 func (e *Engine) findHole(ctx context.Context, s format.Seq) error {
 	sound := format.Seq(e.sound.Load())
 	if window := 2 * format.Seq(e.opts.CheckpointCommits); s > window {
-		sound = max(sound, s-window) // earlier checkpoints have searched below
+		sound = max(sound, s-window) // earlier checkpoints have searched the slots below
 	}
 	if err := e.log.FindHole(ctx, sound+1, s); err != nil {
 		return err

@@ -27,7 +27,7 @@ type Cursor struct {
 
 	// Set by the last call of locate:
 	start, end format.Offset    // of the partition
-	found      []state.Location // of the batches from Offset on
+	found      []state.Location // where the batches from Offset on are
 	loads      uint64           // how many checkpoints the engine had loaded
 }
 
@@ -39,7 +39,7 @@ func (e *Engine) NewCursor(topic string, id format.TopicID, partition format.Par
 // ReadOptions bound what a cursor reads at once.
 type ReadOptions struct {
 	Records int
-	Bytes   int64         // of keys, values and headers; the first record is read whatever its size
+	Bytes   int64         // of keys, values and headers together; the first record is read whatever its size
 	Wait    time.Duration // how long Next waits at the end of the partition
 	// Reserve, unless it is nil, is called before records are read, with the number of records and an
 	// upper bound of their bytes. It returns the bounds of the read, which may be lower.
@@ -53,7 +53,7 @@ type Sink interface {
 	Add(r record.Record)
 }
 
-// Next passes records to a sink, within the bounds of opts, and moves the cursor behind them. At the end
+// Next passes records to a sink, within the bounds of opts, and moves the cursor past them. At the end
 // of the partition it syncs, and then waits for up to opts.Wait; it passes no records if none came. It
 // returns the bounds of the partition. It returns an error only if it has passed no record.
 func (c *Cursor) Next(ctx context.Context, opts ReadOptions, to Sink) (start, end format.Offset, err error) {
@@ -90,7 +90,7 @@ func (c *Cursor) Bounds() (start, end format.Offset, err error) {
 // since 1970, or to the partition's end if there is no such record.
 //
 // The state knows the largest timestamp of each batch, so usually Seek reads one batch. It reads
-// another one only if the record with that timestamp is before the cursor.
+// another batch only if the record with the largest timestamp is before the cursor.
 func (c *Cursor) Seek(ctx context.Context, ms int64) error {
 	for {
 		l, found, err := c.locateTime(ms)
@@ -142,9 +142,9 @@ func (c *Cursor) locate(opts *ReadOptions) error {
 	})
 }
 
-// locateTime finds the first batch from the cursor on that has a record of that time or later, in
-// milliseconds since 1970. It moves the cursor to the first offset that the partition holds, or to its
-// end if there is no such batch.
+// locateTime finds the first batch from the cursor on that has a record of the time ms or later, in
+// milliseconds since 1970. It moves a cursor before the start of the partition to the start. If there is
+// no such batch, it moves the cursor to the end of the partition.
 func (c *Cursor) locateTime(ms int64) (l state.Location, found bool, err error) {
 	err = c.view(func(s *state.State, t *state.Topic, p *state.Partition) error {
 		c.Offset, c.loads = max(c.Offset, p.Start), c.e.loads
@@ -188,7 +188,7 @@ func (c *Cursor) await(ctx context.Context, opts *ReadOptions) error {
 	})
 }
 
-// reach returns the offset behind the batches that were found.
+// reach returns the offset after the batches that were found.
 func (c *Cursor) reach() format.Offset {
 	if len(c.found) == 0 {
 		return c.Offset
@@ -238,7 +238,7 @@ func (c *Cursor) reserve(ctx context.Context, opts *ReadOptions) error {
 	return c.locate(opts)
 }
 
-// read passes records of the found batches to a sink, and moves the cursor behind them.
+// read passes records of the found batches to a sink, and moves the cursor past them.
 func (c *Cursor) read(ctx context.Context, opts *ReadOptions, to Sink) error {
 	if err := c.reserve(ctx, opts); err != nil {
 		return err

@@ -2,7 +2,7 @@
 // slots for them, applies the commits of all brokers to the state, and reads records back.
 //
 // A [Request] is data: records to append, and a [Change] that checks itself against the state and
-// yields entries. The engine knows nothing of consumers, queues, push targets or API keys: a package
+// yields entries. The engine knows nothing about consumers, queues, push targets or API keys: a package
 // that must react to their entries is an [Observer].
 //
 // One goroutine, the commit loop, claims slots and changes the state. Others read the state in an
@@ -33,19 +33,19 @@ type Options struct {
 	Batching          Batching
 	AppendTimeout     time.Duration // how long a caller waits for its commit
 	StaleMax          time.Duration // how old the last sync may be that an answer relies on
-	CheckpointCommits int           // commits between two checkpoints
-	CheckpointLarge   int           // size in bytes from which on checkpoints may be written less often
-	IdempotencyKeys   int           // how many keys the log may remember
+	CheckpointCommits int           // number of commits between two checkpoints
+	CheckpointLarge   int           // size of a checkpoint, in bytes, from which checkpoints may be written less often
+	IdempotencyKeys   int           // how many idempotency keys the log may remember
 
-	Memory      int64 // bytes of requests, open batches and the cache together
-	StateMemory int64 // bytes of the state
+	Memory      int64 // limit, in bytes, of requests, open batches and the cache together
+	StateMemory int64 // limit, in bytes, of the memory that the state takes
 	CacheDir    string
-	CacheBytes  int64 // of CacheDir
+	CacheBytes  int64 // limit, in bytes, of the files in CacheDir
 
 	DeleteDelay, Margin time.Duration // for a bucket that Open sets up
 
 	Logger *slog.Logger
-	Boot   func() time.Duration // the clock since boot, suspended time included
+	Boot   func() time.Duration // the time since the machine started, suspended time included
 	Wall   func() time.Time     // the wall clock, which dates records without a timestamp
 }
 
@@ -53,10 +53,10 @@ type Options struct {
 type Observer interface {
 	// Loaded is called after a checkpoint has replaced the state.
 	Loaded(s *state.State)
-	// Applying is called before the entries of a commit are applied to the state. at is the time at
-	// which they are applied.
+	// Applying is called before the entries of a commit are applied to the state. at is the log's time
+	// when they are applied.
 	Applying(entries []format.Entry, at state.Moment)
-	// Applied is called after the entries were applied.
+	// Applied is called after the entries of a commit were applied.
 	Applied(s *state.State, entries []format.Entry, at state.Moment)
 }
 
@@ -72,7 +72,7 @@ type Engine struct {
 	opts      Options
 	store     objstore.Store
 	cluster   format.Cluster
-	clusterID string // of cluster
+	clusterID string // cluster.ID as text
 	logger    *slog.Logger
 	log       *commitlog.Log
 	cache     *cache.Cache
@@ -102,7 +102,7 @@ type Engine struct {
 	// Owned by the commit loop.
 	building       *building
 	recovered      bool
-	recovery       recovery // until recovered
+	recovery       recovery // used until recovered is true
 	lastCheckpoint format.Seq
 	checkpointing  atomic.Bool
 	nextCheckpoint time.Time     // earliest time of the next checkpoint; owned by the checkpoint under way
@@ -162,7 +162,7 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	// Recovery lists the log and the checkpoints, so it notices if their directories are unusable. Without
-	// the following request, only the first large append would notice that of data objects.
+	// the following request, only the first large append would notice an unusable directory of data objects.
 	if finder, ok := e.store.(objstore.Finder); ok {
 		key := (format.DataRef{Seq: 1}).Key()
 		if _, err := finder.FirstMissing(ctx, []string{key}); err != nil {
@@ -205,7 +205,7 @@ func openError(doing string, err, damage error) error {
 	return &StoreError{Doing: doing, RetryAfter: time.Second, Err: err}
 }
 
-// observe counts every store request, and learns from it whether the store answers.
+// observe counts a store request, and notes whether the store answered it.
 func (e *Engine) observe(op objstore.Op) {
 	e.metrics.storeRequest(op)
 	e.use.add(op)
@@ -275,7 +275,7 @@ func (e *Engine) Done() <-chan struct{} { return e.loopDone }
 // End gives up the requests that wait and the commit that is under way. Shutdown then returns soon.
 func (e *Engine) End() { e.end() }
 
-// Shutdown calls release unless that is nil, refuses further requests, commits those that wait, writes
+// Shutdown calls release unless release is nil, refuses further requests, commits those that wait, writes
 // a checkpoint and ends the engine. If the engine stops itself meanwhile, Shutdown returns why. It must
 // be called only once.
 func (e *Engine) Shutdown(release func()) (err error) {

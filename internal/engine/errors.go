@@ -12,7 +12,7 @@ import (
 )
 
 // The errors of an engine; the root package words them for callers. An engine also returns errors of
-// contexts and of package budget, and those that a Change or a Caller returned.
+// contexts and of package budget, and errors that a Change or a Caller returned.
 var (
 	ErrClosed        = errors.New("the engine is closed or closing")
 	ErrWithdrawn     = errors.New("the request was withdrawn")
@@ -29,8 +29,8 @@ func (e *UnknownError) Error() string { return "may be committed: " + e.Err.Erro
 // Unwrap returns the cause.
 func (e *UnknownError) Unwrap() error { return e.Err }
 
-// withoutUnknown returns err for a request that was refused, and so is certainly not in the log. If err
-// is an UnknownError, it is about the other requests of the commit, and withoutUnknown unwraps it.
+// withoutUnknown returns the error of a commit for a request that the commit certainly does not have. If
+// err is an UnknownError, it is about the other requests of the commit: withoutUnknown unwraps it.
 func withoutUnknown(err error) error {
 	if unknown, ok := errors.AsType[*UnknownError](err); ok {
 		return unknown.Err
@@ -38,7 +38,8 @@ func withoutUnknown(err error) error {
 	return err
 }
 
-// StoppedError says that the engine stopped itself, or did not open, because the log is damaged.
+// StoppedError says that the engine stopped itself, or did not open, because the log is damaged or the
+// store answers no further requests.
 type StoppedError struct {
 	Doing string // the step of Open that failed; "" after Open
 	Hint  string // what an operator can do
@@ -99,7 +100,8 @@ func (e *UnusableError) Error() string { return e.Detail }
 // Unwrap returns the cause.
 func (e *UnusableError) Unwrap() error { return e.Err }
 
-// CacheError refuses a cache directory that others may write to: a restart does not help.
+// CacheError says that the cache can't be opened, for example because other users may write to its
+// directory. A restart does not help.
 type CacheError struct{ Err error }
 
 // Error implements error.
@@ -111,7 +113,7 @@ func (e *CacheError) Unwrap() error { return e.Err }
 // StateFullError says that the state has no room for what a request adds.
 type StateFullError struct {
 	Use               state.Use
-	Used, Limit, Most int64 // in bytes: the size of the state; up to which size this use may fill it; its maximum
+	Used, Limit, Most int64 // in bytes: the size of the state, the size up to which this use may fill it, and its largest size
 }
 
 // Error implements error.
@@ -129,7 +131,7 @@ func (e *KeysFullError) Error() string {
 
 // TopicDeletedError says that a topic was deleted.
 type TopicDeletedError struct {
-	Part  string // of the request; see Append
+	Part  string // the name of the append in the request: see [Append]
 	Topic string
 }
 
@@ -176,7 +178,7 @@ func (e *OutOfRangeError) Error() string {
 // DataLostError says that an object which the log refers to is missing or damaged.
 type DataLostError struct {
 	Key         string        // of the object
-	First, Last format.Offset // offsets that it holds
+	First, Last format.Offset // first and last offset of the lost batch
 	Err         error
 }
 

@@ -16,12 +16,12 @@ const keyedPatience = 50 * time.Minute
 
 // Key is the idempotency key by which the log recognises a request.
 type Key struct {
-	// Hashes has one hash of the key for each append of the request, and at least one. The same
-	// commit has all of them, so the first tells whether the log knows the key.
+	// Hashes has one hash of the key for each append of the request, and at least one. A commit
+	// has all of them or none, so the first tells whether the log knows the key.
 	Hashes []format.Digest
 	// Unscoped are other hashes under which earlier versions of Seb may have remembered the request;
 	// may be empty. They don't depend on the caller, so a request that is known under them is the
-	// same only if its Print is.
+	// same request only if its Print is the same.
 	Unscoped []format.Digest
 	Print    format.Digest  // digest of the whole request
 	Topic    format.TopicID // the topic to which the key belongs, 0 if none: the log forgets the key when this topic is deleted
@@ -46,8 +46,8 @@ func (e *Engine) Replay(r *Request, at int64) bool {
 	return true
 }
 
-// replay returns what the state remembers under a request's key, and sets r.replayed if it knows the
-// key.
+// replay returns what the state remembers under a request's key. If the state knows the key, replay
+// sets r.replayed.
 func replay(s *state.State, r *Request, at int64) (first state.Keyed, known bool) {
 	hashes := r.Key.Hashes
 	first, known = s.Keyed(hashes[0], at)
@@ -61,7 +61,7 @@ func replay(s *state.State, r *Request, at int64) (first state.Keyed, known bool
 	}
 	if known && first.Print == r.Key.Print {
 		for i := range r.Appends {
-			x, _ := s.Keyed(hashes[i], at) // known like the first, which the same commit has remembered
+			x, _ := s.Keyed(hashes[i], at) // the log knows this hash too: the same commit has stored all hashes of the request
 			for _, y := range x.Ranges {
 				r.replayed[i] = append(r.replayed[i], Range{Partition: y.Partition, Offset: y.Base, Count: int(y.Count)})
 			}
@@ -82,7 +82,7 @@ func (e *Engine) Confirm(r *Request, err error) *Ticket {
 // of the sync or commit that should have read the log to its end.
 //
 // A request whose key belongs to no topic keeps its answer when its topics are deleted, since it may
-// have done more than to append to them.
+// have done more than append to them.
 func (e *Engine) confirm(r *Request, err error) {
 	_, full := errors.AsType[*KeysFullError](r.err)
 	switch {

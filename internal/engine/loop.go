@@ -11,7 +11,7 @@ import (
 
 const (
 	inlineBytesMax     = 4 * mib         // the largest payload that is written into the commit object itself
-	contendedInlineMax = 64 << 10        // the same while other brokers win slots, since after a lost race it is sent again
+	contendedInlineMax = 64 << 10        // the same limit while other brokers win slots: after a lost race, the payload is sent again
 	contendedFor       = 5 * time.Second // how long contendedInlineMax holds after a slot was lost
 )
 
@@ -67,8 +67,8 @@ func (e *Engine) giveUpAll() {
 	e.waiters.notifyAll()
 }
 
-// commit makes one commit of the requests that wait. If it succeeds, it has proven where the log ends,
-// which answers the syncs: they were requested before it began.
+// commit makes one commit of the requests that wait. If the commit succeeds, it proves where the log ends.
+// This answers the syncs too, since they were requested before the commit began.
 func (e *Engine) commit(syncs []*syncRequest) {
 	inline := int64(inlineBytesMax)
 	if e.contended() {
@@ -151,7 +151,8 @@ func (e *Engine) commitError(err error) error {
 	return failed
 }
 
-// stop makes the engine refuse requests from now on, because the log is damaged.
+// stop makes the engine refuse all further requests, because the log is damaged or the store answers no
+// further requests.
 func (e *Engine) stop(err error) {
 	stopped := &StoppedError{Hint: Hint(err), Err: err}
 	if e.stopped.CompareAndSwap(nil, stopped) {
@@ -160,7 +161,7 @@ func (e *Engine) stop(err error) {
 	}
 }
 
-// finish sets the outcome of every request of the batch sets, and gives back its memory.
+// finish sets the outcome of every request of the batch sets, and gives back the request's memory.
 func (e *Engine) finish(sets []*batchSet, outcome func(*Request) error) {
 	for _, set := range sets {
 		for _, r := range set.requests {
@@ -180,8 +181,8 @@ func (e *Engine) finish(sets []*batchSet, outcome func(*Request) error) {
 	}
 }
 
-// useless tells whether a batch set needs new data objects: one of them may have been deleted, or they
-// hold records that must not be committed.
+// useless reports whether a batch set needs new data objects: one of its data objects may have been
+// deleted, or its data objects hold records that must not be committed.
 func (e *Engine) useless(set *batchSet) bool {
 	return set.changed || slices.ContainsFunc(set.objects, func(o *dataObject) bool { return o.ref.Seq < e.live.State.DataFloor() })
 }

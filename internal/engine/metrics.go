@@ -98,7 +98,8 @@ func (m *metrics) storeFamilies() []metric.Family {
 	return []metric.Family{requests, seconds, bytes}
 }
 
-// memoryMetrics tell of the memory budget, and of the cache, which uses the rest of the budget.
+// memoryMetrics returns the metrics of the memory budget, and of the cache, which uses the rest of the
+// budget.
 func (e *Engine) memoryMetrics() []metric.Family {
 	used := metric.Family{Name: "seb_memory_share_used_bytes", Help: "Memory taken by what clients send or read: small requests, bodies of requests, and answers.",
 		Kind: metric.Gauge, Labels: []string{"share"}}
@@ -123,7 +124,7 @@ func (e *Engine) memoryMetrics() []metric.Family {
 	}
 }
 
-// logMetrics tell how far the broker has applied the log.
+// logMetrics returns metrics that tell how far the broker has applied the log.
 func (e *Engine) logMetrics() []metric.Family {
 	applied, _ := e.log.Position()
 	stats := e.log.Stats()

@@ -19,8 +19,8 @@ const (
 	probeBytesMax = 16 // read limit; the object has one byte
 )
 
-// probe sends several creates of one key at once. The store may tell at most one of them that it
-// won, and the object must hold what the winner wrote. A store that fails this test can't order
+// probe sends several creates of one key at once. The store may answer at most one of them with
+// success, and the object must hold what that create sent. A store that fails this test can't order
 // writers, and so can't keep a log. If the answers prove nothing, probe tries again.
 func (e *Engine) probe(ctx context.Context) error {
 	var err error
@@ -72,13 +72,13 @@ func (e *Engine) probeOnce(ctx context.Context) (err error) {
 		if len(body) != 1 || int(body[0]) >= probeRacers {
 			return false
 		}
-		// If no racer got the answer that it won, the winner may be one whose reply was lost.
+		// If the store reported success to no racer, the winner may be a racer whose reply was lost.
 		return int(body[0]) == winner || winners == 0 && racers[body[0]].unsure
 	})
 	switch {
 	case err != nil:
 		return err
-	case !held && winners == 0: // or the winner's answer was lost
+	case !held && winners == 0: // perhaps the winner's answer was lost, so the cause is not errBroken
 		return noConditions(nil, "none of %d concurrent creates of one object succeeded; exactly one must", probeRacers)
 	case !held:
 		return noConditions(nil, "the object of concurrent creates does not hold what the successful create wrote")
@@ -108,14 +108,14 @@ func (e *Engine) readProbe(ctx context.Context, key string, should func(body []b
 // errBroken is the cause of an UnusableError that a retry can't change.
 var errBroken = errors.New("an object was created twice")
 
-// racer is one of the creates that race for a key.
+// racer is one of several writers that try to create the same key at once.
 type racer struct {
 	err    error // of the last create
 	unsure bool  // a create failed without a decision, and may have won nevertheless
 }
 
-// run sends creates until the store decides: S3 may answer 409 to creates that race, and other
-// stores throttle writers of one key.
+// run sends creates until the store decides: S3 may answer 409 to concurrent creates of a key, and
+// other stores throttle writers of one key.
 func (r *racer) run(ctx context.Context, store objstore.Store, key string, body byte) {
 	for try := range probeAnswers {
 		if try > 0 {

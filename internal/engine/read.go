@@ -20,7 +20,8 @@ const (
 	batchReadTries = 3
 	// ReadsMax is how many batches one reader reads at once.
 	ReadsMax = 16
-	// readWindowBytes is how much of an object is read at least, unless the object ends before.
+	// readWindowBytes is the least number of bytes that is read of an object, unless the object ends
+	// before.
 	readWindowBytes = 1 * mib
 )
 
@@ -47,28 +48,28 @@ func objectKey(o state.Object) string {
 
 // readWaitsFor is how long a read waits for further batches once its first batch has come. The
 // caller gets the batches that came by then, and continues after them: to wait for all of them
-// may take longer than a proxy in front of the broker waits. At the end of readWaitsFor the read
-// sends no new requests, since their answers would come too late. This end is as long as the
-// first batch took, and at least readLast.
+// may take longer than a proxy in front of the broker waits. In the last part of readWaitsFor, the
+// read sends no new requests, since their answers would come too late. The last part is as long as
+// the first batch took, and at least readLast.
 const (
 	readWaitsFor = time.Second
 	readLast     = readWaitsFor / 4
 )
 
 // readFound returns the bytes of the batches in c.found, in order, up to the first batch that
-// could not be read, or did not come soon enough after the first one. Batches that are not in
+// could not be read, or came too late: see readWaitsFor. Batches that are not in
 // the cache are read at the same time: to read a thousand small commits one after the other
 // would take a thousand round trips.
 func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
 	if len(c.found) == 0 {
-		return nil, nil // before a context is derived, which ctx would keep in memory while the caller waits
+		return nil, nil // before a context is derived: ctx would keep it in memory while the caller waits
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (
 		raws   = make([][]byte, len(c.found))
 		errs   = make([]error, len(c.found))
-		failed atomic.Bool // later batches are of no use
+		failed atomic.Bool // a read failed, so that later batches are of no use
 		begun  = len(raws) // batches with a lower index were requested
 		first  = firstBatch{began: time.Now(), giveUp: cancel}
 		wg     sync.WaitGroup
@@ -144,8 +145,8 @@ func (f *firstBatch) forget() {
 	}
 }
 
-// readBatch returns the bytes of a batch, from the cache or from the store. Their CRC is that in the
-// state. They are shared: the caller must not change them.
+// readBatch returns the bytes of a batch, from the cache or from the store. It has checked their CRC
+// against the state. The bytes are shared: the caller must not change them.
 func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error) {
 	var (
 		e     = c.e
@@ -171,7 +172,7 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error
 		case e.life.Err() != nil:
 			return nil, ErrClosed
 		case full:
-			return nil, err // Take has waited for room already
+			return nil, err // without a retry: Take has waited for room already
 		case errors.Is(err, errMoved):
 			if l, loads, err = c.relocate(l); err != nil {
 				return nil, err
@@ -179,8 +180,8 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error
 			at = rangeOf(l)
 			try++
 		case err != nil:
-			// A missing object counts as damage. A corrupt answer counts only if no attempt failed in
-			// another way.
+			// A missing object counts as damage. A corrupt answer counts as damage only if no attempt
+			// failed in another way.
 			if last == nil || lost(last) || errors.Is(err, objstore.ErrNotFound) {
 				last = err
 			}
@@ -196,13 +197,13 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error
 	return nil, &StoreError{Doing: fmt.Sprintf("offset %d could not be read", l.Base), RetryAfter: retryMax, Err: last}
 }
 
-// errMoved says that a checkpoint has replaced the state that told where the batch is. The batch
+// errMoved says that a checkpoint has replaced the state that said where the batch is. The batch
 // may be elsewhere now, and the log lease, which covers the new state, says nothing about the old
 // place.
 var errMoved = errors.New("a checkpoint has replaced the state")
 
 // lost tells whether err says that an object is missing, or isn't what the log says. An unknown
-// magic counts as damage: every batch had a known one when it was committed.
+// magic counts as damage: every batch had a known magic when it was committed.
 func lost(err error) bool {
 	return errors.Is(err, objstore.ErrNotFound) || errors.Is(err, objstore.ErrNotRegular) || errors.Is(err, record.ErrCorrupt) ||
 		errors.Is(err, record.ErrMagic) || errors.Is(err, format.ErrCorrupt)
@@ -215,9 +216,9 @@ func (e *Engine) dataLost(l state.Location, err error) error {
 	return &DataLostError{Key: objectKey(l.Object), First: l.Base, Last: l.Base + format.Offset(l.Count) - 1, Err: err}
 }
 
-// fetchBatch reads a batch from the store, together with others in the same object: all batches of
-// a small object, or those that follow in a large one. It puts all that verify into the cache. loads
-// is how many checkpoints the engine had loaded when l was found.
+// fetchBatch reads a batch from the store, together with other batches in the same object: all batches
+// of a small object, or batches that follow in a large object. It puts these batches into the cache: see
+// cacheAround. loads is how many checkpoints the engine had loaded when l was found.
 func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location, loads uint64) ([]byte, error) {
 	// A flight goes on when its readers' contexts end, but ends with the engine.
 	ctx, end := context.WithCancel(ctx)
@@ -260,7 +261,7 @@ func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 
 // covered returns nil if an answer of the store about data of the log may be believed: the log lease
 // covers it, or a List shows that the answer was right when it was given. loads is how many
-// checkpoints the engine had loaded when the state told where the data is.
+// checkpoints the engine had loaded when the place of the data was read from the state.
 func (e *Engine) covered(ctx context.Context, o objstore.Object, loads uint64) error {
 	if !e.log.Covers(o.Time) {
 		if err := e.sync(ctx, true); err != nil {
@@ -278,8 +279,9 @@ func (e *Engine) loadCount() (loads uint64) {
 	return loads
 }
 
-// cacheAround puts the batches of a part of an object into the cache. window is that part, which
-// begins at off; it contains the batch r. Each batch is copied, so that the cache can free the others.
+// cacheAround puts the batches of a part of an object into the cache, up to the first batch that is not
+// whole or does not verify. window is that part, which begins at off in the object and contains the batch
+// r. Each batch is copied, so that the cache can free it alone.
 func (e *Engine) cacheAround(r cache.Range, window []byte, off int64) {
 	at := int64(r.Pos) - off
 	if off == 0 {

@@ -14,7 +14,7 @@ const recoveryReport = 5 * time.Second
 // the operator would see nothing else meanwhile.
 type recovery struct {
 	logger *slog.Logger
-	told   time.Time  // when the last report was
+	told   time.Time  // when the last report was logged
 	from   format.Seq // the slot at the last report
 }
 

@@ -35,10 +35,10 @@ type Request struct {
 	boot  time.Duration // the same by the boot clock
 	came  int64         // the same in the log's time, in microseconds since 1970
 	wall  int64         // the same by the wall clock, in milliseconds since 1970: the timestamp of records without one
-	bytes int64         // taken from the budget
+	bytes int64         // memory taken from the budget
 
 	refusal  error // set while none of Callers may make requests; guarded by batcher.mu, see [batcher.allowed]
-	settled  bool  // decided without a commit: replayed or err are set
+	settled  bool  // decided without a commit: replayed or err is set
 	doubtful bool  // settled by what this broker knows of idempotency keys, which may be old; see confirm
 
 	// Guarded by batcher.mu until the batch set is sealed, then unchanging.
@@ -82,14 +82,14 @@ type Append struct {
 	Bytes int64          // upper bound of the records' encoded size
 	IfEnd format.Offset  // the next offset that the partition must have; -1 without a condition
 	Delay time.Duration  // how long after the commit queues may hand the records out
-	Due   time.Time      // when queues may hand the records out, by the store's clock; zero if Delay says it
+	Due   time.Time      // when queues may hand the records out, by the store's clock; zero if Delay decides
 
-	// The following memory is the caller's: the append drops it when it has joined a batch set.
+	// The following memory belongs to the caller. The append keeps none of it once it has joined a batch set.
 	Records    Records
 	Partition  format.Partition   // of all records, unless Partitions is set
 	Partitions []format.Partition // of each record
 
-	shares []*batchShare // set when it joins a batch set
+	shares []*batchShare // set when the append joins a batch set
 }
 
 // Records are the caller's records.
@@ -110,8 +110,8 @@ func (a *Append) PartitionOf(i int) format.Partition {
 // delayed tells whether the append has a delay or a due time, which may have passed.
 func (a *Append) delayed() bool { return a.Delay > 0 || !a.Due.IsZero() }
 
-// dueAt returns when queues may hand the records out if they are committed at that time. Both times
-// are in microseconds since 1970.
+// dueAt returns when queues may hand the records out. commit is the time of their commit. Both times are
+// in microseconds since 1970.
 func (a *Append) dueAt(commit int64) int64 {
 	if !a.Due.IsZero() {
 		return a.Due.UnixMicro()
@@ -154,8 +154,8 @@ func mergeRanges(rs []Range) []Range {
 	return out
 }
 
-// whole tells whether a commit may have to leave out this request alone, so that it must not share
-// batches with others.
+// whole reports whether a commit may have to leave out this request alone. Such a request must not share
+// batches with other requests.
 func (r *Request) whole() bool {
 	return r.Change != nil || len(r.Appends) > 1 || len(r.Appends) == 1 && r.Appends[0].IfEnd >= 0
 }
@@ -256,7 +256,7 @@ func (e *Engine) ticket(r *Request, began time.Time) *Ticket {
 func (t *Ticket) Done() <-chan struct{} { return t.r.done }
 
 // Wait waits for the outcome until ctx ends, or [Options].AppendTimeout has passed since the request
-// came. Then it withdraws the request; if it is too late for that, the error is an *UnknownError.
+// came. Then Wait withdraws the request; if it is too late for that, the error is an *UnknownError.
 func (t *Ticket) Wait(ctx context.Context) error {
 	select {
 	case <-t.r.done:
@@ -275,7 +275,8 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	}
 }
 
-// giveUp withdraws the request and returns err; in an *UnknownError if the request may be committed.
+// giveUp withdraws the request and returns err. If the request may be committed, it wraps err in an
+// *UnknownError.
 func (t *Ticket) giveUp(err error) error {
 	t.once.Do(func() { t.withdrawn = t.e.batcher.withdraw(t.r) })
 	if t.withdrawn {

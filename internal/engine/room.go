@@ -8,8 +8,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// stateReserveMin is the least reserve in bytes, unless that is more than a quarter of StateMemory.
-// Tests set a small StateMemory.
+// stateReserveMin is the least reserve in bytes. If a quarter of StateMemory is less than this, as in some
+// tests, a quarter is the least reserve.
 const stateReserveMin = 64 << 10
 
 // stateLimit returns the size in bytes up to which requests of a use may let the state grow. The last
@@ -55,8 +55,8 @@ func (e *Engine) roomForAppends(d *state.Draft, batches []*batch, requests []*Re
 	return e.room(d, state.UseRecords, d.Growth(entries...), requests...)
 }
 
-// room refuses requests whose entries would make the state grow beyond the limit of their use.
-// Otherwise it adds to e.building.promised what their keys and delays will take.
+// room refuses requests if their entries would make the state grow beyond the limit of the use. If there
+// is room, it adds to e.building.promised the memory that the requests' keys and delays will take.
 func (e *Engine) room(d *state.Draft, use state.Use, growth int64, requests ...*Request) error {
 	later := int64(0)
 	for _, r := range requests {

@@ -21,7 +21,7 @@ const (
 // tail has what the engine knows of the end of the log: when the end was last proven, which
 // callers wait for a sync, and how often to sync while readers wait.
 type tail struct {
-	wake chan struct{} // of the commit loop
+	wake chan struct{} // wakes the commit loop
 
 	mu       sync.Mutex
 	syncs    []*syncRequest
@@ -35,7 +35,7 @@ type tail struct {
 // syncRequest is one caller's request for a sync that begins after the request.
 type syncRequest struct {
 	relist bool       // renew the log lease by a List, whatever its age
-	done   chan error // has room for the answer
+	done   chan error // buffered, so that the commit loop never waits when it answers
 }
 
 func (t *tail) init() {
@@ -93,7 +93,7 @@ func (t *tail) nextPoll(now time.Time, failing bool) (wait time.Duration, ok boo
 	return max(0, t.interval-now.Sub(t.triedAt)), t.waiting > 0 || failing
 }
 
-// synced notes that the end of the log was proven by a sync, which began at that time. foreign tells
+// synced notes that a sync that began at the time begun has proven the end of the log. foreign tells
 // whether the sync found commits of other brokers.
 func (t *tail) synced(begun time.Time, foreign bool) {
 	t.mu.Lock()
@@ -106,7 +106,7 @@ func (t *tail) synced(begun time.Time, foreign bool) {
 	}
 }
 
-// foreign notes a commit of another broker. Further ones are likely, so the interval is reset.
+// foreign notes a commit of another broker. Further such commits are likely, so the interval is reset.
 func (t *tail) foreign() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,8 +120,8 @@ func (t *tail) failed() {
 	t.interval = min(2*t.interval, FollowIntervalMax)
 }
 
-// proven notes that the end of the log was proven by a commit of this broker, or by a recovery, which
-// began at that time.
+// proven notes that a commit of this broker, or a recovery, that began at the time begun has proven the
+// end of the log.
 func (t *tail) proven(begun time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -196,8 +196,8 @@ func (e *Engine) SyncIfOlder(ctx context.Context, ageMax time.Duration) error {
 	return err
 }
 
-// SyncToAct is SyncIfOld for callers that act on the state, and don't only report it: while the store
-// fails, it returns a *StoreError if the last sync is too old.
+// SyncToAct is SyncIfOld for callers that act on the state instead of only reporting it: if the last sync
+// is too old while the store fails, SyncToAct returns a *StoreError.
 func (e *Engine) SyncToAct(ctx context.Context) error {
 	if err := e.Usable(); err != nil || e.Fresh() {
 		return err
@@ -208,14 +208,14 @@ func (e *Engine) SyncToAct(ctx context.Context) error {
 // rareInterval is the least time between two syncs of SyncRarely.
 const rareInterval = time.Second
 
-// rareSyncs lets one caller of SyncRarely at a time sync.
+// rareSyncs makes the callers of SyncRarely take turns.
 type rareSyncs struct {
 	turn chan struct{} // holds a token of the caller whose turn it is
-	last time.Time     // when the last such sync began; owned by that caller
+	last time.Time     // when the last sync of SyncRarely began; owned by the caller whose turn it is
 }
 
 // SyncRarely returns after a sync that began after the call. All callers share one sync per second:
-// SyncRarely serves unauthenticated callers, which must not cause more store requests.
+// SyncRarely serves unauthenticated callers, which must not cause many store requests.
 func (e *Engine) SyncRarely(ctx context.Context) error {
 	ctx, cancel := e.UntilLate(ctx)
 	defer cancel()
@@ -290,8 +290,8 @@ type waiters struct {
 
 func (w *waiters) init() { w.m = map[partitionKey]chan struct{}{} }
 
-// channel returns a channel that the next commit to the partition closes. The caller must take it
-// before it reads the state: otherwise it could miss a commit.
+// channel returns a channel that the next commit to the partition closes. The caller must call channel
+// before it reads the state: if it called channel later, it could miss a commit.
 func (w *waiters) channel(k partitionKey) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // clock is right: dates in HTTP have whole seconds.
 const storeTimeError = time.Second
 
-// Now returns the time that a commit that is built now would have, in microseconds since 1970.
+// Now returns the log's time if a commit were built now, in microseconds since 1970.
 func (e *Engine) Now() (now int64) {
 	e.View(func(s *state.State) { now = e.NowIn(s) })
 	return now
@@ -21,7 +21,7 @@ func (e *Engine) Now() (now int64) {
 func (e *Engine) NowIn(s *state.State) int64 { return max(s.Time(), e.StoreNow().UnixMicro()) }
 
 // Time returns the time of the log's last commit, in microseconds since 1970. The log forgets
-// idempotency keys by it.
+// idempotency keys by this time.
 func (e *Engine) Time() (last int64) {
 	e.View(func(s *state.State) { last = s.Time() })
 	return last
@@ -31,9 +31,9 @@ func (e *Engine) Time() (last int64) {
 func (e *Engine) StoreNow() time.Time { return e.log.StoreNow() }
 
 // timeOf returns the log's time when a commit is applied. For a commit of this broker, that is the
-// commit's time. A commit of another broker may have been made a while ago: then the time since, by
-// the store's clock, is added. It is at most the time since the end of the log was last proven, since
-// the log did not have the commit then.
+// commit's time. A commit of another broker may have been made a while ago: timeOf adds the time that
+// has passed since then by the store's clock. It adds at most the time since the end of the log was
+// last proven, since the log did not have the commit at that moment.
 func (e *fold) timeOf(c *format.Commit, own bool) state.Moment {
 	l := state.Moment{At: time.Now(), US: c.Time}
 	if !own {

@@ -32,8 +32,8 @@ type dataObject struct {
 }
 
 // put uploads a sealed batch set as data objects, in parallel. It returns true when all of them
-// are in the store. It returns false only when the engine is ending: no commit may refer to them
-// then.
+// are in the store. It returns false only when the engine is ending: then no commit may refer to the
+// objects.
 func (e *Engine) put(set *batchSet) bool {
 	set.finish()
 	set.objects = e.pack(set.batches)

@@ -42,7 +42,7 @@ type Postgres struct {
 
 // FindPostgres returns the directory of PostgreSQL's programs: the one that
 // SEB_TEST_POSTGRES names, or that of the initdb in PATH, or that of the newest Debian
-// package. It returns [ErrNoPostgres] if there is none of them.
+// package. It returns [ErrNoPostgres] if none of these exists.
 func FindPostgres() (bin string, err error) {
 	if bin := os.Getenv(PostgresVariable); bin != "" {
 		if _, err := os.Stat(filepath.Join(bin, "pg_ctl")); err != nil {
