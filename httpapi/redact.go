@@ -42,16 +42,21 @@ const (
 // which may be a secret without its beginning, only the first 8 characters stay. Secrets are also found
 // if they are percent-encoded, once or several times, or have white space that Go has quoted.
 func WithoutSecrets(text string) string {
+	text = WithoutNamedSecrets(text)
+	text = replaceDecoded(text, hexPattern, func(m []string) (int, string) { return bareShown, restIf(digits(m[0]) >= bareDigitsMin) })
+	return replaceDecoded(text, mixedPattern, func(m []string) (int, string) { return bareShown, restIf(isMixed(m[0])) })
+}
+
+// WithoutNamedSecrets is [WithoutSecrets] of text that begins like a secret alone: hashes and paths stay whole.
+func WithoutNamedSecrets(text string) string {
 	text = replaceDecoded(text, keyPattern, func(m []string) (int, string) { return 0, secretIf(digits(m[1]) >= keyDigitsMin) })
-	text = replaceDecoded(text, pushPattern, func(m []string) (int, string) {
+	return replaceDecoded(text, pushPattern, func(m []string) (int, string) {
 		least := pushDamagedMin
 		if m[1] != "" {
 			least = pushCharsMin
 		}
 		return 0, secretIf(len(m[2]) >= least)
 	})
-	text = replaceDecoded(text, hexPattern, func(m []string) (int, string) { return bareShown, restIf(digits(m[0]) >= bareDigitsMin) })
-	return replaceDecoded(text, mixedPattern, func(m []string) (int, string) { return bareShown, restIf(isMixed(m[0])) })
 }
 
 func secretIf(is bool) string {

@@ -283,20 +283,11 @@ func report(w io.Writer, err error) {
 			hint = "the change may have been carried out: check before you try again"
 		}
 	}
-	note(w, "%s %s\n", painterFor(w).paint(red, "seb:"), withoutSecrets(strings.ReplaceAll(message, "\n", "; ")))
+	// A user may have pasted an API key or another secret. The log of serve also cuts other long words; here
+	// that would cut hashes and paths.
+	message = strings.ReplaceAll(httpapi.WithoutNamedSecrets(message), "\n", "; ")
+	note(w, "%s %s\n", painterFor(w).paint(red, "seb:"), message)
 	if hint != "" {
-		note(w, "     %s\n", withoutSecrets(hint))
+		note(w, "     %s\n", httpapi.WithoutNamedSecrets(hint))
 	}
-}
-
-// withoutSecrets removes API keys and secrets, which a user may have pasted, from text. The log of serve
-// also cuts other long words; here that would cut hashes and paths.
-func withoutSecrets(text string) string {
-	words := strings.Split(text, " ")
-	for i, word := range words {
-		if s := httpapi.WithoutSecrets(word); strings.Contains(s, "[secret]") {
-			words[i] = s
-		}
-	}
-	return strings.Join(words, " ")
 }

@@ -31,6 +31,12 @@ func TestErrorsOfCommandsHaveNoSecrets(t *testing.T) {
 		{"consume", "seb_1_" + bits},
 		{"consume", "t", "--from", "seb_1_" + bits},
 		{"queue", "show", "t", "whsec_" + bits},
+		{"topic", "show", "seb_1_ " + bits},
+		{"topic", "list", "seb_1_\n" + bits},
+		{"topic", "list", "seb _1_" + bits},
+		{"topic", "list", "seb_1_" + bits[:32] + "\n" + bits[32:]},
+		{"topic", "list", "whsec_ " + bits},
+		{"queue", "show", "t", "whsec_" + bits[:32] + "\n" + bits[32:]},
 	} {
 		r := runSeb(t, nil, append(args, "--server", broker.url)...)
 		if r.code == exitOK || strings.Contains(r.err+r.out, bits[:16]) || !strings.Contains(r.err, "[secret]") {
