@@ -167,7 +167,8 @@ func (d *diagnosis) check(ctx context.Context, name string, run func(context.Con
 }
 
 func (d *diagnosis) answers(ctx context.Context) (string, error) {
-	if _, err := d.list(ctx, "", "", 1); err != nil {
+	_, err := d.list(ctx, "", "", 1)
+	if err != nil && !errors.Is(err, objstore.ErrNotRegular) { // which the next check reports
 		return "", err
 	}
 	return "it can be reached", nil

@@ -239,6 +239,23 @@ func TestFsckAndDoctorNameWhatIsNoDirectory(t *testing.T) {
 	}
 }
 
+// A directory store always answers: what stands in the way of the probes is no reason to try again later.
+func TestDoctorNamesWhatStandsInTheWayOfItsProbes(t *testing.T) {
+	for kind, put := range map[string]func(path string) error{
+		"a file":          func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"a FIFO":          func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a symbolic link": func(path string) error { return os.Symlink("data", path) },
+	} {
+		root := newObstructedLog(t)
+		path := filepath.Join(root, "probe")
+		if err := errors.Join(os.RemoveAll(path), put(path)); err != nil {
+			t.Fatal(err)
+		}
+		r := runSeb(t, nil, "doctor", "--store", root)
+		r.want(t, exitDamage, path+" is "+kind+", and must be a directory: move it away")
+	}
+}
+
 // A start must fail if a file stands where the directory log belongs: the broker would find no records.
 func TestServeRefusesWhatIsNoDirectory(t *testing.T) {
 	for _, name := range []string{"log", "checkpoint", "data", ".tmp"} {
