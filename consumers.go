@@ -196,7 +196,7 @@ func (c *Consumer) Create(ctx context.Context) (_ ConsumerInfo, created bool, er
 }
 
 func (c *Consumer) setting() change.ConsumerSetting {
-	return change.ConsumerSetting{ConsumerName: c.names(), ConsumersMax: min(c.b.opts.Limits.Consumers, state.ConsumersMax)}
+	return change.ConsumerSetting{ConsumerName: c.names(), ConsumersMax: c.b.opts.Limits.Consumers}
 }
 
 // Reset sets the consumer to a position in every partition, and creates the consumer if it does

@@ -60,7 +60,7 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ strin
 	rand.Read(entry.Salt[:])
 	entry.Hash, entry.Public = s.Hash(entry.Salt), s.Public()
 	entries, err := b.change(ctx, change.CreateKey{
-		Key: entry, AdminForAll: opts.Scopes&ScopeAdmin != 0 && slices.Contains(opts.Topics, "*"), KeysMax: min(b.opts.Limits.Keys, state.KeysMax),
+		Key: entry, AdminForAll: opts.Scopes&ScopeAdmin != 0 && slices.Contains(opts.Topics, "*"), KeysMax: b.opts.Limits.Keys,
 	})
 	if err != nil {
 		return Key{}, "", err

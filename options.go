@@ -100,8 +100,8 @@ type Limits struct {
 	Topics        int // topics of the bucket. Default 10,000
 	Partitions    int // partitions of one topic. Default 1,000
 	CommitParts   int // appends, positions and tokens of one [Broker.Commit]. Default 1,000
-	Consumers     int // consumers of all topics. Default 100,000
-	Queues        int // queues of all topics. Default 10,000
+	Consumers     int // consumers of all topics. Default 100,000, at most 1,048,576
+	Queues        int // queues of all topics. Default 10,000, at most 65,536
 	Delayed       int // appends whose delay is not over; each counts once for each of its partitions. Default 1,000,000
 	Keys          int // API keys that are not revoked. Default 1,000, at most 10,000
 	// IdempotencyKeys is how many idempotency keys the log remembers, each for 24 hours. A key
@@ -222,6 +222,12 @@ func (o Options) check() error {
 		return bad("the partition limit is %d; it must be at most %d", o.Limits.Partitions, state.PartitionsMax)
 	case o.Limits.Delayed > state.DelayedMax/2:
 		return bad("the limit of delayed appends is %d; it must be at most %d", o.Limits.Delayed, state.DelayedMax/2)
+	case o.Limits.Keys > state.KeysMax:
+		return bad("the limit of API keys is %d; it must be at most %d", o.Limits.Keys, state.KeysMax)
+	case o.Limits.Consumers > state.ConsumersMax:
+		return bad("the limit of consumers is %d; it must be at most %d", o.Limits.Consumers, state.ConsumersMax)
+	case o.Limits.Queues > state.QueuesMax:
+		return bad("the limit of queues is %d; it must be at most %d", o.Limits.Queues, state.QueuesMax)
 	case len(o.Address) > state.AddressBytesMax:
 		return bad("the address has %d bytes; at most %d are allowed", len(o.Address), state.AddressBytesMax)
 	case slices.ContainsFunc(o.PushNetworks, isNoNetwork):

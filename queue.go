@@ -158,7 +158,7 @@ func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ Queue
 	x := &change.SetQueue{QueueName: q.names(), Update: u.copied()}
 	if from != nil {
 		x.Create, x.From = true, from.stored()
-		x.Defaults, x.QueuesMax = queueDefaults, min(q.b.opts.Limits.Queues, state.QueuesMax)
+		x.Defaults, x.QueuesMax = queueDefaults, q.b.opts.Limits.Queues
 	}
 	if _, err := q.b.change(ctx, x); err != nil {
 		return QueueInfo{}, false, err

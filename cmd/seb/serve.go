@@ -65,10 +65,10 @@ type serveCmd struct {
 	TopicsMax          int  `group:"limits" default:"10000" placeholder:"N" help:"Most topics (default ${default})."`
 	PartitionsMax      int  `group:"limits" default:"1000" placeholder:"N" help:"Most partitions of a topic (default ${default})."`
 	CommitPartsMax     int  `group:"limits" default:"1000" placeholder:"N" help:"Most appends, positions and tokens in one commit (default ${default})."`
-	ConsumersMax       int  `group:"limits" default:"100000" placeholder:"N" help:"Most consumers, of all topics together (default ${default})."`
-	QueuesMax          int  `group:"limits" default:"10000" placeholder:"N" help:"Most queues, of all topics together (default ${default})."`
+	ConsumersMax       int  `group:"limits" default:"100000" placeholder:"N" help:"Most consumers, of all topics together, 1048576 at most (default ${default})."`
+	QueuesMax          int  `group:"limits" default:"10000" placeholder:"N" help:"Most queues, of all topics together, 65536 at most (default ${default})."`
 	DelayedMax         int  `group:"limits" default:"1000000" placeholder:"N" help:"Most delayed appends that are not due yet (default ${default})."`
-	KeysMax            int  `group:"limits" default:"1000" placeholder:"N" help:"Most API keys (default ${default})."`
+	KeysMax            int  `group:"limits" default:"1000" placeholder:"N" help:"Most API keys, 10000 at most (default ${default})."`
 	IdempotencyKeysMax int  `group:"limits" default:"1000000" placeholder:"N" help:"Most idempotency keys that are remembered, for a day each (default ${default})."`
 
 	pushFlags `group:"push"`

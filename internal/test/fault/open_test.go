@@ -2,6 +2,7 @@ package fault_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -108,6 +109,21 @@ func TestRequestLimitBeyondTheFormatIsRefused(t *testing.T) {
 		kill(t, b)
 	}
 	wantCode(t, err, seb.CodeInvalidRequest)
+}
+
+// The state can't hold more. A limit above that would never be reached.
+func TestLimitBeyondTheStateIsRefused(t *testing.T) {
+	for i, limits := range []seb.Limits{{Keys: 10_001}, {Consumers: 1<<20 + 1}, {Queues: 1<<16 + 1}} {
+		opts := immediate()
+		opts.Limits = limits
+		b, err := seb.Open(t.Context(), objstore.NewMemory(), opts)
+		if err == nil {
+			kill(t, b)
+		}
+		if wantCode(t, err, seb.CodeInvalidRequest); err != nil && !strings.Contains(err.Error(), "it must be at most") {
+			t.Errorf("limit %d: %v", i, err)
+		}
+	}
 }
 
 // A start copes with one bad answer, like a commit.
