@@ -9,7 +9,6 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/dispatch"
-	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // Extend makes leases end after the time lease, counted from now; 0 means the queue's lease. A
@@ -49,16 +48,14 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 			continue // that dispatcher has ended
 		}
 		errs := make([]error, len(answers))
-		q.b.engine.View(func(s *state.State) {
-			for i, a := range answers {
-				switch {
-				case a.Queue != d.Queue():
-					errs[i] = change.TokenElsewhere(a.Token, s.QueueByID(a.Queue) != nil)
-				case !out[i]:
-					errs[i] = change.LeaseLost(a.Token, "belongs to a delivery that is no longer leased")
-				}
+		for i, a := range answers {
+			switch {
+			case a.Queue != d.Queue():
+				errs[i] = change.TokenElsewhere(a.Token)
+			case !out[i]:
+				errs[i] = change.LeaseLost(a.Token, "belongs to a delivery that is no longer leased")
 			}
-		})
+		}
 		return until.UTC(), tokensError(errs)
 	}
 }

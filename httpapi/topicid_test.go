@@ -54,6 +54,7 @@ func TestAnswersNameTheTopicThatTheyAreOf(t *testing.T) {
 	for _, wrong := range []string{id + "1", "00000000" + id[8:]} {
 		s.get(ordersPath+"?topic_id="+wrong).wantProblem(t, http.StatusGone, seb.CodeTopicRecreated)
 	}
+	s.get(ordersPath+"?topic_id=").want(t, http.StatusOK) // as the command seb sends it before it knows the id
 	s.get(ordersPath+"?topic_id="+id, "Accept", typeEvents).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 }
 

@@ -115,6 +115,9 @@ func (d *Dir) Walk(ctx context.Context, visit func(path string, mode fs.FileMode
 func (d *Dir) walk(ctx context.Context, base string, visit func(path string, mode fs.FileMode)) error {
 	return d.readNames(ctx, base, func(entry fs.DirEntry) error {
 		key := base + entry.Name()
+		if key == tempDir && !entry.IsDir() {
+			visit(key, entry.Type())
+		}
 		if !isKey(key) {
 			return nil
 		}

@@ -219,6 +219,29 @@ func TestServeRefusesAnUnsafeCacheDirectoryAsWrongUsage(t *testing.T) {
 	}
 }
 
+// Only another flag can help against a store or a cache directory that can never be used.
+func TestServeRefusesWhatCanNeverBeUsed(t *testing.T) {
+	dir := t.TempDir()
+	file, fifo := filepath.Join(dir, "file"), filepath.Join(dir, "fifo")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), syscall.Mkfifo(fifo, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--store", "memory:", "--cache-dir", file}, file + " is not a directory"},
+		{[]string{"--store", "memory:", "--cache-dir", fifo}, fifo + " is not a directory"},
+		{[]string{"--store", "memory:x"}, "use memory:, s3://BUCKET/PREFIX or a directory"},
+		{[]string{"--store", "s3://bk"}, `no bucket can have the name "bk"`},
+		{[]string{"--store", "s3://bucket:99/x"}, `no bucket can have the name "bucket:99"`},
+		{[]string{"--store", "s3://bucket?region=eu west"}, `no region can have the name "eu west"`},
+		{[]string{"--store", "s3://bucket?endpoint=http://127.0.0.1:99999"}, "endpoint has the port 99999"},
+	} {
+		runSeb(t, nil, append([]string{"serve", "--http", "127.0.0.1:0"}, x.args...)...).want(t, exitUsage, x.want)
+	}
+}
+
 // If something else stands where a directory of the log belongs, fsck and doctor name it, instead of
 // reporting the objects below it as missing.
 func TestFsckAndDoctorNameWhatIsNoDirectory(t *testing.T) {
@@ -280,9 +303,10 @@ func TestServeRefusesWhatIsNoDirectory(t *testing.T) {
 				r := runSebContext(ctx, t, nil, "serve", "--store", root, "--http", "127.0.0.1:0")
 				r.want(t, exitDamage, message, "must be a directory")
 				if name == ".tmp" {
-					return // it holds no objects, so nothing is damaged
+					r.want(t, exitDamage, "move it away")
+				} else {
+					r.want(t, exitDamage, "mount --bind")
 				}
-				r.want(t, exitDamage, "mount --bind")
 				for _, command := range []string{"fsck", "doctor"} {
 					if r := runSeb(t, nil, command, "--store", root); r.code != exitDamage || !strings.Contains(r.out+r.err, message) {
 						t.Errorf("%s: %+v", command, r)

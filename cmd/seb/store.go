@@ -32,7 +32,7 @@ func (k storeKind) String() string {
 
 // isDirectory tells whether spec names a directory rather than a URL.
 func isDirectory(spec string) bool {
-	return spec != "memory:" && !strings.HasPrefix(spec, "s3:") && !strings.Contains(spec, "://")
+	return !strings.HasPrefix(spec, "memory:") && !strings.HasPrefix(spec, "s3:") && !strings.Contains(spec, "://")
 }
 
 // openExisting opens the store for a command that only reads. It leaves a directory as it is; open would
@@ -103,6 +103,9 @@ func (f storeFlag) open(ctx context.Context) (objstore.Store, storeKind, error) 
 		return nil, 0, usage(fmt.Errorf("--store %s: use memory:, s3://BUCKET/PREFIX or a directory", f.Store))
 	}
 	store, err := objstore.OpenDir(f.Store)
+	if errors.Is(err, objstore.ErrNotRegular) {
+		return nil, kindDirectory, hinted(err, "move it away, and put the directory back if there was one")
+	}
 	if err != nil {
 		return nil, kindDirectory, hinted(err, "name a directory that this user may make, or write to, with --store")
 	}

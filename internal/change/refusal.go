@@ -122,12 +122,10 @@ func LeaseLost(token, why string) *Refusal {
 	return refused(CodeLeaseLost, "stop the work on this record: another worker may have it, or it needs no more work", "token %q %s", token, why)
 }
 
-// TokenElsewhere refuses a token of another queue; exists tells whether that queue still exists.
-func TokenElsewhere(token string, exists bool) *Refusal {
-	if !exists {
-		return refused(CodeLeaseLost, "drop the record: its queue no longer exists", "token %q belongs to a queue that was deleted", token)
-	}
-	return refused(CodeLeaseLost, "send it to the queue that handed out the record, which still waits for it", "token %q belongs to another queue", token)
+// TokenElsewhere refuses a token of another queue. The refusal does not tell whether that queue exists:
+// the caller may have invented the token, and may not be allowed to see the queue.
+func TokenElsewhere(token string) *Refusal {
+	return refused(CodeLeaseLost, "send it to the queue that handed out the record; if that queue was deleted, drop the record", "token %q belongs to another queue", token)
 }
 
 // ofPart returns a refusal with the name of the part of a [Commit] that caused it.

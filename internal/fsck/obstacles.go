@@ -64,5 +64,5 @@ func isObject(key string) bool {
 
 // isPrefix reports whether a name is the name of a directory that holds objects.
 func isPrefix(name string) bool {
-	return slices.Contains([]string{format.LogPrefix, format.DataPrefix, format.CheckpointPrefix, format.ProbePrefix}, name+"/")
+	return strings.HasPrefix(name, ".") || slices.Contains([]string{format.LogPrefix, format.DataPrefix, format.CheckpointPrefix, format.ProbePrefix}, name+"/")
 }

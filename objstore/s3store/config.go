@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,10 @@ type Config struct {
 	// timeouts of its own client.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
+
+// bucketForm is what all servers require of a bucket's name. Today's rules are stricter, but old buckets of
+// AWS, and buckets of other servers, may have upper-case letters and underscores.
+var bucketForm = regexp.MustCompile(`^[0-9A-Za-z._-]{3,255}$`)
 
 // ParseURL reads a URL such as
 //
@@ -117,6 +122,12 @@ func (c *Config) check() error {
 	if c.Bucket == "" {
 		return errors.New("no bucket")
 	}
+	if !bucketForm.MatchString(c.Bucket) {
+		return fmt.Errorf("no bucket can have the name %q: names have 3 or more letters, digits, dots, hyphens and underscores", c.Bucket)
+	}
+	if strings.ContainsFunc(c.Region, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Errorf("no region can have the name %q: it must look like eu-west-1", c.Region)
+	}
 	if c.Prefix != "" {
 		if err := objstore.CheckKey(c.Prefix); err != nil {
 			return fmt.Errorf("prefix: %w", err)
@@ -128,6 +139,14 @@ func (c *Config) check() error {
 	u, err := url.Parse(c.Endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
 		return errors.New("endpoint must look like https://host or http://host:port")
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("endpoint has a query or a fragment; it must look like https://host or http://host:port")
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("endpoint has the port %s; it must be 1 to 65535", port)
+		}
 	}
 	return nil
 }

@@ -17,11 +17,12 @@ func TestParseURL(t *testing.T) {
 	}{
 		{"s3://bucket", s3store.Config{Bucket: "bucket"}},
 		{"s3://bucket/", s3store.Config{Bucket: "bucket"}},
+		{"s3://BUCKET_UP", s3store.Config{Bucket: "BUCKET_UP"}}, // as old buckets may be named
 		{"s3://my.bucket/a/b-c/", s3store.Config{Bucket: "my.bucket", Prefix: "a/b-c"}},
-		{"s3://b?region=eu-west-1&path_style=false", s3store.Config{Bucket: "b", Region: "eu-west-1", PathStyle: &no}},
-		{"s3://b/p?endpoint=https://s3.example.com&path_style=true",
-			s3store.Config{Bucket: "b", Prefix: "p", Endpoint: "https://s3.example.com", PathStyle: &yes}},
-		{"s3://b?endpoint=http%3A%2F%2F127.0.0.1%3A9000", s3store.Config{Bucket: "b", Endpoint: "http://127.0.0.1:9000"}},
+		{"s3://bkt?region=eu-west-1&path_style=false", s3store.Config{Bucket: "bkt", Region: "eu-west-1", PathStyle: &no}},
+		{"s3://bkt/p?endpoint=https://s3.example.com&path_style=true",
+			s3store.Config{Bucket: "bkt", Prefix: "p", Endpoint: "https://s3.example.com", PathStyle: &yes}},
+		{"s3://bkt?endpoint=http%3A%2F%2F127.0.0.1%3A9000", s3store.Config{Bucket: "bkt", Endpoint: "http://127.0.0.1:9000"}},
 	}
 	for _, test := range tests {
 		got, err := s3store.ParseURL(test.url)
@@ -54,6 +55,13 @@ func TestParseURLErrors(t *testing.T) {
 		{"s3://key:sesame@bucket", "AWS_ACCESS_KEY_ID"},
 		{"s3://key:sesame@bucket:x/%zz", "malformed"},
 		{"s3://bucket?region=%zz", "malformed"},
+		{"s3://bucket:99/x", `"bucket:99"`},
+		{"s3://bk", `"bk"`},
+		{"s3://bucket!", `"bucket!"`},
+		{"s3://bucket?region=eu%20west", `"eu west"`},
+		{"s3://bucket?endpoint=http://127.0.0.1:99999", "port 99999"},
+		{"s3://bucket?endpoint=http://127.0.0.1:0", "port 0"},
+		{"s3://bucket?endpoint=http://127.0.0.1:9000%3Fq", "endpoint has a query"},
 	}
 	for _, test := range tests {
 		_, err := s3store.ParseURL(test.url)
