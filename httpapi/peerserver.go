@@ -105,12 +105,12 @@ func (h *Handler) checkPeer(w *response, r *http.Request) error {
 	if conn == nil {
 		return nil
 	}
-	if r.Header.Get(callerHeader) != "" {
-		w.sign() // before the sync that finds the session, which may take long
-	}
 	known, err := h.broker.KnowsSession(r.Context(), seb.SessionKey(conn.Session()))
 	if known {
 		conn.Trust()
+		if r.Header.Get(callerHeader) != "" {
+			w.sign() // before the sync that finds the caller's key, which may take long
+		}
 		return nil
 	}
 	w.Header().Set("Connection", "close")
