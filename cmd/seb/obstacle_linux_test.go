@@ -63,7 +63,9 @@ func keysIn(t *testing.T, root, dir string) (keys []string) {
 
 // obstructedRecords are the records of the log for obstacles: small ones in commits, and one in a data
 // object.
-var obstructedRecords = [][]byte{[]byte("a"), []byte("b"), []byte("c"), bytes.Repeat([]byte("large"), 1<<20), []byte("d"), []byte("e")}
+func obstructedRecords() [][]byte {
+	return [][]byte{[]byte("a"), []byte("b"), []byte("c"), bytes.Repeat([]byte("large"), 1<<20), []byte("d"), []byte("e")}
+}
 
 // newObstructedLog makes a log whose newest checkpoint does not cover its last slot.
 func newObstructedLog(t *testing.T) (root string) {
@@ -71,7 +73,7 @@ func newObstructedLog(t *testing.T) (root string) {
 	root = t.TempDir()
 	for i, most := range []int{4, 2} {
 		b := openObstructed(t, root)
-		for _, value := range obstructedRecords[4*i : 4*i+most] {
+		for _, value := range obstructedRecords()[4*i : 4*i+most] {
 			if _, err := b.Append(t.Context(), "t", []seb.Record{{Value: value}}); err != nil {
 				t.Fatal(err)
 			}
@@ -145,8 +147,8 @@ func useObstructed(ctx context.Context, b *seb.Broker) (err error) {
 		}
 		got = append(got, r.Value)
 	}
-	if n := len(obstructedRecords); len(got) <= n || !slices.EqualFunc(got[:n], obstructedRecords, bytes.Equal) {
-		return fmt.Errorf("read %d records, not the %d that were appended and more", len(got), n)
+	if want := obstructedRecords(); len(got) <= len(want) || !slices.EqualFunc(got[:len(want)], want, bytes.Equal) {
+		return fmt.Errorf("read %d records, not the %d that were appended and more", len(got), len(want))
 	}
 	return nil
 }
