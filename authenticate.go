@@ -87,7 +87,7 @@ func authenticate(e *engine.Engine, c Credential) (a Access, err error) {
 
 func authenticateIn(s *state.State, c Credential, now time.Time) (a Access, err error) {
 	switch {
-	case c.KeyID != 0: // also where this broker knows no key yet: another broker does
+	case c.KeyID != 0: // before the next case: another broker may know API keys although this one knows none yet
 		a, err = authenticateID(s, c.KeyID)
 	case s.NextKeyID() == 1:
 		return Access{open: true}, nil
@@ -191,7 +191,7 @@ func SignRead(apiKey, topic string, expires time.Time) (_ string, err error) {
 		return "", err
 	}
 	if expires.IsZero() {
-		return "", refused(CodeInvalidRequest, "a signed URL needs the time until which it is valid")
+		return "", refused(CodeInvalidRequest, "a signed URL needs an expiry time")
 	}
 	return s.Sign(topic, expires), nil
 }

@@ -155,7 +155,7 @@ type Usage struct {
 	Since time.Time
 	// Store counts all requests since Open began.
 	Store StoreUse
-	// Opening is the part of Store that Open took: the cost of a start.
+	// Opening is the part of Store that Open has caused: the cost of a start.
 	Opening StoreUse
 	// Serving is the time since Open returned, in which the broker has sent the requests of
 	// Store that are not in Opening.

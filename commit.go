@@ -193,7 +193,7 @@ func (c Commit) check(most int, o appendOptions) error {
 		e.Hint = "append records, move consumers, acknowledge what queues have handed out, or several of these"
 		return e
 	case parts > most:
-		return limited(CodeRequestTooLarge, most, "the commit has %d parts; one may have %d", parts, most)
+		return limited(CodeRequestTooLarge, most, "the commit has %d parts; at most %d are allowed", parts, most)
 	case o.partition >= 0 || o.partitions != nil || o.conditional:
 		e := refused(CodeInvalidRequest, "a commit takes no option other than an idempotency key")
 		e.Hint = "give the option to an append of the commit"

@@ -44,7 +44,7 @@ const (
 	CodeLeaseLost Code = "lease_lost"
 	// CodeQueueElsewhere says that another broker owns the queue.
 	CodeQueueElsewhere Code = "queue_elsewhere"
-	// CodeTooManyDelayed says that the limit of delayed appends is reached.
+	// CodeTooManyDelayed says that as many delayed appends wait as [Limits.Delayed] allows.
 	CodeTooManyDelayed    Code = "too_many_delayed"
 	CodeRecordTooLarge    Code = "record_too_large"
 	CodeRequestTooLarge   Code = "request_too_large"
@@ -64,7 +64,8 @@ const (
 
 	CodeOverMemoryBudget Code = "over_memory_budget"
 	CodeOverStateBudget  Code = "over_state_budget"
-	// CodeIdempotencyKeysFull says that the limit of remembered idempotency keys is reached.
+	// CodeIdempotencyKeysFull says that the log remembers as many idempotency keys as
+	// [Limits.IdempotencyKeys] allows.
 	CodeIdempotencyKeysFull Code = "idempotency_keys_full"
 
 	// CodeStoreUnavailable says that the store did not answer in time, or failed.

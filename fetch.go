@@ -44,7 +44,7 @@ func (o FetchOptions) read() (engine.ReadOptions, error) {
 	def(&o.Limit, fetchRecordsDefault)
 	def(&o.MaxBytes, fetchBytesDefault)
 	if o.Limit < 0 || o.MaxBytes < 0 || o.Wait < 0 {
-		return engine.ReadOptions{}, refused(CodeInvalidRequest, "limit, bytes and wait can't be negative")
+		return engine.ReadOptions{}, refused(CodeInvalidRequest, "limit is %d, max_bytes is %d and wait is %v; none may be negative", o.Limit, o.MaxBytes, o.Wait)
 	}
 	return engine.ReadOptions{Records: o.Limit, Bytes: o.MaxBytes, Wait: o.Wait, Reserve: o.Reserve}, nil
 }

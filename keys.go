@@ -96,7 +96,7 @@ func (o KeyOptions) check(now time.Time) error {
 	}
 	hint = "a pattern is a topic's name, a prefix and *, such as orders.*, or * for all topics"
 	if len(o.Topics) > state.KeyTopicsMax {
-		return bad("%d topic patterns; a key may have up to %d", len(o.Topics), state.KeyTopicsMax)
+		return bad("the key has %d topic patterns; at most %d are allowed", len(o.Topics), state.KeyTopicsMax)
 	}
 	for _, t := range o.Topics {
 		if t != "*" && change.CheckTopicName(strings.TrimSuffix(t, "*")) != nil && !isDots(t) {

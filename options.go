@@ -207,7 +207,7 @@ func (o Options) check() error {
 	case o.CheckpointCommits < 1 || o.CheckpointCommits > checkpointCommitsMax:
 		return bad("checkpoint commits is %d; it must be 1 to %d", o.CheckpointCommits, checkpointCommitsMax)
 	case o.AppendTimeout < 0 || o.StaleMax < 0 || o.StateMemory < 0 || o.CacheBytes < 0:
-		return bad("a timeout or size is negative")
+		return bad("AppendTimeout is %v, StaleMax %v, StateMemory %d and CacheBytes %d; none may be negative", o.AppendTimeout, o.StaleMax, o.StateMemory, o.CacheBytes)
 	case o.Limits.RequestBytes < 0 || int64(o.Limits.RequestBytes) > o.Memory/4:
 		return bad("the request limit is %d bytes; it must be at most a quarter of memory, %d", o.Limits.RequestBytes, o.Memory/4)
 	case o.Limits.RequestBytes > requestBytesMax:
@@ -215,7 +215,7 @@ func (o Options) check() error {
 	case o.Limits.RecordBytes < 0 || o.Limits.RecordBytes > o.Limits.RequestBytes:
 		return bad("the record limit is %d bytes; it must be at most the request limit, %d", o.Limits.RecordBytes, o.Limits.RequestBytes)
 	case min(o.Limits.RecordHeaders, o.Limits.Topics, o.Limits.Partitions, o.Limits.CommitParts, o.Limits.Consumers, o.Limits.Queues, o.Limits.Delayed, o.Limits.Keys, o.Limits.IdempotencyKeys) < 0:
-		return bad("a limit is negative")
+		return bad("a limit is negative: %+v", o.Limits)
 	case o.Limits.RecordHeaders > recordHeadersMax:
 		return bad("the limit of headers is %d; it must be at most %d", o.Limits.RecordHeaders, recordHeadersMax)
 	case o.Limits.Partitions > state.PartitionsMax:

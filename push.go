@@ -45,8 +45,8 @@ type PushInfo struct {
 	Stopped string
 	// Blocked is why the broker sends nothing although the push was not stopped: the URL's host
 	// has an address to which the broker's [Options] do not allow pushes. While Blocked is set,
-	// no attempts are counted. It is "" if the broker may send, and on all brokers other than
-	// the one that pushes the queue's records.
+	// no attempts are counted. Blocked is "" if the broker may send, and on all brokers other
+	// than the one that pushes the queue's records.
 	Blocked string
 }
 

@@ -181,10 +181,10 @@ func (l *Limits) checkRecords(records []Record) (int64, error) {
 			n += len(h.Name) + len(h.Value)
 		}
 		if n > l.RecordBytes {
-			return 0, limited(CodeRecordTooLarge, l.RecordBytes, "record %d has %d bytes; a record may have %d", i, n, l.RecordBytes)
+			return 0, limited(CodeRecordTooLarge, l.RecordBytes, "record %d has %d bytes; at most %d are allowed", i, n, l.RecordBytes)
 		}
 		if len(r.Headers) > l.RecordHeaders {
-			return 0, limited(CodeTooManyHeaders, l.RecordHeaders, "record %d has %d headers; a record may have %d", i, len(r.Headers), l.RecordHeaders)
+			return 0, limited(CodeTooManyHeaders, l.RecordHeaders, "record %d has %d headers; at most %d are allowed", i, len(r.Headers), l.RecordHeaders)
 		}
 		size += int64(n + recordOverheadBytes + len(r.Headers)*headerOverheadBytes)
 	}
@@ -202,10 +202,10 @@ func (o *Options) checkSize(appends ...*engine.Append) error {
 	// The overhead that the broker adds to each record doesn't count against the limit, so that
 	// callers can tell what they may send.
 	if payload := size - int64(records)*recordOverheadBytes; payload > int64(o.Limits.RequestBytes) {
-		return limited(CodeRequestTooLarge, o.Limits.RequestBytes, "the request has %d bytes; one may have %d", payload, o.Limits.RequestBytes)
+		return limited(CodeRequestTooLarge, o.Limits.RequestBytes, "the request has %d bytes; at most %d are allowed", payload, o.Limits.RequestBytes)
 	}
 	if most := o.Memory / 2; size > most {
-		return limited(CodeRequestTooLarge, int(most), "the request's %d records take %d bytes as a batch; they may take %d", records, size, most)
+		return limited(CodeRequestTooLarge, int(most), "the request's %d records take %d bytes as a batch; at most %d are allowed", records, size, most)
 	}
 	return nil
 }

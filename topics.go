@@ -118,7 +118,7 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 
 func (l *Limits) checkPartitionCount(n int32) error {
 	if n < 1 || int(n) > l.Partitions {
-		return limited(CodeTooManyPartitions, l.Partitions, "%d partitions; a topic may have 1 to %d", n, l.Partitions)
+		return limited(CodeTooManyPartitions, l.Partitions, "the number of partitions is %d; it must be 1 to %d", n, l.Partitions)
 	}
 	return nil
 }

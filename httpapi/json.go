@@ -148,7 +148,7 @@ type names struct {
 	many map[string]struct{} // all names, once there are too many for few
 }
 
-// add adds a name. It returns false if the object already had it.
+// add adds a name. It returns false if the object already had the name.
 func (n *names) add(name []byte) bool {
 	if n.many == nil {
 		if slices.ContainsFunc(n.few, func(x []byte) bool { return bytes.Equal(x, name) }) {

@@ -48,7 +48,7 @@ type response struct {
 	proven        bool            // another broker of this log has forwarded the request
 	keyID         uint64          // id of the API key with which the forwarding broker has authenticated the caller; 0 for none
 	unwatch       func()          // ends the watch on access; nil if access is not watched
-	token         string          // of a signed URL
+	token         string          // the token of a signed URL, "" if the request has none
 	did           string          // what an admin did, for the audit log
 
 	came     time.Time     // when the request's headers were read

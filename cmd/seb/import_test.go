@@ -372,7 +372,7 @@ func TestImportRefusesWhatIsNotWhole(t *testing.T) {
 		"an overlap":         {originals{name(0): two, name(1): two}, []string{"an overlap", name(0), name(1)}},
 		"cut off":            {originals{name(0): two, name(2): two[:39]}, []string{name(2), "damaged"}},
 		"cut off gzip":       {originals{name(0): packed(two)[:30]}, []string{name(0), "damaged"}},
-		"another version":    {originals{name(0): append([]byte("seb!\x02\x00"), two[6:]...)}, []string{name(0), "version is 2"}},
+		"another version":    {originals{name(0): append([]byte("seb!\x02\x00"), two[6:]...)}, []string{name(0), "version 2"}},
 		"another magic":      {originals{name(0): append([]byte("SEB!"), two[4:]...)}, []string{name(0), "begins with"}},
 		"empty file":         {originals{name(0): {}}, []string{name(0), "0 bytes"}},
 		"unusable file name": {originals{"orders/0.record_batch": two}, []string{"orders/0.record_batch", "12 digits"}},

@@ -59,7 +59,7 @@ All records of the queue count as done, at once and without asking: also those t
 whose answers have no effect then. The records stay in the topic. Later records are handed out as usual.`
 }
 
-// Run purges the queue, and tells how many records it had.
+// Run purges the queue, and tells how many records were purged.
 func (c *queuePurgeCmd) Run(ctx context.Context, std streams) error {
 	whole, _, err := c.ask(ctx, "purge", http.MethodPost, nil, "purge")
 	if err != nil {

@@ -50,7 +50,7 @@ type tlsFiles struct {
 	checking atomic.Bool // true while a handshake checks the files: only that handshake may use the fields below
 	checked  time.Time
 	seen     []os.FileInfo
-	fault    string // error of the last attempt to load the files, "" if none
+	fault    string // error of the last attempt to load the files, "" if it succeeded
 }
 
 // config reads the files and returns a configuration that follows them.

@@ -48,7 +48,7 @@ type topTopic struct {
 	StoredRate float64    `json:"stored_bytes_per_second"`
 	Last       *time.Time `json:"last_timestamp"`
 
-	ends int64 // of all partitions together
+	ends int64 // sum of the end offsets of all partitions
 }
 
 // viewOf compares two snapshots of a broker.

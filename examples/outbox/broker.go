@@ -30,7 +30,7 @@ type broker struct {
 func newBroker(server, key string) (*broker, error) {
 	base, err := url.Parse(server)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("-server: %q is no http:// or https:// URL", server)
+		return nil, fmt.Errorf("-server: %q is not an http:// or https:// URL", server)
 	}
 	return &broker{base: base, key: key, http: &http.Client{
 		// net/http would follow a redirect of a POST with a GET, which is a read.

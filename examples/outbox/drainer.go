@@ -37,15 +37,15 @@ type drainer struct {
 	broker *broker
 	most   limits
 	once   bool          // end when the outbox is empty, or at the first failure
-	poll   time.Duration // longest wait for a notification
-	pace   time.Duration // between rounds while rows come one by one
+	poll   time.Duration // longest wait for a notification of new rows
+	pace   time.Duration // shortest time between rounds, while rows come one by one
 	log    *slog.Logger
 
 	paused map[string]pause // topics that failed
 	moved  tally
 
 	began    time.Time
-	wait     time.Duration // before the next try to connect
+	wait     time.Duration // time until the next try to connect
 	standing bool          // another drainer has the lock, and this one has logged that it stands by
 	worked   bool          // a round has succeeded: the database has the tables and privileges
 }
@@ -216,7 +216,7 @@ func (d *drainer) untilNext() time.Duration {
 }
 
 func staleError(b batch) error {
-	return &failure{refused: true, err: fmt.Errorf("it was sent more than %v ago and may be in the topic, but the broker need not remember it any more: "+
+	return &failure{refused: true, err: fmt.Errorf("it was sent more than %v ago and may be in the topic, but the broker may have forgotten it: "+
 		"look for records whose header outbox-id is that of a row, with `seb consume %s --format json`; "+
 		"if they are there, DELETE FROM outbox WHERE id = ANY (SELECT unnest(row_ids) FROM outbox_batches WHERE id = '%s'); "+
 		"then, in any case, DELETE FROM outbox_batches WHERE id = '%s'", doubtMax, b.topic, b.id, b.id)}

@@ -395,7 +395,7 @@ func TestMistakes(t *testing.T) {
 	}{
 		"argument":     {[]string{"orders"}, exitUsage, `unexpected argument "orders"`},
 		"flag":         {[]string{"-speed", "1"}, exitUsage, "-speed"},
-		"server":       {[]string{"-server", "127.0.0.1:51313"}, exitUsage, "is no http:// or https:// URL"},
+		"server":       {[]string{"-server", "127.0.0.1:51313"}, exitUsage, "is not an http:// or https:// URL"},
 		"limits":       {[]string{"-rows", "0"}, exitUsage, "must be greater than 0"},
 		"key":          {[]string{"-key-file", "/nonexistent"}, exitUsage, "-key-file"},
 		"database":     {[]string{"-database", "postgres://:x:"}, exitUsage, "-database"},

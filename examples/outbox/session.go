@@ -61,7 +61,7 @@ func (s *session) lock(ctx context.Context) error {
 	// A batch must be durable before it is sent.
 	_, err = s.conn.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`)
 	if err != nil {
-		return fmt.Errorf("have commits wait for the disk: %w", err)
+		return fmt.Errorf("make commits wait for the disk: %w", err)
 	}
 	if _, err := s.conn.Exec(ctx, `LISTEN outbox`); err != nil {
 		return fmt.Errorf("listen for new rows: %w", err)

@@ -65,13 +65,13 @@ func parse(args []string) (options, error) {
 	for b := range strings.SplitSeq(*batches, ",") {
 		n, err := strconv.Atoi(b)
 		if err != nil || n < 1 {
-			return o, fmt.Errorf("-batches: %q is no number greater than 0", b)
+			return o, fmt.Errorf("-batches: %q is not a number greater than 0", b)
 		}
 		o.batches = append(o.batches, n)
 	}
 	for s := range strings.SplitSeq(*sides, ",") {
 		if openers[s] == nil {
-			return o, fmt.Errorf("-sides: there is no %q; there are %s", s, strings.Join(sideNames, ", "))
+			return o, fmt.Errorf("-sides: there is no side %q; the sides are %s", s, strings.Join(sideNames, ", "))
 		}
 		o.sides = append(o.sides, s)
 	}

@@ -37,9 +37,9 @@ func TestQueuesAreMeasured(t *testing.T) {
 
 func TestMistakesAreTold(t *testing.T) {
 	for want, args := range map[string][]string{
-		`there is no "kafka"; there are postgres-locked, postgres-leased, seb, seb-immediate`: {"-sides", "kafka"},
-		`"ten" is no number`: {"-batches", "1,ten"},
-		"at least 1":         {"-messages", "0"},
+		`there is no side "kafka"; the sides are postgres-locked, postgres-leased, seb, seb-immediate`: {"-sides", "kafka"},
+		`"ten" is not a number`: {"-batches", "1,ten"},
+		"at least 1":            {"-messages", "0"},
 	} {
 		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", args, err, want)

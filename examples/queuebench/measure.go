@@ -137,7 +137,7 @@ func (m *measured) empty(ctx context.Context, workers []worker, o options, batch
 		return err
 	}
 	if done != o.messages {
-		return fmt.Errorf("%d messages were finished of %d that there are: some went out twice", done, o.messages)
+		return fmt.Errorf("workers finished %d messages, but there are only %d: some went out twice", done, o.messages)
 	}
 	return nil
 }

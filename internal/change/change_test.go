@@ -486,7 +486,7 @@ func TestDeadLetters(t *testing.T) {
 		{"by an earlier owner", dead(change.DeadLetter{QueueID: 1, Last: answer(5, 2).Delivery, Epoch: 2}), nil, dispatch.ErrNotOwner.Error()},
 		{"in no queue", dead(change.DeadLetter{QueueID: 9}), nil, `queue_not_found: topic "t" has no queue "q"`},
 		{"delivered again", dead(change.DeadLetter{QueueID: 1, Last: answer(5, 1).Delivery}), nil,
-			"lease_lost: delivery 1 of offset 5 is no longer the last"},
+			"lease_lost: delivery 1 of offset 5 is no longer the last delivery"},
 		{"redrive", change.Redrive{QueueName: q, Limit: 1}, redriven, ""},
 		{"redrive places", change.Redrive{QueueName: q, Places: []leases.Place{{Offset: 6}, {Offset: 5}, {Offset: 6}, {Partition: -1}}}, redriven, ""},
 		{"redrive in no queue", change.Redrive{QueueName: change.QueueName{Topic: "t"}}, nil, `queue_not_found: topic "t" has no queue ""`},

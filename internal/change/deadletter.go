@@ -31,7 +31,7 @@ func (x DeadLetter) Apply(d *state.Draft) ([]format.Entry, error) {
 		return nil, QueueNotFound(x.Topic, x.Queue)
 	}
 	if !d.IsLast(x.QueueID, x.Last.Partition, x.Last.Offset, x.Last.Attempt) {
-		return nil, refused(CodeLeaseLost, "", "delivery %d of offset %d is no longer the last", x.Last.Attempt, x.Last.Offset)
+		return nil, refused(CodeLeaseLost, "", "delivery %d of offset %d is no longer the last delivery", x.Last.Attempt, x.Last.Offset)
 	}
 	return []format.Entry{&format.RecordPutBack{
 		Queue: x.QueueID, Partition: x.Last.Partition, Attempt: format.Attempt{Offset: x.Last.Offset, Number: x.Last.Attempt},

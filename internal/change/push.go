@@ -158,7 +158,7 @@ func (x RemovePush) Apply(d *state.Draft) ([]format.Entry, error) {
 type ResumePush struct {
 	QueueName
 
-	// Target is a result.
+	// Target is a result: the queue's push target.
 	Target format.QueuePush
 }
 

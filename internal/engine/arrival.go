@@ -17,8 +17,8 @@ func WithArrival(ctx context.Context, arrived func() time.Time) context.Context 
 // arriving is the context of a request that came at a time. It takes one allocation, where a
 // function in [context.WithValue] takes two.
 type arriving struct {
-	context.Context
-	at time.Time
+	context.Context //nolint:containedctx // it is a context itself
+	at              time.Time
 }
 
 // Value implements [context.Context].

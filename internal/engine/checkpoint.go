@@ -108,7 +108,7 @@ func contradicts(err error) bool {
 }
 
 // errOtherState says that a broker wrote another state for the same slot, so a retry does not help.
-var errOtherState = errors.New("it is not the state as of its slot")
+var errOtherState = errors.New("the object does not hold the state at its slot")
 
 // findHole returns an error if the store no longer has all slots up to s that this broker has
 // applied: a checkpoint would hide the loss.
@@ -155,7 +155,7 @@ func (e *Engine) writeCheckpoint(ctx context.Context, view *state.View, hash for
 	if got.Cluster == c.Cluster && got.Seq == c.Seq && got.Hash != c.Hash {
 		// Two brokers have applied different commits of one slot. If the store ignores
 		// conditions, neither may have noticed before.
-		return fmt.Errorf("%w: %s stands on slot %d as %v, which is %v here", commitlog.ErrFork, key, c.Seq, got.Hash, c.Hash)
+		return fmt.Errorf("%w: %s says that slot %d has the hash %v; this broker has applied %v", commitlog.ErrFork, key, c.Seq, got.Hash, c.Hash)
 	}
 	if got.Cluster != c.Cluster || got.Seq != c.Seq || !bytes.Equal(got.Body, c.Body) && !view.Is(got.Body) {
 		return fmt.Errorf("read back %s: %w", key, errOtherState)

@@ -103,7 +103,7 @@ func (c *Cursor) Seek(ctx context.Context, ms int64) error {
 		}
 		for r, err := range c.records(l, raw) {
 			if err != nil {
-				return c.e.dataLost(l, fmt.Errorf("seek a time: %w", err))
+				return c.e.dataLost(l, fmt.Errorf("search for a time: %w", err))
 			}
 			if r.Timestamp >= ms {
 				c.Offset = format.Offset(r.Offset)

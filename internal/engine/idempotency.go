@@ -54,7 +54,7 @@ func replay(s *state.State, r *Request, at int64) (first state.Keyed, known bool
 	if !known && len(r.Key.Unscoped) > 0 {
 		hashes = r.Key.Unscoped
 		first, known = s.Keyed(hashes[0], at)
-		known = known && first.Print == r.Key.Print // otherwise the key may be that of another caller
+		known = known && first.Print == r.Key.Print // with another Print, the key may be that of another caller
 	}
 	if known {
 		r.replayed = make([][]Range, len(r.Appends))

@@ -15,7 +15,7 @@ import (
 const (
 	probeRacers   = 8
 	probeTries    = 3
-	probeAnswers  = 5  // maximum of creates that a racer sends, and of reads of the created object
+	probeAnswers  = 5  // largest number of creates that a racer sends, and of reads of the created object
 	probeBytesMax = 16 // read limit; the object has one byte
 )
 

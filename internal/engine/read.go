@@ -115,10 +115,10 @@ func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
 // firstBatch is what a read knows of its first batch.
 type firstBatch struct {
 	began  time.Time
-	giveUp func() // called readWaitsFor after the batch came
+	giveUp func() // is called when readWaitsFor has passed since the first batch came
 
 	mu    sync.Mutex
-	came  time.Time // when the batch came; zero until then
+	came  time.Time // when the first batch came; zero until then
 	timer *time.Timer
 }
 
@@ -248,7 +248,7 @@ func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 		return nil, err
 	}
 	if o.Size != int64(l.Object.Size) || int64(len(o.Body)) != n {
-		return nil, fmt.Errorf("%s: %w: got %d bytes of an object of %d, instead of %d of %d", key, format.ErrCorrupt, len(o.Body), o.Size, n, l.Object.Size)
+		return nil, fmt.Errorf("%s: %w: got %d bytes of an object of %d bytes, instead of %d of %d", key, format.ErrCorrupt, len(o.Body), o.Size, n, l.Object.Size)
 	}
 	at := int64(l.Pos) - off
 	raw := o.Body[at : at+int64(l.Size) : at+int64(l.Size)]

@@ -35,7 +35,7 @@ func (w *queueWorld) checkOwner(now *queueBroker) {
 
 // mayAct reports whether an owner can act on a record, now or when its lease ends.
 func (w *queueWorld) mayAct(b *queueBroker, record int) bool {
-	if r := &w.folds.at(b.view).records[record]; r.fresh() && r.sure { // beyond the dispatch limit
+	if r := &w.folds.at(b.view).records[record]; r.fresh() && r.sure { // the record is beyond the dispatch limit
 		_, moves := w.folds.try(b.view, change{what: aWindow, epoch: b.epoch, window: uint8(record + 1)})
 		return moves
 	}

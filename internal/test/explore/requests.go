@@ -115,7 +115,7 @@ func (w *world) load(b *broker, seq format.Seq) {
 func (w *world) get(b *broker, act commitlog.Action) {
 	to := act.To
 	if w.Without == AlarmOrder && to == act.Seq {
-		to++ // a Get ahead of the slots that are known to exist
+		to++ // one more Get, of the slot after those that are known to exist
 	}
 	p := pending{kind: someGets, known: int(b.p.Known())}
 	for s := act.Seq; s <= min(to, format.Seq(w.Slots+1)); s++ {

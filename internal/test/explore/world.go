@@ -21,7 +21,7 @@ type world struct {
 	moment
 
 	now      int
-	payloads int // numbers of payloads used so far
+	payloads int // how many payload numbers were used so far
 
 	slots       [slotsMax + 1]commit // the commits in log/, by slot; 0 means none
 	checkpoints [slotsMax + 1]checkpoint

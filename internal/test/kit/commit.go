@@ -39,7 +39,7 @@ func MustCommitAll(t testing.TB, b *seb.Broker, c seb.Commit, opts ...seb.Append
 	return done
 }
 
-// MustReset sets a consumer to a position.
+// MustReset resets a consumer to a position.
 func MustReset(t testing.TB, c *seb.Consumer, from seb.Position) seb.ConsumerInfo {
 	t.Helper()
 	info, _, err := c.Reset(t.Context(), from)

@@ -15,7 +15,7 @@ import (
 // allows neither.
 type ledger struct {
 	mu    sync.Mutex
-	lines map[line]int // how often the other side may still report it
+	lines map[line]int // how often the other side may still report this line
 }
 
 type line struct{ what, key string }
