@@ -42,8 +42,9 @@ type Config struct {
 }
 
 // bucketForm is what all servers require of a bucket's name. Today's rules are stricter, but old buckets of
-// AWS, and buckets of other servers, may have upper-case letters and underscores.
-var bucketForm = regexp.MustCompile(`^[0-9A-Za-z._-]{3,255}$`)
+// AWS, and buckets of other servers, may have upper-case letters and underscores. The ARN of an access point
+// of AWS can stand for a bucket.
+var bucketForm = regexp.MustCompile(`^([0-9A-Za-z._-]{3,255}|arn:[^\s?#]+)$`)
 
 // ParseURL reads a URL such as
 //

@@ -110,3 +110,14 @@ func TestOpenUsesTheAWSVariables(t *testing.T) {
 		t.Errorf("Open with AWS_ENDPOINT_URL_S3: %v", err)
 	}
 }
+
+// The ARN of an access point is a bucket for the SDK. A URL can't hold it, but a Config can.
+func TestOpenTakesAnAccessPoint(t *testing.T) {
+	isolate(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", "key")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	c := s3store.Config{Bucket: "arn:aws:s3:eu-west-1:123456789012:accesspoint/orders", Region: "eu-west-1"}
+	if _, err := s3store.OpenConfig(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+}
