@@ -54,8 +54,7 @@ func (s Scopes) String() string { return strings.Join(s.Names(), ",") }
 // Access is what a caller may do. [Broker.Authenticate] returns it; the zero
 // Access allows nothing.
 type Access struct {
-	// Key is the caller's API key. It is zero if the log never had an API key: then every
-	// caller may do everything.
+	// Key is the caller's API key. It is zero if [Access.Open] returns true, and in the zero Access.
 	Key Key
 	// Topic is the only topic that a caller with a signed token may read; "" for other callers.
 	Topic string
@@ -83,10 +82,10 @@ func (a Access) CheckScope(s Scopes) (err error) {
 		return nil
 	}
 	if a.Topic != "" {
-		return forbidden("use an API key with the scope "+s.String(), "%s can only read its topic; this needs the scope %s", a.bearer(), s)
+		return forbidden("use an API key with the scope "+s.String(), "%s can only read its topic, but the request needs the scope %s", a.bearer(), s)
 	}
 	return forbidden("use a key that has this scope; an admin creates one with `seb key create NAME --scope "+s.String()+"`",
-		"%s has the scope %s, and this needs the scope %s", a.bearer(), a.Key.Scopes, s)
+		"%s has the scope %s, but the request needs the scope %s", a.bearer(), a.Key.Scopes, s)
 }
 
 // CheckTopic returns an error with [CodeForbidden] unless the access has all scopes in s and

@@ -36,7 +36,7 @@ type appendOptions struct {
 	conditional bool   // IfOffset was given, even with an invalid offset
 	key         string
 	keyed       bool
-	delay       time.Duration // until queues hand the records out
+	delay       time.Duration // how long queues wait before they hand the records out
 	due         time.Time     // when queues may hand the records out; zero without DeliverAt
 }
 
@@ -60,10 +60,10 @@ func ToPartitions(ps []int32) AppendOption {
 	return func(o *appendOptions) { o.partitions = ps }
 }
 
-// IfOffset appends only if the next offset of the partition is end. Otherwise the append
-// fails with CodeOffsetConflict, and [Error.End] is the actual next offset. All records of
-// the append must go to one partition. If the topic has several partitions, an option or the
-// records' keys must choose that one. A negative end is refused.
+// IfOffset appends only if the next offset of the partition is end. Otherwise the append fails with
+// CodeOffsetConflict, and [Error.End] is the actual next offset. All records of the append must go
+// to one partition. If the topic has several partitions, an option or the records' keys must choose
+// the partition. A negative end is refused.
 func IfOffset(end Offset) AppendOption {
 	return func(o *appendOptions) { o.ifOffset, o.conditional = end, true }
 }
@@ -81,9 +81,10 @@ func DeliverAt(t time.Time) AppendOption {
 }
 
 // Append appends records to topic: all of them in one commit, or none. It returns the records'
-// offsets once the store has the commit. A record goes to the partition that an option names. If
-// no option names one, the record's key chooses the partition. The records of an append that have
-// no key all go to the same partition, which is the next in turn for each such append.
+// offsets once the store has the commit. A record goes to the partition that an option names. If no
+// option names one, the record's key chooses the partition. Records without a key go to the
+// partitions in turn: all such records of one append go to the same partition, those of the next
+// append to the next partition.
 //
 // An append without records is refused. The caller may reuse the records, and the memory that
 // they point to, when Append has returned.
@@ -142,7 +143,7 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o a
 		if b.engine.Replay(r, b.engine.Now()) {
 			err := b.engine.Sync(ctx)
 			if err == nil && !hasTopic(b.engine, a.ID) {
-				return b.appendAsync(ctx, topic, rs, o) // append to the topic that has the name now
+				return b.appendAsync(ctx, topic, rs, o) // the topic was deleted: append to the one that has the name now
 			}
 			return b.engine.Confirm(r, err), nil
 		}

@@ -40,11 +40,11 @@ var errNotHere = errors.New("not known to this broker")
 // with any credential. In any other log no caller may do anything without a key, even after
 // the last key was revoked.
 //
-// The answer rests on a sync that is no older than [Options.StaleMax], so a key that
-// another broker revoked is refused after that time at the latest. While the store can't
-// be reached, keys that were valid stay valid. A key that this broker does not know may be
-// new, so the broker syncs before it refuses the key. For all callers together it does so at
-// most once a second: strangers can't cause many store requests.
+// The answer rests on a sync that is no older than [Options.StaleMax], so a key that another broker
+// revoked is refused after that time at the latest. While the store can't be reached, keys that
+// were valid stay valid. A key that this broker does not know may be new, so the broker syncs
+// before it refuses the key. All callers share at most one such sync a second, so that strangers
+// can't cause many store requests.
 func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err error) {
 	defer writes(&err)
 	if err := b.engine.Usable(); err != nil {
@@ -55,7 +55,7 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err 
 		if err := b.engine.SyncIfOld(ctx); err != nil {
 			return Access{}, err
 		}
-		a, err = authenticate(b.engine, c) // on the state as it is now, even if the sync read only part of the log
+		a, err = authenticate(b.engine, c) // decide by the newest state, although the sync may have read only part of the log
 	}
 	if errors.Is(err, errNotHere) {
 		if err := b.engine.SyncRarely(ctx); err != nil {
@@ -87,7 +87,7 @@ func authenticate(e *engine.Engine, c Credential) (a Access, err error) {
 
 func authenticateIn(s *state.State, c Credential, now time.Time) (a Access, err error) {
 	switch {
-	case c.KeyID != 0: // before the next case: another broker may know API keys although this one knows none yet
+	case c.KeyID != 0: // before the case without keys: this broker may not yet know the key that another one knows
 		a, err = authenticateID(s, c.KeyID)
 	case s.NextKeyID() == 1:
 		return Access{open: true}, nil

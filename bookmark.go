@@ -14,8 +14,8 @@ const AllPartitions = int32(engine.AllPartitions)
 // a [Bookmark]. A consumer's follower may read more: it needs no Bookmark.
 const FollowPartitionsMax = 1024
 
-// Bookmark is the position of a [Follower]. Another follower, of any broker of the bucket and
-// at any later time, can go on exactly there.
+// Bookmark is the position of a [Follower]. Another follower, of any broker of the bucket and at
+// any later time, can go on exactly at this position.
 //
 // If the follower reads all partitions, the text of its bookmark is
 // CLUSTER.TOPIC:OFFSET,OFFSET,..., with one offset for each partition from 0 on, such as

@@ -84,9 +84,9 @@ type Broker struct {
 	closed   chan struct{} // closed when Shutdown is done
 }
 
-// Open recovers the log in store and serves it. It sets up an empty bucket first. Open fails
-// if the bucket holds anything but a log, or if a test shows that conditional creates of the
-// store don't work. ctx bounds only Open itself; [Broker.Close] ends the broker.
+// Open recovers the log in store and serves it. If the bucket is empty, Open first sets up a log in
+// it. Open fails if the bucket holds anything but a log, or if a test shows that conditional
+// creates of the store don't work. ctx bounds only Open itself; [Broker.Close] ends the broker.
 func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, err error) {
 	defer reads(&err)
 	opts, err = opts.withDefaults()
@@ -182,7 +182,7 @@ func (b *Broker) Usage() Usage {
 // start is the time and the store requests that Open took.
 type start struct {
 	began, done time.Time
-	use         engine.StoreUse // store requests until done
+	use         engine.StoreUse // store requests from began until done
 }
 
 // Stopped returns a channel that is closed when the broker takes no further requests, because
@@ -208,7 +208,7 @@ func (b *Broker) Close() (err error) {
 func (b *Broker) Shutdown(ctx context.Context) (err error) {
 	defer reads(&err)
 	if ctx.Err() != nil {
-		b.engine.End() // now, before anything else is committed
+		b.engine.End() // not by AfterFunc, which would run too late to prevent further commits
 	}
 	stop := context.AfterFunc(ctx, b.engine.End)
 	defer stop()

@@ -20,8 +20,8 @@ type Commit struct {
 }
 
 // CommitAppend is an append of a commit, with the arguments of [Broker.Append]. Options must not
-// have an [IdempotencyKey], which is an option of the whole commit. The next offset that
-// [IfOffset] checks counts the records of earlier appends of the commit.
+// have an [IdempotencyKey], which is an option of the whole commit. If earlier appends of the
+// commit go to the same partition, [IfOffset] must name the offset after their records.
 type CommitAppend struct {
 	Topic   string
 	Records []Record
@@ -32,9 +32,9 @@ type CommitAppend struct {
 // commit may name the same consumer.
 type CommitPositions struct {
 	Topic, Consumer string
-	// Expect has positions that the consumer must have. If the consumer has others, the commit
-	// fails with CodePositionConflict. So of two workers that have read the same records, only
-	// one writes its results. Partitions that Expect does not name are not checked.
+	// Expect has positions that the consumer must have. If the consumer has other positions, the
+	// commit fails with CodePositionConflict. So of two workers that have read the same records,
+	// only one writes its results. Partitions that Expect does not name are not checked.
 	Expect Offsets
 	// Version, unless it is empty, is the version that the consumer must have: see
 	// [ConsumerInfo.Version]. If the consumer has another version, because another worker has
@@ -45,9 +45,9 @@ type CommitPositions struct {
 	Offsets Offsets
 }
 
-// CommitAcks acknowledges a queue's records, as [Queue.Ack] does. But if one token is
-// refused, or the record of one is done already, the whole commit is refused. No other part
-// of the commit may name the same queue.
+// CommitAcks acknowledges a queue's records, as [Queue.Ack] does. But if one token is refused, or
+// if its record is done already, the whole commit is refused. No other part of the commit may name
+// the same queue.
 type CommitAcks struct {
 	Topic, Queue string
 	Tokens       []string
@@ -151,13 +151,13 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if o.keyed {
 		by, _ := callerOf(ctx)
 		r.Key = c.key(o.key, each, by)
-		if b.engine.Replay(r, b.engine.Now()) { // without a sync: no later commit can undo the earlier one
+		if b.engine.Replay(r, b.engine.Now()) { // needs no sync: a commit that this broker knows stays in the log
 			return b.sendCommit(ctx, r, parts)
 		}
 	}
 	for i, a := range appends {
 		if err := b.route(ctx, a, c.Appends[i].Records, each[i]); err != nil {
-			if r.Key != nil && b.engine.Replay(r, b.engine.Time()) { // a retry: the topic may have been deleted since
+			if r.Key != nil && b.engine.Replay(r, b.engine.Time()) { // a retry of a commit whose topic was deleted since
 				return b.sendCommit(ctx, r, parts)
 			}
 			return nil, ofPart(a.Part, err)

@@ -16,7 +16,7 @@ func (b *Broker) acks(c Commit) ([]change.CommitAck, error) {
 		a, queue := change.CommitAck{Part: fmt.Sprintf("acks/%d", i)}, namedQueue{p.Topic, p.Queue}
 		a.QueueName = queue.names()
 		if before, twice := first[queue]; twice {
-			e := refused(CodeInvalidRequest, "%s names the same queue", before)
+			e := refused(CodeInvalidRequest, "%s already names this queue", before)
 			e.Hint = "name each queue once, with all of its tokens"
 			return nil, e.of(a.Part)
 		}

@@ -161,8 +161,8 @@ func positionOf(t *state.Topic, c *state.Consumer, i int) ConsumerPosition {
 	return ConsumerPosition{Partition: int32(i), Next: c.Position(format.Partition(i)), Start: p.Start, End: p.End}
 }
 
-// Delete deletes the consumer. It fails with CodeConsumerNotFound if the consumer does not exist.
-// A consumer that is created later under the same name begins at the start of every partition.
+// Delete deletes the consumer. It fails with CodeConsumerNotFound if the consumer does not exist. A
+// consumer that is created later under the same name does not have the old positions.
 func (c *Consumer) Delete(ctx context.Context) (err error) {
 	defer writes(&err)
 	if err := c.check(); err != nil {
@@ -222,8 +222,8 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 }
 
 // ResetTo sets the consumer to the given offsets. In partitions that offsets does not name, the
-// consumer keeps its position. If the consumer does not exist, ResetTo creates it, at the start
-// of those partitions.
+// consumer keeps its position. If the consumer does not exist, ResetTo creates it, and sets it to
+// the start of those partitions.
 func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo, created bool, err error) {
 	defer writes(&err)
 	if err := c.check(); err != nil {

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// Dispatchers may fill 1/prefetchShare of [Options].Memory with records that they read
-	// ahead. This memory is not part of the budget: if the workers of a queue are slow, the
-	// queue's records stay in memory for long.
+	// Dispatchers may fill 1/prefetchShare of [Options].Memory with records that they read ahead.
+	// This memory is not part of the budget, because it stays in use for long if the workers of a
+	// queue are slow.
 	prefetchShare = 16
 
 	recordBytes = int64(unsafe.Sizeof(Record{}))

@@ -113,9 +113,10 @@ type Error struct {
 	// Start and End bound the partition if Code is CodeOffsetOutOfRange. If Code is
 	// CodeOffsetConflict, End is the next offset of the partition.
 	Start, End Offset
-	// Address, Session and Epoch are set if Code is CodeQueueElsewhere. Address is the address
-	// of the queue's owner, "" if the owner has no address. Session is the session of the owner,
-	// which must answer at Address. Epoch is the owner's epoch.
+	// Address, Session and Epoch are set if Code is CodeQueueElsewhere. Address is the address of
+	// the queue's owner, "" if the owner has no address. Session is the owner's session: trust an
+	// answer from Address only if the broker there proves that it is this session. Epoch is the
+	// owner's epoch.
 	Address string
 	Session SessionKey
 	Epoch   Epoch
@@ -269,7 +270,7 @@ func publicError(err error) (*Error, bool) { return errors.AsType[*Error](public
 func reads(err *error) { *err = withoutOutcome(*err) }
 
 // writes sets the outcome of an error to NotCommitted, unless the outcome is Unknown. A method
-// defers it if the method commits something, or checks a caller before something is committed.
+// defers it if the method commits something, or checks the caller's access for a later commit.
 func writes(err *error) { *err = notCommitted(*err) }
 
 // reading is reads for the errors of an iterator.
@@ -392,9 +393,9 @@ func maybeTooLate(late *engine.LateError) *Error {
 	switch {
 	case late.Keyed:
 	case late.Changes:
-		e.Hint = "the change may be in the log or still get there: check whether it is before you send it again"
+		e.Hint = "the change may be in the log already, or get there later: before you send it again, check whether the log has it"
 	default:
-		e.Hint = "the records may be in the log or still get there: read the end of the partition before you append them again"
+		e.Hint = "the records may be in the log already, or get there later: before you append them again, read the end of the partition to see whether it has them"
 	}
 	return e
 }
@@ -411,7 +412,7 @@ func storeUnusable(x *engine.UnusableError) *Error {
 func overState(full *engine.StateFullError) *Error {
 	return &Error{
 		Code:   CodeOverStateBudget,
-		Detail: fmt.Sprintf("state uses %d of %d bytes (--state-memory); %s may use %d", full.Used, full.Most, full.Use, full.Limit),
+		Detail: fmt.Sprintf("the state takes %d of the %d bytes of --state-memory; %s may fill it only up to %d bytes", full.Used, full.Most, full.Use, full.Limit),
 		Hint:   "delete topics that you no longer need, delete old records, or raise --state-memory; a longer --linger makes fewer commits, so the state grows more slowly",
 		Limit:  full.Most, RetryAfter: time.Minute,
 	}
@@ -419,7 +420,7 @@ func overState(full *engine.StateFullError) *Error {
 
 func tooManyIdempotencyKeys(limit int) *Error {
 	e := limited(CodeIdempotencyKeysFull, limit, "the log remembers %d idempotency keys, which is the maximum", limit)
-	e.Hint = "send no key, or wait: each key is forgotten after 24 hours"
+	e.Hint = "send the request without an idempotency key, or wait: the log forgets each key after 24 hours"
 	e.RetryAfter = time.Minute
 	return e
 }
@@ -427,14 +428,14 @@ func tooManyIdempotencyKeys(limit int) *Error {
 func waitedTooLong() *Error {
 	return &Error{
 		Code: CodeStoreUnavailable, RetryAfter: time.Second,
-		Detail: engine.ErrWaitedTooLong.Error(), Hint: "send the request again, with the same key",
+		Detail: engine.ErrWaitedTooLong.Error(), Hint: "send the request again, with the same idempotency key",
 	}
 }
 
 func dataLost(lost *engine.DataLostError) *Error {
 	return &Error{
 		Code:   CodeDataLost,
-		Detail: fmt.Sprintf("%s, which holds offsets %d to %d, is missing or damaged", lost.Key, lost.First, lost.Last),
+		Detail: fmt.Sprintf("the object %s, which holds offsets %d to %d, is missing or damaged", lost.Key, lost.First, lost.Last),
 		Hint:   "restore the object from a copy or an earlier version of the bucket; other records are not affected",
 		Err:    lost.Err,
 	}

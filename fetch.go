@@ -32,10 +32,10 @@ type FetchOptions struct {
 	// TopicTag is the tag of the expected topic: see [Fetched]. If the topic of that name has
 	// another tag, the fetch returns CodeTopicRecreated. "" accepts any topic.
 	TopicTag string
-	// Reserve, unless it is nil, is called before records are read, so that the caller can
-	// reserve memory for them. records is their number, at most Limit; bytes is an upper bound
-	// of their size, at most MaxBytes. Reserve returns the bounds of the read, which may be
-	// lower.
+	// Reserve, unless it is nil, is called before records are read, so that the caller can reserve
+	// memory for them. records is their number, at most Limit; bytes is an upper bound of their
+	// size, at most MaxBytes. Reserve returns the bounds that the read keeps, which may be lower
+	// than records and bytes.
 	Reserve func(ctx context.Context, records int, bytes int64) (limit int, maxBytes int64, err error)
 }
 
@@ -63,12 +63,12 @@ type Fetched struct {
 	Start, End Offset
 }
 
-// Fetch returns the records of a partition from a position on, within the bounds of
-// opts. At the end of the partition it returns no records and no error. It may return
-// fewer records than there are, since about a second after the first records it stops
-// waiting for the store: continue from [Fetched.Next] until Next equals [Fetched.End]. For a
-// position outside of the partition it returns CodeOffsetOutOfRange. If ctx ends or the store
-// fails after some records were read, it returns these records without an error.
+// Fetch returns the records of a partition from a position on, within the bounds of opts. At the
+// end of the partition it returns no records and no error. It waits for the store only until about
+// a second after the first records, so it may return fewer records than there are: continue from
+// [Fetched.Next] until Next equals [Fetched.End]. For a position outside of the partition it
+// returns CodeOffsetOutOfRange. If ctx ends or the store fails after some records were read, it
+// returns these records without an error.
 func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (f Fetched, err error) {
 	defer reads(&err)
 	bounds, err := opts.read()
@@ -149,8 +149,9 @@ func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from
 	})
 }
 
-// twiceIfRecreated calls read. If the topic that read found was deleted, and another topic has the
-// name now, twiceIfRecreated calls read again: one sync may apply both the deletion and the creation.
+// twiceIfRecreated calls the function read. It calls read again if read fails because the topic was
+// deleted, and a new topic has the name now: one sync may have applied both the deletion and the
+// creation.
 func twiceIfRecreated(b *Broker, topic string, read func() error) error {
 	err := read()
 	if CodeOf(err) != CodeTopicNotFound {

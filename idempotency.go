@@ -13,11 +13,11 @@ import (
 
 const idempotencyKeyBytesMax = 255
 
-// IdempotencyKey makes a retry safe. The log remembers the append by key for at
-// least 24 hours. A retry in that time, with the same records, topic and key, through any
-// broker, appends nothing and gets the first answer, with [Appended.Replayed] set. So a caller
-// can send an append with an unknown outcome again. An append of other records with the same
-// key fails with CodeIdempotencyKeyReused.
+// IdempotencyKey makes a retry safe. The log remembers the append by its key for at least 24 hours.
+// A retry in that time, with the same key, topic, records and options, through any broker, appends
+// nothing and returns the result of the first append, with [Appended.Replayed] set. So a caller can
+// send an append with an unknown outcome again. An append of other records with the same key fails
+// with CodeIdempotencyKeyReused.
 //
 // A key has 1 to 255 bytes. While the log remembers as many keys as [Limits.IdempotencyKeys]
 // allows, requests with new keys fail with CodeIdempotencyKeysFull; the log forgets no key
@@ -87,7 +87,7 @@ func (d *digester) append(records []Record, o appendOptions) {
 			d.number(r.Timestamp.UnixMilli())
 		}
 	}
-	if o.delay != 0 || !o.due.IsZero() { // without a delay, the hash is that of versions that had no delays
+	if o.delay != 0 || !o.due.IsZero() { // the hash of an append without a delay must stay as it was before there were delays
 		d.number(int64(o.delay))
 		d.number(o.due.UnixMicro())
 	}

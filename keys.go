@@ -92,7 +92,7 @@ func (o KeyOptions) check(now time.Time) error {
 	}
 	hint = "scopes are read, write, metrics and admin, which includes the others"
 	if o.Scopes == 0 || o.Scopes&^scopesAll != 0 {
-		return bad("an API key needs at least one scope, and only known ones")
+		return bad("the API key has no scope, or an unknown one")
 	}
 	hint = "a pattern is a topic's name, a prefix and *, such as orders.*, or * for all topics"
 	if len(o.Topics) > state.KeyTopicsMax {

@@ -12,7 +12,8 @@ import (
 type ListOptions struct {
 	// After is a name: the list begins with the first name that follows it.
 	After string
-	// May reports whether the caller may see a name; nil means all names. Other names cost no memory.
+	// May reports whether the caller may see a name; nil means all names. Names that the caller may
+	// not see cost no memory.
 	May func(name string) bool
 	// Reserve reserves the memory of each value while the loop body runs; nil means [Broker.ReserveMore]. If
 	// the loop body sends the value to a client, which may be slow, reserve from a share: see
@@ -30,7 +31,7 @@ type reserveFunc = func(ctx context.Context, bytes int64) (release func(), err e
 // listing tells how to list values of the state: K is the type of the values' keys, such as their names
 // or ids, and T is the type of their descriptions.
 type listing[K, T any] struct {
-	// next returns the keys that follow a key, in order; no keys at the end.
+	// next returns the next few keys that follow a key, in order; none if no key follows.
 	next func(s *state.State, after K) []K
 	// bytes returns the memory that the description of a value takes; ok is false if the value was deleted.
 	bytes    func(s *state.State, k K) (n int64, ok bool)

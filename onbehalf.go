@@ -24,10 +24,10 @@ func WithAccess(ctx context.Context, a Access) context.Context {
 	return context.WithValue(ctx, accessKey{}, a.caller())
 }
 
-// WithArrival returns a context for a write that a client requested when arrived says:
-// [Options.AppendTimeout] counts from then. An adapter uses it from [Broker.Authenticate] on, so that
-// the time counts that the broker needs to check the caller's access. arrived must be safe to call
-// until the write has returned.
+// WithArrival returns a context for a write that a client requested at the time that arrived
+// returns: [Options.AppendTimeout] counts from that time. An adapter passes this context to
+// [Broker.Authenticate] already, so that the timeout includes the check of the caller's access.
+// arrived must be safe to call until the write has returned.
 func WithArrival(ctx context.Context, arrived func() time.Time) context.Context {
 	return engine.WithArrival(ctx, arrived)
 }
@@ -51,10 +51,10 @@ func callerOf(ctx context.Context) (c caller, ok bool) {
 	return c, ok
 }
 
-// CheckAccess returns an error with [CodeUnauthorized] if a, which [Broker.Authenticate]
-// returned, is no longer valid. An adapter calls CheckAccess when time has passed since then, for
-// example because a request body came slowly. Like Authenticate, it rests on a sync that is no older
-// than [Options.StaleMax], and on what the broker knows while the store can't be reached.
+// CheckAccess returns an error with [CodeUnauthorized] if a, which [Broker.Authenticate] returned,
+// is no longer valid. An adapter calls CheckAccess when time has passed since then, for example
+// because a request body came slowly. Like Authenticate, it rests on a sync that is no older than
+// [Options.StaleMax]; while the store can't be reached, it rests on what the broker knows.
 func (b *Broker) CheckAccess(ctx context.Context, a Access) (err error) {
 	defer writes(&err)
 	if err := b.engine.Usable(); err != nil {
@@ -78,7 +78,7 @@ func (a Access) holds(e *engine.Engine) (err error) {
 	return err
 }
 
-// callersOf returns the callers of a request that is made with ctx: the one in ctx, if there is one.
+// callersOf returns the caller that [WithAccess] has put into ctx; an empty list if there is none.
 func callersOf(ctx context.Context) []engine.Caller {
 	if c, ok := callerOf(ctx); ok {
 		return []engine.Caller{c}
@@ -108,7 +108,7 @@ func (c caller) May(in engine.Keyring, now time.Time) error {
 func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	watch := &accessWatch{end}
-	key := a.Key.ID // so that leave keeps the id alone, not all of a
+	key := a.Key.ID // so that the function leave keeps only the id in memory, not all of a
 	b.accesses.add(key, watch)
 	if err := a.holds(b.engine); err != nil {
 		end(err)
@@ -171,7 +171,7 @@ func (w *accessWatches) Loaded(s *state.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, watches := range w.m {
-		c := caller{key: key, open: key == 0} // without a time: the watch's context has a deadline for that
+		c := caller{key: key, open: key == 0} // without an expiry time: the watch's context has a deadline for that
 		if err := c.May(s, time.Time{}); err != nil {
 			for watch := range watches {
 				watch.end(err)

@@ -17,12 +17,13 @@ type Options struct {
 	// Batching decides when waiting records are committed. Default:
 	// Timed(10ms, 4 MiB).
 	Batching Batching
-	// AppendTimeout bounds how long a write waits, from when it was requested: for syncs and for its
-	// commit. A write that is in no commit by then is withdrawn. Default 30 s.
+	// AppendTimeout bounds how long a write waits for syncs and for its commit, counted from the
+	// time when it was requested. A write that is not part of a commit by then is withdrawn. Default
+	// 30 s.
 	AppendTimeout time.Duration
-	// CheckpointCommits is the number of commits between two checkpoints, 1
-	// to 1,024. Default 1,000. The broker writes checkpoints of over 1 MiB less often,
-	// so that writing them takes at most about an eighth of the time.
+	// CheckpointCommits is the number of commits between two checkpoints, 1 to 1,024. Default 1,000.
+	// If checkpoints are over 1 MiB, the broker writes them less often, so that it spends at most
+	// about an eighth of its time on them.
 	CheckpointCommits int
 	// NoAutoCreate makes appends to unknown topics fail instead of creating them.
 	NoAutoCreate bool
@@ -34,11 +35,10 @@ type Options struct {
 	// Memory bounds the buffers of requests, open batches and the cache
 	// together, in bytes. Default 128 MiB, at least 8 MiB.
 	Memory int64
-	// StateMemory bounds the memory of the state, in bytes: what the broker knows about
-	// topics, batches, consumers, queues and keys. The broker refuses requests that would
-	// exceed it. The last sixteenth is a reserve: as it fills, the broker refuses appends and
-	// new topics first, then consumers, then answers of workers, and API keys last. Default
-	// 256 MiB.
+	// StateMemory bounds the memory of the state, in bytes: what the broker knows about topics,
+	// batches, consumers, queues and keys. The broker refuses requests that would exceed it. The
+	// last sixteenth is a reserve: as it fills, the broker first refuses appends, topics and queues,
+	// then changes of consumers, then answers of workers, and last new API keys. Default 256 MiB.
 	StateMemory int64
 	// CacheDir is a directory for a cache of what the broker read from the store. It may be
 	// deleted at any time. Open fails unless it belongs to the user that runs this
@@ -129,7 +129,7 @@ const (
 	defaultRequestBytes  = 32 * mib
 	requestBytesMax      = 1024 * mib // a batch holds at least one whole record, and must stay below 2 GiB
 	defaultRecordHeaders = 100
-	recordHeadersMax     = record.RecordHeadersDefault / 2 // readers accept twice as many: the broker adds headers to copies of dead letters
+	recordHeadersMax     = record.RecordHeadersDefault / 2 // half of what readers accept, because the broker adds headers to copies of dead letters
 	defaultTopics        = 10_000
 	defaultPartitions    = 1_000
 	defaultCommitParts   = 1_000
@@ -203,23 +203,23 @@ func (o Options) check() error {
 	}
 	switch {
 	case o.Memory < memoryMin:
-		return bad("memory is %d bytes; it must be at least %d", o.Memory, memoryMin)
+		return bad("memory is %d bytes; it must be at least %d bytes", o.Memory, memoryMin)
 	case o.CheckpointCommits < 1 || o.CheckpointCommits > checkpointCommitsMax:
-		return bad("checkpoint commits is %d; it must be 1 to %d", o.CheckpointCommits, checkpointCommitsMax)
+		return bad("the number of commits between two checkpoints is %d; it must be 1 to %d", o.CheckpointCommits, checkpointCommitsMax)
 	case o.AppendTimeout < 0 || o.StaleMax < 0 || o.StateMemory < 0 || o.CacheBytes < 0:
-		return bad("AppendTimeout is %v, StaleMax %v, StateMemory %d and CacheBytes %d; none may be negative", o.AppendTimeout, o.StaleMax, o.StateMemory, o.CacheBytes)
+		return bad("AppendTimeout is %v, StaleMax %v, StateMemory %d bytes and CacheBytes %d bytes; none may be negative", o.AppendTimeout, o.StaleMax, o.StateMemory, o.CacheBytes)
 	case o.Limits.RequestBytes < 0 || int64(o.Limits.RequestBytes) > o.Memory/4:
-		return bad("the request limit is %d bytes; it must be at most a quarter of memory, %d", o.Limits.RequestBytes, o.Memory/4)
+		return bad("the request limit is %d bytes; it must be at most a quarter of the memory, %d bytes", o.Limits.RequestBytes, o.Memory/4)
 	case o.Limits.RequestBytes > requestBytesMax:
-		return bad("the request limit is %d bytes; it must be at most %d", o.Limits.RequestBytes, requestBytesMax)
+		return bad("the request limit is %d bytes; it must be at most %d bytes", o.Limits.RequestBytes, requestBytesMax)
 	case o.Limits.RecordBytes < 0 || o.Limits.RecordBytes > o.Limits.RequestBytes:
-		return bad("the record limit is %d bytes; it must be at most the request limit, %d", o.Limits.RecordBytes, o.Limits.RequestBytes)
+		return bad("the record limit is %d bytes; it must be at most the request limit, %d bytes", o.Limits.RecordBytes, o.Limits.RequestBytes)
 	case min(o.Limits.RecordHeaders, o.Limits.Topics, o.Limits.Partitions, o.Limits.CommitParts, o.Limits.Consumers, o.Limits.Queues, o.Limits.Delayed, o.Limits.Keys, o.Limits.IdempotencyKeys) < 0:
 		return bad("a limit is negative: %+v", o.Limits)
 	case o.Limits.RecordHeaders > recordHeadersMax:
-		return bad("the limit of headers is %d; it must be at most %d", o.Limits.RecordHeaders, recordHeadersMax)
+		return bad("the limit of headers of a record is %d; it must be at most %d", o.Limits.RecordHeaders, recordHeadersMax)
 	case o.Limits.Partitions > state.PartitionsMax:
-		return bad("the partition limit is %d; it must be at most %d", o.Limits.Partitions, state.PartitionsMax)
+		return bad("the limit of partitions of a topic is %d; it must be at most %d", o.Limits.Partitions, state.PartitionsMax)
 	case o.Limits.Delayed > state.DelayedMax/2:
 		return bad("the limit of delayed appends is %d; it must be at most %d", o.Limits.Delayed, state.DelayedMax/2)
 	case o.Limits.Keys > state.KeysMax:
@@ -229,7 +229,7 @@ func (o Options) check() error {
 	case o.Limits.Queues > state.QueuesMax:
 		return bad("the limit of queues is %d; it must be at most %d", o.Limits.Queues, state.QueuesMax)
 	case len(o.Address) > state.AddressBytesMax:
-		return bad("the address has %d bytes; at most %d are allowed", len(o.Address), state.AddressBytesMax)
+		return bad("the address has %d bytes; at most %d bytes are allowed", len(o.Address), state.AddressBytesMax)
 	case slices.ContainsFunc(o.PushNetworks, isNoNetwork):
 		return bad("PushNetworks holds an invalid network: %v; write networks as 10.2.0.0/16", o.PushNetworks)
 	case slices.ContainsFunc(o.PushDenied, isNoNetwork):
@@ -237,7 +237,7 @@ func (o Options) check() error {
 	case o.Cluster.Margin < marginMin:
 		return bad("the margin is %v; it must be at least %v, since stores tell the time in whole seconds", o.Cluster.Margin, marginMin)
 	case o.Cluster.DeleteDelay/4 < o.Cluster.Margin:
-		return bad("delete delay is %v; it must be at least four times the margin, %v", o.Cluster.DeleteDelay, o.Cluster.Margin)
+		return bad("the delete delay is %v; it must be at least four times the margin, %v", o.Cluster.DeleteDelay, o.Cluster.Margin)
 	}
 	return nil
 }
@@ -257,9 +257,9 @@ type Fill struct {
 // topics, becomes a commit. While a commit is under way the next batch fills up,
 // whatever Batching says.
 type Batching interface {
-	// Wait returns how much longer the open batch stays open. After that, or at once if it is 0
-	// or less, the broker commits the batch as soon as no other commit is under way. The broker
-	// calls Wait again whenever a request joins. Wait must not block.
+	// Wait returns how much longer the open batch waits for more requests; 0 or less means that it
+	// waits no longer. After that time, the broker commits the batch as soon as no other commit is
+	// under way. The broker calls Wait again whenever a request joins. Wait must not block.
 	Wait(open Fill) time.Duration
 
 	// Admits reports whether another request may join an open batch that holds at least one.
@@ -268,11 +268,12 @@ type Batching interface {
 }
 
 // Timed keeps a batch open until linger has passed since the batch's first request came, or until
-// the batch has the given number of bytes. This makes fewer commits, each of which costs a store
-// request, but an append takes up to linger longer.
+// the batch has the given number of bytes. This makes fewer commits than [Immediate], and each
+// commit costs a store request. But an append takes up to linger longer.
 func Timed(linger time.Duration, bytes int64) Batching { return timed{linger, bytes} }
 
-// Immediate commits at once; appends that arrive during a commit form the next one.
+// Immediate commits a batch as soon as no other commit is under way. Appends that arrive during a
+// commit form the next batch.
 func Immediate() Batching { return immediate{} }
 
 // Each makes one commit per append, so each append costs a request. It is for tests.

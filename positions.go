@@ -100,12 +100,12 @@ func (c *Consumer) Follower(ctx context.Context, partition int32) (_ *Follower, 
 	}
 	f, err := c.follower(ctx, partition)
 	if CodeOf(err) == CodeTopicRecreated {
-		f, err = c.follower(ctx, partition) // another topic has just got the name
+		f, err = c.follower(ctx, partition) // the topic was deleted, and another one has the name now
 	}
 	if e, ok := publicError(err); ok && e.Code == CodeOffsetOutOfRange {
 		passed := *e
 		passed.Hint = fmt.Sprintf("records that the consumer has not committed were deleted: "+
-			"reset it to earliest, which is offset %d, to go on without them, or to another offset", e.Start)
+			"reset the consumer to earliest, which is offset %d, or to another offset, to go on without them", e.Start)
 		return nil, &passed
 	}
 	return f, err
@@ -130,10 +130,10 @@ func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, er
 			return nil, err // don't create the consumer if the partition can't be followed
 		}
 		if _, _, err := c.Create(ctx); err != nil {
-			return nil, err // with the outcome of the creation
+			return nil, err // err has the outcome of the creation
 		}
 		if m, ok = c.bookmark(partition); !ok {
-			return nil, change.ConsumerNotFound(c.topic, c.name) // deleted since
+			return nil, change.ConsumerNotFound(c.topic, c.name) // another caller has deleted it meanwhile
 		}
 	}
 	f, err := c.b.ResumeFollower(ctx, c.topic, m)
@@ -163,8 +163,8 @@ func (c *Consumer) bookmark(partition int32) (m Bookmark, ok bool) {
 	return m, err == nil
 }
 
-// Follow iterates over the records of all partitions that the consumer has not committed, and
-// waits for more, until ctx ends or the caller stops. The caller commits:
+// Follow iterates over the records that the consumer has not committed, in all partitions of the
+// topic, and waits for more, until ctx ends or the caller stops. The caller commits:
 //
 //	for record, err := range consumer.Follow(ctx) {
 //		...

@@ -21,8 +21,9 @@ type PushOptions struct {
 	// Grace is how long requests to targets may go on after the context of DeliverPushed
 	// ended. Default 0: each request may take the timeout of its target.
 	Grace time.Duration
-	// Proxy, if set, receives all requests to targets. Then the proxy decides where requests may
-	// go, and Options.PushNetworks does not. Environment variables that name a proxy are ignored.
+	// Proxy, if set, receives all requests to targets. Then the proxy decides where requests may go,
+	// and Options.PushNetworks and Options.PushDenied do not. Environment variables that name a
+	// proxy are ignored.
 	Proxy *url.URL
 	// RootCAs are the certificate authorities that targets' certificates must come from.
 	// Default: the system's.
@@ -32,14 +33,15 @@ type PushOptions struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// DeliverPushed delivers the records of queues that have a push target, until ctx ends. It
-// returns when no request is under way. If several brokers of a bucket run it, the owner of
-// a queue pushes its records. A broker takes over queues without an owner, and queues that have
+// DeliverPushed delivers the records of queues that have a push target, until ctx ends. After that,
+// it returns as soon as no request is under way. If several brokers of a bucket run it, the owner
+// of a queue pushes its records. A broker takes over queues without an owner, and queues that have
 // work but whose owner has written nothing to the log for 30 s.
 //
-// A record whose request is answered 2xx is done. Every other record is delivered again, as the
-// queue's config says. Only one DeliverPushed may run at a time. Let it return before you call
-// [Broker.Shutdown], so that the answers to its last requests are still committed.
+// A record whose request is answered 2xx is done. Every other record is delivered again or becomes
+// a dead letter, as the queue's config says. Only one DeliverPushed may run at a time. Let it
+// return before you call [Broker.Shutdown], so that the answers to its last requests are still
+// committed.
 func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) (err error) {
 	defer reads(&err)
 	ctx, end := context.WithCancel(ctx)

@@ -52,9 +52,9 @@ type QueueConfig struct {
 	Lease time.Duration
 	// MaxAttempts is the maximum number of deliveries of a record. 1 to 1,000.
 	MaxAttempts int
-	// BackoffMin is how long a record that failed waits for its second delivery. The wait
-	// doubles with each further delivery, up to BackoffMax. A random part of each wait, up to
-	// half, is subtracted. 0 to 24 h.
+	// BackoffMin is how long a record that failed waits for its second delivery. The wait doubles
+	// with each further delivery, up to BackoffMax. A random part of each wait, up to half of it, is
+	// subtracted. 0 to 24 h.
 	BackoffMin, BackoffMax time.Duration
 	// DeadLetterTopic receives copies of the dead letters; "" means that none are made.
 	DeadLetterTopic string
@@ -219,12 +219,12 @@ type QueueInfo struct {
 	// Exact is false if this broker does not own the queue: then it can't tell leased and
 	// held records from ready ones, and counts all of them in Ready.
 	Exact bool
-	// Oldest is about when the oldest record was written that is neither done nor a dead
-	// letter; zero if there is no such record.
+	// Oldest is about when the oldest record that is neither done nor a dead letter was written;
+	// zero if there is no such record.
 	Oldest time.Time
-	// Owner is the address of the broker that owns the queue, "" if no broker owns it or its
-	// owner has no address. Session is the owner's session, zero if the owner's version has no
-	// sessions. Epoch rises with each new owner.
+	// Owner is the address of the broker that owns the queue, "" if no broker owns it or its owner
+	// has no address. Session is the owner's session, zero if the owner runs an old version of Seb
+	// without sessions. Epoch rises with each new owner.
 	Owner   string
 	Session SessionKey
 	Epoch   Epoch
@@ -347,7 +347,7 @@ func (b *Broker) Queues(ctx context.Context, topic string, o ListOptions) iter.S
 			}
 			info, err := b.Queue(topic, name).describe()
 			if CodeOf(err) == CodeQueueNotFound || CodeOf(err) == CodeTopicNotFound {
-				continue // deleted since
+				continue // the queue was deleted meanwhile
 			}
 			if !yield(info, err) || err != nil {
 				return

@@ -21,8 +21,8 @@ const (
 // other requests. Every broker can do this, not only the queue's owner.
 //
 // Each token is decided alone: if some are refused, the error is a [*TokensError]. A token is
-// refused with CodeLeaseLost if its record may have gone to another worker. A token whose lease
-// ran out is not refused for that alone.
+// refused with CodeLeaseLost if its record may have gone to another worker. The end of its lease
+// alone is no reason to refuse a token.
 func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 	defer writes(&err)
 	ctx = engine.Arriving(ctx)
@@ -56,7 +56,7 @@ type NackOptions struct {
 func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err error) {
 	defer writes(&err)
 	if len(o.Reason) > state.ReasonBytesMax {
-		return limited(CodeInvalidRequest, state.ReasonBytesMax, "the reason has %d bytes; at most %d are allowed", len(o.Reason), state.ReasonBytesMax)
+		return limited(CodeInvalidRequest, state.ReasonBytesMax, "the reason has %d bytes; at most %d bytes are allowed", len(o.Reason), state.ReasonBytesMax)
 	}
 	if o.Delay != nil && (*o.Delay < 0 || *o.Delay > delayMax) {
 		return refused(CodeInvalidRequest, "delay is %v; it must be 0s to %v", *o.Delay, delayMax)
@@ -97,7 +97,7 @@ func (q *Queue) deadLetterAll(ctx context.Context, answers []*change.Answer, rea
 		}
 	}
 	for _, a := range answers {
-		if err := failed[a.Token]; err != nil { // the caller may have sent a token twice
+		if err := failed[a.Token]; err != nil { // both answers get the error if the caller sent the token twice
 			a.Err = err
 		}
 	}

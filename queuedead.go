@@ -70,7 +70,7 @@ func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, ne
 		for ; n > 0; n, i = n-1, i+1 {
 			if o.MaxBytes -= list[i].bytes(); o.MaxBytes < 0 && i > 0 {
 				next = Place{list[i].Partition, list[i].Offset}
-				clear(list[i:]) // so that the caller does not keep their contents in memory
+				clear(list[i:]) // so that the result does not keep the records that it leaves out in memory
 				return list[:i], next, true, nil
 			}
 		}
@@ -124,7 +124,7 @@ func (q *Queue) deadLetters(from Place, limit int) (topic TopicID, list []DeadMe
 		}
 	})
 	if err != nil {
-		return 0, nil // deleted since
+		return 0, nil // the queue was deleted meanwhile
 	}
 	return topic, list
 }

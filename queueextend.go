@@ -11,11 +11,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/dispatch"
 )
 
-// Extend makes leases end after the time lease, counted from now; 0 means the queue's lease. A
-// worker that needs more time calls Extend before its lease ends. Only the queue's owner can extend
-// leases: on other brokers Extend fails as [Queue.Receive] does. A new owner does not know of
-// extensions: it gives every worker the queue's lease. If some tokens are refused, the error is a
-// [*TokensError].
+// Extend changes when leases end: after the given time from now, or after the lease of the queue's
+// config if lease is 0. A worker that needs more time calls Extend before its lease ends. Only the
+// queue's owner can extend leases: on other brokers Extend fails as [Queue.Receive] does. A new
+// owner does not know of extensions: it gives every worker the lease of the queue's config. If some
+// tokens are refused, the error is a [*TokensError].
 func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...string) (until time.Time, err error) {
 	defer reads(&err)
 	if err := cmp.Or(q.check(), checkTokens(tokens), checkLease(lease), q.b.current(ctx)); err != nil {
@@ -80,7 +80,7 @@ func (e *TokensError) Error() string {
 	if n == 1 && len(e.Errors) == 1 {
 		return first.Error()
 	}
-	return fmt.Sprintf("%d of %d tokens were refused: %v", n, len(e.Errors), first)
+	return fmt.Sprintf("%d of %d tokens were refused; the first error: %v", n, len(e.Errors), first)
 }
 
 // Unwrap returns the errors that are not nil.

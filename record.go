@@ -13,7 +13,7 @@ import (
 // Numbers that the log assigns. Each kind has its own type, so that code which
 // uses the id of a topic as the id of a key does not compile.
 type (
-	// Offset is the position of a record in its partition: dense, from 0.
+	// Offset is the position of a record in its partition. Offsets count from 0, without gaps.
 	Offset = format.Offset
 	// TopicID names a topic for good, also after it was deleted. 0 names no topic.
 	TopicID = format.TopicID
@@ -34,8 +34,8 @@ type Record struct {
 	// Key chooses the partition, as Kafka's default partitioner does; nil
 	// means no key, which differs from an empty key.
 	Key []byte
-	// Value may be empty. Append stores nil as an empty value. Reads return nil only for a
-	// null value that another client wrote.
+	// Value may be empty. Append stores nil as an empty value. Reads return nil only for a null
+	// value, which no method of this package writes.
 	Value   []byte
 	Headers []Header
 	// Timestamp has millisecond precision; the zero time means now.

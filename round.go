@@ -27,7 +27,7 @@ const roundStep = 1024
 func (c *Consumer) round(ctx context.Context, topic TopicID, partitions int) (*Follower, error) {
 	if _, err := c.describe(); CodeOf(err) == CodeConsumerNotFound {
 		if _, _, err := c.Create(ctx); err != nil {
-			return nil, err // with the outcome of the creation
+			return nil, err // err has the outcome of the creation
 		}
 	}
 	f := &Follower{

@@ -75,11 +75,11 @@ func (o appendOptions) check(records int, now time.Time) error {
 		e.Hint = "append at least one record"
 		return e
 	case o.conditional && o.ifOffset < 0:
-		return refused(CodeInvalidRequest, "invalid condition: no partition has the next offset %d", o.ifOffset)
+		return refused(CodeInvalidRequest, "the append requires the next offset to be %d; it must be at least 0", o.ifOffset)
 	case o.delay < 0 || o.delay > delayMax || o.due.Sub(now) > delayMax:
 		return refused(CodeInvalidRequest, "invalid delay: records can be delayed by 0s to 366 days")
 	case o.delay != 0 && !o.due.IsZero():
-		return refused(CodeInvalidRequest, "the records have both a delay and a time when they are due")
+		return refused(CodeInvalidRequest, "the append has both a delay and a time when its records are due; give only one of them")
 	case o.partitions != nil && len(o.partitions) != records:
 		return refused(CodeInvalidRequest, "%d partitions are given for %d records: give one for each record", len(o.partitions), records)
 	}
@@ -158,11 +158,11 @@ func (b *Broker) checkCondition(ctx context.Context, r *engine.Request, a *engin
 	if end() <= a.IfEnd {
 		return false, nil
 	}
-	if err := b.engine.Sync(ctx); err != nil { // so that the refusal has the current end
+	if err := b.engine.Sync(ctx); err != nil { // the refusal must name the current end
 		return false, err
 	}
 	if !hasTopic(b.engine, a.ID) {
-		return false, nil // the commit decides
+		return false, nil // the topic was deleted: the commit refuses the append
 	}
 	if r.Key != nil && b.engine.Replay(r, b.engine.Time()) { // an earlier attempt of this append moved the end
 		return true, nil
@@ -181,7 +181,7 @@ func (l *Limits) checkRecords(records []Record) (int64, error) {
 			n += len(h.Name) + len(h.Value)
 		}
 		if n > l.RecordBytes {
-			return 0, limited(CodeRecordTooLarge, l.RecordBytes, "record %d has %d bytes; at most %d are allowed", i, n, l.RecordBytes)
+			return 0, limited(CodeRecordTooLarge, l.RecordBytes, "record %d has %d bytes; at most %d bytes are allowed", i, n, l.RecordBytes)
 		}
 		if len(r.Headers) > l.RecordHeaders {
 			return 0, limited(CodeTooManyHeaders, l.RecordHeaders, "record %d has %d headers; at most %d are allowed", i, len(r.Headers), l.RecordHeaders)
@@ -202,10 +202,10 @@ func (o *Options) checkSize(appends ...*engine.Append) error {
 	// The overhead that the broker adds to each record doesn't count against the limit, so that
 	// callers can tell what they may send.
 	if payload := size - int64(records)*recordOverheadBytes; payload > int64(o.Limits.RequestBytes) {
-		return limited(CodeRequestTooLarge, o.Limits.RequestBytes, "the request has %d bytes; at most %d are allowed", payload, o.Limits.RequestBytes)
+		return limited(CodeRequestTooLarge, o.Limits.RequestBytes, "the request has %d bytes; at most %d bytes are allowed", payload, o.Limits.RequestBytes)
 	}
 	if most := o.Memory / 2; size > most {
-		return limited(CodeRequestTooLarge, int(most), "the request's %d records take %d bytes as a batch; at most %d are allowed", records, size, most)
+		return limited(CodeRequestTooLarge, int(most), "the request's %d records take %d bytes as a batch; at most %d bytes are allowed", records, size, most)
 	}
 	return nil
 }

@@ -49,8 +49,8 @@ func (b *Broker) Session() SessionKey { return SessionKey(b.session.public) }
 func (b *Broker) SessionSigner() crypto.Signer { return b.session.private }
 
 // KnowsSession reports whether the log names the session as that of one of its brokers. If this
-// broker does not know the session, it syncs first. For all callers together it does so at most
-// once a second: strangers can't cause many store requests.
+// broker does not know the session, it syncs first. All callers share at most one such sync a
+// second, so that strangers can't cause many store requests.
 func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err error) {
 	defer reads(&err)
 	if knowsSession(b.engine, k) {

@@ -47,7 +47,7 @@ func (q *Queue) ownedHere() (d *dispatch.Dispatcher, o dispatch.Owner, err error
 }
 
 // TakeOver makes this broker the queue's owner in place of the owner of that epoch, which did not
-// answer a request.
+// answer a request. If the queue has another owner by now, TakeOver does nothing.
 func (q *Queue) TakeOver(ctx context.Context, epoch Epoch) (err error) {
 	defer reads(&err)
 	if err := q.check(); err != nil {
@@ -77,9 +77,9 @@ func (q *Queue) Owner(ctx context.Context) (address string, epoch Epoch, err err
 	return o.Address, o.Epoch, nil
 }
 
-// takeOver makes this broker the owner after o, unless the queue has another owner by now. The
-// takeover goes on if the caller goes away or the store takes too long. deaf says that o did not
-// answer a request; most is how many records the caller wants.
+// takeOver makes this broker the owner in place of o, unless the queue has another owner by now.
+// The takeover goes on if the caller goes away or the store takes too long. deaf tells whether o
+// has left a request unanswered; most is how many records the caller wants.
 func (q *Queue) takeOver(ctx context.Context, o dispatch.Owner, deaf bool, most int) error {
 	timed, cancel := context.WithTimeout(ctx, q.b.opts.AppendTimeout)
 	defer cancel()
@@ -98,7 +98,7 @@ func (q *Queue) takeOver(ctx context.Context, o dispatch.Owner, deaf bool, most 
 		return canceled(ctx.Err()).with(Unknown)
 	default:
 		return &Error{
-			Code: CodeStoreUnavailable, Detail: fmt.Sprintf("could not commit queue ownership within %v", q.b.opts.AppendTimeout),
+			Code: CodeStoreUnavailable, Detail: fmt.Sprintf("could not commit this broker's ownership of the queue within %v", q.b.opts.AppendTimeout),
 			Outcome: Unknown, RetryAfter: time.Second, Err: q.b.engine.StoreErr(),
 		}
 	}

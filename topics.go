@@ -15,7 +15,8 @@ import (
 
 // Topic is a topic as it is at one moment.
 type Topic struct {
-	// ID is unique among all topics that the log ever had, also those of the same name.
+	// ID is unique among all topics that the log ever had, including deleted topics of the same
+	// name.
 	ID         TopicID
 	Name       string
 	Created    time.Time
@@ -23,8 +24,8 @@ type Topic struct {
 	Partitions []Partition
 }
 
-// TopicConfig says how long records are kept. It is stored and shown; the broker
-// does not delete records by it yet. Zero means no limit.
+// TopicConfig says how long records are kept. It is stored and shown, but the broker does not
+// delete records because of it yet. Zero means no limit.
 type TopicConfig struct {
 	// Retention is the age after which records may be deleted, in whole milliseconds.
 	Retention time.Duration
@@ -194,7 +195,7 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 		return Partition{}, err
 	}
 	if int(partition) >= len(t.Partitions) {
-		return Partition{}, maybeCommitted(change.TopicNotFound(topic)) // deleted since, and created again with fewer partitions
+		return Partition{}, maybeCommitted(change.TopicNotFound(topic)) // the topic was deleted meanwhile, and created again with fewer partitions
 	}
 	return t.Partitions[partition], nil
 }
@@ -310,7 +311,7 @@ func (b *Broker) findTopic(ctx context.Context, name string) (id TopicID, partit
 }
 
 // findTagged finds a topic, whose tag must be want unless want is empty. It syncs if the topic has
-// another tag: this broker may not know the topic with the tag yet.
+// another tag: this broker may not know the topic with the wanted tag yet.
 func (b *Broker) findTagged(ctx context.Context, name, want string) (id TopicID, partitions int, err error) {
 	for synced := false; ; synced = true {
 		id, partitions, err = b.findTopic(ctx, name)
@@ -356,7 +357,7 @@ func (b *Broker) describe(name string) (described Topic, err error) {
 	return described, err
 }
 
-// describeChanged describes a topic after a change of it was committed. If the topic was deleted
+// describeChanged describes a topic after a change to it was committed. If the topic was deleted
 // since, perhaps by the same commit, the error has the outcome Unknown, since the change was
 // committed.
 func (b *Broker) describeChanged(name string) (Topic, error) {

@@ -61,7 +61,7 @@ func (e *RetryIn) Unwrap() error { return e.Err }
 
 const (
 	workerWait     = 20 * time.Second
-	workerExtends  = QueueLeaseDefault / 3 // longest time between extensions: a new owner gives records only the queue's lease
+	workerExtends  = QueueLeaseDefault / 3 // longest time between extensions: a new owner of the queue ignores them and grants only the queue's lease
 	workerRetryMin = 100 * time.Millisecond
 	workerRetryMax = 5 * time.Second
 )
@@ -160,7 +160,7 @@ func (w *Worker) handle(ctx context.Context, m Message) {
 		lose(context.Canceled)
 		<-kept
 	}
-	defer release() // also if the handler ends its goroutine, and so never returns
+	defer release() // deferred for a handler that never returns because it calls runtime.Goexit
 	err := w.Handle(work, m)
 	lost := context.Cause(work)
 	release()
@@ -171,7 +171,7 @@ func (w *Worker) handle(ctx context.Context, m Message) {
 	w.answer(ctx, m, err)
 }
 
-// keep extends the lease until the work is done.
+// keep extends the lease until the work is done or the lease is lost.
 func (w *Worker) keep(work context.Context, m Message, lose context.CancelCauseFunc) {
 	ends := time.Now().Add(w.Lease)
 	every := min(w.Lease/3, workerExtends)

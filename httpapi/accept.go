@@ -12,8 +12,8 @@ import (
 var answers = []string{typeNDJSON, typeJSON, typeBatch, typeEvents}
 
 // negotiate returns the media type of answers that the Accept headers prefer (RFC 9110, section
-// 12.5.1). Of types with equal qualities, the one that matches the most specific range wins, then
-// the one whose range comes first in the header.
+// 12.5.1). If several types have the highest quality, the type with the most specific range wins. Among
+// types with equally specific ranges, the type whose range comes first in the header wins.
 func negotiate(accept []string) (string, error) {
 	ranges := strings.Join(accept, ",")
 	if strings.TrimSpace(ranges) == "" {

@@ -15,13 +15,13 @@ import (
 type need struct {
 	declared bool
 	nobody   bool // anyone may call: no access is checked
-	anyKey   bool // any valid key will do; if the broker knows no keys, it doesn't sync to find one
+	anyKey   bool // any valid key will do; a broker that knows no keys does not sync to look for new ones
 	scope    seb.Scopes
 	topic    func(*http.Request) string // nil: the action checks topics itself
 	all      bool                       // the key must have scope for all topics
 	parts    bool                       // the action checks the access to each part of the body, with mayDo
 	signed   bool                       // a signed URL is as good as a key
-	admin    bool                       // writes a line to the audit log
+	admin    bool                       // each call of the action gets a line in the audit log
 	reads    bool                       // commits nothing for the caller, even if the method is POST
 }
 
@@ -73,8 +73,8 @@ func (h *Handler) identify(w *response, r *http.Request, n need) (*http.Request,
 	access, err := h.authenticate(w, r, n)
 	if w.token != "" && !access.Open() {
 		// The URL alone gives access, so any page that knows the URL may use it. On a log without
-		// keys the header is not set, since any page could then read from a broker on its user's
-		// machine.
+		// keys the header is not set: with it, any page could read from a broker that runs on the
+		// machine of the page's visitor.
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		w.Header().Set("Access-Control-Expose-Headers", "*")
 	}
@@ -96,7 +96,7 @@ func (h *Handler) identify(w *response, r *http.Request, n need) (*http.Request,
 	return r, nil
 }
 
-// stillAdmitted refuses a caller whose access ended while its body was read.
+// stillAdmitted refuses a caller whose access ended while the request's body was read.
 func (h *Handler) stillAdmitted(ctx context.Context, w *response) error {
 	err := h.broker.CheckAccess(ctx, w.access)
 	if seb.CodeOf(err) == seb.CodeUnauthorized {
@@ -129,7 +129,7 @@ func (n need) check(a seb.Access, r *http.Request) error {
 	}
 }
 
-// mayDo returns an error if the caller lacks scope for topic, which a part of the body needs.
+// mayDo returns an error unless the caller has scope for topic. A part of the body needs that scope.
 func (h *Handler) mayDo(w *response, scope seb.Scopes, topic string) error {
 	err := w.access.CheckTopic(scope, topic)
 	if err != nil {
@@ -139,7 +139,8 @@ func (h *Handler) mayDo(w *response, scope seb.Scopes, topic string) error {
 }
 
 // authenticate asks the broker who the caller is. If too many attempts from the caller's address
-// have failed, the refusal is shorter, but the key is still checked: it may be valid.
+// have failed, the key is still checked, since it may be valid. If it is not, the refusal only tells
+// the caller to wait.
 func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access, error) {
 	c, err := credentialOf(w, r, n)
 	shown := !w.proven && (err != nil || c.Secret != "" || c.Token != "")
@@ -207,8 +208,8 @@ func credentialOf(w *response, r *http.Request, n need) (c seb.Credential, err e
 	c.Secret = strings.TrimSpace(key)
 	if len(given) > 1 || !strings.EqualFold(scheme, "Bearer") || c.Secret == "" {
 		return c, &seb.Error{
-			Code: seb.CodeUnauthorized, Outcome: seb.NotCommitted, Detail: "the Authorization header has no API key",
-			Hint: "send Authorization: Bearer KEY, once",
+			Code: seb.CodeUnauthorized, Outcome: seb.NotCommitted, Detail: "the header Authorization is not Bearer with an API key, or is given more than once",
+			Hint: "send one header Authorization: Bearer KEY",
 		}
 	}
 	return c, nil

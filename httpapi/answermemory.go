@@ -30,7 +30,7 @@ func (h *Handler) newAnswerMemory(w *response) *answerMemory {
 
 // reserve implements [seb.FetchOptions].Reserve: records for which there is no memory now are left
 // to the next read. A large answer needn't get all the memory that it asks for: if at least a
-// quarter of that is free, it gets what is free, without a wait.
+// quarter of that memory is free, the answer gets the free part without a wait.
 func (m *answerMemory) reserve(ctx context.Context, records int, bytes int64) (limit int, maxBytes int64, err error) {
 	bytes = m.atMost(bytes, records, int64(recordStructBytes))
 	n := bytes + int64(records)*int64(recordStructBytes)

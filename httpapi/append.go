@@ -63,7 +63,7 @@ func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.P
 	limit := h.limits.RequestBytes
 	switch spec.mediaType {
 	case typeRecords, typeEvent, typeEventBatch:
-		limit /= 2 // the list of records grows, and decoded base64 takes memory in addition to the body
+		limit /= 2 // the other half is for the list of records, which grows, and for decoded base64
 	}
 	body, err := h.readBody(w, r, limit)
 	if err != nil {
@@ -162,7 +162,7 @@ func parseAppend(r *http.Request) (*appendSpec, error) {
 		return nil, err
 	}
 	if s.mediaType == typeRecords && (s.key != nil || s.headers != nil || !s.timestamp.IsZero()) {
-		return nil, invalid("give each record in the body its own", "a key, timestamp or header for all records can't go with %s", typeRecords)
+		return nil, invalid("give each record in the body its own key, timestamp or headers", "a body of type %s can't be combined with a key, timestamp or header for all records", typeRecords)
 	}
 	return s, nil
 }
@@ -212,7 +212,7 @@ func (s *appendSpec) parseHeaders(header http.Header) error {
 		switch name {
 		case keyHeader:
 			if s.key != nil {
-				return invalid("", "the key is given in the query and in %s", keyHeader)
+				return invalid("leave one of them out", "the key is given both in the query and in the header %s", keyHeader)
 			}
 			s.key = []byte(values[0])
 		case timestampHeader:
@@ -226,7 +226,7 @@ func (s *appendSpec) parseHeaders(header http.Header) error {
 				return err
 			}
 		default:
-			return invalid("known are "+strings.Join([]string{keyHeader, timestampHeader, delayHeader, deliverAtHeader, headerPrefix + "NAME"}, ", "), "unknown header %s", name)
+			return invalid("known headers are "+strings.Join([]string{keyHeader, timestampHeader, delayHeader, deliverAtHeader, headerPrefix + "NAME"}, ", "), "unknown header %s", name)
 		}
 	}
 	if s.mediaType == "" && isBinaryEvent(header) {

@@ -48,14 +48,14 @@ func checkBatch(body []byte) (count int, err error) {
 	n := int64(binary.LittleEndian.Uint32(body))
 	values := int64(len(body)) - batchCountBytes - batchSizeBytes*n
 	if values < 0 {
-		return 0, invalid("", "the batch has %d bytes, too few for the sizes of the %d records that its count says", len(body), n)
+		return 0, invalid("", "the batch has %d bytes, too few for the count and the sizes of %d records", len(body), n)
 	}
 	left := values
 	for i := range n {
 		at := batchCountBytes + batchSizeBytes*i
 		left -= int64(binary.LittleEndian.Uint32(body[at:]))
 		if left < 0 {
-			return 0, invalid("", "record %d of the batch, whose size is at byte %d, ends %d bytes past the body", i, at, -left)
+			return 0, invalid("", "record %d of the batch, whose size is at byte %d, ends %d bytes after the end of the body", i, at, -left)
 		}
 	}
 	if left > 0 {

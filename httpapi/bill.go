@@ -118,7 +118,7 @@ func billOf(u seb.Usage, p *Prices) bill {
 	requests, storage := p.requests(b.Requests), p.storage(u.StoredBytes)
 	b.SoFar = costOf(requests, storage*months)
 	if u.Serving < servedMin {
-		b.Hint = "the estimate of a month needs a minute of service"
+		b.Hint = "ask again later: a month is estimated once the broker has served for a minute"
 		return b
 	}
 	b.Month = costOf((requests-p.requests(requestsOf(u.Opening)))/months, storage)

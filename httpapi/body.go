@@ -32,8 +32,8 @@ func (b *body) free() {
 	b.data, b.buf = nil, nil
 }
 
-// readBody reads the whole body, which may have limit bytes. An encoded body may have only limit/2
-// bytes, since it is held while it is decoded. The decoded body may have limit bytes.
+// readBody reads the whole body, and decodes it. The decoded body may have up to limit bytes. An
+// encoded body may have only limit/2 bytes, since it is in memory together with the decoded one.
 func (h *Handler) readBody(w *response, r *http.Request, limit int) (body, error) {
 	decode, err := h.decoder(r)
 	if err != nil {
@@ -139,7 +139,7 @@ func (h *Handler) readGrowing(ctx context.Context, g growth, src io.Reader, limi
 }
 
 // specHint is the hint for bodies without records, which are never large.
-const specHint = "send only the fields that GET /openapi.yaml lists; they fit"
+const specHint = "send only the fields that GET /openapi.yaml lists: a body without other fields is small enough"
 
 // readSpec is readBody for bodies without records. hint says what to do if the body is too large.
 func (h *Handler) readSpec(w *response, r *http.Request, limit int, hint string) (body, error) {

@@ -13,9 +13,9 @@ const (
 	// smallBytes is the most memory that a small request or answer may hold: see
 	// [seb.ShareSmall].
 	smallBytes = 64 << 10
-	// bodyGrowth is how many times as large a body's next buffer is when one is full. Each new
-	// buffer gets a copy of the bytes read so far. All these copies together have about a third of
-	// the body's bytes.
+	// bodyGrowth is the factor by which the buffer of a body grows when it is full. The bytes read so
+	// far are copied into the new buffer. Together, all these copies have about a third of the body's
+	// bytes.
 	bodyGrowth = 4
 )
 
@@ -92,8 +92,8 @@ func (m *bodyMemory) done() {
 	_ = m.w.conn.SetReadDeadline(time.Time{})
 }
 
-// firstBytes returns the size of the first buffer for a body of up to most bytes. Buffers that
-// grow from it by bodyGrowth end close to most.
+// firstBytes returns the size of the first buffer for a body of up to most bytes. A buffer that begins
+// with this size and grows by the factor bodyGrowth reaches most, or a few bytes more.
 func firstBytes(most int) int {
 	for most > smallBytes {
 		most = (most + bodyGrowth - 1) / bodyGrowth

@@ -25,8 +25,8 @@ func classOf(size int) int {
 	if size <= classBytesMin {
 		return 0
 	}
-	shift := bits.Len(uint(size-1)) - 3 // leaves the top three bits: 4 to 7
-	quarter := (size - 1) >> shift      // class bytes are (quarter+1) << shift
+	shift := bits.Len(uint(size-1)) - 3 // a shift by this leaves the top three bits of size-1: a number from 4 to 7
+	quarter := (size - 1) >> shift      // the buffers of the class have (quarter+1) << shift bytes
 	return 4*(shift-10) + quarter - 3
 }
 
@@ -107,7 +107,7 @@ type recordList struct {
 }
 
 // recordsMax is how many records one request may carry: their structs may
-// take half as much memory as the request's bytes.
+// take half as many bytes as the largest request.
 func (h *Handler) recordsMax() int { return h.limits.RequestBytes / 2 / recordStructBytes }
 
 // newRecordList returns an empty list with room for count records, or an error if count is

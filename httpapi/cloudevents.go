@@ -131,7 +131,7 @@ func (s *appendSpec) keepEvent(header http.Header) error {
 		case len(values) > 1:
 			return invalid("give it once", "the header ce-%s is given %d times", attribute, len(values))
 		case attribute == dataContentType:
-			return invalid("use Content-Type", "invalid header ce-%s: the body holds the data", attribute)
+			return invalid("use the header Content-Type", "the header ce-%s is not allowed if the body is the event's data", attribute)
 		}
 		if err := e.set(attribute, []byte(decodeAttribute(values[0]))); err != nil {
 			return err
@@ -152,7 +152,7 @@ func (s *appendSpec) keepEvent(header http.Header) error {
 func (s *appendSpec) takeEvent(e *cloudEvent) error {
 	for _, h := range s.headers {
 		if h.Name == contentTypeHeader || strings.HasPrefix(h.Name, eventPrefix) {
-			return invalid("use the event's attributes", "the header %s%s can't go with an event", headerPrefix, h.Name)
+			return invalid("give the event an attribute instead", "the header %s%s can't be combined with an event", headerPrefix, h.Name)
 		}
 	}
 	if s.key != nil && e.key != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // The memory that parts of a commit take at most, in addition to the body and the records: partBytes for a
-// part with its maps or options, offsetBytes for an offset in a map that has just grown, tokenBytes for a
-// token of an acknowledgement after the first.
+// part with its maps or options, offsetBytes for an offset in a map that has just grown, tokenBytes for each
+// token of an acknowledgement except the first, which partBytes includes.
 const (
 	partBytes   = 512
 	offsetBytes = 64
@@ -20,7 +20,7 @@ const (
 const nameBytesMax = 255 // no valid name or token is longer
 
 // commitJSONOf reads a commit from body. Keys, headers and values are slices of body. The caller
-// frees the result's out.
+// frees the list of records, the field out of the result.
 func (h *Handler) commitJSONOf(ctx context.Context, body []byte) (*commitParser, error) {
 	records, err := h.newRecordsParser(ctx, &appendSpec{partition: -1}, body)
 	if err != nil {

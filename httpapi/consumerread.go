@@ -147,7 +147,7 @@ func (h *Handler) followConsumer(w *response, r *http.Request) error {
 		return &seb.Error{
 			Code: seb.CodeTooManyPartitions, Limit: seb.FollowPartitionsMax,
 			Detail: fmt.Sprintf("the topic has more than %d partitions, the most that the id of an event can hold", seb.FollowPartitionsMax),
-			Hint:   "read without Accept: text/event-stream, which reads all partitions in turn, or name a partition",
+			Hint:   "name a partition; or, to read all partitions in turn, leave out Accept: text/event-stream",
 		}
 	}
 	if err != nil {

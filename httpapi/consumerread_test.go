@@ -284,7 +284,7 @@ func TestReadOfConsumerBelowTheStartIsRefused(t *testing.T) {
 	s.do("DELETE", ordersPath+"?partition=0&before=3", nil).want(t, http.StatusOK)
 	for _, accept := range []string{typeNDJSON, typeEvents} {
 		p := s.get(consumersPath+"/c/records", "Accept", accept).wantProblem(t, http.StatusRequestedRangeNotSatisfiable, seb.CodeOffsetOutOfRange)
-		if *p.StartOffset != 3 || *p.EndOffset != 5 || !strings.Contains(p.Hint, "reset it to earliest") {
+		if *p.StartOffset != 3 || *p.EndOffset != 5 || !strings.Contains(p.Hint, "reset the consumer to earliest") {
 			t.Errorf("the problem is %+v", p)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 // cors decides what pages of other origins may do in a browser. It does not restrict
 // other programs: they can claim any origin.
 //
-// The browser keeps answers from a page whose origin is not allowed. But the page can
-// still send simple requests, for example to a broker on its user's own machine,
+// The browser does not let a page read answers if its origin is not allowed. But the page can
+// still send simple requests, for example to a broker on the machine of its visitor,
 // so requests that change something are refused.
 type cors struct {
 	all     bool
@@ -80,7 +80,7 @@ func (o *cors) checkEffect(r *http.Request) error {
 }
 
 func (o *cors) refuse(origin string) error {
-	return errCrossOrigin("allow its origin with --allow-origin, or send the request from a page of the broker's origin",
+	return errCrossOrigin("start the broker with --allow-origin and the page's origin, or send the request from a page of the broker's origin",
 		"a page of %q may not send this request", origin)
 }
 

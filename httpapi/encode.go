@@ -17,8 +17,8 @@ import (
 
 // chunkBytes is how much of an answer is buffered before it is written. A value is escaped in pieces
 // that fit, so a large record is never held a second time as JSON. A quarter of chunkBytes is a multiple
-// of 3, base64's unit. A chunk's buffer and the structs of a hundred partitions together take less than
-// smallBytes, so such an answer is a small one.
+// of 3, base64's unit. An answer about up to a hundred partitions is a small one: the buffer of a chunk
+// and the structs of the partitions together take less than smallBytes.
 const chunkBytes = 36 << 10
 
 var chunkPool = sync.Pool{New: func() any { return &chunks{buf: make([]byte, 0, chunkBytes+chunkBytes/2)} }}

@@ -17,7 +17,7 @@ const (
 	// wake tens of thousands of streams; more while it has to catch up.
 	burstBytesMin = 64 << 10
 	burstBytesMax = 512 << 10
-	// burstRecordBytes sets how many records a burst may have: its limit in bytes divided by burstRecordBytes.
+	// burstRecordBytes limits the records of a burst: to the limit of the burst in bytes, divided by burstRecordBytes.
 	burstRecordBytes = 512
 )
 
@@ -28,7 +28,7 @@ type eventStream struct {
 	eventWriter
 	f     *seb.Follower
 	mark  seb.Bookmark // the position after the last record that was written
-	bytes int          // the limit of the next burst
+	bytes int          // how many bytes the next burst may have
 }
 
 // followRecords answers with a stream of server-sent events, an event per record.

@@ -96,7 +96,7 @@ func (s *eventWriter) fail(err error) error {
 	return s.end()
 }
 
-// end sets a deadline for the end of the answer, which the server writes.
+// end sets a deadline for the last bytes of the answer, which net/http writes after the action has returned.
 func (s *eventWriter) end() error {
 	s.w.sent = progress{}
 	s.w.extendDeadline()

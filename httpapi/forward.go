@@ -39,9 +39,10 @@ const (
 	reasonBytesMax = 64 << 10
 )
 
-// patience is how long an owner may be silent before it counts as lost. first applies until the owner is
-// reached, and again from when a request is sent until the owner's first sign of life. later applies
-// while a new connection is set up, and after the first sign of life.
+// patience is how long an owner may be silent before it counts as lost. first applies until a connection
+// reaches the owner, and again from the sending of the request until the owner's first sign of life. later
+// applies after a new connection has reached the owner, until the connection is set up, and after the first
+// sign of life.
 type patience struct{ first, later time.Duration }
 
 // Why an owner did not answer a forwarded request.
@@ -55,7 +56,7 @@ var (
 // ownerCall is a request that only the owner of its queue can answer.
 type ownerCall struct {
 	queue *seb.Queue
-	here  func() error  // answers the request, if this broker is the owner
+	here  func() error  // answers the request if this broker is the owner; otherwise it returns an error that names the owner
 	body  func() []byte // returns the body to forward now
 	waits bool          // the request may wait long, and ends when the broker drains
 	// back passes the owner's response on. It handles its errors itself, so that an answer that has
@@ -63,8 +64,8 @@ type ownerCall struct {
 	back func(resp *http.Response, silence *time.Timer)
 }
 
-// ends returns the context of a call: a call that waits ends when its client leaves, any other goes
-// on for goneFor after that.
+// ends returns the context of a call. A call that waits ends when its client leaves. Any other call
+// goes on for goneFor after its client has left.
 func (c ownerCall) ends(w *response, r *http.Request) context.Context {
 	if c.waits {
 		return w.clientContext
@@ -105,7 +106,7 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 		case begun() || c.ends(w, r).Err() != nil || errors.Is(err, errUnnamed):
 			return err
 		case errors.Is(err, errDrained):
-		case epoch > e.Epoch: // the other broker has lost the queue to a later owner
+		case epoch > e.Epoch: // the broker that was asked has lost the queue to a later owner
 			_, _, err = c.queue.Owner(r.Context())
 		case errors.Is(err, errCutOff) && !reached:
 			_, _, err = c.queue.Owner(r.Context())
@@ -114,7 +115,7 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 			h.warnOf(e, err)
 			h.log.LogAttrs(r.Context(), slog.LevelWarn, "the owner of a queue does not answer: taking the queue over",
 				slog.String("request_id", w.id), slog.String("path", WithoutSecrets(r.URL.Path)), slog.String("owner", e.Address), slog.String("error", WithoutSecrets(err.Error())),
-				slog.String("hint", "if that broker runs, set an address that this broker reaches with its seb serve --advertise"))
+				slog.String("hint", "if the owner is running, restart it with seb serve --advertise and an address that this broker can reach"))
 			err = c.queue.TakeOver(r.Context(), e.Epoch)
 		}
 		if err != nil && !errors.Is(err, errDrained) {
@@ -135,7 +136,7 @@ func (h *Handler) warnOf(e *seb.Error, err error) {
 }
 
 // takeForwarded tells whether another broker has forwarded r, and removes forwardedHeader from r. If
-// the other broker knows a later owner of the queue than this broker knows, this broker syncs. All
+// the forwarding broker knows a later owner of the queue than this broker does, this broker syncs. All
 // requests that wait for such a sync share it.
 //
 // If the caller has not proved to be a broker, the header has one effect: the request is not
@@ -149,7 +150,7 @@ func (h *Handler) takeForwarded(w *response, r *http.Request, q *seb.Queue) (boo
 	cluster, text, _ := strings.Cut(mark, ".")
 	epoch, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return true, invalid("leave it out; only brokers send it, to each other", "invalid %s %.100q", forwardedHeader, mark)
+		return true, invalid("leave it out: only brokers send it, to each other", "invalid header %s: %.100q", forwardedHeader, mark)
 	}
 	if !strings.HasPrefix(h.epochTag(seb.Epoch(epoch)), cluster+".") {
 		return true, &seb.Error{Code: seb.CodeQueueElsewhere, Detail: "the request is for a broker of another bucket", RetryAfter: time.Second}
@@ -179,14 +180,14 @@ func (w *response) sign() {
 }
 
 // forward has the owner that e names answer r. If it returns an error before the answer has begun,
-// epoch is the epoch of the owner that the other broker names, 0 if it names no owner.
+// epoch is the epoch of the owner that the broker which was asked names, 0 if it names no owner.
 func (h *Handler) forward(w *response, r *http.Request, e *seb.Error, c ownerCall) (epoch seb.Epoch, err error) {
 	if c.waits {
 		h.watch(w)
 	}
 	ctx, cancel := context.WithCancelCause(c.ends(w, r))
 	defer cancel(nil)
-	if c.waits && (c.back != nil || !h.drained()) { // the owner answers a drained long poll at once, but never ends a stream
+	if c.waits && (c.back != nil || !h.drained()) { // if a long poll comes while this broker shuts down, the owner is asked not to wait; a stream would never end
 		defer context.AfterFunc(h.draining, func() { cancel(errDrained) })()
 	}
 	if err := h.broker.NameSession(ctx); err != nil {

@@ -64,13 +64,13 @@ type Handler struct {
 	scrapes   *scrapes
 
 	peerServer *http.Server // serves the requests that other brokers forward
-	warnOfPeer sync.Once    // logs that another broker answers at a broker's address
+	warnOfPeer sync.Once    // logs once that the address of a broker leads to another broker
 
 	patience patience
 	throttle *authThrottle
 	declared map[string]methods // every route, by pattern
 
-	draining context.Context //nolint:containedctx // not of a request: when it ends, all waiting reads end, without a goroutine for each
+	draining context.Context //nolint:containedctx // not the context of a request: its end ends all waiting reads, without a goroutine for each
 	drain    context.CancelFunc
 }
 

@@ -2,7 +2,7 @@ package httpapi
 
 import "net/http"
 
-// livez answers as long as the process serves HTTP at all: restarting it would
+// livez answers 200 as long as the process serves HTTP at all: a restart would
 // not help a broker that waits for its store.
 func (h *Handler) livez(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {

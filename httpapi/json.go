@@ -45,8 +45,8 @@ const jsonDepthMax = 1000
 // jsonReader reads JSON that a client sent. It decodes strings in place, and returns slices of the
 // text, so no body needs memory for a second copy.
 //
-// It is stricter than encoding/json: a name must match exactly and occur once, and its caller
-// refuses unknown names. It refuses text that encoding/json would alter: bytes that are
+// It is stricter than encoding/json: a name must match exactly and occur once, and the callers of
+// jsonReader refuse unknown names. It refuses text that encoding/json would alter: bytes that are
 // not UTF-8, and unpaired surrogates.
 type jsonReader struct {
 	text []byte
@@ -100,7 +100,7 @@ func (j *jsonReader) null() bool {
 // end returns an error if anything but white space follows.
 func (j *jsonReader) end() error {
 	if j.peek(); j.at < len(j.text) {
-		return j.malformed("more text follows its end")
+		return j.malformed("more text follows the end of the value")
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (j *jsonReader) list(what string, element func(index int) error) error {
 
 // unknown returns the error for a field name that what doesn't have; known lists the fields that it has.
 func (j *jsonReader) unknown(what string, name []byte, known string) error {
-	return invalid("known are "+known, "%s has an unknown field %q at byte %d", what, name, j.at)
+	return invalid("known fields are "+known, "%s has an unknown field %q at byte %d", what, name, j.at)
 }
 
 // string reads a string; it returns nil for null.
@@ -235,7 +235,7 @@ func (j *jsonReader) raw() ([]byte, error) {
 
 func (j *jsonReader) skip(depth int) error {
 	if depth > jsonDepthMax {
-		return j.malformed("it is nested too deep")
+		return j.malformed("a value is nested too deep")
 	}
 	switch c := j.peek(); {
 	case c == '"':
@@ -337,7 +337,7 @@ func (j *jsonReader) quoted(decode bool) ([]byte, error) {
 			j.at++
 			return j.text[start:out:out], nil
 		case j.text[j.at] < ' ':
-			return nil, j.malformed("a control character stands in a string")
+			return nil, j.malformed("a string has a control character that is not escaped")
 		default:
 			r, size := unescape(j.text[j.at:])
 			if size == 0 {

@@ -52,7 +52,7 @@ func (c *chunks) texts(list []string) {
 	c.buf = append(c.buf, ']')
 }
 
-// keyText names a key in the log.
+// keyText names a key in the audit log.
 func keyText(k seb.Key) string { return fmt.Sprintf("key %d %q", k.ID, k.Name) }
 
 // createKey creates an API key. Only its answer ever holds the key's secret.
@@ -107,7 +107,7 @@ func (h *Handler) revokeKey(w *response, r *http.Request) error {
 	}
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return invalid("GET /v1/keys lists them with their ids", "invalid API key id %q", r.PathValue("id"))
+		return invalid("GET /v1/keys lists the keys with their ids", "invalid API key id %q", r.PathValue("id"))
 	}
 	k, err := h.broker.RevokeKey(r.Context(), seb.KeyID(id))
 	if err != nil {
@@ -140,7 +140,7 @@ func parseKeyOptions(body []byte) (o seb.KeyOptions, err error) {
 			o.Topics, err = j.strings("topics")
 			if err == nil && o.Topics != nil && len(o.Topics) == 0 {
 				// An empty list must not mean all topics: its sender hardly wants that.
-				return invalid("leave topics out for a key to all of them", "topics is an empty list")
+				return invalid("to create a key for all topics, leave topics out", "topics is an empty list")
 			}
 			return err
 		case "expires":

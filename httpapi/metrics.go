@@ -10,7 +10,7 @@ import (
 )
 
 // metrics are labelled with routes, never with paths, and only with well-known methods,
-// so that clients can't create series.
+// so that clients can't create any number of series.
 type metrics struct {
 	inFlight prometheus.Gauge
 	requests *prometheus.CounterVec   // route, method, code

@@ -22,7 +22,7 @@ import (
 //
 // The query is read as the original reads it: if a parameter occurs twice, the first counts;
 // unknown parameters are ignored; and an optional parameter with an invalid value has its
-// default. The rest of this package refuses all of these.
+// default. The rest of this package refuses such queries.
 var originalPaths = []string{"/records", "/record", "/topic"}
 
 const (
@@ -94,7 +94,7 @@ func (q originalQuery) offset() (seb.Offset, error) {
 	s := q.Get("offset")
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return 0, invalid("add offset=N; 0 is the first record's", "the query's offset is %q, not a number from 0 on", s)
+		return 0, invalid("add offset=N; the first record has offset 0", "the query's offset is %q, not a number from 0 on", s)
 	}
 	return seb.Offset(min(n, 1<<63-1)), nil
 }
@@ -118,8 +118,8 @@ func (q originalQuery) duration(name string, otherwise, hi time.Duration) time.D
 	return min(max(d, 0), hi)
 }
 
-// originalTopic answers with the end of the topic, and the time of its last batch. If there are no
-// batches, the time is in the year 1.
+// originalTopic answers with the end of the topic's partition 0, and with the time of the last batch
+// in it. If the partition has no batches, the time is in the year 1.
 func (h *Handler) originalTopic(w *response, r *http.Request) error {
 	name, err := newOriginalQuery(r).topic()
 	if err != nil {

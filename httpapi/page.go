@@ -45,9 +45,9 @@ type listing[T any] struct {
 	next  func(c *chunks, last *T) // adds the value of the parameter after with which the caller gets the next page
 }
 
-// write answers with a page. It holds the buffer of a chunks and one item at a time, whose memory
-// the iterator l.items reserves. If the page is longer than the buffer, the buffer counts as a
-// large answer, since a slow client can then make the broker hold it for long.
+// write answers with a page. It holds the buffer of a chunks, and one item at a time. The iterator
+// l.items reserves the item's memory. If the page is longer than the buffer, the buffer counts as a
+// large answer, since a slow client can then make the broker hold the buffer for long.
 func (l listing[T]) write(ctx context.Context, h *Handler, w *response) error {
 	m := h.newAnswerMemory(w)
 	if err := m.take(ctx, seb.ShareSmall, chunkReserved, time.Hour); err != nil {
@@ -95,7 +95,7 @@ func (c *chunks) endPage(more bool, next func()) error {
 }
 
 // reserveTopic reserves memory for an answer with size bytes for each partition of a topic. partitions is
-// how many the topic will have, if the request adds partitions.
+// the number of partitions that the request asks for; 0 if it asks for none.
 func (h *Handler) reserveTopic(w *response, r *http.Request, size int64, partitions int) (release func(), err error) {
 	n := max(partitions, h.broker.PartitionCount(r.PathValue("topic")))
 	return h.reserveFor(w)(r.Context(), chunkReserved+int64(n)*size)

@@ -47,7 +47,7 @@ const (
 )
 
 // Keys of values in a request's context: the address of the broker to ask, and a function that is
-// called when a new connection reaches it.
+// called when a new connection reaches that broker.
 type (
 	addressKey struct{}
 	reachedKey struct{}
@@ -105,8 +105,8 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// secure returns conn with the TLS of a broker's https address, which a proxy before the broker
-// may terminate.
+// secure returns a TLS connection over conn, for a broker whose address is https. The other side may be
+// a proxy in front of the broker.
 func (p *peerClient) secure(ctx context.Context, conn net.Conn, name string) (net.Conn, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if p.outer != nil {

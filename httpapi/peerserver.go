@@ -46,7 +46,7 @@ func (h *Handler) newPeerServer() *http.Server {
 // peerConn is a listener for one connection of another broker.
 type peerConn struct {
 	net.Conn
-	base  context.Context //nolint:containedctx // has the values of the connection's first request; its server takes it from here
+	base  context.Context //nolint:containedctx // has the values of the connection's first request; the server of the connection derives its contexts from base
 	given bool
 }
 
@@ -58,7 +58,7 @@ func (c *peerConn) Accept() (net.Conn, error) {
 	return c.Conn, nil
 }
 
-func (c *peerConn) Close() error   { return nil } // closes the listener only: its server closes the connection
+func (c *peerConn) Close() error   { return nil } // closes the listener only: the server closes the connection
 func (c *peerConn) Addr() net.Addr { return c.LocalAddr() }
 
 // acceptPeer turns the connection of a request into one between brokers. It does not check whether
@@ -99,7 +99,7 @@ func (h *Handler) servePeer(rw http.ResponseWriter, r *http.Request) {
 }
 
 // checkPeer refuses requests on a connection between brokers if the log does not name the other
-// side's session. It then closes the connection with the answer, so that no stranger holds one for long.
+// side's session. After such a refusal the connection is closed, so that no stranger keeps it for long.
 func (h *Handler) checkPeer(w *response, r *http.Request) error {
 	conn := peerOf(r)
 	if conn == nil {
@@ -138,7 +138,7 @@ func fromPeer(r *http.Request) (proven bool, key uint64, err error) {
 			return true, id, nil
 		}
 	}
-	return false, 0, invalid("only brokers send them, to each other", `%s must be "key N" or %q, together with %s`, callerHeader, callerAnyone, forwardedHeader)
+	return false, 0, invalid("leave these headers out: only brokers send them, to each other", `the header %s must be "key N" or %q, together with %s`, callerHeader, callerAnyone, forwardedHeader)
 }
 
 // callerOf returns the value of callerHeader for a, which fromPeer of another broker reads.

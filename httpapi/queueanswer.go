@@ -57,7 +57,7 @@ func parseAnswer(body []byte, what string, s *answerSpec, more fields) error {
 		return err
 	}
 	if len(s.tokens) == 0 {
-		return invalid(`such as {"tokens":["TOKEN"]}, with the tokens of the records`, "there are no tokens")
+		return invalid(`send {"tokens":["TOKEN"]}, with the tokens that came with the records`, "there are no tokens")
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (h *Handler) extend(w *response, r *http.Request) error {
 	var lease time.Duration
 	if s.lease != nil {
 		if lease = *s.lease; lease == 0 {
-			return invalid("leave it out for the queue's lease", "lease is 0s; it must be 1s to 12h")
+			return invalid("leave it out to use the queue's lease", "lease is 0s; it must be 1s to 12h")
 		}
 	}
 	return h.forwardToOwner(w, r, ownerCall{
@@ -159,7 +159,7 @@ type tokenResult struct {
 	Outcome     seb.Outcome `json:"outcome,omitempty"`
 }
 
-// writeResults answers with the result of each token. If err says that any was refused, the answer
+// writeResults answers with the result of each token. If err says that a token was refused, the answer
 // is a problem, which also has all results: the status means success only if all tokens were accepted.
 func writeResults(w *response, tokens []string, until time.Time, err error) error {
 	var some *seb.TokensError

@@ -136,7 +136,7 @@ func parseRedrive(body []byte) (o seb.RedriveOptions, _ error) {
 	case err != nil:
 		return o, err
 	case named && len(o.Places) == 0:
-		return o, invalid("leave records out to redrive all", "records is an empty list")
+		return o, invalid("leave records out to redrive all dead letters", "records is an empty list")
 	case named && limit != nil:
 		return o, invalid("leave one of them out", "records and limit exclude each other")
 	case limit != nil:

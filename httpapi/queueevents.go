@@ -25,10 +25,10 @@ const (
 	partingQuiet = 50 * time.Millisecond
 )
 
-// queueStream is an answer that hands a queue's records to one worker, until the worker leaves. The
-// worker's broker relays the stream of the queue's owner. When the owner's stream ends, the broker
-// relays the stream of the next owner. If the worker's broker owns the queue itself, it hands out
-// the records.
+// queueStream is an answer that hands a queue's records to one worker, until the worker leaves. If
+// the broker that serves the worker owns the queue, it hands out the records itself. Otherwise it
+// relays the stream of the queue's owner. When that stream ends, the broker asks the owner again,
+// or hands out the records itself if it is the owner by then.
 type queueStream struct {
 	eventWriter
 	r         *http.Request

@@ -73,7 +73,7 @@ const (
 )
 
 func errLease(lease time.Duration) error {
-	return invalid("use 1s to 12h, or leave it out for the queue's lease", "lease is %v; it must be 1s to 12h", lease)
+	return invalid("use 1s to 12h, or leave it out to use the queue's lease", "lease is %v; it must be 1s to 12h", lease)
 }
 
 // body returns s as the body of a request to another broker, which waits at most for the duration

@@ -224,7 +224,7 @@ func TestTokenOfAnotherQueueIsToldFromALostLease(t *testing.T) {
 	ms := s.received("mail", "")
 	for _, how := range []string{"ack", "nack", "extend"} {
 		p := s.post(queuesPath+"/other/"+how, `{"tokens":`+tokensOf(t, ms)+`}`).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost)
-		if !strings.HasSuffix(p.Detail, "belongs to another queue") || !strings.Contains(p.Hint, "send it to the queue") {
+		if !strings.HasSuffix(p.Detail, "belongs to another queue") || !strings.Contains(p.Hint, "send the token to the queue") {
 			t.Errorf("%s: %+v", how, p)
 		}
 	}

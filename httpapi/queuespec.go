@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// backoffTo separates the shortest from the longest time.
+	// backoffTo separates the shortest from the longest time in the text of a back-off, such as 1s..1h.
 	backoffTo = ".."
 	// attemptsMax is how many attempts a queue may allow.
 	attemptsMax = 1000
@@ -49,7 +49,7 @@ func (s *queueSpec) backoff(j *jsonReader, name string) error {
 	from, err := time.ParseDuration(least)
 	to, err2 := time.ParseDuration(most)
 	if err != nil || err2 != nil || strings.HasPrefix(most, ".") { // "1s...1h" would mean 0.1 h, six minutes
-		return invalid("such as 1s..1h, or 10s for a constant time", "invalid backoff %.100q: it must be the shortest and the longest time", text)
+		return invalid("write 1s..1h, or 10s for a constant wait", "invalid backoff %.100q: it must be the shortest and the longest wait", text)
 	}
 	s.update.BackoffMin, s.update.BackoffMax = &from, &to
 	return nil

@@ -141,15 +141,16 @@ func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetc
 			return found, release, err
 		}
 		release()
-		// Now "latest" and -N become the offset that they meant at this first fetch, in this topic
-		// only. If records are deleted during the wait, the read goes on at the first record that
-		// is left, since the request named no offset.
+		// The next fetch must begin where this first one began. So "latest" and -N become an
+		// offset, and the topic's id is required: a topic that is created with the same name during
+		// the wait is another topic. If records are deleted during the wait, a read that named no
+		// offset goes on at the first record that is left.
 		spec.topicID = found.TopicTag
 		if _, named := spec.from.Offset(); !named {
 			spec.from = seb.AtOrAfter(found.Next)
 		}
 		if err := h.waitFor(w.clientContext, topic, spec, wait); err != nil {
-			return seb.Fetched{}, nil, err // not found, so that found needn't stay in memory during the wait
+			return seb.Fetched{}, nil, err // found is not returned, so that it needn't stay in memory during the wait
 		}
 	}
 }

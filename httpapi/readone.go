@@ -43,7 +43,7 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 		return &seb.Error{
 			Code: seb.CodeOffsetOutOfRange, Start: found.Start, End: found.End,
 			Detail: fmt.Sprintf("offset %d of partition %d has no record yet", offset, partition),
-			Hint:   "read it with wait from /v1/topics/" + topic.Name + "/records, or later",
+			Hint:   "try again later, or read /v1/topics/" + topic.Name + "/records with wait",
 		}
 	}
 	tag := fmt.Sprintf(`"%s-%d-%d"`, found.TopicTag, partition, offset)

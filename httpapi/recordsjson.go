@@ -133,7 +133,7 @@ func (p *recordsParser) place(index int, rec parsedRecord) {
 type parsedRecord struct {
 	seb.Record
 	values, keys int  // how many fields for the value, and for the key, were given
-	placed       bool // Partition was given
+	placed       bool // the record names a partition
 }
 
 const recordFields = "value, value_base64, value_json, key, key_base64, headers, headers_base64, timestamp, partition"

@@ -47,7 +47,8 @@ func WithoutSecrets(text string) string {
 	return replaceDecoded(text, mixedPattern, func(m []string) (int, string) { return bareShown, restIf(isMixed(m[0])) })
 }
 
-// WithoutNamedSecrets is [WithoutSecrets] of text that begins like a secret alone: hashes and paths stay whole.
+// WithoutNamedSecrets is like [WithoutSecrets], but replaces only secrets with their prefix, such as seb
+// or whsec. What may be a secret without its beginning stays, so hashes and paths stay whole.
 func WithoutNamedSecrets(text string) string {
 	text = replaceDecoded(text, keyPattern, func(m []string) (int, string) { return 0, secretIf(digits(m[1]) >= keyDigitsMin) })
 	return replaceDecoded(text, pushPattern, func(m []string) (int, string) {
@@ -92,8 +93,8 @@ func isMixed(text string) bool {
 	return strings.ContainsAny(text, "0123456789") && strings.ToLower(text) != text && strings.ToUpper(text) != text
 }
 
-// replaceDecoded returns text with the parts replaced whose decoded form matches pattern. replace
-// gets the groups of a match. The first keep bytes of the match stay, and replacement stands for
+// replaceDecoded replaces the parts of text whose decoded form matches pattern, and returns the result.
+// replace gets the groups of a match. The first keep bytes of the match stay, and replacement stands for
 // the rest. If replacement is "", the whole match stays.
 func replaceDecoded(text string, pattern *regexp.Regexp, replace func(match []string) (keep int, replacement string)) string {
 	decoded, starts := decode(text)

@@ -43,7 +43,7 @@ type response struct {
 	// sending side, although the client still waits for the response: the broker can't tell the two
 	// cases apart. So only long waits, and work that only this client needs, use it; all else goes
 	// on for goneFor.
-	clientContext context.Context //nolint:containedctx // to set it in the request would need a copy, which stays in memory while the request waits
+	clientContext context.Context //nolint:containedctx // a request with this context would be a copy, which would stay in memory while the request waits
 	access        seb.Access      // the access of the caller; zero if the route needs none
 	proven        bool            // another broker of this log has forwarded the request
 	keyID         uint64          // id of the API key with which the forwarding broker has authenticated the caller; 0 for none
@@ -70,8 +70,8 @@ type response struct {
 // clientRequest returns the request with clientContext.
 func (w *response) clientRequest() *http.Request { return w.request.WithContext(w.clientContext) }
 
-// arrived returns from when on the timeout of a write counts. The time in which the client sends the
-// body does not count.
+// arrived returns the time at which the timeout of a write begins: when the request came, plus the time
+// that the broker waited for the client to send the body.
 func (w *response) arrived() time.Time { return w.came.Add(w.bodyWait) }
 
 // Unwrap lets [http.ResponseController] find the wrapped writer.
@@ -161,7 +161,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !strings.HasPrefix(r.URL.Path, "/") {
-		h.fail(w, r, errNoRoute(r)) // not passed to the mux, which would answer such a path ("*", or an authority) itself
+		h.fail(w, r, errNoRoute(r)) // a path such as "*" or an authority; the mux would answer it itself
 		return
 	}
 	if err := h.checkPeer(w, r); err != nil {
@@ -176,7 +176,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == peer.Path && peer.Asks(r) && peerOf(r) == nil: // nested connections between brokers could take unlimited memory
 		h.acceptPeer(w, r)
 	case !isClean(r.URL) && !slices.Contains(originalPaths, path.Clean(r.URL.Path)):
-		h.fail(w, r, errNoRoute(r)) // not passed to the mux, which would redirect, perhaps to another topic
+		h.fail(w, r, errNoRoute(r)) // the mux would redirect the client, perhaps to another topic
 	default:
 		h.mux.ServeHTTP(w, r)
 	}

@@ -24,8 +24,8 @@ const (
 	scrapeWaitMax = 5 * time.Second
 )
 
-// scrapes limits how many callers get metrics at a time. Each holder has one turn at most, so that
-// no key can block the others by reading slowly.
+// scrapes limits how many callers get metrics at a time. Each API key, and each address of callers
+// without a key, has one turn at most, so that nobody can block the others by reading slowly.
 type scrapes struct {
 	mu   sync.Mutex
 	held map[seb.Holder]struct{}

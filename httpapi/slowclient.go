@@ -41,8 +41,8 @@ type pace struct {
 // far, per heldFor. So the more the broker holds of a body, the faster the rest must come.
 const heldFor = time.Minute
 
-// deadline returns when the next bytes must have come. A client that sends faster than it must
-// never gets more time than t.stallMax, so it can't pause longer even after it has sent much.
+// deadline returns when the next bytes must have come: at most t.stallMax from now. A client that has
+// sent faster than required can't use the time that it has gained for a longer pause.
 func (p *pace) deadline(t slowLimit, now time.Time) time.Time {
 	latest := now.Add(t.stallMax)
 	if p.due.IsZero() {

@@ -225,7 +225,7 @@ func (h *Handler) deleteRecords(w *response, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, toPartitionJSON(p))
 }
 
-// readTopicSpec reads a body that describes a topic; fields that it does not name are nil.
+// readTopicSpec reads a body that describes a topic. In the result, settings that the body does not name are nil.
 func (h *Handler) readTopicSpec(w *response, r *http.Request) (seb.TopicUpdate, error) {
 	if _, err := parseQuery(r); err != nil {
 		return seb.TopicUpdate{}, err
@@ -283,7 +283,7 @@ func (j *jsonReader) topicConfig(spec *seb.TopicUpdate) error {
 				return err
 			}
 			if *spec.Retention, err = time.ParseDuration(string(s)); err != nil {
-				return invalid("such as 168h; null for none", "invalid retention %q", s)
+				return invalid("write a duration such as 168h, or null for no limit", "invalid retention %q", s)
 			}
 			return nil
 		case "retention_bytes":
@@ -302,7 +302,7 @@ const timestampLayout = httprecord.TimestampLayout
 func parseTimestamp(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil || t.UnixMilli() < 0 {
-		return time.Time{}, invalid("", "the timestamp %q is not RFC 3339, such as 2026-01-31T12:00:00.250Z, from 1970 on", s)
+		return time.Time{}, invalid("", "the timestamp is %q; it must be RFC 3339, such as 2026-01-31T12:00:00.250Z, from 1970 on", s)
 	}
 	return t, nil
 }

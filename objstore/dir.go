@@ -201,8 +201,8 @@ func (d *Dir) Close() error {
 	return err
 }
 
-// time returns the time of the store's clock. UTC drops the monotonic reading, which would make
-// comparisons miss the hours for which a machine was suspended.
+// time returns the time of the store's clock. UTC drops the monotonic reading: with it, comparisons
+// of times would miss the hours for which a machine was suspended.
 func (d *Dir) time() time.Time { return d.now().UTC() }
 
 // begin returns an error if the store has stopped, can't serve verb, or does not allow key.
@@ -357,7 +357,7 @@ func (d *Dir) get(ctx context.Context, key string, off, n int64) (Object, error)
 	body := make([]byte, end-from)
 	readAhead(f, from, end-from)
 	if read, err := f.ReadAt(body, from); read < len(body) {
-		return Object{}, fmt.Errorf("read %d bytes at %d, got %d: %w", len(body), from, read, err)
+		return Object{}, fmt.Errorf("read %d bytes at offset %d, got only %d: %w", len(body), from, read, err)
 	}
 	return Object{Body: body, Size: info.Size()}, nil
 }

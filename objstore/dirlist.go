@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// List implements [Store]. A directory has its names in no order, so List reads all names in the
-// directories that prefix leads to, for every page: about half a second for a million names. A
+// List implements [Store]. A directory has its names in no order, so for every page List reads
+// all names in the directories that can have keys with the prefix: about half a second for a million names. A
 // cache of names would be cheaper, but would miss objects that other processes create. So a caller
 // that walks a large directory should ask for large pages, which take no longer, and a caller that
 // wants to know whether certain objects exist should use [Dir.FirstMissing].

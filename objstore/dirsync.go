@@ -46,8 +46,8 @@ func (d *Dir) syncFile(f *os.File) error {
 	return nil
 }
 
-// directory is a directory of the store, whose own name is durable. Callers share its fsyncs: at
-// most one runs at a time, and all callers that come meanwhile share the next one.
+// directory is a directory of the store; its name in its parent is durable. Callers share its fsyncs:
+// at most one fsync runs at a time, and all callers that come meanwhile share the next one.
 type directory struct {
 	path  string
 	baton chan struct{} // capacity 1: the caller that put a value in it may fsync
@@ -130,7 +130,7 @@ func (d *Dir) sync(ctx context.Context, dir *directory) error {
 		return round.err
 	}
 	dir.mu.Lock()
-	dir.queued = nil // a later caller may have linked its file too late for this fsync
+	dir.queued = nil // a caller that comes from now on may have linked its file too late for this fsync
 	dir.mu.Unlock()
 	begun := d.time()
 	before, err := d.syncDirectory(dir.path)
@@ -214,15 +214,16 @@ func (d *Dir) unchanged(dir *directory) bool {
 	return ok && changed.Equal(last) && isUnique(last, synced)
 }
 
-// isUnique reports whether no change after synced can have the same time as the change at changed,
-// which must be more than stampMax before synced. A time in whole microseconds may repeat: if the
-// file system keeps coarse times, a clock that steps back can give the same time again.
+// isUnique reports whether changed, the time of a directory's last change, can't also be the time of
+// a change after synced. For that, changed must be more than stampMax before synced, and not in whole
+// microseconds: such a time shows that the file system may keep coarse times, and then a clock that
+// steps back can give the same time again.
 func isUnique(changed, synced time.Time) bool {
 	return changed.Before(synced.Add(-stampMax)) && changed.Nanosecond()%1000 != 0
 }
 
-// durableNames remembers some names that were fsynced. Forgetting one costs an
-// fsync. It holds two generations of up to durableNamesMax, of which the older
+// durableNames remembers some names that were fsynced. If it has forgotten a
+// name, that costs an fsync. It holds two generations of up to durableNamesMax, of which the older
 // is dropped when the younger is full: about 3 MB.
 type durableNames struct {
 	mu           sync.Mutex

@@ -54,8 +54,8 @@ func NewMemory(opts ...MemoryOption) *Memory {
 	return m
 }
 
-// time returns the time of the store's clock. UTC drops the monotonic reading, which would make
-// comparisons miss the hours for which a machine was suspended.
+// time returns the time of the store's clock. UTC drops the monotonic reading: with it, comparisons
+// of times would miss the hours for which a machine was suspended.
 func (m *Memory) time() time.Time { return m.now().UTC() }
 
 // Create implements [Store].
@@ -121,7 +121,7 @@ func (m *Memory) Get(ctx context.Context, key string, off, n int64) (Object, err
 	case !ok:
 		return Object{Time: m.time()}, fmt.Errorf("get %s: %w", key, ErrNotFound)
 	case object.body == nil:
-		return Object{}, fmt.Errorf("get %s: its %d bytes were discarded on arrival, as this memory store was told to", key, object.size)
+		return Object{}, fmt.Errorf("get %s: its %d bytes were discarded on arrival (WithDiscard)", key, object.size)
 	}
 	from, end := clampRange(off, n, object.size)
 	body := append(make([]byte, 0, end-from), object.body[from:end]...)

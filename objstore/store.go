@@ -85,8 +85,8 @@ type Walker interface {
 
 	// Walk calls visit with the path and the mode of every file, directory and other entry in
 	// the store. The path has the form of a key. The order is unspecified. Walk leaves out
-	// names that no key can have, except for a name that stands in the way of the store itself:
-	// that of a file, beginning with a dot, where the store needs a directory.
+	// names that no key can have, except for a file that stands where the store needs a
+	// directory whose name begins with a dot.
 	Walk(ctx context.Context, visit func(path string, mode fs.FileMode)) error
 
 	// Path returns the file path of a key's object on this machine.

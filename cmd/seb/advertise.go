@@ -54,16 +54,17 @@ func (c *serveCmd) advertisedHost() string {
 	return host
 }
 
-// peerConfig is the TLS configuration for connections to brokers whose address is https; the brokers prove
-// their sessions within the connection. It trusts the system's authorities and the certificates in this
-// broker's own file. It presents no certificate, since --tls-client-ca is for clients.
+// peerConfig is the TLS configuration for connections to brokers whose address is https. Inside such a
+// connection the brokers prove their sessions to each other. The configuration trusts the system's
+// authorities and the certificates in this broker's --tls-cert. It presents no certificate, since
+// --tls-client-ca is for clients.
 func (f tlsFlags) peerConfig(secure *tls.Config) *tls.Config {
 	if secure == nil {
-		return nil // the system's roots
+		return nil // the default, which trusts the system's authorities
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
-		roots = x509.NewCertPool() // the system has no roots
+		roots = x509.NewCertPool() // the system has no authorities
 	}
 	if own, err := secure.GetConfigForClient(nil); err == nil {
 		for _, der := range own.Certificates[0].Certificate {

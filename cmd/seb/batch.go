@@ -32,7 +32,7 @@ func (k storeKind) linger() time.Duration {
 }
 
 // costOf says in words what the commits of a busy month cost at worst. If the store's prices are not
-// known, it uses Amazon's.
+// known, costOf takes Amazon's.
 func costOf(batch string, linger time.Duration, prices *httpapi.Prices) string {
 	const idle = "; an idle broker sends none"
 	whose := ""

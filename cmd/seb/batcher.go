@@ -166,7 +166,7 @@ func (g *batcher) split(ctx context.Context, r io.Reader, skip int64) error {
 		}
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		// After a failed read the last record may be incomplete.
+		// A failed read is not the end of the input: the last record may be incomplete then.
 		used, cutErr := g.add(ctx, buf, errors.Is(err, io.EOF), &at, skip)
 		if cutErr != nil {
 			return cutErr

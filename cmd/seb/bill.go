@@ -104,7 +104,7 @@ func (c *costInfo) print(t *printer, when string) {
 	}
 }
 
-// dollars writes cents, and smaller amounts with as many digits as needed.
+// dollars writes d to the cent, and amounts below a cent to a millionth of a dollar.
 func dollars(d float64) string {
 	switch {
 	case d == 0 || d >= 0.01:

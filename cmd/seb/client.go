@@ -44,7 +44,7 @@ const (
 type serverFlag struct {
 	Server         string `group:"broker" default:"http://127.0.0.1:51313" placeholder:"URL" help:"The broker's URL (default ${default})."`
 	Key            string `group:"broker" name:"key" placeholder:"KEY" help:"API key; better in the environment, as SEB_KEY, where other users don't see it (default: none)."`
-	KeyFile        string `group:"broker" name:"key-file" type:"existingfile" placeholder:"FILE" help:"Read the API key from FILE; on the command line it comes before SEB_KEY (default: none)."`
+	KeyFile        string `group:"broker" name:"key-file" type:"existingfile" placeholder:"FILE" help:"Read the API key from FILE; on the command line it takes precedence over SEB_KEY (default: none)."`
 	clientTLSFlags `group:"broker"`
 }
 
@@ -86,14 +86,15 @@ func (f serverFlag) client() (*client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.IdleConnTimeout = idleConnTimeout
-	// consume --follow repeatedly sends a request for each partition at the same time.
+	// consume --follow always has a request for each partition under way. To reuse their connections, as many
+	// idle ones are kept.
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConnsMax, idleConnsMax
 	if transport.TLSClientConfig, err = f.config(); err != nil {
 		return nil, err
 	}
 	return &client{base: base, key: key, http: &http.Client{
 		Transport: transport,
-		// If the client followed a redirect, an append would arrive as a read.
+		// After most redirects of a POST, Go's client sends a GET: an append would become a read.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -205,7 +206,7 @@ type transportError struct {
 func (e transportError) Unwrap() error { return e.error }
 
 func unanswered(base *url.URL, err error) error {
-	// Leave out the request's URL: the command line has said it.
+	// Leave out the request's URL: the messages below name the broker.
 	var ue *url.Error
 	if errors.As(err, &ue) {
 		err = ue.Err
@@ -278,7 +279,7 @@ func readProblem(res *http.Response) error {
 		e.retryAfter = time.Duration(min(s, int(retryAfterMax/time.Second))) * time.Second
 	}
 	if e.Outcome != "" && e.Outcome != seb.NotCommitted {
-		e.Outcome = seb.Unknown // also for any other value
+		e.Outcome = seb.Unknown // even if this version of seb does not know the value
 	}
 	if e.Hint = shellHint(e.Code, e.Hint); e.Hint != "" {
 		return hinted(e, e.Hint)

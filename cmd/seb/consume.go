@@ -30,17 +30,17 @@ type consumeCmd struct {
 // Help shows examples.
 func (consumeCmd) Help() string {
 	return `Writes records to standard output, those of a partition in order. Stops at the end of the topic as it was at the
-start. With --follow it goes on until it is interrupted, also across restarts of the broker, and reads partitions
-that are added, too. A position such as -10 is taken in each partition separately. Without --consumer nothing is
-remembered between calls: say where to begin with --from. If the topic is deleted, it ends with exit code 4, also if
-a new topic has the same name by then.
+start. With --follow it goes on until it is interrupted, even if the broker restarts, and also reads partitions
+that are added. A position such as -10 is taken in each partition separately. Without --consumer nothing is
+remembered between calls: say where to begin with --from. If the topic is deleted, seb consume ends with exit code 4,
+even if a new topic has the same name by then.
 
 On a terminal, control characters are shown escaped, such as \x1b; --raw writes them as they are. Files and pipes get
 records as they are in any case.
 
 With --consumer it begins at the consumer's position, and commits a record after the output took it: each record is
-written at least once, even if a process is killed. A consumer that does not exist is created, at the beginning. seb
-consumer shows its position. If another program moves the consumer meanwhile, seb consume ends with exit code 4.
+written at least once, even if a process is killed. A consumer that does not exist is created, at the beginning; for
+its position, see seb consumer show. If another program moves the consumer meanwhile, seb consume ends with exit code 4.
 
 Examples:
 
@@ -102,7 +102,7 @@ func (c *consumeCmd) explain(err error, r *topicReader) error {
 	}
 	written := counted(r.written, "record was written", "records were written")
 	switch {
-	case errors.As(err, &refusal) && refusal.Code == seb.CodeTopicNotFound: // the positions belong to the deleted topic
+	case errors.As(err, &refusal) && refusal.Code == seb.CodeTopicNotFound: // the hint names no positions: they were in the deleted topic
 		if r.topicID != "" {
 			err = hinted(err, written+"; the topic was deleted meanwhile")
 		}

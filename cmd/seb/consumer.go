@@ -19,8 +19,8 @@ type consumerCmd struct {
 func (consumerCmd) Help() string {
 	return `A consumer is a named position in a topic, stored in the log: the next offset to read in each partition. It never
 expires, and only a commit or a reset moves it. seb consume TOPIC --consumer NAME reads from there, and commits what
-it wrote; it creates a missing consumer, at the beginning. Several readers with one name read the same records; of
-several seb consume, the one that commits first goes on, and the others end.`
+it wrote; it creates a missing consumer, at the beginning. Several readers of one consumer read the same records. If
+several seb consume read as one consumer, the first that commits goes on, and the others end.`
 }
 
 // consumerInfo is a consumer as the API describes it.
@@ -127,7 +127,8 @@ func (consumerShowCmd) Help() string {
     seb consumer show orders billing
     seb consumer show orders billing --output json | jq .lag
 
-NEXT is the offset it reads next, START the first that the partition holds, END the one that its next record will get.`
+NEXT is the offset that the consumer reads next. START is the first offset that the partition holds, END the offset
+that the partition's next record will get.`
 }
 
 // Run prints a line per partition.

@@ -32,7 +32,7 @@ Examples:
     seb consumer reset orders billing --from -100
     seb consumer reset orders billing --partition 3 --from 41
 
-A seb consume that reads with this name meanwhile ends at its next commit.`
+A running seb consume that reads as this consumer ends at its next commit.`
 }
 
 // Run sets the consumer's position, and prints its lag.
@@ -80,7 +80,7 @@ func (c *consumerResetCmd) place(ctx context.Context, broker *client, position u
 	named := err != nil // earliest, latest, or a time
 	switch {
 	case position.Has("time") && c.Partition != nil:
-		return nil, usage(errors.New("--partition goes with an offset, earliest, latest or -N, and not with a time"))
+		return nil, usage(errors.New("--partition can't be combined with a time in --from: use an offset, earliest, latest or -N, or leave --partition out"))
 	case position.Has("time"):
 		return map[string]any{"time": position.Get("time")}, nil
 	case named && c.Partition == nil:

@@ -56,7 +56,7 @@ func ownHostOnly(h http.Handler) http.Handler {
 			http.Error(w, "invalid Host: others may control this name; use localhost or an IP address", http.StatusForbidden)
 			return
 		}
-		asPost := r.WithContext(r.Context()) // the guard allows every GET
+		asPost := r.WithContext(r.Context()) // the guard would allow any GET
 		asPost.Method = http.MethodPost
 		if guard.Check(asPost) != nil {
 			http.Error(w, "refused: the request comes from a web page of another origin", http.StatusForbidden)

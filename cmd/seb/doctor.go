@@ -182,7 +182,7 @@ func (d *diagnosis) unobstructed(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if len(obstacles) > 0 {
-		return "", fmt.Errorf("%s (%d in all; seb fsck names each)", obstacles[0].Detail, len(obstacles))
+		return "", fmt.Errorf("%s (such faults in all: %d; `seb fsck` names each)", obstacles[0].Detail, len(obstacles))
 	}
 	if _, err := d.get(ctx, "", clusterKey, 0, 1); err != nil && !errors.Is(err, objstore.ErrNotFound) {
 		return "", err
@@ -209,7 +209,7 @@ func (d *diagnosis) roundTrips(ctx context.Context, samples int) (string, error)
 				return "", fmt.Errorf("get: %w", err)
 			}
 			if !bytes.Equal(o.Body, body) {
-				return "", fmt.Errorf("%s came back with other bytes", key)
+				return "", fmt.Errorf("object %s was read back with bytes other than those written", key)
 			}
 		}
 	}
@@ -232,11 +232,11 @@ func (d *diagnosis) lists(ctx context.Context) (string, error) {
 		got = append(got, page.Keys...)
 		after = got[len(got)-1]
 		if len(got) > 2*len(want) {
-			return "", fmt.Errorf("%d keys were created; the list does not end after %d", len(want), len(got))
+			return "", fmt.Errorf("%d keys were created, but the list goes on after %d", len(want), len(got))
 		}
 	}
 	if !slices.Equal(got, want) {
-		return "", fmt.Errorf("%d keys were created; the list has %d, or has them out of order", len(want), len(got))
+		return "", fmt.Errorf("%d keys were created; the list of %d keys lacks some of them, has others, or is out of order", len(want), len(got))
 	}
 	return fmt.Sprintf("%d keys, in order, in pages", len(want)), nil
 }
@@ -259,14 +259,14 @@ func (d *diagnosis) ranges(ctx context.Context) (string, error) {
 	} {
 		o, err := d.get(ctx, "", key, r.off, r.n)
 		if err != nil {
-			return "", fmt.Errorf("%d bytes at %d: %w", r.n, r.off, err)
+			return "", fmt.Errorf("get %d bytes (-1: to the end) at offset %d: %w", r.n, r.off, err)
 		}
 		if !bytes.Equal(o.Body, body[r.from:r.to]) || o.Size != end {
-			return "", fmt.Errorf("%d bytes at %d of %d: got %d bytes of %d", r.n, r.off, end, len(o.Body), o.Size)
+			return "", fmt.Errorf("get %d bytes (-1: to the end) at offset %d of an object of %d bytes: wrong answer: %d bytes, of an object of %d bytes", r.n, r.off, end, len(o.Body), o.Size)
 		}
 	}
 	if _, err := d.get(ctx, "", d.key("never-created"), 0, 1); !errors.Is(err, objstore.ErrNotFound) {
-		return "", fmt.Errorf("the answer for a missing key is unclear: %w", orNil(err))
+		return "", fmt.Errorf("get of a missing object: want the answer that it does not exist, got: %w", orNil(err))
 	}
 	return "inside, across and after the end; missing objects are reported", nil
 }
@@ -288,10 +288,10 @@ func (d *diagnosis) deletes(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if len(page.Keys) > 0 {
-		return "", fmt.Errorf("%s is still listed", page.Keys[0])
+		return "", fmt.Errorf("deleted object %s is still listed", page.Keys[0])
 	}
 	if _, err := d.get(ctx, "", d.keys[0], 0, 1); !errors.Is(err, objstore.ErrNotFound) {
-		return "", fmt.Errorf("%s can still be read: %w", d.keys[0], orNil(err))
+		return "", fmt.Errorf("get of deleted object %s: want the answer that it does not exist, got: %w", d.keys[0], orNil(err))
 	}
 	return "all objects of these checks", nil
 }

@@ -22,7 +22,7 @@ import (
 type dumpCmd struct {
 	storeFlag
 	outputFlag
-	Object  string `arg:"" help:"A file, or else a key in --store."`
+	Object  string `arg:"" help:"Name of a file, or, if there is no such file, a key in --store."`
 	Records bool   `help:"Show the records of every batch too."`
 }
 
@@ -36,8 +36,8 @@ func (dumpCmd) Help() string {
     seb dump --output json ./seb-data/seb.json
     seb dump --records ./data/00000000000000000007-1f2e3d4c5b6a7988
 
-Shows prologue, head, rows and batches, and verifies every checksum on the way. Batches in data objects are
-shown by dumping these; their records count from 0, since only the commit knows the offsets. The exit code is
+Shows prologue, head, rows and batches, and verifies every checksum on the way. To see the batches in a data
+object, dump that object; its records count from 0, since only the commit knows their offsets. The exit code is
 3 if anything is damaged.`
 }
 
@@ -309,7 +309,7 @@ func (d *dumper) data(b []byte, name string) error {
 			err = fmt.Errorf("batch %d should have %d bytes, but only %d bytes are left", i, x.Size, len(rest))
 		}
 		if err != nil {
-			return fmt.Errorf("no batch at %d: %w", len(b)-len(rest), err)
+			return fmt.Errorf("no valid batch at byte %d: %w", len(b)-len(rest), err)
 		}
 		d.line("batch", "%d at %d: %d bytes", i, len(b)-len(rest)-format.DataPayloadStart, x.Size)
 		d.batch(rest[:x.Size], 0)

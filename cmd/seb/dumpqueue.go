@@ -80,8 +80,8 @@ func queueConfig(c format.QueueConfig) string {
 	return s
 }
 
-// pushedTo describes a push without the parts that may be secret: people share output more readily than a
-// bucket.
+// pushedTo describes a push without the parts that may be secret: people may show the output to others who
+// can't read the bucket.
 func pushedTo(p *format.QueuePush) string {
 	if p == nil {
 		return "nowhere"

@@ -134,11 +134,11 @@ func parseFetched(header http.Header, body []byte) (fetched, error) {
 	}
 	count := int64(binary.LittleEndian.Uint32(body))
 	if body = body[4:]; int64(len(body)) < 4*count {
-		return f, fmt.Errorf("a batch of %d records has %d bytes", count, len(body))
+		return f, fmt.Errorf("%d bytes are too few for the sizes of %d records", len(body), count)
 	}
 	f.first = f.next - count
 	if first := header.Get("Seb-Offset"); f.first < 0 || (count > 0 && first != strconv.FormatInt(f.first, 10)) {
-		return f, fmt.Errorf("%d records before offset %d begin at %q", count, f.next, first)
+		return f, fmt.Errorf("%d records end before offset %d, but begin at %q", count, f.next, first)
 	}
 	f.sizes, f.values = body[:4*count], body[4*count:]
 	var sum int64
@@ -156,7 +156,7 @@ func parseOffsets(header http.Header) (f fetched, err error) {
 	for name, to := range map[string]*int64{"Seb-Next-Offset": &f.next, "Seb-End-Offset": &f.end} {
 		n, err := strconv.ParseInt(header.Get(name), 10, 64)
 		if err != nil || n < 0 {
-			return f, fmt.Errorf("header %s is %q", name, header.Get(name))
+			return f, fmt.Errorf("invalid header %s: %q", name, header.Get(name))
 		}
 		*to = n
 	}
@@ -181,7 +181,7 @@ func parseFetchedLines(header http.Header, body []byte) (fetched, error) {
 	}
 	line, _, _ := bytes.Cut(body, []byte{'\n'})
 	if err := json.Unmarshal(line, &r); err != nil || r.Offset == nil || *r.Offset != f.first || f.first < 0 {
-		return f, fmt.Errorf("the line for the record at offset %d is %.60q", f.first, line)
+		return f, fmt.Errorf("invalid line for the record at offset %d: %.60q", f.first, line)
 	}
 	f.lines = body
 	return f, nil

@@ -30,11 +30,12 @@ func (fsckCmd) Help() string {
     seb fsck --deep --store 's3://bucket/prefix?region=eu-central-1'
     seb fsck --output json --store ./seb-data | jq '.findings[] | select(.class == "missing")'
 
-Checks that every object is there that the log needs, that each is what was written, and that they fit each
-other: the chain of commits, the state that they make, its checkpoints, and the data objects. It only reads,
-and may run while brokers use the bucket. It costs about a GET per object; with --deep it reads every byte.
+Checks that the store has every object that the log needs, that each object has the bytes that were written,
+and that the objects fit together: the commits, the state that results from them, the checkpoints, and the data
+objects. It only reads, and may run while brokers use the bucket. It costs about a GET per object; with --deep it
+reads every byte.
 
-With --output json the report has every name. Missing, corrupt and foreign objects are damage. The other classes are
+With --output json the report names every object. Missing, corrupt and foreign objects are damage. The other classes are
 harmless: what brokers left when they died (orphaned, possibly in use, leftover), slots that the log no longer needs
 (deleted), and names that Seb does not use (stray).
 

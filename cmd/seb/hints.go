@@ -9,17 +9,17 @@ import (
 // shellHints replace hints of the broker that name HTTP requests by hints that name commands. An error
 // whose code is not listed gets no hint, or the hint of pointToHelp.
 var shellHints = map[seb.Code]string{
-	seb.CodeTopicNotFound:       "`seb topic create TOPIC` creates it; `seb topic list` lists all",
-	seb.CodeTopicExists:         "use it as it is, change it with `seb topic update`, or choose another name",
-	seb.CodePartitionNotFound:   "`seb topic show TOPIC` lists them; `seb topic update TOPIC --partitions N` adds some",
-	seb.CodeConsumerNotFound:    "`seb consume TOPIC --consumer NAME` creates it; `seb consumer list TOPIC` lists all",
-	seb.CodeQueueNotFound:       "`seb queue create TOPIC QUEUE` creates it; `seb queue list TOPIC` lists all",
+	seb.CodeTopicNotFound:       "`seb topic create TOPIC` creates the topic; `seb topic list` lists all topics",
+	seb.CodeTopicExists:         "use the topic as it is, change it with `seb topic update`, or choose another name",
+	seb.CodePartitionNotFound:   "`seb topic show TOPIC` lists the partitions; `seb topic update TOPIC --partitions N` adds partitions",
+	seb.CodeConsumerNotFound:    "`seb consume TOPIC --consumer NAME` creates the consumer; `seb consumer list TOPIC` lists all consumers",
+	seb.CodeQueueNotFound:       "`seb queue create TOPIC QUEUE` creates the queue; `seb queue list TOPIC` lists all queues",
 	seb.CodePushNotFound:        "`seb queue push set TOPIC QUEUE URL` sets the URL",
 	seb.CodeUnauthorized:        "give a valid API key, as SEB_KEY or with --key-file; the operator creates one with `seb key create`",
-	seb.CodeKeyNotFound:         "`seb key list` lists all",
-	seb.CodeQueueElsewhere:      "try again; if it persists, ask the broker that `seb queue show TOPIC QUEUE` names as owner, with --server",
-	seb.CodeOverMemoryBudget:    "try again, with smaller or fewer requests at a time",
-	seb.CodeStoreUnavailable:    "try again; if it persists, see the broker's log for the store's errors",
+	seb.CodeKeyNotFound:         "`seb key list` lists all keys",
+	seb.CodeQueueElsewhere:      "try again; if the error persists, name the owner with --server: `seb queue show TOPIC QUEUE` shows its URL",
+	seb.CodeOverMemoryBudget:    "try again, with smaller requests, or with fewer at a time",
+	seb.CodeStoreUnavailable:    "try again; if the error persists, see the broker's log for the store's errors",
 	seb.Code("route_not_found"): otherServer, seb.Code("method_not_allowed"): otherServer,
 }
 

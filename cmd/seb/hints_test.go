@@ -14,12 +14,12 @@ func TestHintsOfRefusalsSpeakOfCommands(t *testing.T) {
 	runSeb(t, strings.NewReader("one\n"), "produce", "orders").want(t, exitOK)
 	runSeb(t, nil, "queue", "create", "orders", "mail").want(t, exitOK)
 	for _, c := range []struct{ command, hint string }{
-		{"topic show none", "`seb topic create TOPIC` creates it; `seb topic list` lists"},
+		{"topic show none", "`seb topic create TOPIC` creates the topic; `seb topic list` lists"},
 		{"consume none", "`seb topic list`"},
-		{"consume orders --partition 3", "`seb topic update TOPIC --partitions N` adds some"},
+		{"consume orders --partition 3", "`seb topic update TOPIC --partitions N` adds partitions"},
 		{"consumer show orders none", "`seb consumer list TOPIC`"},
 		{"queue list none", "`seb topic list`"},
-		{"queue show orders none", "`seb queue create TOPIC QUEUE` creates it; `seb queue list TOPIC` lists"},
+		{"queue show orders none", "`seb queue create TOPIC QUEUE` creates the queue; `seb queue list TOPIC` lists"},
 		{"queue pause orders none", "`seb queue create TOPIC QUEUE`"},
 		{"queue purge orders none", "`seb queue list TOPIC`"},
 		{"queue push set orders none https://example.com", "`seb queue list TOPIC`"},

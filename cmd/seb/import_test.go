@@ -393,7 +393,7 @@ func TestImportRefusesWhatIsNotWhole(t *testing.T) {
 func TestImportOfNothingIsRefused(t *testing.T) {
 	target := newImportTarget(t)
 	from := originals{"seb.json": []byte("{}")}.dir(t)
-	target.run(t.Context(), t, from).want(t, exitRefused, "no files TOPIC/OFFSET.record_batch", "name the directory")
+	target.run(t.Context(), t, from).want(t, exitRefused, "no files named TOPIC/OFFSET.record_batch", "name the directory")
 	target.run(t.Context(), t, from, "--topic", "orders").want(t, exitRefused, "no files of this topic, such as orders/")
 }
 

@@ -176,8 +176,8 @@ func takeInventory(ctx context.Context, source importSource, topics []string) (*
 	for topic, offsets := range v.topics {
 		slices.Sort(offsets)
 		if seb.CheckTopicName(topic) != nil {
-			return nil, hinted(fmt.Errorf("topic %q can't be imported under its name: a topic name has 1 to 249 of a-z, A-Z, 0-9, ., _ and -", topic),
-				"name the topics to import with --topic")
+			return nil, hinted(fmt.Errorf("topic %q can't be imported under its name: a topic name has 1 to 249 characters, each a-z, A-Z, 0-9, ., _ or -", topic),
+				"to import the other topics, name each with --topic")
 		}
 	}
 	for _, topic := range topics {
@@ -186,7 +186,7 @@ func takeInventory(ctx context.Context, source importSource, topics []string) (*
 		}
 	}
 	if len(v.topics) == 0 {
-		return nil, codedError{hinted(errors.New("the source has no files TOPIC/OFFSET.record_batch"),
+		return nil, codedError{hinted(errors.New("the source has no files named TOPIC/OFFSET.record_batch"),
 			"name the directory, or the bucket and prefix, that holds the topics of the original"), exitRefused}
 	}
 	return v, nil

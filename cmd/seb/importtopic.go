@@ -112,9 +112,9 @@ func (t *topicImport) resumeAt() int {
 	return max(0, after-1)
 }
 
-// checkStored compares one record of the file with the record that the topic has at its offset: the last
-// record that was in the topic at the start, or the last of the source. It returns an error if they differ,
-// and does nothing for other files.
+// checkStored compares the last record that the topic had at the start with the file's record at the same
+// offset. If the topic had more records than the source, checkStored compares the last record of the source.
+// It returns an error if the two records differ. It does nothing for files without that record.
 func (t *topicImport) checkStored(ctx context.Context, f *importFile) error {
 	first, end := f.first-t.base, f.end()-t.base
 	last := min(t.Found, end) - 1
@@ -132,13 +132,13 @@ func (t *topicImport) checkStored(ctx context.Context, f *importFile) error {
 	return nil
 }
 
-// copyFile adds the file's records from the topic's end on to the pending batch, and appends the batch
+// copyFile adds to the pending batch those of the file's records that the topic lacks, and appends the batch
 // whenever it is full.
 func (t *topicImport) copyFile(ctx context.Context, f *importFile) error {
 	first, at := f.first-t.base, importTime(f.batch.Time)
 	for i := range f.batch.Count() {
 		if first+int64(i) < t.end+int64(t.pending.count()) {
-			continue // the topic has it
+			continue // the topic or the pending batch has it
 		}
 		value := f.batch.Record(i)
 		if t.pending.full(len(value), int(t.cmd.BatchBytes)) {
@@ -219,7 +219,7 @@ func (t *topicImport) settle(ctx context.Context, conflict error) error {
 	if err != nil {
 		return err
 	}
-	last := end - t.end - 1 // within the batch
+	last := end - t.end - 1 // index in the batch of the topic's last record
 	if last < 0 || last >= int64(t.pending.count()) {
 		return t.disturbed(conflict)
 	}

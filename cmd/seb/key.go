@@ -19,8 +19,8 @@ type keyCmd struct {
 
 // Help tells what keys are.
 func (keyCmd) Help() string {
-	return `A log without API keys is open to everyone who reaches the broker, which then listens on loopback only. Once a key
-was created, every request needs one, for good. Keys are stored in the log: every broker of the bucket knows them.
+	return `A log without API keys is open to everyone who reaches a broker; so its brokers listen on loopback only. Once a key
+was created, every request needs a key, for good. Keys are stored in the log: every broker of the bucket knows them.
 With --store the log is changed without a broker. That creates the first key for a broker that other machines can
 reach, and a new admin key when the last one is lost.`
 }
@@ -194,5 +194,5 @@ func findKey(ctx context.Context, keys keyring, which string) (keyInfo, error) {
 			return k, nil
 		}
 	}
-	return keyInfo{}, codedError{hinted(fmt.Errorf("there is no API key %q", which), "`seb key list` lists all"), exitRefused}
+	return keyInfo{}, codedError{hinted(fmt.Errorf("there is no API key %q", which), "`seb key list` lists all keys"), exitRefused}
 }

@@ -37,7 +37,7 @@ func (f keyringFlag) with(ctx context.Context, create bool, do func(keyring) err
 		return do(brokerKeys{broker})
 	}
 	if f.Store == "memory:" {
-		return usage(errors.New("--store memory: would be lost when this command ends; name a directory or s3://BUCKET/PREFIX"))
+		return usage(errors.New("a log in memory (--store memory:) would be lost when this command ends; name a directory or s3://BUCKET/PREFIX"))
 	}
 	if !create {
 		if err := (storeFlag{f.Store}).mustHoldLog(ctx); err != nil {

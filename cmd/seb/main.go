@@ -65,7 +65,7 @@ type cli struct {
 	Consumer consumerCmd `cmd:"" group:"data" help:"List, show, reset and delete consumers: named positions in a topic."`
 	Queue    queueCmd    `cmd:"" group:"data" help:"Create, show, change and delete queues: a topic's records as work to be done."`
 	Work     workCmd     `cmd:"" group:"data" help:"Run a command for each record of a queue."`
-	Import   importCmd   `cmd:"" group:"data" help:"Import topics of the original Seb; offsets stay."`
+	Import   importCmd   `cmd:"" group:"data" help:"Import topics of the original Seb; records keep their offsets."`
 	Top      topCmd      `cmd:"" group:"operations" help:"Show live what a broker and its topics do."`
 	Bill     billCmd     `cmd:"" group:"operations" help:"Show what a broker's use of its store costs."`
 	Key      keyCmd      `cmd:"" group:"operations" help:"Create, list and revoke API keys."`
@@ -136,7 +136,7 @@ type secondSignalKey struct{}
 func onSecondSignal(ctx context.Context, do func()) (undo func()) {
 	second, ok := ctx.Value(secondSignalKey{}).(*secondSignal)
 	if !ok {
-		return func() {} // not called by main: no signals come
+		return func() {} // run was not called by main: no signals come
 	}
 	second.do.Store(&do)
 	return func() { second.do.Store(nil) }
@@ -163,7 +163,7 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 	parser := newParser(ctx, std, func(code int) { panic(exit(code)) })
 	command, err := parser.Parse(args)
 	if errors.Is(err, syscall.EPIPE) {
-		return exitOK // help | head
+		return exitOK // the help was not read to its end, as in seb --help | head
 	}
 	if err != nil {
 		var p *kong.ParseError
@@ -277,7 +277,7 @@ func report(w io.Writer, err error) {
 		message = strings.Replace(message, "; "+hint, "", 1)
 	}
 	if errors.As(err, &b) && b.Outcome != "" {
-		// Not shown: the exit code tells that an outcome is unknown, and what was refused was not done.
+		// The outcome is not shown: if it is unknown, the exit code says so; if not, nothing was done.
 		message = strings.Replace(message, fmt.Sprintf(" (outcome: %s)", b.Outcome), "", 1)
 		if b.Outcome == seb.Unknown && hint == "" {
 			hint = "the change may have been carried out: check before you try again"

@@ -165,7 +165,7 @@ func (p *prober) judgeRace(ctx context.Context, key string, round int, results [
 		if unknown != nil {
 			err = unknown
 		}
-		return unknowns, fmt.Errorf("the outcome could not be read: %w", err)
+		return unknowns, fmt.Errorf("the object could not be read after the race: %w", err)
 	}
 	for racer, err := range results {
 		if !bytes.Equal(o.Body, raceBody(round, racer)) {

@@ -36,8 +36,8 @@ type produceCmd struct {
 // Help shows examples.
 func (produceCmd) Help() string {
 	return `Every line becomes a record, without its LF. An empty line is an empty record; CR is kept; the last
-line needs no LF. Records keep their order within a partition. They are sent as they come: those
-that come during a request go into the next one.
+line needs no LF. Records keep their order within a partition. They are sent as they come: records
+that come during a request go into the next request.
 
 Examples:
 
@@ -58,9 +58,9 @@ With --delay or --deliver-at queues hand the records out later; readers of the t
 
 With --idempotent each request has a key that the log remembers for a day, so that a retry after a lost answer
 appends nothing twice. The log remembers a million keys: input that arrives in small amounts, many
-times a second for hours, needs too many.
+times a second for hours, needs more keys than that.
 
-If it fails, it says up to which line (or record) all are acknowledged, and how to continue.`
+If seb produce fails, it says up to which line (or record) the input is acknowledged, and how to continue.`
 }
 
 // Run appends all records, one request after the other: with two requests at a time, the records
@@ -142,7 +142,7 @@ type appendedRange struct {
 	Count     int64 `json:"count"`
 }
 
-// took notes the offsets that an append's answer names.
+// took stores the offsets that an append's answer names.
 func (p *producer) took(ranges []appendedRange) {
 	for _, r := range ranges {
 		a := p.partitions[r.Partition]
@@ -284,7 +284,7 @@ func (p *producer) post(ctx context.Context, batch *recordBatch) error {
 		return unanswered(p.broker.base, err)
 	}
 	if err := json.Unmarshal(b, &answer); err != nil || answer.Count != batch.count() {
-		return fmt.Errorf("%s answered %d without the count of %d records sent: is it a broker?",
+		return fmt.Errorf("%s answered with status %d, but did not confirm the %d records sent: is it a broker?",
 			p.broker.base, res.StatusCode, batch.count())
 	}
 	p.took(answer.Ranges)

@@ -71,7 +71,7 @@ func (c queueConfigInfo) String() string {
 	return s
 }
 
-// textOr returns *v as text, or nothing if v is nil.
+// textOr returns *v as text. If v is nil, it returns the parameter nothing.
 func textOr[T any](v *T, nothing string) string {
 	if v == nil {
 		return nothing
@@ -106,7 +106,7 @@ func (f queueFlags) path(more ...string) []string {
 }
 
 // ask sends a request about the queue, and returns the whole answer and its status. Errors begin with
-// doing.
+// doing, a verb such as "show".
 func (f queueFlags) ask(ctx context.Context, doing, method string, body any, more ...string) (json.RawMessage, int, error) {
 	broker, err := f.client()
 	if err != nil {
@@ -148,9 +148,9 @@ type queueListCmd struct {
 }
 
 const queueColumnsHelp = `READY can be handed out now, DELAYED later: not due yet, or waiting for another attempt. LEASED is
-with workers. HELD may be with workers: the broker that handed it out was lost, and it waits for one lease. - means
-that this broker does not know, and counts it as ready: after a restart, until a worker asks for records. DEAD is
-parked (a dead letter). OLDEST is the age of the oldest record that is neither done nor parked.`
+with workers. HELD was handed out by a broker that was lost: it may be with workers, and waits for one lease. - means
+that this broker doesn't know, and counts such records as READY: that is so after a restart, until a worker asks for
+records. DEAD is parked (a dead letter). OLDEST is the age of the oldest record that is neither done nor parked.`
 
 // Help shows examples.
 func (queueListCmd) Help() string {
@@ -203,7 +203,8 @@ func (queueShowCmd) Help() string {
     seb queue show orders mail --output json | jq .ready
 
 ` + queueColumnsHelp + ` RECEIVED and DONE are
-records per second, lately. The owner is the broker that hands out the records; any broker takes requests.`
+records per second, in about the last minute. The owner is the broker that hands out the
+records; any broker takes requests.`
 }
 
 // Run prints the counts, and the config.

@@ -43,7 +43,7 @@ func (f queueConfigFlags) fields() map[string]any {
 type queueCreateCmd struct {
 	queueFlags
 	queueConfigFlags
-	Order string `env:"-" enum:"none,key," default:"" placeholder:"none|key" help:"none hands out records as they are asked for; key hands out one record of a key at a time, in their order (default: none)."`
+	Order string `env:"-" enum:"none,key," default:"" placeholder:"none|key" help:"none hands out all ready records; key hands out one record of each key at a time, in the order of offsets (default: none)."`
 	From  string `env:"-" placeholder:"POSITION" help:"Where the queue begins: earliest, latest, or an offset N in a topic of one partition (default: earliest)."`
 }
 

@@ -185,7 +185,7 @@ func (c *queueRedriveCmd) Run(ctx context.Context, std streams) error {
 func (c *queueRedriveCmd) body() (map[string]any, error) {
 	switch {
 	case c.Partition != nil && len(c.Offset) == 0:
-		return nil, usageError{hinted(errors.New("--partition goes with --offset"), "leave --partition out to redrive all that are parked")}
+		return nil, usageError{hinted(errors.New("--partition needs --offset"), "name the records with --offset, or leave --partition out to redrive all that are parked")}
 	case c.Limit != nil && len(c.Offset) > 0:
 		return nil, usage(errors.New("--limit can't be combined with --offset"))
 	case c.Limit != nil && *c.Limit < 1:

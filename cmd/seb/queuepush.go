@@ -21,9 +21,9 @@ type queuePushCmd struct {
 // Help tells what a push is.
 func (queuePushCmd) Help() string {
 	return `A queue that is pushed needs no worker: the queue's owner sends each record as a POST to a URL, and the response
-decides. 2xx acknowledges; 410 stops the push; after any other the record is sent again, within the queue's backoff and
-attempts. Requests are signed as Standard Webhooks defines. seb serve --push-allow names private networks that they may
-reach.`
+decides. 2xx acknowledges the record; 410 stops the push; after any other response the record is sent again, after the
+queue's backoff, until its attempts are used up. Requests are signed as Standard Webhooks defines. seb serve
+--push-allow names the private networks that requests may reach.`
 }
 
 // pushInfo is a queue's push as the API describes it.
@@ -84,8 +84,8 @@ func (queuePushSetCmd) Help() string {
     seb queue push set orders mail https://example.com/hooks --header-file auth.txt --output json | jq -r .secret
     seb queue push set orders mail --max-in-flight 8 --timeout 5s
 
-What is not named stays as it is, and a stopped push goes on. To change the secret, set a file with the old and the
-new one; once the receiver knows the new one, set that alone.`
+What is not named stays as it is. A stopped push starts again. To change the secret, first set a file with the old and
+the new secret; once the receiver knows the new secret, set a file with the new secret alone.`
 }
 
 // Run sets the target, and shows the secret if one was made.

@@ -15,7 +15,8 @@ func (queuePauseCmd) Help() string {
 
     seb queue pause orders mail
 
-Workers keep the records that they have, and can still answer for them. Workers that ask for more wait.`
+Workers keep the records that they have, and can still acknowledge them or put them back. Workers that ask for more
+records wait.`
 }
 
 // Run pauses the queue.
@@ -55,8 +56,9 @@ func (queuePurgeCmd) Help() string {
 
     seb queue purge orders mail
 
-All records of the queue count as done, at once and without asking: also those that are delayed, parked, or with workers,
-whose answers have no effect then. The records stay in the topic. Later records are handed out as usual.`
+All records of the queue count as done, at once and without asking: also those that are delayed, parked, or with
+workers. What these workers then answer has no effect. The records stay in the topic. Later records are handed out
+as usual.`
 }
 
 // Run purges the queue, and tells how many records were purged.

@@ -38,14 +38,14 @@ const (
 type serveCmd struct {
 	storeFlag
 	HTTP       string        `name:"http" default:"127.0.0.1:51313" placeholder:"HOST:PORT" help:"Address to listen on; port 0 takes a free one (default ${default})."`
-	Advertise  string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to forward requests that only the owner of a queue can answer, such as http://10.0.0.5:51313; the default port is 80, or 443 for https (default: the address that it listens on, unless that is a wildcard or a loopback address); no other broker may have it. Port 0 stands for the port that it listens on."`
+	Advertise  string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to forward requests that only the owner of a queue can answer, such as http://10.0.0.5:51313; the default port is 80, or 443 for https (default: the address that it listens on, unless that is a wildcard or a loopback address); no two brokers may have the same URL. Port 0 stands for the port that it listens on."`
 	AutoCreate bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
 	StaleMax   time.Duration `default:"1s" help:"How stale reads, and the records that a queue hands out, may be (default ${default})."`
-	Prices     pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"The store's prices, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (unknown), or dollars for a million requests of class A, of class B, and a GB and month (default: by the store's address)."`
+	Prices     pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"The store's prices, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (unknown), or three prices in dollars: of a million class A requests, of a million class B requests, and of a GB stored for a month (default: by the store's address)."`
 
 	tlsFlags    `group:"access"`
 	AllowOrigin []string `group:"access" placeholder:"ORIGIN" help:"Let pages of this origin, such as https://example.com, use the broker from a browser; * means all (default: none)."`
-	Insecure    bool     `group:"access" help:"Allow addresses that other machines can reach although there are no API keys: anyone there can read and write."`
+	Insecure    bool     `group:"access" help:"Allow addresses that other machines can reach although there are no API keys: anyone who reaches the broker can read and write."`
 
 	Batch             string         `group:"commits" enum:"timed,immediate,each" default:"timed" help:"When to commit: timed, immediate, or each append alone (default ${default})."`
 	Linger            *time.Duration `group:"commits" placeholder:"DURATION" help:"How long a timed batch collects records (default: 10ms in a directory, 250ms on S3, which is at most 4 PUTs a second)."`
@@ -54,13 +54,13 @@ type serveCmd struct {
 	CheckpointCommits int            `group:"commits" default:"1000" placeholder:"N" help:"Commits between two checkpoints, 1 to 1024 (default ${default})."`
 
 	Memory      size   `group:"memory" default:"128MiB" help:"Memory for requests, open batches and the cache together, at least 8MiB (default ${default})."`
-	StateMemory size   `group:"memory" default:"256MiB" help:"Memory for the state of the log; appends are refused when a sixteenth of it is left; at least 1MiB (default ${default})."`
-	CacheDir    string `group:"memory" placeholder:"DIR" help:"Directory to cache what was read from the store (default: none). Nobody else may write to it."`
+	StateMemory size   `group:"memory" default:"256MiB" help:"Memory for the state of the log; appends are refused when only a sixteenth of it is left; at least 1MiB (default ${default})."`
+	CacheDir    string `group:"memory" placeholder:"DIR" help:"Directory to cache what was read from the store; no other program or user may write to it (default: none)."`
 	CacheBytes  size   `group:"memory" default:"1GiB" help:"Largest size of the cache directory (default ${default})."`
 
 	MaxConnections     int  `group:"limits" default:"1024" placeholder:"N" help:"Connections open at a time; further ones wait (default ${default})."`
-	RecordBytesMax     size `group:"limits" placeholder:"SIZE" help:"Largest record: key, value and headers (default: 8MiB, or an eighth of --memory)."`
-	RequestBytesMax    size `group:"limits" placeholder:"SIZE" help:"Largest request (default: 32MiB, or a quarter of --memory)."`
+	RecordBytesMax     size `group:"limits" placeholder:"SIZE" help:"Largest record: key, value and headers (default: 8MiB, or half of --request-bytes-max if that is less)."`
+	RequestBytesMax    size `group:"limits" placeholder:"SIZE" help:"Largest request (default: 32MiB, or a quarter of --memory if that is less)."`
 	HeadersMax         int  `group:"limits" default:"100" placeholder:"N" help:"Most headers of a record (default ${default})."`
 	TopicsMax          int  `group:"limits" default:"10000" placeholder:"N" help:"Most topics (default ${default})."`
 	PartitionsMax      int  `group:"limits" default:"1000" placeholder:"N" help:"Most partitions of a topic (default ${default})."`
@@ -95,7 +95,7 @@ Serves the HTTP API until it is interrupted; once it is ready it prints its URL 
 serves addresses of this machine only (seb key --help). Any number of brokers may serve one store. S3 credentials
 come from the usual AWS variables and files; seb doctor tells whether a store is usable.
 
-SIGTERM lets requests end, commits what is held and writes a checkpoint, within 10 seconds; a second signal ends
+SIGTERM lets requests end, commits the open batch and writes a checkpoint, within 10 seconds; a second signal ends
 the process at once. If the broker stops itself, because the log is damaged or the store can't be trusted, the
 process ends with exit code 3 and says why.`
 }
@@ -117,7 +117,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return notListening(fmt.Errorf("listen for HTTP: %w", err))
 	}
-	defer func() { _ = listener.Close() }() // the server closes it first, if there is one
+	defer func() { _ = listener.Close() }() // a second close, without effect, if a server was started
 	stopDebug, err := c.serveDebug(ctx, log)
 	if err != nil {
 		return err
@@ -377,7 +377,7 @@ func othersReach(address string) bool {
 }
 
 // needsKeys tells whether the log must have API keys, because other machines can reach the broker. It is
-// enough to check this at the start: a log that has had a key is never open again.
+// enough to check this at the start: once a log has had a key, every request needs a key, for good.
 func (c *serveCmd) needsKeys() bool { return !c.Insecure && othersReach(c.HTTP) }
 
 // checkLog refuses to create a log without API keys if the log needs them. It ignores other faults of the

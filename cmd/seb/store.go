@@ -107,7 +107,7 @@ func (f storeFlag) open(ctx context.Context) (objstore.Store, storeKind, error) 
 		return nil, kindDirectory, hinted(err, "move it away, and put the directory back if there was one")
 	}
 	if err != nil {
-		return nil, kindDirectory, hinted(err, "name a directory that this user may make, or write to, with --store")
+		return nil, kindDirectory, hinted(err, "with --store, name a directory that this user may create or write to")
 	}
 	return store, kindDirectory, nil
 }

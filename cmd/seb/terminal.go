@@ -25,7 +25,7 @@ func shown(f *os.File) io.Writer {
 	return f
 }
 
-// Write implements [io.Writer]. A call must not end within a character.
+// Write implements [io.Writer]. p must not end within a character.
 func (t terminal) Write(p []byte) (int, error) {
 	if _, err := t.file.Write(appendVisible(nil, p, ownSequences)); err != nil {
 		return 0, err

@@ -196,7 +196,7 @@ func TestClientCertificatesStandForKeysOfTheirNames(t *testing.T) {
 	with(foreign, "shop.example").want(t, exitRefused, "consume orders")
 	runSeb(t, nil, "consume", "orders").want(t, exitRefused, "unauthorized: an API key is needed")
 	cert, key, _ = ca.issue("client", "shop.example")
-	runSeb(t, strings.NewReader("x\n"), "produce", "orders", "--cert", cert, "--cert-key", key).want(t, exitRefused, `"shop.example" has the scope read, and this needs the scope write`)
+	runSeb(t, strings.NewReader("x\n"), "produce", "orders", "--cert", cert, "--cert-key", key).want(t, exitRefused, `"shop.example" has the scope read, but the request needs the scope write`)
 	if code, err := b.stop(); code != exitOK || err != nil {
 		t.Errorf("it ended with %d, %v", code, err)
 	}

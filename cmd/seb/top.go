@@ -36,11 +36,11 @@ func (topCmd) Help() string {
     seb top --sort stored --once
     seb top --output json | jq -c '[.time, .records_per_second]'
 
-Shows what a broker and its topics do, until Ctrl-C. Rates of topics are of the log, through all brokers; those of
-requests, commits and the store are the broker's own. With --output json it writes a line per snapshot, also into a
-file.
+Shows what a broker and its topics do, until Ctrl-C. The rates of a topic count the appends through all brokers; the
+rates of requests, commits and the store are those of this broker alone. With --output json it writes a line per
+snapshot, until Ctrl-C even if the output is a file.
 
-A snapshot reads /readyz, /metrics and /v1/topics. On a log with API keys it needs one with the scope read, and shows
+A snapshot reads /readyz, /metrics and /v1/topics. On a log with API keys it needs a key with the scope read, and shows
 the topics of that key. The first snapshot costs nothing; each later one may cost the broker one GET of the store, if
 its last sync is older than its --stale-max. On S3 that is at most $0.04 a day at a snapshot a second.`
 }

@@ -152,7 +152,7 @@ func (topicShowCmd) Help() string {
     seb topic show orders
     seb topic show orders --output json | jq '.partitions[].end_offset'
 
-START is the first offset that the partition holds, END the one that its next record will get.`
+START is the first offset that the partition holds, END the offset that the partition's next record will get.`
 }
 
 // Run prints a line per partition, and the config.

@@ -11,8 +11,8 @@ import (
 // configFlags say how long the records of a topic are kept. They are not read from the environment: a
 // setting for new topics must not change an existing one.
 type configFlags struct {
-	Retention      *age       `env:"-" placeholder:"DURATION|none" help:"Age after which a later version may delete records, such as 168h for a week, or none; this one only stores it (default: unchanged; none for a new topic)."`
-	RetentionBytes *sizeLimit `env:"-" placeholder:"SIZE|none" help:"Least bytes to keep of each partition, such as 1GiB; none is no such limit (default: as with --retention)."`
+	Retention      *age       `env:"-" placeholder:"DURATION|none" help:"Age after which a later version may delete records, such as 168h for a week, or none; this version only stores the setting (default: unchanged; none for a new topic)."`
+	RetentionBytes *sizeLimit `env:"-" placeholder:"SIZE|none" help:"How many bytes of each partition to keep at least, such as 1GiB; none means no such minimum (default: as with --retention)."`
 }
 
 // fields returns the config as the API takes it, nil if no flag was given.

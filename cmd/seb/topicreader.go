@@ -21,7 +21,7 @@ import (
 const (
 	// How long a failed read is retried without --follow.
 	readRetryMax = 30 * time.Second
-	// How often --follow checks for added partitions, which may cost the broker a GET.
+	// How often --follow checks for added partitions. A check may cost the broker a GET.
 	lookEvery = time.Minute
 	// The most partitions that a message names.
 	positionsShown = 16
@@ -97,7 +97,7 @@ func atLimitIsNone(err error) error {
 	return err
 }
 
-// find creates the readers of the partitions. The ends of all partitions come from one answer.
+// find sets r.readers to a reader for each partition to read. The ends of all partitions come from one answer.
 func (r *topicReader) find(ctx context.Context) error {
 	t, id, err := r.topic(ctx)
 	if err != nil {
@@ -130,14 +130,14 @@ func (r *topicReader) find(ctx context.Context) error {
 	return nil
 }
 
-// findConsumer creates readers that begin at the consumer's positions.
+// findConsumer is find for a run that reads as a consumer: each reader begins at the consumer's position.
 func (r *topicReader) findConsumer(ctx context.Context, t topicInfo) error {
 	at, err := r.committer.open(ctx)
 	if err != nil {
 		return err
 	}
 	only, err := strconv.ParseInt(r.cmd.Partition, 10, 32)
-	if err == nil && int(only) >= len(t.Partitions) { // the broker refuses the read
+	if err == nil && int(only) >= len(t.Partitions) { // there is no such partition: the broker will refuse the read
 		r.readers = []*partitionReader{{topicReader: r, partition: int32(only), from: r.from, next: -1, end: -1}}
 		return nil
 	}
@@ -150,7 +150,7 @@ func (r *topicReader) findConsumer(ctx context.Context, t topicInfo) error {
 	return nil
 }
 
-// readerAt returns a reader that begins at the consumer's position.
+// readerAt returns a reader of p that begins at offset, the consumer's position.
 func (r *topicReader) readerAt(p partitionInfo, offset int64) *partitionReader {
 	from := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
 	return &partitionReader{topicReader: r, partition: p.Partition, from: from, next: -1, committed: offset, end: p.EndOffset}
@@ -306,8 +306,8 @@ func (p *partitionReader) commitPosition(ctx context.Context) error {
 	}
 }
 
-// complain reports a temporary error, and then no other until records come again, since most errors affect
-// all partitions.
+// complain reports a temporary error. After that it reports nothing until records come again, since most
+// errors affect all partitions.
 func (r *topicReader) complain(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

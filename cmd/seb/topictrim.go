@@ -23,7 +23,7 @@ type topicTrimCmd struct {
 // Help shows examples.
 func (topicTrimCmd) Help() string {
 	return `Moves the start of a partition, at once and without asking. Offsets stay what they are: the next record gets
-the same one as if nothing had been deleted. The start never moves back.
+the same offset as if nothing had been deleted. The start never moves back.
 
 Examples:
 

@@ -25,9 +25,9 @@ func (topicUpdateCmd) Help() string {
     seb topic update audit --retention 168h --retention-bytes 10GiB
     seb topic update audit --retention none
 
-What is not named stays as it is. With more partitions, records with keys that come from now on may go to other
-partitions than those before. A topic's retention is stored and shown, but this version does not apply it: nothing is
-deleted.`
+What is not named stays as it is. With more partitions, new records of a key may go to a partition other than
+the one with the key's earlier records. A topic's retention is stored and shown, but this version does not
+apply it: nothing is deleted.`
 }
 
 // Run changes the topic, and prints its new settings.

@@ -216,6 +216,6 @@ func (v *topView) table() []string {
 		}
 		p.printf("%s\t%d\t%d\t%.1f\t%s\t%s\t%s\n", row.Name, row.Partitions, row.Records, row.Rate, size(row.Stored), size(row.StoredRate), last)
 	}
-	_ = t.Flush() // into memory
+	_ = t.Flush() // can't fail: the table is written into memory
 	return strings.Split(strings.TrimSuffix(s.String(), "\n"), "\n")
 }

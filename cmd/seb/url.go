@@ -16,8 +16,8 @@ type urlCmd struct {
 	serverFlag
 	outputFlag
 	Topic     string        `required:"" placeholder:"TOPIC" help:"Topic that may be read."`
-	From      string        `default:"latest" placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago, as of now (default ${default})."`
-	Partition *int32        `placeholder:"N" help:"Partition to read (default: the broker's default)."`
+	From      string        `default:"latest" placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour before the URL is made (default ${default})."`
+	Partition *int32        `placeholder:"N" help:"Partition to read (default: 0, or all for an event stream)."`
 	TTL       time.Duration `name:"ttl" default:"1h" placeholder:"DURATION" help:"How long it is valid (default ${default})."`
 }
 
@@ -54,7 +54,7 @@ func (c *urlCmd) Run(std streams) error {
 	case broker.key == "":
 		return usageError{hinted(errors.New("signing a URL needs an API key"), "set SEB_KEY, or use --key-file")}
 	}
-	until := time.Now().Add(c.TTL + time.Second - time.Nanosecond).Truncate(time.Second) // URLs tell whole seconds
+	until := time.Now().Add(c.TTL + time.Second - time.Nanosecond).Truncate(time.Second) // a URL has whole seconds
 	token, err := seb.SignRead(broker.key, c.Topic, until)
 	if err != nil {
 		return fmt.Errorf("sign a URL for topic %s: %w", c.Topic, err)

@@ -19,8 +19,8 @@ type workCmd struct {
 	Topic       string         `arg:"" type:"topic" help:"Name of the topic."`
 	Queue       string         `arg:"" help:"Name of the queue."`
 	Exec        string         `env:"-" required:"" placeholder:"CMD" help:"Run CMD by sh -c for each record."`
-	Concurrency int            `default:"1" placeholder:"N" help:"Run up to N at a time (default ${default})."`
-	Lease       time.Duration  `placeholder:"DURATION" help:"How long a record stays with this worker if it is killed; while the command runs the lease is extended (default: the queue's)."`
+	Concurrency int            `default:"1" placeholder:"N" help:"Run up to N commands at a time (default ${default})."`
+	Lease       time.Duration  `placeholder:"DURATION" help:"How long a record stays with this worker if the worker is killed; while the command runs, the lease is extended (default: the queue's)."`
 	RetryIn     *time.Duration `placeholder:"DURATION" help:"How long a record waits after exit code 75 (default: the queue's backoff)."`
 	Drain       bool           `env:"-" help:"End when no record is ready; delayed records stay."`
 	Limit       int64          `env:"-" placeholder:"N" help:"End after N records (default: no limit)."`
@@ -39,7 +39,7 @@ func (workCmd) Help() string {
     SEB_MESSAGE_HEADER_NAME                       the header name, in capitals; what is neither letter nor digit is _
 
 (The names differ from the variables of seb's own flags, so that the command may call seb.) A key or header with a zero
-byte, or of more than 64 KiB, is not passed; of headers with the same variable, the first is.
+byte, or of more than 64 KiB, is not passed; if several headers have the same variable, only the first is passed.
 
 Exit code 0 means that the record is done. 75 (EX_TEMPFAIL) puts it back for --retry-in, every other code or a signal
 for the queue's backoff, with the last lines of standard error as the reason. After the queue's last attempt the record
@@ -54,11 +54,11 @@ Examples:
 
 The same record may come again: after a crash, and after a lost lease, which ends the command by SIGTERM to its process
 group. Be sure that doing the work twice does no harm. If seb work is killed by SIGKILL, its commands go on alone, and
-their records go to another worker after a lease. While the broker does not answer, seb work tries again.
+their records go to another worker once their leases end. While the broker does not answer, seb work tries again.
 
-On Ctrl-C, SIGTERM or SIGHUP it takes no more records, waits for running commands, and exits with 0, or with 130, 143 or
-129 if --drain or --limit wasn't reached. A second signal ends the commands and puts their records back. The output of
-the commands is passed through.`
+On Ctrl-C, SIGTERM or SIGHUP it takes no more records, waits for running commands, and exits with 0. If --drain or
+--limit was given and not reached, it exits with 130, 143 or 129. A second signal ends the commands and
+puts their records back. The output of the commands is passed through.`
 }
 
 // Run works until it is interrupted, or until --drain or --limit is reached.

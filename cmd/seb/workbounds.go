@@ -8,9 +8,9 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// drainWait is how long no record may come, while no command runs, before --drain takes the queue for
-// empty. It is longer than the default --stale-max of 1 s, for which a broker may not know what other
-// brokers appended.
+// drainWait is how long a worker without running commands waits for a record before --drain takes the queue
+// for empty. It is longer than the default --stale-max: a broker may need that 1 s to learn what other brokers
+// appended.
 const drainWait = 1500 * time.Millisecond
 
 // boundedSource ends a worker after limit records, or, with drain, when no record is ready. It counts the
@@ -47,7 +47,7 @@ func (s *boundedSource) Receive(ctx context.Context, o seb.ReceiveOptions) ([]se
 	}
 	// An empty answer counts only after the whole wait: a broker that shuts down answers earlier, and may
 	// know less than the next broker. The factor 9/10 is for a broker whose clock runs a little faster
-	// than this one.
+	// than that of this machine.
 	if s.drain && idle && len(messages) == 0 && time.Since(began) >= drainWait*9/10 {
 		s.stop()
 	}

@@ -74,7 +74,7 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	err = cmd.Run()
 	patience := outputGrace
 	if kill != nil {
-		patience += h.cmd.Grace // wait longer for processes that the shell started
+		patience += h.cmd.Grace // after SIGTERM, processes that the shell started have --grace to end
 	}
 	passOn(patience)
 	if kill != nil && kill.Stop() {
@@ -85,7 +85,7 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return &commandError{code: -1, how: "ended: " + context.Cause(ctx).Error(), tail: tail.String()}
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it exited, and a process that it left holds its output
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // the command succeeded, even if a process that it left still holds its output
 		return nil
 	case errors.As(err, &exit):
 		return &commandError{code: exit.ExitCode(), how: exit.String(), tail: tail.String()}
@@ -103,7 +103,7 @@ func ofRecord(variable string) bool { return strings.HasPrefix(variable, variabl
 func valueFile(value []byte) (*os.File, error) {
 	f, err := os.CreateTemp("", "seb-work-")
 	if err != nil {
-		return nil, fmt.Errorf("keep the value for the command: %w", err)
+		return nil, fmt.Errorf("write the value to a temporary file for the command: %w", err)
 	}
 	if err = os.Remove(f.Name()); err == nil {
 		_, err = f.Write(value)
@@ -112,7 +112,7 @@ func valueFile(value []byte) (*os.File, error) {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("keep the value for the command: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("write the value to a temporary file for the command: %w", err), f.Close())
 	}
 	return f, nil
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// doubtMax is how old a batch may be when it is sent again. Seb remembers the
-// idempotency key of a batch for 24 hours after the batch was appended. The hour in
-// between allows for requests under way and for differences of clocks.
+// doubtMax is how old a batch may be when it is sent again. Seb remembers the idempotency key of a
+// batch for 24 hours after the batch was appended. doubtMax is an hour shorter, to allow for
+// requests under way and for differences of clocks.
 const doubtMax = 23 * time.Hour
 
 // batch has rows of one topic that are sent together, with one idempotency key.
@@ -130,9 +130,9 @@ func (s *session) finish(ctx context.Context, batches []batch) error {
 	return s.settle(ctx, "delete what was moved", query, batches)
 }
 
-// release deletes fresh batches that are certainly not in their topics, so that their
-// rows can be put into other batches. It keeps a batch that another drainer has tried to
-// send meanwhile, because that drainer believed this one to be gone.
+// release deletes fresh batches that are certainly not in their topics, so that their rows can be
+// put into other batches. It keeps a batch that another drainer has tried to send too: the database
+// may have given the lock to that drainer, although this one still runs.
 func (s *session) release(ctx context.Context, batches []batch) error {
 	const query = `DELETE FROM outbox_batches WHERE id::text = ANY ($1) AND tries = 1`
 	return s.settle(ctx, "take back what was not moved", query, batches)

@@ -63,9 +63,9 @@ func (b *broker) append(ctx context.Context, topic, key string, records []record
 	if err != nil {
 		return false, &failure{err: err, certain: true, refused: true}
 	}
-	// With GetBody, net/http may send a request with an idempotency key again by itself. If
-	// then the answer to the first request were lost, and the second found no connection, the
-	// error would be about the second request alone.
+	// With GetBody, net/http may send a request with an idempotency key again by itself. If then the
+	// answer to the first request were lost, and the second found no connection, the error would be
+	// about the second request alone, and would wrongly say that nothing was appended.
 	req.GetBody = nil
 	req.Header.Set("Content-Type", "application/vnd.seb.records+json")
 	req.Header.Set("Idempotency-Key", key)
@@ -87,7 +87,7 @@ func (b *broker) append(ctx context.Context, topic, key string, records []record
 	}
 	var appended struct{ Count int }
 	if err := json.Unmarshal(answer, &appended); err != nil || appended.Count != len(records) {
-		return false, &failure{err: fmt.Errorf("%s answered 201 without the count of %d records sent: is it a broker?", b.base, len(records))}
+		return false, &failure{err: fmt.Errorf("%s answered 201, but does not say that it appended %d records: is it a broker?", b.base, len(records))}
 	}
 	return res.Header.Get("Idempotency-Replayed") == "true", nil
 }
@@ -97,7 +97,7 @@ func (b *broker) append(ctx context.Context, topic, key string, records []record
 func unanswered(base *url.URL, err error) *failure {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
-		err = wrapped.Err // the rest repeats the request
+		err = wrapped.Err // without the method and the URL, which err begins with
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {

@@ -216,8 +216,8 @@ func (d *drainer) untilNext() time.Duration {
 }
 
 func staleError(b batch) error {
-	return &failure{refused: true, err: fmt.Errorf("it was sent more than %v ago and may be in the topic, but the broker may have forgotten it: "+
-		"look for records whose header outbox-id is that of a row, with `seb consume %s --format json`; "+
+	return &failure{refused: true, err: fmt.Errorf("it was sent more than %v ago and may be in the topic, but the broker may have forgotten its idempotency key: "+
+		"look for records whose header outbox-id is the id of one of its rows, with `seb consume %s --format json`; "+
 		"if they are there, DELETE FROM outbox WHERE id = ANY (SELECT unnest(row_ids) FROM outbox_batches WHERE id = '%s'); "+
 		"then, in any case, DELETE FROM outbox_batches WHERE id = '%s'", doubtMax, b.topic, b.id, b.id)}
 }

@@ -127,7 +127,7 @@ func hopeless(err error) (hint string, ok bool) {
 	case strings.HasPrefix(e.Code, "42"):
 		return "make the tables as outbox -schema shows them", true
 	case strings.HasPrefix(e.Code, "28"), strings.HasPrefix(e.Code, "3D"):
-		return "say where the database is and who asks, with -database, DATABASE_URL, or PGHOST, PGUSER, PGPASSWORD and PGDATABASE", true
+		return "set the address, user and password of the database with -database, DATABASE_URL, or PGHOST, PGUSER, PGPASSWORD and PGDATABASE", true
 	}
 	return "", false
 }

@@ -34,8 +34,8 @@ type side interface {
 
 // worker is one client of a queue.
 type worker interface {
-	// Take receives up to most messages, and returns their ids for Done. finished is the
-	// number of earlier messages that Take has finished, if Done leaves that to Take.
+	// Take receives up to most messages, and returns their ids for Done. finished is the number of
+	// messages of the Take before that this call has finished, if Done left that to it.
 	Take(ctx context.Context, most int) (ids []string, finished int, err error)
 	// Done finishes the messages of the last Take, and returns how many it has finished.
 	// It may leave that to the next Take.

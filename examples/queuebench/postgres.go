@@ -13,8 +13,8 @@ import (
 	"github.com/simple-event-broker/seb/examples/internal/servers"
 )
 
-// jobs creates the usual table. A worker may take a row, for the first time or again,
-// when the time run_at has come. It finds the next rows by the index.
+// jobs creates the usual table. A worker may take a row, for the first time or again, when the time
+// run_at has come. Workers find the next rows by the index.
 const jobs = `
 	DROP TABLE IF EXISTS queuebench;
 	CREATE TABLE queuebench (
@@ -194,7 +194,7 @@ func takeRows(ctx context.Context, from querier, query string, most int) ([]stri
 func deleteRows(ctx context.Context, from querier, ids []string) error {
 	tag, err := from.Exec(ctx, `DELETE FROM queuebench WHERE id = ANY ($1::bigint[])`, ids)
 	if err == nil && tag.RowsAffected() != int64(len(ids)) {
-		err = fmt.Errorf("%d of %d rows were deleted", tag.RowsAffected(), len(ids))
+		err = fmt.Errorf("a worker could delete only %d of its %d rows: other workers have deleted the rest", tag.RowsAffected(), len(ids))
 	}
 	return err
 }

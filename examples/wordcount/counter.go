@@ -69,7 +69,7 @@ func (c *counter) load(ctx context.Context) (map[string]int64, error) {
 		}
 		n, err := strconv.ParseInt(string(r.Value), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("the record at %d of topic %s is not a count: %w", r.Offset, c.to, err)
+			return nil, fmt.Errorf("the record at offset %d of topic %s is not a count: %w", r.Offset, c.to, err)
 		}
 		counts[string(r.Key)] = n
 	}

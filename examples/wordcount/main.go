@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 // caller: no broker appends lines to it.
 func openLog(path string) (*objstore.Dir, error) {
 	if _, err := os.Stat(filepath.Join(path, "seb.json")); err != nil {
-		return nil, fmt.Errorf("there is no log in %s: name the directory that seb serve --store has, or start that first: %w", path, err)
+		return nil, fmt.Errorf("there is no log in %s: name the directory that was given to seb serve --store, or start seb serve first: %w", path, err)
 	}
 	return objstore.OpenDir(path)
 }

@@ -36,11 +36,11 @@ type Class int
 
 // The classes.
 const (
-	Batches  Class = iota // records on their way into a commit; may use the whole budget
-	Fetches               // data that is being read from the store; may use a quarter
-	More                  // further memory of a request that holds some already; until 15/16 are in use, Batches and Fetches not counted
-	Pushed                // records on their way to push targets; until 12/16 are in use
-	Adapters              // the first memory of a request; until half is in use, Batches and Fetches not counted
+	Batches  Class = iota // records on their way into a commit; may fill the whole budget
+	Fetches               // data that is being read from the store; may hold a quarter of the budget
+	More                  // further memory of a request that holds some already; may fill the budget to 15/16, not counting Batches and Fetches
+	Pushed                // records on their way to push targets; may fill the budget to 12/16
+	Adapters              // the first memory of a request; may fill the budget to one half, not counting Batches and Fetches
 	classCount
 )
 
@@ -142,9 +142,9 @@ func (b *Budget) refusal(n int64, c Class) error {
 	most := b.max(c)
 	what := "the memory budget"
 	if most < b.limit {
-		what = "the part of the memory budget that requests may take"
+		what = "the part of the memory budget that such requests may take"
 	}
-	return &FullError{Detail: fmt.Sprintf("no room for %d bytes within %s (%d of %d bytes)", n, what, most, b.limit), Limit: b.limit}
+	return &FullError{Detail: fmt.Sprintf("no room for %d bytes in %s (at most %d of %d bytes)", n, what, most, b.limit), Limit: b.limit}
 }
 
 // leave removes w from the queue and returns err; it returns nil if w got its memory meanwhile.
@@ -154,7 +154,7 @@ func (b *Budget) leave(c Class, w *waiter, err error) error {
 	for i, x := range b.waiting[c] {
 		if x == w {
 			b.waiting[c] = append(b.waiting[c][:i], b.waiting[c][i+1:]...)
-			b.serveLocked() // waiters after w may need less
+			b.serveLocked() // later waiters may need fewer bytes than w, for which there is room
 			return err
 		}
 	}

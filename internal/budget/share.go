@@ -44,12 +44,12 @@ const (
 	confinedMax = 4096
 )
 
-// share is memory that holders compete for. While there is room, all holders get what they ask
-// for. When the share is full, it first serves the holder that would then have least memory. If the
-// request of this holder has waited for shareWaitMin, the share ends a request of a holder that has
-// more memory. If no holder has more, the share ends a request that also waits and began later. So
-// some requests can always come to their end, and no request has to wait for a client that has
-// stopped sending or reading.
+// share is memory that holders compete for. While there is room, every holder gets what it asks
+// for, unless it is limited to its part: see mayHave. When the share is full, it first serves the
+// holder that would then have least memory. If the request of this holder has waited for
+// shareWaitMin, the share ends a request of a holder that has more memory. If no holder has more,
+// the share ends a request that also waits and began later. So some requests can always come to
+// their end, and no request has to wait for a client that has stopped sending or reading.
 type share struct {
 	name    Share
 	limit   int64
@@ -177,7 +177,7 @@ func (r *Reservation) grow(ctx context.Context, n int64, patience time.Duration)
 	ready := make(chan struct{})
 	r.wants, r.since, r.ready = n, time.Now(), ready
 	s.waiting = append(s.waiting, r)
-	b.serveShareLocked(s) // r may be served at once, if the requests that wait may not have more now
+	b.serveShareLocked(s) // serves r at once if next returns it, and there is room for it
 	b.resize(b.limit - b.used)
 	b.mu.Unlock()
 
@@ -201,8 +201,8 @@ func (r *Reservation) grow(ctx context.Context, n int64, patience time.Duration)
 	}
 }
 
-// stopWaiting ends the wait of r. It returns err, or a FullError if err is nil. If r has got its memory
-// meanwhile, it returns nil.
+// stopWaiting ends the wait of r. If r no longer waits, it returns nil, or the reason for which r
+// was revoked. Otherwise it returns err, or a FullError if err is nil.
 func (b *Budget) stopWaiting(r *Reservation, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,7 +213,7 @@ func (b *Budget) stopWaiting(r *Reservation, err error) error {
 		err = r.share.refusal(r.wants)
 	}
 	r.share.dequeue(r)
-	b.serveLocked() // requests after r may need less
+	b.serveLocked() // other requests may need fewer bytes than r, for which there is room
 	return err
 }
 
@@ -246,7 +246,8 @@ func (r *Reservation) Ended() error {
 	return r.ended
 }
 
-// mayGrowLocked tells whether there is room for n more bytes, and r's holder may have them.
+// mayGrowLocked tells whether there is room for n more bytes, and the limit of r's holder allows
+// them.
 func (b *Budget) mayGrowLocked(r *Reservation, n int64) bool {
 	s := r.share
 	return s.used+n <= s.limit && b.used+n <= s.ceiling && s.mayHave(r, n)
@@ -319,7 +320,7 @@ func (b *Budget) takeBackFor(waiting *Reservation) {
 			if unfair {
 				s.confine(v.holder)
 			}
-			v.ended = &FullError{Detail: fmt.Sprintf("the memory for %s is full, %d of %d bytes, and other requests wait for the memory of this one", s.name.what(), s.used, s.limit), Limit: s.limit}
+			v.ended = &FullError{Detail: fmt.Sprintf("the memory for %s is full (%d of %d bytes), and the broker gives the memory of this request to another one that waits", s.name.what(), s.used, s.limit), Limit: s.limit}
 			s.leaving += v.held
 			delete(s.holding, v)
 			if v.wants > 0 {
@@ -337,9 +338,10 @@ func (b *Budget) takeBackFor(waiting *Reservation) {
 	}
 }
 
-// victim returns the reservation to revoke for r; nil if there is none. It is the reservation that
-// began last, of the holder that has most. unfair tells whether this holder has more than r's holder
-// would have.
+// victim returns the reservation to revoke for r; nil if there is none. Only a reservation whose
+// holder has more than r's holder would have, or one that waits and began after r, can be revoked.
+// Of these, victim returns the one that began last, of the holder that has most. unfair tells
+// whether this holder has more than r's holder would have.
 func (s *share) victim(r *Reservation) (found *Reservation, unfair bool) {
 	mine, most := s.weight(r, r.wants), int64(-1)
 	for v := range s.holding {
@@ -402,14 +404,15 @@ func (s *share) count(h Holder, bytes int64, requests int) {
 	s.accounts[h] = x
 }
 
-// weight returns how many bytes r's holder would have with n more.
+// weight returns how many bytes r's holder would have if r got n more.
 func (s *share) weight(r *Reservation, n int64) int64 { return s.accounts[r.holder].used + n }
 
-// mayHave tells whether r's holder may have n more bytes, if there is room. A confined holder, and a
-// reservation that can't be revoked, may not exceed the holder's part.
+// mayHave tells whether the limit of r's holder allows r n more bytes. It does not check whether
+// there is room. If the holder is confined, or r can't be revoked, the limit is the holder's part
+// of the share. Otherwise, or if no other reservation has memory of the share, there is no limit.
 func (s *share) mayHave(r *Reservation, n int64) bool {
 	if s.used == r.held || r.revoke != nil && !s.isConfined(r.holder) {
-		return true // r alone uses the share, or the memory of r can be revoked
+		return true // r alone has memory of the share, or r is not limited to the holder's part
 	}
 	return s.weight(r, n) <= s.part()
 }

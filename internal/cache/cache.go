@@ -88,7 +88,7 @@ type Cache struct {
 // returns an error if a bound is negative, or if the directory is unsafe: see [ErrUnsafe].
 func Open(opts Options) (*Cache, error) {
 	if opts.MemoryMax < 0 || opts.DiskBytes < 0 {
-		return nil, fmt.Errorf("open cache: %d bytes of memory and %d of disk: neither may be negative", opts.MemoryMax, opts.DiskBytes)
+		return nil, fmt.Errorf("open cache: %d bytes of memory and %d bytes of disk: neither may be negative", opts.MemoryMax, opts.DiskBytes)
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)

@@ -29,7 +29,7 @@ const (
 	// about 10 MiB. That is enough for 1 GiB of disk with batches of 4 KiB on average.
 	indexMax = 1 << 18
 
-	// offsetMax bounds where an entry may begin in a file, see place.
+	// offsetMax bounds where an entry may begin in a file, since place.at has 32 bits.
 	offsetMax = math.MaxUint32
 )
 
@@ -222,7 +222,7 @@ func (d *disk) add(r Range, b []byte) {
 func (d *disk) writeFailed(s *segment, err error) {
 	var dropped []*segment
 	d.mu.Lock()
-	if !slices.Contains(d.segments, s) { // already dropped, together with its file
+	if !slices.Contains(d.segments, s) { // already dropped; whoever dropped it removes the file
 		d.mu.Unlock()
 		return
 	}

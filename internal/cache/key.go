@@ -125,13 +125,13 @@ func checkPrivate(path string, forbidden fs.FileMode) error {
 	}
 	switch mode := info.Mode(); {
 	case !ownedByUs(info):
-		return fmt.Errorf("%w: %s belongs to another user than the one that runs this process: name a directory of its own", ErrUnsafe, path)
+		return fmt.Errorf("%w: %s belongs to another user: name a directory that belongs to the user of this process", ErrUnsafe, path)
 	case forbidden == othersWrite && !mode.IsDir():
-		return fmt.Errorf("%w: %s is not a directory (%v): name a directory", ErrUnsafe, path, mode)
+		return fmt.Errorf("%w: %s is not a directory, its mode is %v: name a directory", ErrUnsafe, path, mode)
 	case forbidden == othersUse && !mode.IsRegular():
-		return fmt.Errorf("%w: %s is not a regular file (%v): remove it", ErrUnsafe, path, mode)
+		return fmt.Errorf("%w: %s is not a regular file, its mode is %v: remove it", ErrUnsafe, path, mode)
 	case checksMode && mode.Perm()&forbidden != 0:
-		return fmt.Errorf("%w: the mode of %s is %#o, which gives others access: chmod it to %#o", ErrUnsafe, path, mode.Perm(), mode.Perm()&^othersUse)
+		return fmt.Errorf("%w: the mode of %s is %#o, which gives other users access: chmod it to %#o", ErrUnsafe, path, mode.Perm(), mode.Perm()&^othersUse)
 	}
 	return nil
 }

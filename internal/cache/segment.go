@@ -27,7 +27,7 @@ import (
 //	    44     4  size of the batch
 //	    48     4  CRC-32C in the batch's header
 //	    52     4  CRC-32C of the bytes 0 to 51 and of the batch's first 21, which
-//	              its own CRC does not cover
+//	              the CRC at 48 does not cover
 //	    56    12  nonce, random
 //	    68    16  MAC of the bytes 0 to 55 and of the batch, see [key.mac]
 //	    84     .  the batch
@@ -55,12 +55,12 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errNotOurs says that another version of Seb wrote a segment, or that the segment is for
-// another cluster.
-var errNotOurs = errors.New("it is of another cluster or another version")
+// errNotOurs says that another version of Seb wrote the entry, or that the entry is of another
+// cluster.
+var errNotOurs = errors.New("the entry is of another cluster, or has another version")
 
 // errForged says that an entry was written without this directory's key.
-var errForged = errors.New("its MAC is wrong")
+var errForged = errors.New("the entry's MAC is wrong")
 
 func entrySize(r Range) int64 { return entryHeaderSize + int64(r.Size) }
 
@@ -108,7 +108,7 @@ func parseEntry(cluster [16]byte, head []byte) (Range, error) {
 		CRC:  binary.LittleEndian.Uint32(head[48:]),
 	}
 	if r.Size < record.HeaderSize {
-		return Range{}, fmt.Errorf("the entry's batch has %d bytes", r.Size)
+		return Range{}, fmt.Errorf("the entry's batch has %d bytes, fewer than the %d of a batch header", r.Size, record.HeaderSize)
 	}
 	return r, nil
 }
@@ -121,7 +121,7 @@ func verifyEntry(k *key, cluster [16]byte, r Range, e []byte) ([]byte, error) {
 		return nil, err
 	}
 	if got != r {
-		return nil, fmt.Errorf("it holds %+v, not %+v", got, r)
+		return nil, fmt.Errorf("the entry is of %+v instead of %+v", got, r)
 	}
 	batch := e[entryHeaderSize:]
 	if subtle.ConstantTimeCompare(k.mac(e[entryNonceAt:entryMACAt], e[:entryNonceAt], batch), e[entryMACAt:entryHeaderSize]) != 1 {
@@ -142,15 +142,15 @@ func scanSegment(f io.ReaderAt, size int64, cluster [16]byte, found func(r Range
 			windowAt = end
 			window = window[:min(scanWindow, size-end)]
 			if _, err := f.ReadAt(window, windowAt); err != nil {
-				return end, fmt.Errorf("read at %d: %w", windowAt, err)
+				return end, fmt.Errorf("read from position %d on: %w", windowAt, err)
 			}
 		}
 		r, err := parseEntry(cluster, window[end-windowAt:][:entryHeadSize])
 		if err != nil {
-			return end, fmt.Errorf("entry at %d: %w", end, err)
+			return end, fmt.Errorf("entry at position %d: %w", end, err)
 		}
 		if entrySize(r) > size-end {
-			return end, fmt.Errorf("entry at %d: it ends after the file", end)
+			return end, fmt.Errorf("entry at position %d: it ends after the end of the file", end)
 		}
 		if !found(r, end) {
 			return end, nil
@@ -158,7 +158,7 @@ func scanSegment(f io.ReaderAt, size int64, cluster [16]byte, found func(r Range
 		end += entrySize(r)
 	}
 	if end < size {
-		return end, fmt.Errorf("%d bytes at %d are no entry", size-end, end)
+		return end, fmt.Errorf("the last %d bytes, from position %d on, are too few for an entry", size-end, end)
 	}
 	return end, nil
 }

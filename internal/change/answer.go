@@ -13,7 +13,7 @@ import (
 // Answer is a worker's answer to one delivery.
 type Answer struct {
 	Token string         // the text that identifies the delivery
-	Queue format.QueueID // id of the queue that handed out the record
+	Queue format.QueueID // the queue that handed out the record, as the token says
 	leases.Delivery
 
 	// Results, which Apply sets:
@@ -94,7 +94,7 @@ func (x NackRecords) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 // delay returns how long a record waits for its next delivery, after that many attempts have failed.
 func (x NackRecords) delay(config format.QueueConfig, attempts int, last bool) time.Duration {
 	if last {
-		return 0 // NotBefore of a dead letter is when it became one
+		return 0 // the entry then has the time when the record became a dead letter
 	}
 	delay := Backoff{milliseconds(config.BackoffMinMS), milliseconds(config.BackoffMaxMS)}.After(attempts)
 	if x.Delay != nil {
@@ -138,7 +138,7 @@ func whyLost(d *state.Draft, id format.QueueID, x leases.Delivery) string {
 	case a.DeadLetter:
 		return "belongs to a dead letter"
 	case a.Redriven >= x.Attempt:
-		return "belongs to a delivery before the record was redriven"
+		return "belongs to a delivery that was made before the record was redriven"
 	case a.Number > x.Attempt:
 		return fmt.Sprintf("belongs to delivery %d, and delivery %d came later", x.Attempt, a.Number)
 	default:

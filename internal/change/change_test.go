@@ -119,7 +119,7 @@ func TestTopics(t *testing.T) {
 			`topic_exists: topic "t" exists with 2 partitions, a retention of 1m0s`},
 		{"create again with another retention", change.CreateTopic{Name: "dead", Partitions: 1, Config: format.TopicConfig{RetentionMS: 1}}, nil,
 			`topic_exists: topic "dead" exists with one partition, no retention limit`},
-		{"create too many", change.CreateTopic{Name: "u", Partitions: 1, TopicsMax: 2}, nil, "too_many_topics: there are 2 topics already"},
+		{"create too many", change.CreateTopic{Name: "u", Partitions: 1, TopicsMax: 2}, nil, "too_many_topics: there are 2 topics, which is the maximum"},
 		{"delete", change.DeleteTopic{Name: "t"}, entries{&format.TopicDeleted{ID: 1}}, ""},
 		{"delete nothing", change.DeleteTopic{Name: "u"}, nil, `topic_not_found: there is no topic "u"`},
 		{"update", change.UpdateTopic{Name: "t", Partitions: 3, RetentionBytes: new(int64(5))}, entries{
@@ -148,7 +148,7 @@ func TestKeys(t *testing.T) {
 		{"create another of that name", change.CreateKey{Key: format.KeyCreated{Name: "ops"}, KeysMax: 2}, nil,
 			`key_exists: API key "ops" already exists, with id 1; choose another name, or revoke that key first`},
 		{"create too many", change.CreateKey{Key: key, KeysMax: 1}, nil,
-			"too_many_keys: there are 1 API keys already; revoke those that are no longer needed"},
+			"too_many_keys: there are 1 API keys, which is the maximum; revoke keys that are no longer needed"},
 		{"revoke", &change.RevokeKey{ID: 1}, entries{&format.KeyRevoked{ID: 1}}, ""},
 		{"revoke nothing", &change.RevokeKey{ID: 2}, nil,
 			"key_not_found: there is no API key 2; it was revoked or never created; list the keys to see which exist"},
@@ -208,7 +208,7 @@ func TestConsumers(t *testing.T) {
 	cases{
 		{"create", change.CreateConsumer{ConsumerSetting: setting("new", 2)}, created(2, 0), ""},
 		{"create again", change.CreateConsumer{ConsumerSetting: setting("c", 0)}, nil, ""},
-		{"create too many", change.CreateConsumer{ConsumerSetting: setting("new", 1)}, nil, "too_many_consumers: there are 1 consumers already"},
+		{"create too many", change.CreateConsumer{ConsumerSetting: setting("new", 1)}, nil, "too_many_consumers: there are 1 consumers, which is the maximum"},
 		{"create in no topic", change.CreateConsumer{}, nil, `topic_not_found: there is no topic ""`},
 		{"delete", change.DeleteConsumer{ConsumerName: setting("c", 0).ConsumerName}, entries{&format.ConsumerDeleted{ID: 1}}, ""},
 		{"delete nothing", change.DeleteConsumer{ConsumerName: setting("new", 0).ConsumerName}, nil,
@@ -275,7 +275,7 @@ func TestQueues(t *testing.T) {
 			"invalid_request: can't begin at offset 5 in each of 2 partitions; begin at earliest or latest"},
 		{"create behind the end", inDead, nil, `offset_out_of_range: partition 0 of topic "dead" is empty, and 0 comes next: 1 is outside; ` +
 			"use earliest, latest, or an offset in between"},
-		{"create too many", set("new", change.SetQueue{Create: true, QueuesMax: 2}), nil, "too_many_queues: there are 2 queues already"},
+		{"create too many", set("new", change.SetQueue{Create: true, QueuesMax: 2}), nil, "too_many_queues: there are 2 queues, which is the maximum"},
 		{"create without leave", set("new", change.SetQueue{}), nil, `queue_not_found: topic "t" has no queue "new"`},
 		{"create in no topic", &change.SetQueue{Create: true}, nil, `topic_not_found: there is no topic ""`},
 		{"change nothing", set("q", change.SetQueue{Update: change.QueueUpdate{Lease: new(time.Second), Order: new("none")}}), nil, ""},
@@ -339,11 +339,11 @@ func TestPush(t *testing.T) {
 		{"set to another", set("pushed", change.SetPush{Update: change.PushUpdate{URL: new("https://b.example/"), Timeout: new(30 * time.Second)}}),
 			entries{&format.QueuePushSet{Queue: 2, Push: target("https://b.example/")}}, ""},
 		{"set to no URL", set("q", change.SetPush{}), nil,
-			`invalid_request: url: "" is not an https or http URL; use one such as https://example.com/hooks`},
+			`invalid_request: url: "" is not an https or http URL; use a URL such as https://example.com/hooks`},
 		{"set to a private network", set("q", change.SetPush{Update: change.PushUpdate{URL: new("https://10.1.2.3/"), Headers: headers},
 			Allowed: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}), entries{&format.QueuePushSet{Queue: 1, Push: target("https://10.1.2.3/")}}, ""},
 		{"set to a network that is not allowed", set("q", change.SetPush{Update: change.PushUpdate{URL: new("https://10.1.2.3/")}}), nil,
-			"invalid_request: url: the URL's address 10.1.2.3 is not public; use a public one, or have its network allowed with --push-allow of seb serve"},
+			"invalid_request: url: the URL's address 10.1.2.3 is not public; use a public address, or have its network allowed with --push-allow of seb serve"},
 		{"remove", change.RemovePush{QueueName: pushed}, entries{&format.QueuePushSet{Queue: 2}}, ""},
 		{"remove nothing", change.RemovePush{QueueName: queue}, nil, `push_not_found: queue "q" of topic "t" has no push target`},
 		{"resume", &change.ResumePush{QueueName: pushed}, nil, ""},
@@ -423,7 +423,7 @@ func TestAnswers(t *testing.T) {
 
 func TestAnswersAreRefusedOneByOne(t *testing.T) {
 	const leave = "; stop the work on this record: another worker may have it, or it needs no more work"
-	const ofAnother = `lease_lost: token "token.7.1" belongs to another queue; send it to the queue that handed out the record; if that queue was deleted, drop the record`
+	const ofAnother = `lease_lost: token "token.7.1" belongs to another queue; send the token to the queue that handed out the record; if that queue was deleted, drop the record`
 	elsewhere, deleted := answer(7, 1), answer(7, 1)
 	elsewhere.Queue, deleted.Queue = 2, 9 // both are told alike: the caller may not be allowed to see the queue
 	answers := []*change.Answer{answer(7, 1), answer(3, 1), answer(5, 1), answer(6, 1), answer(7, 2), answer(12, 1), elsewhere, deleted, answer(5, 2)}

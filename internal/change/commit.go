@@ -56,7 +56,7 @@ func (a CommitAck) apply(d *state.Draft) ([]format.Entry, error) {
 	}
 	good := answerable(d, topic, id, a.Answers, false)
 	for i, x := range a.Answers {
-		if x.Err != nil { // even if the same delivery has marked the record as done: if that were accepted, a repeated commit would make its other changes twice
+		if x.Err != nil { // also if this delivery has marked the record as done: otherwise a repeated commit could make its other changes twice
 			return nil, ofPart(a.TokenPart(i), x.Err)
 		}
 	}

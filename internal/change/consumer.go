@@ -79,7 +79,7 @@ func (x ConsumerSetting) to(d *state.Draft, topic format.TopicID, ps []format.Po
 	id, exists := d.ConsumerID(topic, x.Consumer)
 	if !exists {
 		if d.ConsumerCount() >= x.ConsumersMax {
-			return nil, limited(CodeTooManyConsumers, x.ConsumersMax, "there are %d consumers already", d.ConsumerCount())
+			return nil, limited(CodeTooManyConsumers, x.ConsumersMax, "there are %d consumers, which is the maximum", d.ConsumerCount())
 		}
 		id = d.NextConsumerID()
 		entries = append(entries, &format.ConsumerCreated{ID: id, Topic: topic, Name: x.Consumer})

@@ -19,8 +19,8 @@ func (x CreateKey) Apply(d *state.Draft) ([]format.Entry, error) {
 			"API key %q already exists, with id %d", x.Key.Name, id)
 	}
 	if d.KeyCount() >= x.KeysMax {
-		r := limited(CodeTooManyKeys, x.KeysMax, "there are %d API keys already", d.KeyCount())
-		r.Hint = "revoke those that are no longer needed"
+		r := limited(CodeTooManyKeys, x.KeysMax, "there are %d API keys, which is the maximum", d.KeyCount())
+		r.Hint = "revoke keys that are no longer needed"
 		return nil, r
 	}
 	if d.NextKeyID() == 1 && !x.AdminForAll {
@@ -28,7 +28,7 @@ func (x CreateKey) Apply(d *state.Draft) ([]format.Entry, error) {
 			"once a key exists, every request needs one, even to create another key: create an admin key first",
 			"the first API key must have the scope admin, for all topics")
 	}
-	x.Key.ID = d.NextKeyID() // x is a copy, so each call returns another entry: a commit that lost its slot still uses an earlier one
+	x.Key.ID = d.NextKeyID() // x is a copy, so this does not change the entry of an earlier call: a commit that lost its slot still uses that entry
 	return []format.Entry{&x.Key}, nil
 }
 
@@ -36,7 +36,7 @@ func (x CreateKey) Apply(d *state.Draft) ([]format.Entry, error) {
 type RevokeKey struct {
 	ID format.KeyID
 
-	// Key is a result: the key; zero if the same commit creates it.
+	// Key is a result: the key; zero if the key is created by the same commit.
 	Key state.Key
 }
 

@@ -93,7 +93,7 @@ func (u PushUpdate) apply(t push.Target) push.Target {
 type SetPush struct {
 	QueueName
 	Update PushUpdate
-	Secret string // the secret of a target that has none, unless Update sets one
+	Secret string // used if the target has no secret and Update sets none
 	// Allowed and Denied are the networks of push targets: see [push.Networks].
 	Allowed, Denied []netip.Prefix
 

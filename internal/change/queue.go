@@ -179,7 +179,7 @@ func (x *SetQueue) Apply(d *state.Draft) ([]format.Entry, error) {
 // create returns the entries that create the queue.
 func (x *SetQueue) create(d *state.Draft, topic format.TopicID, partitions uint32) ([]format.Entry, error) {
 	if d.QueueCount() >= x.QueuesMax {
-		return nil, limited(CodeTooManyQueues, x.QueuesMax, "there are %d queues already", d.QueueCount())
+		return nil, limited(CodeTooManyQueues, x.QueuesMax, "there are %d queues, which is the maximum", d.QueueCount())
 	}
 	config := x.Update.apply(x.Defaults)
 	if err := cmp.Or(config.check(), x.checkDeadLetterTopic(d, config.DeadLetterTopic)); err != nil {

@@ -29,8 +29,8 @@ const (
 	CodeTooManyKeys       = "too_many_keys"
 )
 
-// Refusal says why a change, or another request, is refused. The same request can't succeed as long as
-// the state stays as it is.
+// Refusal says why a change, or another request, is refused. The same request can't succeed until
+// the state changes.
 type Refusal struct {
 	Code   string
 	Detail string // one sentence: what was wrong
@@ -125,7 +125,7 @@ func LeaseLost(token, why string) *Refusal {
 // TokenElsewhere refuses a token of another queue. The refusal does not tell whether that queue exists:
 // the caller may have invented the token, and may not be allowed to see the queue.
 func TokenElsewhere(token string) *Refusal {
-	return refused(CodeLeaseLost, "send it to the queue that handed out the record; if that queue was deleted, drop the record", "token %q belongs to another queue", token)
+	return refused(CodeLeaseLost, "send the token to the queue that handed out the record; if that queue was deleted, drop the record", "token %q belongs to another queue", token)
 }
 
 // ofPart returns a refusal with the name of the part of a [Commit] that caused it.

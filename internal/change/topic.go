@@ -42,7 +42,7 @@ func (x CreateTopic) Apply(d *state.Draft) ([]format.Entry, error) {
 		return nil, x.differs(n, d.TopicConfig(id))
 	}
 	if d.TopicCount() >= x.TopicsMax {
-		return nil, limited(CodeTooManyTopics, x.TopicsMax, "there are %d topics already", x.TopicsMax)
+		return nil, limited(CodeTooManyTopics, x.TopicsMax, "there are %d topics, which is the maximum", x.TopicsMax)
 	}
 	id := d.NextTopicID()
 	entries := []format.Entry{&format.TopicCreated{ID: id, Partitions: x.Partitions, Name: x.Name}}

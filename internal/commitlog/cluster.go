@@ -50,7 +50,7 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 			last = fmt.Errorf("list the bucket: %w", err)
 			continue
 		}
-		// Objects that brokers wrote to probe the store don't count.
+		// A bucket is empty even if it has objects that brokers wrote to probe the store.
 		taken := slices.DeleteFunc(page.Keys, func(k string) bool { return strings.HasPrefix(k, format.ProbePrefix) })
 		if len(taken) > 0 {
 			// Another broker may have created seb.json and other objects since the read, so read
@@ -65,7 +65,7 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 			last = err
 		}
 	}
-	return format.Cluster{}, fmt.Errorf("open %s, %d attempts: %w", format.ClusterKey, attemptsMax, last)
+	return format.Cluster{}, fmt.Errorf("open %s: all %d attempts failed, the last with: %w", format.ClusterKey, attemptsMax, last)
 }
 
 func createCluster(ctx context.Context, store objstore.Store, deleteDelay, margin time.Duration, now time.Time) error {

@@ -13,9 +13,9 @@ import (
 const listCheckMax = 5
 
 // FindHole returns an error that wraps [ErrRolledBack] if one of the applied slots from first to
-// last is gone, and no checkpoint covers it. A broker whose bucket is rolled back while the
-// broker appends does not notice the rollback by its appends, because the next slot is free. Any
-// goroutine may call FindHole.
+// last is gone, and no checkpoint covers it. Appends don't show such a rollback of the bucket: the
+// slot after the applied one is free, whether or not earlier slots are gone. Any goroutine may
+// call FindHole.
 func (l *Log) FindHole(ctx context.Context, first, last format.Seq) error {
 	for range listCheckMax {
 		gone, err := firstGone(ctx, l.store, first, last)
@@ -59,7 +59,7 @@ func (l *Log) deletedBehindCheckpoint(ctx context.Context, gone format.Seq, got 
 	if len(page.Keys) > 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: log slot %d was applied and is gone, and no checkpoint covers it: %w", ErrRolledBack, gone, got)
+	return fmt.Errorf("%w: this broker applied log slot %d, which is gone now, and no checkpoint covers it: %w", ErrRolledBack, gone, got)
 }
 
 // firstGone returns the first of the slots from first to last that the store does not show, or

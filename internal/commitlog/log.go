@@ -22,22 +22,22 @@ const (
 	// headRead is how many bytes of a commit the first Get reads. Most commits are smaller, so this
 	// Get also reads their records.
 	headRead = 256 << 10
-	// recoveryRead is used instead of headRead while a broker catches up: then only heads
-	// matter, and no memory budget bounds what is read ahead.
+	// recoveryRead is used instead of headRead while a broker catches up: then it needs only the
+	// heads, and no memory budget bounds what it reads ahead.
 	recoveryRead  = 16 << 10
 	wholeReadsMax = 8
 
 	requestTimeout   = 15 * time.Second
 	bytesPerSecond   = 256 << 10 // a slower transfer times out
 	damagedReadsMax  = 5         // damaged answers in a row before the object itself counts as damaged
-	attemptsMax      = 5         // failed requests of a sync or a recovery before the store counts as unavailable
+	attemptsMax      = 5         // failed requests in a row that end a sync or a recovery
 	syncMax          = 10 * time.Second
 	backoffMin       = 20 * time.Millisecond
 	backoffMax       = 5 * time.Second
 	contendedFor     = 5 * time.Second
 	listPageKeys     = 1000
 	getLatencyWeight = 8  // a new measurement counts 1/8 in the moving average
-	winsMax          = 32 // wins in a row between two pauses, while no other broker is seen
+	winsMax          = 32 // wins in a row after which giveWay pauses even if no other broker was seen
 )
 
 // Fold owns the state that commits change. Calls of its methods never overlap.
@@ -147,7 +147,7 @@ func (l *Log) StoreNow() time.Time {
 
 func (l *Log) stamp(t time.Time) Stamp { return Stamp{Store: t, Boot: l.clock.Boot()} }
 
-// note records the store's time of an answer, and returns at.
+// note records the store's time in the stamp of an answer, and returns the stamp.
 func (l *Log) note(at Stamp) Stamp {
 	if !at.Store.IsZero() {
 		l.mu.Lock()
@@ -169,8 +169,8 @@ func (l *Log) next() (act Action) {
 	return act
 }
 
-// Recover loads the newest checkpoint and applies the commits after it, up to the end of the log
-// as it is now. A List that has only the first page of the log does not end the recovery:
+// Recover loads the newest checkpoint and applies the commits after it, up to the end that the log
+// has at the time of the call, or a later one. A List that has only the first page of the log does not end the recovery:
 // Recover reads slots beyond that page until it finds no more, then lists again. It must also
 // find the last slot that a List shows: if the store answers 404 for that slot, Recover asks a
 // few more times.
@@ -263,7 +263,6 @@ func (l *Log) pause(ctx context.Context, attempts int) error {
 	return ctx.Err()
 }
 
-// perform performs an action.
 func (l *Log) perform(ctx context.Context, act Action) error {
 	switch act.Do {
 	case DoList:

@@ -67,7 +67,7 @@ type Listing struct {
 // Do is a kind of step that a Protocol asks for.
 type Do uint8
 
-// The steps that a Protocol can ask for.
+// The steps that a Protocol can ask for, and the method by which the caller answers each.
 const (
 	// Idle: there is nothing to do.
 	Idle Do = iota
@@ -95,11 +95,11 @@ type Action struct {
 	Seq, To format.Seq
 }
 
-// Claim is the attempt of a commit to win the next slot.
+// Claim is the attempt to write a commit to the next slot.
 type Claim struct {
 	Seq  format.Seq
 	Hash format.Hash
-	Sent bool // a Create may have been sent, and may reach the store even later
+	Sent bool // a Create may have been sent, and may still reach the store
 }
 
 // Window is the largest number of slots that are read ahead.
@@ -123,9 +123,9 @@ type Protocol struct {
 	// expired is true if a List must renew the lease, mostly because the protocol or a reader
 	// has an answer that the lease does not cover.
 	expired bool
-	// newer is the newest checkpoint above the applied slot that a List showed after the List of
-	// lease; newer.seq is 0 if there is none. The lease may still cover the commits up to that
-	// checkpoint.
+	// newer is the newest checkpoint above the applied slot that a List showed after the List with
+	// which the lease began; newer.seq is 0 if there is none. The lease does not end with such a
+	// List: the commits up to the checkpoint may still be read under it.
 	newer struct {
 		seq   format.Seq
 		at    Stamp
@@ -137,7 +137,8 @@ type Protocol struct {
 	// gone is the newest checkpoint that a List showed and a Get did not find. The slots that it
 	// covers were written, so a later checkpoint must exist.
 	gone format.Seq
-	// ended is true if a List showed that end was the last slot in log/.
+	// end is the last slot that a List showed in log/; ended is true if that List showed that no
+	// slot follows.
 	ended bool
 	end   format.Seq
 	// more is true if the last List showed slots up to known, and said that more follow. Until a
@@ -148,7 +149,7 @@ type Protocol struct {
 	settled bool
 
 	claim   Claim
-	sync    bool       // a caller wants to know the end of the log
+	sync    bool       // the log is to be read to its end
 	streak  uint       // number of reads in a row that did not find the end of the log
 	upTo    format.Seq // last slot of the last read
 	answers []Answer   // the answers about slots after p.applied; always fewer than Window
@@ -261,7 +262,7 @@ func (p *Protocol) Next(boot time.Duration) Action {
 		case !a.listed && !p.Covers(a.At):
 			p.expired = true
 		case a.Found && a.Prev != p.tip:
-			return p.stop(fmt.Errorf("%w: log slot %d follows %v, but slot %d is %v", ErrFork, n, a.Prev, p.applied, p.tip))
+			return p.stop(fmt.Errorf("%w: log slot %d follows a commit with the hash %v, but slot %d has the hash %v", ErrFork, n, a.Prev, p.applied, p.tip))
 		case a.Found:
 			return Action{Do: DoApply, Seq: n}
 		default:
@@ -312,7 +313,7 @@ func (p *Protocol) missing(a Answer) Action {
 	p.forget(a.Seq)
 	switch {
 	case a.Known > a.Seq || a.Known == a.Seq && p.covered() >= a.Seq:
-		return p.stop(fmt.Errorf("%w: log slot %d is missing, although slot %d exists or a checkpoint covers it",
+		return p.stop(fmt.Errorf("%w: log slot %d is missing, although all slots up to slot %d were written",
 			ErrLoss, a.Seq, max(a.Known, p.covered())))
 	case p.known > a.Seq || p.covered() >= a.Seq:
 		// The slot became known only after the request was sent, so the 404 proves nothing: ask
@@ -327,7 +328,7 @@ func (p *Protocol) missing(a Answer) Action {
 	}
 	p.more = false
 	// The log ends here even if a Create of the slot was answered "exists": then the two answers
-	// contradict each other and decide nothing, and the claim goes on.
+	// contradict each other, so neither decides the slot, and the claim stays open.
 	p.known = p.applied
 	p.sync = false
 	p.streak = 0
@@ -346,7 +347,7 @@ func (p *Protocol) observe(t time.Time) {
 		return
 	}
 	if t.Before(p.peak.Add(-p.margin)) {
-		p.stop(fmt.Errorf("%w: it says %s after %s", ErrClock, t.Format(time.RFC3339), p.peak.Format(time.RFC3339)))
+		p.stop(fmt.Errorf("%w: an answer has the date %s, after one with the date %s", ErrClock, t.Format(time.RFC3339), p.peak.Format(time.RFC3339)))
 		return
 	}
 	if t.After(p.peak) {
@@ -418,7 +419,7 @@ func (p *Protocol) Listed(l Listing) {
 		return
 	}
 	if p.applied > 0 && l.Checkpoint < p.applied && l.From == p.applied && l.First != p.applied {
-		p.stop(fmt.Errorf("%w: log slot %d was applied and is gone, and no checkpoint covers it", ErrRolledBack, p.applied))
+		p.stop(fmt.Errorf("%w: this broker applied log slot %d, which is gone now, and no checkpoint covers it", ErrRolledBack, p.applied))
 		return
 	}
 	p.renew(l.At)

@@ -22,7 +22,7 @@ func (p *Protocol) AppendKey(b []byte, now time.Time, end format.Seq) []byte {
 	}
 	var flags byte
 	newerEnded := p.newer.ended && p.newer.seq != 0
-	ended := p.ended && !p.settled // end is not used once settled
+	ended := p.ended && !p.settled // once settled, the protocol does not use p.end
 	for i, set := range []bool{p.expired, newerEnded, p.settled, p.claim.Sent, p.sync, ended, p.more && !p.settled} {
 		if set {
 			flags |= 1 << i
@@ -51,7 +51,7 @@ func (p *Protocol) AppendKey(b []byte, now time.Time, end format.Seq) []byte {
 	}
 	streak, upTo := p.streak, p.upTo
 	if p.applied >= end {
-		streak = 0 // no read will find anything
+		streak = 0 // reads find nothing above end, so streak decides nothing
 	}
 	if upTo <= p.applied || upTo > end {
 		upTo = 0

@@ -44,7 +44,7 @@ func (l *Log) list(ctx context.Context, applied format.Seq) error {
 		after = page.Keys[len(page.Keys)-1]
 	}
 	if out.At.Store.IsZero() {
-		return errors.New("the store's answer to a List carries no date")
+		return errors.New("the store's answer to a List has no date, without which the log lease can't begin")
 	}
 	out.From = max(applied, out.Checkpoint)
 	page, err := l.listPage(ctx, format.LogPrefix, format.AfterKey(format.LogPrefix, out.From))
@@ -52,7 +52,7 @@ func (l *Log) list(ctx context.Context, applied format.Seq) error {
 		return err
 	}
 	if page.Time.IsZero() {
-		return errors.New("the store's answer to a List carries no date")
+		return errors.New("the store's answer to a List has no date, without which the log lease can't begin")
 	}
 	out.LogAt, out.More = l.note(l.stamp(page.Time)), page.More
 	for _, k := range page.Keys {
@@ -91,11 +91,11 @@ func listOnce(ctx context.Context, store objstore.Store, prefix, after string) (
 // of such a page may miss keys, or never end.
 func CheckPage(page objstore.Page, prefix, after string) error {
 	if page.More && len(page.Keys) == 0 {
-		return errors.New("the store's answer has no keys, and says that there are more")
+		return errors.New("the store's answer to a List has no keys, but says that there are more")
 	}
 	for _, k := range page.Keys {
 		if k <= after || !strings.HasPrefix(k, prefix) {
-			return fmt.Errorf("the store's answer is out of order: %q after %q", k, after)
+			return fmt.Errorf("the store's answer to a List has the key %q after %q: out of order, or not below the prefix", k, after)
 		}
 		after = k
 	}
@@ -113,7 +113,7 @@ func (l *Log) load(ctx context.Context, s format.Seq) error {
 	})
 	if errors.Is(err, objstore.ErrNotFound) {
 		l.with((*Protocol).LoadMissing)
-		return fmt.Errorf("load %s: it was listed, but is gone: %w", key, err)
+		return fmt.Errorf("load %s: a List showed it, but it is gone: %w", key, err)
 	}
 	if errors.Is(err, objstore.ErrTooLarge) {
 		return l.damage(key, fmt.Errorf("the newest checkpoint, %s, does not verify: %w: %w", key, format.ErrCorrupt, err))
@@ -142,14 +142,14 @@ func (l *Log) load(ctx context.Context, s format.Seq) error {
 	if l.claim != nil {
 		l.claim, l.claimParts = nil, nil
 		if ended.Sent {
-			return fmt.Errorf("%w: slot %d was claimed, then checkpoint %d was loaded", ErrUnknown, ended.Seq, s)
+			return fmt.Errorf("%w: its slot %d was claimed, but then checkpoint %d was loaded, which covers that slot", ErrUnknown, ended.Seq, s)
 		}
 	}
 	return nil
 }
 
 func foreign(id format.ClusterID, s format.Seq) error {
-	return fmt.Errorf("%w: it is of cluster %v, slot %d", format.ErrForeign, id, s)
+	return fmt.Errorf("%w: the object is slot %d of cluster %v", format.ErrForeign, s, id)
 }
 
 // stop halts the protocol for a reason that only the Log can see.
@@ -255,8 +255,8 @@ func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 	return err
 }
 
-// readHead reads the head of a slot, and the object if it is no larger than about size. The
-// returned time is that of the store's answer; it is set even if the error is ErrNotFound.
+// readHead reads the head of a slot. It also returns the whole object if that has at most about
+// size bytes. The returned time is that of the store's answer; it is set even if the error is ErrNotFound.
 func (l *Log) readHead(ctx context.Context, s format.Seq, size int64) (*format.Commit, []byte, time.Time, error) {
 	key := format.LogKey(s)
 	ctx, cancel := timeout(ctx, size)
@@ -304,7 +304,7 @@ func (l *Log) create(ctx context.Context, s format.Seq) error {
 	begin := l.clock.Boot()
 	t, err := l.store.Create(ctx, key, l.claimParts...)
 	if took := l.clock.Boot() - begin; err == nil && (l.getLatency == 0 || took < l.getLatency) {
-		l.getLatency = took // a Get is no slower, and the log may not need one for a long time
+		l.getLatency = took // a Get takes no longer than a Create; a broker that wins its slots may send no Get for long
 	}
 	switch {
 	case err == nil:
@@ -326,7 +326,7 @@ func (l *Log) apply(s format.Seq) error {
 	delete(l.read, s)
 	own := l.claim != nil && r.commit.Hash == l.claim.Hash
 	if own {
-		r.commit = l.claim // even if it was read from the store
+		r.commit = l.claim // r.commit may be a copy that was read from the store
 	}
 	if err := l.fold.Apply(r.commit, r.object); err != nil {
 		return l.stop(fmt.Errorf("apply %s: %w", format.LogKey(s), err))

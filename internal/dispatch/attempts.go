@@ -59,7 +59,7 @@ func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 	d.claiming -= awaited
 	retry, unknown := retryAfter, false
 	if e, found := errors.AsType[*CommitError](err); found {
-		retry, unknown = max(retry, e.RetryAfter), e.Unknown // if the state is full, a retry after one second is too early
+		retry, unknown = max(retry, e.RetryAfter), e.Unknown // if the state is full, the error asks for a longer wait than retryAfter
 	}
 	for _, x := range claims {
 		if err != nil {
@@ -101,11 +101,11 @@ type claim struct {
 	last []leases.Delivery
 }
 
-// Apply implements Change. It counts the next attempt of a record only if the last attempt in the log
-// is the one that the dispatcher knows: a later attempt is on its way to a worker and must stay the
-// last. It also leaves out a record that a worker put back after the claim was requested, since such a
-// record has to wait first. If an applied commit put the record back, the dispatcher's table shows
-// that. If the commit under construction does so, only the draft shows that.
+// Apply implements Change. It counts the next attempt of a record only if the log's last attempt is the
+// one that the dispatcher knows. If the log has a later one, a worker may be about to get the record with
+// that attempt, which must stay the last. Apply also leaves out a record that a worker put back after the
+// claim was requested, since such a record has to wait first. A put-back in an applied commit shows in
+// the dispatcher's table; a put-back in the commit under construction shows only in the draft.
 func (x claim) Apply(dr *state.Draft) (entries []format.Entry, _ error) {
 	d := x.d
 	if err := d.checkOwner(dr); err != nil {

@@ -85,7 +85,7 @@ type Request struct {
 // CommitError says why a commit failed, or was not confirmed.
 type CommitError struct {
 	Err        error
-	Unknown    bool          // the commit may be in the log, now or later
+	Unknown    bool          // the commit may be in the log already, or get there later
 	RetryAfter time.Duration // how long to wait before trying again; may be 0
 }
 

@@ -43,7 +43,7 @@ type Dispatchers struct {
 	warnOfSharedAddress sync.Once
 
 	mu       sync.Mutex
-	expected map[format.QueueID]takeover // by queue
+	expected map[format.QueueID]takeover // takeovers whose commits are under way, by queue
 	byID     map[format.QueueID]*Dispatcher
 	byTopic  map[format.TopicID]map[format.QueueID]*Dispatcher // by topic, then by queue
 	marked   map[format.QueueID]*Dispatcher                    // dispatchers whose limits should move with the next commit
@@ -218,7 +218,7 @@ func (x *Dispatchers) warnOfLoss(d *Dispatcher) {
 		"topic", d.names.Topic, "queue", d.names.Queue, "address", x.opts.Address, "hint", hint)
 }
 
-// doneLately holds the deliveries that were acknowledged last.
+// doneLately holds the most recently acknowledged deliveries.
 type doneLately struct {
 	numbers map[doneRecord]uint32
 	order   []doneRecord // the keys of numbers, as a ring buffer
@@ -250,7 +250,7 @@ func (l *doneLately) add(x *format.RecordsDone) {
 	}
 }
 
-// DoneBy tells whether a delivery is among the last doneMax that were acknowledged.
+// DoneBy tells whether a delivery is among the doneMax most recently acknowledged ones.
 func (x *Dispatchers) DoneBy(queue format.QueueID, delivery leases.Delivery) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -8,9 +8,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Extend makes the leases of deliveries end when the given time has passed; 0 means the queue's
-// lease. For each token, out reports whether the delivery is of this queue and, as far as the
-// dispatcher knows, with a worker. out is nil if the dispatcher has ended.
+// Extend makes the leases of deliveries end when the duration lease has passed from now; 0 means the
+// queue's lease. For each token, out reports whether the lease was extended: it was not if the delivery is
+// of another queue or, as far as the dispatcher knows, not with a worker. out is nil if the dispatcher
+// has ended.
 func (d *Dispatcher) Extend(tokens []Token, lease time.Duration) (until time.Time, out []bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -23,7 +24,7 @@ func (d *Dispatcher) Extend(tokens []Token, lease time.Duration) (until time.Tim
 		x := t.Delivery
 		out[i] = t.Queue == d.queue && d.mayExtend(x) && (d.table.Extend(x, until) || d.extendUnscannedLocked(x, until))
 	}
-	d.wakeLocked() // leases may end sooner than before
+	d.wakeLocked() // a lease may end sooner than before, and the first receiver in line has to wake then
 	return until, out
 }
 

@@ -24,9 +24,9 @@ type inFlightAt struct {
 	freed chan struct{} // closed when the count falls; nil if no receiver waits for that
 }
 
-// roomLocked returns how many of a dispatcher's records the worker may get, of the most records that
-// it wants, and the holder that counts these records. If the worker may get none, full is closed when
-// that may have changed.
+// roomLocked returns how many of a dispatcher's records the worker may get now, and the holder that
+// counts these records. most is how many the worker wants. If it may get none, full is closed when its
+// count of records has fallen.
 func (f *InFlight) roomLocked(d *Dispatcher, now time.Time, most int) (room int, holder *leases.Holder, full chan struct{}) {
 	if f == nil {
 		return most, nil, nil

@@ -65,5 +65,5 @@ func (x *Dispatchers) Prefetched(f func(Records)) (bytes int64) {
 	return x.chunks.bytes
 }
 
-// Behind returns how many dispatchers have limits that a commit with those entries may move.
+// Behind returns how many dispatchers have limits that a commit with the given entries may move.
 func (x *Dispatchers) Behind(entries []format.Entry) int { return len(x.behind(entries)) }

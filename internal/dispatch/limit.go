@@ -27,12 +27,12 @@ const (
 	// limitRides is how long a move of the limit waits for another commit that it can share. Workers'
 	// answers cause such commits, unless the answers come through other brokers.
 	limitRides = 250 * time.Millisecond
-	// OwnerShows is the interval at which an owner that other brokers can't ask shows itself in the log
-	// while it has receivers.
+	// OwnerShows is the interval at which an owner with receivers shows itself in the log, by an entry, for
+	// brokers that can't ask the owner.
 	OwnerShows = 10 * time.Second
-	// ownerContested is how long an owner shows itself in this way after it took the queue over from
-	// another owner. If the previous owner still runs, it comes back within this time. Each sign costs a
-	// request.
+	// ownerContested is for how long after a takeover an owner shows itself at that interval. If the
+	// previous owner still runs, it wants the queue back within this time. Without this bound, each owner
+	// would cause a store request in each interval for ever.
 	ownerContested = 10 * time.Minute
 )
 
@@ -70,14 +70,15 @@ func (p *pace) reach(now time.Time) int64 {
 }
 
 // firstReach returns by how many records a new owner sets the limit of each partition ahead of
-// delivery, if the first receiver wants most records.
+// delivery, if the first receiver wants up to most records.
 func firstReach(most int, partitions uint32) int64 {
 	return max(reachMin, (int64(most)+int64(partitions)-1)/int64(partitions))
 }
 
-// reachLocked returns by how many records the limit of each partition should be ahead of delivery.
-// With several partitions, at most scanRecords records of one partition are handed out before the next
-// partition's turn.
+// reachLocked returns by how many records the limit of each partition should be ahead of delivery. With
+// several partitions, that is twice an equal part of d.pace.reach, but at least scanRecords, since so many
+// records of one partition may be handed out before the next partition's turn. It is never more than
+// d.pace.reach.
 func (d *Dispatcher) reachLocked(now time.Time) int64 {
 	reach := d.pace.reach(now)
 	return min(reach, max(scanRecords, 2*reach/int64(max(1, len(d.parts)))))
@@ -94,21 +95,21 @@ func (d *Dispatcher) limitLocked(q *state.Queue, i int) format.Offset {
 }
 
 // followLocked moves the limits after a receiver took records; lack is how many more records the
-// receiver wanted. It also shows the owner in the log if other brokers can't ask the owner. A move
-// shares the next commit of this broker. It gets its own commit if no commit comes within limitRides,
-// or if receivers wait for the move.
+// receiver wanted. A move shares the next commit of this broker. It gets its own commit if no commit
+// comes within limitRides, or if receivers wait for the move. While the previous owner may want the queue
+// back, followLocked also shows this owner in the log every OwnerShows.
 func (d *Dispatcher) followLocked(now time.Time, lack int) {
 	near, stuck := d.nearLocked(now)
 	if stuck && lack > 0 {
 		d.pace.need(now, int64(max(lack, d.wanted)))
-		if d.moved == nil { // else a move is under way
+		if d.moved == nil { // otherwise the move under way may help
 			d.pace.need(now, 2*d.pace.reach(now))
 		}
 	}
 	silent := now.Before(d.contested) && now.Sub(d.shown) >= OwnerShows
 	switch waits := stuck && len(d.waiting) > 0; {
 	case waits && d.moved != nil && !d.urged:
-		d.urged = true // receivers wait for that commit: it must not linger
+		d.urged = true // receivers wait now for the commit under way: it must not linger
 		d.all.b.Go(func() { _ = d.moveLimits(d.all.opts.Life, true, false) })
 	case d.moved != nil:
 	case waits || silent || near && now.Sub(d.behind) >= limitRides:
@@ -176,8 +177,8 @@ func (x moveLimits) Apply(dr *state.Draft) ([]format.Entry, error) {
 	return entries, nil
 }
 
-// limitMoves returns the moves of limits for the commit under construction. All earlier commits of
-// this broker are decided when limitMoves is called.
+// limitMoves returns the moves of limits for the commit under construction. When it is called, the outcome
+// of every earlier commit of this broker is known.
 func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 	now := time.Now()
 	d.mu.Lock()
@@ -213,7 +214,7 @@ func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 	return entries
 }
 
-// Ride returns the moves of dispatch limits to add to a commit with those entries: for queues whose
+// Ride returns the moves of dispatch limits to add to a commit with the given entries: for queues whose
 // topics the commit appends to, and for queues whose limits should move with the next commit.
 func (x *Dispatchers) Ride(d *state.Draft, entries []format.Entry) (moves []format.Entry) {
 	for _, y := range x.behind(entries) {
@@ -239,7 +240,7 @@ func (x *Dispatchers) unmark(d *Dispatcher) {
 	}
 }
 
-// behind returns the dispatchers whose limits a commit with those entries may move.
+// behind returns the dispatchers whose limits a commit with the given entries may move.
 func (x *Dispatchers) behind(entries []format.Entry) (list []*Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -20,8 +20,8 @@ const OwnerSilence = 30 * time.Second
 var (
 	// ErrClosed refuses a takeover: this broker has released its queues.
 	ErrClosed = errors.New("the broker shuts down")
-	// ErrUndecided is returned to a caller that no longer waits for a takeover. The takeover goes on.
-	ErrUndecided = errors.New("the takeover goes on")
+	// ErrUndecided is returned when the caller's context ended before a takeover. The takeover goes on.
+	ErrUndecided = errors.New("this broker is still taking over the queue")
 )
 
 // ElsewhereError refuses a takeover: another broker owns the queue.
@@ -72,8 +72,8 @@ func (x *Dispatchers) MayTake(o Owner, deaf bool) error {
 		return nil // no broker owns the queue, or this one does and is about to open its dispatcher
 	}
 	mute := x.mute(o)
-	// An owner that other brokers can ask may be silent in the log although it runs. So silence counts
-	// only if deaf or mute is set.
+	// Silence in the log does not prove that an owner is lost if it can be asked and answers, since an owner
+	// without work writes nothing. So silence counts only if deaf or mute is set.
 	silent := max(x.b.StoreNow().Sub(o.Seen), x.silentFor(o.Queue, o.Seen)) > OwnerSilence
 	if (deaf || mute) && (silent || !x.HasLost(o.Queue)) {
 		return nil
@@ -86,18 +86,18 @@ func (x *Dispatchers) MayTake(o Owner, deaf bool) error {
 	return &ElsewhereError{mute}
 }
 
-// silence is the last sign in the log of an owner that took a queue over from this broker. seen is the
-// log's time of the sign. since is when this broker first considered that sign, by the monotonic
+// silence is about an owner that took a queue over from this broker. seen is the log's time at which the
+// owner last showed itself. since is when silentFor was first called with that time, by the monotonic
 // clock.
 type silence struct {
 	seen  time.Time
 	since time.Time
 }
 
-// silentFor returns how long, at least, the owner that took a queue over from this broker has not
-// shown itself. seen is the log's time of the owner's last sign. The difference between that time and
-// the store's is not enough: if the store's clock was set back, the log's time is ahead of the
-// store's.
+// silentFor returns a lower bound of the time for which the owner that took a queue over from this broker
+// has not shown itself in the log; 0 if no broker took it over. seen is the log's time at which the owner last
+// showed itself. The store's time minus seen would be too small if the store's clock was set back: then
+// the log's time is ahead of the store's.
 func (x *Dispatchers) silentFor(queue format.QueueID, seen time.Time) time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()

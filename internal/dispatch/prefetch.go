@@ -92,7 +92,7 @@ func (d *Dispatcher) record(ctx context.Context, x leases.Delivery) (r Records, 
 
 // prefetched holds the chunks of all dispatchers, the oldest first.
 type prefetched struct {
-	max int64 // the bound of bytes, unless the newest chunk alone is larger
+	max int64 // bytes is larger than max only if the newest chunk alone is
 
 	mu    sync.Mutex
 	list  []prefetchedChunk

@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/leases"
 )
 
-// openingMax is how long a receiver waits past its deadline for records that a move of the dispatch
-// limit is about to release.
+// openingMax is how long, at most, a receiver waits past its deadline for records that a move of the
+// dispatch limit is about to release.
 const openingMax = 5 * time.Second
 
 // ReceiveOptions are the options of [Dispatchers.Receive].
@@ -101,7 +101,7 @@ func (r *receiver) take(ctx context.Context, d *Dispatcher) ([]Received, chan st
 	if r.o.Admit != nil {
 		var err error
 		if admitted, release, err = r.o.Admit(ctx); err != nil {
-			d.wake() // the turn may have been this receiver's
+			d.wake() // it may have been this receiver's turn: the next one in line gets it
 			return nil, nil, err
 		}
 	}
@@ -158,7 +158,8 @@ func (r *receiver) wait(ctx context.Context, d *Dispatcher, turn chan struct{}) 
 	defer timer.Stop()
 	select {
 	case <-turn:
-		// Receivers that give up pass their turn on. Such a turn does not extend the deadline.
+		// turn is also closed when another receiver gives up. So if the deadline, openingMax included, has
+		// passed by now, this receiver gives up too.
 		r.over = opened != nil && !time.Now().Before(deadline)
 	case <-opened:
 		d.GiveTurn(turn)
@@ -258,7 +259,7 @@ func (d *Dispatcher) Take(now time.Time, w Want) (got Taken) {
 	defer func() { d.followLocked(now, lack) }()
 	most, holder, full := w.InFlight.roomLocked(d, now, w.Max)
 	if full != nil {
-		d.wakeLocked() // the turn may have been this receiver's
+		d.wakeLocked() // it may have been this receiver's turn: the next one in line gets it
 		return Taken{Turn: full}
 	}
 	if !d.config.Paused {
@@ -292,9 +293,10 @@ func (d *Dispatcher) handLocked(now, until time.Time, most, wanted int, holder *
 	}
 }
 
-// claimsLocked returns how many more attempts may be claimed, so that the receivers in line, and
-// another one that wants most records, get what they want. More must not be claimed: if the owner is
-// lost after it claimed an attempt and before it handed the record out, that attempt is used up.
+// claimsLocked returns how many more attempts may be claimed: as many as the receivers in line want,
+// plus most for one further receiver, less the claims under way and the records that are ready. The owner
+// claims no more than that: if it is lost after it claimed an attempt and before it handed the record
+// out, that attempt is used up.
 func (d *Dispatcher) claimsLocked(most int) int {
 	return max(0, d.wanted+most-d.claiming-d.table.Ready())
 }
@@ -314,8 +316,8 @@ func (d *Dispatcher) GiveTurn(turn chan struct{}) {
 	d.wakeLocked()
 }
 
-// nextDue returns when the receiver that waits for that turn must wake although nothing was committed,
-// because records can be handed out or the owner has to show itself in the log.
+// nextDue returns when the receiver that waits for the channel turn must wake although nothing was
+// committed: when records can be handed out, or the owner has to show itself in the log.
 func (d *Dispatcher) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -329,7 +331,7 @@ func (d *Dispatcher) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Ti
 		earlier(d.shown.Add(OwnerShows))
 	}
 	if inFlight.fullLocked(turn) {
-		if end, some := d.table.NextEnd(); some { // of any worker's lease: the next Take then ends all leases that are over
+		if end, some := d.table.NextEnd(); some { // of any worker's lease; if it was another worker's, the receiver then waits again
 			earlier(end)
 		}
 		return at, ok
@@ -339,7 +341,7 @@ func (d *Dispatcher) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Ti
 	}
 	if next, some := d.table.Next(); some && (next.After(now) || d.claimsLocked(0) > 0) {
 		earlier(next)
-	} // else settled wakes the receiver when a claim has ended
+	} // otherwise all claims that may be made are under way, and settled wakes a receiver when one ends
 	if d.holds && d.held.After(now) {
 		earlier(d.held)
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // scanLocked enters records that may be handed out into the table, until the table has enough fresh
-// ones. For an ordered queue it needs the record keys. It then returns the place of the first record
-// that is not in memory; the caller loads the records from there on and calls scanLocked again.
+// ones. For an ordered queue it needs the records' keys. If the next record is not in memory, it returns
+// that record's place: the caller loads the records from there on, and calls scanLocked again.
 func (d *Dispatcher) scanLocked(now time.Time, enough int) (need *leases.Place) {
 	d.enterDueLocked(now)
 	d.enterHeldRecordsLocked(now, enough)
@@ -101,8 +101,8 @@ func (d *Dispatcher) scanPartLocked(t *state.Topic, q *state.Queue, i int, now t
 }
 
 // enterLocked enters a record that is not done into the table; due is zero unless the record is
-// delayed. Even a delayed record may be with a worker: an earlier owner may have seen a later time of
-// the store.
+// delayed. Even a delayed record that is not due may be with a worker: an earlier owner may have found
+// it due, when the store's clock showed a later time.
 func (d *Dispatcher) enterLocked(q *state.Queue, at leases.Place, key uint64, due time.Time) {
 	a, listed := q.Last(at.Partition, at.Offset)
 	delivery := leases.Delivery{Place: at, Attempt: a.Number}
@@ -117,7 +117,7 @@ func (d *Dispatcher) enterLocked(q *state.Queue, at leases.Place, key uint64, du
 	switch {
 	case a.DeadLetter:
 	case mayBeOut(a, listed):
-		from := d.held // its worker may still work on it
+		from := d.held // an earlier owner's worker may still process the record
 		if until := d.extended[at]; until.After(from) {
 			from = until
 		}
@@ -134,8 +134,8 @@ func (d *Dispatcher) enterLocked(q *state.Queue, at leases.Place, key uint64, du
 	}
 }
 
-// mayBeOut tells whether the last attempt that the log has of a record may be with a worker of an
-// earlier owner. The record must not be done.
+// mayBeOut tells whether a record may be with a worker that got it from an earlier owner. a is the last
+// attempt of the record in the log. The record must not be done.
 func mayBeOut(a state.Attempt, listed bool) bool {
 	return !a.DeadLetter && a.Number > 0 && (!listed || a.Used() > 0 && a.NotBefore == 0)
 }
@@ -198,7 +198,7 @@ func (d *Dispatcher) delay(partition format.Partition, x aheadRun, now time.Time
 	list := d.ahead[partition]
 	if len(list) == cap(list) {
 		list = slices.DeleteFunc(list, func(y aheadRun) bool { return !y.due.After(now) })
-		list = slices.Grow(list, len(list)+1) // this way the list is searched only when its length has doubled
+		list = slices.Grow(list, len(list)+1) // the capacity doubles, so due runs are rarely searched for
 	}
 	d.ahead[partition] = append(list, x)
 }

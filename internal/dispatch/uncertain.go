@@ -11,9 +11,9 @@ import (
 )
 
 // Records that a lost owner may have handed out are held back for the length of one lease. During that
-// time ranges of offsets stand for them, however many they are. After that time, the records enter the
-// table as receivers want them. A record enters the table earlier if a worker puts the record back or
-// extends the lease.
+// time the dispatcher keeps only their ranges of offsets, not an entry for each record. After that time,
+// records enter the table as receivers want them. A record enters the table earlier if a worker puts the
+// record back or extends its lease.
 
 // offsets is a range: from inclusive, to exclusive.
 type offsets struct{ from, to format.Offset }

@@ -14,8 +14,8 @@ import (
 // fold receives commits from the log. It runs in the commit loop.
 type fold Engine
 
-// Load replaces the state by a checkpoint. The checkpoint must continue the state: what this
-// broker has acknowledged and served must still hold.
+// Load replaces the state by the state in a checkpoint. The checkpoint must continue the old state: what
+// this broker has acknowledged and served must still hold.
 func (e *fold) Load(c *format.Checkpoint) error {
 	s, err := state.Decode(c.Seq, c.Body)
 	if err != nil {
@@ -56,7 +56,7 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 	if err != nil {
 		return err
 	}
-	if own { // before readers wake, so that they need no sync
+	if own { // before Applied wakes readers: at the end of the partition they then need no sync
 		e.tail.proven(e.building.begun)
 	}
 	for _, o := range e.observers {

@@ -8,14 +8,15 @@ import (
 
 type arrivalKey struct{}
 
-// WithArrival returns a context for a request that came when arrived says. Whatever the engine does
-// with that context for the request ends when [Options].AppendTimeout has passed since then.
+// WithArrival returns a context for a request that came at the time that arrived returns. What the
+// engine does for the request with that context ends once [Options].AppendTimeout has passed since that
+// time.
 func WithArrival(ctx context.Context, arrived func() time.Time) context.Context {
 	return context.WithValue(ctx, arrivalKey{}, arrived)
 }
 
-// arriving is the context of a request that came at a time. It takes one allocation, where a
-// function in [context.WithValue] takes two.
+// arriving is a context that knows when its request came. To make one takes one allocation; to put the
+// function into a context by [context.WithValue] would take two.
 type arriving struct {
 	context.Context //nolint:containedctx // it is a context itself
 	at              time.Time
@@ -37,7 +38,7 @@ func Arriving(ctx context.Context) context.Context {
 	return &arriving{ctx, time.Now()}
 }
 
-// arrivalIn returns when the request of ctx came; ok is false if ctx does not say it.
+// arrivalIn returns when the request of ctx came; ok is false if ctx does not say when.
 func arrivalIn(ctx context.Context) (at time.Time, ok bool) {
 	switch a := ctx.Value(arrivalKey{}).(type) {
 	case *arriving:
@@ -48,7 +49,8 @@ func arrivalIn(ctx context.Context) (at time.Time, ok bool) {
 	return at, false
 }
 
-// arrivalOf returns when the request of ctx came; now if ctx does not say it.
+// arrivalOf returns when the request of ctx came. If ctx does not say when, arrivalOf returns the current
+// time.
 func arrivalOf(ctx context.Context) time.Time {
 	if at, ok := arrivalIn(ctx); ok {
 		return at
@@ -56,8 +58,9 @@ func arrivalOf(ctx context.Context) time.Time {
 	return time.Now()
 }
 
-// UntilLate returns a context that ends with ctx, or when the request of ctx is late: then ErrOf
-// returns a *LateError. If ctx does not say when its request came, UntilLate returns ctx.
+// UntilLate returns a context that ends with ctx, or when the request of ctx is late, which it is once
+// [Options].AppendTimeout has passed since it came. If it is late, ErrOf returns a *LateError. If ctx
+// does not say when its request came, UntilLate returns ctx.
 func (e *Engine) UntilLate(ctx context.Context) (context.Context, context.CancelFunc) {
 	at, ok := arrivalIn(ctx)
 	if !ok {

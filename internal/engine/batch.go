@@ -12,7 +12,8 @@ import (
 // verified.
 const batchBytes = 1 * mib
 
-// partitionKey names a partition by the id of its topic, which no other topic ever has.
+// partitionKey names a partition by its number and the id of its topic. Unlike a topic's name, that id
+// never belongs to another topic.
 type partitionKey struct {
 	topic     format.TopicID
 	partition format.Partition
@@ -52,7 +53,7 @@ type batchSet struct {
 	bytes    int64
 	began    time.Time
 	urgent   bool // holds a request that is committed without linger
-	alone    bool // Batching admits no further request: the set has a commit to itself
+	alone    bool // Batching has admitted no further request: the set shares its commit with no other set
 
 	// Set when the records go into data objects. upload and uploaded are
 	// guarded by batcher.mu; objects is set before uploaded.
@@ -102,8 +103,9 @@ func (s *batchSet) add(r *Request, a *Append) {
 	a.Records, a.Partitions = nil, nil // the caller may reuse them
 }
 
-// share begins an append's share of the batch that the records of a partition are added to. A
-// request that a commit may have to leave out gets batches that it shares with no other request.
+// share begins the append's share of a batch of the partition. It takes the newest batch, or begins a
+// new one if that batch is full. If a commit may have to leave out r alone, the batch has no records of
+// other requests.
 func (s *batchSet) share(r *Request, a *Append, key partitionKey) *batchShare {
 	var only *Request
 	if r.whole() {

@@ -44,11 +44,10 @@ func (b *batcher) admitLocked(now time.Time) *batchSet {
 	return b.open
 }
 
-// join adds a request to the open batch set, and copies the records. It returns the request to
-// wait for. If an undecided request has the same idempotency key, and the access of at least one
-// of that request's callers is still valid, join returns that request, and does not add r.
-// Otherwise it returns r. It fails when the broker is closing, and when the undecided request has
-// other contents.
+// join adds a request to the open batch set, copies its records, and returns r. But if an undecided
+// request has the same idempotency key, and at least one of its callers may still make requests, join
+// does not add r: it returns the undecided request, for whose outcome the caller of r then waits. join
+// fails when the broker is closing, and when the undecided request has other contents than r.
 //
 // A request whose caller has synced is committed without linger, as urgent ones are: such
 // requests are rare, and have waited for the sync already.
@@ -89,7 +88,7 @@ func (b *batcher) join(r *Request) (*Request, error) {
 }
 
 // allowed returns nil if a request is the program's own, or if the access of one of its callers
-// is still valid; else the refusal. A refusal is final once another request has taken the
+// is still valid; else the refusal. A refusal is final once another request has joined with the same
 // idempotency key, since a commit can't have two requests with the same key.
 func (b *batcher) allowed(r *Request, in Keyring, now time.Time) error {
 	b.mu.Lock()

@@ -14,6 +14,6 @@ type Batching interface {
 	// Wait returns how much longer the open batch set stays open. After that, or at once if it is 0
 	// or less, the set is committed as soon as no other commit is under way.
 	Wait(open Fill) time.Duration
-	// Admits tells whether one more request may join an open batch set that holds at least one.
+	// Admits tells whether one more request may join the open batch set, which has at least one request.
 	Admits(open Fill) bool
 }

@@ -13,15 +13,16 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A checkpoint holds the whole state, so it costs more as the log grows, and the store
-// may take thousands of commits each second. Large checkpoints take at most about
-// 1/checkpointShare of the time: the engine skips checkpoints that are due too early.
+// A checkpoint holds the whole state, so it takes longer as the state grows, while there may be thousands
+// of commits each second. Large checkpoints take at most about 1/checkpointShare of the time: the engine
+// skips a checkpoint that is due too soon after the last one.
 const checkpointShare = 8
 
-// maybeCheckpoint searches for holes in the log and writes a checkpoint, concurrently with the
-// commit loop, when a checkpoint is due. Of several brokers, the one that won a slot divisible by
-// CheckpointCommits does it. If that broker fails, the winner of a later slot does it, once there are
-// twice as many commits since the last checkpoint.
+// maybeCheckpoint is called when this broker has won a slot. If a checkpoint is due, it searches for
+// holes in the log and writes a checkpoint, concurrently with the commit loop. A checkpoint is due for
+// the broker that won a slot divisible by CheckpointCommits. It is also due for the winner of any slot
+// if that broker has neither loaded nor begun a checkpoint for twice as many slots: then the broker
+// whose turn it was may have failed.
 func (e *Engine) maybeCheckpoint(won format.Seq) {
 	every := format.Seq(e.opts.CheckpointCommits)
 	if won%every != 0 && won < e.lastCheckpoint+2*every || e.stopped.Load() != nil {
@@ -55,7 +56,7 @@ func (e *Engine) maybeCheckpoint(won format.Seq) {
 				return
 			}
 			if errors.Is(err, objstore.ErrTooLarge) {
-				e.logger.Error("the state is too large for a checkpoint, so the next start replays all commits since the last one: delete topics, and lower --state-memory",
+				e.logger.Error("the state is too large for a checkpoint, so the next start replays all commits since the last checkpoint: delete topics, and lower --state-memory",
 					"slot", uint64(view.Seq()), "err", err)
 				return
 			}
@@ -69,8 +70,8 @@ func (e *Engine) maybeCheckpoint(won format.Seq) {
 	})
 }
 
-// snapshot returns a view of the state, and the hash of the last commit in it. Only the commit
-// loop changes either.
+// snapshot returns a view of the state, and the hash of the last commit in that view. It runs in the
+// commit loop or after the loop's end: so no commit is applied between the two reads.
 func (e *Engine) snapshot() (*state.View, format.Hash) {
 	e.live.RLock()
 	defer e.live.RUnlock()
@@ -92,7 +93,7 @@ func (e *Engine) finalCheckpoint(ctx context.Context) error {
 	}
 	if contradicts(err) {
 		e.stop(err)
-		return nil // Shutdown returns why the engine stopped
+		return nil // Shutdown returns err, with which the engine has stopped
 	}
 	if err != nil {
 		return fmt.Errorf("write the checkpoint of slot %d (nothing is lost, the next start takes longer): %w", applied, err)
@@ -110,12 +111,11 @@ func contradicts(err error) bool {
 // errOtherState says that a broker wrote another state for the same slot, so a retry does not help.
 var errOtherState = errors.New("the object does not hold the state at its slot")
 
-// findHole returns an error if the store no longer has all slots up to s that this broker has
-// applied: a checkpoint would hide the loss.
+// findHole returns an error if the store lost a recent slot up to s: a checkpoint would hide the loss.
 func (e *Engine) findHole(ctx context.Context, s format.Seq) error {
 	sound := format.Seq(e.sound.Load())
 	if window := 2 * format.Seq(e.opts.CheckpointCommits); s > window {
-		sound = max(sound, s-window) // earlier checkpoints have searched the slots below
+		sound = max(sound, s-window) // the writers of earlier checkpoints have searched the slots below
 	}
 	if err := e.log.FindHole(ctx, sound+1, s); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (e *Engine) writeCheckpoint(ctx context.Context, view *state.View, hash for
 	if got.Cluster == c.Cluster && got.Seq == c.Seq && got.Hash != c.Hash {
 		// Two brokers have applied different commits of one slot. If the store ignores
 		// conditions, neither may have noticed before.
-		return fmt.Errorf("%w: %s says that slot %d has the hash %v; this broker has applied %v", commitlog.ErrFork, key, c.Seq, got.Hash, c.Hash)
+		return fmt.Errorf("%w: %s says that the commit in slot %d has the hash %v; this broker has applied a commit with the hash %v", commitlog.ErrFork, key, c.Seq, got.Hash, c.Hash)
 	}
 	if got.Cluster != c.Cluster || got.Seq != c.Seq || !bytes.Equal(got.Body, c.Body) && !view.Is(got.Body) {
 		return fmt.Errorf("read back %s: %w", key, errOtherState)

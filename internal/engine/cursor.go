@@ -16,8 +16,8 @@ import (
 type Cursor struct {
 	// Offset is the next offset to read.
 	Offset format.Offset
-	// Floats says that the cursor moves up with the start of the partition until it has read a
-	// record. Otherwise an offset below the start is an error.
+	// Floats says that, until the cursor has read a record, it moves to the start of the partition if
+	// its offset is below that. Otherwise an offset below the start is an error.
 	Floats bool
 
 	e         *Engine

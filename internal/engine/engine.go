@@ -31,10 +31,10 @@ const mib = 1 << 20
 // Options configure an [Engine]. Fields have no defaults.
 type Options struct {
 	Batching          Batching
-	AppendTimeout     time.Duration // how long a caller waits for its commit
+	AppendTimeout     time.Duration // how long a caller waits for its commit, from when its request came
 	StaleMax          time.Duration // how old the last sync may be that an answer relies on
 	CheckpointCommits int           // number of commits between two checkpoints
-	CheckpointLarge   int           // size of a checkpoint, in bytes, from which checkpoints may be written less often
+	CheckpointLarge   int           // after a checkpoint of at least this many bytes, the next may be skipped: see checkpointShare
 	IdempotencyKeys   int           // how many idempotency keys the log may remember
 
 	Memory      int64 // limit, in bytes, of requests, open batches and the cache together
@@ -185,7 +185,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	begun := time.Now()
 	e.recovery = newRecovery(e.logger)
 	if err := e.log.Recover(ctx); err != nil {
-		damage := e.log.Err() // nil if another try may succeed
+		damage := e.log.Err()
 		return errors.Join(openError("recover the log", err, damage), e.cache.Close())
 	}
 	e.recovered = true
@@ -196,8 +196,8 @@ func (e *Engine) recover(ctx context.Context) error {
 	return nil
 }
 
-// openError returns the error of a step of Open. damage is the error of the log itself; nil if another
-// try may succeed.
+// openError returns the error of a step of Open. damage says how the log is damaged; nil if the step
+// failed for another reason, so that a new try may succeed.
 func openError(doing string, err, damage error) error {
 	if Hint(damage) != "" {
 		return &StoppedError{Doing: doing, Err: err, Hint: Hint(damage)}
@@ -275,9 +275,9 @@ func (e *Engine) Done() <-chan struct{} { return e.loopDone }
 // End gives up the requests that wait and the commit that is under way. Shutdown then returns soon.
 func (e *Engine) End() { e.end() }
 
-// Shutdown calls release unless release is nil, refuses further requests, commits those that wait, writes
-// a checkpoint and ends the engine. If the engine stops itself meanwhile, Shutdown returns why. It must
-// be called only once.
+// Shutdown calls release unless release is nil. Then it refuses further requests, commits the requests
+// that wait, writes a checkpoint, and ends the engine. If the engine stops itself meanwhile, Shutdown
+// returns why. It must be called only once.
 func (e *Engine) Shutdown(release func()) (err error) {
 	before := e.stopped.Load()
 	if release != nil {

@@ -29,8 +29,9 @@ func (e *UnknownError) Error() string { return "may be committed: " + e.Err.Erro
 // Unwrap returns the cause.
 func (e *UnknownError) Unwrap() error { return e.Err }
 
-// withoutUnknown returns the error of a commit for a request that the commit certainly does not have. If
-// err is an UnknownError, it is about the other requests of the commit: withoutUnknown unwraps it.
+// withoutUnknown returns the error for a request that a commit left out. err is the error of that commit.
+// If err is an UnknownError, the requests that the commit has may be in the log, but this one is not: so
+// withoutUnknown unwraps err.
 func withoutUnknown(err error) error {
 	if unknown, ok := errors.AsType[*UnknownError](err); ok {
 		return unknown.Err
@@ -113,7 +114,7 @@ func (e *CacheError) Unwrap() error { return e.Err }
 // StateFullError says that the state has no room for what a request adds.
 type StateFullError struct {
 	Use               state.Use
-	Used, Limit, Most int64 // in bytes: the size of the state, the size up to which this use may fill it, and its largest size
+	Used, Limit, Most int64 // in bytes: the size of the state, the size up to which requests of this use may fill it, and its largest size
 }
 
 // Error implements error.
@@ -126,7 +127,7 @@ type KeysFullError struct{ Limit int }
 
 // Error implements error.
 func (e *KeysFullError) Error() string {
-	return fmt.Sprintf("the log remembers %d idempotency keys", e.Limit)
+	return fmt.Sprintf("the log remembers %d idempotency keys, which is the maximum", e.Limit)
 }
 
 // TopicDeletedError says that a topic was deleted.
@@ -148,7 +149,7 @@ type EndConflictError struct {
 
 // Error implements error.
 func (e *EndConflictError) Error() string {
-	return fmt.Sprintf("partition %d of topic %q ends at %d, not at %d", e.Partition, e.Topic, e.End, e.Want)
+	return fmt.Sprintf("partition %d of topic %q ends at offset %d, not at %d", e.Partition, e.Topic, e.End, e.Want)
 }
 
 // PartitionNotFoundError says that a topic does not have a partition.
@@ -160,7 +161,7 @@ type PartitionNotFoundError struct {
 
 // Error implements error.
 func (e *PartitionNotFoundError) Error() string {
-	return fmt.Sprintf("topic %q has no partition %d but %d partitions", e.Topic, e.Partition, e.Count)
+	return fmt.Sprintf("topic %q has no partition %d; it has %d partitions", e.Topic, e.Partition, e.Count)
 }
 
 // OutOfRangeError says that a partition does not hold an offset.
@@ -172,7 +173,7 @@ type OutOfRangeError struct {
 
 // Error implements error.
 func (e *OutOfRangeError) Error() string {
-	return fmt.Sprintf("partition %d of topic %q holds %d to %d, not %d", e.Partition, e.Topic, e.Start, e.End, e.Offset)
+	return fmt.Sprintf("partition %d of topic %q starts at offset %d and ends at %d, so it does not hold offset %d", e.Partition, e.Topic, e.Start, e.End, e.Offset)
 }
 
 // DataLostError says that an object which the log refers to is missing or damaged.
@@ -194,17 +195,17 @@ func Hint(err error) string {
 	case errors.Is(err, format.ErrVersion):
 		return "the bucket was written by a newer seb: run that version or a later one"
 	case errors.Is(err, format.ErrForeign):
-		return "the bucket holds an object that is not of this log: find out who wrote it, and restore or remove it; seb touches nothing"
+		return "the bucket holds an object that does not belong to this log: find out who wrote it, then remove it or put back the log's own object; seb has changed nothing"
 	case errors.Is(err, objstore.ErrNotRegular):
-		return "something else stands where an object or a directory of the log belongs: move it away, and put back what was there (a directory on another disk is mounted there, such as by mount --bind, not linked); seb fsck names all damage; then start again"
+		return "where a file or directory of the log belongs, there is something else, such as a link: move it away, put back what was there, then start again (to keep a directory on another disk, mount it in that place, such as by mount --bind); seb fsck names all damage"
 	case errors.Is(err, commitlog.ErrLoss), errors.Is(err, commitlog.ErrRolledBack):
 		return "objects of the log are gone: restore them (a bucket with versioning still has them) or restore the whole bucket to one point in time, then start again"
 	case errors.Is(err, commitlog.ErrFork):
 		return "the bucket was changed by something that does not keep the order of the log, such as a partial restore: restore it to one point in time, then start again"
 	case errors.Is(err, commitlog.ErrClock):
-		return "the store's clock went back by more than the margin: set it right, then start again"
+		return "the store's clock went back by more than the bucket's margin (see seb.json): set the clock right, then start again"
 	case errors.Is(err, objstore.ErrStopped):
-		return "the store gave up, as a directory does after an fsync that failed, or once it was moved or replaced: set that right, then start again"
+		return "the store takes no further requests: a directory store stops after an fsync that failed, or once the directory was moved or replaced; mend the cause, then start again"
 	case errors.Is(err, format.ErrCorrupt), errors.Is(err, state.ErrNonsense):
 		return "an object of the log is damaged: restore it from a copy or an earlier version, then start again"
 	}

@@ -29,9 +29,10 @@ type Key struct {
 
 func (k *Key) hash() format.Digest { return k.Hashes[0] }
 
-// Replay settles a request if the log knows its key at that time of the log, in microseconds since
-// 1970. The caller must then sync and call Confirm, unless no later commit can undo the earlier
-// request. Replay returns false if the log does not know the key. Call Begin before.
+// Replay settles a request if the log knows its key; else it returns false. The log forgets keys by its
+// time: at is the log's time for which Replay decides, in microseconds since 1970. Call Begin before
+// Replay. If Replay returns true, and the key belongs to a topic, the caller must sync and then call
+// Confirm, since another broker may have deleted the topic.
 func (e *Engine) Replay(r *Request, at int64) bool {
 	var first state.Keyed
 	var known bool
@@ -77,9 +78,10 @@ func (e *Engine) Confirm(r *Request, err error) *Ticket {
 	return e.ticket(r, r.began)
 }
 
-// confirm checks, after a sync, how a request with a key was settled: the topic of the key may have
-// been deleted, and the log may know a key for which there seemed to be no room. err is the error
-// of the sync or commit that should have read the log to its end.
+// confirm checks how a request with a key was settled, after a sync or commit that should have read the
+// log to its end; err is the error of that sync or commit. Without an error, the state may show that the
+// topic of the key was deleted, or that the log has the key after all, for which there seemed to be no
+// room.
 //
 // A request whose key belongs to no topic keeps its answer when its topics are deleted, since it may
 // have done more than append to them.

@@ -67,8 +67,8 @@ func (e *Engine) giveUpAll() {
 	e.waiters.notifyAll()
 }
 
-// commit makes one commit of the requests that wait. If the commit succeeds, it proves where the log ends.
-// This answers the syncs too, since they were requested before the commit began.
+// commit makes one commit of the requests that wait. A commit that succeeds proves where the log ends:
+// so commit then also answers the syncs, which were requested before it began.
 func (e *Engine) commit(syncs []*syncRequest) {
 	inline := int64(inlineBytesMax)
 	if e.contended() {
@@ -106,7 +106,7 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	e.finish(sets, func(r *Request) error {
 		e := refusal[r]
 		if e != nil && err != nil {
-			return withoutUnknown(err) // r may have been refused because of another request of the commit, so its refusal does not count
+			return withoutUnknown(err) // the refusal may depend on other requests of the commit, which are perhaps not in the log
 		}
 		if e != nil {
 			return e

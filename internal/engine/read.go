@@ -62,7 +62,7 @@ const (
 // would take a thousand round trips.
 func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
 	if len(c.found) == 0 {
-		return nil, nil // before a context is derived: ctx would keep it in memory while the caller waits
+		return nil, nil // before a context is derived: ctx would keep memory for it while the caller waits for records
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -197,9 +197,8 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error
 	return nil, &StoreError{Doing: fmt.Sprintf("offset %d could not be read", l.Base), RetryAfter: retryMax, Err: last}
 }
 
-// errMoved says that a checkpoint has replaced the state that said where the batch is. The batch
-// may be elsewhere now, and the log lease, which covers the new state, says nothing about the old
-// place.
+// errMoved says that a checkpoint has replaced the state from which the reader knew the batch's place.
+// The batch may be in another place now, and the log lease says nothing about the old place.
 var errMoved = errors.New("a checkpoint has replaced the state")
 
 // lost tells whether err says that an object is missing, or isn't what the log says. An unknown

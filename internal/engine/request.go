@@ -32,9 +32,9 @@ type Request struct {
 	ExtraBytes int64
 
 	began time.Time     // when the request came
-	boot  time.Duration // the same by the boot clock
-	came  int64         // the same in the log's time, in microseconds since 1970
-	wall  int64         // the same by the wall clock, in milliseconds since 1970: the timestamp of records without one
+	boot  time.Duration // when the request came, by the boot clock
+	came  int64         // when the request came, in the log's time: microseconds since 1970
+	wall  int64         // when the request came, by the wall clock, in milliseconds since 1970: the default timestamp of its records
 	bytes int64         // memory taken from the budget
 
 	refusal  error // set while none of Callers may make requests; guarded by batcher.mu, see [batcher.allowed]
@@ -47,7 +47,7 @@ type Request struct {
 	sealed    bool
 
 	done     chan struct{} // closed when the outcome is known: then the following fields have it
-	replayed [][]Range     // what an earlier request with the same key has appended, for each append; nil without one
+	replayed [][]Range     // where an earlier request with the same key has put the records of each append; nil if there is no such request
 	entries  []format.Entry
 	err      error
 }
@@ -80,8 +80,8 @@ type Append struct {
 	ID    format.TopicID // of the topic
 	Count int            // of records
 	Bytes int64          // upper bound of the records' encoded size
-	IfEnd format.Offset  // the next offset that the partition must have; -1 without a condition
-	Delay time.Duration  // how long after the commit queues may hand the records out
+	IfEnd format.Offset  // the offset at which the partition must end before the append; -1 without a condition
+	Delay time.Duration  // queues may hand the records out when Delay has passed since the commit
 	Due   time.Time      // when queues may hand the records out, by the store's clock; zero if Delay decides
 
 	// The following memory belongs to the caller. The append keeps none of it once it has joined a batch set.
@@ -203,14 +203,14 @@ func (e *Engine) Submit(ctx context.Context, r *Request) (*Ticket, error) {
 		return e.ticket(r, r.began), nil
 	}
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // before a commit can take the request
+		return nil, ctx.Err() // the request is in no batch set yet, so it is certainly not committed
 	}
 	if r.bytes > 0 {
 		if err := e.budget.Take(ctx, budget.Batches, r.bytes); err != nil {
 			return nil, err
 		}
 	}
-	if time.Since(r.began) >= e.opts.AppendTimeout { // it waited for too long before: it must not get into a commit now
+	if time.Since(r.began) >= e.opts.AppendTimeout { // the request has waited for too long, so it must not get into a commit
 		if r.bytes > 0 {
 			e.budget.Give(budget.Batches, r.bytes)
 		}

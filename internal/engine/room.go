@@ -12,11 +12,11 @@ import (
 // tests, a quarter is the least reserve.
 const stateReserveMin = 64 << 10
 
-// stateLimit returns the size in bytes up to which requests of a use may let the state grow. The last
-// bytes are a reserve: when appends are refused, consumers can still commit, workers can still answer,
-// and operators can still create keys. Owners of queues have no bound: a broker that can't own a queue
-// can't empty it either. Ownership takes 64 bytes for each partition of a queue, however often the owner
-// changes.
+// stateLimit returns the size in bytes up to which requests of the given use may let the state grow.
+// Appends must leave a reserve: when they are refused, consumers can still commit, workers can still
+// answer, and operators can still create keys. Entries of queues' owners have no limit: a broker that
+// can't own a queue can't empty it either. They take 64 bytes for each partition of a queue, however
+// often the owner changes.
 func (o *Options) stateLimit(use state.Use) int64 {
 	reserve := max(o.StateMemory/16, min(stateReserveMin, o.StateMemory/4))
 	switch use {
@@ -106,8 +106,8 @@ func (e *Engine) RoomForRecords(ctx context.Context) error {
 	return nil
 }
 
-// stateUsed returns the memory of the state in bytes. If the state is full for appends, it does not
-// count what the next commit will remove because it has expired.
+// stateUsed returns the memory of the state in bytes. If the state is full for appends, stateUsed leaves
+// out what has expired and what the next commit will therefore remove.
 func (e *Engine) stateUsed() (used int64) {
 	e.View(func(s *state.State) {
 		used = s.Memory()

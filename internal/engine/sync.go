@@ -27,7 +27,7 @@ type tail struct {
 	syncs    []*syncRequest
 	waiting  int           // readers at the end of the log
 	leftAt   time.Time     // when a reader last left
-	provenAt time.Time     // when the last sync or own commit that succeeded began: it proved where the log ends
+	provenAt time.Time     // when the last sync or own commit began that has proven where the log ends
 	triedAt  time.Time     // when the last sync or own commit ended, even if the sync failed
 	interval time.Duration // between syncs while readers wait
 }
@@ -242,7 +242,7 @@ func (e *Engine) SyncRarely(ctx context.Context) error {
 	return e.Sync(ctx)
 }
 
-// SyncAge returns how long ago the end of the log was proven.
+// SyncAge returns the time since the last sync or own commit began that has proven the end of the log.
 func (e *Engine) SyncAge() time.Duration { return e.tail.age() }
 
 // Follow makes the engine sync repeatedly, until the caller calls leave. It is for readers that wait at

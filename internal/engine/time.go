@@ -11,7 +11,7 @@ import (
 // clock is right: dates in HTTP have whole seconds.
 const storeTimeError = time.Second
 
-// Now returns the log's time if a commit were built now, in microseconds since 1970.
+// Now returns the time that a commit would get if it were built now, in microseconds since 1970.
 func (e *Engine) Now() (now int64) {
 	e.View(func(s *state.State) { now = e.NowIn(s) })
 	return now
@@ -30,10 +30,10 @@ func (e *Engine) Time() (last int64) {
 // StoreNow returns the store's time, which decides when API keys expire and when records are due.
 func (e *Engine) StoreNow() time.Time { return e.log.StoreNow() }
 
-// timeOf returns the log's time when a commit is applied. For a commit of this broker, that is the
-// commit's time. A commit of another broker may have been made a while ago: timeOf adds the time that
-// has passed since then by the store's clock. It adds at most the time since the end of the log was
-// last proven, since the log did not have the commit at that moment.
+// timeOf returns the log's time at the moment when a commit is applied. For a commit of this broker,
+// that is the commit's time. A commit of another broker may have been made a while ago: timeOf adds the
+// time that has passed since then by the store's clock. It adds at most the time since the end of the
+// log was last proven, since at that moment the log did not yet have the commit.
 func (e *fold) timeOf(c *format.Commit, own bool) state.Moment {
 	l := state.Moment{At: time.Now(), US: c.Time}
 	if !own {

@@ -61,7 +61,7 @@ func DecodeCheckpoint(b []byte) (*Checkpoint, error) {
 	}
 	c.Body = b[CheckpointBodyStart:]
 	if crc := crc32.Checksum(c.Body, castagnoli); crc != want {
-		return nil, Corrupt("body checksum is %08x, computed %08x", want, crc)
+		return nil, Corrupt("the body's checksum should be %08x, but its bytes give %08x", want, crc)
 	}
 	return c, nil
 }
@@ -77,7 +77,7 @@ func decodeCheckpointStart(b []byte, size int64) (c *Checkpoint, bodyCRC uint32,
 		return nil, 0, Corrupt("a checkpoint's head has %d bytes instead of %d", len(head), checkpointHeadSize)
 	}
 	if enc := le.Uint32(head[68:]); enc != 0 || p.Count != 0 {
-		return nil, 0, fmt.Errorf("%w: the checkpoint has the unknown encoding %d, or %d index pages", ErrVersion, enc, p.Count)
+		return nil, 0, fmt.Errorf("%w: the checkpoint has the encoding %d and %d index pages; this seb reads only encoding 0 without index pages", ErrVersion, enc, p.Count)
 	}
 	if has, want := uint64(size-CheckpointBodyStart), le.Uint64(head[56:]); has != want {
 		return nil, 0, Corrupt("the checkpoint's body has %d bytes instead of %d", has, want)

@@ -15,8 +15,8 @@ type Cluster struct {
 	ID ClusterID `json:"cluster_id"`
 	// Format is the version of the objects' format.
 	Format int `json:"format"`
-	// DeleteDelay (D) is how long an object stays in the bucket after the log stopped needing
-	// it.
+	// DeleteDelay (D) is how long an object stays in the bucket, at least, after the log stopped
+	// needing it.
 	DeleteDelay Duration `json:"delete_delay"`
 	// Margin allows for differences between the clocks of the store's servers.
 	Margin  Duration  `json:"margin"`
@@ -45,7 +45,7 @@ func (c ClusterID) MarshalText() ([]byte, error) { return []byte(c.String()), ni
 // UnmarshalText reads 32 hex digits.
 func (c *ClusterID) UnmarshalText(b []byte) error {
 	if len(b) != hex.EncodedLen(len(c)) {
-		return fmt.Errorf("a cluster id has %d hex digits, not %d", hex.EncodedLen(len(c)), len(b))
+		return fmt.Errorf("a cluster id must have %d hex digits, not %d", hex.EncodedLen(len(c)), len(b))
 	}
 	_, err := hex.Decode(c[:], b)
 	return err
@@ -80,9 +80,9 @@ func DecodeCluster(b []byte) (Cluster, error) {
 	}
 	switch {
 	case c.Format != Version:
-		return c, fmt.Errorf("%s: %w: format is %d, this seb reads %d", ClusterKey, ErrVersion, c.Format, Version)
+		return c, fmt.Errorf("%s: %w: its format is %d, this seb reads only %d", ClusterKey, ErrVersion, c.Format, Version)
 	case c.ID == ClusterID{}:
-		return c, fmt.Errorf("%s: %w: it names no cluster", ClusterKey, ErrCorrupt)
+		return c, fmt.Errorf("%s: %w: its cluster id is missing or zero", ClusterKey, ErrCorrupt)
 	}
 	if err := CheckDelays(time.Duration(c.DeleteDelay), time.Duration(c.Margin)); err != nil {
 		return c, fmt.Errorf("%s: %w: %w", ClusterKey, ErrCorrupt, err)
@@ -97,11 +97,11 @@ func DecodeCluster(b []byte) (Cluster, error) {
 	return c, nil
 }
 
-// CheckDelays refuses constants that no bucket may have. It divides by four, since four times
-// the margin may be more than a Duration can hold.
+// CheckDelays returns an error unless deleteDelay is above 0 and at least four times margin, and
+// margin is not negative. It divides by four, since four times margin may exceed a Duration.
 func CheckDelays(deleteDelay, margin time.Duration) error {
 	if margin < 0 || deleteDelay <= 0 || deleteDelay/4 < margin {
-		return fmt.Errorf("delete delay %v is less than four times the margin %v, or one of them is negative", deleteDelay, margin)
+		return fmt.Errorf("the delete delay is %v and the margin is %v: the delete delay must be above 0 and at least four times the margin, and the margin must not be negative", deleteDelay, margin)
 	}
 	return nil
 }

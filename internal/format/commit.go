@@ -112,7 +112,7 @@ func DecodeCommit(b []byte) (*Commit, error) {
 	data := int64(le.Uint32(head[84:]))
 	rest := head[commitFixedSize:]
 	if data*dataRefSize > int64(len(rest)) {
-		return nil, Corrupt("%d data objects don't fit the head", data)
+		return nil, Corrupt("%d data objects don't fit into the head", data)
 	}
 	for range data {
 		if le.Uint32(rest[20:]) != 0 {
@@ -126,7 +126,7 @@ func DecodeCommit(b []byte) (*Commit, error) {
 		rest = rest[dataRefSize:]
 	}
 	if int64(p.Count)*entryHeaderSize > int64(len(rest)) {
-		return nil, Corrupt("%d entries don't fit the head", p.Count)
+		return nil, Corrupt("%d entries don't fit into the head", p.Count)
 	}
 	c.Entries = make([]Entry, 0, p.Count)
 	for i := range p.Count {

@@ -20,7 +20,7 @@ import "fmt"
 //	6 start moved: topic (uint64), partition (uint32), 0 (uint32), new first offset (int64)
 //	7 topic configured: topic (uint64), retention in ms (int64), retention in bytes (int64); 0 = no limit
 //	8 append keyed: topic (uint64; 0 if no records were appended), 16 bytes of the key's hash, 16 of the
-//	  request's hash, then for each range of its records: partition (uint32), records (uint32), base offset (int64)
+//	  request's hash, then for each range of the append's records: partition (uint32), records (uint32), base offset (int64)
 //	9, 10 API keys: see keys.go
 //	11 to 13 consumers: see consumers.go
 //	14 to 24 queues: see queues.go
@@ -238,7 +238,7 @@ func decodeEntry(b []byte, c *Commit) (Entry, []byte, error) {
 		return it, rest, err
 	case entryTopicCreated:
 		if size < 12 {
-			return nil, nil, Corrupt("an entry of kind %d has %d bytes", kind, size)
+			return nil, nil, Corrupt("an entry of kind %d has the invalid size of %d bytes", kind, size)
 		}
 		return &TopicCreated{ID: TopicID(le.Uint64(body)), Partitions: le.Uint32(body[8:]), Name: string(body[12:])}, rest, nil
 	case entryTopicDeleted:
@@ -331,20 +331,20 @@ func decodeBatch(b []byte, c *Commit) (*Batch, error) {
 		payload = int64(c.Data[x.Object-1].Size) - DataPayloadStart
 	}
 	if int64(x.Pos)+int64(x.Size) > payload {
-		return nil, Corrupt("a batch at position %d with %d bytes does not fit into a payload of %d", x.Pos, x.Size, payload)
+		return nil, Corrupt("a batch at position %d with %d bytes does not fit into a payload of %d bytes", x.Pos, x.Size, payload)
 	}
 	return x, nil
 }
 
 func decodeAppendKeyed(b []byte) (*AppendKeyed, error) {
 	if len(b) < keyedFixedSize || (len(b)-keyedFixedSize)%keyedRangeSize != 0 {
-		return nil, Corrupt("an entry of kind %d has %d bytes", entryAppendKeyed, len(b))
+		return nil, Corrupt("an entry of kind %d has the invalid size of %d bytes", entryAppendKeyed, len(b))
 	}
 	a := &AppendKeyed{Topic: TopicID(le.Uint64(b)), Key: Digest(b[8:24]), Print: Digest(b[24:40])}
 	for b = b[keyedFixedSize:]; len(b) > 0; b = b[keyedRangeSize:] {
 		r := KeyedRange{Partition: Partition(le.Uint32(b)), Count: le.Uint32(b[4:]), Base: Offset(le.Uint64(b[8:]))}
 		if r.Count == 0 || r.Base < 0 || r.Base+Offset(r.Count) < 0 {
-			return nil, Corrupt("a range of an append with a key has the invalid count %d or the invalid offset %d", r.Count, r.Base)
+			return nil, Corrupt("a range of an append with an idempotency key has the invalid count %d or the invalid offset %d", r.Count, r.Base)
 		}
 		a.Ranges = append(a.Ranges, r)
 	}

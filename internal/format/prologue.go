@@ -16,7 +16,7 @@ import (
 //	     6    8 writer's wall clock, microseconds since 1970 (int64); for information only
 //	    14    4 count (uint32): entries of a commit, batches of a data object, pages of a checkpoint
 //	    18    1 kind: 1 commit, 2 data, 3 checkpoint
-//	    19    1 flags: 0; any other bit is refused
+//	    19    1 flags: 0; readers refuse any other value
 //	    20    4 length of the head that follows (uint32)
 //	    24    4 CRC-32C of the head
 //	    28    4 CRC-32C of bytes 0 to 27
@@ -109,16 +109,16 @@ func putPrologue(b []byte, kind Kind, created int64, count uint32) {
 // other than 2 with ErrVersion.
 func DecodePrologue(b []byte) (Prologue, error) {
 	if len(b) < PrologueSize {
-		return Prologue{}, Corrupt("%d bytes are too few for a prologue", len(b))
+		return Prologue{}, Corrupt("it has %d bytes, too few for a prologue", len(b))
 	}
 	if string(b[:4]) != magic {
-		return Prologue{}, Corrupt("magic is %q, not %q", b[:4], magic)
+		return Prologue{}, Corrupt("it begins with %q, not %q", b[:4], magic)
 	}
 	if v := int16(le.Uint16(b[4:])); v != Version {
-		return Prologue{}, fmt.Errorf("%w: format version is %d, this seb reads %d", ErrVersion, v, Version)
+		return Prologue{}, fmt.Errorf("%w: its format version is %d, this seb reads only %d", ErrVersion, v, Version)
 	}
 	if crc := crc32.Checksum(b[:28], castagnoli); crc != le.Uint32(b[28:]) {
-		return Prologue{}, Corrupt("prologue checksum is %08x, computed %08x", le.Uint32(b[28:]), crc)
+		return Prologue{}, Corrupt("the prologue has the checksum %08x, but its bytes give %08x", le.Uint32(b[28:]), crc)
 	}
 	if b[19] != 0 {
 		return Prologue{}, fmt.Errorf("%w: unknown flags %#x", ErrVersion, b[19])
@@ -144,11 +144,11 @@ func decodeHead(b []byte, want Kind) (Prologue, []byte, error) {
 		return p, nil, fmt.Errorf("%w: it is a %v, not a %v", ErrForeign, p.Kind, want)
 	}
 	if int64(len(b)) < p.End() {
-		return p, nil, Corrupt("the head ends at %d, the object at %d", p.End(), len(b))
+		return p, nil, Corrupt("the head should end at byte %d, but the object ends at byte %d", p.End(), len(b))
 	}
 	head := b[PrologueSize:p.End()]
 	if crc := crc32.Checksum(head, castagnoli); crc != p.HeadCRC {
-		return p, nil, Corrupt("head checksum is %08x, computed %08x", p.HeadCRC, crc)
+		return p, nil, Corrupt("the head's checksum should be %08x, but its bytes give %08x", p.HeadCRC, crc)
 	}
 	return p, head, nil
 }

@@ -99,7 +99,7 @@ func decodeQueuePushSet(b []byte) (*QueuePushSet, error) {
 	case p.URL == "":
 		set.Push = nil
 	case p.TimeoutMS <= 0 || p.InFlight == 0:
-		return nil, Corrupt("an entry for a push has the invalid limit of %d requests or the invalid time-out of %d ms", p.InFlight, p.TimeoutMS)
+		return nil, Corrupt("an entry for a push has the invalid limit of %d requests or the invalid timeout of %d ms", p.InFlight, p.TimeoutMS)
 	}
 	return set, nil
 }

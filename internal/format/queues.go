@@ -3,7 +3,7 @@ package format
 // The entries about queues, which hand out the records of a topic as work. docs/rfcs/0002 gives
 // the reasons for them.
 //
-//	14 queue set: id (uint64), topic (uint64), lease, least and longest backoff in ms (3 × int64),
+//	14 queue set: id (uint64), topic (uint64), lease, shortest and longest backoff in ms (3 × int64),
 //	   attempts (uint32), flags (uint32: bit 0 = order by key, bit 1 = paused), size of the next text (uint16),
 //	   name of the dead-letter topic, name; if the id is known, this replaces the queue's config
 //	15 queue deleted: id (uint64)

@@ -72,7 +72,7 @@ func decodeQueueSet(b []byte) (*QueueSet, error) {
 		return nil, fmt.Errorf("%w: a queue has the unknown flags %#x", ErrVersion, flags)
 	}
 	if dead > len(b)-queueSetSize {
-		return nil, Corrupt("a dead-letter topic's name of %d bytes does not fit into an entry of %d", dead, len(b))
+		return nil, Corrupt("a dead-letter topic's name of %d bytes does not fit into an entry of %d bytes", dead, len(b))
 	}
 	return &QueueSet{ID: QueueID(le.Uint64(b)), Topic: TopicID(le.Uint64(b[8:])), Name: string(b[queueSetSize+dead:]), Config: QueueConfig{
 		LeaseMS: int64(le.Uint64(b[16:])), BackoffMinMS: int64(le.Uint64(b[24:])), BackoffMaxMS: int64(le.Uint64(b[32:])),
@@ -87,13 +87,13 @@ func decodeQueueOwned(b []byte) (*QueueOwned, error) {
 	}
 	n, rest := le.Uint32(b[16:]), b[queueOwnedMin:]
 	if int64(n) > int64(len(rest)/8) {
-		return nil, Corrupt("an entry for the owner of a queue has %d bytes, which do not match its %d windows", len(b), n)
+		return nil, Corrupt("an entry for the owner of a queue has %d bytes, which do not match its %d dispatch limits", len(b), n)
 	}
 	o := &QueueOwned{Queue: QueueID(le.Uint64(b)), Epoch: Epoch(le.Uint64(b[8:]))}
 	for ; n > 0; n-- {
 		w := Offset(le.Uint64(rest))
 		if w < 0 {
-			return nil, Corrupt("a window at %d", w)
+			return nil, Corrupt("a dispatch limit is the invalid offset %d", w)
 		}
 		o.Windows, rest = append(o.Windows, w), rest[8:]
 	}
@@ -104,7 +104,7 @@ func decodeQueueOwned(b []byte) (*QueueOwned, error) {
 func decodeWindowMoved(b []byte) (*WindowMoved, error) {
 	w := &WindowMoved{Queue: QueueID(le.Uint64(b)), Epoch: Epoch(le.Uint64(b[8:])), Partition: Partition(le.Uint32(b[16:])), Window: Offset(le.Uint64(b[24:]))}
 	if w.Window < 0 {
-		return nil, Corrupt("a window at %d", w.Window)
+		return nil, Corrupt("a dispatch limit is the invalid offset %d", w.Window)
 	}
 	return w, reserved(b[20:24])
 }
@@ -144,7 +144,7 @@ func decodeRecordsDone(b []byte) (*RecordsDone, error) {
 	for b = b[runsMin:]; len(b) > 0; b = b[16:] {
 		r := Run{Offset: Offset(le.Uint64(b)), Count: le.Uint32(b[8:]), Number: le.Uint32(b[12:])}
 		if r.Offset < end || r.Count == 0 || r.Number == 0 || r.End() < 0 {
-			return nil, Corrupt("%d records done by attempt %d from offset %d on are invalid, or overlap those below %d", r.Count, r.Number, r.Offset, end)
+			return nil, Corrupt("%d records done by attempt %d from offset %d on are invalid, or are not after the previous ones, which end at %d", r.Count, r.Number, r.Offset, end)
 		}
 		end = r.End()
 		d.Runs = append(d.Runs, r)
@@ -166,7 +166,7 @@ func decodeRecordPutBack(b []byte) (*RecordPutBack, error) {
 		NotBefore: int64(le.Uint64(b[24:])), DeadLetter: flags&recordDeadLetter != 0, Reason: string(b[putBackSize:]),
 	}
 	if p.Offset < 0 || p.Number == 0 || p.NotBefore < 0 {
-		return nil, Corrupt("attempt %d of offset %d can't be put back until %d", p.Number, p.Offset, p.NotBefore)
+		return nil, Corrupt("attempt %d of offset %d can't be put back until %d µs since 1970", p.Number, p.Offset, p.NotBefore)
 	}
 	return p, reserved(b[36:40])
 }
@@ -205,7 +205,7 @@ func decodeRecordsDelayed(b []byte) (*RecordsDelayed, error) {
 		Offset: Offset(le.Uint64(b[16:])), Due: int64(le.Uint64(b[24:])),
 	}
 	if d.Offset < 0 || d.Count == 0 || d.End() < 0 || d.Due < 0 {
-		return nil, Corrupt("%d records from offset %d on can't be delayed until %d", d.Count, d.Offset, d.Due)
+		return nil, Corrupt("%d records from offset %d on can't be delayed until %d µs since 1970", d.Count, d.Offset, d.Due)
 	}
 	return d, nil
 }

@@ -43,7 +43,7 @@ func (s *SessionNamed) Sound() bool {
 func decodeSessionNamed(b []byte) (*SessionNamed, error) {
 	s := &SessionNamed{Session: SessionKey(b[:32]), Queue: QueueID(le.Uint64(b[32:])), Epoch: Epoch(le.Uint64(b[40:]))}
 	if !s.Sound() {
-		return nil, Corrupt("session %x can't own queue %d with epoch %d", s.Session, s.Queue, s.Epoch)
+		return nil, Corrupt("session %x is invalid, or only one of its queue %d and epoch %d is 0", s.Session, s.Queue, s.Epoch)
 	}
 	return s, nil
 }

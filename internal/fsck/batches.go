@@ -40,7 +40,7 @@ func checkBatches(payload []byte, rows []row) (batches int, err error) {
 		from, to := int(r.pos), int(r.pos)+int(r.size)
 		what := fmt.Sprintf("topic %d partition %d offsets %d to %d", r.topic, r.partition, r.base, r.base+format.Offset(r.count)-1)
 		if from < end || to > len(payload) {
-			bad(fmt.Errorf("%s: %w: its entry names the bytes %d to %d of the payload, which belong to another batch or do not exist", what, record.ErrCorrupt, from, to))
+			bad(fmt.Errorf("%s: %w: its entry in the log names the bytes %d to %d of the payload, which belong to another batch or do not exist", what, record.ErrCorrupt, from, to))
 			continue
 		}
 		n, err := unknownBatches(payload[end:from])
@@ -88,12 +88,12 @@ func (r row) check(b []byte) error {
 		return err
 	}
 	if int64(x.Count) != r.count {
-		return fmt.Errorf("%w: it has %d records, its entry says %d", record.ErrCorrupt, x.Count, r.count)
+		return fmt.Errorf("%w: it has %d records, but its entry in the log says %d", record.ErrCorrupt, x.Count, r.count)
 	}
 	latest := int64(math.MinInt64)
 	for rec, err := range x.Records(b, int64(r.base), record.Limits{}) {
 		if errors.As(err, new(*record.LimitError)) {
-			return nil // the CRC is right; the records are not checked, since the batch exceeds the default limits
+			return nil // the CRC is right; a batch beyond the default limits is not decoded further
 		}
 		if err != nil {
 			return err
@@ -101,7 +101,7 @@ func (r row) check(b []byte) error {
 		latest = max(latest, rec.Timestamp)
 	}
 	if r.timed && latest != r.maxTime {
-		return fmt.Errorf("%w: its latest record is of %d ms, its entry says %d", record.ErrCorrupt, latest, r.maxTime)
+		return fmt.Errorf("%w: its largest timestamp is %d ms since 1970, but its entry in the log says %d", record.ErrCorrupt, latest, r.maxTime)
 	}
 	return nil
 }

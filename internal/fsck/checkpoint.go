@@ -21,7 +21,7 @@ type checkpoint struct {
 func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoint, err error) {
 	key := format.CheckpointKey(s)
 	err = believe(ctx, func() error {
-		o, err := c.get(ctx, key, 0, format.CheckpointBodyStart) // the size decides how long the whole read may take
+		o, err := c.get(ctx, key, 0, format.CheckpointBodyStart) // for the size, on which the next timeout depends
 		if err == nil && o.Size > format.CheckpointBytesMax {
 			return fmt.Errorf("%w: it has %d bytes, at most %d are allowed", format.ErrCorrupt, o.Size, int64(format.CheckpointBytesMax))
 		}
@@ -38,7 +38,7 @@ func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoi
 			return err
 		}
 		if cp.Cluster != c.cluster || cp.Seq != s {
-			return fmt.Errorf("%w: it is slot %d of cluster %v", format.ErrForeign, cp.Seq, cp.Cluster)
+			return fmt.Errorf("%w: it is the checkpoint of slot %d of cluster %v", format.ErrForeign, cp.Seq, cp.Cluster)
 		}
 		cp.state, err = state.Decode(cp.Seq, cp.Body)
 		return err
@@ -62,20 +62,20 @@ func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	}
 	c.objects.Add(1)
 	if c.pos < s {
-		c.move(s) // the slot of the checkpoint is absent
+		c.move(s) // the commit of this slot is absent
 		c.forgetState()
 		c.lost = s
 	}
 	if c.hash != nil && *c.hash != cp.Hash {
-		c.found(Corrupt, key, "%v: it follows a commit with the hash %v, %s has %v", format.ErrCorrupt, cp.Hash, format.LogKey(s), *c.hash)
+		c.found(Corrupt, key, "%v: it follows a commit with the hash %v, but %s has the hash %v", format.ErrCorrupt, cp.Hash, format.LogKey(s), *c.hash)
 		return nil
 	}
 	compared := c.state
 	if compared == nil {
-		compared = cp.state // compare it with itself: this finds a body that is not canonical
+		compared = cp.state // finds a body that is not the encoding of its own state
 	}
 	if !compared.View().Is(cp.Body) {
-		c.found(Corrupt, key, "%v: it is not the state that the commits of the log make", format.ErrCorrupt)
+		c.found(Corrupt, key, "%v: its state is not the one that the commits of the log give", format.ErrCorrupt)
 		return nil
 	}
 	if c.state == nil {

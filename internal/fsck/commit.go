@@ -54,7 +54,7 @@ func (c *checker) checkSlot(ctx context.Context, s format.Seq) slotResult {
 			r.damage, r.err = append(r.damage, r.err), nil
 		}
 		if errors.Is(r.err, objstore.ErrNotFound) {
-			r.absent, r.err = true, nil // the commit was deleted after the check had read the commit's head
+			r.absent, r.err = true, nil // a broker deleted the commit after the check had read its head
 		}
 	}
 	c.objects.Add(1)

@@ -102,10 +102,10 @@ func (c *checker) tookData(r dataResult, s format.Seq) error {
 
 // foundTwice reports a commit that is not the first to refer to a data object.
 func (c *checker) foundTwice(s format.Seq, key dataKey) {
-	c.found(Corrupt, format.LogKey(s), "%v: it refers to %s, as a commit before it does: the same records twice", format.ErrCorrupt, key)
+	c.found(Corrupt, format.LogKey(s), "%v: it refers to %s, to which an earlier commit refers already: the log has the same records twice", format.ErrCorrupt, key)
 }
 
-// remaining is a data object that was not checked with a commit.
+// remaining is a data object that was not checked together with a commit that refers to it.
 type remaining struct {
 	ref    format.DataRef // Size is 0 if nothing is known to refer to it
 	rows   []row
@@ -172,8 +172,8 @@ func (c *checker) tookUnused(r dataResult) error {
 	return nil
 }
 
-// inFlightSlots is how many slots before the end of the log an upload may have begun if its
-// commit is still to come. It is an estimate of how many slots brokers commit during an upload.
+// inFlightSlots is how many slots before the end of the log an upload may have begun whose commit
+// is still to come. It is an estimate of how many slots brokers commit during an upload.
 const inFlightSlots = 1000
 
 // judgeUnused judges a data object to which no commit of the List refers, and whose upload began

@@ -16,8 +16,8 @@
 //     again.
 //   - A data object exists before the commit that refers to it. So it is missing
 //     if a Get does not find it, whether or not the List showed it.
-//   - Missing objects are judged again by a checkpoint that was written during
-//     the check.
+//   - If objects are missing, the check looks for a checkpoint that was written
+//     during the check, and then applies these rules to that checkpoint.
 package fsck
 
 import (
@@ -33,7 +33,7 @@ import (
 
 // ErrNoLog says that there is nothing to check: the store has no object that could belong to a
 // log.
-var ErrNoLog = errors.New("the store holds no log")
+var ErrNoLog = errors.New("the store holds no log: it has no object under a key of a log")
 
 // Options say how thorough a check is.
 type Options struct {
@@ -158,8 +158,8 @@ func (c *checker) found(class Class, key, format string, args ...any) {
 	c.report.Findings = append(c.report.Findings, Finding{Class: class, Key: key, Detail: fmt.Sprintf(format, args...)})
 }
 
-// blame adds a finding about an object. If the error is not about the object, blame returns it,
-// to end the check.
+// blame adds a finding about an object. If err is not about the object, blame returns err, to end
+// the check.
 func (c *checker) blame(key string, err error) error {
 	class, ok := classOf(err)
 	if !ok {

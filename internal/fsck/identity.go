@@ -9,9 +9,11 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// identify finds the cluster id of the log. It is the id in seb.json, unless seb.json is lost,
-// or no witness has that id and two or more witnesses agree on another id. If identify trusted
-// seb.json alone, a seb.json of another cluster would make every object foreign.
+// identify finds the cluster id of the log: the id in seb.json. But seb.json may be lost, or be
+// that of another cluster, which would make every object foreign. So identify also reads the ids
+// in up to three objects, the witnesses. Without a readable seb.json it takes the id that most
+// witnesses have. It takes that id as well if two or more witnesses have it and no witness has the
+// id in seb.json.
 func (c *checker) identify(ctx context.Context) error {
 	named, err := c.readCluster(ctx)
 	if err != nil {
@@ -28,7 +30,7 @@ func (c *checker) identify(ctx context.Context) error {
 		c.cluster = other
 	case votes > 1 && !slices.Contains(witnesses, named):
 		c.cluster = other
-		c.found(Foreign, format.ClusterKey, "%v: it names cluster %v, the log is of cluster %v", format.ErrForeign, named, other)
+		c.found(Foreign, format.ClusterKey, "%v: it names cluster %v, but the log is of cluster %v", format.ErrForeign, named, other)
 	}
 	c.report.Cluster = c.cluster.String()
 	return nil
@@ -50,7 +52,7 @@ func majority(ids []format.ClusterID) (most format.ClusterID, votes int) {
 	return most, votes
 }
 
-// readCluster returns the cluster id in seb.json, zeros if it can't be read.
+// readCluster returns the cluster id in seb.json, zeros if seb.json is missing or damaged.
 func (c *checker) readCluster(ctx context.Context) (format.ClusterID, error) {
 	const key = format.ClusterKey
 	var cluster format.Cluster

@@ -8,7 +8,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// judge decides which absent objects are missing. It runs after everything was read.
+// judge decides which absent objects the log needs, and reports them as missing. It runs after
+// everything was read.
 func (c *checker) judge(ctx context.Context) error {
 	missing, deleted := c.absentSlots()
 	var data []dataKey
@@ -66,7 +67,7 @@ func (c *checker) absentSlots() (missing, deleted spans) {
 
 func (c *checker) whyNeeded(x span) string {
 	if x.to <= c.covered {
-		return "it holds records, says " + format.CheckpointKey(c.covered)
+		return "it holds records, according to " + format.CheckpointKey(c.covered)
 	}
 	return "the log has later slots, and no checkpoint covers it"
 }
@@ -148,7 +149,7 @@ func (c *checker) judgePruned(listed []format.Seq) {
 			}
 		}
 		if newer < 2 || slices.Contains(listed, s) {
-			c.found(Missing, format.CheckpointKey(s), "it was listed, and is not there")
+			c.found(Missing, format.CheckpointKey(s), "a List showed it, but a Get does not find it, and no broker can have deleted it")
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// remedy tells the user what to do about an obstacle.
+// remedy tells the user what to do about an obstacle at the path of an object.
 const remedy = "move it away, and put the object back if there was one"
 
 // Obstacle is a file or directory of the wrong kind in a directory store, such as a directory at
@@ -23,8 +23,8 @@ type Obstacle struct {
 	Detail string
 }
 
-// Obstacles returns the obstacles in a store, sorted by key. A store that can hold only objects
-// has none.
+// Obstacles returns the obstacles in a store, sorted by key. A store that is not
+// a directory store has none.
 func Obstacles(ctx context.Context, store objstore.Store) ([]Obstacle, error) {
 	walker, ok := store.(objstore.Walker)
 	if !ok {

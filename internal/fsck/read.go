@@ -20,7 +20,7 @@ const (
 
 	requestTimeout = 30 * time.Second
 	bytesPerSecond = 256 << 10 // a slower transfer times out
-	attemptsMax    = 6         // attempts of a request that the store does not answer
+	attemptsMax    = 6         // how often a request that fails is sent
 	pauseMin       = 200 * time.Millisecond
 
 	rechecksMax  = 3 // failed reads after which an object counts as damaged or absent
@@ -77,7 +77,8 @@ func (r *reader) page(ctx context.Context, prefix, after string) (page objstore.
 	return page, nil
 }
 
-// try sends a request until the store answers it, at most attemptsMax times.
+// try sends a request until the store answers it, at most attemptsMax times. That the object does
+// not exist is an answer, too.
 func (r *reader) try(ctx context.Context, bytes int64, request func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		bounded, cancel := context.WithTimeout(ctx, requestTimeout+time.Duration(bytes)*time.Second/bytesPerSecond)
@@ -89,7 +90,7 @@ func (r *reader) try(ctx context.Context, bytes int64, request func(context.Cont
 		case err == nil, errors.Is(err, objstore.ErrNotFound), errors.Is(err, objstore.ErrStopped), errors.Is(err, objstore.ErrNotRegular):
 			return err
 		case attempt == attemptsMax:
-			return fmt.Errorf("the store does not answer, %d attempts: %w", attempt, err)
+			return fmt.Errorf("the store did not answer %d attempts; the last error: %w", attempt, err)
 		}
 		if err := pause(ctx, pauseMin<<(attempt-1)); err != nil {
 			return err

@@ -102,7 +102,7 @@ func (b *broker) ask(ctx context.Context, method, path, body string) ([]byte, er
 	return text, err
 }
 
-// into is ask with an answer in JSON, which it decodes into answer.
+// into sends a request like ask, and decodes the JSON body of the answer into answer.
 func (b *broker) into(ctx context.Context, method, path, body string, answer any) error {
 	text, err := b.ask(ctx, method, path, body)
 	if err != nil {

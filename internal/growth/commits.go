@@ -56,8 +56,8 @@ func commits(ctx context.Context, r *run) error {
 	return restarts(ctx, r, b, store, n)
 }
 
-// restarts kills b, whose log has n commits, and measures starts after it has removed more and
-// more checkpoints.
+// restarts kills b, whose log has n commits. It then removes more and more checkpoints, and
+// measures a start after each removal.
 func restarts(ctx context.Context, r *run, b *broker, store string, n int) error {
 	checkpoints, err := filepath.Glob(filepath.Join(store, "checkpoint", "*"))
 	if err != nil {

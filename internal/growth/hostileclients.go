@@ -34,8 +34,8 @@ func besiege(ctx context.Context, r *run, client throttled) error {
 	if err != nil {
 		return err
 	}
-	// The linger is long, so that latencies depend on waits more than on the machine, and the store
-	// stays small.
+	// With a long linger, latencies depend less on the speed of the machine, and the broker writes
+	// fewer commits, so that the store stays small.
 	b, err := r.serve(ctx, store, "--linger", "50ms")
 	if err != nil {
 		return err

@@ -17,8 +17,8 @@ type latencies struct {
 	over   time.Duration
 }
 
-// load runs a number of workers for the time during. Each calls do again and again. do
-// gets the number of the worker, and of the worker's call.
+// load runs a number of workers, each of which calls do again and again until a time has
+// passed. do gets the number of the worker, and how many calls that worker has made before.
 func load(ctx context.Context, workers int, during time.Duration, do func(ctx context.Context, worker, call int) error) latencies {
 	var mu sync.Mutex
 	var all latencies

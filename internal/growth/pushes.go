@@ -12,7 +12,7 @@ import (
 )
 
 // pushes measures how much a large number of pushed queues with a backlog slow down appends and each
-// other. The target of the pushes runs in this process, so it takes CPU as well.
+// other. The target of the pushes runs on the same machine, and takes CPU as well.
 func pushes(ctx context.Context, r *run) error {
 	queues, records := r.size(200, 1_000), r.size(3_000, 10_000)
 	const topics = 20

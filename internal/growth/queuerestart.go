@@ -56,7 +56,7 @@ func queueRestart(ctx context.Context, r *run) error {
 	if b, err = r.serve(ctx, store, "--linger", "20ms"); err != nil {
 		return err
 	}
-	for i := range 9 { // the last two begin after the lease has ended
+	for i := range 9 { // the last two begin after the record leases of the killed broker have ended
 		if _, err := slice(fmt.Sprintf("after kill -9, %d to %d s", 5*i, 5*i+5)); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func makeQueues(ctx context.Context, b *broker, n, records int) error {
 	})
 }
 
-// workOnce receives from a queue once and acknowledges what it received. n is the number of records.
+// workOnce receives from a queue once, acknowledges the received records, and returns their number.
 func workOnce(ctx context.Context, b *broker, queue, most int) (n int, _ error) {
 	path := fmt.Sprintf("/v1/topics/t/queues/q%d", queue)
 	var got struct {
@@ -120,7 +120,7 @@ func queueLost(ctx context.Context, r *run) error {
 		return err
 	}
 	r.row(fmt.Sprintf("one worker, %d acknowledgements", acknowledged), fmt.Sprintf("%.0f commits", after-before))
-	pause(ctx, time.Minute) // so that the owner's dispatch limit no longer allows for the burst
+	pause(ctx, time.Minute) // then the burst of acknowledgements no longer raises the owner's dispatch limit
 	if _, err := workOnce(ctx, b, 0, 1); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func slowClients(ctx context.Context, r *run) error {
 		}
 	}
 	const aloneFor = 10 * time.Second
-	withFor := time.Duration(r.size(30, 90)) * time.Second // an upload takes 25 s
+	withFor := time.Duration(r.size(30, 90)) * time.Second // longer than an upload, which takes 25 s
 	small := func(during time.Duration) latencies {
 		return load(ctx, loadWorkers, during, func(ctx context.Context, _, _ int) error {
 			_, err := b.ask(ctx, http.MethodPost, "/v1/topics/small/records", "small")
@@ -62,7 +62,7 @@ func slowClients(ctx context.Context, r *run) error {
 	return nil
 }
 
-// compared returns the ratios of with to alone, for p50 and p99.
+// compared divides the p50 and p99 of requests with other clients by those of requests alone.
 func compared(with, alone latencies) string {
-	return fmt.Sprintf("p50 %.2f, p99 %.2f of alone", float64(with.at(0.50))/float64(alone.at(0.50)), float64(with.at(0.99))/float64(alone.at(0.99)))
+	return fmt.Sprintf("p50 and p99 are %.2f and %.2f times as long as alone", float64(with.at(0.50))/float64(alone.at(0.50)), float64(with.at(0.99))/float64(alone.at(0.99)))
 }

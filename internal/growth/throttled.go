@@ -135,9 +135,9 @@ func beset(ctx context.Context, b *broker, n int, client throttled, do func()) s
 			}
 		})
 	}
-	pause(ctx, 2*time.Second) // by then they hold as much memory as they can get
+	pause(ctx, 2*time.Second) // then the throttled clients make the broker hold as much memory as they can
 	do()
 	cancel()
 	clients.Wait()
-	return fmt.Sprintf("answers of theirs %v", all.counts)
+	return fmt.Sprintf("answers to the other clients, by status: %v", all.counts)
 }

@@ -17,8 +17,8 @@ type Histogram struct {
 	sum    float64
 }
 
-// New returns a histogram with a bucket for each bound, which includes the bound, and one for larger values.
-// Bounds must be ascending. They are not copied.
+// New returns a histogram with one bucket for each bound, and one for larger values. A value that equals a
+// bound is counted in the bucket of that bound. Bounds must be ascending. They are not copied.
 func New(bounds []float64) *Histogram {
 	return &Histogram{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
 }

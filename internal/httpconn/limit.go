@@ -13,8 +13,8 @@ import (
 )
 
 // IdleMin is how long an idle connection stays open even if a new connection waits for a slot. A
-// client that closes its own idle connections after less time never sends a request on a connection
-// that the server closes at the same moment.
+// client that closes its idle connections earlier than that never sends a request on a connection that
+// the server is closing.
 const IdleMin = 10 * time.Second
 
 // Limit returns a listener that s serves instead of l. At most n of its connections
@@ -101,7 +101,7 @@ func (l *limitListener) enter() error {
 }
 
 // expireIdle ends the connection that has been idle longest, if it has been idle for IdleMin. It
-// returns the time after which there may be another connection to end.
+// returns how long to wait until another connection may have been idle for IdleMin.
 func (l *limitListener) expireIdle(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +141,7 @@ func (l *limitListener) observe(conn net.Conn, state http.ConnState) {
 	c.idle.Store(true)
 }
 
-// busy removes a connection from the idle ones.
+// busy notes that a connection is no longer idle.
 func (l *limitListener) busy(c *limitedConn) {
 	if !c.idle.Load() {
 		return

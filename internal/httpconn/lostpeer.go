@@ -11,7 +11,7 @@ import (
 // lost worker's stream would get the same records again after each lease, until all their attempts
 // are used up.
 const (
-	probeAfter = 15 * time.Second // of silence
+	probeAfter = 15 * time.Second // the silence after which the kernel probes the client
 	probeEvery = 5 * time.Second
 	// peerLostAfter is the silence after which a client counts as lost. It allows for two lost probes, and is
 	// less than the usual record lease.

@@ -67,7 +67,7 @@ type Table struct {
 	out     byTime             // records in phase leased
 	keys    map[uint64][]Place // records of each key, in order; only the first may be handed out
 	blocked int                // number of records in phase blocked
-	turn    bool               // whether the next Take of an odd number takes the extra record from the records that are not fresh
+	turn    bool               // when the next Take splits an odd number, the records that are not fresh get the larger half
 }
 
 // New returns an empty table. An ordered table hands out at most one record of a key at a time, in the
@@ -99,13 +99,13 @@ func (t *Table) Add(p Place, key uint64) {
 	t.add(&entry{Delivery: Delivery{Place: p}, key: key, first: true}, time.Time{})
 }
 
-// AddDelayed does what Add does, for a record that must not be handed out before a time.
+// AddDelayed does what Add does, for a record that must not be handed out before the time from.
 func (t *Table) AddDelayed(p Place, key uint64, from time.Time) {
 	t.add(&entry{Delivery: Delivery{Place: p}, key: key, first: true}, from)
 }
 
 // AddAgain adds a record that was handed out before; d is its last delivery. The next delivery needs a
-// claim, and may not be made before the time from.
+// claim, and must not begin before the time from.
 func (t *Table) AddAgain(d Delivery, key uint64, from time.Time) {
 	t.add(&entry{Delivery: d, key: key}, from)
 }
@@ -200,8 +200,8 @@ func (t *Table) WaitUntil(at time.Time) (n int) {
 	return n
 }
 
-// PutBack ends delivery d, which failed. The record may be handed out again from a time on. PutBack
-// returns false if the table does not have the record.
+// PutBack ends delivery d, which failed. from is the earliest time at which the record may be handed out
+// again. PutBack returns false if the table does not have the record.
 func (t *Table) PutBack(d Delivery, from time.Time) bool {
 	e := t.entries[d.Place]
 	if e == nil || e.phase == blocked {
@@ -232,9 +232,9 @@ func (t *Table) Claimed(d Delivery) {
 	t.ready.push(e)
 }
 
-// Unclaimed notes that a claim has ended and is not known to be in the log. mayCommit says that the
-// outcome is unknown: the claim may still get into the log. Take returns no claim of this record
-// before the time again.
+// Unclaimed notes that a claim has failed, or has ended with an unknown outcome, which mayCommit says:
+// then the claim may be in the log, or still get there. again is the earliest time at which Take returns
+// the next claim of this record.
 func (t *Table) Unclaimed(p Place, again time.Time, mayCommit bool) {
 	if e := t.entries[p]; e != nil && e.phase == claiming {
 		e.maySucceed = e.maySucceed || mayCommit

@@ -15,10 +15,10 @@ type Taken struct {
 	Claims []Delivery
 }
 
-// Take leases up to most records until a time. It counts these records in the holder to, unless to is
-// nil. If there are both fresh records and others (handed out before, or delayed and due now), it
-// takes half from each kind, so that neither a backlog nor many retries make the other kind wait. It
-// returns at most the given number of claims.
+// Take leases up to most records until the given time. It counts these records in the holder to, unless
+// to is nil. If there are both fresh records and others (handed out before, or delayed and due now), it
+// takes half from each kind, so that neither a backlog nor many retries make the other kind wait. For
+// records that need a claim first, it returns the claims: at most as many as the parameter claims says.
 func (t *Table) Take(now, until time.Time, most, claims int, to *Holder) (got Taken) {
 	t.Expire(now)
 	share := most

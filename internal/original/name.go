@@ -19,8 +19,8 @@ func Name(topic string, offset int64) string {
 }
 
 // ParseName parses the name of a file, relative to the directory or prefix of the
-// original's store. batch is false for files that hold no records. A name with the
-// suffix of a batch that is otherwise invalid is an error.
+// original's store. batch is false for files that hold no records. If a name has
+// the suffix of a batch but is otherwise invalid, ParseName returns an error.
 func ParseName(name string) (topic string, offset int64, batch bool, err error) {
 	if !strings.HasSuffix(name, batchSuffix) {
 		return "", 0, false, nil
@@ -29,13 +29,13 @@ func ParseName(name string) (topic string, offset int64, batch bool, err error) 
 	topic = strings.TrimSuffix(topic, "/")
 	offset, err = strconv.ParseInt(strings.TrimSuffix(base, batchSuffix), 10, 64)
 	if topic == "" || err != nil || offset < 0 || Name(topic, offset) != name {
-		return "", 0, false, fmt.Errorf("%q is not the name of a batch: that is the topic, a slash, 12 digits and %s", name, batchSuffix)
+		return "", 0, false, fmt.Errorf("%q is not the name of a batch: a name has the topic, a slash, the first offset as 12 digits, and %s", name, batchSuffix)
 	}
 	return topic, offset, true, nil
 }
 
-// IsOffsets reports whether name is the name of a list of offsets. The original writes that file only
-// to save the listing of its batches.
+// IsOffsets reports whether name is the name of a list of offsets. The original writes such a
+// file only so that it need not list its batches.
 func IsOffsets(name string) bool {
 	base := path.Base(name)
 	return strings.HasPrefix(base, offsetsPrefix) && strings.HasSuffix(base, offsetsSuffix)

@@ -1,8 +1,8 @@
 // Package original reads the files of the original Seb. Each file holds one batch of a
 // topic's records, plain or compressed with gzip. Its name has the topic and the first offset.
 //
-// It writes no such files. A file has no checksum: if a plain file was cut off within its last
-// record, nobody can notice that.
+// The package writes no such files. A file has no checksum: nothing shows that a plain file was cut
+// off within its last record.
 package original
 
 import (
@@ -37,7 +37,7 @@ const (
 // the original writes files of up to 30 MB.
 const FileBytesMax = 256 << 20
 
-// timeMax is the end of the year 9999, the last that RFC 3339 can express, in microseconds since 1970.
+// timeMax is the end of the year 9999, in microseconds since 1970. RFC 3339 has no later year.
 var timeMax = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() - 1
 
 var (
@@ -105,17 +105,17 @@ func Decode(file []byte) (Batch, error) {
 
 func decode(file []byte) (Batch, error) {
 	if len(file) < headerBytes {
-		return Batch{}, damaged("it has %d bytes; its header alone takes %d", len(file), headerBytes)
+		return Batch{}, damaged("it has %d bytes; its header alone takes %d bytes", len(file), headerBytes)
 	}
 	if string(file[:len(magic)]) != magic {
 		return Batch{}, fmt.Errorf("%w: it begins with %q, not %q", ErrForeign, file[:len(magic)], magic)
 	}
 	if v := int16(binary.LittleEndian.Uint16(file[4:])); v != version {
-		return Batch{}, fmt.Errorf("%w: it has version %d", ErrForeign, v)
+		return Batch{}, fmt.Errorf("%w: it has format version %d instead of %d", ErrForeign, v, version)
 	}
 	micros := int64(binary.LittleEndian.Uint64(file[6:]))
 	if micros < 0 || micros > timeMax {
-		return Batch{}, damaged("its time is %d microseconds since 1970", micros)
+		return Batch{}, damaged("its time is %d microseconds since 1970, which is not between the years 1970 and 9999", micros)
 	}
 	count, rest := int64(binary.LittleEndian.Uint32(file[14:])), file[headerBytes:]
 	if int64(len(rest)) < positionBytes*count {
@@ -132,16 +132,16 @@ func (b *Batch) check() error {
 		at := b.position(i)
 		switch {
 		case i == 0 && at != 0:
-			return damaged("its first record is at %d of the data, not at 0", at)
+			return damaged("its first record begins at byte %d of the data instead of byte 0", at)
 		case at < last:
-			return damaged("record %d is at %d of the data, before record %d at %d", i, at, i-1, last)
+			return damaged("record %d begins at byte %d of the data, before record %d, which begins at byte %d", i, at, i-1, last)
 		case at > len(b.data):
-			return damaged("record %d is at %d of the data, which ends at %d", i, at, len(b.data))
+			return damaged("record %d begins at byte %d of the data, which has only %d bytes", i, at, len(b.data))
 		}
 		last = at
 	}
 	if b.Count() == 0 && len(b.data) > 0 {
-		return damaged("it has %d bytes of data and no record", len(b.data))
+		return damaged("it has %d bytes of data, but no record", len(b.data))
 	}
 	return nil
 }
@@ -151,18 +151,18 @@ func gunzip(file []byte, limit int) ([]byte, error) {
 	in := bytes.NewReader(file)
 	z, err := gzip.NewReader(in)
 	if err != nil {
-		return nil, damaged("gzip: %v", err)
+		return nil, damaged("its gzip data can't be decompressed: %v", err)
 	}
-	// If several members were allowed, a later one that is cut off in its header would not be noticed.
+	// Only one member: gzip does not notice that a later member is cut off in its header.
 	z.Multistream(false)
 	plain, err := io.ReadAll(io.LimitReader(z, int64(limit)+1))
 	switch {
 	case err != nil:
-		return nil, damaged("gzip: %v", err)
+		return nil, damaged("its gzip data can't be decompressed: %v", err)
 	case len(plain) > limit:
 		return nil, damaged("it has more than %d bytes when it is decompressed", limit)
 	case in.Len() > 0:
-		return nil, damaged("%d bytes follow the gzip data", in.Len())
+		return nil, damaged("%d bytes follow after the gzip data", in.Len())
 	}
 	return plain, nil
 }

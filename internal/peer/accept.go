@@ -40,8 +40,8 @@ func (c *Conn) Session() Key { return c.session }
 // Close ends the connection at once, as [Abrupt] says: a server closes connections under a lock.
 func (c *Conn) Close() error { return c.raw.Close() }
 
-// Trust lets the other side send more than the header of one request. The caller must have found
-// that the session is one of the log. A second call does nothing.
+// Trust lets the other side send any number of bytes, instead of the header of one request. The caller
+// must have found the session in the log. A second call does nothing.
 func (c *Conn) Trust() { c.raw.allow(unbounded) }
 
 // Accept turns the connection of a request that [Asks] for it into a connection to the session
@@ -53,7 +53,7 @@ func (i *Identity) Accept(ctx context.Context, w http.ResponseWriter) (*Conn, er
 		return nil, fmt.Errorf("take over the connection: %w", err)
 	}
 	if buffered.Reader.Buffered() > 0 {
-		_ = conn.Close() // nothing was sent on it
+		_ = conn.Close() // nothing was sent yet, so a Close that fails loses nothing
 		return nil, errors.New("take over the connection: the client did not wait for the answer")
 	}
 	_ = conn.SetDeadline(time.Time{}) // if the connection is closed, the write below fails

@@ -23,7 +23,7 @@ const (
 // bounded is a connection with a limit on the bytes that are read from it.
 type bounded struct {
 	net.Conn
-	left atomic.Int64 // negative: any number
+	left atomic.Int64 // how many more bytes may be read; negative: any number
 }
 
 func newBounded(conn net.Conn, n int64) *bounded {
@@ -47,6 +47,6 @@ func (b *bounded) Read(p []byte) (int, error) {
 		p = p[:min(int64(len(p)), left)]
 	}
 	n, err := b.Conn.Read(p)
-	b.left.Add(int64(-n)) // left stays negative if allow(unbounded) was called meanwhile
+	b.left.Add(int64(-n)) // if allow(unbounded) was called meanwhile, left stays negative: no limit
 	return n, err         //nolint:wrapcheck // the connection's error, unchanged
 }

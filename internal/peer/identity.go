@@ -57,7 +57,7 @@ func (i *Identity) asking(owner Key) *tls.Config {
 		VerifyConnection: func(state tls.ConnectionState) error {
 			got, err := keyOf(state)
 			if err == nil && got != owner {
-				err = fmt.Errorf("%w: %x, not %x", ErrOtherSession, got, owner)
+				err = fmt.Errorf("%w: its key is %x, not %x", ErrOtherSession, got, owner)
 			}
 			return err
 		},
@@ -68,11 +68,11 @@ func (i *Identity) asking(owner Key) *tls.Config {
 // private half.
 func keyOf(state tls.ConnectionState) (k Key, _ error) {
 	if len(state.PeerCertificates) != 1 || len(state.PeerCertificates[0].Raw) > certificateBytesMax {
-		return k, errors.New("the other side does not show exactly one certificate")
+		return k, fmt.Errorf("the other side shows %d certificates; it must show one, of at most %d bytes", len(state.PeerCertificates), certificateBytesMax)
 	}
 	public, ok := state.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
 	if !ok || len(public) != len(k) {
-		return k, errors.New("the other side's certificate does not have a session's key")
+		return k, errors.New("the other side's certificate does not have an Ed25519 key, as every session's has")
 	}
 	return Key(public), nil
 }

@@ -21,7 +21,7 @@ import (
 const (
 	connectMax      = 10 * time.Second
 	idleMax         = 90 * time.Second
-	silenceMax      = 15 * time.Second // after such a silence, HTTP/2 pings the other end
+	silenceMax      = 15 * time.Second // after the target has sent nothing for so long, the HTTP/2 client sends a ping
 	answerHeaderMax = 32 << 10
 	streamBytesMax  = 64 << 10 // how much of an answer's body HTTP/2 keeps in memory
 )
@@ -63,7 +63,7 @@ func newTransport(t Target, o Options) *http.Transport {
 		MaxIdleConns:           t.MaxInFlight,
 		MaxIdleConnsPerHost:    t.MaxInFlight,
 		IdleConnTimeout:        idleMax,
-		DisableCompression:     true, // an unpacked body has no bound
+		DisableCompression:     true, // a decompressed body could be of any size
 		MaxResponseHeaderBytes: answerHeaderMax,
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: silenceMax, PingTimeout: silenceMax,
@@ -101,14 +101,14 @@ func (c *client) send(ctx context.Context, m *Message) answer {
 	}
 	defer got.Body.Close()
 	var said []byte
-	if got.StatusCode != http.StatusSwitchingProtocols { // what follows a 101 is no body, and does not end with ctx
+	if got.StatusCode != http.StatusSwitchingProtocols { // after a 101, Body is the bare connection, and a read of it does not end with ctx
 		said = someOf(got.Body, cancel)
 	}
 	return judge(got, said, time.Now())
 }
 
-// someOf reads the beginning of a body. It reads a short body whole, so that the connection can be
-// reused. The status has decided the outcome, so errors of the body don't matter.
+// someOf returns the beginning of a body. It reads a short body to its end, so that the connection can be
+// reused. It ignores errors of the read, since the status has decided the outcome.
 func someOf(body io.Reader, giveUp context.CancelFunc) []byte {
 	defer time.AfterFunc(bodyWait, giveUp).Stop()
 	var b bytes.Buffer

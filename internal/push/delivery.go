@@ -10,7 +10,7 @@ import (
 // These bound how long, and how often, a pusher tries to report the outcome of a message and to extend
 // a lease.
 const (
-	settleMax      = 15 * time.Minute // most outages are shorter
+	settleMax      = 15 * time.Minute // for the report of an outcome: most outages of a queue are shorter
 	settleRetryMin = 100 * time.Millisecond
 	settleRetryMax = 5 * time.Second
 	extendRetryMin = 100 * time.Millisecond
@@ -18,9 +18,9 @@ const (
 	extendMax      = 5 * time.Second // the timeout of a call once the lease has ended
 )
 
-// deliver sends one message and reports its outcome. If begin has ended, deliver gives the message
-// back to the queue instead. When work ends, deliver stops. It calls stop if the target is gone for
-// good.
+// deliver sends one message and reports its outcome. If the context begin has ended, deliver gives the
+// message back to the queue instead. When the context work ends, deliver gives up its request. It calls
+// stop if the target is gone for good.
 func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFunc, m *Message) {
 	defer p.gate.settled()
 	era, ok := p.gate.enter(begin)
@@ -82,7 +82,7 @@ func (p *Pusher) warnForbidden(err error) {
 	}
 	u, parseErr := parseURL(p.target.URL)
 	if parseErr != nil {
-		return // it can't happen: New has checked the URL
+		return // impossible: New has checked the URL
 	}
 	p.log.Warn("a queue's records are not pushed: its URL's host has an address that this broker may not push to; the records wait in the queue",
 		"host", u.Hostname(), "address", forbidden.address.Addr(), "why", "it "+forbidden.why, "hint", forbidden.hint)

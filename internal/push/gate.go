@@ -47,7 +47,7 @@ func newGate(limit int) *gate {
 	return &gate{max: limit, limit: limit, changed: make(chan struct{})}
 }
 
-// room waits until messages may be received, and returns how many messages.
+// room waits until messages may be received, and returns how many may be received.
 func (g *gate) room(ctx context.Context) (n int, err error) {
 	err = g.wait(ctx, func() bool {
 		n = min(g.limit-g.taken, g.max*settlingFactor-g.held)
@@ -88,7 +88,8 @@ func (g *gate) enter(ctx context.Context) (era int, ok bool) {
 	return era, ok
 }
 
-// leave ends a request that entered in that era. It returns how long the gate stays closed.
+// leave ends a request that entered in the given era. It returns how long the gate stays closed because
+// of the answer.
 func (g *gate) leave(era int, a answer) (closed time.Duration) {
 	g.change(func() {
 		g.taken--
@@ -96,7 +97,7 @@ func (g *gate) leave(era int, a answer) (closed time.Duration) {
 		switch a.outcome {
 		case Forbidden:
 			g.blocked = a.reason
-		case Abandoned: // says nothing about the target
+		case Abandoned: // an abandoned request says nothing about the target
 		default:
 			g.blocked = ""
 		}

@@ -34,7 +34,7 @@ var ownHeaders = map[string]string{
 func checkHeaders(given map[string]string) (http.Header, error) {
 	const field = "headers"
 	if len(given) > HeadersMax {
-		return nil, invalid(field, fmt.Sprintf("use at most %d", HeadersMax), "there are %d headers", len(given))
+		return nil, invalid(field, fmt.Sprintf("use at most %d headers", HeadersMax), "there are %d headers", len(given))
 	}
 	headers, size := http.Header{}, 0
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -48,7 +48,7 @@ func checkHeaders(given map[string]string) (http.Header, error) {
 		case !httprecord.IsToken(name):
 			return nil, invalid(field, "use letters, digits and -", "%q can't be the name of a header", name)
 		case reason != "":
-			return nil, invalid(field, "take it out", "the header %s can't be set: %s", name, reason)
+			return nil, invalid(field, "remove it", "the header %s can't be set: %s", name, reason)
 		case headers[canonical] != nil:
 			return nil, invalid(field, "give it once", "the header %s is given twice", canonical)
 		case !httprecord.Fits(value):
@@ -57,7 +57,7 @@ func checkHeaders(given map[string]string) (http.Header, error) {
 		headers[canonical] = []string{value}
 	}
 	if size > HeaderBytesMax {
-		return nil, invalid(field, fmt.Sprintf("use at most %d", HeaderBytesMax), "the headers have %d bytes", size)
+		return nil, invalid(field, fmt.Sprintf("use at most %d bytes", HeaderBytesMax), "the names and values of the headers have %d bytes in all", size)
 	}
 	return headers, nil
 }

@@ -21,7 +21,7 @@ type Message struct {
 	Partition int32
 	Offset    format.Offset
 	Key       []byte // nil if there is none
-	Value     []byte // must not be changed: net/http may read it shortly after the request has ended
+	Value     []byte // must never be changed: net/http may read it even shortly after the request has ended
 	Headers   []Header
 	Timestamp time.Time
 	// Release, if set, is called when Value is no longer needed.

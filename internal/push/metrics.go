@@ -114,11 +114,12 @@ func roomFor(n names, shown map[names]bool, most int) names {
 	return n
 }
 
-// series returns the series with these names. It makes those that don't exist yet.
+// series returns the figures of a pusher. The parameters are the names under which they are shown in the
+// metric of unsettled messages, in deliveries, and in seconds. It makes series that don't exist yet.
 func (m *Metrics) series(untold, counted, timed names) *series {
 	if m.deliveries[counted] == nil {
 		m.deliveries[counted] = map[Outcome]*atomic.Int64{}
-		for _, o := range outcomes { // this way an alert notices the first delivery with an outcome
+		for _, o := range outcomes { // each series begins at 0, so that an alert notices the first delivery with that outcome
 			m.deliveries[counted][o] = new(atomic.Int64)
 		}
 	}

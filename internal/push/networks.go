@@ -12,19 +12,19 @@ import (
 // Networks decides to which addresses a pusher may send. The zero value allows public addresses
 // that are not this machine's own.
 type Networks struct {
-	// Allowed are prefixes that may be sent to although they are not public or belong to this
+	// Allowed are prefixes to which requests may go although they are not public or belong to this
 	// machine, such as 10.2.0.0/16 or fd00:1::/32.
 	Allowed []netip.Prefix
-	// Denied are prefixes that may not be sent to, even if Allowed has them.
+	// Denied are prefixes to which no request may go, even if Allowed has them.
 	Denied []netip.Prefix
 
 	// own reports whether an address is this machine's; nil means that the system is asked.
 	own func(netip.Addr) bool
 }
 
-// closed4 are the IPv4 networks that may not be sent to: the networks that the registry of
-// special-purpose addresses (RFC 6890) lists as not globally reachable, multicast, and one public
-// address that a cloud uses internally.
+// closed4 are the IPv4 networks to which no request may go unless they are allowed: those that the
+// registry of special-purpose addresses (RFC 6890) lists as not globally reachable, multicast, and one
+// public address that a cloud uses internally.
 var closed4 = prefixes(
 	"0.0.0.0/8",       // this network; to connect to 0.0.0.0 is to connect to this machine
 	"10.0.0.0/8",      // private
@@ -44,7 +44,7 @@ var closed4 = prefixes(
 	"240.0.0.0/4",     // reserved, and broadcast
 )
 
-// open6 contains all public IPv6 addresses; closed6 are its exceptions.
+// open6 contains all public IPv6 addresses; closed6 are the networks in it that are not public.
 var open6 = netip.MustParsePrefix("2000::/3")
 
 var closed6 = prefixes(
@@ -86,7 +86,7 @@ func (n Networks) against(a netip.Addr) string {
 	case a.Is4() && slices.ContainsFunc(closed4, holds), a.Is6() && (!open6.Contains(a) || slices.ContainsFunc(closed6, holds)):
 		return "is not public"
 	case n.isOwn(a):
-		return "is one of the broker's own machine"
+		return "belongs to the broker's own machine"
 	}
 	return ""
 }
@@ -114,17 +114,17 @@ func embedded(a netip.Addr) (inner netip.Addr, ok bool) {
 	return netip.AddrFrom4([4]byte(b[12:])), true
 }
 
-// hint says what to do about an address that may not be sent to.
+// hint says what to do about an address to which no request may go.
 func (n Networks) hint(a netip.Addr) string {
 	if n.denies(a) {
-		return "use another one, or have its network taken out of --push-deny of seb serve"
+		return "use another address, or have its network removed from --push-deny of seb serve"
 	}
-	return "use a public one, or have its network allowed with --push-allow of seb serve"
+	return "use a public address, or have its network allowed with --push-allow of seb serve"
 }
 
-// CheckTarget returns an [*InvalidError] if t's URL has an IP address that may not be sent to. It does
-// not check a host name: its addresses may change at any time, so they are checked when a connection
-// is made.
+// CheckTarget returns an [*InvalidError] if t's URL has an IP address to which no request may go. It does
+// not check a host name, whose addresses may change at any time: they are checked when a connection is
+// made.
 func (n Networks) CheckTarget(t Target) error {
 	u, err := parseURL(t.URL)
 	if err != nil {

@@ -113,7 +113,7 @@ func cause(err error) string {
 		case lookup.IsNotFound:
 			return "there is no host " + lookup.Name
 		default:
-			return "the name servers don't say where " + lookup.Name + " is"
+			return "the name servers could not resolve " + lookup.Name
 		}
 	}
 	if op != nil {

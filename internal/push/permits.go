@@ -9,9 +9,8 @@ import (
 )
 
 const (
-	// permitsPerCPU is how many requests to targets may be newly begun and unanswered, for each CPU
-	// that the broker may use. That is enough to keep the CPUs busy, and few enough that the API
-	// hardly waits for them.
+	// permitsPerCPU is how many permits there are for each CPU that the broker may use. That is enough to
+	// keep the CPUs busy with pushes, and few enough that requests of the API hardly wait for a CPU.
 	permitsPerCPU = 4
 	// permitMax is the longest time for which a request keeps its permit. A request to a target that
 	// answers at once takes a fraction of that time. A request to a slower target waits without a

@@ -75,7 +75,7 @@ func New(t Target, q Queue, o Options) (*Pusher, error) {
 	t = t.OrDefaults()
 	for _, name := range []string{o.Topic, o.TopicID, o.Queue} {
 		if name == "" || !httprecord.Fits(name) {
-			return nil, fmt.Errorf("push from topic %q, id %q, queue %q: one of these is not a valid name", o.Topic, o.TopicID, o.Queue)
+			return nil, fmt.Errorf("push from topic %q with id %q, queue %q: one of the three is empty or not valid", o.Topic, o.TopicID, o.Queue)
 		}
 	}
 	if o.Grace == 0 {
@@ -128,7 +128,7 @@ func (p *Pusher) Run(ctx context.Context) error {
 		p.opts.Gone(cause)
 	}
 	deliveries.Wait()
-	if ctx.Err() == nil || cause != context.Cause(ctx) { //nolint:errorlint // the identical error
+	if ctx.Err() == nil || cause != context.Cause(ctx) { //nolint:errorlint // not errors.Is: Run returns nil only if the end of ctx itself has ended begin
 		return cause
 	}
 	return nil
@@ -165,7 +165,7 @@ func (p *Pusher) receive(ctx context.Context) ([]Message, error) {
 	}
 }
 
-// pause waits for about that long. It returns false if ctx ends first.
+// pause waits for about the given time. It returns false if ctx ends first.
 func pause(ctx context.Context, about time.Duration) bool {
 	select {
 	case <-ctx.Done():

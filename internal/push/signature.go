@@ -31,20 +31,20 @@ type signer [][]byte
 func parseSecret(text string) (signer, error) {
 	const field = "secret"
 	if len(text) > SecretBytesMax {
-		return nil, invalid(field, fmt.Sprintf("use at most %d, with one space between two", SecretBytesMax), "the secrets have %d bytes", len(text))
+		return nil, invalid(field, fmt.Sprintf("use at most %d bytes in all, with one space between two secrets", SecretBytesMax), "the secrets have %d bytes", len(text))
 	}
 	var s signer
 	for one := range strings.FieldsSeq(text) {
 		encoded, ok := strings.CutPrefix(one, secretPrefix)
 		if !ok {
-			return nil, invalid(field, "use whsec_ and base64", "a secret doesn't begin with whsec_")
+			return nil, invalid(field, "begin each secret with whsec_, and continue it with base64", "a secret does not begin with whsec_")
 		}
 		key, err := base64.StdEncoding.Strict().DecodeString(encoded)
 		if err != nil {
-			return nil, invalid(field, "use A-Z a-z 0-9 + / and = at the end", "a secret is not base64 after whsec_")
+			return nil, invalid(field, "after whsec_, use A-Z a-z 0-9 + /, and = at the end only", "a secret is not base64 after whsec_")
 		}
 		if len(key) < secretBytesMin || len(key) > secretBytesMax {
-			return nil, invalid(field, fmt.Sprintf("use %d to %d", secretBytesMin, secretBytesMax), "a secret has %d bytes", len(key))
+			return nil, invalid(field, fmt.Sprintf("use %d to %d bytes", secretBytesMin, secretBytesMax), "a secret has %d bytes after it is decoded from base64", len(key))
 		}
 		s = append(s, key)
 	}
@@ -52,7 +52,7 @@ func parseSecret(text string) (signer, error) {
 	case len(s) == 0:
 		return nil, invalid(field, "use whsec_ and 32 random bytes in base64", "there is no secret")
 	case len(s) > SecretsMax:
-		return nil, invalid(field, fmt.Sprintf("use at most %d", SecretsMax), "there are %d secrets", len(s))
+		return nil, invalid(field, fmt.Sprintf("use at most %d secrets", SecretsMax), "there are %d secrets", len(s))
 	}
 	return s, nil
 }

@@ -55,8 +55,8 @@ type Broker interface {
 	Stop(ctx context.Context, q Pushed, why string) error
 	// Follow makes the broker follow the log until leave is called.
 	Follow() (leave func())
-	// Follows tells whether the broker has followed the log so recently that an owner's silence in
-	// the log counts.
+	// Follows tells whether the broker has read the log so recently that it would know of a sign of
+	// life that an owner has written there.
 	Follows() bool
 }
 
@@ -324,7 +324,7 @@ func (s *supervision) watch(ctx context.Context) {
 			s.watched[id] = w
 		}
 		switch quiet := time.Since(w.since); {
-		case q.Here && quiet >= s.opts.Shows-tick: // the next tick may be too late
+		case q.Here && quiet >= s.opts.Shows-tick: // at the next tick, more than opts.Shows may have passed
 			s.aside(ctx, q, "telling other brokers that this one pushes a queue", func() error { return s.b.Show(ctx, q) })
 		case !q.Here && quiet > s.opts.Silence && s.b.Follows():
 			s.opts.Logger.Warn("takes over a queue whose owner does not push", "topic", q.Topic, "queue", q.Name, "owner", q.Owner, "silent", quiet)

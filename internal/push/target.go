@@ -94,12 +94,12 @@ func (t Target) Check() error {
 }
 
 func parseURL(text string) (*url.URL, error) {
-	const field, hint = "url", "use one such as https://example.com/hooks"
+	const field, hint = "url", "use a URL such as https://example.com/hooks"
 	if len(text) > URLBytesMax {
-		return nil, invalid(field, fmt.Sprintf("use one of at most %d bytes", URLBytesMax), "the URL has %d bytes", len(text))
+		return nil, invalid(field, fmt.Sprintf("use a URL of at most %d bytes", URLBytesMax), "the URL has %d bytes", len(text))
 	}
 	if strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0 {
-		return nil, invalid(field, "write other characters as %XX, and those of a host name as xn--", "the URL %q has characters that a URL can't have", text)
+		return nil, invalid(field, "write spaces and characters outside of ASCII as %XX, and a host name that has such characters in its xn-- form", "the URL %q has characters that a URL can't have", text)
 	}
 	u, err := url.Parse(text)
 	switch {
@@ -108,11 +108,11 @@ func parseURL(text string) (*url.URL, error) {
 	case u.Scheme != "https" && u.Scheme != "http" || u.Opaque != "":
 		return nil, invalid(field, hint, "%q is not an https or http URL", text)
 	case u.User != nil:
-		return nil, invalid(field, "take them out, and send an Authorization header", "the URL holds a user or a password")
+		return nil, invalid(field, "remove them, and set the header Authorization in headers instead", "the URL holds a user or a password")
 	case u.Hostname() == "" || strings.Contains(u.Hostname(), "%"):
 		return nil, invalid(field, hint, "the URL %q has no host name, or an address with a zone", text)
 	case u.Fragment != "" || strings.Contains(text, "#"):
-		return nil, invalid(field, "take it out: it is not sent", "the URL %q has a fragment", text)
+		return nil, invalid(field, "remove the fragment (the # and what follows): it would not be sent", "the URL %q has a fragment", text)
 	}
 	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {

@@ -24,9 +24,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Batch is the header of a batch.
 type Batch struct {
-	Base        int64 // base offset in the bytes; without meaning in a batch from the store
+	Base        int64 // base offset in the header; it means nothing in a batch from the store
 	Size        int   // size of the whole batch in bytes, including the header
-	LeaderEpoch int32 // leader epoch in the bytes; see Base
+	LeaderEpoch int32 // leader epoch in the header; it means nothing in a batch from the store
 	CRC         uint32
 	Attributes  int16
 	Codec       Codec // from Attributes
@@ -54,7 +54,7 @@ func (x Batch) Control() bool { return x.Attributes&controlBit != 0 }
 // batch. It checks neither the CRC nor the records. Its errors wrap [ErrCorrupt] or [ErrMagic].
 func Parse(b []byte) (Batch, error) {
 	if len(b) < HeaderSize {
-		return Batch{}, fmt.Errorf("%w: %d bytes are fewer than a header", ErrCorrupt, len(b))
+		return Batch{}, fmt.Errorf("%w: it has %d bytes, fewer than the %d of a header", ErrCorrupt, len(b), HeaderSize)
 	}
 	if b[magicAt] != magic2 {
 		return Batch{}, fmt.Errorf("%w: magic is %d, not %d", ErrMagic, int8(b[magicAt]), magic2)
@@ -76,13 +76,13 @@ func Parse(b []byte) (Batch, error) {
 	lastDelta := int32(binary.BigEndian.Uint32(b[lastDeltaAt:]))
 	switch {
 	case length+lengthEnd < HeaderSize || length+lengthEnd > int64(len(b)):
-		return Batch{}, fmt.Errorf("%w: its length field says %d, and %d bytes are there", ErrCorrupt, length, len(b)-lengthEnd)
+		return Batch{}, fmt.Errorf("%w: its length field says %d bytes, and %d bytes follow that field", ErrCorrupt, length, len(b)-lengthEnd)
 	case count < 1 || lastDelta != count-1:
-		return Batch{}, fmt.Errorf("%w: %d records with a last offset delta of %d", ErrCorrupt, count, lastDelta)
+		return Batch{}, fmt.Errorf("%w: its header says %d records, but a last offset delta of %d", ErrCorrupt, count, lastDelta)
 	case x.Codec > Zstd:
 		return Batch{}, fmt.Errorf("%w: unknown codec %d", ErrCorrupt, x.Codec)
 	case x.Codec == None && int64(count)*recordSizeMin > length+lengthEnd-HeaderSize:
-		return Batch{}, fmt.Errorf("%w: %d records can't fit %d bytes", ErrCorrupt, count, length+lengthEnd-HeaderSize)
+		return Batch{}, fmt.Errorf("%w: %d records can't fit into %d bytes", ErrCorrupt, count, length+lengthEnd-HeaderSize)
 	}
 	x.Size, x.Count = int(length+lengthEnd), int(count)
 	return x, nil
@@ -97,17 +97,17 @@ func CRC(b []byte) uint32 { return binary.BigEndian.Uint32(b[crcAt:]) }
 func Verify(b []byte, crc uint32) error {
 	switch {
 	case len(b) < HeaderSize || len(b) > math.MaxInt32:
-		return fmt.Errorf("%w: it has %d bytes", ErrCorrupt, len(b))
+		return fmt.Errorf("%w: it has %d bytes; from %d to %d are possible", ErrCorrupt, len(b), HeaderSize, math.MaxInt32)
 	case b[magicAt] != magic2:
 		return fmt.Errorf("%w: magic is %d, not %d", ErrMagic, int8(b[magicAt]), magic2)
 	case binary.BigEndian.Uint32(b[lengthAt:]) != uint32(len(b)-lengthEnd):
-		return fmt.Errorf("%w: its length field says %d, and %d bytes are there", ErrCorrupt,
+		return fmt.Errorf("%w: its length field says %d bytes, and %d bytes follow that field", ErrCorrupt,
 			int32(binary.BigEndian.Uint32(b[lengthAt:])), len(b)-lengthEnd)
 	case CRC(b) != crc:
-		return fmt.Errorf("%w: it claims CRC %08x, not %08x", ErrCorrupt, CRC(b), crc)
+		return fmt.Errorf("%w: its header has the CRC %08x instead of %08x", ErrCorrupt, CRC(b), crc)
 	}
 	if sum := crc32.Checksum(b[attributesAt:], castagnoli); sum != crc {
-		return fmt.Errorf("%w: the CRC of its bytes is %08x, not %08x", ErrCorrupt, sum, crc)
+		return fmt.Errorf("%w: the CRC of its bytes is %08x instead of %08x", ErrCorrupt, sum, crc)
 	}
 	return nil
 }

@@ -280,7 +280,7 @@ func TestCheckKeepsLimits(t *testing.T) {
 		want  *LimitError
 	}{
 		"just fits":                {lim: Limits{RecordBytes: 101, RecordHeaders: 2}},
-		"record bytes":             {lim: Limits{RecordBytes: 100}, want: &LimitError{"bytes in a record", 100, 1}},
+		"record bytes":             {lim: Limits{RecordBytes: 100}, want: &LimitError{"bytes in key, value and headers", 100, 1}},
 		"headers":                  {lim: Limits{RecordHeaders: 1}, want: &LimitError{"headers", 1, 1}},
 		"decompressed just fits":   {lim: Limits{DecompressedBytes: 126}, codec: Zstd},
 		"decompressed by gzip":     {lim: Limits{DecompressedBytes: 125}, codec: Gzip, want: &LimitError{"bytes once decompressed", 125, -1}},

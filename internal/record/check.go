@@ -17,8 +17,8 @@ type Limits struct {
 	// RecordBytes bounds the total size in bytes of key, value and headers of one record; 0
 	// means no bound.
 	RecordBytes int
-	// RecordHeaders bounds the number of headers of one record: a decoded header takes far more
-	// memory than an encoded one. 0 means [RecordHeadersDefault].
+	// RecordHeaders bounds the number of headers of one record, since a decoded header takes far
+	// more memory than an encoded one. 0 means [RecordHeadersDefault].
 	RecordHeaders int
 	// DecompressedBytes bounds the size in bytes that the records of a compressed batch have
 	// after decompression, so that a small batch can't take all memory. 0 means
@@ -42,7 +42,7 @@ func (l Limits) recordHeaders() int {
 
 // LimitError says that a batch exceeds one of the [Limits].
 type LimitError struct {
-	What  string // what exceeds the limit, such as "bytes in a record"
+	What  string // what exceeds the limit, such as "bytes in key, value and headers"
 	Limit int
 	// Index is the index of the record in the batch, or -1 if the limit is for the whole batch.
 	Index int
@@ -51,9 +51,9 @@ type LimitError struct {
 // Error names the limit, and the record that exceeds it.
 func (e *LimitError) Error() string {
 	if e.Index < 0 {
-		return fmt.Sprintf("record batch has more than %d %s", e.Limit, e.What)
+		return fmt.Sprintf("the record batch has more than %d %s", e.Limit, e.What)
 	}
-	return fmt.Sprintf("record %d of the batch has more than %d %s", e.Index, e.Limit, e.What)
+	return fmt.Sprintf("the record at index %d of the batch has more than %d %s", e.Index, e.Limit, e.What)
 }
 
 func bytesLimit(limit int) error {
@@ -86,7 +86,7 @@ func Check(b []byte, lim Limits) (Batch, error) {
 		}
 		latest = max(latest, r.Timestamp)
 		if lim.RecordBytes > 0 && r.size() > lim.RecordBytes {
-			return Batch{}, &LimitError{"bytes in a record", lim.RecordBytes, int(r.Offset)}
+			return Batch{}, &LimitError{"bytes in key, value and headers", lim.RecordBytes, int(r.Offset)}
 		}
 	}
 	x.MaxTimestamp = latest

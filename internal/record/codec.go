@@ -127,7 +127,7 @@ func compress(dst, src []byte, c Codec) ([]byte, error) {
 		err = errors.New("unknown codec")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("compress %d bytes by %v: %w", len(src), c, err)
+		return nil, fmt.Errorf("compress %d bytes with %v: %w", len(src), c, err)
 	}
 	return out.Bytes(), nil
 }
@@ -163,7 +163,7 @@ func decompress(src []byte, c Codec, limit int) (out []byte, err error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: decompress by %v: %w", ErrCorrupt, c, err)
+		return nil, fmt.Errorf("%w: decompress with %v: %w", ErrCorrupt, c, err)
 	}
 	return out, nil
 }
@@ -200,12 +200,12 @@ func decodeSnappy(src []byte, limit int) ([]byte, error) {
 	var out []byte
 	for rest := src[snappyFramedAt:]; len(rest) > 0; {
 		if len(rest) < 4 {
-			return nil, errors.New("the frame ends within a block's size")
+			return nil, errors.New("the frame ends within the size field of a block")
 		}
 		size := binary.BigEndian.Uint32(rest)
 		rest = rest[4:]
 		if uint64(size) > uint64(len(rest)) {
-			return nil, fmt.Errorf("a block of %d bytes, with %d bytes left", size, len(rest))
+			return nil, fmt.Errorf("a block should have %d bytes, but only %d bytes are left", size, len(rest))
 		}
 		var err error
 		if out, err = appendSnappyBlock(out, rest[:size], limit); err != nil {
@@ -223,7 +223,7 @@ func appendSnappyBlock(out, block []byte, limit int) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case size > snappyExpansionMax*len(block):
-		return nil, fmt.Errorf("a block of %d bytes claims to hold %d", len(block), size)
+		return nil, fmt.Errorf("a block of %d bytes can't decompress to %d bytes, as it claims", len(block), size)
 	case size > limit-len(out):
 		return nil, bytesLimit(limit)
 	}

@@ -37,7 +37,7 @@ func (x Batch) Records(b []byte, base int64, lim Limits) iter.Seq2[Record, error
 			}
 		}
 		if len(w.rest) > 0 {
-			yield(Record{}, fmt.Errorf("%w: %d bytes after its last record", ErrCorrupt, len(w.rest)))
+			yield(Record{}, fmt.Errorf("%w: %d bytes follow after its last record", ErrCorrupt, len(w.rest)))
 		}
 	}
 }
@@ -45,7 +45,7 @@ func (x Batch) Records(b []byte, base int64, lim Limits) iter.Seq2[Record, error
 // recordBytes returns the encoded records of b, decompressed.
 func (x Batch) recordBytes(b []byte, lim Limits) ([]byte, error) {
 	if x.Size < HeaderSize || x.Size > len(b) {
-		return nil, fmt.Errorf("%w: its header says %d bytes, and it has %d", ErrCorrupt, x.Size, len(b))
+		return nil, fmt.Errorf("%w: it should have %d bytes, but has %d", ErrCorrupt, x.Size, len(b))
 	}
 	rest := b[HeaderSize:x.Size]
 	if x.Codec == None {
@@ -62,7 +62,7 @@ type walker struct {
 	baseTimestamp int64
 	headersMax    int
 
-	headers []Header          // allocated, for the headers of later records
+	headers []Header          // memory for the headers of later records
 	names   map[string]string // header names already seen, so that each is allocated once
 }
 
@@ -92,9 +92,9 @@ func (w *walker) next() (Record, error) {
 	case f.bad:
 		return Record{}, w.corrupt("a field is damaged")
 	case delta != int32(w.index):
-		return Record{}, w.corrupt(fmt.Sprintf("its offset delta is %d", delta))
+		return Record{}, w.corrupt(fmt.Sprintf("its offset delta is %d instead of %d", delta, w.index))
 	case count < 0 || int(count) > len(f.rest)/2:
-		return Record{}, w.corrupt(fmt.Sprintf("%d headers can't be in %d bytes", count, len(f.rest)))
+		return Record{}, w.corrupt(fmt.Sprintf("%d headers can't fit into %d bytes", count, len(f.rest)))
 	case int(count) > w.headersMax:
 		return Record{}, &LimitError{"headers", w.headersMax, w.index}
 	case count > 0:
@@ -139,7 +139,7 @@ func (w *walker) name(b []byte) string {
 }
 
 func (w *walker) corrupt(what string) error {
-	return fmt.Errorf("%w: record %d of %d: %s", ErrCorrupt, w.index, w.count, what)
+	return fmt.Errorf("%w: the record at index %d, of %d records: %s", ErrCorrupt, w.index, w.count, what)
 }
 
 // fields reads one field after the other. A damaged field sets bad; from then on every field

@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Bounds on consumers in any log, so that damaged numbers can't take all memory. Brokers set
-// lower bounds.
+// Bounds on consumers in any log, so that a damaged number can't take all memory. Brokers refuse
+// requests that exceed limits of their own, which are lower.
 const (
 	ConsumersMax         = 1 << 20
 	ConsumerNameBytesMax = 255
@@ -104,7 +104,7 @@ func (s *State) movePositions(x *format.PositionsMoved) {
 		c.positions[p.Partition] = p.Offset
 	}
 	for len(c.positions) > 0 && c.positions[len(c.positions)-1] == 0 {
-		c.positions = c.positions[:len(c.positions)-1] // equal states encode to equal bytes
+		c.positions = c.positions[:len(c.positions)-1] // no zeros at the end: equal states encode to equal bytes
 	}
 	c.Moved = s.time
 	c.Version++
@@ -135,7 +135,7 @@ func (d *Draft) ConsumerID(topic format.TopicID, name string) (id format.Consume
 // ConsumerVersion returns how often the positions of an existing consumer were set.
 func (d *Draft) ConsumerVersion(id format.ConsumerID) uint64 { return d.consumer(id).version }
 
-// ConsumerPosition returns the next offset that an existing consumer reads.
+// ConsumerPosition returns the next offset that an existing consumer reads in a partition.
 func (d *Draft) ConsumerPosition(id format.ConsumerID, partition format.Partition) format.Offset {
 	if offset, ok := d.consumer(id).positions[partition]; ok {
 		return offset
@@ -169,11 +169,11 @@ func soundConsumerName(name string) bool { return name != "" && len(name) <= Con
 func (d *Draft) takePositions(x *format.PositionsMoved) error {
 	c := d.consumer(x.Consumer)
 	if c == nil || len(x.Positions) == 0 {
-		return fmt.Errorf("%w: no consumer %d to move", ErrNonsense, x.Consumer)
+		return fmt.Errorf("%w: consumer %d does not exist, or is moved in no partition", ErrNonsense, x.Consumer)
 	}
 	for _, p := range x.Positions {
 		if end, ok := d.End(c.topic, p.Partition); !ok || p.Offset < 0 || p.Offset > end {
-			return fmt.Errorf("%w: consumer %d can't be at %d in partition %d", ErrNonsense, x.Consumer, p.Offset, p.Partition)
+			return fmt.Errorf("%w: consumer %d can't be moved to offset %d of partition %d", ErrNonsense, x.Consumer, p.Offset, p.Partition)
 		}
 	}
 	moved := *c
@@ -191,7 +191,7 @@ func (d *Draft) takePositions(x *format.PositionsMoved) error {
 
 func (d *Draft) takeConsumerDeletion(x *format.ConsumerDeleted) error {
 	if d.consumer(x.ID) == nil {
-		return fmt.Errorf("%w: no consumer %d to delete", ErrNonsense, x.ID)
+		return fmt.Errorf("%w: consumer %d can't be deleted, since it does not exist", ErrNonsense, x.ID)
 	}
 	d.consumers.drop(x.ID)
 	return nil

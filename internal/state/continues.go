@@ -8,17 +8,17 @@ import (
 )
 
 // ErrDiscontinued says that a state does not follow from an earlier one.
-var ErrDiscontinued = errors.New("the state does not continue the one before")
+var ErrDiscontinued = errors.New("the state does not follow from the state before it")
 
 // Continues returns an error that wraps [ErrDiscontinued] unless s, which is of a later slot,
 // can follow from old: counters did not fall, no partition ends earlier, and the last batch of
 // each partition of old is the same in s, if s still has it. A broker that loads a checkpoint
 // does not read the commits between the two states, so it can't compare the hashes of those
-// commits. Comparing one batch of each partition is enough: once two histories differ, all
-// batches appended later differ.
+// commits. Comparing only the last batch of each partition is enough: if two histories differ
+// from some slot on, so do the batches that were appended from that slot on.
 func (s *State) Continues(old *State) error {
 	if s.seq < old.seq || s.time < old.time || s.topics.next < old.topics.next || s.dataFloor < old.dataFloor {
-		return fmt.Errorf("%w: slot %d, time %d, next topic %d, data floor %d; before that %d, %d, %d, %d",
+		return fmt.Errorf("%w: it has slot %d, time %d, next topic id %d and data floor %d; the state before has %d, %d, %d and %d",
 			ErrDiscontinued, s.seq, s.time, s.topics.next, s.dataFloor, old.seq, old.time, old.topics.next, old.dataFloor)
 	}
 	keys := s.keys.continues(&old.keys, func(was, now *Key) bool { return was.Hash == now.Hash })
@@ -48,7 +48,7 @@ func (s *State) continuesPartition(old *State, now, was *Topic, partition format
 	end := was.Partitions[partition].End
 	p := &now.Partitions[partition]
 	if start := was.Partitions[partition].Start; p.End < end || p.Start < start {
-		return fmt.Errorf("%w: partition %d of topic %q went from %d to %d and now goes from %d to %d", ErrDiscontinued, partition, was.Name, start, end, p.Start, p.End)
+		return fmt.Errorf("%w: partition %d of topic %q went from offset %d to %d and now goes from offset %d to %d", ErrDiscontinued, partition, was.Name, start, end, p.Start, p.End)
 	}
 	before := old.Locate(nil, was, partition, end-1, 1, 1)
 	after := s.Locate(nil, now, partition, end-1, 1, 1)

@@ -83,7 +83,7 @@ func (d delayed) sorted() []Delayed { return slices.SortedFunc(slices.Values(d),
 
 func (s *State) delay(x *format.RecordsDelayed) {
 	if x.Due <= s.time {
-		return // due already
+		return // already due
 	}
 	d := Delayed{Due: x.Due, Topic: x.Topic, Offset: x.Offset, Partition: x.Partition, Count: x.Count}
 	heap.Push(&s.delayed, d)
@@ -140,7 +140,7 @@ func (d *Draft) takeDelay(x *format.RecordsDelayed) error {
 		runs = &done{floor: d.s.end(x.Topic, x.Partition)} // a commit can delay only records that it appends
 	}
 	if !ok || x.Count == 0 || x.Offset < 0 || int64(x.Count) > int64(end-x.Offset) || runs.overlaps(x.Offset, x.End()) || x.Due < 0 || d.DelayedCount() >= DelayedMax {
-		return fmt.Errorf("%w: %d records from %d on in partition %d of topic %d can't be delayed until %d", ErrNonsense, x.Count, x.Offset, x.Partition, x.Topic, x.Due)
+		return fmt.Errorf("%w: %d records from offset %d on in partition %d of topic %d can't be delayed until %d µs since 1970", ErrNonsense, x.Count, x.Offset, x.Partition, x.Topic, x.Due)
 	}
 	if d.delayed.runs == nil {
 		d.delayed.runs = map[batchKey]*done{}
@@ -179,13 +179,13 @@ func appendDelayed(b []byte, list []Delayed) []byte {
 func (s *State) decodeDelayed(r *reader) {
 	n := r.count(5)
 	if n > DelayedMax {
-		r.fail("%d runs of delayed records are too many", n)
+		r.fail("%d runs of delayed records are too many; at most %d are allowed", n, DelayedMax)
 	}
 	var last Delayed
 	for range n {
 		x := Delayed{Due: last.Due + r.int64(), Topic: format.TopicID(r.uvarint()), Partition: format.Partition(r.max(math.MaxInt32)), Offset: format.Offset(r.int64()), Count: uint32(r.max(1<<32 - 1))}
 		if r.err == nil && (x.Count == 0 || int64(x.Count) > int64(s.end(x.Topic, x.Partition)-x.Offset) || x.Due <= s.time || compareDelayed(last, x) >= 0) {
-			r.fail("invalid delay: %d records from offset %d on, due at %d", x.Count, x.Offset, x.Due)
+			r.fail("invalid delay: %d records from offset %d on, due at %d µs since 1970", x.Count, x.Offset, x.Due)
 		}
 		if r.err != nil {
 			return
@@ -199,7 +199,8 @@ func (s *State) decodeDelayed(r *reader) {
 }
 
 // continuesDelayed does for delayed records what [State.Continues] does: it returns an error
-// unless both states have the same runs, except runs that only one of the two states can know.
+// unless both states have the same runs. It ignores the runs of old that are due by now or whose
+// topic was deleted, and the runs of s whose records were appended since.
 func (s *State) continuesDelayed(old *State) error {
 	var was, now []Delayed
 	for _, x := range old.Delayed() {
@@ -213,7 +214,7 @@ func (s *State) continuesDelayed(old *State) error {
 		}
 	}
 	if !slices.Equal(was, now) {
-		return fmt.Errorf("%w: %d runs of delayed records in the range that both states know, not the same %d as before", ErrDiscontinued, len(now), len(was))
+		return fmt.Errorf("%w: of the delayed records that both states know, there are %d runs, which are not the same as the %d runs before", ErrDiscontinued, len(now), len(was))
 	}
 	return nil
 }

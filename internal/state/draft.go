@@ -102,10 +102,10 @@ func (d *Draft) Start(topic format.TopicID, partition format.Partition) format.O
 // commit.
 func (d *Draft) CheckData(r format.DataRef) error {
 	if r.Seq > d.s.seq {
-		return fmt.Errorf("%w: %s is from after slot %d", ErrNonsense, r.Key(), d.s.seq)
+		return fmt.Errorf("%w: the upload of %s began after slot %d, which is the last slot before this commit", ErrNonsense, r.Key(), d.s.seq)
 	}
 	if r.Seq < d.dataFloor {
-		return fmt.Errorf("%w: %s is below the floor %d", ErrNonsense, r.Key(), d.dataFloor)
+		return fmt.Errorf("%w: %s is below the data floor, which is %d", ErrNonsense, r.Key(), d.dataFloor)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (d *Draft) Take(it format.Entry) error {
 		return d.topics.create(x.ID, scopedName{name: x.Name}, &draftTopic{partitions: x.Partitions})
 	case *format.TopicDeleted:
 		if d.topic(x.ID) == nil {
-			return fmt.Errorf("%w: no topic %d to delete", ErrNonsense, x.ID)
+			return fmt.Errorf("%w: topic %d can't be deleted, since it does not exist", ErrNonsense, x.ID)
 		}
 		d.topics.drop(x.ID)
 	case *format.PartitionsAdded:
@@ -142,7 +142,7 @@ func (d *Draft) Take(it format.Entry) error {
 		d.topics.put(x.Topic, &draftTopic{partitions: t.partitions, config: x.Config})
 	case *format.DataFloor:
 		if x.Seq < d.dataFloor {
-			return fmt.Errorf("%w: the data floor falls from %d to %d", ErrNonsense, d.dataFloor, x.Seq)
+			return fmt.Errorf("%w: the data floor would fall from %d to %d", ErrNonsense, d.dataFloor, x.Seq)
 		}
 		d.dataFloor = x.Seq
 	case *format.StartMoved:
@@ -174,7 +174,7 @@ func (d *Draft) Take(it format.Entry) error {
 func (d *Draft) takeBatch(x *format.Batch) error {
 	end, ok := d.End(x.Topic, x.Partition)
 	if !ok {
-		return fmt.Errorf("%w: no partition %d in a topic %d", ErrNonsense, x.Partition, x.Topic)
+		return fmt.Errorf("%w: there is no partition %d in topic %d, or no such topic", ErrNonsense, x.Partition, x.Topic)
 	}
 	if x.Base != end {
 		return fmt.Errorf("%w: a batch begins at offset %d of topic %d, partition %d, where the next offset is %d", ErrNonsense, x.Base, x.Topic, x.Partition, end)
@@ -189,10 +189,10 @@ func (d *Draft) takeBatch(x *format.Batch) error {
 func (d *Draft) takeStart(x *format.StartMoved) error {
 	end, ok := d.End(x.Topic, x.Partition)
 	if !ok {
-		return fmt.Errorf("%w: no partition %d in a topic %d", ErrNonsense, x.Partition, x.Topic)
+		return fmt.Errorf("%w: there is no partition %d in topic %d, or no such topic", ErrNonsense, x.Partition, x.Topic)
 	}
 	if start := d.Start(x.Topic, x.Partition); x.Start < start || x.Start > end {
-		return fmt.Errorf("%w: partition %d of topic %d, from %d to %d, can't start at %d", ErrNonsense, x.Partition, x.Topic, start, end, x.Start)
+		return fmt.Errorf("%w: partition %d of topic %d, which goes from offset %d to %d, can't start at offset %d", ErrNonsense, x.Partition, x.Topic, start, end, x.Start)
 	}
 	if d.starts == nil {
 		d.starts = map[batchKey]format.Offset{}
@@ -207,7 +207,7 @@ func (d *Draft) takeKeyed(x *format.AppendKeyed) error {
 	}
 	for _, r := range x.Ranges {
 		if end, ok := d.End(x.Topic, r.Partition); !ok || r.Base+format.Offset(r.Count) > end {
-			return fmt.Errorf("%w: an append with a key names %d records at offset %d in partition %d of topic %d, beyond its end", ErrNonsense, r.Count, r.Base, r.Partition, x.Topic)
+			return fmt.Errorf("%w: an append with an idempotency key names %d records at offset %d in partition %d of topic %d, which are not all in the partition", ErrNonsense, r.Count, r.Base, r.Partition, x.Topic)
 		}
 	}
 	if d.keyed == nil {
@@ -217,6 +217,6 @@ func (d *Draft) takeKeyed(x *format.AppendKeyed) error {
 	return nil
 }
 
-// PartitionsMax bounds the partitions of a topic in any log, so that one
-// damaged number can't take all memory. Brokers set a lower limit.
+// PartitionsMax bounds the partitions of a topic in any log, so that a damaged number can't take
+// all memory. Brokers refuse requests that exceed a limit of their own, which is lower.
 const PartitionsMax = 1 << 20

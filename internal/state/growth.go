@@ -9,7 +9,7 @@ import (
 
 // Memory returns an upper bound in bytes of the state's memory after the commit: the state's
 // memory now, minus what expires by the commit's time, plus what the entries taken so far add.
-// Memory that the entries free counts only from the next commit on. Call [Draft.Measure] first.
+// It does not subtract memory that the entries free. Call [Draft.Measure] first.
 func (d *Draft) Memory() int64 {
 	if d.meter.expires < 0 {
 		d.meter.expires = d.s.Expiring(d.time)
@@ -57,7 +57,7 @@ const DelayedMemory = delayedMemory
 // same thing.
 type meter struct {
 	d       *Draft
-	before  *meter // the meter of the entries before this meter's, or nil
+	before  *meter // the meter of earlier entries, on which this meter builds, or nil
 	grown   int64
 	expires int64 // bytes that expire at the draft's time; below 0 if not yet computed
 
@@ -95,8 +95,8 @@ func (m *meter) add(it format.Entry) {
 }
 
 // batch counts the memory of a batch and of the batch's object, since the batch may be the first
-// in the object. If the commit already has a batch of the partition, the batch may need a new
-// chunk: a chunk can't refer to an object older than the object of the chunk's first batch.
+// in the object. If the commit already has another batch of the partition, the new batch may need
+// a chunk of its own: a chunk can't refer to an object older than that of the chunk's first batch.
 func (m *meter) batch(key batchKey) {
 	l, more := m.list(key)
 	grown := int64(0)
@@ -254,7 +254,7 @@ func (m *meter) done(x *format.RecordsDone) {
 	if p != nil {
 		drafted = p.done
 		if drafted.floor <= m.d.Start(m.d.queue(x.Queue).topic, x.Partition) {
-			drafted.floor = 0 // only the draft raises the floor to the partition's start
+			drafted.floor = 0 // the fold need not count trimmed records as done, and then needs a span for those after them
 		}
 	}
 	last := format.Offset(-1) // the end of the previous run

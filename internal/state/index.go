@@ -96,7 +96,7 @@ func (x *index[ID, T]) oldest(most int) []T {
 // reports whether the other fields of now can follow from those of was.
 func (x *index[ID, T]) continues(old *index[ID, T], follows func(was, now T) bool) error {
 	if x.next < old.next {
-		return fmt.Errorf("%w: the next %s was %d and is now %d", ErrDiscontinued, x.kind, old.next, x.next)
+		return fmt.Errorf("%w: the next %s id was %d and is now %d", ErrDiscontinued, x.kind, old.next, x.next)
 	}
 	for id, now := range x.byID {
 		if id >= old.next {
@@ -116,7 +116,7 @@ func (x *index[ID, T]) decode(r *reader, size int, one func(r *reader) T, put fu
 	x.next = ID(r.uvarint())
 	n := r.count(size)
 	if x.next == 0 || n > x.limit {
-		r.fail("%s: there are %d, and the next id is %d", x.kind, n, x.next)
+		r.fail("%s: %d of them, at most %d are allowed; the next id is %d, and must be above 0", x.kind, n, x.limit, x.next)
 	}
 	var last ID
 	for range n {
@@ -144,8 +144,8 @@ func copiesByID[ID ids, T any](byID map[ID]*T) []T {
 	return list
 }
 
-// indexDraft holds the changes that a commit under construction makes to an index. D is the
-// draft of one thing.
+// indexDraft holds the changes that a commit under construction makes to an index. D is the type
+// of a thing with these changes.
 type indexDraft[ID ids, T indexed[ID], D any] struct {
 	base    *index[ID, T]
 	next    ID
@@ -167,8 +167,8 @@ func (x *indexDraft[ID, T, D]) idOf(name scopedName) (id ID, ok bool) {
 	return id, ok && (now != nil || !changed)
 }
 
-// find returns the draft of a thing, nil if the thing doesn't exist. It calls draft if the
-// commit has not changed the thing.
+// find returns the draft of a thing, nil if the thing doesn't exist. It calls draft to make the
+// draft if the commit has not changed the thing yet.
 func (x *indexDraft[ID, T, D]) find(id ID, draft func(t T) *D) *D {
 	if now, changed := x.changed[id]; changed {
 		return now

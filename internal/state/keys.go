@@ -18,8 +18,8 @@ const (
 	scopesAll = ScopeRead | ScopeWrite | ScopeAdmin | ScopeMetrics
 )
 
-// Bounds on API keys in any log, so that damaged numbers can't take all memory. Brokers set
-// lower bounds.
+// Bounds on API keys in any log, so that a damaged number can't take all memory. Brokers refuse
+// requests that exceed limits of their own, which are lower.
 const (
 	KeysMax            = 10_000
 	KeyTopicsMax       = 1000
@@ -131,7 +131,7 @@ func (d *Draft) takeKey(x *format.KeyCreated) error {
 
 func (d *Draft) takeRevocation(x *format.KeyRevoked) error {
 	if !d.HasKey(x.ID) {
-		return fmt.Errorf("%w: no API key %d to revoke", ErrNonsense, x.ID)
+		return fmt.Errorf("%w: API key %d can't be revoked, since it does not exist", ErrNonsense, x.ID)
 	}
 	d.keys.drop(x.ID)
 	return nil

@@ -14,7 +14,7 @@ type Moment struct {
 }
 
 // When returns the time of this machine's clock at which the log's time will be us, in
-// microseconds since 1970. It returns At if that time has passed.
+// microseconds since 1970. It returns m.At if us is before m.US.
 func (m Moment) When(us int64) time.Time {
 	left := min(max(0, us-m.US), math.MaxInt64/int64(time.Microsecond))
 	return m.At.Add(time.Duration(left) * time.Microsecond)

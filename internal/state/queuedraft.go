@@ -25,7 +25,7 @@ type draftQueue struct {
 type draftQueuePartition struct {
 	base          *queuePartition
 	done          done                     // done in this commit
-	doneBy        map[format.Offset]uint32 // by offset in done: the number of the delivery that is done
+	doneBy        map[format.Offset]uint32 // by offset of a record in done: the number of the delivery that succeeded
 	attempts      map[format.Offset]Attempt
 	dispatchLimit format.Offset
 	uncertainEnd  format.Offset
@@ -230,7 +230,7 @@ func (d *Draft) queuePartition(q *draftQueue, partition format.Partition) *draft
 func (d *Draft) workedOn(id format.QueueID, partition format.Partition) (p *draftQueuePartition, end format.Offset, err error) {
 	q := d.queue(id)
 	if q == nil || uint32(partition) >= d.topic(q.topic).partitions {
-		return nil, 0, fmt.Errorf("%w: no queue %d with a partition %d", ErrNonsense, id, partition)
+		return nil, 0, fmt.Errorf("%w: there is no partition %d in queue %d, or no such queue", ErrNonsense, partition, id)
 	}
 	end, _ = d.End(q.topic, partition)
 	return d.queuePartition(q, partition), end, nil

@@ -86,13 +86,13 @@ func (s *State) setQueue(x *format.QueueSet) {
 }
 
 // own gives a queue to a new owner. Records that the previous owner may have handed out become
-// uncertain. The previous owner can't have handed out records that were not in the log yet.
+// uncertain: those below its dispatch limit, except records that are not in the log yet.
 func (s *State) own(x *format.QueueOwned) {
 	q := s.queues.byID[x.Queue]
 	topic := s.topics.byID[q.Topic]
 	s.changeQueue(q, func() {
 		q.Epoch, q.Owned, q.Address, q.Seen = x.Epoch, true, x.Address, s.time
-		q.Session = format.SessionKey{} // a SessionNamed entry sets it
+		q.Session = format.SessionKey{} // a later SessionNamed entry may set it
 	})
 	for i := range q.partitions {
 		p := &q.partitions[i]

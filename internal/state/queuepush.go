@@ -9,9 +9,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Bounds on push targets in any log. Brokers set lower bounds.
+// Bounds on push targets in any log, so that a damaged number can't take all memory. Brokers
+// refuse requests that exceed limits of their own, which are lower.
 const (
-	PushTextBytesMax = 32 << 10 // sum over all texts of a target
+	PushTextBytesMax = 32 << 10 // all texts of one target together
 	PushHeadersMax   = 256
 )
 
@@ -44,10 +45,10 @@ func (s *State) PushedQueues() iter.Seq[*Queue] {
 func (d *Draft) takePush(x *format.QueuePushSet) error {
 	q := d.queue(x.Queue)
 	if q == nil {
-		return fmt.Errorf("%w: no queue %d to push from", ErrNonsense, x.Queue)
+		return fmt.Errorf("%w: queue %d can't be pushed, since it does not exist", ErrNonsense, x.Queue)
 	}
 	if x.Push != nil && !soundPush(x.Push) {
-		return fmt.Errorf("%w: queue %d can't be pushed to that target", ErrNonsense, x.Queue)
+		return fmt.Errorf("%w: the push target of queue %d is invalid", ErrNonsense, x.Queue)
 	}
 	q.push = x.Push
 	return nil
@@ -88,7 +89,7 @@ func decodePush(r *reader) *format.QueuePush {
 		}
 	}
 	if r.err == nil && !soundPush(p) {
-		r.fail("an invalid push: %d requests of %d ms, %d headers", p.InFlight, p.TimeoutMS, len(p.Headers))
+		r.fail("a push target is invalid; it has %d requests at a time, a timeout of %d ms and %d headers", p.InFlight, p.TimeoutMS, len(p.Headers))
 	}
 	return p
 }

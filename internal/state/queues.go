@@ -7,8 +7,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Bounds on queues in any log, so that damaged numbers can't take all memory. Brokers set lower
-// bounds.
+// Bounds on queues in any log, so that a damaged number can't take all memory. Brokers refuse
+// requests that exceed limits of their own, which are lower.
 const (
 	QueuesMax         = 1 << 16
 	QueueNameBytesMax = 255
@@ -158,7 +158,7 @@ func (s *State) QueueCount() int { return len(s.queues.byID) }
 func (s *State) OldestQueues(most int) []*Queue { return s.queues.oldest(most) }
 
 const (
-	queueMemory          = int64(unsafe.Sizeof(Queue{})) + 3*64 // at least what a queue takes in the index
+	queueMemory          = int64(unsafe.Sizeof(Queue{})) + 3*64 // the index takes at most 3*64 bytes for a queue
 	queuePartitionMemory = int64(unsafe.Sizeof(queuePartition{}))
 	attemptMemory        = 2 * (int64(unsafe.Sizeof(Attempt{})) + 8) // a map's slots are half used at worst
 )

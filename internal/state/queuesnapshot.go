@@ -78,13 +78,13 @@ func (s *State) decodeQueue(r *reader) *Queue {
 	n := r.count(5)
 	t := s.topics.byID[q.Topic]
 	if r.err == nil && (t == nil || n > len(t.Partitions)) {
-		r.fail("queue %d has %d partitions that topic %d lacks", q.ID, n, q.Topic)
+		r.fail("queue %d has %d partitions, which are more than topic %d has", q.ID, n, q.Topic)
 	}
 	for i := 0; i < n && r.err == nil; i++ {
 		q.partitions = append(q.partitions, decodeQueuePartition(r, t.Partitions[i].End, q.Owned))
 	}
 	if r.err == nil && n > 0 && q.partitions[n-1].untouched() {
-		r.fail("queue %d ends with a partition that has no progress", q.ID)
+		r.fail("the list of partitions of queue %d ends with one that was never touched", q.ID)
 	}
 	return q
 }
@@ -116,7 +116,7 @@ func decodeQueuePartition(r *reader, end format.Offset, owned bool) (p queuePart
 		gap, count := r.int64(), r.int64()
 		x := span{from: at + format.Offset(gap), to: at + format.Offset(gap) + format.Offset(count)}
 		if gap == 0 || count == 0 || x.from < 0 || x.to < x.from {
-			r.fail("invalid run of %d done records, %d after the run before it", count, gap)
+			r.fail("invalid run of %d done records, %d records after the previous run", count, gap)
 			return p
 		}
 		at = x.to
@@ -124,7 +124,7 @@ func decodeQueuePartition(r *reader, end format.Offset, owned bool) (p queuePart
 	}
 	p.dispatchLimit, p.uncertainEnd = format.Offset(r.int64()), format.Offset(r.int64())
 	if at > end || p.uncertainEnd > end || p.dispatchLimit > 0 && !owned {
-		r.fail("invalid progress of a queue: records done to %d, uncertain to %d, of %d; dispatch limit %d", at, p.uncertainEnd, end, p.dispatchLimit)
+		r.fail("a queue has done records up to offset %d and an uncertain range up to %d in a partition that ends at %d, and the dispatch limit %d", at, p.uncertainEnd, end, p.dispatchLimit)
 	}
 	last := format.Offset(-1)
 	for range r.count(6) {
@@ -163,7 +163,7 @@ func (s *State) continuesQueues(old *State) error {
 		}
 		for i := range was.partitions {
 			if p := now.part(format.Partition(i)); !p.done.holds(&was.partitions[i].done) {
-				return fmt.Errorf("%w: records of queue %d, partition %d were done and are no longer", ErrDiscontinued, id, i)
+				return fmt.Errorf("%w: queue %d has records in partition %d that were done and are no longer done", ErrDiscontinued, id, i)
 			}
 		}
 	}

@@ -53,20 +53,20 @@ func (d *Draft) takeQueue(x *format.QueueSet) error {
 	}
 	if q := d.queue(x.ID); q != nil {
 		if q.topic != x.Topic || q.name != x.Name {
-			return fmt.Errorf("%w: queue %d is %q of topic %d, not %q of %d", ErrNonsense, x.ID, q.name, q.topic, x.Name, x.Topic)
+			return fmt.Errorf("%w: queue %d is %q of topic %d, not %q of topic %d", ErrNonsense, x.ID, q.name, q.topic, x.Name, x.Topic)
 		}
 		q.config = x.Config
 		return nil
 	}
 	if d.topic(x.Topic) == nil {
-		return fmt.Errorf("%w: no topic %d for queue %q", ErrNonsense, x.Topic, x.Name)
+		return fmt.Errorf("%w: there is no topic %d for queue %q", ErrNonsense, x.Topic, x.Name)
 	}
 	return d.queues.create(x.ID, scopedName{x.Topic, x.Name}, &draftQueue{topic: x.Topic, name: x.Name, config: x.Config})
 }
 
 func (d *Draft) takeQueueDeletion(x *format.QueueDeleted) error {
 	if d.queue(x.ID) == nil {
-		return fmt.Errorf("%w: no queue %d to delete", ErrNonsense, x.ID)
+		return fmt.Errorf("%w: queue %d can't be deleted, since it does not exist", ErrNonsense, x.ID)
 	}
 	d.queues.drop(x.ID)
 	return nil
@@ -133,7 +133,7 @@ func (d *Draft) takeAttempts(x *format.RecordsAttempted) error {
 	for _, a := range x.Attempts {
 		before, sure := p.attempt(a.Offset)
 		if a.Offset <= last || a.Offset >= end || p.isDone(a.Offset) || !isNext(before, sure, a.Number) {
-			return fmt.Errorf("%w: attempt %d of offset %d in queue %d, partition %d, is not the next one", ErrNonsense, a.Number, a.Offset, x.Queue, x.Partition)
+			return fmt.Errorf("%w: attempt %d of offset %d in queue %d, partition %d, can't be the next attempt", ErrNonsense, a.Number, a.Offset, x.Queue, x.Partition)
 		}
 		p.set(a.Offset, Attempt{Number: a.Number, Redriven: before.Redriven})
 		last = a.Offset
@@ -157,11 +157,11 @@ func (d *Draft) takeDone(x *format.RecordsDone) error {
 	var last format.Offset
 	for _, r := range x.Runs {
 		if r.Offset < last || r.Count == 0 || int64(r.Count) > int64(end-r.Offset) {
-			return fmt.Errorf("%w: queue %d can't have done %d records from %d on, in %d to %d", ErrNonsense, x.Queue, r.Count, r.Offset, last, end)
+			return fmt.Errorf("%w: queue %d can't have done %d records from offset %d on: the next offsets must be from %d to below %d", ErrNonsense, x.Queue, r.Count, r.Offset, last, end)
 		}
 		for last = r.Offset; last < r.End(); last++ {
 			if a, sure := p.attempt(last); p.isDone(last) || !isLast(a, sure, r.Number) {
-				return fmt.Errorf("%w: attempt %d of offset %d in queue %d is not the last one", ErrNonsense, r.Number, last, x.Queue)
+				return fmt.Errorf("%w: attempt %d of offset %d in queue %d is not the last attempt, or the record is already done", ErrNonsense, r.Number, last, x.Queue)
 			}
 			p.didBy(last, r.Number)
 		}
@@ -206,7 +206,7 @@ func (d *Draft) takePurge(x *format.QueuePurged) error {
 		return err
 	}
 	if x.Before < 0 || x.Before > end {
-		return fmt.Errorf("%w: queue %d can't be purged before %d of %d", ErrNonsense, x.Queue, x.Before, end)
+		return fmt.Errorf("%w: queue %d can't be purged before offset %d of a partition that ends at %d", ErrNonsense, x.Queue, x.Before, end)
 	}
 	p.done.raise(x.Before)
 	return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// The owner of a queue reads the queue by the methods below. Their results belong to the state:
-// use them only while you hold the state's lock.
+// The owner of a queue reads the queue by the methods below. Their results share memory with the
+// state: use the results only while you hold the state's lock.
 
 // part returns the queue's work in a partition. The caller must not change it.
 func (q *Queue) part(partition format.Partition) *queuePartition {
@@ -58,7 +58,7 @@ func (q *Queue) IsLast(partition format.Partition, offset format.Offset, number 
 type Counts struct {
 	Left        int64 // records that are not done, including dead letters
 	DeadLetters int64
-	Later       int64         // records that were put back and must not go out yet
+	Later       int64         // records that were put back and must not be handed out yet
 	First       format.Offset // the first offset that is not done
 }
 

@@ -71,7 +71,7 @@ func appendSessions(b []byte, known sessions, queues []Queue) []byte {
 func (s *State) decodeSessions(r *reader) {
 	n := r.count(len(format.SessionKey{}))
 	if n > SessionsMax {
-		r.fail("%d sessions are too many", n)
+		r.fail("%d sessions are too many; at most %d are allowed", n, SessionsMax)
 	}
 	for i := 0; i < n && r.err == nil; i++ {
 		k := r.sessionKey()
@@ -98,7 +98,7 @@ func (s *State) decodeSessions(r *reader) {
 func (r *reader) sessionKey() (k format.SessionKey) {
 	copy(k[:], r.bytes(len(k)))
 	if r.err == nil && k == (format.SessionKey{}) {
-		r.fail("a session without a key")
+		r.fail("the key of a session is all zeros")
 	}
 	return k
 }

@@ -63,7 +63,7 @@ import (
 //	           u u      id, topic
 //	           u …      length of the name, name
 //	           u        created, microseconds
-//	           u u u u  lease, least and longest backoff in ms; attempts
+//	           u u u u  lease, shortest and longest backoff in ms; attempts
 //	           1 byte   bit 0 ordered by key, bit 1 paused, bit 2 owned, bit 3 pushed
 //	           u …      dead-letter topic
 //	           u        epoch
@@ -78,7 +78,7 @@ import (
 //	             u        number of runs of done records above floor; for each, by offset, u u: gap before it, records
 //	             u u      dispatch limit, end of the uncertain range
 //	             u        number of attempts; then for each, by offset
-//	               u u u u  offset, number, number at the last redrive, not before
+//	               u u u u  offset, number, number at the last redrive, earliest time of the next delivery (microseconds)
 //	               1 byte   1: dead letter
 //	               u …      reason
 //	u        number of runs of delayed records; then for each, as sorted by compareDelayed
@@ -271,7 +271,7 @@ func Decode(seq format.Seq, body []byte) (*State, error) {
 		s.decodeSessions(&r)
 	}
 	if len(r.b) != 0 {
-		r.fail("%d bytes follow the end", len(r.b))
+		r.fail("%d bytes follow after its end", len(r.b))
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -362,12 +362,12 @@ func (s *State) decodeKeyed(r *reader) {
 		for range r.count(3) {
 			x := format.KeyedRange{Partition: format.Partition(r.max(math.MaxInt32)), Count: uint32(r.max(1<<32 - 1)), Base: format.Offset(r.int64())}
 			if x.Count == 0 || x.Base+format.Offset(x.Count) < 0 {
-				r.fail("a range of an append with a key has the invalid count %d or offset %d", x.Count, x.Base)
+				r.fail("a range of an append with an idempotency key has the invalid count %d or offset %d", x.Count, x.Base)
 			}
 			k.Ranges = append(k.Ranges, x)
 		}
 		if _, twice := s.keyed.index[k.Key]; twice || k.Time < before || k.Time > s.time || k.expired(s.time) {
-			r.fail("an append with a key is repeated, or has the invalid time %d", k.Time)
+			r.fail("an append with an idempotency key is repeated, or has the invalid time %d", k.Time)
 		}
 		if r.err != nil {
 			return
@@ -449,7 +449,7 @@ func (r *reader) varint() int64 {
 func (r *reader) max(most uint64) uint64 {
 	v := r.uvarint()
 	if v > most {
-		r.fail("a number is %d, and may be at most %d", v, most)
+		r.fail("a number is %d; at most %d is allowed", v, most)
 		return 0
 	}
 	return v
@@ -463,7 +463,7 @@ func (r *reader) int64() int64 { return int64(r.max(1<<63 - 1)) }
 func (r *reader) count(size int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.b)/size) {
-		r.fail("%d items of %d bytes don't fit into %d bytes", n, size, len(r.b))
+		r.fail("%d elements of at least %d bytes each don't fit into the %d bytes that are left", n, size, len(r.b))
 		return 0
 	}
 	return int(n)

@@ -240,10 +240,10 @@ func (p *Partition) endOf(ci, bi int) format.Offset {
 func (s *State) Apply(c *format.Commit) error {
 	d := s.Draft(c.Time)
 	if c.Seq != s.seq+1 {
-		return fmt.Errorf("%w: slot %d after slot %d", ErrNonsense, c.Seq, s.seq)
+		return fmt.Errorf("%w: slot %d can't follow slot %d", ErrNonsense, c.Seq, s.seq)
 	}
 	if c.Time < s.time {
-		return fmt.Errorf("%w: its time %d is before %d", ErrNonsense, c.Time, s.time)
+		return fmt.Errorf("%w: its time is %d µs since 1970, before that of the previous commit, %d", ErrNonsense, c.Time, s.time)
 	}
 	for _, r := range c.Data {
 		if err := d.CheckData(r); err != nil {

@@ -2,11 +2,12 @@ package state
 
 import "github.com/simple-event-broker/seb/internal/format"
 
-// Use says what kind of things an entry adds to the state. A broker lets some uses fill the
-// memory of the state further than others.
+// Use says what kind of things an entry adds to the state. A broker lets some uses take more of
+// the state's memory limit than others.
 type Use int
 
-// The uses. A broker lets a use further down in this list fill the state further.
+// The uses, in ascending order of the share of the state's memory limit up to which a broker
+// accepts them.
 const (
 	UseRecords   Use = iota // appends, topics, queues, push targets
 	UseConsumers            // consumers and their positions

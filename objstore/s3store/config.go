@@ -36,8 +36,8 @@ type Config struct {
 	AccessKeyID, SecretAccessKey, SessionToken string
 	// DialContext, if not nil, makes the connections: for servers that are reached through
 	// the embedder's own tunnel, proxy or resolver. A store URL can't set it. There is no
-	// option for a whole HTTP client, since this package depends on the retries and
-	// timeouts of its own client.
+	// option for a whole HTTP client, since this package depends on the timeouts of its
+	// own client, and on the fact that this client never retries.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -78,7 +78,7 @@ func parse(u *url.URL) (Config, error) {
 	config := Config{Bucket: u.Host, Prefix: strings.Trim(u.Path, "/")}
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return Config{}, errors.New("its query is malformed")
+		return Config{}, errors.New("its query is malformed: it must look like ?region=eu-west-1&path_style=true")
 	}
 	for _, name := range sortedNames(values) {
 		if err := config.set(name, values[name]); err != nil {

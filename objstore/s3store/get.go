@@ -97,7 +97,7 @@ func (s *Store) beyondEnd(ctx context.Context, name string, off int64, rangeErr 
 		object.Size, object.Time = *head.ContentLength, answerTime(head.ResultMetadata)
 	}
 	if off < object.Size {
-		return objstore.Object{}, fmt.Errorf("the store calls offset %d of %d bytes out of range: %w", off, object.Size, rangeErr)
+		return objstore.Object{}, fmt.Errorf("the store answered that offset %d is out of range, in an object of %d bytes: %w", off, object.Size, rangeErr)
 	}
 	return object, nil
 }
@@ -137,7 +137,7 @@ func (r byteRange) check(out *s3.GetObjectOutput) (size int64, err error) {
 		want = min(want, r.n)
 	}
 	if from != r.off || length != want {
-		return 0, fmt.Errorf("asked for %d bytes at %d of %d, the answer is of %d at %d", want, r.off, size, length, from)
+		return 0, fmt.Errorf("asked for %d bytes at offset %d of %d bytes, but the answer has %d bytes at offset %d", want, r.off, size, length, from)
 	}
 	if length > objectBytesMax {
 		return 0, fmt.Errorf("the object of %d bytes is larger than any Create can have made", length)

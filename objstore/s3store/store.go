@@ -124,7 +124,7 @@ func (c *Config) apply(o *s3.Options) {
 		o.UsePathStyle = *c.PathStyle
 	}
 	o.Retryer = aws.NopRetryer{}
-	o.RetryMaxAttempts = 0 // whatever AWS_MAX_ATTEMPTS says: any other value makes the SDK wrap the retryer
+	o.RetryMaxAttempts = 0 // overrides AWS_MAX_ATTEMPTS: any value but 0 makes the SDK wrap the retryer
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	o.DisableLogOutputChecksumValidationSkipped = true
@@ -200,7 +200,7 @@ func (s *Store) list(ctx context.Context, prefix, after string, limit int) (page
 		in.StartAfter = aws.String(s.prefix + after)
 	}
 	last := after
-	// S3 may answer a page without keys although more pages follow.
+	// S3 may answer with a page that has no keys although more pages follow.
 	for first := true; ; first = false {
 		out, err := s.client.ListObjectsV2(ctx, in)
 		if err != nil {
@@ -250,7 +250,7 @@ func (s *Store) Delete(ctx context.Context, key string) (time.Time, error) {
 	return answerTime(out.ResultMetadata), nil
 }
 
-// name returns the name in the bucket of the object with key: prefix and key.
+// name returns the name that the object under key has in the bucket: the prefix, then the key.
 func (s *Store) name(key string) (string, error) {
 	if err := objstore.CheckKey(key); err != nil {
 		return "", err

@@ -403,7 +403,7 @@ func testStoreTime(t *testing.T, s *suite) {
 		if at.Before(last.Add(-clockTolerance)) {
 			t.Errorf("%s is dated %v, before %v", what, at, last)
 		}
-		// A comparison of times with monotonic readings would use these, and the monotonic clock
+		// A comparison of two times with monotonic readings would use the readings, and the monotonic clock
 		// stops while a machine is suspended.
 		if at != at.Round(0) {
 			t.Errorf("%s carries a monotonic clock reading: %v", what, at)

@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// LagGet answers Gets from the bucket's content of the time lag ago: newer objects are not
+// LagGet answers Gets from old content of the bucket, as of lag before now: newer objects are not
 // found, overwritten objects have their old bytes, and deleted objects are still found.
 func LagGet(b *Bucket, lag time.Duration) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
@@ -21,7 +21,7 @@ func LagGet(b *Bucket, lag time.Duration) Fault {
 	}
 }
 
-// LagList answers Lists from the bucket's content of the time lag ago: without newer
+// LagList answers Lists from old content of the bucket, as of lag before now: without newer
 // objects, and with objects that were deleted since.
 func LagList(b *Bucket, lag time.Duration) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {

@@ -17,7 +17,7 @@ type broker struct {
 	claim   commit               // the commit that the protocol claims a slot for
 	read    [slotsMax + 1]commit // commits that were read or created and are not applied yet, by slot
 	pending pending
-	// false404 has a bit for every slot for which the protocol holds a 404, although the slot had
+	// false404 has a bit for every slot for which the protocol remembers a 404, although the slot had
 	// been written before the store gave that answer.
 	false404 uint16
 	halted   bool
@@ -45,7 +45,7 @@ type pending struct {
 	// bit for each slot that was not answered yet. got has the answers.
 	known int
 	want  uint16
-	alone bool // there is only one Get, so that its sending is no separate state
+	alone bool // there is only one Get; it is sent and ends in the same step
 	got   [slotsMax + 2]got
 	sent  int // when the Create was sent
 }
@@ -70,10 +70,10 @@ func (w *world) living() iter.Seq[*broker] {
 // What a broker can do when none of its requests is under way.
 const (
 	goOn           = iota // perform the protocol's next action
-	renew                 // goOn, D/2 after the last List
+	renew                 // like goOn, but D/2 after the last List
 	crash                 // crash and restart
 	abandon               // the caller stops waiting
-	relist                // a reader asks for a List, because the lease does not cover its answer
+	relist                // a reader asks for a List, because the lease does not cover the answer that the reader got
 	syncs                 // a reader at the end of the log asks for a sync
 	propose               // a caller wants to commit something
 	putData               // propose, with the payload in a data object
@@ -157,7 +157,7 @@ func (w *world) renew(b *broker) {
 // crash loses everything in the broker's memory. Requests that it sent may still execute.
 func (w *world) crash(b *broker) {
 	if position, _ := b.p.Position(); !w.Crashes || !w.rarely(30) || position == 0 && b.pending.kind == nothing && b.payload == 0 && !b.p.Settled() {
-		w.skip() // the broker has just begun
+		w.skip() // the broker has only just begun, so a crash changes nothing
 		return
 	}
 	w.tell("%c crashes and restarts", b.name)
@@ -220,7 +220,7 @@ func (w *world) request(b *broker, act commitlog.Action) {
 	case commitlog.DoCreate:
 		w.create(b)
 	default:
-		w.undo = true // Idle; settle has done all other actions
+		w.undo = true // the action is Idle; settle has done all others that need no request
 	}
 }
 
@@ -274,13 +274,13 @@ func (w *world) apply(b *broker) {
 	}
 	switch {
 	case own && w.Without == NoNonce && b.readBack:
-		w.tell("%c applies slot %d, %v, and takes it for another's", b.name, s, c.at(s))
+		w.tell("%c applies slot %d, %v, and takes it for another broker's", b.name, s, c.at(s))
 	case own:
 		w.tell("%c applies slot %d, its own %v, and acknowledges it", b.name, s, c.at(s))
 		w.acknowledge(c)
 		b.payload, b.stored = 0, false
 	default:
-		w.tell("%c applies slot %d, another's %v", b.name, s, c.at(s))
+		w.tell("%c applies slot %d, another broker's %v", b.name, s, c.at(s))
 		if claim != 0 {
 			w.count(races)
 		}

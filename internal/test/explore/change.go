@@ -12,7 +12,7 @@ type change struct {
 	record uint8
 	number uint8 // number of the delivery that the change is about
 	window uint8
-	out    uint8 // has a bit for each record that a release names as being with a worker
+	out    uint8 // has a bit for each record that, as a release says, a worker has
 	// silent says that the previous owner is released first, so that nothing is uncertain.
 	silent bool
 }
@@ -31,7 +31,7 @@ const (
 	aRedriving             // RecordsRedriven
 )
 
-// entries returns the entries of the commit; end is the next offset of the log before it.
+// entries returns the entries of the commit; end is the offset that the next record of the partition gets.
 func (c *change) entries(end int) []format.Entry {
 	epoch := format.Epoch(c.epoch)
 	attempt := format.Attempt{Offset: format.Offset(c.record), Number: uint32(c.number)}

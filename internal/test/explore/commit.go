@@ -12,8 +12,8 @@ import (
 // commit is a commit of the model, together with all commits that it was built on: one
 // entry per slot, with slot 1 in the lowest bits.
 //
-// So a commit is also the log up to it: what a broker that has applied it holds,
-// and what a checkpoint at its slot contains. 0 is the empty log.
+// So a commit also stands for the log up to this commit: for what a broker has
+// applied, and for what a checkpoint at the commit's slot contains. 0 is the empty log.
 type commit uint64
 
 const (
@@ -41,8 +41,8 @@ func (c commit) then(e entry) commit {
 	return c | commit(e)<<(slotBits*c.seq())
 }
 
-// floor returns the data floor in force, by the newest entry that sets one; 0 if there is none. No
-// later commit is the first to refer to a data object below that floor.
+// floor returns the data floor that the newest floor entry sets; 0 if there is none. After that entry,
+// a commit may refer to a data object below the floor only if an earlier commit did.
 func (c commit) floor() int {
 	for s := c.seq(); s > 0; s-- {
 		if c.at(s).floor() {

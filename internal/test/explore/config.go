@@ -7,11 +7,13 @@ type Rule uint8
 const (
 	// None: all rules are kept.
 	None Rule = iota
-	// NoLease: the lease on the past never ends.
+	// NoLease: the log lease never ends.
 	NoLease
-	// OffByOne: the lease covers an answer given just when it ends (<= instead of <).
+	// OffByOne: the lease covers an answer that the store gave at the instant at which the lease ends
+	// (<= instead of <).
 	OffByOne
-	// SendTime: the lease is compared with the time at which a Create was sent.
+	// SendTime: the lease covers the answer to a Create if it covers the time at which the Create was
+	// sent, not the time at which the store answered.
 	SendTime
 	// NoDelay: slots are deleted as soon as a checkpoint covers them.
 	NoDelay
@@ -24,7 +26,7 @@ const (
 	LoadOlder
 	// MoveOn: after a load has ended the claim of a payload, the payload goes to another slot.
 	MoveOn
-	// NoNonce: a broker that reads its own commit takes it for another's.
+	// NoNonce: a broker that reads its own commit takes it for the commit of another broker.
 	NoNonce
 	// LateReply: after a load has ended a claim, a late reply to the claim acknowledges the claim if
 	// the new lease covers the reply.
@@ -54,12 +56,12 @@ const (
 )
 
 var ruleNames = [...]string{
-	"none", "no lease", "<= for <", "lease checked when sent", "no delay before deletion",
+	"none", "no lease", "<= for <", "lease checked at the time of sending", "no delay before deletion",
 	"checkpoint's age from its upload's begin", "newest checkpoint deleted", "older checkpoint loaded",
-	"payload moved on over a load", "own nonce ignored", "late reply judged by the new lease",
-	"nothing live, judged by the own state", "loss alarm in the wrong order",
-	"claim before its data", "floor ignored", "sweep without its entry",
-	"log not listed", "applied slot not looked for", "prev not compared", "late reply taken for another",
+	"payload moved to another slot after a load", "own nonce ignored", "late reply judged by the new lease",
+	"liveness judged by the newest state", "loss concluded from answers in any order",
+	"claim before its data", "floor ignored", "sweep without a floor entry",
+	"log not listed", "applied slot not checked", "prev not compared", "late reply taken for the current claim's",
 }
 
 func (r Rule) String() string { return ruleNames[r] }
@@ -76,8 +78,9 @@ type Config struct {
 	Keep int
 	// Aged: a checkpoint is deleted only when a newer one is D old.
 	Aged bool
-	// Janitor: checkpoints of any decided prefix appear at any time, as if
-	// more brokers ran. Otherwise the brokers send them, and they become visible late.
+	// Janitor: checkpoints of any prefix of the log appear at any time, as if
+	// more brokers ran. If Janitor is false, the brokers of the world send the checkpoints, which
+	// may become visible late.
 	Janitor bool
 	// Live: every commit moves the payload of the previous one, so that the newest payload is
 	// always live. A slot or data object from which a payload moved is deleted only if a

@@ -54,8 +54,8 @@ func (w *world) upload(b *broker) {
 	w.sendObject(b)
 }
 
-// sendObject has three outcomes: the Create executes and its answer comes; or neither happens yet; or
-// only the answer comes, to a Create that executed before.
+// sendObject has three outcomes: the Create executes and the broker gets the answer; or neither happens
+// yet; or the broker gets the answer to a Create that executed before.
 func (w *world) sendObject(b *broker) {
 	e := b.payload
 	i, sent := w.findObject(e)

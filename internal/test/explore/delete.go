@@ -35,7 +35,7 @@ func (w *world) deletable(s int) bool {
 	return w.dead(s)
 }
 
-// covered reports whether a checkpoint at or above a slot satisfies ok.
+// covered reports whether there is a checkpoint at or above slot s for which ok returns true.
 func (w *world) covered(s int, ok func(checkpoint) bool) bool {
 	return slices.ContainsFunc(w.checkpoints[s:w.Slots+1], func(c checkpoint) bool { return c.since != 0 && ok(c) })
 }

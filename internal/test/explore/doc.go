@@ -18,7 +18,7 @@
 // The driver of a broker mirrors Log.perform, and the loops that call it, step for
 // step, with one simplification: what is local to a broker and can't fail (applying
 // commits that were read) is done at once, since no other broker and no part of the
-// store can tell when it happened. A crash before it is the same as a lost answer.
+// store can tell when it happened. A crash before that is the same as a lost answer.
 // The local clock can only shorten a lease, so it is not modelled as a clock: a
 // lease is renewed early, and an answer counts as too late, whenever the exploration
 // chooses so.
@@ -26,12 +26,12 @@
 // # Data objects
 //
 // Brokers decide about data objects outside of the Protocol. So these parts are a model of what
-// brokers do, without their code: the upload and its retries before the claim; the check against
-// the floor, and another upload, whenever a commit is built; and which object a reader needs. No
-// broker sweeps or deletes dead objects yet: the model does so by the rules of the design, at any
-// time. A floor entry always sets its own slot as the floor: the highest floor above which writers
-// still have a key. The model assumes that no two uploads share a key. Here, too, the Protocol
-// decides which slots and checkpoints exist.
+// brokers do, without their code: the upload and its retries before the claim; the check against the
+// floor, and another upload, whenever a commit is built; and which object a reader needs. No broker
+// sweeps or deletes dead objects yet: the model does so by the rules of the design, at any time. A
+// floor entry always sets its own slot as the floor: a higher floor would also forbid the data
+// objects of uploads that begin right after that entry. The model assumes that no two uploads share
+// a key. Here, too, the Protocol decides which slots and checkpoints exist.
 //
 // # Losses
 //
@@ -44,11 +44,12 @@
 //     that recovers then writes another commit there. A broker that had applied the
 //     lost commit halts at its next List. If the slot has another commit by then, it
 //     halts when it reads the next slot, whose prev does not fit.
-//   - The same, and that broker sleeps until its lease has ended. Then it loads a
-//     checkpoint of the other history, which says nothing about the slots below it.
-//   - A late PUT lands in a lost slot that is known to have a successor. It is
-//     read, and its sender may even acknowledge it, before the successor shows
-//     that it does not fit, and halts the broker.
+//   - The same, but the broker that had applied the lost commit sleeps until its lease
+//     has ended. Then it loads a checkpoint that covers the other commit, and can't see
+//     from this checkpoint which commits were in the slots below.
+//   - A late PUT lands in a lost slot, although brokers know that the next slot exists.
+//     A broker may read that late commit, and its sender may even acknowledge it. The
+//     broker halts only when it reads the next slot, whose prev does not fit.
 //   - A broker that has applied a lost slot claims the next slot before its next
 //     List, and acknowledges. That List halts it, and every recovery halts at the
 //     gap.
@@ -67,8 +68,8 @@
 // owner keeps in memory is a model of the broker's dispatcher and of its leases.Table:
 //
 //   - mayHandOut (rule 1 of docs/rfcs/0002) models how far the dispatcher scans a partition.
-//     moveWindow models how it moves the dispatch limit; the field lower is a limit that was moved
-//     back;
+//     moveWindow models how it moves the dispatch limit; the field lower is the limit to which it has
+//     moved back, as long as it does not know that the log has that limit;
 //   - attempt (rule 2) models the dispatcher's claims; owes is the table's phase claiming;
 //   - deadLetter models how records become dead letters;
 //   - commit models the check of the epoch that every commit of an owner has;
@@ -87,10 +88,10 @@
 // Workers answer at any moment, late and twice. The model does not say through which
 // broker a worker answers: all brokers decide by the log.
 //
-// A [QueueRule] that the fold enforces is left out as well: the driver commits what the fold would
-// accept without the rule, such as a release in the name of a lost owner.
+// A [QueueRule] that the fold enforces can be left out, too: then the driver commits what the fold
+// would accept without the rule, such as a release in the name of a lost owner.
 //
-// Left out: partitions, delays, order by key, and changes of a queue's config.
+// The model has only one partition, and no delays, no order by key, and no changes of a queue's config.
 //
 // # Bounds
 //

@@ -35,7 +35,7 @@ type knownFold struct {
 type recordState struct {
 	state.Attempt
 	done bool
-	sure bool // false if the owner may have handed the record out for the first time
+	sure bool // false if the record is below the dispatch limit, and only its owner knows whether it was handed out
 }
 
 // over reports whether the record needs no more work.
@@ -89,8 +89,8 @@ func (f *folds) try(from fold, c change) (to fold, taken bool) {
 
 func (f *folds) commit(from fold, c change) outcome {
 	k := f.at(from)
-	// The state keeps where each batch is. The slots are numbered by the records, so that the state
-	// does not depend on what else was committed before.
+	// The state has the slot of each batch. This slot is the number of records so far, so that the
+	// state does not depend on how many other commits there were.
 	s, err := state.Decode(format.Seq(k.end), []byte(k.body))
 	if err != nil {
 		panic(fmt.Sprintf("explore: the snapshot of a fold is refused: %v", err))

@@ -28,7 +28,7 @@ const (
 	FloorSafe
 	// LossIsLoud: a broker halts only when something is wrong. If the store may lose objects, then: a
 	// broker that has seen a slot, or a checkpoint that covers a slot, never takes an earlier slot
-	// for the end of the log, and does not claim it; it halts when it finds an earlier slot missing;
+	// for the end of the log, and never claims that slot; it halts when it finds an earlier slot missing;
 	// and no broker goes on after a List that shows that the slot it has applied is gone.
 	LossIsLoud
 	// RecoverOK: a recovery at any time finds all that was ever decided, acknowledged or not, and all
@@ -45,14 +45,15 @@ const (
 	// AtMost: no record is handed out more often than its queue allows, counted from the record's
 	// last redrive.
 	AtMost
-	// LastCounts: an answer counts if no later delivery of the record was made or may be made. If
-	// one was or may be made, an answer counts only if the record is done or a dead letter.
+	// LastCounts: an answer counts only if no later delivery of the record was made, and the record
+	// was not redriven after the answered delivery. An answer for which both are true is refused only
+	// if the log already has a later attempt, or the record is done or a dead letter.
 	LastCounts
-	// LeaseKept: while the owner keeps the lease of a delivery, the first answer of its worker is not
-	// refused.
+	// LeaseKept: until the owner sees the lease of a delivery end, the first answer of the worker
+	// that got this delivery is not refused.
 	LeaseKept
-	// DoneOnce: a record is done at most once, and the commit of a worker that acknowledges it counts
-	// at most once.
+	// DoneOnce: a record becomes done at most once. Of the commits in which workers acknowledge the
+	// record, at most one is accepted.
 	DoneOnce
 	// Fenced: what an owner commits is refused after another broker has taken over.
 	Fenced

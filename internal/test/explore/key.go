@@ -133,7 +133,7 @@ func (w *world) appendBroker(b []byte, br *broker) []byte {
 	}
 	evidence := br.evidence
 	if w.Losses == 0 || evidence <= br.log.seq()+1 {
-		evidence = 0 // the evidence makes no difference
+		evidence = 0 // it makes no difference: the broker claims no slot below the next one
 	}
 	b = append(b, flags, kind, byte(br.payload), byte(evidence))
 	b = appendCommit(b, br.log)

@@ -28,14 +28,14 @@ func (w *queueWorld) checkOwner(now *queueBroker) {
 	w.learn(&b)
 	for o := range k.end {
 		if !k.records[o].over() && !w.mayAct(&b, o) {
-			w.violate(NeverLost, "record %d is lost: %c has nothing to do about it", o, b.name)
+			w.violate(NeverLost, "record %d is lost: its owner %c can neither hand it out nor dead-letter it", o, b.name)
 		}
 	}
 }
 
 // mayAct reports whether an owner can act on a record, now or when its lease ends.
 func (w *queueWorld) mayAct(b *queueBroker, record int) bool {
-	if r := &w.folds.at(b.view).records[record]; r.fresh() && r.sure { // the record is beyond the dispatch limit
+	if r := &w.folds.at(b.view).records[record]; r.fresh() && r.sure { // the record is fresh and beyond the dispatch limit
 		_, moves := w.folds.try(b.view, change{what: aWindow, epoch: b.epoch, window: uint8(record + 1)})
 		return moves
 	}

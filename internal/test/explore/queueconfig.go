@@ -59,9 +59,9 @@ const (
 var queueRuleNames = [...]string{
 	"none", "dispatch limit durable afterwards", "attempt durable afterwards", "attempt made durable ahead of its turn",
 	"attempt not checked", "no uncertain range after a takeover", "epoch not checked", "epoch not checked at dead letters",
-	"release that leaves out what is out", "work after the release", "owner by its name", "durable attempts taken up",
-	"lease extended too late", "nothing handed out again of others", "attempts without end", "refused without a sync", "done again", "redriven records count anew",
-	"redriven records answered", "dispatch limit moved back below what is out", "dispatch limit moved back, and not heeded",
+	"release without the records of workers", "handing out after the release", "owner by name, without a takeover", "durable attempts taken up",
+	"lease extended too late", "only own deliveries handed out again", "attempts without a limit", "refused without a sync", "second commit of a done record accepted", "delivery numbers reused after a redrive",
+	"answers from before a redrive accepted", "dispatch limit moved back below deliveries", "dispatch limit moved back, but ignored",
 }
 
 func (r QueueRule) String() string { return queueRuleNames[r] }
@@ -76,8 +76,9 @@ type QueueConfig struct {
 	// Late: a broker may learn only later that its commit is in the log.
 	Late bool
 
-	// Leases: owners keep leases, and workers may have them extended. Otherwise leases end whenever
-	// an operation checks them.
+	// Leases: the model knows which leases have not ended. Each ends in a step of its own, and
+	// workers may have it extended. If Leases is false, a lease counts as ended whenever an
+	// operation checks it.
 	Leases bool
 
 	// Without is the rule that is left out; EveryQueueRule if all are kept.

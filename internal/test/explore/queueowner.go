@@ -155,7 +155,7 @@ func (w *queueWorld) own(b *queueBroker, window int) {
 	was := w.known()
 	c := change{what: aTakeover, epoch: uint8(was.epoch + 1), window: uint8(window), silent: was.owned && w.Without == NoUncertainRange}
 	w.log, _ = w.folds.try(w.log, c)
-	w.tell("%c takes the queue over, with epoch %d and a window up to %d", b.name, c.epoch, window)
+	w.tell("%c takes the queue over, with epoch %d and dispatch limit %d", b.name, c.epoch, window)
 	b.forget()
 	b.view, b.epoch = w.log, c.epoch
 }
@@ -193,7 +193,7 @@ func (w *queueWorld) commit(b *queueBroker, c change) bool {
 // hear makes a broker learn that its commit is in the log, or go on without this knowledge.
 func (w *queueWorld) hear(b *queueBroker) {
 	if w.Late && w.pick(2) == 1 {
-		w.tell("%c does not hear of it yet", b.name)
+		w.tell("%c does not learn yet that this is in the log", b.name)
 		return
 	}
 	w.learn(b)
@@ -212,15 +212,15 @@ func (w *queueWorld) moveWindow(b *queueBroker) {
 	if !w.commit(b, change{what: aWindow, window: uint8(window)}) {
 		return
 	}
-	w.tell("%c moves the window to %d", b.name, window)
+	w.tell("%c moves the dispatch limit to %d", b.name, window)
 	if w.Without != LimitUnheeded {
 		b.lower = uint8(window)
 	}
 	w.hear(b)
 }
 
-// given returns the last record that a broker has handed out for the first time without a trace of
-// that in the log; -1 if there is no such record.
+// given returns the last record of which the broker has made the first delivery, if the log does not
+// tell of that delivery; -1 if there is no such record.
 func (w *queueWorld) given(b *queueBroker) int {
 	v, last := w.folds.at(b.view), -1
 	for o := range w.Records {
@@ -274,8 +274,9 @@ func (w *queueWorld) mayDeadLetter(b *queueBroker, record int) bool {
 	return w.again(b, record) && w.attempts(b, record) >= w.Attempts
 }
 
-// mayExtend reports whether an owner may extend the lease of a record's last delivery. It can't take
-// back a claim that it has sent to the log. The last delivery before a redrive no longer has a lease.
+// mayExtend reports whether an owner may extend the lease of a record's last delivery. It may not
+// after it has sent the claim of the next attempt to the log, since it can't take the claim back. The
+// last delivery before a redrive no longer has a lease.
 func (w *queueWorld) mayExtend(b *queueBroker, record int) bool {
 	return w.Leases && w.made[record]&(1<<w.last(b, record)) != 0 && b.keeps[record] == 0 && w.attempts(b, record) > 0 &&
 		!w.folds.at(b.view).records[record].over() && (b.owes[record] == 0 || w.Without == ExtendLate)
@@ -312,8 +313,8 @@ func (w *queueWorld) deadLetter(b *queueBroker, record int) {
 	w.hear(b)
 }
 
-// release ends the ownership, and commits which records are with workers for the first time: the log
-// already knows all other deliveries.
+// release ends the ownership. Its commit names the records of which workers have the first delivery,
+// since the log already has all other deliveries.
 func (w *queueWorld) release(b *queueBroker) {
 	if b.epoch == 0 || b.leaving && w.Without != WorkOnAfterRelease || !w.rarely(10) {
 		w.skip()

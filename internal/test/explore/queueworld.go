@@ -13,8 +13,8 @@ type queueWorld struct {
 	redriven int
 	// made has, for each record, a bit for each number that a delivery of it had.
 	made [recordsMax]uint8
-	// back has, for each record, a bit for each delivery that its worker put back, so that the worker
-	// no longer wants the lease. It is kept only with Leases.
+	// back has, for each record, a bit for each delivery whose worker put the record back, and so gave
+	// up the lease. It is kept only if Leases is true.
 	back [recordsMax]uint8
 	// base is, for each record, the number of the last delivery before its last redrive.
 	base [recordsMax]uint8
@@ -118,7 +118,7 @@ func (w *queueWorld) answer() {
 func (w *queueWorld) token(record, number int) uint8 {
 	now := &w.known().records[record]
 	switch {
-	case w.Without == CountAnew: // the token names a delivery after the redrive
+	case w.Without == CountAnew: // the token is also that of a delivery after the redrive
 		return uint8(int(now.Redriven) + (number-1)%w.Attempts + 1)
 	case w.Without == NoAttemptCheck && !now.done:
 		return uint8(max(1, now.Number))
@@ -145,8 +145,8 @@ func (w *queueWorld) ack(record, number int) {
 		}
 		w.counted(record, number, was)
 	case was.done && w.Without == DoneAgain:
-		w.tell("the worker of delivery %d of record %d commits what it made of it, again", number, record)
-		w.violate(DoneOnce, "what was made of record %d is committed twice", record)
+		w.tell("the worker of delivery %d of record %d commits its result again", number, record)
+		w.violate(DoneOnce, "a result for record %d is committed twice", record)
 	case was.done:
 		w.undo = true // the broker answers that the record is done: a retry, or a late answer
 		w.count(retries)
@@ -188,10 +188,10 @@ func (w *queueWorld) tryAnswer(c change, was recordState) (to fold, taken bool) 
 // counted checks an answer that was accepted.
 func (w *queueWorld) counted(record, number int, was recordState) {
 	if base := int(w.base[record]); number <= base {
-		w.violate(LastCounts, "what delivery %d of record %d says counts, though it was redriven after delivery %d", number, record, base)
+		w.violate(LastCounts, "the answer to delivery %d of record %d counts, though the record was redriven after delivery %d", number, record, base)
 	}
 	if latest := w.latest(record); number != latest {
-		w.violate(LastCounts, "what delivery %d of record %d says counts, though delivery %d was made", number, record, latest)
+		w.violate(LastCounts, "the answer to delivery %d of record %d counts, though delivery %d was made", number, record, latest)
 	}
 	if !w.known().owned {
 		w.count(ownerlessAcks)
@@ -203,12 +203,12 @@ func (w *queueWorld) refused(record, number int, was recordState) {
 	w.tell("the worker of delivery %d of record %d is refused", number, record)
 	w.count(refusals)
 	if !was.over() && number == w.latest(record) && int(was.Number) <= number && number > int(w.base[record]) {
-		w.violate(LastCounts, "what delivery %d of record %d says is refused, and there is no later one", number, record)
+		w.violate(LastCounts, "the answer to delivery %d of record %d is refused, though there is no later delivery", number, record)
 	}
 	given := was.done || w.back[record]&(1<<number) != 0 // the delivery was answered already
 	for i := range w.brokers[:w.Brokers] {
 		if b := &w.brokers[i]; !given && w.owns(b) && b.keeps[record] == uint8(number) {
-			w.violate(LeaseKept, "what delivery %d of record %d says is refused, though %c keeps its lease", number, record, b.name)
+			w.violate(LeaseKept, "the answer to delivery %d of record %d is refused, though for %c the lease has not ended", number, record, b.name)
 		}
 	}
 	w.undo = w.wrong == nil

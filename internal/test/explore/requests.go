@@ -32,7 +32,7 @@ func (w *world) list(b *broker) {
 		l.Checkpoint = format.Seq(s)
 	}
 	if w.Without == LoadOlder {
-		// A checkpoint in the listing, above the applied slot.
+		// The listing has a checkpoint above the applied slot.
 		s := int(applied) + 1 + w.pick(w.Slots-int(applied))
 		if s > w.Slots || w.checkpoints[s].since == 0 {
 			w.undo = l.Checkpoint > applied

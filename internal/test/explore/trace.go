@@ -34,7 +34,7 @@ const (
 	deadLetters   // records that owners made dead letters
 	fenced        // refused commits of former owners
 	ownerlessAcks // answers accepted while the queue had no owner
-	refusals      // answers of deliveries that were not the last
+	refusals      // refused answers
 	retries       // acknowledgements of records that were done already
 	nacks
 	redrives

@@ -74,7 +74,7 @@ func (w *world) newProtocol() commitlog.Protocol {
 	return commitlog.NewProtocol(w.lease(), time.Duration(w.Margin)*tick)
 }
 
-// lease returns the D by which the brokers act.
+// lease returns the D with which the brokers count. With NoLease and OffByOne it is too long.
 func (w *world) lease() time.Duration {
 	d := time.Duration(w.Delay) * tick
 	switch w.Without {
@@ -182,7 +182,7 @@ func (w *world) reply() {
 	r := w.replies[i]
 	w.replies = slices.Delete(slices.Clone(w.replies), i, i+1)
 	if w.now+w.Skew-r.at > w.Margin && w.Without != LateReply {
-		w.undo = true // every sender has given up; if one got this reply, the store's time would seem to go back
+		w.undo = true // the reply is so late that its sender has given up; the store's time would seem to go back
 		return
 	}
 	for b := range w.living() {

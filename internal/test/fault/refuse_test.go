@@ -71,11 +71,11 @@ func TestDamagedBucketIsRefused(t *testing.T) {
 			[]string{"slot 1", "restore"}},
 		"commit of another cluster": {aLog,
 			func(t *testing.T, s *objstore.Memory) { replaceByForeignCommit(t, s, 4) },
-			[]string{format.LogKey(4), "cluster", "restore or remove it"}},
+			[]string{format.LogKey(4), "cluster", "remove it or put back the log's own object"}},
 		"another cluster's seb.json": {aLog,
 			func(t *testing.T, s *objstore.Memory) {
 				replace(t, s, format.ClusterKey, body(t, aLog(t, 1), format.ClusterKey))
-			}, []string{format.LogPrefix, "cluster", "restore or remove it"}},
+			}, []string{format.LogPrefix, "cluster", "remove it or put back the log's own object"}},
 		"commit under another slot's key": {aLog,
 			func(t *testing.T, s *objstore.Memory) {
 				replace(t, s, format.LogKey(4), body(t, s, format.LogKey(3)))

@@ -12,7 +12,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// Immediate returns options, for virtual time, of a broker that commits at once.
+// Immediate returns options for tests in virtual time. With them, a broker commits each request at once.
 func Immediate() seb.Options {
 	return InVirtualTime(seb.Options{Batching: seb.Immediate()})
 }

@@ -12,8 +12,8 @@ func Appends(topic string, vs ...string) seb.CommitAppend {
 	return seb.CommitAppend{Topic: topic, Records: Values(vs...)}
 }
 
-// Counted returns a worker's commit: it sets the consumer's position in topic "in" to an offset, on
-// the condition that the position is the offset from, and appends the results.
+// Counted returns a worker's commit. It appends the results outs, and moves consumer "worker" of topic
+// "in" from one offset to another, on condition that the consumer is at the first one.
 func Counted(from, to seb.Offset, outs ...seb.CommitAppend) seb.Commit {
 	return seb.Commit{Appends: outs, Positions: []seb.CommitPositions{
 		{Topic: "in", Consumer: "worker", Expect: seb.Offsets{0: from}, Offsets: seb.Offsets{0: to}},

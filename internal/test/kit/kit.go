@@ -11,7 +11,7 @@ import (
 // InVirtualTime returns o with a clock since boot that follows package time. In a testing/synctest
 // test, package time is virtual, and the kernel's clock does not follow it.
 func InVirtualTime(o seb.Options) seb.Options {
-	before := time.Date(1999, 12, 1, 0, 0, 0, 0, time.UTC) // bubbles begin in 2000
+	before := time.Date(1999, 12, 1, 0, 0, 0, 0, time.UTC) // virtual time begins in 2000
 	o.BootClock = func() time.Duration { return time.Since(before) }
 	return o
 }

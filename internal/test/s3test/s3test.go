@@ -1,8 +1,8 @@
 // Package s3test gives tests an S3 server on the loopback interface: a fake one in the test's process,
 // which is always available, or a real one in its own process.
 //
-// Both take [AccessKey] and [SecretKey]. A store in this process opens with
-// [Open]; a child process gets the variables of [Env].
+// Both take [AccessKey] and [SecretKey]. [Open] opens a store in the
+// test's process; [Env] returns the environment variables for a child process.
 package s3test
 
 import (

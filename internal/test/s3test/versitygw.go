@@ -141,7 +141,7 @@ func (s *Server) start() error {
 	s.process, s.exited = process, make(chan struct{})
 	go func(exited chan<- struct{}) {
 		defer close(exited)
-		_ = process.Wait() // callers that need the process notice that it has exited
+		_ = process.Wait() // waitReady and other users of the server notice that it has ended
 	}(s.exited)
 	err := s.waitReady()
 	if err != nil {

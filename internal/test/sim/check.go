@@ -87,7 +87,7 @@ func (x *checker) checkAppends(ops []*op) {
 		case o.acked():
 			x.checkAcked(o)
 		case o.outcome == seb.NotCommitted && found > 0:
-			x.history.violate("NoPhantom", "in the log, although the answer was that it isn't: %v", o)
+			x.history.violate("NoPhantom", "the append was answered as not committed, but its records are in the log: %v", o)
 		case found > 0 && found < len(o.values):
 			x.history.violate("AckDurable", "%d of %d records of one append are in the log: %v", found, len(o.values), o)
 		case !o.acked() && o.outcome == "":
@@ -118,8 +118,8 @@ func (x *checker) checkAcked(o *op) {
 
 // checkOrder expects the log to have the records of an append in the order of the append. It expects
 // two appends of a client in the order in which the client sent them, if the client sent the second
-// one after the answer to the first. An append without an answer may still be on its way, unless both
-// are calls of one life of a broker.
+// one after the acknowledgement of the first. If the first returned without an acknowledgement, it may
+// still be on its way; the order is expected only if both were library calls to one life of a broker.
 func (x *checker) checkOrder(ops []*op) {
 	type author struct {
 		client string
@@ -170,13 +170,13 @@ func (x *checker) checkReads(ops []*op) {
 		known := x.known(ops[:i], o, p)
 		switch {
 		case o.acked() && o.end < known.end:
-			x.history.violate("AckDurable", "a read that ends at %d, when its broker must have known %d records: %v", o.end, known.end, o)
+			x.history.violate("AckDurable", "the read ends at %d, but its broker must have known %d records: %v", o.end, known.end, o)
 		case o.acked() && o.first() < known.start:
-			x.history.violate("StartAsAsked", "a read of what its broker must have known to be gone, before %d: %v", known.start, o)
+			x.history.violate("StartAsAsked", "the read found records before %d, which its broker must have known to be gone: %v", known.start, o)
 		case o.failure == seb.CodeTopicNotFound, o.failure == seb.CodePartitionNotFound:
-			x.history.violate("LossIsLoud", "the topic was there: %v", o)
+			x.history.violate("LossIsLoud", "a broker did not find a topic that existed: %v", o)
 		case o.failure == seb.CodeDataLost:
-			x.history.violate("LossIsLoud", "nothing was lost: %v", o)
+			x.history.violate("LossIsLoud", "a broker reported lost data, but nothing was lost: %v", o)
 		case o.failure == seb.CodeOffsetOutOfRange:
 			x.checkOutOfRange(ops, o)
 		}
@@ -200,7 +200,7 @@ func (x *checker) checkFound(o *op, log []string) {
 		x.history.violate("DenseOffsets", "next is %d after %v: %v", o.next, o.records[n-1], o)
 	}
 	if at, ok := x.asked(o); ok && len(o.records) > 0 && o.records[0].offset != at {
-		x.history.violate("DenseOffsets", "it began at %d: %v", o.records[0].offset, o)
+		x.history.violate("DenseOffsets", "the read began at another offset, %d: %v", o.records[0].offset, o)
 	}
 	if o.next > o.end || int(o.end) > len(log) {
 		x.history.violate("DenseOffsets", "it ends at %d, next is %d, and the log has %d records: %v", o.end, o.next, len(log), o)
@@ -218,8 +218,8 @@ func (x *checker) asked(o *op) (seb.Offset, bool) {
 }
 
 // known returns what the broker of a read must have known, at least, of the bounds of a partition when
-// the client asked: bounds that any answer named by the time that freshSince returns, or that an
-// earlier answer of the same life of the broker named.
+// the client asked: bounds that any answer named up to the time that freshSince returns, or that
+// an earlier answer of the same life of the broker named.
 func (x *checker) known(before []*op, o *op, p place) (known bounds) {
 	fresh := x.freshSince(o)
 	for _, b := range before {
@@ -234,9 +234,9 @@ func (x *checker) known(before []*op, o *op, p place) (known bounds) {
 const staleMax = time.Second + 10*time.Millisecond
 
 // freshSince returns the time up to which the broker of a read must have known the log. If the read
-// reached the end of the partition and there are no faults, that is staleMax before the client
-// asked, but not before the start of the broker's life. In all other cases it is the start of the
-// broker's life.
+// reached the end of the partition and there are no faults, this time is staleMax before the client
+// asked, or the start of the broker's life if that is later. In all other cases it is the start of
+// the broker's life.
 func (x *checker) freshSince(o *op) time.Duration {
 	began := x.sim.began(o.broker)
 	if (x.sim.plan.calm || o.client == atEnd) && o.next == o.end {
@@ -245,7 +245,8 @@ func (x *checker) freshSince(o *op) time.Duration {
 	return began
 }
 
-// acknowledged returns the highest end of a partition that answers to any client had named by then.
+// acknowledged returns the highest end of a partition that an answer to any client named up to a given
+// time.
 func (x *checker) acknowledged(ops []*op, p place, then time.Duration) (end seb.Offset) {
 	for _, o := range ops {
 		if o.ret <= then {

@@ -216,10 +216,10 @@ func (c *client) attempt(l *life, o *op, key string, values []string) {
 	c.send(l, t, func(ctx context.Context, by caller) { by.append(ctx, t, key, values) })
 	switch {
 	case t.failure == seb.CodeIdempotencyKeyReused:
-		c.sim.history.violate("AtMostOnce", "a retry is taken for another append: %v", t)
+		c.sim.history.violate("AtMostOnce", "the broker took a retry for a different append: %v", t)
 	case o.acked() && o.broker != "": // acknowledged by an earlier attempt
 		if t.acked() && !slices.Equal(t.ranges, o.ranges) || t.conflicts() {
-			c.sim.history.violate("AtMostOnce", "a retry got another answer: %v, then %v", o, t)
+			c.sim.history.violate("AtMostOnce", "a retry got a different answer: %v, then %v", o, t)
 		}
 	case o.passed() && t.acked():
 		c.sim.history.violate("Condition", "a conflict became a success: %v, then %v", o, t)

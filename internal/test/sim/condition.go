@@ -32,12 +32,12 @@ func (o *op) conflicts() bool { return o.kind == appends && o.failure == seb.Cod
 func (o *op) passed() bool { return o.conflicts() && o.ifOffset != nil && o.end > *o.ifOffset }
 
 // checkConditions expects the records of an append with a condition to be at the offset of the
-// condition, or not in the log. It expects conflicts only where the condition does not hold.
-// checkLinear checks that the partition had the end that a conflict names.
+// condition, or not in the log. It expects each conflict to name an end other than that of the
+// condition. checkLinear checks whether the partition really had the end that the conflict names.
 func (x *checker) checkConditions(ops []*op) {
 	for _, o := range ops {
 		if o.conflicts() && (o.ifOffset == nil || o.end == *o.ifOffset) {
-			x.history.violate("Condition", "this is not a conflict: %v", o)
+			x.history.violate("Condition", "the append was refused with a conflict, but its condition holds: %v", o)
 		}
 		if o.ifOffset == nil || !x.stays(o.topic) {
 			continue

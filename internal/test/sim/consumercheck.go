@@ -61,7 +61,7 @@ func (x *checker) checkMoves(s consumerRef, history []*positions, effects []effe
 	for _, d := range effects {
 		o := d.op
 		if d.finds != nil && !slices.ContainsFunc(history, d.finds) {
-			x.history.violate("ConsumerAsAsked", "it never had these positions: %v", o)
+			x.history.violate("ConsumerAsAsked", "the consumer never had these positions: %v", o)
 		}
 		if o.kind != commits || !o.acked() || o.with != nil {
 			continue
@@ -70,7 +70,7 @@ func (x *checker) checkMoves(s consumerRef, history []*positions, effects []effe
 			x.history.violate("AckDurable", "a commit that was acknowledged is not in the log: %v", o)
 		}
 		if won := winners[o.version]; o.version != "" && won != nil {
-			x.history.violate("Condition", "two commits from one version: %v, %v", won, o)
+			x.history.violate("Condition", "two commits with the same version as their condition took effect: %v, %v", won, o)
 		}
 		winners[o.version] = o
 	}
@@ -82,7 +82,7 @@ func (x *checker) checkConsumed(before []*op, o *op) {
 	switch {
 	case o.kind != consumes:
 	case o.failure == seb.CodeDataLost, x.stays(o.topic) && (o.failure == seb.CodeTopicNotFound || o.failure == seb.CodePartitionNotFound):
-		x.history.violate("LossIsLoud", "nothing was lost: %v", o)
+		x.history.violate("LossIsLoud", "a broker reported lost data, but nothing was lost: %v", o)
 	case x.stays(o.topic) && len(o.records) > 0:
 		x.checkFound(o, x.final.ids(place{o.topic, o.partition}))
 	case !x.stays(o.topic):
@@ -106,6 +106,6 @@ func (x *checker) checkRefusal(ops []*op, o *op) {
 		honest = honest || at > o.end && at > x.acknowledged(ops, in, o.call) || o.kind == sets && at < o.start
 	}
 	if !honest {
-		x.history.violate("Condition", "it was refused, and is in range: %v", o)
+		x.history.violate("Condition", "offsets in range were refused: %v", o)
 	}
 }

@@ -152,7 +152,7 @@ func (s *simulation) finalLists(l *life) {
 		o := consumerRef{topic: t.name}.op(lists)
 		s.do(l, o, func(ctx context.Context, by caller) { by.list(ctx, o) })
 		if !o.acked() {
-			s.history.violate("Liveness", "on a store that is well: %v", o)
+			s.history.violate("Liveness", "failed although the store has no faults: %v", o)
 		}
 	}
 }

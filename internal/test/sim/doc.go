@@ -35,9 +35,9 @@
 // queues, redrive dead letters, and create queues with names of deleted ones. The log tells which
 // deliveries there were and what became of each. The checker follows these deliveries record by
 // record, without the fold of the brokers, and compares them with the answers that the workers got. In
-// the end the simulator does all work that is left, and none may be missing. One queue is for
-// exactly-once jobs: its workers only acknowledge together with their results, and repeat commits of
-// unknown outcome. Each record that is done must have exactly one result.
+// the end the simulator does all work that is left, and checks that no record was left out. One queue
+// is for exactly-once jobs: its workers only acknowledge together with their results, and repeat
+// commits of unknown outcome. Each record that is done must have exactly one result.
 //
 // A seed decides everything but the order in which goroutines that are ready at
 // the same instant run, and the brokers' random bytes. So a seed that fails

@@ -18,8 +18,8 @@ type effect struct {
 	changes func(from, to *positions) bool
 	maybe   bool // the operation may also have done nothing
 
-	may         []int // indexes of the entries of the position history that may have the positions right after the effect, ascending
-	least, most int   // the first of these indexes that fits the earlier effects, and the last that fits the later effects
+	may         []int // ascending indexes in the position history: the consumer may be at these positions right after the effect
+	least, most int   // of these indexes, the first that fits the earlier effects, and the last that fits the later effects
 }
 
 // effects returns how an operation changed a consumer, and how it found the consumer.
@@ -30,7 +30,7 @@ func (x *checker) effects(before []*op, o *op, s consumerRef) []effect {
 	}
 	switch {
 	case o.kind == deletes:
-		d.changes, d.maybe = gone, true // the topic may have had no such consumer
+		d.changes, d.maybe = gone, true // a request to delete may find no such consumer
 		return d.unless(o.outcome == seb.NotCommitted)
 	case o.kind == lists && o.acked():
 		return []effect{{op: o, call: x.freshSince(o), ret: o.ret, finds: o.lists(s.consumer)}}

@@ -26,7 +26,7 @@ func (c *client) workExactlyOnce(l *life, q queueRef) {
 		c.oversee(l, q)
 		return
 	case what < 2 && len(c.committed) > 0:
-		c.commitResults(l, c.committed) // a late repetition
+		c.commitResults(l, c.committed) // some time later, the client commits its last results again
 		return
 	}
 	got := c.ask(l, q)

@@ -56,7 +56,7 @@ func (s *simulation) heal() {
 			l.clear()
 		}
 	}
-	time.Sleep(4*s.plan.delay + 10*time.Minute) // the latest create has landed, the longest downtime is over
+	time.Sleep(4*s.plan.delay + 10*time.Minute) // by then the latest create has executed, and the longest downtime is over
 }
 
 func (s *simulation) healed() bool {

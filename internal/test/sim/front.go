@@ -214,7 +214,7 @@ func (f *front) fail(w http.ResponseWriter, r *http.Request, c call) {
 	how := f.link.draw("answer " + string(c.verb) + " " + stableKey(c.key)).IntN(5)
 	switch lost := errors.Is(c.err, errLost); {
 	case errors.Is(c.err, errCut) || how == 0:
-		panic(http.ErrAbortHandler) // hangs up
+		panic(http.ErrAbortHandler) // breaks the connection
 	case how == 1:
 		refuse(w, http.StatusInternalServerError, "InternalError")
 	case how == 2:

@@ -60,8 +60,8 @@ type op struct {
 	kind   kind
 	topic  string
 	// partition is the partition of a read or trim. For an append it is -1 if the broker chooses. For
-	// an update it is the new number of partitions, or 0 if that stays. For a read with a consumer it
-	// is the partition of the records, or -1 if any partition will do.
+	// an update it is the new number of partitions, or 0 if the number does not change. For a read with
+	// a consumer it is the partition of the records, or -1 if the broker chooses the partition.
 	partition int
 	call, ret time.Duration
 
@@ -86,20 +86,20 @@ type op struct {
 
 	before seb.Offset   // the offset that a trim moves the start to
 	apiKey format.KeyID // id of the API key
-	config int64        // the retention in bytes that an update sets; no two set the same
+	config int64        // the retention in bytes that an update sets; each update sets a different one
 	is     shape        // the topic's shape, from the answer to an update
 
 	from      seb.Position
 	records   []seen // records that a read found
 	next, end seb.Offset
-	start     seb.Offset // start of the partition; named by answers to trims, and by errors for offsets out of range, together with end
+	start     seb.Offset // start of the partition; only from answers to trims, and errors about an offset out of range
 
 	queue    string
 	delay    *time.Duration // delay of an append or a nack
 	reason   string         // reason of a nack
 	lease    time.Duration  // the lease that a receive or an extension asks for
 	tokens   []message      // the messages that the operation acknowledges, puts back or extends
-	verdicts []seb.Code     // one for each token, "" if the broker accepted it
+	verdicts []seb.Code     // one for each token; "" if the broker accepted the token
 	until    time.Duration  // the end of the extended leases
 	messages []message      // messages that were received
 	touched  int64          // how many records were purged or redriven

@@ -103,9 +103,10 @@ func (s *simulation) finalShows(l *life) {
 func (x *checker) checkKeys(ops []*op) {
 	for _, o := range ops {
 		// A life that began before the log had keys may have accepted a request without a key, and
-		// refuse the rest of it when it learns that there are keys.
+		// refuse the rest of that request when it learns that there are keys. So the check leaves out
+		// such lives.
 		if o.failure == seb.CodeUnauthorized && o.via == viaHTTP && x.sim.began(o.broker) >= x.sim.secretSince {
-			x.history.violate("KeyAsAsked", "its key was never revoked: %v", o)
+			x.history.violate("KeyAsAsked", "a request was refused although its key was never revoked: %v", o)
 		}
 		if o.apiKey == 0 {
 			continue
@@ -117,15 +118,15 @@ func (x *checker) checkKeys(ops []*op) {
 		fresh := x.freshSince(o)
 		switch {
 		case o.kind == revokes && o.acked() && inForce:
-			x.history.violate("KeyAsAsked", "it is in force: %v", o)
+			x.history.violate("KeyAsAsked", "the revoked key is still in force: %v", o)
 		case o.kind == shows && o.acked() && slices.ContainsFunc(ops, func(r *op) bool {
 			return r.kind == revokes && r.apiKey == o.apiKey && r.acked() && (r.ret <= fresh || r.broker == o.broker && r.ret <= o.call)
 		}):
-			x.history.violate("KeyAsAsked", "its broker must have known that it was revoked: %v", o)
+			x.history.violate("KeyAsAsked", "the key was accepted, but the broker must have known that it was revoked: %v", o)
 		case o.kind == shows && o.failure == seb.CodeUnauthorized && !revoked:
-			x.history.violate("KeyAsAsked", "nobody has revoked it: %v", o)
+			x.history.violate("KeyAsAsked", "the key was refused, but no client has revoked it: %v", o)
 		case o.kind == shows && o.client == atEnd && o.acked() != inForce:
-			x.history.violate("KeyAsAsked", "in force is %v: %v", inForce, o)
+			x.history.violate("KeyAsAsked", "the broker contradicts the log (key in force: %v): %v", inForce, o)
 		}
 	}
 }

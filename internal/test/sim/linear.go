@@ -42,8 +42,8 @@ type step struct {
 
 	startMin, startMax seb.Offset
 	end                seb.Offset // -1 means any end
-	count              seb.Offset // the number of records by which it moves the end
-	trim               seb.Offset // the offset that it moves the start to, unless the start is beyond it already
+	count              seb.Offset // the number of records that the step appends
+	trim               seb.Offset // the offset to which the step moves the start, unless the start is beyond that offset already
 }
 
 const linearTimeout = time.Minute

@@ -12,8 +12,8 @@ import (
 // network tells how requests to the store travel: how long they take, and how likely each fault is.
 type network struct {
 	name    string
-	latency time.Duration // the most that a usual request takes in each direction
-	slow    float64       // the request takes up to a minute, which is longer than its caller waits
+	latency time.Duration // a usual request takes at most this long to the store, and its answer at most this long back
+	slow    float64       // the request takes 1 s to 60 s longer, so that its caller may have stopped waiting
 	refuse  float64       // 409, 429, 503, reset: the store never executes it
 	lose    float64       // the store executes it, and the answer is lost
 	late    float64       // the caller gets an error, and the store executes it up to hours later

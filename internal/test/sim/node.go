@@ -19,7 +19,7 @@ import (
 
 const (
 	openTimeout  = 2 * time.Minute
-	leaveTimeout = 30 * time.Second // longer than the 10 s of seb serve, because a stopped process takes longer
+	leaveTimeout = 30 * time.Second // longer than the 10 s of seb serve, because a process that was paused takes longer to end
 )
 
 // node is a machine with its disk. Brokers run on it one after the other; each is a life.

@@ -31,7 +31,7 @@ func (x *checker) checkPositionHistory(s consumerRef, history []*positions, effe
 		}
 		at := slices.IndexFunc(d.may, func(at int) bool { return at-d.step() >= from })
 		if at < 0 {
-			x.history.violate("ConsumerAsAsked", "what was known before does not allow for it: %v; the positions of %v were %v", d.op, s, history)
+			x.history.violate("ConsumerAsAsked", "the operation contradicts what earlier operations showed: %v; the positions of %v were %v", d.op, s, history)
 			return
 		}
 		d.least = d.may[at]
@@ -47,7 +47,7 @@ func (x *checker) checkPositionHistory(s consumerRef, history []*positions, effe
 		if at < 0 {
 			at = len(d.may)
 		}
-		d.most = d.may[at-1] // at > 0, since d.least fits
+		d.most = d.may[at-1] // at > 0, since d.least is in d.may and at most d.most
 	}
 	x.checkDoers(s, history, effects, sure)
 }
@@ -60,8 +60,8 @@ func (d *effect) step() int {
 	return 0
 }
 
-// indexes returns the index of each entry of the position history that may have the consumer's
-// positions right after an effect.
+// indexes returns indexes in the position history: the consumer may be at these positions right after
+// the effect.
 func (d *effect) indexes(history []*positions) (might []int) {
 	for i := range history {
 		if d.finds != nil && d.finds(history[i]) || d.changes != nil && i > 0 && d.changes(history[i-1], history[i]) {
@@ -71,9 +71,9 @@ func (d *effect) indexes(history []*positions) (might []int) {
 	return might
 }
 
-// before reports whether an effect d certainly came before o, which follows d in the list: d was over
-// when o was called, d and o belong to one operation, or their operations have the same client or the
-// same life of a broker, and that of d ended first.
+// before reports whether an effect d certainly came before o, which follows d in the list. It did if d
+// was over when o was called, or if both belong to one operation. It also did if both have the same
+// client or the same life of a broker, and the operation of d ended before that of o was called.
 func (d *effect) before(o *effect) bool {
 	return d.ret < o.call || d.op == o.op || d.op.client == o.op.client && d.ret <= o.call ||
 		d.op.broker == o.op.broker && d.op.ret < o.op.call

@@ -74,7 +74,7 @@ func (q *queueChecker) known(d seenDelivery) *work {
 	w := q.final.all.workOf(d.queue)
 	if w == nil || w.name != d.queueName || w.of.name != d.topic || d.partition >= len(w.of.partitions) ||
 		int(d.offset) >= len(w.of.partitions[d.partition].ids) || w.of.partitions[d.partition].ids[d.offset] != d.id {
-		q.history.violate("QueueAsAsked", "the log has another record there than %v: %v", d.message, d.op)
+		q.history.violate("QueueAsAsked", "the log has no such queue, or a different record at that offset: %v: %v", d.message, d.op)
 		return nil
 	}
 	return w
@@ -116,9 +116,9 @@ func (q *queueChecker) checkDelay(o *op) {
 	}
 }
 
-// early returns by how much an owner may have shortened a delay by then. A broker that was the owner
-// when the delay was committed waits for all of it. A later owner depends on the skew of the store's
-// clocks.
+// early returns by how much the owner that a queue has at a given time may have shortened a delay. A
+// broker that has owned the queue since the delay was committed waits for all of the delay. A later
+// owner compares times of the store, whose clocks differ.
 func (q *queueChecker) early(w *work, d delaying, then time.Duration) time.Duration {
 	alone := q.sim.plan.brokers == 1
 	for _, o := range w.owners {
@@ -133,8 +133,8 @@ func (q *queueChecker) early(w *work, d delaying, then time.Duration) time.Durat
 // slack is how far a time may be off because of rounding.
 const slack = time.Millisecond
 
-// checkClaim expects a delivery to follow the previous one only after that had failed or its lease had
-// run out.
+// checkClaim expects a delivery of a record only after the previous delivery had failed, or the lease of
+// the previous delivery had run out.
 func (q *queueChecker) checkClaim(w *work, d seenDelivery) {
 	before, got := q.seen[delivery{d.queue, d.spot, d.attempt - 1}]
 	var at time.Duration // when d was claimed
@@ -164,8 +164,8 @@ func (q *queueChecker) checkClaim(w *work, d seenDelivery) {
 	}
 }
 
-// leaseEnd returns the earliest time at which the lease of an unanswered delivery may end,
-// given what happened until then.
+// leaseEnd returns the earliest time at which the lease of an unanswered delivery may end. It ignores
+// what happened after a given time.
 func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) time.Duration {
 	end, owned := d.until, time.Duration(-1)
 	for _, o := range w.owners {
@@ -183,10 +183,10 @@ func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) tim
 		switch o := a.op; {
 		case o.kind != extends || o.call > then:
 		case !o.acked():
-			return 0 // the outcome is unknown
+			return 0 // the outcome of the extension is unknown, so the lease may end at any time
 		case !o.taken(a.index) || o.ret < owned: // extensions are lost with their owner
 		case o.call < owned+staleMax:
-			end = min(end, o.until) // the previous owner may have answered before it knew of the next one
+			end = min(end, o.until) // the answer may be that of the previous owner, which did not know yet of the new owner
 		default:
 			end = o.until
 		}
@@ -194,8 +194,9 @@ func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) tim
 	return end
 }
 
-// follows reports whether a delivery may be of an owner before o, so that o took over the delivery's
-// record. That includes a delivery that the earlier owner made before it learned of o.
+// follows reports whether an owner before o may have made a delivery, so that o took over the record
+// of that delivery. The earlier owner may even have made it after the takeover, as long as it had not
+// learned of o.
 func (w *work) follows(o owning, d seenDelivery) bool {
 	switch at := o.at.Duration; {
 	case at >= d.op.call:
@@ -235,7 +236,7 @@ func (w *work) redrivenBy(at spot, then time.Duration) bool {
 	return false
 }
 
-// settledBy reports whether, in the log, a record was done, a dead letter or gone by then.
+// settledBy reports whether the log had a record as done, a dead letter or gone by a given time.
 func (w *work) settledBy(at spot, then time.Duration) bool {
 	for _, e := range w.events(at) {
 		if (e.what == wasDone || e.what == wasDeadLettered) && e.at.Duration <= then {
@@ -265,7 +266,7 @@ func (q *queueChecker) checkRested(w *work, d seenDelivery) {
 	}
 }
 
-// mayRun reports whether a queue was resumed between two times.
+// mayRun reports whether a paused queue was resumed between two times.
 func (q *queueChecker) mayRun(w *work, from, to time.Duration) bool {
 	for _, p := range w.paused {
 		if !p.is && p.at.Duration >= from && p.at.Duration <= to {
@@ -275,13 +276,14 @@ func (q *queueChecker) mayRun(w *work, from, to time.Duration) bool {
 	return false
 }
 
-// lost reports whether a delivery was no longer the current one at the time by.
+// lost reports whether, by a given time, the log had the record of delivery d as done, a dead letter or
+// gone, or had an attempt after d.
 func (w *work) lost(d delivery, by time.Duration) bool {
 	dead := time.Duration(-1)
 	for _, e := range w.events(d.spot) {
 		switch at := e.at.Duration; {
 		case e.what == wasRedriven && d.attempt > e.attempt:
-			dead = -1 // d was made after the redrive, so it may count
+			dead = -1 // d was made after the redrive, so the dead letter before that does not matter
 		case e.what == wasDeadLettered && dead < 0:
 			dead = at
 		case e.what == wasDone && at <= by, e.attempt > d.attempt && at <= by:
@@ -291,13 +293,13 @@ func (w *work) lost(d delivery, by time.Duration) bool {
 	return dead >= 0 && dead <= by || w.gone(d.spot, by)
 }
 
-// checkAnswers expects each answer that a broker accepted to be in the log, and each delivery whose
-// answer was refused to be no longer the current one.
+// checkAnswers expects each answer that a broker accepted to be in the log. If a broker refused the
+// answer to a delivery, that delivery must have been lost by then.
 func (q *queueChecker) checkAnswers(o *op) {
 	for i, m := range o.tokens {
 		w := q.final.all.workOf(m.queue)
 		if w == nil {
-			continue // known has reported this delivery
+			continue // known has reported the violation
 		}
 		switch {
 		case o.kind != extends && o.taken(i):

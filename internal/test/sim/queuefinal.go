@@ -29,13 +29,13 @@ func (s *simulation) finalDrains(lives []*life) {
 	}
 	topics, err := seb.Collect(lives[0].broker.Topics(context.Background(), seb.ListOptions{}))
 	if err != nil {
-		s.history.violate("Liveness", "on a store that is well: %v", err)
+		s.history.violate("Liveness", "failed although the store has no faults: %v", err)
 		return
 	}
 	for i, t := range topics {
 		for info, err := range lives[0].broker.Queues(context.Background(), t.Name, seb.ListOptions{}) {
 			if err != nil {
-				s.history.violate("Liveness", "on a store that is well: %v", err)
+				s.history.violate("Liveness", "failed although the store has no faults: %v", err)
 				return
 			}
 			s.finalDrain(lives[i%len(lives)], queueRef{t.Name, info.Name})
@@ -62,19 +62,19 @@ func (s *simulation) finalDrain(l *life, q queueRef) {
 				time.Sleep(time.Second)
 			}
 		case !o.acked():
-			s.history.violate("Liveness", "on a store that is well: %v", o)
+			s.history.violate("Liveness", "failed although the store has no faults: %v", o)
 			return
 		case len(o.messages) == 0:
 			info, err := l.broker.Queue(q.topic, q.queue).Describe(context.Background())
 			if err != nil {
-				s.history.violate("Liveness", "on a store that is well: %v: %v", q, err)
+				s.history.violate("Liveness", "failed although the store has no faults: %v: %v", q, err)
 				return
 			}
 			if info.Exact && info.Ready+info.Held+info.Delayed+info.Leased == 0 {
 				return
 			}
 			if most := finalDelay + s.plan.skewBetween() + 2*finalWait; s.now()-idle > most {
-				s.history.violate("DueInTime", "nothing of %v is handed out for more than %v: %+v", q, most, info)
+				s.history.violate("DueInTime", "no record of queue %v was handed out for more than %v: %+v", q, most, info)
 				return
 			}
 		default:
@@ -91,7 +91,7 @@ func (s *simulation) finalDrain(l *life, q queueRef) {
 				continue
 			}
 			if !a.acked() || slices.ContainsFunc(a.verdicts, func(c seb.Code) bool { return c != "" }) {
-				s.history.violate("Liveness", "on a store that is well: %v", a)
+				s.history.violate("Liveness", "failed although the store has no faults: %v", a)
 			}
 		}
 	}

@@ -124,7 +124,7 @@ func (w *work) pass(partition int, before seb.Offset, at moment) {
 	p.passed = append(p.passed, reaching{at, before})
 }
 
-// gone reports whether a record was purged or trimmed, or its queue deleted, by then.
+// gone reports whether, by a given time, a record was purged or trimmed, or its queue deleted.
 func (w *work) gone(at spot, then time.Duration) bool {
 	if w.ended != nil && w.ended.Duration <= then {
 		return true
@@ -132,7 +132,7 @@ func (w *work) gone(at spot, then time.Duration) bool {
 	return at.partition < len(w.parts) && reached(w.parts[at.partition].passed, at.offset, then)
 }
 
-// reached reports whether an offset was reached by then.
+// reached reports whether anything in all had reached an offset by a given time.
 func reached(all []reaching, offset seb.Offset, then time.Duration) bool {
 	for _, r := range all {
 		if r.upTo > offset && r.at.Duration <= then {
@@ -157,7 +157,8 @@ func (w *work) last(at spot) (attempt uint32, maybe bool) {
 	}
 }
 
-// isLast reports whether an attempt may be the last of a record, and was made after its last redrive.
+// isLast reports whether an attempt may be that of a record's last delivery, and whether this delivery
+// was made after the record's last redrive.
 func (w *work) isLast(at spot, attempt uint32) bool {
 	last, maybe := w.last(at)
 	return attempt > w.job(at).attemptsBefore && (attempt == last || maybe && attempt == 1)
@@ -214,8 +215,8 @@ type delaying struct {
 
 func (d delaying) until() time.Duration { return d.from.Duration + d.delay }
 
-// after returns the delay from the time of a commit, which came into the log at a moment, to a later
-// time; both are in microseconds.
+// after returns a delay that begins with a commit. The commit came into the log at the moment at. The
+// time in the commit and the end of the delay are in microseconds since 1970.
 func after(at moment, commit, until int64) delaying {
 	return delaying{at, time.Duration(until-commit) * time.Microsecond}
 }
@@ -230,8 +231,8 @@ func (s *simulation) tellSet(in *incarnation, x *format.QueueSet, at moment) {
 	w.paused = append(w.paused, pausing{at, x.Config.Paused})
 }
 
-// tellOwned adds that a queue has a new owner. It is uncertain which records the previous owner has
-// handed out for the first time.
+// tellOwned notes that a queue has a new owner. The records below the previous owner's dispatch limit
+// become the uncertain range.
 func (s *simulation) tellOwned(w *work, x *format.QueueOwned, at moment) {
 	if n := format.Epoch(len(w.owners)); x.Epoch != n+1 {
 		s.history.violate("Fenced", "slot %d: queue %d has its owner %d after %d", at.seq, w.id, x.Epoch, n)
@@ -247,14 +248,14 @@ func (s *simulation) tellOwned(w *work, x *format.QueueOwned, at moment) {
 	}
 }
 
-// open adds that an owner may hand out new records up to a dispatch limit.
+// open notes that the owner may hand out records for the first time up to a dispatch limit.
 func (w *work) open(partition int, limit seb.Offset, at moment) {
 	p := w.part(partition)
 	p.limit = limit
 	p.limits = append(p.limits, reaching{at, limit})
 }
 
-// expectOwner expects an owner's entry to be of the current owner.
+// expectOwner expects the epoch of an owner's entry to be that of the current owner.
 func (s *simulation) expectOwner(w *work, epoch format.Epoch, entry format.Entry) {
 	if !w.owned || epoch != format.Epoch(len(w.owners)) {
 		s.history.violate("Fenced", "queue %d has its owner %d (%v): %T%+v", w.id, len(w.owners), w.owned, entry, entry)

@@ -60,7 +60,7 @@ func (q *queueChecker) checkEvent(w *work, at spot, e event) {
 			return o.kind == what && o.call <= e.at.Duration && !o.refusedToken(a.index) && (what == acks || o.reason == e.reason && o.rests(e))
 		})
 	}
-	good := e.what == wasAttempted || // by the owner
+	good := e.what == wasAttempted || // the owner needs no client for this
 		e.what == wasDone && by(acks) ||
 		e.what == wasDeadLettered && e.reason == reasonLeaseLost ||
 		(e.what == wasPutBack || e.what == wasDeadLettered) && by(nacks) ||
@@ -106,7 +106,7 @@ func (q *queueChecker) checkOversight(o *op) {
 		}
 	}
 	if !done {
-		q.history.violate("AckDurable", "the log does not have it: %v", o)
+		q.history.violate("AckDurable", "the operation was acknowledged, but is not in the log: %v", o)
 	}
 }
 

@@ -51,11 +51,12 @@ type Counts struct {
 	Moved, Forgotten, Overtaken, Consumed, Again int
 	// Received counts records that queues handed out, and Retried those of them that were handed out
 	// before. Elsewhere counts receives at a broker that did not own the queue. Worked, Late and
-	// PutBack count workers' answers: done, refused because too late, and failed.
+	// PutBack count workers' answers: acknowledgements, answers that were refused because they were
+	// too late, and records put back.
 	Received, Retried, Elsewhere, Worked, Late, PutBack int
 	// DeadLettered, Redriven and Owners count what the log tells about queues. Together counts
 	// commits of several parts, and is included in Acked. Made counts results in the log; Remade
-	// counts results that are not in the log because another attempt counted.
+	// counts results that workers sent and that are not in the log.
 	DeadLettered, Redriven, Owners, Together     int
 	Made, Remade                                 int
 	Lives, Commits, Checkpoints, Deleted, Ghosts int
@@ -168,7 +169,7 @@ func Run(t *testing.T, cfg Config) *Result {
 		s.live()
 	})
 	if s.final != nil { // final is nil if the bucket could not be opened
-		// Outside of the bubble, timeouts are in real time.
+		// The check runs outside of the bubble, so that its timeouts are in real time.
 		s.history.now = func() time.Duration { return lifetimeMax }
 		s.check(s.final)
 	}
@@ -263,7 +264,8 @@ func (s *simulation) begin(life string) {
 	s.begins[life] = s.now()
 }
 
-// keepEnded keeps an ended life until all goroutines have ended. Then its memory is checked.
+// keepEnded keeps an ended life until all goroutines have ended. Then the memory of the life's broker is
+// checked.
 func (s *simulation) keepEnded(l *life) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,7 +281,7 @@ func (s *simulation) ending() bool {
 	}
 }
 
-// must panics if the machine that runs the simulation fails.
+// must panics on an error of the machine that runs the simulation, such as a full disk.
 func (s *simulation) must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err))

@@ -71,7 +71,7 @@ func (w *together) commit(values []string) seb.Commit {
 // otherPart is the failure of a part if the error names another part.
 const otherPart seb.Code = "other_part"
 
-// blame leaves the error only in the part that it names.
+// blame leaves an error that names a part only in that part. The other parts fail with otherPart.
 func (w *together) blame(err error) {
 	var part string
 	if e := (*seb.Error)(nil); errors.As(err, &e) {

@@ -117,10 +117,10 @@ func (x *checker) checkUpdates(ops []*op, in *incarnation) {
 		}
 		at, told := slices.Index(in.configs, o.config), slices.Index(in.configs, o.is.config)
 		if at < 0 || told < at {
-			x.history.violate("TopicAsAsked", "its configs were %v: %v", in.configs, o)
+			x.history.violate("TopicAsAsked", "the update was acknowledged, but the configs of the topic were %v: %v", in.configs, o)
 		}
 		if n := len(in.partitions); o.is.partitions < o.partition || o.is.partitions > n {
-			x.history.violate("TopicAsAsked", "it has %d partitions in the end: %v", n, o)
+			x.history.violate("TopicAsAsked", "the topic has %d partitions at the end of the run: %v", n, o)
 		}
 	}
 }
@@ -148,13 +148,13 @@ func (x *checker) checkDelete(ops []*op, d *op) {
 	in := x.final.all[before]
 	switch {
 	case d.acked() && !in.deleted:
-		x.history.violate("TopicAsAsked", "it is still there: %v", d)
+		x.history.violate("TopicAsAsked", "the topic was deleted, but still exists: %v", d)
 	case d.failure == seb.CodeTopicNotFound && !in.deleted:
-		x.history.violate("TopicAsAsked", "it was and is there: %v", d)
+		x.history.violate("TopicAsAsked", "a request to delete did not find the topic, which exists: %v", d)
 	}
 	for _, o := range ops {
 		if lives := x.livesOf(o); d.acked() && o.topic == d.topic && o.call >= d.ret && lives != 0 && lives <= before {
-			x.history.violate("TopicAsAsked", "an append went to a topic that was gone: %v, then %v", d, o)
+			x.history.violate("TopicAsAsked", "an append went to a deleted topic: %v, then %v", d, o)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func (x *checker) checkDeleted(ops []*op) {
 // than the newest one that the broker must have known when the client asked.
 func (x *checker) checkOwnRead(before []*op, o *op) {
 	if o.failure == seb.CodeDataLost {
-		x.history.violate("LossIsLoud", "nothing was lost: %v", o)
+		x.history.violate("LossIsLoud", "a broker reported lost data, but nothing was lost: %v", o)
 	}
 	if len(o.records) == 0 {
 		return
@@ -187,7 +187,7 @@ func (x *checker) checkOwnRead(before []*op, o *op) {
 	lives, fresh := x.lives[o.records[0].id], x.freshSince(o)
 	for _, b := range before {
 		if b.topic == o.topic && b.acked() && x.livesOf(b) > lives && (b.ret <= fresh || b.broker == o.broker && b.ret <= o.call) {
-			x.history.violate("TopicAsAsked", "a read of a topic that was gone: %v, then %v", b, o)
+			x.history.violate("TopicAsAsked", "a read returned records of a topic that was deleted before: %v, then %v", b, o)
 		}
 	}
 	for _, r := range o.records {

@@ -36,11 +36,11 @@ func (o *op) mayTrim(p place) bool {
 func (x *checker) checkTrims(ops []*op) {
 	for _, o := range ops {
 		if o.kind == trims && o.acked() && (o.start < o.before || o.end < o.start) {
-			x.history.violate("StartAsAsked", "the answer tells other bounds: %v", o)
+			x.history.violate("StartAsAsked", "the answer names bounds that the trim can't have led to: %v", o)
 		}
 		p := x.final.partitions[place{o.topic, o.partition}]
 		if p != nil && o.kind == trims && o.acked() && x.stays(o.topic) && p.start() < o.before {
-			x.history.violate("StartAsAsked", "the start is %d in the end: %v", p.start(), o)
+			x.history.violate("StartAsAsked", "the start is %d at the end of the run: %v", p.start(), o)
 		}
 	}
 	for at, p := range x.final.partitions {
@@ -63,10 +63,10 @@ func (x *checker) checkOutOfRange(ops []*op, o *op) {
 	at, ok := x.asked(o)
 	switch {
 	case !ok || at >= o.start && at <= o.end:
-		x.history.violate("DenseOffsets", "it was refused, and is in range: %v", o)
+		x.history.violate("DenseOffsets", "the read was refused as out of range, but its offset was in range: %v", o)
 	case at > o.end && at <= x.acknowledged(ops, p, o.call):
-		x.history.violate("AckDurable", "refused though it had been acknowledged before it was asked for: %v", o)
+		x.history.violate("AckDurable", "the offset was refused, but had been acknowledged before the client asked for it: %v", o)
 	case at < o.start && !slices.ContainsFunc(ops, func(t *op) bool { return t.mayTrim(p) && t.before > at && t.call <= o.ret }):
-		x.history.violate("StartAsAsked", "refused, and nobody asked for a start beyond it: %v", o)
+		x.history.violate("StartAsAsked", "the offset was refused as below the start, but no client asked for a start beyond it: %v", o)
 	}
 }

@@ -44,7 +44,7 @@ func (s *simulation) verifyLiveness() {
 		if l := n.current(); l != nil {
 			lives = append(lives, l)
 		} else {
-			s.history.violate("Liveness", "node %s does not come up on a store that is well", n.name)
+			s.history.violate("Liveness", "node %s does not start although the store has no faults", n.name)
 		}
 	}
 	for i, l := range lives {
@@ -98,7 +98,7 @@ func (s *simulation) finalAppend(l *life, topic, id string) {
 	case o.outcome == seb.Unknown && !s.plan.clock && !strings.HasSuffix(id, "again"):
 		s.finalAppend(l, topic, id+".again")
 	default:
-		s.history.violate("Liveness", "on a store that is well: %v", o)
+		s.history.violate("Liveness", "failed although the store has no faults: %v", o)
 	}
 }
 
@@ -119,7 +119,7 @@ func (s *simulation) finalReads(l *life, p place) {
 			by.read(ctx, o, seb.FetchOptions{Limit: 1000, MaxBytes: 64 << 20})
 		})
 		if !o.acked() {
-			s.history.violate("Liveness", "on a store that is well: %v", o)
+			s.history.violate("Liveness", "failed although the store has no faults: %v", o)
 		}
 		if len(o.records) == 0 {
 			return

@@ -62,7 +62,7 @@ func (s *simulation) finalWork(l *life, topic string) {
 			s.do(l, next, func(ctx context.Context, by caller) { by.commit(ctx, next) })
 		}
 		if !o.acked() && next.kind == commits || !next.acked() {
-			s.history.violate("Liveness", "on a store that is well: %v, then %v", o, next)
+			s.history.violate("Liveness", "failed although the store has no faults: %v, then %v", o, next)
 			return
 		}
 	}
