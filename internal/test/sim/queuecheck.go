@@ -118,7 +118,8 @@ func (q *queueChecker) checkDelay(o *op) {
 
 // early returns by how much the owner that a queue has at a given time may have shortened a delay. A
 // broker that has owned the queue since the delay was committed waits for all of the delay. A later
-// owner compares times of the store, whose clocks differ.
+// owner compares times of the store, whose clocks differ. It counts the delay from the time in the
+// commit, which the writer read before it sent the commit.
 func (q *queueChecker) early(w *work, d delaying, then time.Duration) time.Duration {
 	alone := q.sim.plan.brokers == 1
 	for _, o := range w.owners {
@@ -127,7 +128,7 @@ func (q *queueChecker) early(w *work, d delaying, then time.Duration) time.Durat
 	if alone {
 		return slack
 	}
-	return q.sim.plan.skewBetween()
+	return q.sim.plan.skewBetween() + max(0, d.from.Duration-d.written)
 }
 
 // slack is how far a time may be off because of rounding.

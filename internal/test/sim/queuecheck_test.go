@@ -114,6 +114,7 @@ func (s *shift) fails() {
 
 // The checker finds every kind of wrong history of a queue, and accepts correct ones.
 func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
+	late := delaying{from: moment{20 * time.Second, 1}, written: 5 * time.Second, delay: 30 * time.Second}
 	tests := map[string]struct {
 		change func(*shift)
 		want   string // "" means that nothing is found
@@ -202,6 +203,20 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 		"one before it is due": {func(s *shift) {
 			s.topic.delayed[spot{0, 2}] = delaying{delay: time.Minute}
 			s.get(4, 2, 1)
+		}, "NotBeforeDue"},
+		"one that is due by a commit that came late into the log": {func(s *shift) {
+			s.log(25, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []format.Offset{100}})
+			s.topic.delayed[spot{0, 2}] = late
+			s.get(33, 2, 1)
+		}, ""},
+		"one before it is due by such a commit": {func(s *shift) {
+			s.log(25, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []format.Offset{100}})
+			s.topic.delayed[spot{0, 2}] = late
+			s.get(31, 2, 1)
+		}, "NotBeforeDue"},
+		"one that the owner knows of since such a commit": {func(s *shift) {
+			s.topic.delayed[spot{0, 2}] = late
+			s.get(33, 2, 1)
 		}, "NotBeforeDue"},
 		"a delay that the log lacks":  {func(s *shift) { s.history.ops[0].delay = new(time.Minute) }, "NotBeforeDue"},
 		"another record":              {func(s *shift) { s.get(4, 0, 1).messages[0].id = "b" }, "QueueAsAsked"},

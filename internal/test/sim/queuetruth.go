@@ -195,30 +195,31 @@ func (s *simulation) tellQueue(all truth, entry format.Entry, at moment, commit 
 	case *format.RecordsDone:
 		s.tellDone(all.workOf(x.Queue), x, at)
 	case *format.RecordPutBack:
-		s.tellPutBack(all.workOf(x.Queue), x, at, after(at, commit, x.NotBefore), dead)
+		s.tellPutBack(all.workOf(x.Queue), x, at, s.delaying(at, commit, x.NotBefore), dead)
 	case *format.RecordsRedriven:
 		s.tellRedriven(all.workOf(x.Queue), x, at)
 	case *format.QueuePurged:
 		all.workOf(x.Queue).pass(int(x.Partition), x.Before, at)
 	case *format.RecordsDelayed:
 		for o := x.Offset; o < x.End(); o++ {
-			all[x.Topic].delayed[spot{int(x.Partition), o}] = after(at, commit, x.Due)
+			all[x.Topic].delayed[spot{int(x.Partition), o}] = s.delaying(at, commit, x.Due)
 		}
 	}
 }
 
-// delaying is a delay in the log, and the moment of its commit.
+// delaying is a delay in the log, and the moment at which its commit came into the log.
 type delaying struct {
-	from  moment
-	delay time.Duration
+	from    moment
+	written time.Duration // the time in the commit; a broker may need many requests to bring the commit into the log
+	delay   time.Duration
 }
 
 func (d delaying) until() time.Duration { return d.from.Duration + d.delay }
 
-// after returns a delay that begins with a commit. The commit came into the log at the moment at. The
+// delaying returns a delay that begins with a commit. The commit came into the log at the moment at. The
 // time in the commit and the end of the delay are in microseconds since 1970.
-func after(at moment, commit, until int64) delaying {
-	return delaying{at, time.Duration(until-commit) * time.Microsecond}
+func (s *simulation) delaying(at moment, commit, until int64) delaying {
+	return delaying{at, time.UnixMicro(commit).Sub(s.begun), time.Duration(until-commit) * time.Microsecond}
 }
 
 func (s *simulation) tellSet(in *incarnation, x *format.QueueSet, at moment) {
