@@ -122,7 +122,7 @@ func (b *Broker) AppendAsync(ctx context.Context, topic string, records []Record
 }
 
 func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o appendOptions) (*engine.Ticket, error) {
-	ctx = engine.Arriving(ctx)
+	r, ctx := newRequest(ctx)
 	if err := b.engine.Usable(); err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o a
 	if err := b.route(ctx, a, rs, o); err != nil {
 		return nil, err
 	}
-	r := newRequest(ctx, a)
+	r.Appends = []*engine.Append{a}
 	b.engine.Begin(ctx, r)
 	if o.keyed {
 		r.Key = newIdempotencyKey(a.ID, rs, o)
@@ -154,9 +154,11 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o a
 	return b.engine.Submit(ctx, r)
 }
 
-// newRequest returns a request of appends on behalf of the caller in ctx.
-func newRequest(ctx context.Context, appends ...*engine.Append) *engine.Request {
-	return &engine.Request{Appends: appends, Callers: callersOf(ctx)}
+// newRequest returns a request on behalf of the caller in ctx. It also returns a context that says when the
+// request came: now, unless ctx says when.
+func newRequest(ctx context.Context) (*engine.Request, context.Context) {
+	r := &engine.Request{Callers: callersOf(ctx)}
+	return r, r.Arriving(ctx)
 }
 
 // Done returns a channel that is closed when the outcome is known.

@@ -117,7 +117,7 @@ func (c *PendingCommit) Wait(ctx context.Context) (_ Committed, err error) {
 }
 
 func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*PendingCommit, error) {
-	ctx = engine.Arriving(ctx)
+	r, ctx := newRequest(ctx)
 	if err := b.engine.Usable(); err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if err != nil {
 		return nil, err
 	}
-	r := newRequest(ctx, appends...)
+	r.Appends = appends
 	for _, m := range moves {
 		r.ExtraBytes += int64(len(m.To)+len(m.Expect)) * moveBytes
 	}

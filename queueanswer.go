@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/change"
-	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -25,12 +24,13 @@ const (
 // alone is no reason to refuse a token.
 func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 	defer writes(&err)
-	ctx = engine.Arriving(ctx)
+	r, ctx := newRequest(ctx)
 	answers, err := q.answers(ctx, tokens)
 	if err != nil {
 		return err
 	}
-	if err := q.b.engine.Commit(ctx, &engine.Request{Change: change.AckRecords{QueueName: q.names(), Answers: answers}, Callers: callersOf(ctx)}); err != nil {
+	r.Change = change.AckRecords{QueueName: q.names(), Answers: answers}
+	if err := q.b.engine.Commit(ctx, r); err != nil {
 		return err
 	}
 	for _, a := range answers {
@@ -61,13 +61,14 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err 
 	if o.Delay != nil && (*o.Delay < 0 || *o.Delay > delayMax) {
 		return refused(CodeInvalidRequest, "delay is %v; it must be 0s to %v", *o.Delay, delayMax)
 	}
-	ctx = engine.Arriving(ctx)
+	r, ctx := newRequest(ctx)
 	answers, err := q.answers(ctx, tokens)
 	if err != nil {
 		return err
 	}
 	x := change.NackRecords{QueueName: q.names(), Delay: copied(o.Delay), AtLeast: o.atLeast, Reason: o.Reason, Answers: answers}
-	if err := q.b.engine.Commit(ctx, &engine.Request{Change: x, Callers: callersOf(ctx)}); err != nil {
+	r.Change = x
+	if err := q.b.engine.Commit(ctx, r); err != nil {
 		return err
 	}
 	q.deadLetterAll(ctx, answers, o.Reason)

@@ -254,14 +254,15 @@ func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, err
 // change commits a change and returns its entries. It syncs first: a state from before the call
 // must not decide on a refusal.
 func (b *Broker) change(ctx context.Context, c engine.Change) ([]format.Entry, error) {
-	ctx = engine.Arriving(ctx)
+	r, ctx := newRequest(ctx)
 	if err := b.engine.Usable(); err != nil {
 		return nil, err
 	}
 	if err := b.engine.Sync(ctx); err != nil {
 		return nil, err
 	}
-	ticket, err := b.engine.Submit(ctx, &engine.Request{Change: c, Callers: callersOf(ctx), Synced: true})
+	r.Change, r.Synced = c, true
+	ticket, err := b.engine.Submit(ctx, r)
 	if err != nil {
 		return nil, err
 	}

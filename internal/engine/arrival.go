@@ -15,8 +15,7 @@ func WithArrival(ctx context.Context, arrived func() time.Time) context.Context 
 	return context.WithValue(ctx, arrivalKey{}, arrived)
 }
 
-// arriving is a context that knows when its request came. To make one takes one allocation; to put the
-// function into a context by [context.WithValue] would take two.
+// arriving is a context that knows when its request came.
 type arriving struct {
 	context.Context //nolint:containedctx // it is a context itself
 	at              time.Time
@@ -30,12 +29,14 @@ func (a *arriving) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// Arriving returns a context for a request that comes now, unless ctx already says when it came.
-func Arriving(ctx context.Context) context.Context {
+// Arriving returns a context for r, which comes now, unless ctx already says when it came. The context is a
+// part of r, so it takes no memory of its own.
+func (r *Request) Arriving(ctx context.Context) context.Context {
 	if _, ok := arrivalIn(ctx); ok {
 		return ctx
 	}
-	return &arriving{ctx, time.Now()}
+	r.arriving = arriving{ctx, time.Now()}
+	return &r.arriving
 }
 
 // arrivalIn returns when the request of ctx came; ok is false if ctx does not say when.

@@ -31,6 +31,8 @@ type Request struct {
 	// ExtraBytes is the memory that the change takes while it waits, if that is worth counting.
 	ExtraBytes int64
 
+	arriving arriving // see Arriving
+
 	began time.Time     // when the request came
 	boot  time.Duration // when the request came, by the boot clock
 	came  int64         // when the request came, in the log's time: microseconds since 1970
