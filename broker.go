@@ -1,11 +1,11 @@
 // Package seb is an event broker whose only durable state is a bucket in an
-// object store, as a library. [Open] one on a store from package objstore or
-// objstore/s3store, [Broker.Append] records to topics, and read them back with
-// [Broker.Fetch], [Broker.Read] and [Broker.Follow]. Any number of brokers, in
-// any number of processes, may serve the same bucket at the same time.
+// object store, as a library. [Open] starts a broker on a store from package objstore or
+// objstore/s3store. [Broker.Append] appends records to topics; [Broker.Fetch],
+// [Broker.Read] and [Broker.Follow] read them. Any number of brokers, in any number of
+// processes, may serve the same bucket at the same time.
 //
-// A broker promises: an append that returned without an error is in the store and
-// in every later recovery; the offsets of a partition have no gaps, and none is assigned
+// A broker promises: an append that returned without an error is in the store, and no later
+// recovery loses it; the offsets of a partition have no gaps, and none is assigned
 // twice; a reader sees only committed records, and every broker sees a prefix of the
 // same log. The [Outcome] of a failed append tells whether its records may be in the
 // log.

@@ -261,8 +261,8 @@ func worded(err error) (_ error, ok bool) {
 // publicError returns the *Error in public(err).
 func publicError(err error) (*Error, bool) { return errors.AsType[*Error](public(err)) }
 
-// Inside the package an error has an outcome only if the outcome is Unknown. A public method sets
-// the outcome that callers see when it returns: each begins with a deferred call of reads or writes.
+// Inside the package, an error has the outcome Unknown or none. Each public method begins with a
+// deferred call of reads or writes, which sets the outcome that callers see.
 // A test in internal/test/hygiene fails for a method that does not.
 
 // reads removes the outcome from an error. A method defers it if the method commits nothing, or if
@@ -367,8 +367,8 @@ func topicRecreated(name string) *Error {
 	return e
 }
 
-// offsetConflict says that a partition ends at end, and not where the condition of an append
-// requires it to end.
+// offsetConflict is the refusal of an append whose condition requires the next offset of the partition
+// to be insisted, while it is end.
 func offsetConflict(topic string, partition int32, end, insisted Offset) *Error {
 	e := refused(CodeOffsetConflict, "the next offset of partition %d of topic %q is %d, not %d", partition, topic, end, insisted)
 	e.End = end
@@ -420,7 +420,7 @@ func overState(full *engine.StateFullError) *Error {
 
 func tooManyIdempotencyKeys(limit int) *Error {
 	e := limited(CodeIdempotencyKeysFull, limit, "the log remembers %d idempotency keys, which is the maximum", limit)
-	e.Hint = "send the request without an idempotency key, or wait: the log forgets each key after 24 hours"
+	e.Hint = "send the request without an idempotency key, or wait: the log forgets each key after 25 hours"
 	e.RetryAfter = time.Minute
 	return e
 }
@@ -442,7 +442,7 @@ func dataLost(lost *engine.DataLostError) *Error {
 }
 
 func keyReused() *Error {
-	e := refused(CodeIdempotencyKeyReused, "the idempotency key was used for another append to this topic, or another commit")
+	e := refused(CodeIdempotencyKeyReused, "the idempotency key was used for another append to this topic, or for another commit")
 	e.Hint = "use a new key for each append or commit, and the same key only to repeat the same request"
 	return e
 }

@@ -166,7 +166,7 @@ func twiceIfRecreated(b *Broker, topic string, read func() error) error {
 }
 
 // openCursor returns a cursor at a position of a partition, and the id of the topic. The topic must
-// have the given tag, unless tag is empty.
+// have that tag (see Broker.TopicTag), unless tag is empty.
 func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int32, from Position) (c *engine.Cursor, id TopicID, err error) {
 	if id, err = findPartition(ctx, b, topic, tag, partition); err != nil {
 		return nil, 0, err
@@ -188,7 +188,7 @@ func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int
 	return c, id, err
 }
 
-// findPartition returns the id of a topic, which must have the given tag unless tag is empty. If this
+// findPartition returns the id of a topic, which must have that tag unless tag is empty. If this
 // broker does not know the partition, findPartition syncs; the caller then checks for it again.
 func findPartition(ctx context.Context, b *Broker, topic, tag string, partition int32) (id TopicID, err error) {
 	if err := b.engine.Usable(); err != nil {

@@ -56,8 +56,8 @@ func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark
 	return f, nil
 }
 
-// find finds the topic, which must have the given tag unless tag is empty. It syncs first if the last
-// sync is older than Options.StaleMax.
+// find finds the topic, which must have that tag (see Broker.TopicTag) unless tag is empty. It first syncs if
+// the last sync is older than Options.StaleMax.
 func (f *Follower) find(ctx context.Context, tag string) (err error) {
 	if err := f.b.engine.SyncIfOld(ctx); err != nil {
 		return err

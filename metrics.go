@@ -34,9 +34,8 @@ func stateMetrics(e *engine.Engine, limit int64) (families []metric.Family) {
 	return families
 }
 
-// seriesMax is the maximum number of consumers, and of queues, that have series. The oldest have
-// series, so that no series ends because another consumer or queue is created. The state is locked
-// for one consumer or queue at a time, so that a commit does not wait until all were described.
+// seriesMax is the maximum number of consumers, and of queues, that have metrics. If there are more, the
+// oldest have them, so that a new consumer or queue never ends the metrics of an old one.
 const seriesMax = 1000
 
 // consumerMetrics returns the metrics of consumers from the current state: a deleted consumer

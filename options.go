@@ -77,8 +77,8 @@ type Options struct {
 	// Default: time.Now.
 	WallClock func() time.Time
 
-	// checkpointLarge is the size in bytes of a checkpoint from which the broker may write
-	// checkpoints less often: see CheckpointCommits.
+	// The broker may write checkpoints less often if they have at least checkpointLarge bytes: see
+	// CheckpointCommits.
 	checkpointLarge int
 }
 
@@ -276,7 +276,7 @@ func Timed(linger time.Duration, bytes int64) Batching { return timed{linger, by
 // commit form the next batch.
 func Immediate() Batching { return immediate{} }
 
-// Each makes one commit per append, so each append costs a request. It is for tests.
+// Each makes one commit per append, so each append costs a store request. It is for tests.
 func Each() Batching { return each{} }
 
 type timed struct {

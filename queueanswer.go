@@ -20,8 +20,8 @@ const (
 // other requests. Every broker can do this, not only the queue's owner.
 //
 // Each token is decided alone: if some are refused, the error is a [*TokensError]. A token is
-// refused with CodeLeaseLost if its record may have gone to another worker. The end of its lease
-// alone is no reason to refuse a token.
+// refused with CodeLeaseLost if its record may have gone to another worker. A token is
+// not refused only because its lease has ended.
 func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 	defer writes(&err)
 	r, ctx := newRequest(ctx)

@@ -10,7 +10,7 @@ import (
 )
 
 // The owner of a queue without receivers, such as a paused one, must not remember delays that are over.
-func TestDelaysThatNobodyLooksAtAreForgottenWhenTheyAreOver(t *testing.T) {
+func TestOwnerWithoutReceiversForgetsDelaysThatAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), immediate())
 		mustCreateTopic(t, b, "t", 1)

@@ -103,14 +103,14 @@ func TestReceiversThatDoNotWaitAreHeldUpByACommitForAShortTime(t *testing.T) {
 
 // A commit to many partitions checks the dispatch limits of a queue only once, since a check goes through all
 // partitions.
-func TestCommitToManyPartitionsLooksOnceAtALimit(t *testing.T) {
+func TestCommitToManyPartitionsChecksAQueuesLimitsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, q := openQueueOn(t, objstore.NewMemory(), 1, seb.QueueUpdate{})
 		mustReceive(t, q, 1, 0)
 		time.Sleep(time.Minute) // until the owner has committed its dispatch limit
 		mustAppend(t, b, "t", "v")
 		if n := seb.OwnersBehind(b, "t", 100); n != 1 {
-			t.Errorf("%d looks at the limits of one queue", n)
+			t.Errorf("the limits of one queue are checked %d times, want once", n)
 		}
 	})
 }

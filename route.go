@@ -76,8 +76,10 @@ func (o appendOptions) check(records int, now time.Time) error {
 		return e
 	case o.conditional && o.ifOffset < 0:
 		return refused(CodeInvalidRequest, "the append requires the next offset to be %d; it must be at least 0", o.ifOffset)
-	case o.delay < 0 || o.delay > delayMax || o.due.Sub(now) > delayMax:
-		return refused(CodeInvalidRequest, "invalid delay: records can be delayed by 0s to 366 days")
+	case o.delay < 0 || o.delay > delayMax:
+		return refused(CodeInvalidRequest, "the delay is %v; it must be 0s to %v (366 days)", o.delay, delayMax)
+	case o.due.Sub(now) > delayMax:
+		return refused(CodeInvalidRequest, "the records are due at %s, more than 366 days after the store's time, %s", o.due.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case o.delay != 0 && !o.due.IsZero():
 		return refused(CodeInvalidRequest, "the append has both a delay and a time when its records are due; give only one of them")
 	case o.partitions != nil && len(o.partitions) != records:

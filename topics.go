@@ -251,8 +251,8 @@ func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, err
 	return reading(l.list(ctx, b, o.After, o.may, o.Reserve))
 }
 
-// change commits a change and returns its entries. It syncs first: a state from before the call
-// must not decide on a refusal.
+// change commits a change and returns its entries. It syncs first, so that no refusal rests
+// on a state from before the call.
 func (b *Broker) change(ctx context.Context, c engine.Change) ([]format.Entry, error) {
 	r, ctx := newRequest(ctx)
 	if err := b.engine.Usable(); err != nil {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -129,7 +130,7 @@ func (n need) check(a seb.Access, r *http.Request) error {
 	}
 }
 
-// mayDo returns an error unless the caller has scope for topic. A part of the body needs that scope.
+// mayDo returns an error unless the caller has the scope for a topic that a part of the body names.
 func (h *Handler) mayDo(w *response, scope seb.Scopes, topic string) error {
 	err := w.access.CheckTopic(scope, topic)
 	if err != nil {
@@ -206,9 +207,18 @@ func credentialOf(w *response, r *http.Request, n need) (c seb.Credential, err e
 	}
 	scheme, key, _ := strings.Cut(given[0], " ")
 	c.Secret = strings.TrimSpace(key)
-	if len(given) > 1 || !strings.EqualFold(scheme, "Bearer") || c.Secret == "" {
+	detail := ""
+	switch {
+	case len(given) > 1:
+		detail = fmt.Sprintf("the request has %d headers Authorization; it must have at most one", len(given))
+	case !strings.EqualFold(scheme, "Bearer"):
+		detail = "the header Authorization does not have the scheme Bearer" // the value may be a secret
+	case c.Secret == "":
+		detail = "the header Authorization has the scheme Bearer, but no API key"
+	}
+	if detail != "" {
 		return c, &seb.Error{
-			Code: seb.CodeUnauthorized, Outcome: seb.NotCommitted, Detail: "the header Authorization is not Bearer with an API key, or is given more than once",
+			Code: seb.CodeUnauthorized, Outcome: seb.NotCommitted, Detail: detail,
 			Hint: "send one header Authorization: Bearer KEY",
 		}
 	}

@@ -324,8 +324,8 @@ func (h *Handler) reserveRanges(ctx context.Context, w *response, ranges int) er
 	return nil
 }
 
-// appendedJSON appends a to b as JSON. Outside of its ranges the answer has a partition and an offset
-// only if all records are in one contiguous range.
+// appendedJSON appends a to b as JSON. The JSON has the fields partition and
+// offset, in addition to its list of ranges, only if all records are in one range.
 func appendedJSON(b []byte, a seb.Appended) []byte {
 	b = slices.Grow(b, 128+len(a.Topic)+64*len(a.Ranges))
 	b = append(b, `{"topic":"`...)

@@ -55,7 +55,7 @@ func checkBatch(body []byte) (count int, err error) {
 		at := batchCountBytes + batchSizeBytes*i
 		left -= int64(binary.LittleEndian.Uint32(body[at:]))
 		if left < 0 {
-			return 0, invalid("", "record %d of the batch, whose size is at byte %d, ends %d bytes after the end of the body", i, at, -left)
+			return 0, invalid("", "the size of record %d of the batch (4 bytes, at byte %d of the body) is too large: the record would end %d bytes after the end of the body", i, at, -left)
 		}
 	}
 	if left > 0 {

@@ -1,7 +1,7 @@
 package httpapi
 
 import (
-	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"time"
@@ -24,11 +24,11 @@ type Prices struct {
 	Note string `json:"note,omitempty"` // other costs that a reader should know about
 }
 
-// Check returns an error if a price is negative, not a number or unreasonably high.
+// Check returns an error if a price is negative, not a number or above a million dollars.
 func (p Prices) Check() error {
 	for _, price := range []float64{p.ClassA, p.ClassB, p.Storage} {
 		if math.IsNaN(price) || price < 0 || price > dollarsMax {
-			return errors.New("a price must be at least 0 and less than a million dollars")
+			return fmt.Errorf("a price is %v dollars: it must be from 0 to %d", price, int64(dollarsMax))
 		}
 	}
 	return nil

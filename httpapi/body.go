@@ -230,8 +230,8 @@ func (h *Handler) decoder(r *http.Request) (decoding, error) {
 
 var gzipPool sync.Pool // of *gzip.Reader
 
-// gzipRatioMax is deflate's best compression ratio. A decoded size that needs a better ratio is
-// false.
+// gzipRatioMax is deflate's best compression ratio. If a body claims a decoded size that needs a
+// better ratio, the claim is false.
 const gzipRatioMax = 1032
 
 func (h *Handler) gunzip(ctx context.Context, encoded []byte, limit int) (body, error) {

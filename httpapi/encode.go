@@ -57,7 +57,7 @@ func (c *chunks) size() int { return c.sent + len(c.buf) }
 func (c *chunks) flush() error {
 	if c.err == nil && len(c.buf) > 0 {
 		if _, err := c.w.Write(c.buf); err != nil {
-			c.err = fmt.Errorf("write answer: %w", err)
+			c.err = fmt.Errorf("write the response: %w", err)
 		}
 	}
 	c.sent += len(c.buf)
@@ -100,7 +100,7 @@ func (c *chunks) bytes(b []byte) {
 		return
 	}
 	if _, err := c.w.Write(b); err != nil {
-		c.err = fmt.Errorf("write answer: %w", err)
+		c.err = fmt.Errorf("write the response: %w", err)
 	}
 	c.sent += len(b)
 }

@@ -17,7 +17,7 @@ const (
 	// wake tens of thousands of streams; more while it has to catch up.
 	burstBytesMin = 64 << 10
 	burstBytesMax = 512 << 10
-	// burstRecordBytes limits the records of a burst: to the limit of the burst in bytes, divided by burstRecordBytes.
+	// burstRecordBytes limits the number of records in a burst: a burst of up to 64 KiB has up to 128 records.
 	burstRecordBytes = 512
 )
 

@@ -334,7 +334,7 @@ func TestStreamOfOnePartitionResumes(t *testing.T) {
 
 // A broker that has not seen the latest commits syncs before it refuses an id that it
 // does not know.
-func TestLastEventIDThatABrokerIsBehindOf(t *testing.T) {
+func TestLastEventIDAheadOfABroker(t *testing.T) {
 	store := objstore.NewMemory()
 	behind := seb.Options{StaleMax: time.Hour}
 	s, other := newServerOn(t, store, seb.Options{}, Options{}), newServerOn(t, store, behind, Options{})

@@ -65,7 +65,7 @@ func (s *eventWriter) remark() error {
 func (s *eventWriter) send(b []byte) error {
 	s.w.sent = progress{}
 	if _, err := s.w.Write(b); err != nil {
-		return fmt.Errorf("write answer: %w", err)
+		return fmt.Errorf("write the response: %w", err)
 	}
 	return s.flushed()
 }
@@ -75,7 +75,7 @@ func (s *eventWriter) send(b []byte) error {
 func (s *eventWriter) flushed() error {
 	s.comment = time.Now().Add(commentInterval)
 	if err := s.w.conn.Flush(); err != nil {
-		return fmt.Errorf("write answer: %w", err)
+		return fmt.Errorf("write the response: %w", err)
 	}
 	_ = s.w.conn.SetWriteDeadline(time.Time{}) // the error is ignored: a connection that supports no deadlines can't stall
 	return nil

@@ -39,10 +39,11 @@ const (
 	reasonBytesMax = 64 << 10
 )
 
-// patience is how long an owner may be silent before it counts as lost. first applies until a connection
-// reaches the owner, and again from the sending of the request until the owner's first sign of life. later
-// applies after a new connection has reached the owner, until the connection is set up, and after the first
-// sign of life.
+// patience is how long an owner may be silent before it counts as lost:
+//   - first, until a connection reaches the owner;
+//   - later, while a new connection is set up;
+//   - first, after the request was sent, until the owner's first sign of life;
+//   - later, after that sign.
 type patience struct{ first, later time.Duration }
 
 // Why an owner did not answer a forwarded request.
@@ -180,7 +181,7 @@ func (w *response) sign() {
 }
 
 // forward has the owner that e names answer r. If it returns an error before the answer has begun,
-// epoch is the epoch of the owner that the broker which was asked names, 0 if it names no owner.
+// epoch is the epoch of the owner that the asked broker names; 0 if that broker names no owner.
 func (h *Handler) forward(w *response, r *http.Request, e *seb.Error, c ownerCall) (epoch seb.Epoch, err error) {
 	if c.waits {
 		h.watch(w)

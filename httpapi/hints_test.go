@@ -65,12 +65,12 @@ func TestHintsTellHowToCreateWhatIsMissing(t *testing.T) {
 		"GET /v1/topics/none": "", "POST /v1/topics/none/queues/x/receive": "", "GET /v1/topics/none/consumers/x": "",
 	} {
 		method, path, _ := strings.Cut(request, " ")
-		code, create, list := seb.CodeTopicNotFound, "PUT /v1/topics/TOPIC creates it", "GET /v1/topics lists all"
+		code, create, list := seb.CodeTopicNotFound, "PUT /v1/topics/TOPIC creates the topic", "GET /v1/topics lists all"
 		switch {
 		case strings.HasPrefix(path, queue):
-			code, create, list = seb.CodeQueueNotFound, "PUT /v1/topics/TOPIC/queues/NAME creates it", "GET /v1/topics/TOPIC/queues lists"
+			code, create, list = seb.CodeQueueNotFound, "PUT /v1/topics/TOPIC/queues/NAME creates the queue", "GET /v1/topics/TOPIC/queues lists"
 		case strings.HasPrefix(path, consumer):
-			code, create, list = seb.CodeConsumerNotFound, "PUT /v1/topics/TOPIC/consumers/NAME creates it", "GET /v1/topics/TOPIC/consumers lists"
+			code, create, list = seb.CodeConsumerNotFound, "PUT /v1/topics/TOPIC/consumers/NAME creates the consumer", "GET /v1/topics/TOPIC/consumers lists"
 		}
 		p := s.do(method, path, strings.NewReader(body)).wantProblem(t, http.StatusNotFound, code)
 		if !strings.HasPrefix(p.Hint, create) || !strings.Contains(p.Hint, list) {

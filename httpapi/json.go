@@ -14,7 +14,7 @@ import (
 func writeJSON(w *response, status int, v any) error {
 	body, err := marshal(v)
 	if err != nil {
-		return fmt.Errorf("encode answer: %w", err)
+		return fmt.Errorf("encode the response: %w", err)
 	}
 	return writeBody(w, status, typeJSON, append(body, '\n'))
 }
@@ -34,7 +34,7 @@ func writeBody(w *response, status int, contentType string, body []byte) error {
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	if _, err := w.Write(body); err != nil {
-		return fmt.Errorf("write answer: %w", err)
+		return fmt.Errorf("write the response: %w", err)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (h *Handler) originalRead(w *response, r *http.Request) error {
 		return err
 	}
 	if err := out.Close(); err != nil {
-		return fmt.Errorf("write answer: %w", err)
+		return fmt.Errorf("write the response: %w", err)
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func writeForm(form *multipart.Writer, records []seb.Record) error {
 func writeField(form *multipart.Writer, name string, value func(*chunks)) error {
 	field, err := form.CreateFormField(name)
 	if err != nil {
-		return fmt.Errorf("write answer: %w", err)
+		return fmt.Errorf("write the response: %w", err)
 	}
 	out := newChunks(field)
 	defer out.free()

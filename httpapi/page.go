@@ -101,7 +101,7 @@ func (h *Handler) reserveTopic(w *response, r *http.Request, size int64, partiti
 	return h.reserveFor(w)(r.Context(), chunkReserved+int64(n)*size)
 }
 
-// partitionsBuffered is how many partitions fit in a chunk, whatever the answer has for each. An answer
+// partitionsBuffered is how many partitions fit in a chunk, whatever fields the answer has for each. An answer
 // with up to that many has a Content-Length.
 const partitionsBuffered = 100
 

@@ -97,7 +97,7 @@ func TestListsArePaged(t *testing.T) {
 }
 
 // The item after which a page begins may have been deleted.
-func TestPagesGoOnBehindWhatWasDeleted(t *testing.T) {
+func TestPagesContinueAfterWhatWasDeleted(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	for _, name := range []string{"a", "b", "c"} {
 		s.do("PUT", "/v1/topics/"+name, nil).want(t, http.StatusCreated)

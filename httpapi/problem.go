@@ -87,7 +87,7 @@ var statuses = map[seb.Code]int{
 var hints = map[seb.Code]string{
 	seb.CodeInvalidRequest:       "GET /openapi.yaml describes each request",
 	seb.CodeInvalidTopicName:     "use 1 to 249 of a-z, A-Z, 0-9, ., _ and -, but not . or ..",
-	seb.CodeTopicNotFound:        "PUT /v1/topics/TOPIC creates it; GET /v1/topics lists all",
+	seb.CodeTopicNotFound:        "PUT /v1/topics/TOPIC creates the topic; GET /v1/topics lists all topics",
 	seb.CodeTopicExists:          "use it as it is, change it with PATCH or `seb topic update`, or choose another name",
 	seb.CodePartitionNotFound:    "GET /v1/topics/TOPIC or `seb topic show` lists the partitions; PATCH or `seb topic update` adds partitions",
 	seb.CodeTopicRecreated:       "start over, at earliest or latest",
@@ -98,10 +98,10 @@ var hints = map[seb.Code]string{
 	seb.CodeTooManyHeaders:       "send fewer headers with a record, or ask the operator to raise --headers-max of seb serve",
 	seb.CodeTooManyTopics:        "delete a topic that nobody needs, or ask the operator to raise --topics-max of seb serve",
 	seb.CodeTooManyPartitions:    "use fewer partitions, or ask the operator to raise --partitions-max of seb serve",
-	seb.CodeConsumerNotFound:     "PUT /v1/topics/TOPIC/consumers/NAME creates it, and so does a read of its records; GET /v1/topics/TOPIC/consumers lists all",
+	seb.CodeConsumerNotFound:     "PUT /v1/topics/TOPIC/consumers/NAME creates the consumer, and so does a read of its records; GET /v1/topics/TOPIC/consumers lists all consumers",
 	seb.CodePositionConflict:     "read the consumer's position again; another reader may use the same consumer",
 	seb.CodeTooManyConsumers:     "delete consumers that nobody needs, or ask the operator to raise --consumers-max of seb serve",
-	seb.CodeQueueNotFound:        "PUT /v1/topics/TOPIC/queues/NAME creates it; GET /v1/topics/TOPIC/queues lists all",
+	seb.CodeQueueNotFound:        "PUT /v1/topics/TOPIC/queues/NAME creates the queue; GET /v1/topics/TOPIC/queues lists all queues",
 	seb.CodeTooManyQueues:        "delete queues that nobody needs, or ask the operator to raise --queues-max of seb serve",
 	seb.CodePushNotFound:         "PUT /v1/topics/TOPIC/queues/NAME/push sets the URL",
 	seb.CodeLeaseLost:            "stop the work on this record: another worker may have it, or it needs no more work",
@@ -109,13 +109,13 @@ var hints = map[seb.Code]string{
 	seb.CodeTooManyDelayed:       "append once the records are due, or ask the operator to raise --delayed-max of seb serve",
 	seb.CodeUnauthorized:         "send a valid API key, as Authorization: Bearer KEY",
 	seb.CodeForbidden:            "use a key with that scope for that topic",
-	seb.CodeKeyNotFound:          "GET /v1/keys lists all",
+	seb.CodeKeyNotFound:          "GET /v1/keys lists all keys",
 	seb.CodeKeyExists:            "choose another name, or revoke that key first",
 	seb.CodeTooManyKeys:          "revoke keys that nobody uses, or ask the operator to raise --keys-max of seb serve",
 	seb.CodeOverMemoryBudget:     "try again after Retry-After seconds, with smaller or fewer requests at a time",
 	seb.CodeOverStateBudget:      "delete topics that nobody needs, or ask the operator to raise --state-memory of seb serve",
 	seb.CodeIdempotencyKeyReused: "use a new key for each append or commit, and the same key only to repeat the same request",
-	seb.CodeIdempotencyKeysFull:  "send no key, or wait: each key is forgotten after 24 hours",
+	seb.CodeIdempotencyKeysFull:  "send no key, or wait: the log forgets each key after 25 hours",
 	seb.CodeStoreUnavailable:     "try again after Retry-After seconds; if it persists, see the broker's log for the store's errors",
 	seb.CodeStoreUnusable:        "seb doctor says what is wrong with the store",
 	seb.CodeDataLost:             "tell the operator: the broker's log names the object, and seb fsck finds all damaged ones",
@@ -243,7 +243,7 @@ func (h *Handler) answer(w *response, p problem) {
 	}
 	w.WriteHeader(p.Status)
 	if _, err := w.Write(body); err != nil {
-		w.err = errors.Join(p.cause, fmt.Errorf("write answer: %w", err))
+		w.err = errors.Join(p.cause, fmt.Errorf("write the response: %w", err))
 	}
 }
 

@@ -89,7 +89,7 @@ func parsePlace(s string) (p seb.Place, _ error) {
 	n, err := strconv.ParseUint(partition, 10, 31)
 	o, err2 := strconv.ParseUint(offset, 10, 63)
 	if err != nil || err2 != nil {
-		return p, invalid("send the value of next from the previous answer, such as 0:41", "invalid next %.100q", s)
+		return p, invalid("send the value of next from the previous response, such as 0:41", "invalid next %.100q", s)
 	}
 	return seb.Place{Partition: int32(n), Offset: seb.Offset(o)}, nil
 }

@@ -50,7 +50,7 @@ func (h *Handler) receiveEvents(w *response, r *http.Request) error {
 	if !namesEvents(r.Header.Values("Accept")) {
 		return &seb.Error{
 			Code: codeNotAcceptable, Detail: "a GET hands out records only with Accept: " + typeEvents,
-			Hint: "send Accept: " + typeEvents + ", or POST for an answer that ends",
+			Hint: "send Accept: " + typeEvents + ", or POST for a response that ends",
 		}
 	}
 	if err := h.cors.checkEffect(r); err != nil {

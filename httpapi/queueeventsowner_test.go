@@ -149,7 +149,7 @@ func TestOldStreamThroughAnotherBrokerGivesWayToWhoWaitsForAConnection(t *testin
 	})
 }
 
-// A broker without memory to relay a stream must not ask the owner for records: they would be leased in vain.
+// A broker without memory to relay a stream must not ask the owner for records: they would be leased, but not sent to a worker.
 func TestStreamThatThereIsNoMemoryForLeasesNothing(t *testing.T) {
 	bubbleBeside(t, 3, 0, func(t *testing.T, s, owner *server) {
 		release := s.reserveAll()
@@ -163,7 +163,7 @@ func TestStreamThatThereIsNoMemoryForLeasesNothing(t *testing.T) {
 	})
 }
 
-// A drained broker must not ask the owner for a stream: its records would be leased in vain.
+// A drained broker must not ask the owner for a stream: its records would be leased, but not sent to a worker.
 func TestDrainedBrokerPassesNoStreamOn(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 50)
 	peers[1].handler.Drain()

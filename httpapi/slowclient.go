@@ -37,8 +37,8 @@ type pace struct {
 	due  time.Time // when more bytes must have come; zero before the first deadline
 }
 
-// heldFor sets the rate at which a client must go on to send: the number of bytes that it has sent so
-// far, per heldFor. So the more the broker holds of a body, the faster the rest must come.
+// heldFor sets the rate at which a client must go on to send: a client that has sent 6 MB must send at
+// least 6 MB per heldFor. So the more the broker holds of a body, the faster the rest must come.
 const heldFor = time.Minute
 
 // deadline returns when the next bytes must have come: at most t.stallMax from now. A client that has

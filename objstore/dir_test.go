@@ -168,7 +168,7 @@ func TestDirSyncsFoundNames(t *testing.T) {
 	}
 	mustGet(t, d, "log/1")
 	if got := log.count("log") - before; got != 3 {
-		t.Errorf("a name created anew: directory fsynced %d times, want once more", got-2)
+		t.Errorf("a file was created: its directory was fsynced %d more times, want 1", got-2)
 	}
 }
 

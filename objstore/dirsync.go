@@ -216,8 +216,8 @@ func (d *Dir) unchanged(dir *directory) bool {
 
 // isUnique reports whether changed, the time of a directory's last change, can't also be the time of
 // a change after synced. For that, changed must be more than stampMax before synced, and not in whole
-// microseconds: such a time shows that the file system may keep coarse times, and then a clock that
-// steps back can give the same time again.
+// microseconds: a file system whose times are in whole microseconds may keep coarse times, and then a
+// clock that steps back can give the same time again.
 func isUnique(changed, synced time.Time) bool {
 	return changed.Before(synced.Add(-stampMax)) && changed.Nanosecond()%1000 != 0
 }

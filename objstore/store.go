@@ -109,6 +109,6 @@ type Page struct {
 	Keys []string
 	// More is true if there are keys after the last one.
 	More bool
-	// Time is the time of the store's clock, not later than the evaluation of the list.
+	// Time is a time of the store's clock: the store made the list then, or later.
 	Time time.Time
 }

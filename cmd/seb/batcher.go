@@ -53,7 +53,7 @@ func (b *recordBatch) size() int {
 	return len(b.head) + len(b.values)
 }
 
-// sizeWith returns the most bytes that the batch can have with one more record of that many bytes.
+// sizeWith returns an upper bound of the batch's size with one more record of that many bytes.
 func (b *recordBatch) sizeWith(record int) int { return b.size() + 4 + record }
 
 // add adds a value, or a record's JSON.

@@ -68,7 +68,7 @@ func (c *billCmd) Run(ctx context.Context, std streams) error {
 	}
 	var b billInfo
 	if err := json.Unmarshal(answer, &b); err != nil {
-		return fmt.Errorf("%s: the answer is not what a broker sends: %w", broker.base, err)
+		return fmt.Errorf("%s: the response is not what a broker sends: %w", broker.base, err)
 	}
 	return b.print(newPrinter(std.out))
 }

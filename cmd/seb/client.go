@@ -173,7 +173,7 @@ func (c *client) exchange(ctx context.Context, method, u string, body, answer an
 		return res.StatusCode, res.Header, nil
 	}
 	if err := json.Unmarshal(b, answer); err != nil {
-		return 0, nil, fmt.Errorf("%s: the answer is not what a broker sends: %w", c.base, err)
+		return 0, nil, fmt.Errorf("%s: the response is not what a broker sends: %w", c.base, err)
 	}
 	return res.StatusCode, res.Header, nil
 }
@@ -223,14 +223,14 @@ func unanswered(base *url.URL, err error) error {
 	if isUntrusted(err) {
 		return transportError{hinted(fmt.Errorf("%s can't be trusted: %w", base, err), "name the authority that signed its certificate with --ca or SEB_CA"), true}
 	}
-	return transportError{fmt.Errorf("no answer from %s: %w", base, err), false}
+	return transportError{fmt.Errorf("no response from %s: %w", base, err), false}
 }
 
 // isUntrusted tells whether the server's certificate is not trusted. Then nothing was sent to the server.
 func isUntrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
 
 // refusal returns err, the error of an answer. If a server refused the request because it expects HTTPS,
-// which Go's HTTP server says in a line of text, it returns a transportError that names the problem.
+// which Go's HTTP server says in a line of text, refusal returns a transportError that names the problem.
 func (c *client) refusal(err error) error {
 	var e *apiError
 	if c.base.Scheme == "http" && errors.As(err, &e) && e.Code == "" && strings.HasSuffix(e.Detail, "to an HTTPS server.") {

@@ -114,8 +114,8 @@ type commandLine struct {
 	atCursor string
 }
 
-// parseLine finds the command that words name, and what stands before the cursor. It takes a word that it
-// doesn't know for an argument, since the line is not complete yet.
+// parseLine finds the command that words name, and what stands before the cursor. It takes an unknown
+// word as an argument, since the line is not complete yet.
 func parseLine(root *kong.Node, words []string) commandLine {
 	l := commandLine{command: root}
 	for _, word := range words[:len(words)-1] {

@@ -42,7 +42,7 @@ func (doctorCmd) Help() string {
     seb doctor --output json | jq .usable
 
 It writes a few dozen small objects under probe/ and deletes them; the log is not touched. A directory must exist.
-The exit code is 0 if the store is usable, 3 if not, 6 if it does not answer.`
+The exit code is 0 if the store is usable, 3 if it is not, and 6 if it does not answer.`
 }
 
 // Run probes the store and prints a verdict.
@@ -262,11 +262,11 @@ func (d *diagnosis) ranges(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("get %d bytes (-1: to the end) at offset %d: %w", r.n, r.off, err)
 		}
 		if !bytes.Equal(o.Body, body[r.from:r.to]) || o.Size != end {
-			return "", fmt.Errorf("get %d bytes (-1: to the end) at offset %d of an object of %d bytes: wrong answer: %d bytes, of an object of %d bytes", r.n, r.off, end, len(o.Body), o.Size)
+			return "", fmt.Errorf("get %d bytes (-1: to the end) at offset %d of an object of %d bytes: wrong response: %d bytes, of an object of %d bytes", r.n, r.off, end, len(o.Body), o.Size)
 		}
 	}
 	if _, err := d.get(ctx, "", d.key("never-created"), 0, 1); !errors.Is(err, objstore.ErrNotFound) {
-		return "", fmt.Errorf("get of a missing object: want the answer that it does not exist, got: %w", orNil(err))
+		return "", fmt.Errorf("get of a missing object: want the response that it does not exist, got: %w", orNil(err))
 	}
 	return "inside, across and after the end; missing objects are reported", nil
 }
@@ -291,7 +291,7 @@ func (d *diagnosis) deletes(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("deleted object %s is still listed", page.Keys[0])
 	}
 	if _, err := d.get(ctx, "", d.keys[0], 0, 1); !errors.Is(err, objstore.ErrNotFound) {
-		return "", fmt.Errorf("get of deleted object %s: want the answer that it does not exist, got: %w", d.keys[0], orNil(err))
+		return "", fmt.Errorf("get of deleted object %s: want the response that it does not exist, got: %w", d.keys[0], orNil(err))
 	}
 	return "all objects of these checks", nil
 }
@@ -299,10 +299,10 @@ func (d *diagnosis) deletes(ctx context.Context) (string, error) {
 // clock checks that all answers carried dates, and estimates the difference of the clocks.
 func (d *diagnosis) clock(context.Context) (string, error) {
 	if d.undated > 0 {
-		return "", fmt.Errorf("%d of %d answers carried no date", d.undated, d.undated+len(d.dates))
+		return "", fmt.Errorf("%d of %d responses carried no date", d.undated, d.undated+len(d.dates))
 	}
 	if len(d.dates) == 0 {
-		return "", errors.New("no answer carried a date")
+		return "", errors.New("no response carried a date")
 	}
 	// least and most are the smallest and the largest skew that agree with every answer: the store
 	// executed the request between sent and received, and the date in the answer may be cut to seconds.

@@ -64,7 +64,7 @@ func (c *dumpCmd) Run(ctx context.Context, std streams) (err error) {
 		return codedError{fmt.Errorf("dump %s: %w", c.Object, err), exitDamage}
 	}
 	if d.Bad > 0 {
-		return codedError{fmt.Errorf("%s: %w in %d places, marked BAD above", c.Object, format.ErrCorrupt, d.Bad), exitDamage}
+		return codedError{fmt.Errorf("%s: %w in %s, marked BAD above", c.Object, format.ErrCorrupt, counted(int64(d.Bad), "place", "places")), exitDamage}
 	}
 	return d.err
 }

@@ -216,7 +216,7 @@ func TestDumpExitsWithFailureOnDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := runSeb(t, nil, "dump", file)
-	r.want(t, exitDamage, "damaged in 1 places")
+	r.want(t, exitDamage, "damaged in 1 place,")
 	if !strings.Contains(r.out, "BAD") || !strings.Contains(r.out, "offsets 42 to 42") {
 		t.Errorf("it does not show the damage, and what stands after it:\n%s", r.out)
 	}

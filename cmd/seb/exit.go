@@ -15,7 +15,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// Exit codes, by what a script would do next.
+// Exit codes: a script can choose by the code what to do next.
 const (
 	exitOK          = 0
 	exitFailure     = 1
@@ -33,13 +33,13 @@ var exitCodes = []struct {
 	meaning string
 }{
 	{exitOK, "success"},
-	{exitFailure, "any other failure"},
-	{exitUsage, "wrong usage: nothing was tried"},
-	{exitDamage, "the log is damaged, or its store can't be trusted: find out why before you go on"},
-	{exitRefused, "refused: something does not exist, exists already or is too large, for example"},
-	{exitUnknown, "the outcome is unknown: the change may be in the log, or not"},
-	{exitUnreachable, "no answer from the broker or the store, or it is too busy: nothing was done, try again later"},
-	{exitSignal + int(syscall.SIGINT), "interrupted by Ctrl-C; 143 by SIGTERM, 129 when the terminal is closed"},
+	{exitFailure, "any failure that no other code describes"},
+	{exitUsage, "wrong usage, such as an unknown flag or an invalid value: nothing was done"},
+	{exitDamage, "the log or an object is damaged, or the store can't be trusted: find the cause before you go on"},
+	{exitRefused, "refused: for example, something does not exist, exists already or is too large"},
+	{exitUnknown, "the outcome is unknown: the change may be in the log or not; check before you try again"},
+	{exitUnreachable, "the broker or the store does not answer, is too busy or has no room: the failed request changed nothing; try again later"},
+	{exitSignal + int(syscall.SIGINT), "interrupted by Ctrl-C; the code is 143 after SIGTERM, and 129 after SIGHUP, as when the terminal is closed"},
 }
 
 // exitHelp is the table of codes.
@@ -62,8 +62,8 @@ func (e codedError) Unwrap() error { return e.error }
 // errInterrupted is the error of a command that a signal interrupted.
 var errInterrupted = errors.New("interrupted")
 
-// errEnded is the error of an interrupted command that nothing else can end, such as consume --follow.
-// It is not reported.
+// errEnded is the error of a command that only an interrupt can end, such as consume --follow. It is not
+// reported.
 var errEnded = fmt.Errorf("%w, the only end of this command", errInterrupted)
 
 // interruption is the cause with which a signal cancels a command's context.
@@ -81,7 +81,7 @@ func (i interruption) exitCode() int {
 	return exitSignal + int(syscall.SIGINT)
 }
 
-// exitCode is the one place that decides how the process ends after err.
+// exitCode returns the exit code of the process after err.
 func exitCode(ctx context.Context, err error) int {
 	if err == nil {
 		return exitOK
@@ -152,7 +152,8 @@ func brokerExitCode(e *seb.Error) int {
 	}
 }
 
-// exitCodeOf returns the exit code that a broker's code alone decides, else exitFailure.
+// exitCodeOf returns the exit code for a broker's error code, or exitFailure if the error code alone does not
+// decide it.
 func exitCodeOf(code seb.Code) int {
 	switch code {
 	case seb.CodeBrokerStopped, seb.CodeStoreUnusable, seb.CodeDataLost:

@@ -84,8 +84,8 @@ func TestUnknownOutcomesHaveTheirCode(t *testing.T) {
 	}
 }
 
-// If the outcome of creating a key is unknown, the hint names seb key list.
-func TestUnknownOutcomesOfKeysSayWhereToLook(t *testing.T) {
+// If the outcome of creating a key or a topic is unknown, the hint names the command that lists keys or topics.
+func TestUnknownOutcomesNameTheCommandThatShowsTheResult(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(hangUp))
 	defer server.Close()
 	runSeb(t, nil, "key", "create", "ops", "--scope", "admin", "--server", server.URL).want(t, exitUnknown, "seb key list")

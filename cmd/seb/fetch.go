@@ -97,7 +97,7 @@ func (c *client) fetch(ctx context.Context, spec fetchSpec, body []byte) (fetche
 	}
 	f, err := parse(res.Header, body)
 	if err != nil {
-		return fetched{}, body, fmt.Errorf("%s: the answer is not what a broker sends: %w", c.base, err)
+		return fetched{}, body, fmt.Errorf("%s: the response is not what a broker sends: %w", c.base, err)
 	}
 	if f.first == f.next && f.next < f.end && !spec.mayFindNone {
 		return fetched{}, body, fmt.Errorf("%s sent no record at offset %d, though the partition ends at %d", c.base, f.next, f.end)

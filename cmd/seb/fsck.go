@@ -39,7 +39,7 @@ With --output json the report names every object. Missing, corrupt and foreign o
 harmless: what brokers left when they died (orphaned, possibly in use, leftover), slots that the log no longer needs
 (deleted), and names that Seb does not use (stray).
 
-Exit codes: 0 the log is whole, 3 it is damaged, 4 there is no log; any other: the check did not finish.`
+Exit codes: 0 the log is complete, 3 it is damaged, 4 there is no log; any other: the check did not finish.`
 }
 
 // Run checks the store and prints what was found.
@@ -81,7 +81,7 @@ func (c *fsckCmd) check(ctx context.Context, std streams, store objstore.Store) 
 		return hinted(fmt.Errorf("check %s: %w: %s", c.Store, errDamaged, counts(r, fsck.Class.Damage)),
 			"docs/trouble.md says what each finding means and what to do")
 	case newer > 0:
-		return fmt.Errorf("check %s: %d objects were not checked: %w", c.Store, newer, format.ErrVersion)
+		return fmt.Errorf("check %s: %s not checked: %w", c.Store, counted(int64(newer), "object was", "objects were"), format.ErrVersion)
 	}
 	return unwritten
 }

@@ -53,7 +53,7 @@ func TestFsckExitCodes(t *testing.T) {
 		{"data object", func(t *testing.T, b bucket) { b.delete(t, b.key(t, "data/")) }, nil, exitDamage,
 			": " + slot(6) + " refers to it; lost with it: topic orders partition 0 offsets 2 to ", "1 missing"},
 		{"newer slot", func(_ *testing.T, b bucket) { b.edit(slot(9), func(x []byte) []byte { x[4] = 3; return reseal(x) }) },
-			nil, exitFailure, "verdict: needs another version of seb", "1 objects were not checked"},
+			nil, exitFailure, "verdict: needs another version of seb", "1 object was not checked"},
 		{"newer bucket", func(_ *testing.T, b bucket) {
 			b.edit("seb.json", func(x []byte) []byte { return bytes.Replace(x, []byte(`"format": 2`), []byte(`"format": 3`), 1) })
 		}, nil, exitFailure, "", "needs another version of seb: its format is 3"},

@@ -10,7 +10,7 @@ import (
 type importCmd struct {
 	serverFlag
 	outputFlag
-	Source     string        `arg:"" placeholder:"DIR|URL" help:"What the original kept its topics in: a directory, or s3://BUCKET/PREFIX?endpoint=URL&region=NAME."`
+	Source     string        `arg:"" placeholder:"DIR|URL" help:"Where the original kept its topics: a directory, or s3://BUCKET/PREFIX?endpoint=URL&region=NAME."`
 	Topic      []string      `placeholder:"NAME" help:"Import this topic only; may be repeated (default: all)."`
 	Renumber   bool          `help:"Give a topic whose first file is not at offset 0 new offsets, from 0 on."`
 	DryRun     bool          `help:"Read and check every file, and append nothing."`
@@ -109,7 +109,7 @@ func (s *importSummary) write(json bool, std streams) error {
 	}
 	out := newPrinter(std.out)
 	for _, t := range s.Topics {
-		out.printf("%s: %d records %s, %s, from %d files", t.Topic, t.Imported, did, size(t.Bytes), t.Files)
+		out.printf("%s: %s %s, %s, from %s", t.Topic, counted(t.Imported, "record", "records"), did, size(t.Bytes), counted(t.Files, "file", "files"))
 		if t.Found > 0 {
 			out.printf("; %d were there before", t.Found)
 		}

@@ -275,7 +275,7 @@ func TestImportGivesUpAppendsThatNeverArrive(t *testing.T) {
 		serve(w)
 	})
 	r := target.run(t.Context(), t, from, "--batch-bytes", "500", "--retry-for", "300ms")
-	r.want(t, exitUnknown, "no answer from", "run the same import again to continue there")
+	r.want(t, exitUnknown, "no response from", "run the same import again to continue there")
 	if n := target.posts.Load(); n < 4 {
 		t.Errorf("%d appends were sent", n)
 	}
@@ -288,7 +288,7 @@ func TestImportGivesUpAppendsThatNeverArrive(t *testing.T) {
 
 // A smaller request of an earlier run arrives during this run, and ends it. The next run continues after
 // that request's records.
-func TestImportGoesOnBehindALateRequestOfItsOwn(t *testing.T) {
+func TestImportContinuesAfterALateRequestOfItsOwn(t *testing.T) {
 	files, want := manyOriginals("orders")
 	from, target := files.dir(t), newImportTarget(t)
 	target.disturb(func(n int64, w http.ResponseWriter, serve func(http.ResponseWriter)) {
@@ -436,7 +436,7 @@ func TestImportLeavesLaterRecordsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := target.run(t.Context(), t, from)
-	if r.want(t, exitOK); r.out != "orders: 0 records imported, 0 B, from 1 files; 2 were there before, and 1 later ones; the next offset is 3\n" {
+	if r.want(t, exitOK); r.out != "orders: 0 records imported, 0 B, from 1 file; 2 were there before, and 1 later ones; the next offset is 3\n" {
 		t.Errorf("import says %s", r.out)
 	}
 }

@@ -21,8 +21,8 @@ import (
 // running the import again does not help.
 var errNotOurs = errors.New("the topic holds records that no import appended")
 
-// topicImport is the import of one topic. Its offsets are those in Seb; the same record has an offset in
-// the source that is larger by base.
+// topicImport is the import of one topic. Its offsets are those in Seb; in the source, the
+// offset of the same record is larger by base.
 type topicImport struct {
 	*importer
 	topicSummary
@@ -70,7 +70,7 @@ func (t *topicImport) stopped(ctx context.Context, err error) error {
 	return hinted(err, goOn)
 }
 
-// readAll appends what the files have from the topic's end on.
+// readAll appends the records of the source that the topic in Seb lacks, file after file.
 func (t *topicImport) readAll(ctx context.Context) error {
 	skipped := t.resumeAt()
 	if t.cmd.DryRun {
@@ -172,9 +172,9 @@ func (t *topicImport) flush(ctx context.Context) error {
 	return nil
 }
 
-// append appends the pending batch at the topic's end. Every request names the offset that its first record
-// must get, so that it can be sent again when the outcome of the last one is unknown. ctx ends the
-// retrying, not a request under way.
+// append appends the pending batch at the topic's end. The request names the offset that its first record
+// must get, so that it can be sent again if the outcome of an earlier attempt is unknown. The end of ctx
+// stops the retries, but no request under way.
 func (t *topicImport) append(ctx context.Context) error {
 	retrying, cancel := context.WithTimeout(ctx, t.cmd.RetryFor)
 	defer cancel()
@@ -326,7 +326,7 @@ func (t *topicImport) post(ctx context.Context, at string) error {
 		Ranges []seb.Range `json:"ranges"`
 	}
 	if err := json.Unmarshal(b, &answer); err != nil {
-		return fmt.Errorf("%s: the answer is not what a broker sends: %w", t.broker.base, err)
+		return fmt.Errorf("%s: the response is not what a broker sends: %w", t.broker.base, err)
 	}
 	want := seb.Range{Offset: seb.Offset(t.end), Count: t.pending.count()}
 	if len(answer.Ranges) != 1 || answer.Ranges[0] != want {

@@ -151,7 +151,7 @@ func until(t *testing.T, what string, met func() bool, running ...*process) {
 			}
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("in vain: wait until %s", what)
+			t.Fatalf("time-out while waiting until %s", what)
 		}
 		<-time.After(pollPause)
 	}

@@ -71,7 +71,7 @@ type cli struct {
 	Key      keyCmd      `cmd:"" group:"operations" help:"Create, list and revoke API keys."`
 	URL      urlCmd      `cmd:"" group:"operations" name:"url" help:"Sign a URL that reads a topic without a key."`
 	Doctor   doctorCmd   `cmd:"" group:"operations" help:"Test a store, and say whether it is usable."`
-	Fsck     fsckCmd     `cmd:"" group:"operations" help:"Check that a log is whole; only reads."`
+	Fsck     fsckCmd     `cmd:"" group:"operations" help:"Check that a log is complete; only reads."`
 	Dump     dumpCmd     `cmd:"" group:"operations" help:"Show what an object of the log holds."`
 
 	Completion completionCmd `cmd:"" group:"other" help:"Write a script that completes seb's words in a shell."`

@@ -24,7 +24,7 @@ func (c *client) list(ctx context.Context, field string, segments ...string) ([]
 		}
 		var more []json.RawMessage
 		if err := json.Unmarshal(page[field], &more); err != nil {
-			return nil, fmt.Errorf("%s: the answer is not what a broker sends: %w", c.base, err)
+			return nil, fmt.Errorf("%s: the response is not what a broker sends: %w", c.base, err)
 		}
 		items = append(items, more...)
 		next := string(page["next"]) // a name, or the id of a key

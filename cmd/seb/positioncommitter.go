@@ -129,7 +129,7 @@ func (c *positionCommitter) post(ctx context.Context, offsets map[int32]int64) e
 	}
 	defer res.Body.Close()
 	if c.etag = res.Header.Get("ETag"); c.etag == "" {
-		return fmt.Errorf("%s: the answer is not what a broker sends: it has no ETag", c.broker.base)
+		return fmt.Errorf("%s: the response is not what a broker sends: it has no ETag", c.broker.base)
 	}
 	c.unknown = nil
 	return nil

@@ -56,7 +56,7 @@ With raw, all of the input is one record.
 
 With --delay or --deliver-at queues hand the records out later; readers of the topic see them at once.
 
-With --idempotent each request has a key that the log remembers for a day, so that a retry after a lost answer
+With --idempotent each request has a key that the log remembers for a day, so that a retry after a lost response
 appends nothing twice. The log remembers a million keys: input that arrives in small amounts, many
 times a second for hours, needs more keys than that.
 

@@ -14,7 +14,7 @@ import (
 type queuePushCmd struct {
 	Set    queuePushSetCmd    `cmd:"" help:"Push a queue's records to a URL, or change how."`
 	Show   queuePushShowCmd   `cmd:"" help:"Show the URL that a queue is pushed to."`
-	Resume queuePushResumeCmd `cmd:"" help:"Go on after the receiver answered 410 (Gone)."`
+	Resume queuePushResumeCmd `cmd:"" help:"Push again after the receiver answered 410 (Gone)."`
 	Delete queuePushDeleteCmd `cmd:"" help:"Stop the push, and forget the URL."`
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScripts runs testdata/script/*.txtar. Beside testscript's own commands
+// TestScripts runs testdata/script/*.txtar. In addition to testscript's own commands
 // they have:
 //
 //	serve NAME [flags]  starts a broker; $NAME and $SEB_SERVER are its URL

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"reflect"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -95,8 +96,8 @@ Serves the HTTP API until it is interrupted; once it is ready it prints its URL 
 serves addresses of this machine only (seb key --help). Any number of brokers may serve one store. S3 credentials
 come from the usual AWS variables and files; seb doctor tells whether a store is usable.
 
-SIGTERM lets requests end, commits the open batch and writes a checkpoint, within 10 seconds; a second signal ends
-the process at once. If the broker stops itself, because the log is damaged or the store can't be trusted, the
+On SIGTERM the broker waits for requests under way, commits the open batch and writes a checkpoint, within 10 seconds. A
+second signal ends the process at once. If the broker stops itself, because the log is damaged or the store can't be trusted, the
 process ends with exit code 3 and says why.`
 }
 
@@ -413,19 +414,19 @@ func (c *serveCmd) noKeys(there bool) error {
 func (c *serveCmd) checkPositive() error {
 	for _, flag := range []struct {
 		name  string
-		value int64
+		value any
 	}{
-		{"--commit-bytes", int64(c.CommitBytes)}, {"--append-timeout", int64(c.AppendTimeout)},
-		{"--checkpoint-commits", int64(c.CheckpointCommits)}, {"--max-connections", int64(c.MaxConnections)},
-		{"--stale-max", int64(c.StaleMax)}, {"--memory", int64(c.Memory)}, {"--state-memory", int64(c.StateMemory)},
-		{"--cache-bytes", int64(c.CacheBytes)}, {"--headers-max", int64(c.HeadersMax)}, {"--topics-max", int64(c.TopicsMax)},
-		{"--partitions-max", int64(c.PartitionsMax)}, {"--commit-parts-max", int64(c.CommitPartsMax)},
-		{"--consumers-max", int64(c.ConsumersMax)}, {"--queues-max", int64(c.QueuesMax)}, {"--delayed-max", int64(c.DelayedMax)},
-		{"--keys-max", int64(c.KeysMax)}, {"--idempotency-keys-max", int64(c.IdempotencyKeysMax)},
-		{"--delete-delay", int64(c.DeleteDelay)}, {"--margin", int64(c.Margin)},
+		{"--commit-bytes", c.CommitBytes}, {"--append-timeout", c.AppendTimeout},
+		{"--checkpoint-commits", c.CheckpointCommits}, {"--max-connections", c.MaxConnections},
+		{"--stale-max", c.StaleMax}, {"--memory", c.Memory}, {"--state-memory", c.StateMemory},
+		{"--cache-bytes", c.CacheBytes}, {"--headers-max", c.HeadersMax}, {"--topics-max", c.TopicsMax},
+		{"--partitions-max", c.PartitionsMax}, {"--commit-parts-max", c.CommitPartsMax},
+		{"--consumers-max", c.ConsumersMax}, {"--queues-max", c.QueuesMax}, {"--delayed-max", c.DelayedMax},
+		{"--keys-max", c.KeysMax}, {"--idempotency-keys-max", c.IdempotencyKeysMax},
+		{"--delete-delay", c.DeleteDelay}, {"--margin", c.Margin},
 	} {
-		if flag.value <= 0 {
-			return usage(fmt.Errorf("%s must be greater than 0", flag.name))
+		if reflect.ValueOf(flag.value).Int() <= 0 {
+			return usage(fmt.Errorf("%s is %v; it must be greater than 0", flag.name, flag.value))
 		}
 	}
 	if c.Memory < memoryMin {

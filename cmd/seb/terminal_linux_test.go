@@ -97,7 +97,7 @@ func TestTopOnATerminal(t *testing.T) {
 	b := serve(t, nil, "--store", "memory:")
 	runSeb(t, strings.NewReader("a\n"), "produce", "orders", "--server", b.url).want(t, exitOK)
 	shown, code := onTerminal(t, nil, func(shown string) bool {
-		if strings.Contains(shown, "no answer: no broker answers") || strings.Count(shown, toTopLeft) > 100 {
+		if strings.Contains(shown, "no response: no broker answers") || strings.Count(shown, toTopLeft) > 100 {
 			return true // a request under way fails with another error than later ones
 		}
 		if strings.Count(shown, toTopLeft) == 2 {
@@ -108,7 +108,7 @@ func TestTopOnATerminal(t *testing.T) {
 	if code != 130 {
 		t.Errorf("exit code %d", code)
 	}
-	for _, want := range []string{"\x1b[32mready\x1b[0m\x1b[K", "\norders ", "\x1b[1;31mno answer: no broker answers"} {
+	for _, want := range []string{"\x1b[32mready\x1b[0m\x1b[K", "\norders ", "\x1b[1;31mno response: no broker answers"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("it does not show %q:\n%q", want, shown)
 		}

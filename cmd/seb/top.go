@@ -143,4 +143,4 @@ func (p *printer) draw(lines []topLine, columns int) {
 }
 
 // errNoMetrics means that a server answers, but is not a broker.
-var errNoMetrics = errors.New("the answer to /metrics is not what a broker sends")
+var errNoMetrics = errors.New("the response to GET /metrics is not what a broker sends")

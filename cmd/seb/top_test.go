@@ -97,7 +97,7 @@ func text(lines []topLine) string {
 	return s.String()
 }
 
-func TestTopShowsHowTwoLooksDiffer(t *testing.T) {
+func TestTopShowsRatesBetweenTwoSnapshots(t *testing.T) {
 	before, now := twoSnapshots(t)
 	v := viewOf(before, now, "http://b:1", "rate")
 	if diff := cmp.Diff(topShown, text(v.lines(0))); diff != "" {

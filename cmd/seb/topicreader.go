@@ -176,7 +176,7 @@ func (r *topicReader) topic(ctx context.Context) (t topicInfo, id string, err er
 		return t, "", err
 	}
 	if id = header.Get(topicIDHeader); id == "" {
-		err = fmt.Errorf("%s: the answer is not what a broker sends: it has no %s", r.broker.base, topicIDHeader)
+		err = fmt.Errorf("%s: the response is not what a broker sends: it has no %s", r.broker.base, topicIDHeader)
 	}
 	return t, id, err
 }

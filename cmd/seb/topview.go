@@ -149,7 +149,7 @@ type topLine struct {
 func (v *topView) lines(rows int) []topLine {
 	at := v.Time.Format("15:04:05Z")
 	if v.Topics == nil && !v.Ready {
-		return []topLine{{fmt.Sprintf("%s  %s", v.Server, at), ""}, {"no answer: " + v.Reason, red}}
+		return []topLine{{fmt.Sprintf("%s  %s", v.Server, at), ""}, {"no response: " + v.Reason, red}}
 	}
 	state := topLine{"ready", green}
 	if !v.Ready {

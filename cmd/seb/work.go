@@ -41,8 +41,8 @@ func (workCmd) Help() string {
 (The names differ from the variables of seb's own flags, so that the command may call seb.) A key or header with a zero
 byte, or of more than 64 KiB, is not passed; if several headers have the same variable, only the first is passed.
 
-Exit code 0 means that the record is done. 75 (EX_TEMPFAIL) puts it back for --retry-in, every other code or a signal
-for the queue's backoff, with the last lines of standard error as the reason. After the queue's last attempt the record
+Exit code 0 means that the record is done. 75 (EX_TEMPFAIL) puts it back, to wait for --retry-in. Every other code, or
+a signal, puts it back, to wait for the queue's backoff. The last lines of standard error are the reason. After the queue's last attempt the record
 is parked (a dead letter): see seb queue dead. 126 and 127, by which a shell says that it can't run the command, put the
 record back and end the worker; so does a machine that can't start a command, such as one with a full disk.
 
@@ -57,7 +57,7 @@ group. Be sure that doing the work twice does no harm. If seb work is killed by 
 their records go to another worker once their leases end. While the broker does not answer, seb work tries again.
 
 On Ctrl-C, SIGTERM or SIGHUP it takes no more records, waits for running commands, and exits with 0. If --drain or
---limit was given and not reached, it exits with 130, 143 or 129. A second signal ends the commands and
+--limit was given and not reached, it exits with 130 (Ctrl-C), 143 (SIGTERM) or 129 (SIGHUP). A second signal ends the commands and
 puts their records back. The output of the commands is passed through.`
 }
 
@@ -131,8 +131,10 @@ func (c *workCmd) check() error {
 		return usage(fmt.Errorf("invalid --concurrency %d: it must be 1 to %d", c.Concurrency, workersMax))
 	case c.Limit < 0:
 		return usage(fmt.Errorf("invalid --limit %d: it must be at least 0", c.Limit))
-	case c.Lease < 0 || c.Grace < 0 || c.RetryIn != nil && *c.RetryIn < 0:
-		return usage(errors.New("--lease, --grace and --retry-in must not be negative"))
+	case c.Lease < 0 || c.Grace < 0:
+		return usage(fmt.Errorf("invalid --lease %v or --grace %v: they must not be negative", c.Lease, c.Grace))
+	case c.RetryIn != nil && *c.RetryIn < 0:
+		return usage(fmt.Errorf("invalid --retry-in %v: it must not be negative", *c.RetryIn))
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func (s *queueSource) Extend(ctx context.Context, lease time.Duration, tokens ..
 		return time.Time{}, asked(err)
 	}
 	if len(answer.Results) == 0 {
-		return time.Time{}, fmt.Errorf("%s: the answer is not what a broker sends: it has no results", s.broker.base)
+		return time.Time{}, fmt.Errorf("%s: the response is not what a broker sends: it has no results", s.broker.base)
 	}
 	return answer.Results[0].LeasedUntil, nil
 }

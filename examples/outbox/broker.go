@@ -103,7 +103,7 @@ func unanswered(base *url.URL, err error) *failure {
 	if errors.As(err, &op) && op.Op == "dial" {
 		return &failure{err: fmt.Errorf("no broker answers at %s: %w", base, err), certain: true}
 	}
-	return &failure{err: fmt.Errorf("no answer from %s: %w", base, err)}
+	return &failure{err: fmt.Errorf("no response from %s: %w", base, err)}
 }
 
 // refusal returns the failure for an answer other than 201, which may be from the

@@ -109,7 +109,7 @@ func parse(args []string, errOut io.Writer) (d *drainer, showSchema bool, err er
 	case flags.NArg() > 0:
 		return nil, false, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case d.most.rows < 1 || d.most.bytes < 1 || d.poll <= 0 || d.pace < 0:
-		return nil, false, errors.New("-rows, -bytes and -poll must be greater than 0, -pace at least 0")
+		return nil, false, fmt.Errorf("-rows is %d, -bytes is %d, -poll is %v and -pace is %v: -pace must be at least 0, the others must be greater than 0", d.most.rows, d.most.bytes, d.poll, d.pace)
 	}
 	key, err := apiKey(*keyFile)
 	if err != nil {

@@ -105,7 +105,7 @@ func TestLostAnswer(t *testing.T) {
 		next.ServeHTTP(httptest.NewRecorder(), req)
 		panic(http.ErrAbortHandler)
 	})
-	if code, said := r.once(front.URL); code != exitFailure || !strings.Contains(said, "no answer from") {
+	if code, said := r.once(front.URL); code != exitFailure || !strings.Contains(said, "no response from") {
 		t.Fatalf("ended with %d:\n%s", code, said)
 	}
 	r.wantTopic("a", "b")
@@ -373,7 +373,7 @@ func TestLeastPrivileges(t *testing.T) {
 		next.ServeHTTP(httptest.NewRecorder(), req)
 		panic(http.ErrAbortHandler)
 	})
-	if code, said := r.once(front.URL); code != exitFailure || !strings.Contains(said, "no answer from") {
+	if code, said := r.once(front.URL); code != exitFailure || !strings.Contains(said, "no response from") {
 		t.Fatalf("ended with %d:\n%s", code, said)
 	}
 	r.drained()

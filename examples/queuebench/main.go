@@ -75,8 +75,11 @@ func parse(args []string) (options, error) {
 		}
 		o.sides = append(o.sides, s)
 	}
-	if o.messages < 1 || o.payload < 1 || o.workers < 1 || o.rate < 0 || flags.NArg() > 0 {
-		return o, errors.New("-messages, -payload and -workers are at least 1, -rate is at least 0, and there are no arguments")
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if o.messages < 1 || o.payload < 1 || o.workers < 1 || o.rate < 0 {
+		return o, fmt.Errorf("-messages is %d, -payload is %d, -workers is %d and -rate is %d: -rate must be at least 0, the others at least 1", o.messages, o.payload, o.workers, o.rate)
 	}
 	return o, nil
 }

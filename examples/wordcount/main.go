@@ -80,7 +80,7 @@ func openLog(path string) (*objstore.Dir, error) {
 // pause is how long the counter waits before it starts again.
 const pause = time.Second
 
-// run counts until ctx ends. After a failure it reads positions and counts again and goes on.
+// run counts until ctx ends. After a failure it reads the positions and the counts again, and goes on.
 // It returns an error if the broker has stopped because its log is damaged.
 func (c *counter) run(ctx context.Context) error {
 	for _, topic := range []string{c.from, c.to} {

@@ -281,9 +281,10 @@ func (b *Budget) serveShareLocked(s *share) {
 	}
 }
 
-// next returns the waiting request that is served next: the oldest request of the holder that would
-// then have least; nil if no waiting request may have more. If the smallest request came first
-// instead, new requests would take the memory that old ones need to come to their end.
+// next returns the waiting request that is served next; nil if no waiting request may have more. Only
+// the oldest request of each holder counts. Of these, the one comes next whose holder would have the
+// least memory once it is served. If the smallest request came next instead, new requests would take
+// the memory that old ones need to come to their end.
 func (s *share) next() *Reservation {
 	oldest := map[Holder]*Reservation{}
 	for _, r := range s.waiting {
@@ -301,8 +302,9 @@ func (s *share) next() *Reservation {
 	return best
 }
 
-// takeBackFor revokes reservations so that the request that is served next gets its memory. Only the
-// first of the waiting requests does this, since it examines all reservations.
+// takeBackFor revokes reservations so that the request that is served next gets its memory. Each
+// waiting request calls it, but it acts only for the first one in line: examining all reservations
+// once is enough.
 func (b *Budget) takeBackFor(waiting *Reservation) {
 	b.mu.Lock()
 	s := waiting.share
@@ -358,7 +360,7 @@ func (s *share) victim(r *Reservation) (found *Reservation, unfair bool) {
 
 // what returns what a share is for, for refusals.
 func (s Share) what() string {
-	return [...]string{"small requests", "large requests", "large answers"}[s]
+	return [...]string{"small requests", "large requests", "large responses"}[s]
 }
 
 func (s *share) refusal(n int64) error {
@@ -376,8 +378,8 @@ func (s *share) dequeue(r *Reservation) {
 	s.exit(r)
 }
 
-// enter counts r in its holder's account. It does nothing if r holds memory or waits: r is counted
-// then. Call it before r begins to hold memory or to wait.
+// enter counts r in its holder's account. Call it before r begins to hold memory or to wait. It does
+// nothing if r already does one of both, since r is counted by then.
 func (s *share) enter(r *Reservation) {
 	if r.held == 0 && r.wants == 0 {
 		s.count(r.holder, 0, 1)

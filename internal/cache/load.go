@@ -10,8 +10,8 @@ import (
 
 // load finds the segments that an earlier process left, oldest first, and indexes their entries.
 // It removes a segment without a usable entry: one of another cluster or another version, or a
-// damaged one. It reads only the headers of entries. If entries are small, this reads most of a
-// file.
+// damaged one. It looks only at the headers of entries, but if entries are small, it has to read
+// most of a file to find them.
 func (d *disk) load() error {
 	names, err := os.ReadDir(d.dir) // sorted by name, so by age
 	if err != nil {

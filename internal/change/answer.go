@@ -23,7 +23,7 @@ type Answer struct {
 	// DeadLetterTopic, unless it is "", is the topic to which a copy of the record must go. The
 	// caller then has to commit a [DeadLetter] together with the copy.
 	DeadLetterTopic string
-	Outdated        bool  // the delivery is not its record's last, or the record is done
+	Outdated        bool  // the delivery is not the record's last one, or the record is done
 	Err             error // why the answer is refused; nil if it is not
 }
 
@@ -91,7 +91,8 @@ func (x NackRecords) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 	return entries, nil
 }
 
-// delay returns how long a record waits for its next delivery, after that many attempts have failed.
+// delay returns how long a record waits for the next delivery. attempts is how many have failed; last
+// says that no delivery follows.
 func (x NackRecords) delay(config format.QueueConfig, attempts int, last bool) time.Duration {
 	if last {
 		return 0 // the entry then has the time when the record became a dead letter
@@ -103,10 +104,10 @@ func (x NackRecords) delay(config format.QueueConfig, attempts int, last bool) t
 	return max(delay, x.AtLeast)
 }
 
-// answerable returns the answers to deliveries that are their record's last, sorted and without
-// duplicates. It sets Err of all other answers, with one exception: if done is set, the answers are
-// acknowledgements, and an answer whose delivery has marked the record as done earlier in this commit
-// is neither an error nor returned.
+// answerable returns the answers that count, sorted and without duplicates: an answer counts if its
+// delivery is the last one of the record, and the record is not done. answerable sets Err of all other
+// answers. done says that the answers are acknowledgements. Then one more case is no error: the same
+// delivery was acknowledged earlier in this commit, so there is nothing left to do.
 func answerable(d *state.Draft, topic format.TopicID, id format.QueueID, answers []*Answer, done bool) []*Answer {
 	good := make([]*Answer, 0, len(answers))
 	for _, a := range answers {

@@ -20,8 +20,8 @@ type Next struct {
 
 // Commit claims one slot after the other until it wins one. It returns the commit in that slot,
 // which it has applied. It calls build for each slot that it claims, when all earlier slots are
-// applied. build returns the parts of the payload, and a commit whose cluster, seq, prev, created
-// and hash Commit sets. If build returns a nil commit, Commit gives up and returns nil.
+// applied. build returns a commit and the parts of its payload; Commit sets the commit's cluster,
+// seq, prev, created and hash. If build returns a nil commit, Commit gives up and returns nil.
 // Commit sends the bytes of the commit to the store until the slot is decided. It waits for the
 // store until ctx ends, and calls report with the error of each failed attempt.
 //

@@ -169,11 +169,11 @@ func (l *Log) next() (act Action) {
 	return act
 }
 
-// Recover loads the newest checkpoint and applies the commits after it, up to the end that the log
-// has at the time of the call, or a later one. A List that has only the first page of the log does not end the recovery:
-// Recover reads slots beyond that page until it finds no more, then lists again. It must also
-// find the last slot that a List shows: if the store answers 404 for that slot, Recover asks a
-// few more times.
+// Recover loads the newest checkpoint and applies the commits after it: all that the log has at the
+// time of the call, and perhaps later ones. A List that has only the first page of the log does not
+// end the recovery: Recover reads slots beyond that page until it finds no more, then lists again.
+// It must also find the last slot that a List shows: if the store answers 404 for that slot, Recover
+// asks a few more times.
 func (l *Log) Recover(ctx context.Context) error {
 	attempts, unlisted := 0, 0
 	for {
@@ -203,9 +203,9 @@ func (l *Log) recoverAgain(ctx context.Context, s format.Seq, times int) error {
 	return l.pause(ctx, times)
 }
 
-// Sync applies all commits up to the end of the log: the end at the time of the call, or a later
-// one. It takes at most syncMax, except for loading a checkpoint: a load that is cut short has
-// to start again, so a load that takes longer than syncMax would never end.
+// Sync applies all commits that the log has at the time of the call, and perhaps later ones. It
+// takes at most syncMax. Only the load of a checkpoint may take longer: a load that is cut short
+// has to start again, so with that limit a slow load would never end.
 func (l *Log) Sync(ctx context.Context) error {
 	l.with((*Protocol).Sync)
 	within, cancel := context.WithTimeout(ctx, syncMax)

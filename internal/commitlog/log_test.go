@@ -200,7 +200,7 @@ func TestClaimOutlivesAnOutage(t *testing.T) {
 	})
 }
 
-func TestLookGivesUpOnAStoreThatIsDown(t *testing.T) {
+func TestSyncGivesUpOnAStoreThatIsDown(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()
 		a.store.SetDown(true)

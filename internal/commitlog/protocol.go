@@ -151,7 +151,7 @@ type Protocol struct {
 	claim   Claim
 	sync    bool       // the log is to be read to its end
 	streak  uint       // number of reads in a row that did not find the end of the log
-	upTo    format.Seq // last slot of the last read
+	upTo    format.Seq // the last slot that the last read asked for
 	answers []Answer   // the answers about slots after p.applied; always fewer than Window
 
 	peak time.Time // largest store time ever seen
@@ -212,7 +212,9 @@ func (p *Protocol) Abandon() Claim {
 }
 
 // Covers reports whether the log lease covers an answer with the given stamp. If so, nothing
-// that the applied state still needs had been deleted when the store gave the answer.
+// that the applied state still needs had been deleted when the store gave the answer. The lease
+// does not cover an answer whose date is older than the newest one by more than a quarter of the
+// margin.
 func (p *Protocol) Covers(at Stamp) bool {
 	return !at.Store.Before(p.mark.Add(-p.margin/4)) && p.reaches(p.lease, at)
 }
@@ -347,7 +349,7 @@ func (p *Protocol) observe(t time.Time) {
 		return
 	}
 	if t.Before(p.peak.Add(-p.margin)) {
-		p.stop(fmt.Errorf("%w: an answer has the date %s, after one with the date %s", ErrClock, t.Format(time.RFC3339), p.peak.Format(time.RFC3339)))
+		p.stop(fmt.Errorf("%w: a response has the date %s, after one with the date %s", ErrClock, t.Format(time.RFC3339), p.peak.Format(time.RFC3339)))
 		return
 	}
 	if t.After(p.peak) {
@@ -434,8 +436,8 @@ func (p *Protocol) Listed(l Listing) {
 	}
 }
 
-// settle ends the recovery once the end that a List showed is applied. If it also waited for
-// later commits, recovery would never end on a busy log.
+// settle ends the recovery once the end that a List showed is applied. If the recovery also waited
+// for later commits, it would never end on a busy log.
 func (p *Protocol) settle() { p.settled = p.settled || p.ended && p.applied >= p.end }
 
 func (p *Protocol) renew(at Stamp) {

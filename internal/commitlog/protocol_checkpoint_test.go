@@ -381,7 +381,7 @@ func TestRecoveryReadsOnWhereAListWasCutOff(t *testing.T) {
 	}
 }
 
-func TestHoleBehindTheFirstPageOfAListIsLoss(t *testing.T) {
+func TestGapAfterTheFirstPageOfAListIsLoss(t *testing.T) {
 	s := recoverOn(t)
 	s.expect(DoGet, 3)
 	s.missing404(3, after(1))

@@ -209,7 +209,7 @@ func TestClockThatFellByMoreThanTheMarginHalts(t *testing.T) {
 	s.expect(DoGet, 5)
 }
 
-func TestLookEndsAtACovered404(t *testing.T) {
+func TestSyncEndsAtACovered404(t *testing.T) {
 	s := begin(t, 3)
 	s.Sync()
 	s.expect(DoGet, 4)

@@ -44,7 +44,7 @@ func (l *Log) list(ctx context.Context, applied format.Seq) error {
 		after = page.Keys[len(page.Keys)-1]
 	}
 	if out.At.Store.IsZero() {
-		return errors.New("the store's answer to a List has no date, without which the log lease can't begin")
+		return errors.New("the store's response to a List has no date, without which the log lease can't begin")
 	}
 	out.From = max(applied, out.Checkpoint)
 	page, err := l.listPage(ctx, format.LogPrefix, format.AfterKey(format.LogPrefix, out.From))
@@ -52,7 +52,7 @@ func (l *Log) list(ctx context.Context, applied format.Seq) error {
 		return err
 	}
 	if page.Time.IsZero() {
-		return errors.New("the store's answer to a List has no date, without which the log lease can't begin")
+		return errors.New("the store's response to a List has no date, without which the log lease can't begin")
 	}
 	out.LogAt, out.More = l.note(l.stamp(page.Time)), page.More
 	for _, k := range page.Keys {
@@ -91,11 +91,11 @@ func listOnce(ctx context.Context, store objstore.Store, prefix, after string) (
 // of such a page may miss keys, or never end.
 func CheckPage(page objstore.Page, prefix, after string) error {
 	if page.More && len(page.Keys) == 0 {
-		return errors.New("the store's answer to a List has no keys, but says that there are more")
+		return errors.New("the store's response to a List has no keys, but says that there are more")
 	}
 	for _, k := range page.Keys {
 		if k <= after || !strings.HasPrefix(k, prefix) {
-			return fmt.Errorf("the store's answer to a List has the key %q after %q: out of order, or not below the prefix", k, after)
+			return fmt.Errorf("the store's response to a List has the key %q after %q: out of order, or not below the prefix", k, after)
 		}
 		after = k
 	}

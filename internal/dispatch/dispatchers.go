@@ -211,7 +211,7 @@ func (x *Dispatchers) warnOfLoss(d *Dispatcher) {
 	x.warned = time.Now()
 	why, hint := "this broker advertises no address where the other could ask it", "name one that the other brokers reach, with seb serve --advertise"
 	if x.opts.Address != "" {
-		why = "the other got no answer from this broker at the address that it advertises, or this one could not reach the store"
+		why = "the other got no response from this broker at the address that it advertises, or this one could not reach the store"
 		hint = "see that all brokers reach the address, and that it leads to this one alone; seb serve --advertise names another"
 	}
 	x.logger.Warn("another broker has taken over a queue from this one, which runs: "+why,

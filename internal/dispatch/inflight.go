@@ -17,16 +17,15 @@ type InFlight struct {
 	out *inFlightAt
 }
 
-// inFlightAt counts the records that a worker has from one dispatcher. The dispatcher's lock guards
-// the count.
+// inFlightAt counts the records that a worker has from one dispatcher, whose lock guards the count.
 type inFlightAt struct {
 	leases.Holder
 	freed chan struct{} // closed when the count falls; nil if no receiver waits for that
 }
 
-// roomLocked returns how many of a dispatcher's records the worker may get now, and the holder that
-// counts these records. most is how many the worker wants. If it may get none, full is closed when its
-// count of records has fallen.
+// roomLocked returns how many of d's records the worker may get now, if it wants up to most, and the
+// holder that counts these records. If room is 0, the worker has all records that it may have; then the
+// channel full is closed as soon as the worker has fewer.
 func (f *InFlight) roomLocked(d *Dispatcher, now time.Time, most int) (room int, holder *leases.Holder, full chan struct{}) {
 	if f == nil {
 		return most, nil, nil
@@ -46,7 +45,7 @@ func (f *InFlight) roomLocked(d *Dispatcher, now time.Time, most int) (room int,
 	return 0, nil, f.out.freed
 }
 
-// fullLocked tells whether turn is the channel that is closed when the worker may get records again.
+// fullLocked tells whether turn is the channel full that roomLocked returned last.
 func (f *InFlight) fullLocked(turn chan struct{}) bool { return f != nil && f.out.freed == turn }
 
 func (o *inFlightAt) wake() {

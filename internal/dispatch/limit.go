@@ -30,9 +30,9 @@ const (
 	// OwnerShows is the interval at which an owner with receivers shows itself in the log, by an entry, for
 	// brokers that can't ask the owner.
 	OwnerShows = 10 * time.Second
-	// ownerContested is for how long after a takeover an owner shows itself at that interval. If the
+	// ownerContested is for how long after a takeover an owner shows itself every OwnerShows. If the
 	// previous owner still runs, it wants the queue back within this time. Without this bound, each owner
-	// would cause a store request in each interval for ever.
+	// would cause a store request every OwnerShows for ever.
 	ownerContested = 10 * time.Minute
 )
 
@@ -75,10 +75,10 @@ func firstReach(most int, partitions uint32) int64 {
 	return max(reachMin, (int64(most)+int64(partitions)-1)/int64(partitions))
 }
 
-// reachLocked returns by how many records the limit of each partition should be ahead of delivery. With
-// several partitions, that is twice an equal part of d.pace.reach, but at least scanRecords, since so many
-// records of one partition may be handed out before the next partition's turn. It is never more than
-// d.pace.reach.
+// reachLocked returns by how many records the limit of each partition should be ahead of delivery: twice
+// the partition's equal part of d.pace.reach (for example 2000 of 4000 with 4 partitions). It is at least
+// scanRecords, since so many records of one partition may be handed out before the next partition's turn,
+// but never more than d.pace.reach.
 func (d *Dispatcher) reachLocked(now time.Time) int64 {
 	reach := d.pace.reach(now)
 	return min(reach, max(scanRecords, 2*reach/int64(max(1, len(d.parts)))))
@@ -146,7 +146,8 @@ func (d *Dispatcher) nearLocked(now time.Time) (near, stuck bool) {
 	return near, stuck
 }
 
-// shouldMove tells whether a limit should move, from left to reach records ahead of delivery.
+// shouldMove tells whether a limit should move. left is how many records it is ahead of delivery now,
+// and reach is how many it should be. A small difference is no reason for a commit.
 func shouldMove(left, reach int64) bool { return left <= reach*3/4 || left > reach*3/2 }
 
 // Show commits a sign that the owner runs, for brokers that can't ask the owner.

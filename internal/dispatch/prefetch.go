@@ -92,7 +92,7 @@ func (d *Dispatcher) record(ctx context.Context, x leases.Delivery) (r Records, 
 
 // prefetched holds the chunks of all dispatchers, the oldest first.
 type prefetched struct {
-	max int64 // bytes is larger than max only if the newest chunk alone is
+	max int64 // bytes exceeds max only if the newest chunk alone does
 
 	mu    sync.Mutex
 	list  []prefetchedChunk

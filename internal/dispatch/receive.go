@@ -331,7 +331,7 @@ func (d *Dispatcher) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Ti
 		earlier(d.shown.Add(OwnerShows))
 	}
 	if inFlight.fullLocked(turn) {
-		if end, some := d.table.NextEnd(); some { // of any worker's lease; if it was another worker's, the receiver then waits again
+		if end, some := d.table.NextEnd(); some { // the first end of all leases; if that one is another worker's, the receiver waits again
 			earlier(end)
 		}
 		return at, ok

@@ -190,8 +190,8 @@ type aheadRun struct {
 	due      time.Time
 }
 
-// delay notes a run of delayed records. It also drops runs that are due, since the next scan may be
-// far off.
+// delay notes a run of delayed records. When the list is full, it first drops the runs that are due, so
+// that they don't pile up while nothing is scanned.
 func (d *Dispatcher) delay(partition format.Partition, x aheadRun, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

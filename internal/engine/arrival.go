@@ -59,9 +59,9 @@ func arrivalOf(ctx context.Context) time.Time {
 	return time.Now()
 }
 
-// UntilLate returns a context that ends with ctx, or when the request of ctx is late, which it is once
-// [Options].AppendTimeout has passed since it came. If it is late, ErrOf returns a *LateError. If ctx
-// does not say when its request came, UntilLate returns ctx.
+// UntilLate returns a context that ends with ctx, or earlier if the request of ctx is late. A request is
+// late once [Options].AppendTimeout has passed since it came; then ErrOf returns a *LateError. If ctx does
+// not say when its request came, UntilLate returns ctx.
 func (e *Engine) UntilLate(ctx context.Context) (context.Context, context.CancelFunc) {
 	at, ok := arrivalIn(ctx)
 	if !ok {

@@ -25,7 +25,7 @@ type batch struct {
 	key     partitionKey
 	builder record.Builder
 	shares  []*batchShare
-	only    *Request // if not nil: the batch has records of this request alone, since a commit may have to leave the request out
+	only    *Request // if not nil: the batch has records of this request alone, since the request is whole
 
 	// Set when the batch set is sealed.
 	bytes   []byte
@@ -104,8 +104,7 @@ func (s *batchSet) add(r *Request, a *Append) {
 }
 
 // share begins the append's share of a batch of the partition. It takes the newest batch, or begins a
-// new one if that batch is full. If a commit may have to leave out r alone, the batch has no records of
-// other requests.
+// new one if that batch is full. If r is whole, the batch has no records of other requests.
 func (s *batchSet) share(r *Request, a *Append, key partitionKey) *batchShare {
 	var only *Request
 	if r.whole() {

@@ -88,8 +88,8 @@ func (b *batcher) join(r *Request) (*Request, error) {
 }
 
 // allowed returns nil if a request is the program's own, or if the access of one of its callers
-// is still valid; else the refusal. A refusal is final once another request has joined with the same
-// idempotency key, since a commit can't have two requests with the same key.
+// is still valid; else the refusal. If a later request with the same idempotency key has joined in the
+// meantime, the refusal is final, since a commit can't have two requests with the same key.
 func (b *batcher) allowed(r *Request, in Keyring, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

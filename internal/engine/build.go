@@ -22,11 +22,11 @@ type building struct {
 	promised int64
 }
 
-// doubtful tells whether the engine must sync and build again before it answers, because there may be
-// commits of other brokers that it has not read and that would change a refusal. That is so if the
-// cause of a refusal is the end of a partition or an idempotency key; if a request with a change was
-// refused, and the engine has not synced since it came; or if the cause is a full state, unless fresh
-// says that the last sync is recent.
+// doubtful tells whether the engine must sync and build again before it answers: a commit of another
+// broker that the engine has not read could change a refusal. Such refusals are:
+//   - of an idempotency key, or because a partition does not end at the required offset;
+//   - of a request with a change, if the engine has not synced since the request came;
+//   - because the state is full, unless fresh says that the last sync is recent.
 func (x *building) doubtful(fresh bool) bool {
 	for _, set := range x.sets {
 		if slices.ContainsFunc(set.requests, func(r *Request) bool { return r.doubtful }) {

@@ -21,8 +21,8 @@ const checkpointShare = 8
 // maybeCheckpoint is called when this broker has won a slot. If a checkpoint is due, it searches for
 // holes in the log and writes a checkpoint, concurrently with the commit loop. A checkpoint is due for
 // the broker that won a slot divisible by CheckpointCommits. It is also due for the winner of any slot
-// if that broker has neither loaded nor begun a checkpoint for twice as many slots: then the broker
-// whose turn it was may have failed.
+// if that broker has neither loaded nor begun a checkpoint in the last 2*CheckpointCommits slots: then
+// the broker whose turn it was may have failed.
 func (e *Engine) maybeCheckpoint(won format.Seq) {
 	every := format.Seq(e.opts.CheckpointCommits)
 	if won%every != 0 && won < e.lastCheckpoint+2*every || e.stopped.Load() != nil {

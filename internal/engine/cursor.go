@@ -16,8 +16,8 @@ import (
 type Cursor struct {
 	// Offset is the next offset to read.
 	Offset format.Offset
-	// Floats says that, until the cursor has read a record, it moves to the start of the partition if
-	// its offset is below that. Otherwise an offset below the start is an error.
+	// Floats says that the cursor moves to the start of the partition if Offset is below it. The cursor
+	// clears Floats when it has read a record. Without Floats, an offset below the start is an error.
 	Floats bool
 
 	e         *Engine

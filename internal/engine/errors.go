@@ -114,12 +114,12 @@ func (e *CacheError) Unwrap() error { return e.Err }
 // StateFullError says that the state has no room for what a request adds.
 type StateFullError struct {
 	Use               state.Use
-	Used, Limit, Most int64 // in bytes: the size of the state, the size up to which requests of this use may fill it, and its largest size
+	Used, Limit, Most int64 // in bytes: the size of the state; the size up to which requests of this use may let it grow; Options.StateMemory
 }
 
 // Error implements error.
 func (e *StateFullError) Error() string {
-	return fmt.Sprintf("the state uses %d of %d bytes, and %s may use %d", e.Used, e.Most, e.Use, e.Limit)
+	return fmt.Sprintf("the state takes %d of %d bytes, and %s may let it grow to %d bytes", e.Used, e.Most, e.Use, e.Limit)
 }
 
 // KeysFullError says that the log remembers as many idempotency keys as it may.

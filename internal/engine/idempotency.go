@@ -14,25 +14,26 @@ import (
 // [state.KeyedFor] allows for this time.
 const keyedPatience = 50 * time.Minute
 
-// Key is the idempotency key by which the log recognises a request.
+// Key is the idempotency key by which the log recognises a retry of a request.
 type Key struct {
-	// Hashes has one hash of the key for each append of the request, and at least one. A commit
-	// has all of them or none, so the first tells whether the log knows the key.
+	// Hashes has one hash of the key for each append of the request, or one if the request has no
+	// append. The commit of the request stores all hashes, so the log has all of them or none.
 	Hashes []format.Digest
-	// Unscoped are other hashes under which earlier versions of Seb may have remembered the request;
-	// may be empty. They don't depend on the caller, so a request that is known under them is the
-	// same request only if its Print is the same.
+	// Unscoped has the hashes, one for each of Hashes, under which earlier versions of Seb may have
+	// stored the request; it may be empty. These hashes leave out the caller, so another caller's
+	// request can have the same ones. It is the same request only if Print is the same too.
 	Unscoped []format.Digest
 	Print    format.Digest  // digest of the whole request
-	Topic    format.TopicID // the topic to which the key belongs, 0 if none: the log forgets the key when this topic is deleted
+	Topic    format.TopicID // the only topic in which the key is valid; 0 for the key of a commit, which belongs to no topic
 }
 
 func (k *Key) hash() format.Digest { return k.Hashes[0] }
 
-// Replay settles a request if the log knows its key; else it returns false. The log forgets keys by its
-// time: at is the log's time for which Replay decides, in microseconds since 1970. Call Begin before
-// Replay. If Replay returns true, and the key belongs to a topic, the caller must sync and then call
-// Confirm, since another broker may have deleted the topic.
+// Replay settles a request if the log knows the request's key; else it returns false. at is the log's
+// time in microseconds since 1970: the log forgets a key [state.KeyedFor] after the commit that stored
+// it, and keeps the key until then even if the topic is deleted. Call Begin before Replay. If Replay
+// returns true, and the key belongs to a topic, the caller must sync and then call Confirm, since another
+// broker may have deleted the topic.
 func (e *Engine) Replay(r *Request, at int64) bool {
 	var first state.Keyed
 	var known bool

@@ -83,7 +83,7 @@ func (e *Engine) probeOnce(ctx context.Context) (err error) {
 	case !held:
 		return noConditions(nil, "the object of concurrent creates does not hold what the successful create wrote")
 	case o.Time.IsZero():
-		return noConditions(nil, "the store's answers carry no date")
+		return noConditions(nil, "the store's responses carry no date")
 	}
 	return nil
 }

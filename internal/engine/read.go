@@ -48,9 +48,9 @@ func objectKey(o state.Object) string {
 
 // readWaitsFor is how long a read waits for further batches once its first batch has come. The
 // caller gets the batches that came by then, and continues after them: to wait for all of them
-// may take longer than a proxy in front of the broker waits. In the last part of readWaitsFor, the
-// read sends no new requests, since their answers would come too late. The last part is as long as
-// the first batch took, and at least readLast.
+// may take longer than a proxy in front of the broker waits. The read sends no request that would
+// probably be answered too late. For example, if the first batch took 300 ms, the read sends no
+// request in the last 300 ms of readWaitsFor; in the last readLast it never sends one.
 const (
 	readWaitsFor = time.Second
 	readLast     = readWaitsFor / 4
@@ -247,7 +247,7 @@ func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 		return nil, err
 	}
 	if o.Size != int64(l.Object.Size) || int64(len(o.Body)) != n {
-		return nil, fmt.Errorf("%s: %w: got %d bytes of an object of %d bytes, instead of %d of %d", key, format.ErrCorrupt, len(o.Body), o.Size, n, l.Object.Size)
+		return nil, fmt.Errorf("%s: %w: the object has %d bytes, and a read of %d bytes from offset %d on returned %d; the log says that the object has %d bytes", key, format.ErrCorrupt, o.Size, n, off, len(o.Body), l.Object.Size)
 	}
 	at := int64(l.Pos) - off
 	raw := o.Body[at : at+int64(l.Size) : at+int64(l.Size)]

@@ -156,8 +156,8 @@ func mergeRanges(rs []Range) []Range {
 	return out
 }
 
-// whole reports whether a commit may have to leave out this request alone. Such a request must not share
-// batches with other requests.
+// whole reports whether a commit may have to leave out this request but not those of the same batch set.
+// Such a request must not share batches with other requests.
 func (r *Request) whole() bool {
 	return r.Change != nil || len(r.Appends) > 1 || len(r.Appends) == 1 && r.Appends[0].IfEnd >= 0
 }
@@ -287,8 +287,8 @@ func (t *Ticket) giveUp(err error) error {
 	return &UnknownError{err}
 }
 
-// Settled is Wait for a caller that needs to know the outcome: if Wait returns an *UnknownError,
-// Settled goes on waiting, whether ctx has ended or not.
+// Settled is Wait for a caller that needs to know the outcome: where Wait would return an *UnknownError,
+// Settled goes on waiting, even after ctx has ended.
 func (t *Ticket) Settled(ctx context.Context) error {
 	err := t.Wait(ctx)
 	if _, unknown := errors.AsType[*UnknownError](err); unknown {

@@ -15,8 +15,8 @@ const stateReserveMin = 64 << 10
 // stateLimit returns the size in bytes up to which requests of the given use may let the state grow.
 // Appends must leave a reserve: when they are refused, consumers can still commit, workers can still
 // answer, and operators can still create keys. Entries of queues' owners have no limit: a broker that
-// can't own a queue can't empty it either. They take 64 bytes for each partition of a queue, however
-// often the owner changes.
+// can't own a queue can't empty it either. These entries take 64 bytes for each partition of a queue,
+// however often the owner changes.
 func (o *Options) stateLimit(use state.Use) int64 {
 	reserve := max(o.StateMemory/16, min(stateReserveMin, o.StateMemory/4))
 	switch use {

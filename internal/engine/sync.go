@@ -242,7 +242,7 @@ func (e *Engine) SyncRarely(ctx context.Context) error {
 	return e.Sync(ctx)
 }
 
-// SyncAge returns the time since the last sync or own commit began that has proven the end of the log.
+// SyncAge returns how long ago the last sync or own commit began that has proven where the log ends.
 func (e *Engine) SyncAge() time.Duration { return e.tail.age() }
 
 // Follow makes the engine sync repeatedly, until the caller calls leave. It is for readers that wait at

@@ -75,7 +75,8 @@ func (e *Engine) pack(batches []*batch) []*dataObject {
 	return objects
 }
 
-// address gives an object its head, and a random key that no other object has.
+// address gives an object its head, and a key with a random id. Two objects almost never get the same id;
+// see errTaken.
 func (e *Engine) address(o *dataObject) {
 	applied, _ := e.log.Position()
 	var id [8]byte
@@ -126,8 +127,8 @@ func (e *Engine) tryPut(o *dataObject) error {
 	if !errors.Is(err, objstore.ErrExists) {
 		return err
 	}
-	// An earlier attempt has created the object, and its answer was lost; or two objects have the same
-	// random key.
+	// Either an earlier attempt has created this object, and the store's answer was lost, or another object
+	// has the same key.
 	got, err := objstore.GetWhole(ctx, e.store, key, int64(o.ref.Size))
 	if errors.Is(err, objstore.ErrTooLarge) {
 		return fmt.Errorf("%s: %w", key, errTaken)

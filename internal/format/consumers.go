@@ -61,14 +61,14 @@ func (c *ConsumerDeleted) append(b []byte) []byte { return le.AppendUint64(b, ui
 
 func decodeConsumerCreated(b []byte) (*ConsumerCreated, error) {
 	if len(b) < 16 {
-		return nil, Corrupt("an entry for a consumer has the invalid size %d", len(b))
+		return nil, Corrupt("an entry for a consumer has the invalid size of %d bytes", len(b))
 	}
 	return &ConsumerCreated{ID: ConsumerID(le.Uint64(b)), Topic: TopicID(le.Uint64(b[8:])), Name: string(b[16:])}, nil
 }
 
 func decodePositionsMoved(b []byte) (*PositionsMoved, error) {
 	if len(b) < 8+positionSize || (len(b)-8)%positionSize != 0 {
-		return nil, Corrupt("an entry for positions has the invalid size %d", len(b))
+		return nil, Corrupt("an entry for positions has the invalid size of %d bytes", len(b))
 	}
 	p := &PositionsMoved{Consumer: ConsumerID(le.Uint64(b))}
 	for b = b[8:]; len(b) > 0; b = b[positionSize:] {

@@ -60,7 +60,7 @@ func DecodeDataHead(b []byte) (*DataHead, error) {
 		PayloadSize: le.Uint32(head[32:]),
 	}
 	if int64(h.PayloadSize)+DataPayloadStart > 1<<32-1 {
-		return nil, Corrupt("a payload has the invalid size %d", h.PayloadSize)
+		return nil, Corrupt("a payload has the invalid size of %d bytes", h.PayloadSize)
 	}
 	h.Ref.Size = h.PayloadSize + DataPayloadStart
 	return h, nil

@@ -321,10 +321,10 @@ func decodeBatch(b []byte, c *Commit) (*Batch, error) {
 		return nil, Corrupt("a batch has the invalid count %d or the invalid offset %d", x.Count, x.Base)
 	}
 	if int64(x.Object) > int64(len(c.Data)) {
-		return nil, Corrupt("a batch refers to data object %d of %d", x.Object, len(c.Data))
+		return nil, Corrupt("a batch refers to data object %d, but the commit has %d", x.Object, len(c.Data))
 	}
 	if x.Size < batchSizeMin {
-		return nil, Corrupt("a batch has the invalid size %d", x.Size)
+		return nil, Corrupt("a batch has the invalid size of %d bytes", x.Size)
 	}
 	payload := int64(c.PayloadSize)
 	if x.Object > 0 {

@@ -70,7 +70,7 @@ func (k *KeyRevoked) append(b []byte) []byte { return le.AppendUint64(b, uint64(
 
 func decodeKeyCreated(b []byte) (*KeyCreated, error) {
 	if len(b) < keyFixedSize {
-		return nil, Corrupt("an entry for an API key has the invalid size %d", len(b))
+		return nil, Corrupt("an entry for an API key has the invalid size of %d bytes", len(b))
 	}
 	k := &KeyCreated{
 		ID:      KeyID(le.Uint64(b)),

@@ -74,7 +74,7 @@ func (p *QueuePushSet) append(b []byte) []byte {
 
 func decodeQueuePushSet(b []byte) (*QueuePushSet, error) {
 	if len(b) < queuePushSize {
-		return nil, Corrupt("an entry for a push has the invalid size %d", len(b))
+		return nil, Corrupt("an entry for a push has the invalid size of %d bytes", len(b))
 	}
 	p := &QueuePush{TimeoutMS: int64(le.Uint64(b[8:])), InFlight: le.Uint32(b[16:])}
 	set := &QueuePushSet{Queue: QueueID(le.Uint64(b)), Push: p}

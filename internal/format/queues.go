@@ -7,12 +7,13 @@ package format
 //	   attempts (uint32), flags (uint32: bit 0 = order by key, bit 1 = paused), size of the next text (uint16),
 //	   name of the dead-letter topic, name; if the id is known, this replaces the queue's config
 //	15 queue deleted: id (uint64)
-//	16 queue owned: queue, epoch (uint64), partitions (uint32), 0 (uint32), for each its window,
-//	   which is the dispatch limit (int64), address
-//	17 queue released: queue, epoch (uint64); earlier entries of kind 19 name the records that workers still hold
-//	18 window moved: queue, epoch (uint64), partition (uint32), 0 (uint32), window (int64)
-//	19 records attempted: queue, epoch (uint64), partition (uint32), 0 (uint32),
-//	   then for each: offset (int64), number of its latest attempt (uint32), 0 (uint32)
+//	16 queue owned: queue (uint64), epoch (uint64), number of partitions (uint32), 0 (uint32),
+//	   then for each partition its dispatch limit (int64), then the owner's address
+//	17 queue released: queue (uint64), epoch (uint64); in the same commit, entries of kind 19 name the records
+//	   that are still with workers after a first delivery
+//	18 window moved: queue (uint64), epoch (uint64), partition (uint32), 0 (uint32), dispatch limit (int64)
+//	19 records attempted: queue (uint64), epoch (uint64), partition (uint32), 0 (uint32),
+//	   then for each: offset (int64), number of the latest attempt (uint32), 0 (uint32)
 //	20 records done: queue (uint64), partition (uint32), 0 (uint32),
 //	   then for each run: first offset (int64), records (uint32), attempt that succeeded (uint32)
 //	21 record put back: queue (uint64), partition (uint32), attempt that failed (uint32), offset (int64),
@@ -81,7 +82,8 @@ type WindowMoved struct {
 	Window    Offset
 }
 
-// RecordsAttempted counts deliveries before the owner makes them.
+// RecordsAttempted counts deliveries: those that the owner is about to make, or first deliveries that are
+// with workers when the owner releases the queue.
 type RecordsAttempted struct {
 	Queue     QueueID
 	Epoch     Epoch
@@ -116,7 +118,7 @@ type RecordPutBack struct {
 	Queue     QueueID
 	Partition Partition
 	Attempt
-	NotBefore  int64 // microseconds since 1970
+	NotBefore  int64 // the earliest time of the next delivery, or when the record became a dead letter; microseconds since 1970
 	DeadLetter bool  // the record is handed out again only after a redrive
 	Reason     string
 }

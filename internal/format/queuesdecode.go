@@ -65,7 +65,7 @@ func reserved(b []byte) error {
 
 func decodeQueueSet(b []byte) (*QueueSet, error) {
 	if len(b) < queueSetSize {
-		return nil, Corrupt("an entry for a queue has the invalid size %d", len(b))
+		return nil, Corrupt("an entry for a queue has the invalid size of %d bytes", len(b))
 	}
 	flags, dead := le.Uint32(b[44:]), int(le.Uint16(b[48:]))
 	if flags&^(queueOrdered|queuePaused) != 0 {
@@ -83,7 +83,7 @@ func decodeQueueSet(b []byte) (*QueueSet, error) {
 
 func decodeQueueOwned(b []byte) (*QueueOwned, error) {
 	if len(b) < queueOwnedMin {
-		return nil, Corrupt("an entry for the owner of a queue has the invalid size %d", len(b))
+		return nil, Corrupt("an entry for the owner of a queue has the invalid size of %d bytes", len(b))
 	}
 	n, rest := le.Uint32(b[16:]), b[queueOwnedMin:]
 	if int64(n) > int64(len(rest)/8) {
@@ -111,7 +111,7 @@ func decodeWindowMoved(b []byte) (*WindowMoved, error) {
 
 func decodeRecordsAttempted(b []byte) (*RecordsAttempted, error) {
 	if len(b) < attemptedMin+16 || (len(b)-attemptedMin)%16 != 0 {
-		return nil, Corrupt("an entry for attempts has the invalid size %d", len(b))
+		return nil, Corrupt("an entry for attempts has the invalid size of %d bytes", len(b))
 	}
 	a := &RecordsAttempted{Queue: QueueID(le.Uint64(b)), Epoch: Epoch(le.Uint64(b[8:])), Partition: Partition(le.Uint32(b[16:]))}
 	if err := reserved(b[20:24]); err != nil {
@@ -134,7 +134,7 @@ func decodeRecordsAttempted(b []byte) (*RecordsAttempted, error) {
 
 func decodeRecordsDone(b []byte) (*RecordsDone, error) {
 	if len(b) < runsMin+16 || (len(b)-runsMin)%16 != 0 {
-		return nil, Corrupt("an entry for done records has the invalid size %d", len(b))
+		return nil, Corrupt("an entry for done records has the invalid size of %d bytes", len(b))
 	}
 	d := &RecordsDone{Queue: QueueID(le.Uint64(b)), Partition: Partition(le.Uint32(b[8:]))}
 	if err := reserved(b[12:16]); err != nil {
@@ -154,7 +154,7 @@ func decodeRecordsDone(b []byte) (*RecordsDone, error) {
 
 func decodeRecordPutBack(b []byte) (*RecordPutBack, error) {
 	if len(b) < putBackSize {
-		return nil, Corrupt("an entry for a record that is put back has the invalid size %d", len(b))
+		return nil, Corrupt("an entry for a record that is put back has the invalid size of %d bytes", len(b))
 	}
 	flags := le.Uint32(b[32:])
 	if flags&^recordDeadLetter != 0 {
@@ -166,14 +166,14 @@ func decodeRecordPutBack(b []byte) (*RecordPutBack, error) {
 		NotBefore: int64(le.Uint64(b[24:])), DeadLetter: flags&recordDeadLetter != 0, Reason: string(b[putBackSize:]),
 	}
 	if p.Offset < 0 || p.Number == 0 || p.NotBefore < 0 {
-		return nil, Corrupt("attempt %d of offset %d can't be put back until %d µs since 1970", p.Number, p.Offset, p.NotBefore)
+		return nil, Corrupt("an entry puts the record at offset %d back after attempt %d until %d µs since 1970; the offset and the time must be at least 0, the attempt at least 1", p.Offset, p.Number, p.NotBefore)
 	}
 	return p, reserved(b[36:40])
 }
 
 func decodeRecordsRedriven(b []byte) (*RecordsRedriven, error) {
 	if len(b) < runsMin+8 || (len(b)-runsMin)%8 != 0 {
-		return nil, Corrupt("an entry for redriven records has the invalid size %d", len(b))
+		return nil, Corrupt("an entry for redriven records has the invalid size of %d bytes", len(b))
 	}
 	r := &RecordsRedriven{Queue: QueueID(le.Uint64(b)), Partition: Partition(le.Uint32(b[8:]))}
 	if err := reserved(b[12:16]); err != nil {

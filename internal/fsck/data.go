@@ -172,8 +172,8 @@ func (c *checker) tookUnused(r dataResult) error {
 	return nil
 }
 
-// inFlightSlots is how many slots before the end of the log an upload may have begun whose commit
-// is still to come. It is an estimate of how many slots brokers commit during an upload.
+// inFlightSlots estimates how many slots brokers commit while one data object is uploaded. A data
+// object whose upload began within the last inFlightSlots slots of the log may still get its commit.
 const inFlightSlots = 1000
 
 // judgeUnused judges a data object to which no commit of the List refers, and whose upload began

@@ -90,7 +90,7 @@ func TestDataObjectWithoutItsCommitIsVerified(t *testing.T) {
 
 // A commit after a gap, which can't be compared with the commit before, is compared with the
 // next checkpoint.
-func TestSlotBehindAGapIsComparedWithTheCheckpoint(t *testing.T) {
+func TestSlotAfterAGapIsComparedWithTheCheckpoint(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := newAgedLog(t)
 		l.delete(l.create, l.dead)
@@ -197,7 +197,7 @@ func TestCheckpointThatVanishes(t *testing.T) {
 }
 
 // A checkpoint that Lists show but a Get does not find is missing.
-func TestCheckpointThatIsListedInVainIsMissing(t *testing.T) {
+func TestCheckpointThatIsListedButNotFoundIsMissing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := newAgedLog(t)
 		l.checkpoint() // now two are newer

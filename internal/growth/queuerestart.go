@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// queueLease is the record lease of the measured queues. Records that a lost broker may have
-// handed out are held back for that time.
+// queueLease is the record lease of the measured queues. A new owner holds back for that time the
+// records that a lost broker may have handed out.
 const queueLease = 30 * time.Second
 
 // queueRestart measures what kill -9 costs the workers of many queues with a backlog.
@@ -56,7 +56,7 @@ func queueRestart(ctx context.Context, r *run) error {
 	if b, err = r.serve(ctx, store, "--linger", "20ms"); err != nil {
 		return err
 	}
-	for i := range 9 { // the last two begin after the record leases of the killed broker have ended
+	for i := range 9 { // the last slices begin after the record leases of the killed broker have ended
 		if _, err := slice(fmt.Sprintf("after kill -9, %d to %d s", 5*i, 5*i+5)); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func queueLost(ctx context.Context, r *run) error {
 	}
 	for range acknowledged {
 		if n, err := workOnce(ctx, b, 0, 1); err != nil || n != 1 {
-			return cmp.Or(err, errors.New("the queue is empty too soon"))
+			return cmp.Or(err, errors.New("a receive returned no record, though the queue should still have some"))
 		}
 	}
 	after, err := b.metric(ctx, "seb_commits_total")
@@ -120,7 +120,7 @@ func queueLost(ctx context.Context, r *run) error {
 		return err
 	}
 	r.row(fmt.Sprintf("one worker, %d acknowledgements", acknowledged), fmt.Sprintf("%.0f commits", after-before))
-	pause(ctx, time.Minute) // then the burst of acknowledgements no longer raises the owner's dispatch limit
+	pause(ctx, time.Minute) // until the owner has forgotten how fast records were taken, and lowers the dispatch limit
 	if _, err := workOnce(ctx, b, 0, 1); err != nil {
 		return err
 	}

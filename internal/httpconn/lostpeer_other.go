@@ -7,6 +7,6 @@ import (
 	"time"
 )
 
-// boundUnacknowledged does nothing. Here only keep-alive probes notice a lost client, and the
-// system may not send them while bytes are unacknowledged.
+// boundUnacknowledged does nothing on this system. Only keep-alive probes notice a lost client here, and
+// the system may send none while the client has not acknowledged earlier bytes.
 func boundUnacknowledged(*net.TCPConn, time.Duration) error { return nil }

@@ -40,7 +40,7 @@ func (i *Identity) ask(ctx context.Context, conn net.Conn, host string, owner Ke
 	}
 	_ = answer.Body.Close() // the body of the answer is not used
 	if answer.StatusCode != http.StatusSwitchingProtocols || answer.Header.Get("Upgrade") != protocol {
-		return nil, fmt.Errorf("ask for a connection between brokers: the answer has status %d: the address is not that of a broker, or a proxy refuses the upgrade", answer.StatusCode)
+		return nil, fmt.Errorf("ask for a connection between brokers: the response has status %d: the address is not that of a broker, or a proxy refuses the upgrade", answer.StatusCode)
 	}
 	// The reader has buffered nothing: the other side waits for the handshake.
 	limited.allow(handshakeBytesMax)

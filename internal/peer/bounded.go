@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// A broker reads a bounded number of bytes from an unknown peer, which bounds the memory that the
-// peer can make it use. TLS itself would read messages of up to 256 KiB.
+// A broker reads a bounded number of bytes from an unknown peer, so that the peer can't make the
+// broker use much memory. TLS itself would read messages of up to 256 KiB.
 const (
-	// answerBytesMax bounds the header of an answer.
+	// answerBytesMax bounds the header of the response to an upgrade.
 	answerBytesMax = 8 << 10
 	// handshakeBytesMax is several times the size of a handshake.
 	handshakeBytesMax = 8 << 10

@@ -23,7 +23,7 @@ const (
 	idleMax         = 90 * time.Second
 	silenceMax      = 15 * time.Second // after the target has sent nothing for so long, the HTTP/2 client sends a ping
 	answerHeaderMax = 32 << 10
-	streamBytesMax  = 64 << 10 // how much of an answer's body HTTP/2 keeps in memory
+	streamBytesMax  = 64 << 10 // how much of a response's body HTTP/2 keeps in memory
 )
 
 // client sends messages to one target.

@@ -18,9 +18,9 @@ const (
 	extendMax      = 5 * time.Second // the timeout of a call once the lease has ended
 )
 
-// deliver sends one message and reports its outcome. If the context begin has ended, deliver gives the
-// message back to the queue instead. When the context work ends, deliver gives up its request. It calls
-// stop if the target is gone for good.
+// deliver sends one message and reports its outcome. If the gate has closed since the message was
+// received, or the context begin has ended, deliver gives the message back to the queue instead. When the
+// context work ends, deliver gives up its request. It calls stop if the target is gone for good.
 func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFunc, m *Message) {
 	defer p.gate.settled()
 	era, ok := p.gate.enter(begin)
@@ -121,8 +121,8 @@ func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
 }
 
 // extend keeps a message leased until ctx ends: it extends the lease whenever half of the lease has
-// passed. If calls fail, extend goes on after the lease has ended: while the queue can't be reached,
-// no other worker gets the record either.
+// passed. If calls fail, extend goes on after the lease has ended: while the queue can't be reached, no
+// other worker gets the record, so a later call may still succeed.
 func (p *Pusher) extend(ctx context.Context, token string, until time.Time) {
 	lapsed := 0
 	lapse := func(now int) {

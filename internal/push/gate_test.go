@@ -158,7 +158,7 @@ func TestGateRefusesWhatItHasNoRoomFor(t *testing.T) {
 	leave(g, enterOne(t, g), 1, TimedOut)
 	g.receiving(func() {})(2)
 	if _, ok := g.enter(t.Context()); ok {
-		t.Error("a request begins beside the only one that may be under way")
+		t.Error("a second request begins while only one may be under way")
 	}
 	leave(g, era, 1, Delivered)
 	ctx, cancel := context.WithCancel(t.Context())

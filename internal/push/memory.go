@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// memoryShare divides a broker's memory: messages that are being pushed may hold a quarter of it.
-	// Slow targets must not take all of the memory.
+	// memoryShare is 4: messages that are being pushed may hold a quarter of a broker's memory, so that
+	// slow targets can't take all of it.
 	memoryShare = 4
 	// messageBytes is how many bytes a push holds in addition to its message.
 	messageBytes = 512
@@ -21,8 +21,8 @@ type Memory struct {
 	share *budget.Budget
 }
 
-// NewMemory returns a Memory that is a share of a broker's memory. The broker's memory, of, has limit
-// bytes in all.
+// NewMemory returns a Memory that may use a quarter of a broker's memory. of counts the broker's memory,
+// which has limit bytes.
 func NewMemory(of *budget.Budget, limit int64) *Memory {
 	return &Memory{of, budget.New(limit/memoryShare, func(int64) {})}
 }

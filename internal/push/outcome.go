@@ -88,11 +88,11 @@ func unanswered(err error, connected, late bool, limit time.Duration) answer {
 	case errors.As(err, &forbidden):
 		a.outcome, a.reason = Forbidden, "the URL's host has an address that "+forbidden.why+": "+forbidden.hint
 	case late && connected:
-		a.outcome, a.reason = TimedOut, fmt.Sprintf("no answer within %v", limit)
+		a.outcome, a.reason = TimedOut, fmt.Sprintf("no response within %v", limit)
 	case late:
 		a.outcome, a.reason = Unreachable, fmt.Sprintf("no connection within %v", limit)
 	case connected:
-		a.reason = "no complete answer: " + clean(cause(err), ReasonBytesMax)
+		a.reason = "no complete response: " + clean(cause(err), ReasonBytesMax)
 	default:
 		a.outcome, a.reason = Unreachable, "no connection: "+clean(cause(err), ReasonBytesMax)
 	}

@@ -75,7 +75,7 @@ func New(t Target, q Queue, o Options) (*Pusher, error) {
 	t = t.OrDefaults()
 	for _, name := range []string{o.Topic, o.TopicID, o.Queue} {
 		if name == "" || !httprecord.Fits(name) {
-			return nil, fmt.Errorf("push from topic %q with id %q, queue %q: one of the three is empty or not valid", o.Topic, o.TopicID, o.Queue)
+			return nil, fmt.Errorf("push from topic %q with id %q, queue %q: one of the three is empty, or can't be the value of an HTTP header", o.Topic, o.TopicID, o.Queue)
 		}
 	}
 	if o.Grace == 0 {
@@ -153,7 +153,7 @@ func (p *Pusher) receive(ctx context.Context) ([]Message, error) {
 		case ctx.Err() != nil:
 			return messages, context.Cause(ctx)
 		case closed || len(messages) > 0:
-			err = nil // not an error if the gate gave the call up; if messages came, a lasting error comes again with the next call
+			err = nil // the gate gave the call up, which is no failure; or messages came, and the next call returns an error that lasts
 		}
 		if err == nil {
 			return messages, nil

@@ -111,7 +111,7 @@ func TestTargetThatAsksIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestTargetThatIsGoneIsAskedNoMore(t *testing.T) {
+func TestTargetThatIsGoneGetsNoMoreRequests(t *testing.T) {
 	q, to := newQueue(), serve(t, "HTTP/1.1", answerStatus(http.StatusGone))
 	p := to.pusher(t, q, func(tg *Target, _ *Options) { tg.MaxInFlight = 1 })
 	for range 50 {

@@ -214,7 +214,7 @@ func (s *State) continuesDelayed(old *State) error {
 		}
 	}
 	if !slices.Equal(was, now) {
-		return fmt.Errorf("%w: of the delayed records that both states know, there are %d runs, which are not the same as the %d runs before", ErrDiscontinued, len(now), len(was))
+		return fmt.Errorf("%w: of the runs of delayed records that must be in both states, it has %d and the state before has %d, or the same number but others", ErrDiscontinued, len(now), len(was))
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func TestGrowthIsExactForWhatComesAlone(t *testing.T) {
 	apply("owner", 1, owned(1, 1, 8000))
 	apply("done in order", 1, runs(1, 0, 10, 5, 1))
 	apply("done with a gap", 1, runs(1, 0, 20, 5, 1))
-	apply("done beside it", 1, runs(1, 0, 25, 5, 1))
+	apply("done next to it", 1, runs(1, 0, 25, 5, 1))
 	apply("put back", 1, back(1, 0, 17, 1, false))
 	apply("parked", 1, back(1, 0, 18, 1, true))
 	apply("delayed", 1, &format.Batch{Topic: 1, Count: 10, Size: 61, Base: 6000}, delayedRun(1, 0, 6000, 10, 50))

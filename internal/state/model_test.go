@@ -142,7 +142,7 @@ func (m *model) compare(t rapid.TB, s *State) {
 	}
 	m.queues.compare(t, s)
 	if took := recount(s); s.Memory() != took {
-		t.Fatalf("memory is %d, and counted anew %d", s.Memory(), took)
+		t.Fatalf("memory is %d, but a new count gives %d", s.Memory(), took)
 	}
 	for id, c := range s.consumers.byID {
 		if at, ok := m.consumers[id]; !ok || c.Position(0) != at {

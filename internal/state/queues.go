@@ -46,8 +46,9 @@ type Queue struct {
 // queuePartition is the state of a queue's work in one partition.
 type queuePartition struct {
 	done done
-	// attempts holds, by offset, the last delivery of each record that is not done and was
-	// handed out more than once, put back or dead-lettered.
+	// attempts holds, by offset, the last delivery of each record that is not done and about which
+	// the log has an entry: the record was handed out more than once, put back or dead-lettered, or
+	// a worker had it when its owner released the queue.
 	attempts    map[format.Offset]Attempt
 	deadLetters sorted[format.Offset] // offsets of the dead letters in attempts
 	reasons     int64                 // total size in bytes of the reasons in attempts

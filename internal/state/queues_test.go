@@ -256,7 +256,7 @@ func TestRedrivenRecordsDontRepeatNumbers(t *testing.T) {
 			t.Fatalf("redriven it is %+v, before that %+v", now, a)
 		}
 		if err := s.Draft(9).Take(tries(1, 2, 0, 6, 1)); !errors.Is(err, ErrNonsense) {
-			t.Fatalf("its numbers begin anew: %v", err)
+			t.Fatalf("attempt 1 is accepted after a redrive: %v", err)
 		}
 		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Entries: []format.Entry{
 			tries(1, 2, 0, 6, format.Offset(a.Number+1)), tries(1, 2, 0, 6, format.Offset(a.Number+2)), back(1, 0, 6, a.Number+2, true),

@@ -124,7 +124,7 @@ func decodeQueuePartition(r *reader, end format.Offset, owned bool) (p queuePart
 	}
 	p.dispatchLimit, p.uncertainEnd = format.Offset(r.int64()), format.Offset(r.int64())
 	if at > end || p.uncertainEnd > end || p.dispatchLimit > 0 && !owned {
-		r.fail("a queue has done records up to offset %d and an uncertain range up to %d in a partition that ends at %d, and the dispatch limit %d", at, p.uncertainEnd, end, p.dispatchLimit)
+		r.fail("a queue can't have done records up to offset %d, an uncertain range up to offset %d and the dispatch limit %d in a partition that ends at offset %d (owned: %t)", at, p.uncertainEnd, p.dispatchLimit, end, owned)
 	}
 	last := format.Offset(-1)
 	for range r.count(6) {

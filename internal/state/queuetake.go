@@ -157,7 +157,7 @@ func (d *Draft) takeDone(x *format.RecordsDone) error {
 	var last format.Offset
 	for _, r := range x.Runs {
 		if r.Offset < last || r.Count == 0 || int64(r.Count) > int64(end-r.Offset) {
-			return fmt.Errorf("%w: queue %d can't have done %d records from offset %d on: the next offsets must be from %d to below %d", ErrNonsense, x.Queue, r.Count, r.Offset, last, end)
+			return fmt.Errorf("%w: queue %d can't mark %d records from offset %d on as done: their offsets must be at least %d and below %d", ErrNonsense, x.Queue, r.Count, r.Offset, last, end)
 		}
 		for last = r.Offset; last < r.End(); last++ {
 			if a, sure := p.attempt(last); p.isDone(last) || !isLast(a, sure, r.Number) {

@@ -92,7 +92,7 @@ func (s *Store) beyondEnd(ctx context.Context, name string, off int64, rangeErr 
 			return objstore.Object{}, fmt.Errorf("find out the size: %w", err)
 		}
 		if head.ContentLength == nil {
-			return objstore.Object{}, errors.New("find out the size: the answer has no Content-Length")
+			return objstore.Object{}, errors.New("find out the size: the response has no Content-Length")
 		}
 		object.Size, object.Time = *head.ContentLength, answerTime(head.ResultMetadata)
 	}
@@ -119,17 +119,17 @@ func (r byteRange) header() *string {
 // check returns the object's size. It returns an error unless the answer has exactly the range.
 func (r byteRange) check(out *s3.GetObjectOutput) (size int64, err error) {
 	if out.ContentLength == nil || *out.ContentLength < 0 {
-		return 0, errors.New("the answer has no Content-Length")
+		return 0, errors.New("the response has no Content-Length")
 	}
 	var from int64
 	length := *out.ContentLength
 	if size = length; out.ContentRange != nil {
 		var end int64 // the offset of the last byte
 		if _, err := fmt.Sscanf(*out.ContentRange, "bytes %d-%d/%d", &from, &end, &size); err != nil {
-			return 0, fmt.Errorf("the answer's Content-Range is %q: %w", *out.ContentRange, err)
+			return 0, fmt.Errorf("the response's Content-Range is %q: %w", *out.ContentRange, err)
 		}
 		if end-from+1 != length {
-			return 0, fmt.Errorf("the answer's Content-Range is %q, its Content-Length %d", *out.ContentRange, length)
+			return 0, fmt.Errorf("the response's Content-Range is %q, its Content-Length %d", *out.ContentRange, length)
 		}
 	}
 	want := size - r.off
@@ -137,7 +137,7 @@ func (r byteRange) check(out *s3.GetObjectOutput) (size int64, err error) {
 		want = min(want, r.n)
 	}
 	if from != r.off || length != want {
-		return 0, fmt.Errorf("asked for %d bytes at offset %d of %d bytes, but the answer has %d bytes at offset %d", want, r.off, size, length, from)
+		return 0, fmt.Errorf("asked for %d bytes at offset %d of %d bytes, but the response has %d bytes at offset %d", want, r.off, size, length, from)
 	}
 	if length > objectBytesMax {
 		return 0, fmt.Errorf("the object of %d bytes is larger than any Create can have made", length)

@@ -390,8 +390,8 @@ func TestWhatGoesOnEndsWithItsKey(t *testing.T) {
 	})
 }
 
-// A sync that did not reach the end may have read only the first key. After that, the broker must not
-// refuse another key as unknown.
+// A sync that did not reach the end of the log may have read only the first key. After such a sync, the
+// broker must not refuse another key as unknown.
 func TestGoodKeyIsNotRefusedAfterHalfALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()

@@ -155,7 +155,7 @@ func inCommitOfRevocation(t *testing.T, b *seb.Broker, faulty *storetest.Faulty,
 }
 
 // The revocation and the change wait for the same commit. Only changes that need no sync can be tested
-// in this order, and not always: the revocation may get into the commit before.
+// in this way. The test tries more than once, since the revocation may get into an earlier commit.
 func TestRevocationRefusesChangesInItsOwnCommit(t *testing.T) {
 	for _, kind := range []string{"move a consumer", "acknowledge", "put back", "append to several topics", "append and acknowledge"} {
 		t.Run(kind, func(t *testing.T) {
@@ -315,7 +315,7 @@ func TestRefusedAppendIsNotSharedWithACallerWhoMay(t *testing.T) {
 						refused()
 					}
 				})
-				if !whole { // the commit after the revocation's refuses it
+				if !whole { // the append is refused in the commit after that of the revocation
 					go refused()
 					go func() {
 						if _, err := b.Append(t.Context(), "u", values("fourth")); err != nil {
@@ -416,7 +416,7 @@ func TestAccessIsCheckedAgainAsOfThePresent(t *testing.T) {
 		time.Sleep(time.Minute)
 		_, err = b.Authenticate(t.Context(), bySecret(secret))
 		if err != nil {
-			t.Fatal("a key that was good stays so while the store is away", err)
+			t.Fatal("a key that the broker knows must be accepted while the store is away", err)
 		}
 		faulty.SetDown(false)
 		if _, err := other.RevokeKey(t.Context(), ops.ID); err != nil {

@@ -23,7 +23,7 @@ type broker struct {
 	halted   bool
 	evidence int    // by what the broker has seen, no slot below this one is free
 	readBack bool   // a Get has found the broker's own claim
-	ended    commit // a claim that ended after it was sent, if replies may still come
+	ended    commit // the last claim that ended after its Create was sent; kept if replies may still come
 }
 
 // kind is what a broker waits for.
@@ -220,7 +220,7 @@ func (w *world) request(b *broker, act commitlog.Action) {
 	case commitlog.DoCreate:
 		w.create(b)
 	default:
-		w.undo = true // the action is Idle; settle has done all others that need no request
+		w.undo = true // the action is Idle: settle has done all other actions that need no request
 	}
 }
 
@@ -287,8 +287,8 @@ func (w *world) apply(b *broker) {
 	}
 }
 
-// acknowledge tells a caller that its payload is in the log. AckDurable then follows from RecoverOK.
-// If only some invariants are checked, the state keeps what was acknowledged.
+// acknowledge tells a caller that its payload is in the log. If all invariants are checked, AckDurable
+// follows from RecoverOK. If only some are checked, the state keeps what was acknowledged.
 func (w *world) acknowledge(c commit) {
 	w.count(acks)
 	if decided := w.decided(); decided.prefix(c.seq()) != c {

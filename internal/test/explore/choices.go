@@ -26,8 +26,8 @@ func (c *choices) pick(count int) int {
 	return int(c.taken[c.pos-1].index)
 }
 
-// rarely returns true if all combinations are tried. If choices are random, it returns true once in
-// that many calls, on average.
+// rarely returns true if all combinations are tried. If choices are random, rarely(20) returns true in
+// one of 20 calls, on average.
 func (c *choices) rarely(times int) bool { return c.rand == nil || c.rand.IntN(times) == 0 }
 
 // next moves on to the next combination. It returns false after the last one.

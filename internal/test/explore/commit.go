@@ -9,11 +9,12 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// commit is a commit of the model, together with all commits that it was built on: one
-// entry per slot, with slot 1 in the lowest bits.
+// commit is a commit of the model, together with all earlier commits of its log. It has the entries of
+// the slots, 8 bits each, with slot 1 in the lowest bits: 0x0201 has the entry 0x02 in slot 2, after the
+// entry 0x01 in slot 1.
 //
-// So a commit also stands for the log up to this commit: for what a broker has
-// applied, and for what a checkpoint at the commit's slot contains. 0 is the empty log.
+// So a commit also stands for a log that ends with it, such as what a broker has applied, or what a
+// checkpoint contains. 0 is the empty log.
 type commit uint64
 
 const (
@@ -41,8 +42,8 @@ func (c commit) then(e entry) commit {
 	return c | commit(e)<<(slotBits*c.seq())
 }
 
-// floor returns the data floor that the newest floor entry sets; 0 if there is none. After that entry,
-// a commit may refer to a data object below the floor only if an earlier commit did.
+// floor returns the slot of the newest floor entry, which is the data floor; 0 if there is none. After
+// that entry, a commit may refer to a data object below the floor only if a commit before the entry did.
 func (c commit) floor() int {
 	for s := c.seq(); s > 0; s-- {
 		if c.at(s).floor() {

@@ -31,8 +31,8 @@ const (
 	// LateReply: after a load has ended a claim, a late reply to the claim acknowledges the claim if
 	// the new lease covers the reply.
 	LateReply
-	// OwnState: whether anything live points into a slot is judged by the newest state, not by the
-	// state of the checkpoint.
+	// OwnState: a slot is deleted if the newest state shows that its payload is dead. With the rule, the
+	// state of a checkpoint that is D old must show it.
 	OwnState
 	// AlarmOrder: a 404 counts as a loss even if the broker learned only afterwards that a later slot
 	// exists.
@@ -70,8 +70,9 @@ func (r Rule) String() string { return ruleNames[r] }
 type Config struct {
 	Brokers, Slots, Payloads int
 
-	// Delay is D. Margin is the margin of the lease. Skew is how far the clocks of the store may
-	// differ. Times is the last time. All are in units of time; time begins at 1.
+	// Delay is D: a slot may be deleted once a checkpoint that covers it has been visible for D. A log
+	// lease lasts D minus Margin. Skew is how far the clocks of the store may differ. Time goes from 1
+	// to Times. All are in units of time.
 	Delay, Margin, Skew, Times int
 
 	// Keep is how many of the newest checkpoints are not deleted.

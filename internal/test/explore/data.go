@@ -25,8 +25,7 @@ func (w *world) stands(e entry) bool {
 	return found && w.objects[i].stands
 }
 
-// putObject sets the state of a data object to o.
-// Worlds share the slice, so it is never changed in place.
+// putObject sets the state of a data object to o. It copies the slice, which other worlds share.
 func (w *world) putObject(o object) {
 	i, found := w.findObject(o.entry)
 	if found {
@@ -164,8 +163,8 @@ func (w *world) orphan(e entry, decided commit) bool {
 	return false
 }
 
-// dead reports whether, by the rules of deletion, the payload of a slot is dead: the state of a
-// checkpoint that is D old shows it.
+// dead reports whether the payload of a slot counts as dead for deletion: it is not live in the state of
+// a checkpoint that is D old.
 func (w *world) dead(s int) bool {
 	if w.Without == OwnState {
 		return !w.live(w.decided(), s) && w.covered(s, w.old)

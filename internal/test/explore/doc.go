@@ -13,7 +13,7 @@
 //
 // What must hold is listed as [Invariant]. A [Rule] can be left out, to show that it is needed: then
 // the exploration ends with the story of a violation. To leave out a rule of the Protocol itself, the
-// driver tells the Protocol what it would believe if it did not check the rule.
+// driver gives the Protocol false input, with which it does what it would do without the rule.
 //
 // The driver of a broker mirrors Log.perform, and the loops that call it, step for
 // step, with one simplification: what is local to a broker and can't fail (applying
@@ -44,9 +44,10 @@
 //     that recovers then writes another commit there. A broker that had applied the
 //     lost commit halts at its next List. If the slot has another commit by then, it
 //     halts when it reads the next slot, whose prev does not fit.
-//   - The same, but the broker that had applied the lost commit sleeps until its lease
-//     has ended. Then it loads a checkpoint that covers the other commit, and can't see
-//     from this checkpoint which commits were in the slots below.
+//   - The newest slot is lost and gets another commit, as above, while the broker that had
+//     applied the lost commit sleeps until its lease has ended. Then this broker loads a
+//     checkpoint that covers the other commit. The checkpoint does not tell which commits
+//     were in the slots below.
 //   - A late PUT lands in a lost slot, although brokers know that the next slot exists.
 //     A broker may read that late commit, and its sender may even acknowledge it. The
 //     broker halts only when it reads the next slot, whose prev does not fit.
@@ -67,9 +68,9 @@
 // Every commit is encoded and decoded, and so is the snapshot of every state. What an
 // owner keeps in memory is a model of the broker's dispatcher and of its leases.Table:
 //
-//   - mayHandOut (rule 1 of docs/rfcs/0002) models how far the dispatcher scans a partition.
-//     moveWindow models how it moves the dispatch limit; the field lower is the limit to which it has
-//     moved back, as long as it does not know that the log has that limit;
+//   - mayHandOut (rule 1 of docs/rfcs/0002) models how far the dispatcher scans a partition;
+//   - moveWindow models how the dispatcher moves the dispatch limit; the field lower is a lower limit
+//     that the dispatcher has sent to the log, until it learns that the log has this limit;
 //   - attempt (rule 2) models the dispatcher's claims; owes is the table's phase claiming;
 //   - deadLetter models how records become dead letters;
 //   - commit models the check of the epoch that every commit of an owner has;
@@ -81,8 +82,9 @@
 // A broker acts by the log as of its last sync, however old that is. This covers
 // brokers that pause at any time for any time, lost owners that still hand out
 // what they may, and late commits. A commit is checked against the end of the log, and
-// is in the log at once, since a lost race only means that it is checked again. Its
-// sender learns the outcome later, or never ([QueueConfig.Late]). There is no time:
+// is in the log at once. Lost races are left out, since after a lost race a broker only
+// checks its commit again. The sender of a commit may learn the outcome later, or never
+// ([QueueConfig.Late]). There is no time:
 // leases end at any moment, queues are taken over without a reason, and backoff is 0.
 // Only [LeaseKept] needs leases, so [QueueConfig.Leases] is off where it is not checked.
 // Workers answer at any moment, late and twice. The model does not say through which

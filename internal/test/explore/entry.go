@@ -2,15 +2,17 @@ package explore
 
 import "fmt"
 
-// entry is the content of a commit of the model. The low four bits are the number of its payload,
-// from 1. No two entries share a number, so the number also stands for the nonce. The next three
-// bits tell where the payload is: 0 means in the commit itself; 1 to 7 mean in a data object whose
-// upload began when the slot of that number minus 1 was applied. The highest bit marks a commit
-// without a payload that sets a data floor: no later entry is the first to refer to a data object
-// whose upload began before the slot of the floor was applied.
+// entry is the content of a commit of the model: a payload, or a data floor.
 //
-// An entry with a data object is also the name of the object: when a broker uploads a payload
-// again, it has applied more slots, so the payload gets a different entry.
+//   - The low four bits are a number from 1. No two payloads or floors share a number, so the number
+//     also stands for the nonce.
+//   - The next three bits tell where the payload is: 0 means in the commit itself; n from 1 to 7 means
+//     in a data object whose upload began when slot n-1 was applied.
+//   - The highest bit marks a data floor: no later entry is the first to refer to a data object whose
+//     upload began before the slot of the floor was applied.
+//
+// An entry with a data object also names the object. When a broker uploads a payload again, it has
+// applied more slots. So the payload gets a different entry, and the new object a different name.
 type entry uint8
 
 const (

@@ -163,7 +163,7 @@ func (e *explorer[W, P]) story(path []uint16) []string {
 	return append(t.story, w.here().wrong.detail)
 }
 
-// Walk takes that many random steps, and checks the invariants after each.
+// Walk takes random steps, and checks the invariants after each. The last argument is their number.
 func Walk(cfg Config, seed uint64, steps int) Result {
 	return walk[world](&keys{cfg: &cfg}, seed, steps)
 }

@@ -225,7 +225,7 @@ func TestRuleIsNeeded(t *testing.T) {
 				t.Fatalf("no story that violates %v: %v", test.violated, r)
 			}
 			if end := r.Story[len(r.Story)-1]; strings.Contains(end, commitlog.ErrClock.Error()) {
-				t.Fatalf("an alarm of another kind: %s", end)
+				t.Fatalf("the story ends with an alarm about the store's clock: %s", end)
 			}
 			t.Logf("%d states, a story of %d steps:\n  %s", r.States, r.Depth, strings.Join(r.Story, "\n  "))
 		})

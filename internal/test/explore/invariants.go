@@ -94,14 +94,14 @@ func (w *world) checkHistory(decided commit) {
 			continue
 		}
 		if s > decided.seq() || c.seq() != s || c != decided.prefix(s) {
-			w.violate(DenseOffsets, "slot %d was first written with %v, the log before it is %v", s, c, decided)
+			w.violate(DenseOffsets, "slot %d was first written with %v, which does not fit the log %v", s, c, decided)
 		}
 		p := c.last().number()
 		if seen&(1<<p) != 0 {
 			w.violate(AtMostOnce, "p%d takes effect twice: %v", p, decided)
 		}
 		if w.void&(1<<p) != 0 {
-			w.violate(NoPhantom, "p%d is in the log, though it was said that it isn't: %v", p, decided)
+			w.violate(NoPhantom, "p%d is in the log, though a broker reported it as not committed: %v", p, decided)
 		}
 		seen |= 1 << p
 	}
@@ -129,7 +129,7 @@ func (w *world) checkStore(decided commit) {
 	}
 	for s := 1; s <= w.Slots; s++ {
 		if s > newest && w.slots[s] != w.first[s] {
-			w.violate(FloorSafe, "slot %d is not what it was, and above all checkpoints", s)
+			w.violate(FloorSafe, "slot %d is above all checkpoints, but no longer has its first commit", s)
 		}
 		if c := w.checkpoints[s]; c.since != 0 && c.log != decided.prefix(s) {
 			w.violate(FloorSafe, "checkpoint %d holds %v, decided was %v", s, c.log, decided)

@@ -74,8 +74,8 @@ func (w *world) matters(e entry) bool {
 	return w.decided().slotOf(e) != 0 || slices.ContainsFunc(w.flights, func(c commit) bool { return c.last() == e })
 }
 
-// objectFlags tells whether a data object is in the store, and whether it was written once. The latter
-// matters only if a broker waits for the answer.
+// objectFlags tells whether a data object is in the store, and whether it was ever written. That it was
+// written matters only while a broker waits for the answer.
 func (w *world) objectFlags(o object) (flags byte) {
 	if o.stands {
 		flags |= 1

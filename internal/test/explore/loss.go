@@ -30,8 +30,8 @@ func (w *world) lose() {
 	w.count(losses)
 }
 
-// saw notes that a broker has seen that a slot exists, so that no slot below it is free. That does not
-// include the slot itself: if another answer says that it is missing, the protocol asks again.
+// saw notes that a broker has seen that a slot exists, so that no lower slot is free. The slot itself
+// is left out: if another answer says that it is missing, the protocol asks again.
 func (w *world) saw(b *broker, s int) { b.evidence = max(b.evidence, s) }
 
 // sawCheckpoint notes that a broker has seen a checkpoint, so that no slot that it covers is free.

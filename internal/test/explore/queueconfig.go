@@ -30,7 +30,8 @@ const (
 	// OwnerByName: a broker that restarts acts as the owner without taking the queue over, because
 	// the log names it as the owner.
 	OwnerByName
-	// TakeUp: an owner hands out attempts that the previous owner made durable.
+	// TakeUp: an owner makes the deliveries whose attempts the previous owner made durable. But the
+	// previous owner may have made these deliveries too.
 	TakeUp
 	// ExtendLate: a lease is extended although the claim of the next attempt is on its way to the
 	// log.
@@ -41,8 +42,8 @@ const (
 	NoMost
 	// RefuseUnsynced: a broker refuses an answer by what it knows, without a sync before.
 	RefuseUnsynced
-	// DoneAgain: the log accepts what a worker commits with its acknowledgement although the record
-	// is already done, since that might be a retry.
+	// DoneAgain: the log accepts results that a worker commits with an acknowledgement although the
+	// record is already done, since the commit might be a retry.
 	DoneAgain
 	// CountAnew: after a redrive, a record gets delivery numbers again that it had before.
 	CountAnew
@@ -51,8 +52,8 @@ const (
 	AnswerRedriven
 	// LimitBelow: an owner moves the dispatch limit back below what it has handed out.
 	LimitBelow
-	// LimitUnheeded: after an owner has moved the dispatch limit back, it hands out records beyond
-	// the limit until it learns that the move is in the log.
+	// LimitUnheeded: an owner that has sent a lower dispatch limit to the log still hands out records
+	// beyond the lower limit, until it learns that the log has it.
 	LimitUnheeded
 )
 
@@ -76,9 +77,8 @@ type QueueConfig struct {
 	// Late: a broker may learn only later that its commit is in the log.
 	Late bool
 
-	// Leases: the model knows which leases have not ended. Each ends in a step of its own, and
-	// workers may have it extended. If Leases is false, a lease counts as ended whenever an
-	// operation checks it.
+	// Leases: the model knows which leases have not ended. Each lease ends in a separate step, and
+	// workers may extend it. If Leases is false, every lease counts as ended.
 	Leases bool
 
 	// Without is the rule that is left out; EveryQueueRule if all are kept.

@@ -1,7 +1,6 @@
 package explore
 
-// queueBroker is a broker that owns the queue, believes that it does, or may become the owner. It
-// models an owner's memory.
+// queueBroker is a broker, with what it keeps in memory as the owner of the queue.
 type queueBroker struct {
 	name byte // not part of the state: brokers are interchangeable
 
@@ -9,13 +8,13 @@ type queueBroker struct {
 	epoch uint8 // the epoch in which the broker believes to be the owner; 0 if it does not
 	// gave is the number of the broker's last delivery of each record in this epoch.
 	gave [recordsMax]uint8
-	// owes is, for each record, the number of a delivery that the broker has sent to the log, and
-	// makes once the log has it; or deadLetter, if it has sent a dead letter.
+	// owes is, for each record, the number of a delivery that the broker will make once it learns that
+	// the log has the attempt; deadLetter if the broker has made the record a dead letter; 0 if neither.
 	owes [recordsMax]uint8
 	// keeps is, for each record, the number of a delivery whose lease has not ended.
 	keeps [recordsMax]uint8
-	// lower is the dispatch limit to which the broker has moved back, until it learns that the log
-	// has that limit; 0 means that it has not moved back.
+	// lower is the dispatch limit that the broker has sent to the log, until the broker learns that the
+	// log has this limit; 0 means that there is no such limit.
 	lower uint8
 	// leaving says that the broker has sent its release, and hands out nothing after that.
 	leaving bool
@@ -123,8 +122,8 @@ func (w *queueWorld) learn(b *queueBroker) {
 
 func (b *queueBroker) forget() { *b = queueBroker{name: b.name, view: b.view} }
 
-// take makes a broker the owner, for no particular reason. The dispatch limit is at the end of the log
-// or beyond it.
+// take makes a broker the owner, for no particular reason. The new dispatch limit is the end of the
+// partition, or the offset after all records that the world can have.
 func (w *queueWorld) take(b *queueBroker) {
 	was := w.known()
 	if was.epoch == w.Takeovers || !w.rarely(6) {
@@ -150,7 +149,7 @@ func (w *queueWorld) take(b *queueBroker) {
 	}
 }
 
-// own commits a takeover; nothing refuses it.
+// own commits a takeover, which always succeeds.
 func (w *queueWorld) own(b *queueBroker, window int) {
 	was := w.known()
 	c := change{what: aTakeover, epoch: uint8(was.epoch + 1), window: uint8(window), silent: was.owned && w.Without == NoUncertainRange}
@@ -163,9 +162,9 @@ func (w *queueWorld) own(b *queueBroker, window int) {
 // commit tries to commit a change for an owner, and reports whether the log has it. The
 // owner may learn of that only when it syncs.
 //
-// Two checks make sure that the broker is still the owner: the broker's own check, at the end of
-// the log when the commit is built, and the fold's. The fold does not check dead letters:
-// RecordPutBack has no epoch, since workers put records back through any broker.
+// Two checks refuse a commit of a former owner: the broker's own check when it builds the commit, and
+// the fold's check of the epoch. The fold can't check a dead letter: it is a RecordPutBack, which has
+// no epoch, since workers put records back through any broker.
 func (w *queueWorld) commit(b *queueBroker, c change) bool {
 	owns := w.owns(b)
 	may := owns || w.Without == NoEpoch || c.what != aDeadLetter || w.Without == NoEpochAtDeadLetter
@@ -219,8 +218,8 @@ func (w *queueWorld) moveWindow(b *queueBroker) {
 	w.hear(b)
 }
 
-// given returns the last record of which the broker has made the first delivery, if the log does not
-// tell of that delivery; -1 if there is no such record.
+// given returns the last record whose first delivery the broker has made and the log does not tell;
+// -1 if there is no such record.
 func (w *queueWorld) given(b *queueBroker) int {
 	v, last := w.folds.at(b.view), -1
 	for o := range w.Records {
@@ -231,8 +230,8 @@ func (w *queueWorld) given(b *queueBroker) int {
 	return last
 }
 
-// mayHandOut is rule 1: an owner hands out fresh records only below the dispatch limit in the log, and
-// if it has sent a lower limit to the log, only below that limit.
+// mayHandOut is rule 1: an owner hands out fresh records only below the dispatch limit in the log. After
+// it has sent a lower limit to the log, it hands out fresh records only below the lower limit.
 func (w *queueWorld) mayHandOut(b *queueBroker, record int) bool {
 	v := w.folds.at(b.view)
 	r := &v.records[record]
@@ -313,8 +312,8 @@ func (w *queueWorld) deadLetter(b *queueBroker, record int) {
 	w.hear(b)
 }
 
-// release ends the ownership. Its commit names the records of which workers have the first delivery,
-// since the log already has all other deliveries.
+// release ends the ownership. The commit names the records of which the owner has made only the first
+// delivery, since the log already has all other deliveries.
 func (w *queueWorld) release(b *queueBroker) {
 	if b.epoch == 0 || b.leaving && w.Without != WorkOnAfterRelease || !w.rarely(10) {
 		w.skip()

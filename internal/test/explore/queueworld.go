@@ -114,7 +114,8 @@ func (w *queueWorld) answer() {
 	}
 }
 
-// token returns the number that the token of a delivery stands for in the log.
+// token returns the delivery number that an answer carries. It is the number of the delivery, unless
+// a rule is left out.
 func (w *queueWorld) token(record, number int) uint8 {
 	now := &w.known().records[record]
 	switch {
@@ -191,7 +192,7 @@ func (w *queueWorld) counted(record, number int, was recordState) {
 		w.violate(LastCounts, "the answer to delivery %d of record %d counts, though the record was redriven after delivery %d", number, record, base)
 	}
 	if latest := w.latest(record); number != latest {
-		w.violate(LastCounts, "the answer to delivery %d of record %d counts, though delivery %d was made", number, record, latest)
+		w.violate(LastCounts, "the answer to delivery %d of record %d counts, though delivery %d was made after it", number, record, latest)
 	}
 	if !w.known().owned {
 		w.count(ownerlessAcks)
@@ -200,7 +201,7 @@ func (w *queueWorld) counted(record, number int, was recordState) {
 
 // refused checks an answer that was refused. Such an answer changes nothing.
 func (w *queueWorld) refused(record, number int, was recordState) {
-	w.tell("the worker of delivery %d of record %d is refused", number, record)
+	w.tell("the answer to delivery %d of record %d is refused", number, record)
 	w.count(refusals)
 	if !was.over() && number == w.latest(record) && int(was.Number) <= number && number > int(w.base[record]) {
 		w.violate(LastCounts, "the answer to delivery %d of record %d is refused, though there is no later delivery", number, record)

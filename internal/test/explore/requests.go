@@ -23,8 +23,8 @@ func (w *world) resume(b *broker) {
 	w.settle(b)
 }
 
-// list mirrors the first half of Log.list. A lost answer is the same as a List that was never sent.
-// The same holds for every request but a Create.
+// list mirrors the first half of Log.list. The model does not lose the answer: for the broker that is
+// the same as if the List had not been sent yet. Only a Create differs, since it changes the store.
 func (w *world) list(b *broker) {
 	applied, _ := b.p.Position()
 	l := commitlog.Listing{At: w.listStamp()}
@@ -130,7 +130,7 @@ func (w *world) get(b *broker, act commitlog.Action) {
 	}
 }
 
-// getOne makes one of the Gets end, with or without an answer. After the last Get the protocol gets
+// getOne ends one of the Gets, with or without an answer. When all Gets have ended, the protocol gets
 // all answers.
 func (w *world) getOne(b *broker) {
 	p := &b.pending
@@ -188,8 +188,8 @@ func found(g got, s int) string {
 	return g.commit.at(s).String()
 }
 
-// gotAll passes the answers on in the order in which the store gave them. In any other order the
-// store's clock would seem to step back, if the Gets were further apart than the margin.
+// gotAll passes the answers to the protocol, in the order in which the store gave them. In another order,
+// answers that are further apart than the margin would look as if the store's clock stepped back.
 func (w *world) gotAll(b *broker) {
 	p := b.pending
 	b.pending = pending{}
@@ -246,8 +246,8 @@ func (w *world) create(b *broker) {
 	w.createNow(b)
 }
 
-// createNow makes the Create execute and its reply come, or neither: then it may execute at any later
-// time.
+// createNow executes the Create and passes the reply to the broker. Or it does neither; then the Create
+// may execute at any later time.
 func (w *world) createNow(b *broker) {
 	c, at := b.claim, w.stamp()
 	s := c.seq()
@@ -271,8 +271,8 @@ func (w *world) createNow(b *broker) {
 	}
 }
 
-// lateReply passes on the success of a Create for which the broker no longer waits, although it may
-// still want the slot.
+// lateReply tells a broker that its Create has succeeded, after the broker has stopped waiting for the
+// reply. The broker may still want the slot.
 func (w *world) lateReply(b *broker, r reply) {
 	at := stampAt(r.at)
 	b.p = b.p.Clone()

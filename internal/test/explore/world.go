@@ -29,7 +29,7 @@ type world struct {
 	uploads     []upload // checkpoints whose Create was sent
 	replies     []reply  // replies to Creates, on their way
 	objects     []object // data objects whose Create was sent, by entry
-	losses      int      // what the store has lost so far
+	losses      int      // how many objects the store has lost so far
 
 	first [slotsMax + 1]commit // the first commit ever created in each slot
 	acked commits              // what was acknowledged; kept only if some invariants are not checked
@@ -74,7 +74,7 @@ func (w *world) newProtocol() commitlog.Protocol {
 	return commitlog.NewProtocol(w.lease(), time.Duration(w.Margin)*tick)
 }
 
-// lease returns the D with which the brokers count. With NoLease and OffByOne it is too long.
+// lease returns the D that brokers count with. It is too long if Without is NoLease or OffByOne.
 func (w *world) lease() time.Duration {
 	d := time.Duration(w.Delay) * tick
 	switch w.Without {

@@ -156,7 +156,7 @@ func (r *brokenRun) judge(err error) {
 		}
 		r.notices = append(r.notices, notice{e.Code, time.Since(r.begun)})
 		if r.lie.harmless {
-			r.t.Errorf("a lie that brokers can live with: %v", err)
+			r.t.Errorf("an error, though the lie is harmless: %v", err)
 		}
 	case seb.CodeStoreUnavailable:
 		r.notices = append(r.notices, notice{e.Code, time.Since(r.begun)})
@@ -249,7 +249,7 @@ func (r *brokenRun) read(i int) (got []string) {
 		r.t.Fatalf("the partition ends at %d, and the same broker has shown it up to %d", len(got), w.end)
 	}
 	if !r.lie.forks && !r.lie.stale && len(got) < len(r.acked) {
-		r.t.Fatalf("a whole read ends at %d, and %d records were acknowledged", len(got), len(r.acked))
+		r.t.Fatalf("a read of the whole partition ends at %d, but %d records were acknowledged", len(got), len(r.acked))
 	}
 	if twice := slices.Compact(slices.Sorted(slices.Values(got))); len(twice) < len(got) {
 		r.t.Fatal("a record is there twice")
@@ -421,12 +421,12 @@ func tellLie(t *testing.T, l lie, seeds uint64) {
 				n := r.notices[0]
 				first[n.code] = append(first[n.code], n.after)
 			} else if !l.harmless && !l.seldom {
-				t.Error("nobody has noticed")
+				t.Error("no broker noticed the lie")
 			}
 		})
 	}
 	if noticed == 0 && !l.harmless && !testing.Short() {
-		t.Error("nobody has ever noticed")
+		t.Error("no broker noticed the lie with any seed")
 	}
 	for _, code := range slices.Sorted(maps.Keys(first)) {
 		slices.Sort(first[code])

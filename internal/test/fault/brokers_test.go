@@ -141,7 +141,7 @@ func TestRefusalIsDecidedAnewAfterALostRace(t *testing.T) {
 		}
 		wantCode(t, errs[1], seb.CodeTopicExists)
 		if errs[2] != nil {
-			t.Errorf("the topic exists just as asked for, and yet: %v", errs[2])
+			t.Errorf("creating a topic that exists with the same config: %v", errs[2])
 		}
 	})
 }
@@ -158,7 +158,7 @@ func TestPartitionAddedThroughAnotherBrokerIsFound(t *testing.T) {
 			t.Errorf("append to a partition that another broker added: %v", err)
 		}
 		if _, err := b.Fetch(t.Context(), "t", 1, seb.Earliest, seb.FetchOptions{}); err != nil {
-			t.Errorf("fetch from it: %v", err)
+			t.Errorf("fetch from a partition that another broker added: %v", err)
 		}
 		_, err := b.Append(t.Context(), "t", values("v"), seb.ToPartition(2))
 		wantCode(t, err, seb.CodePartitionNotFound)

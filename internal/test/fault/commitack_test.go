@@ -100,14 +100,14 @@ func TestCommitWithATokenThatIsRefused(t *testing.T) {
 			for _, b := range []*seb.Broker{b, other} {
 				_, err := b.Commit(t.Context(), x.c)
 				if e := wantError(t, err, x.code); e.Part != x.part || e.Outcome != seb.NotCommitted {
-					t.Errorf("%s: the error is of %q: %v", name, e.Part, err)
+					t.Errorf("%s: the error names part %q: %v", name, e.Part, err)
 				}
 			}
 		}
 		wantValues(t, b, "out")
 		mustCommitAll(t, other, worked(again, appends("out", "yes")), seb.IdempotencyKey("k"))
 		if !mustCommitAll(t, b, worked(again, appends("out", "yes")), seb.IdempotencyKey("k")).Replayed {
-			t.Error("the retry was done anew")
+			t.Error("the retry was committed a second time")
 		}
 		_, err := b.Commit(t.Context(), worked(again, appends("out", "yes"))) // without the idempotency key
 		wantPart(t, err, seb.CodeLeaseLost, "acks/0/tokens/0")

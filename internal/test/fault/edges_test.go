@@ -118,7 +118,7 @@ func TestReadAtOrAfterAnOffset(t *testing.T) {
 	for offset, want := range map[seb.Offset]string{0: "b", 1: "b", 2: "c"} {
 		p := seb.AtOrAfter(offset)
 		if o, named := p.Offset(); named {
-			t.Errorf("%v insists on %d", p, o)
+			t.Errorf("%v names the offset %d, but a read may begin after it", p, o)
 		}
 		f, err := b.Fetch(t.Context(), "t", 0, p, seb.FetchOptions{Limit: 1})
 		if err != nil || len(f.Records) != 1 || string(f.Records[0].Value) != want {
@@ -128,6 +128,6 @@ func TestReadAtOrAfterAnOffset(t *testing.T) {
 	_, err := b.Fetch(t.Context(), "t", 0, seb.AtOrAfter(4), seb.FetchOptions{})
 	wantCode(t, err, seb.CodeOffsetOutOfRange)
 	if o, named := seb.At(3).Offset(); !named || o != 3 {
-		t.Errorf("At(3) insists on %d, %v", o, named)
+		t.Errorf("At(3) names the offset %d (%v), want 3", o, named)
 	}
 }

@@ -111,7 +111,7 @@ func TestTopicLimitHoldsWithinOneCommit(t *testing.T) {
 				continue
 			}
 			if e := wantError(t, err, seb.CodeTooManyTopics); e.Limit != 3 {
-				t.Errorf("the limit is said to be %d", e.Limit)
+				t.Errorf("the error names the limit %d, want 3", e.Limit)
 			}
 		}
 		if created != 3 {
@@ -130,19 +130,19 @@ func TestOverStateBudgetRefusesAppendsButNotDeletes(t *testing.T) {
 		}
 	}
 	if e := wantError(t, err, seb.CodeOverStateBudget); e.Limit != 20_000 || e.Hint == "" {
-		t.Errorf("%+v names no limit or no way out", e)
+		t.Errorf("%+v names no limit, or does not say what to do", e)
 	}
 	wantOutcome(t, err, seb.NotCommitted)
 	_, _, err = b.CreateTopic(t.Context(), "more", seb.TopicOptions{})
 	wantCode(t, err, seb.CodeOverStateBudget)
 	if _, err := b.Fetch(t.Context(), "t", 0, seb.Earliest, seb.FetchOptions{}); err != nil {
-		t.Errorf("reads go on: %v", err)
+		t.Errorf("read while the state is full: %v", err)
 	}
 	if err := b.DeleteTopic(t.Context(), "t"); err != nil {
-		t.Fatalf("the hint says to delete topics: %v", err)
+		t.Fatalf("delete a topic, as the hint says: %v", err)
 	}
 	if _, err := b.Append(t.Context(), "t", values("v")); err != nil {
-		t.Errorf("after that there is room: %v", err)
+		t.Errorf("append after the topic was deleted: %v", err)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestAdaptersThatHoldAllTheirMemoryDoNotStopAppends(t *testing.T) {
 		release()
 		release() // only the first call counts
 		if err := <-waiting; err != nil {
-			t.Errorf("who waited for memory got %v", err)
+			t.Errorf("the caller that waited for memory got %v", err)
 		}
 		if used := kit.MemoryInUse(b); used != 0 {
 			t.Errorf("%d bytes are still taken", used)

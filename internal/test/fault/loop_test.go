@@ -105,7 +105,7 @@ func TestCheckpointThatLoadsSlowlyIsLoadedByAReader(t *testing.T) {
 			}
 			t.Log(err)
 		}
-		t.Errorf("the broker never got there, with %d loads begun", faulty.Count(objstore.VerbGet, format.CheckpointPrefix))
+		t.Errorf("the broker did not reach the end of the log; it began %d loads", faulty.Count(objstore.VerbGet, format.CheckpointPrefix))
 	})
 }
 

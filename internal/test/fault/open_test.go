@@ -111,7 +111,8 @@ func TestRequestLimitBeyondTheFormatIsRefused(t *testing.T) {
 	wantCode(t, err, seb.CodeInvalidRequest)
 }
 
-// The state can't hold more. A limit above that would never be reached.
+// The state can hold only so many keys, consumers and queues. A limit above these numbers would never be
+// reached.
 func TestLimitBeyondTheStateIsRefused(t *testing.T) {
 	for i, limits := range []seb.Limits{{Keys: 10_001}, {Consumers: 1<<20 + 1}, {Queues: 1<<16 + 1}} {
 		opts := immediate()

@@ -54,12 +54,12 @@ func TestStoreDownFor30Seconds(t *testing.T) {
 			t.Error("the broker calls itself ready")
 		}
 		if _, err := b.Fetch(t.Context(), "t", 0, seb.Earliest, seb.FetchOptions{}); err != nil {
-			t.Errorf("what is in memory is served: %v", err)
+			t.Errorf("a read of records in memory: %v", err)
 		}
 		time.Sleep(30*time.Second - time.Since(outage))
 		faulty.SetDown(false)
 		if err := <-patient; err != nil {
-			t.Errorf("who waited long enough got %v", err)
+			t.Errorf("the caller that waited long enough got %v", err)
 		}
 		if took := time.Since(outage); took > 36*time.Second {
 			t.Errorf("the broker went on after %v", took)

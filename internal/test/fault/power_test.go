@@ -12,8 +12,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// zeroed fills a file with zeros from a byte on. Some file systems leave such a file if its name and
-// size reached the disk before its bytes. With cut, the file ends there.
+// zeroed overwrites the bytes of a file with zeros, beginning with the byte from. Some file systems leave
+// such a file if the name and size reached the disk before the bytes. If cut is true, these bytes are
+// cut off instead.
 func zeroed(t *testing.T, path string, from int, cut bool) {
 	t.Helper()
 	b, err := os.ReadFile(path)

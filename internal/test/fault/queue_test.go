@@ -70,7 +70,7 @@ func (r *queueRules) handedOut(m seb.Message) {
 			r.passed[o] = m.Offset
 		}
 		if o > m.Offset {
-			r.failf("offset %d is handed out after %d of its key", m.Offset, o)
+			r.failf("offset %d is handed out after the later offset %d of the same key", m.Offset, o)
 		}
 	}
 	if r.keys != nil && !slices.Contains(r.keys[string(m.Key)], m.Offset) {
@@ -215,7 +215,7 @@ func (p *plant) check(records int) {
 	}
 	for o, by := range r.passed {
 		if !parked[o] {
-			r.failf("offset %d is handed out before %d of its key is done", by, o)
+			r.failf("offset %d is handed out before offset %d, which has the same key, is done", by, o)
 		}
 	}
 	for o := range seb.Offset(records) {

@@ -194,7 +194,7 @@ func TestOneMissingDataObjectFailsOnlyItsOwnReads(t *testing.T) {
 		wantCode(t, err, seb.CodeDataLost)
 		wantText(t, err, data[0], "offsets 1 to 1", "restore")
 		if f, err := fetch(0, 2); err != nil || string(f.Records[0].Value) != "behind" {
-			t.Errorf("behind the hole: %v", err)
+			t.Errorf("after the hole: %v", err)
 		}
 		if got := readAll(t, b, "t", 1); len(got) != 3 {
 			t.Errorf("the other partition has %d records", len(got))

@@ -28,7 +28,7 @@ func TestLongReplayTellsHowFarItIs(t *testing.T) {
 		kill(t, openOnly(t, faulty, opts))
 		// 201 slots take four rounds of 4 s. The progress is logged after 8 s and 16 s.
 		if got := strings.Count(text.String(), "recovering"); got != 2 || !strings.Contains(text.String(), "slot=") {
-			t.Errorf("told %d times how far it is:\n%s", got, text.String())
+			t.Errorf("the progress was logged %d times, want 2:\n%s", got, text.String())
 		}
 	})
 }

@@ -214,8 +214,9 @@ func TestBrokerThatWakesAfterItsSlotWasDeletedDoesNotAcknowledge(t *testing.T) {
 	}
 }
 
-// The same without a request under way, and on a machine whose clocks stood still, as on a
-// virtual machine that was restored from a snapshot.
+// A broker sleeps without a request under way, and meanwhile its next slot is written and deleted by
+// others. The machine's clock ran on, or stood still, as in a virtual machine that was restored from a
+// snapshot.
 func TestIdleBrokerThatWakesAfterItsSlotWasDeletedGoesOnAtTheEnd(t *testing.T) {
 	for _, clock := range []string{"ran on", "stood still"} {
 		t.Run(clock, func(t *testing.T) {
@@ -237,8 +238,8 @@ func TestIdleBrokerThatWakesAfterItsSlotWasDeletedGoesOnAtTheEnd(t *testing.T) {
 				}
 				sleepPastDeletion(t, memory, 7)
 				if clock == "stood still" {
-					// Nothing tells the broker that it slept, except the store's time. When that
-					// comes, a Create was sent already, and its answer does not count.
+					// Only the store's time tells the broker that it slept. The broker gets this
+					// time with the answer to a Create, and so does not rely on that answer.
 					_, err := sleeper.Append(t.Context(), "t", values("asleep"))
 					wantOutcome(t, err, seb.Unknown)
 				}
@@ -394,7 +395,7 @@ func TestCheckpointOfAnotherHistoryStopsTheBroker(t *testing.T) {
 				synctest.Wait() // until a checkpoint that is due is written
 			}
 		}
-		t.Error("both go on, each in a log of its own")
+		t.Error("both brokers go on, each with a different log")
 	})
 }
 
@@ -420,7 +421,7 @@ func TestCheckpointThatContradictsWhatWasAcknowledgedStopsTheBroker(t *testing.T
 					own = append(own, "more")
 				}
 				if at := mustAppend(t, sleeper, "t", own...); at != 0 {
-					t.Fatalf("nobody ignored the condition: it is at %d", at)
+					t.Fatalf("the store did not ignore the condition, so this test shows nothing: the record is at offset %d", at)
 				}
 				for _, v := range numbered("v", 4) {
 					mustAppend(t, other, "others", v)

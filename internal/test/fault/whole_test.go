@@ -232,7 +232,7 @@ func (w *crew) check(memory objstore.Store) {
 			t.Errorf("%s left %v in slot %d", name, tr.records, tr.slot)
 		}
 		if want := fmt.Sprintf(":%d", w.tried[name]); !strings.Contains(tr.moved+" ", want+" ") {
-			t.Errorf("%s moved nothing to %d: %q", name, w.tried[name], tr.moved)
+			t.Errorf("%s should have moved its consumer to %d, but the log has %q", name, w.tried[name], tr.moved)
 		}
 		if w.refused[name] {
 			t.Errorf("%s was refused and is in slot %d", name, tr.slot)
@@ -256,7 +256,7 @@ func (w *crew) check(memory objstore.Store) {
 			t.Fatal(err)
 		}
 		if _, count, _ := strings.Cut(info.Version, "."); count != strconv.Itoa(moved[name]+1) { // one more for the reset
-			t.Errorf("consumer %s has version %s, and %d commits that moved it are there", name, info.Version, moved[name])
+			t.Errorf("consumer %s has version %s, but %d commits in the log moved it", name, info.Version, moved[name])
 		}
 	}
 }

@@ -211,7 +211,7 @@ func TestRetriesJoinTheAppendThatIsUnderWay(t *testing.T) {
 }
 
 // The first broker holds the append, in a batch with others, while a retry through the second broker
-// is committed. Then only the other appends must still be committed.
+// is committed. Then the first broker must commit only the other appends.
 func TestAppendWhoseRetryWasFasterElsewhereIsAnsweredAsThat(t *testing.T) {
 	for _, size := range []int{1, 6 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {

@@ -59,6 +59,6 @@ func WantConflict(t testing.TB, err error, end seb.Offset) {
 func WantPart(t testing.TB, err error, code seb.Code, part string) {
 	t.Helper()
 	if e := WantError(t, err, code); e.Part != part || e.Outcome != seb.NotCommitted {
-		t.Fatalf("the error is of %q, outcome %s, want one of %q that is not committed: %v", e.Part, e.Outcome, part, e)
+		t.Fatalf("the error names part %q with outcome %s, want part %q and not committed: %v", e.Part, e.Outcome, part, e)
 	}
 }

@@ -122,7 +122,7 @@ func TestTargetThatIsGoneIsPushedToNoMoreAlsoAfterARestart(t *testing.T) {
 	b = open(t, store, pushes())
 	deliver(t, b)
 	q = b.Queue("t", "work")
-	marker := newHook(t, status(http.StatusOK)) // when this hook has all records, the other hook would have some
+	marker := newHook(t, status(http.StatusOK)) // when this hook has all records, the first one would have had time to get some
 	other := b.Queue("t", "other")
 	mustSet(t, other, seb.QueueUpdate{})
 	mustPush(t, other, marker.URL)
@@ -137,8 +137,8 @@ func TestTargetThatIsGoneIsPushedToNoMoreAlsoAfterARestart(t *testing.T) {
 	wantDone(t, q, 0)
 }
 
-// Otherwise nobody would see that the target is gone until its slowest request has ended, and a change
-// of the target made before that would be undone.
+// A target answers 410 (Gone) to one request while another is under way. The push must stop at once. If
+// it stopped only after the slow request had ended, it would undo a change of the target made meanwhile.
 func TestTargetThatIsGoneIsKnownBeforeItsOtherRequestsEnd(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	h := newHook(t, func(http.ResponseWriter, *http.Request) {
@@ -286,6 +286,6 @@ func TestDeniedNetworksAreNeverPushedTo(t *testing.T) {
 	h.wantNothingMore(t)
 	o.PushDenied = []netip.Prefix{netip.MustParsePrefix("10.0.0.1/8")}
 	if _, err := seb.Open(t.Context(), store, o); seb.CodeOf(err) != seb.CodeInvalidRequest {
-		t.Errorf("a network with bits behind it is refused with %v", err)
+		t.Errorf("a network with host bits is refused with %v", err)
 	}
 }

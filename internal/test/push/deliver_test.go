@@ -52,10 +52,10 @@ func (h *hook) want(t testing.TB, want ...string) {
 		select {
 		case one := <-h.came:
 			if left[one]--; left[one] < 0 {
-				t.Fatalf("%s came, of %v", one, want)
+				t.Fatalf("%s came, want one of %v", one, want)
 			}
 		case <-time.After(arrivalMax):
-			t.Fatalf("of %v there are missing %v", want, left)
+			t.Fatalf("of %v, these did not come: %v", want, left)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func (h *hook) wantNothingMore(t testing.TB) {
 	t.Helper()
 	select {
 	case one := <-h.came:
-		t.Errorf("%s came", one)
+		t.Errorf("%s came, want no request", one)
 	default:
 	}
 }

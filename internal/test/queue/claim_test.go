@@ -13,9 +13,9 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// A record's lease has ended, and its owner is counting the next attempt, when its worker says through
-// another broker that it failed. If the owner counted twice, the next worker could not acknowledge the
-// record.
+// A record's lease has ended, and the owner is counting the next attempt, when the late worker puts the
+// record back through another broker. If the owner counted the attempt twice, the next worker could not
+// acknowledge the record.
 func TestRecordThatIsPutBackWhileItsNextAttemptIsCountedHasOneNextAttempt(t *testing.T) {
 	for at := 29500 * time.Millisecond; at < 31*time.Second; at += 100 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
@@ -41,9 +41,9 @@ func TestRecordThatIsPutBackWhileItsNextAttemptIsCountedHasOneNextAttempt(t *tes
 	}
 }
 
-// A record's lease has ended when its worker says, through the owner or another broker, how long to
-// wait before the next attempt. The owner learns that while it is counting the next attempt, and must
-// keep to that time.
+// A record's lease has ended when the late worker puts the record back with a delay, through the owner or
+// another broker. The owner learns of the delay while it is counting the next attempt, and must keep to
+// the delay.
 func TestRecordThatIsPutBackWhileItsNextAttemptIsCountedRests(t *testing.T) {
 	for i := range 30 {
 		at, through := 29500*time.Millisecond+time.Duration(i/2)*100*time.Millisecond, i%2

@@ -18,8 +18,8 @@ func appendDelayed(t *testing.T, b *seb.Broker, o seb.AppendOption) {
 	}
 }
 
-// wantAfter checks that the next record of a queue is handed out when d has passed since then, or up
-// to late after that.
+// wantAfter checks when the next record of a queue is handed out: not before then + d, and not after
+// then + d + late.
 func wantAfter(t *testing.T, q *seb.Queue, then time.Time, d, late time.Duration) []seb.Message {
 	t.Helper()
 	ms := mustReceive(t, q, 1, time.Until(then)+d+late+time.Minute)
@@ -249,8 +249,8 @@ func TestSilenceOfAnOwnerIsNotToldByTheStoresClock(t *testing.T) {
 	})
 }
 
-// The commit that makes a broker the owner of a queue may contain delays of records, or the next
-// commit may. The store's time, as the broker knows it, may jump with the answer to that commit.
+// The delays of records may be in the commit that makes a broker the owner, or in the next commit. The
+// answer to the first commit may change, by a lot, what the broker takes for the store's time.
 func TestNewOwnerWaitsForTheDelaysOfItsFirstCommit(t *testing.T) {
 	for right := range int64(20) { // how many answers have right dates before the store's clock jumps
 		synctest.Test(t, func(t *testing.T) {

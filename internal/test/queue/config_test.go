@@ -47,7 +47,7 @@ func TestQueueIsPausedAndResumedWithoutRoomInTheState(t *testing.T) {
 		}
 	}
 	if _, created, err := q.Set(t.Context(), seb.QueueUpdate{}, seb.Earliest); err != nil || created {
-		t.Errorf("what changes nothing: %v", err)
+		t.Errorf("an update that changes nothing: %v", err)
 	}
 	_, _, err := b.Queue("t", "more").Set(t.Context(), seb.QueueUpdate{}, seb.Earliest)
 	wantCode(t, err, seb.CodeOverStateBudget)

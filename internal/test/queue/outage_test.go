@@ -27,7 +27,7 @@ func TestAttemptThatIsCountedLateIsHandedOut(t *testing.T) {
 		faulty.SetDown(true)
 		time.Sleep(11500 * time.Millisecond) // the lease has ended, and the outcome of the claim is unknown
 		if until, err := q.Extend(t.Context(), 10*time.Minute, ms[0].Token); seb.CodeOf(err) != seb.CodeLeaseLost {
-			t.Errorf("a lease whose record may go to another any time lasts until %v, %v", until, err)
+			t.Errorf("a lease was extended until %v, though the next attempt of its record may be in the log: %v", until, err)
 		}
 		faulty.SetDown(false)
 		began := time.Now()

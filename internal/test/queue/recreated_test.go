@@ -12,9 +12,9 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// Two workers receive; the second one waits for what the first one reads. Meanwhile the topic is
-// deleted and created again, with a queue of the same name. The second worker must receive from the
-// new queue.
+// Two workers receive, and the second one waits until the broker has read the records of the first.
+// Meanwhile the topic is deleted and created again, with a queue of the same name. The second worker
+// must receive from the new queue.
 func TestReceiveGoesOnWithTheQueueThatHasTheNameNow(t *testing.T) {
 	for _, order := range []seb.QueueOrder{seb.OrderNone, seb.OrderKey} {
 		t.Run(string(order), func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestReceiveGoesOnWithTheQueueThatHasTheNameNow(t *testing.T) {
 				close(release)
 				got := append(<-first, <-second...)
 				if len(got) == 0 || q.Ack(t.Context(), got[len(got)-1].Token) != nil {
-					t.Errorf("handed out %s, of which the last is not of the queue that there is", handed(got))
+					t.Errorf("handed out %s; the last is not from the new queue", handed(got))
 				}
 			})
 		})

@@ -1,3 +1,3 @@
-// Package reading tests reads that go on for some time: of all partitions in turn, from a time on, and
-// over slow stores. It uses the public API of the broker.
+// Package reading tests followers, which read several partitions in turn, reads that begin at a time, and
+// reads over slow stores. It uses the public API of the broker.
 package reading

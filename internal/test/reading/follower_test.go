@@ -99,7 +99,7 @@ func TestFollowerSeesWhatOtherBrokersDo(t *testing.T) {
 	})
 }
 
-// If this follower is the only client, the broker sends only the requests of its syncs.
+// While followers wait, the broker only syncs. A hundred of them cause no more syncs than one.
 func TestFollowersShareTheirWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, store := newFaulty()

@@ -13,8 +13,8 @@ import (
 
 const widePartitions = 3*seb.FollowPartitionsMax + 100
 
-// openWide returns a broker with topic "t" of very many partitions. The filled ones have two records
-// each.
+// openWide returns a broker with topic "t" of very many partitions. Those listed in filled have two
+// records each.
 func openWide(t *testing.T, filled ...int32) *seb.Broker {
 	t.Helper()
 	opts := immediate()

@@ -77,7 +77,7 @@ func (x *checker) checkAppends(ops []*op) {
 		found := 0
 		for _, id := range o.values {
 			if len(x.at[id]) > 1 {
-				x.history.violate("AtMostOnce", "%s is at %v", id, x.at[id])
+				x.history.violate("AtMostOnce", "%s is in the log more than once: at %v", id, x.at[id])
 			}
 			if len(x.at[id]) > 0 {
 				found++
@@ -190,7 +190,7 @@ func (x *checker) checkFound(o *op, log []string) {
 			x.history.violate("DenseOffsets", "offset %d follows %d: %v", r.offset, o.records[i-1].offset, o)
 		}
 		if int(r.offset) >= len(log) || log[r.offset] != r.id {
-			x.history.violate("DenseOffsets", "%s was read at %d, and is not there in the end: %v", r.id, r.offset, o)
+			x.history.violate("DenseOffsets", "%s was read at offset %d, but the log has no such record there: %v", r.id, r.offset, o)
 		}
 	}
 	if !o.acked() {
@@ -200,10 +200,10 @@ func (x *checker) checkFound(o *op, log []string) {
 		x.history.violate("DenseOffsets", "next is %d after %v: %v", o.next, o.records[n-1], o)
 	}
 	if at, ok := x.asked(o); ok && len(o.records) > 0 && o.records[0].offset != at {
-		x.history.violate("DenseOffsets", "the read began at another offset, %d: %v", o.records[0].offset, o)
+		x.history.violate("DenseOffsets", "the read began at offset %d, not where the client asked: %v", o.records[0].offset, o)
 	}
 	if o.next > o.end || int(o.end) > len(log) {
-		x.history.violate("DenseOffsets", "it ends at %d, next is %d, and the log has %d records: %v", o.end, o.next, len(log), o)
+		x.history.violate("DenseOffsets", "the read tells that the partition ends at %d and that the next offset is %d, but the log has %d records: %v", o.end, o.next, len(log), o)
 	}
 }
 

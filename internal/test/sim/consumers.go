@@ -101,8 +101,8 @@ func (c *client) consume(l *life, s consumerRef, partition int) *op {
 	return o
 }
 
-// commit sets positions of a consumer. If insists is set, the commit has a condition: the version that
-// versionOf returns. After an unknown outcome, the client may repeat the commit, through any broker.
+// commit sets positions of a consumer, if insists is true on condition of its version. After an unknown
+// outcome, the client may repeat the commit, through any broker.
 func (c *client) commit(l *life, s consumerRef, offsets seb.Offsets, insists bool) {
 	var version string
 	if insists {
@@ -122,9 +122,9 @@ func (c *client) commit(l *life, s consumerRef, offsets seb.Offsets, insists boo
 	}
 }
 
-// versionOf returns the version of a consumer that the last answer to this client, or to any client,
-// named; "" if no answer has named one. So the commits of several clients may have the same version
-// as their condition.
+// versionOf returns a version of a consumer, for the condition of a commit: the version in the last
+// answer to this client, or the one in the last answer to any client; "" if no answer named a version.
+// So several clients may send commits with the same condition.
 func (c *client) versionOf(s consumerRef) string {
 	if chance(c.rng, 0.5) && c.versions[s] != "" {
 		return c.versions[s]

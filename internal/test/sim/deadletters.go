@@ -19,7 +19,8 @@ type deadLetters struct {
 	copies  []deadLetter
 }
 
-// deadLetter is where a dead letter's record is, and the name of the queue, as its copy tells.
+// deadLetter names a dead letter in the way in which the headers of its copy do: the queue, and the place
+// of the record.
 type deadLetter struct {
 	topic, queue string
 	spot

@@ -19,7 +19,7 @@ type effect struct {
 	maybe   bool // the operation may also have done nothing
 
 	may         []int // ascending indexes in the position history: the consumer may be at these positions right after the effect
-	least, most int   // of these indexes, the first that fits the earlier effects, and the last that fits the later effects
+	least, most int   // the first index in may that fits the earlier effects, and the last one that fits the later effects
 }
 
 // effects returns how an operation changed a consumer, and how it found the consumer.

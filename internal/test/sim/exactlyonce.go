@@ -117,7 +117,7 @@ func (x *checker) checkMade() {
 						want = 1
 					}
 					if n := count[source{w.id, at}]; n != want {
-						x.history.violate("ExactlyOnce", "%v of queue %d, %s of %s, has %d results, and was done %d times", at, w.id, w.name, in.name, n, want)
+						x.history.violate("ExactlyOnce", "%v of queue %d, %s of %s, has %d results, want %d", at, w.id, w.name, in.name, n, want)
 					}
 				}
 			}

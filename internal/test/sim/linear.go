@@ -69,7 +69,7 @@ func (x *checker) checkLinear(ops []*op) {
 		case porcupine.Illegal:
 			x.history.violate("SlotAgreement", "no order of the operations on %s/%d explains their answers", p.topic, p.partition)
 		case porcupine.Unknown:
-			x.history.violate("SlotAgreement", "whether some order of the operations on %s/%d explains their answers was not found out in %v",
+			x.history.violate("SlotAgreement", "the search for an order of the operations on %s/%d that explains their answers did not end within %v",
 				p.topic, p.partition, linearTimeout)
 		}
 	}

@@ -24,8 +24,8 @@ var (
 // bytes five times concludes that the object in the store is damaged.
 const damagedMax = 2
 
-// proofsMax bounds how many creates of probes get an answer that proves nothing. A broker probes three
-// times, and then refuses the store.
+// proofsMax bounds how many creates of a broker's probes get an answer that proves nothing. If three
+// probes in a row prove nothing, the broker refuses the store.
 const proofsMax = 8
 
 // link carries the requests of one process to the store. Its network injects faults into them. When

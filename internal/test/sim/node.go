@@ -133,7 +133,7 @@ func (n *node) start() *life {
 // wallJumps is the time between two jumps of a machine's wall clock.
 const wallJumps = time.Minute
 
-// wall returns a wall clock that is hours off, by a different amount in each period of wallJumps.
+// wall returns a wall clock that is hours off, by a different amount after each jump.
 func (n *node) wall() func() time.Time {
 	return func() time.Time {
 		r := stream(n.sim.cfg.Seed, "wall", n.name, n.sim.now()/wallJumps)

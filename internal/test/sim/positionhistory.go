@@ -71,17 +71,17 @@ func (d *effect) indexes(history []*positions) (might []int) {
 	return might
 }
 
-// before reports whether an effect d certainly came before o, which follows d in the list. It did if d
-// was over when o was called, or if both belong to one operation. It also did if both have the same
-// client or the same life of a broker, and the operation of d ended before that of o was called.
+// before reports whether an effect d certainly came before the effect o, which follows d in the list. It
+// did if d was over when o was called, or if both belong to one operation. It also did if both have the
+// same client or the same life of a broker, and the operation of d ended before that of o began.
 func (d *effect) before(o *effect) bool {
 	return d.ret < o.call || d.op == o.op || d.op.client == o.op.client && d.ret <= o.call ||
 		d.op.broker == o.op.broker && d.op.ret < o.op.call
 }
 
-// checkDoers expects that each move has its own operation, which may have taken effect when the
-// consumer moved, and that each acknowledged operation that must have moved the consumer has its own
-// move.
+// checkDoers pairs moves of the consumer with operations that may have taken effect when the consumer
+// moved, so that no operation did two moves. It expects a pair for each move, and for each effect in
+// sure that changes positions. These are the effects that must have happened.
 func (x *checker) checkDoers(s consumerRef, history []*positions, effects []effect, sure []*effect) {
 	moves := make([]window, len(history)) // for each entry of the history, when the move to it was made
 	for i := range moves {
@@ -108,7 +108,7 @@ func (x *checker) checkDoers(s consumerRef, history []*positions, effects []effe
 	done := match(len(sure), len(history), func(d, move int) bool { return can(sure[d], move) })
 	for i, d := range sure {
 		if d.changes != nil && done[i] < 0 {
-			x.history.violate("ConsumerAsAsked", "other operations did every move that it can have done: %v; the positions of %v were %v", d.op, s, history)
+			x.history.violate("ConsumerAsAsked", "every move that this operation can have done was done by another: %v; the positions of %v were %v", d.op, s, history)
 		}
 	}
 }

@@ -53,8 +53,8 @@ func (s *positions) String() string {
 	return fmt.Sprintf("%s %s%v of %v", s.consumer, s.version, s.at, s.bounds)
 }
 
-// position returns the next offset to read in a partition. It is 0 for a partition that was
-// added later.
+// position returns the consumer's position in a partition: the next offset to read. It is 0 in a
+// partition that the topic got after the move to these positions.
 func (s *positions) position(partition int) seb.Offset {
 	if partition < len(s.at) {
 		return s.at[partition]
@@ -62,7 +62,8 @@ func (s *positions) position(partition int) seb.Offset {
 	return 0
 }
 
-// is reports whether an answer agrees with the positions. An answer may leave fields out.
+// is reports whether what an answer tells agrees with s. An answer may leave out the version or the
+// offsets.
 func (s *positions) is(told positions) bool {
 	if told.version != "" && told.version != s.version || told.at != nil && len(told.at) < len(s.at) {
 		return false
@@ -115,8 +116,8 @@ func (all truth) consumersAgain() (n int) {
 	return n - len(names)
 }
 
-// positionHistory returns the positions of all consumers that had a name, in the order of the log. It
-// has nil for each time in which no consumer had the name.
+// positionHistory returns the positions of all consumers that had a name, in the order of the log. The
+// first entry is nil, for the time before the first of them. Each deletion adds another nil.
 func (all truth) positionHistory(s consumerRef) []*positions {
 	history := []*positions{nil}
 	for _, topic := range slices.Sorted(maps.Keys(all)) {
@@ -150,12 +151,12 @@ func (s *simulation) compareConsumers(b *seb.Broker, topic string, in *incarnati
 	var known []positions
 	for info, err := range b.Consumers(context.Background(), topic, seb.ListOptions{}) {
 		if err != nil {
-			s.history.violate("LossIsLoud", "a recovery in the end knows no consumers of %s: %v", topic, err)
+			s.history.violate("LossIsLoud", "a recovery at the end of the run can't list the consumers of %s: %v", topic, err)
 			return
 		}
 		known = append(known, positionsOf(info))
 	}
 	if !slices.EqualFunc(left, known, func(l, k positions) bool { return l.consumer == k.consumer && l.is(k) }) {
-		s.history.violate("AckDurable", "a recovery in the end knows consumers of %s as %v, and should as %v", topic, known, left)
+		s.history.violate("AckDurable", "a recovery at the end of the run has for %s the consumers %v, want %v", topic, known, left)
 	}
 }

@@ -13,7 +13,8 @@ type seenDelivery struct {
 	op *op
 }
 
-// answering is an operation that acknowledges, puts back or extends a delivery, and perhaps others.
+// answering is an operation that acknowledges, puts back or extends a delivery, and perhaps other
+// deliveries too.
 type answering struct {
 	op    *op
 	index int // index of the delivery's token in op
@@ -97,7 +98,7 @@ func (q *queueChecker) checkDelivery(w *work, d seenDelivery) {
 		q.history.violate("OwnNumber", "%v was handed out before the log said so: %v", d.message, d.op)
 	}
 	if attempts := int(d.attempt - base); d.toldAttempt != attempts || attempts > int(w.config.Attempts) {
-		q.history.violate("AtMost", "%v is attempt %d of %d, and was told as %d: %v", d.message, attempts, w.config.Attempts, d.toldAttempt, d.op)
+		q.history.violate("AtMost", "%v is attempt %d of %d, but the answer says attempt %d: %v", d.message, attempts, w.config.Attempts, d.toldAttempt, d.op)
 	}
 	if due, delayed := w.of.delayed[d.spot]; delayed && due.until() > d.op.ret+q.early(w, due, d.op.ret) {
 		q.history.violate("NotBeforeDue", "%v is not due before %v: %v", d.message, due.until(), d.op)
@@ -116,10 +117,10 @@ func (q *queueChecker) checkDelay(o *op) {
 	}
 }
 
-// early returns by how much the owner that a queue has at a given time may have shortened a delay. A
-// broker that has owned the queue since the delay was committed waits for all of the delay. A later
+// early returns by how much the owner that a queue has at the time then may have shortened a delay. A
+// broker that has owned the queue since the delay was committed waits for the whole delay. A later
 // owner compares times of the store, whose clocks differ. It counts the delay from the time in the
-// commit, which the writer read before it sent the commit.
+// commit, which is earlier than the time at which the commit came into the log.
 func (q *queueChecker) early(w *work, d delaying, then time.Duration) time.Duration {
 	alone := q.sim.plan.brokers == 1
 	for _, o := range w.owners {
@@ -161,12 +162,12 @@ func (q *queueChecker) checkClaim(w *work, d seenDelivery) {
 		free = q.leaseEnd(w, before, at)
 	}
 	if at+max(slack, early) < free {
-		q.history.violate("NotBeforeDue", "at %v delivery %d of %v was claimed, and the one before had its lease until %v: %v, %v", at, d.attempt, d.spot, free, before.op, d.op)
+		q.history.violate("NotBeforeDue", "delivery %[2]d of %[3]v was claimed at %[1]v, but the delivery before it had its lease until %[4]v: %[5]v, %[6]v", at, d.attempt, d.spot, free, before.op, d.op)
 	}
 }
 
-// leaseEnd returns the earliest time at which the lease of an unanswered delivery may end. It ignores
-// what happened after a given time.
+// leaseEnd returns the earliest time at which the lease of an unanswered delivery may end, by what
+// happened up to the time then.
 func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) time.Duration {
 	end, owned := d.until, time.Duration(-1)
 	for _, o := range w.owners {
@@ -187,7 +188,7 @@ func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) tim
 			return 0 // the outcome of the extension is unknown, so the lease may end at any time
 		case !o.taken(a.index) || o.ret < owned: // extensions are lost with their owner
 		case o.call < owned+staleMax:
-			end = min(end, o.until) // the answer may be that of the previous owner, which did not know yet of the new owner
+			end = min(end, o.until) // the previous owner may have answered, before it learned of the new owner
 		default:
 			end = o.until
 		}
@@ -195,9 +196,8 @@ func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) tim
 	return end
 }
 
-// follows reports whether an owner before o may have made a delivery, so that o took over the record
-// of that delivery. The earlier owner may even have made it after the takeover, as long as it had not
-// learned of o.
+// follows reports whether an owner before o may have made a delivery, so that o took over the lease.
+// The earlier owner may even have made the delivery after o's takeover, until it learned of o.
 func (w *work) follows(o owning, d seenDelivery) bool {
 	switch at := o.at.Duration; {
 	case at >= d.op.call:
@@ -247,9 +247,9 @@ func (w *work) settledBy(at spot, then time.Duration) bool {
 	return w.gone(at, then)
 }
 
-// checkRested expects a broker that acknowledged a pause or a purge to hand out no record that the
-// pause or purge concerns. A broker to which that broker forwards a request may not know of the
-// pause or purge yet.
+// checkRested expects a broker that acknowledged a pause or a purge to hand out no more of the records
+// that the pause or purge concerns. It leaves out requests that the broker may have forwarded to
+// another broker, which may not know of the pause or purge yet.
 func (q *queueChecker) checkRested(w *work, d seenDelivery) {
 	if d.op.via == viaHTTP && q.sim.plan.reach == reachable {
 		return
@@ -260,9 +260,9 @@ func (q *queueChecker) checkRested(w *work, d seenDelivery) {
 		}
 		switch {
 		case o.kind == pauses && !q.mayRun(w, o.call, d.op.ret):
-			q.history.violate("QueueAsAsked", "it was paused: %v, then %v", o, d.op)
+			q.history.violate("QueueAsAsked", "a paused queue handed out records: %v, then %v", o, d.op)
 		case o.kind == purges && w.gone(d.spot, o.ret):
-			q.history.violate("QueueAsAsked", "it was purged: %v, then %v", o, d.op)
+			q.history.violate("QueueAsAsked", "a purged record was handed out: %v, then %v", o, d.op)
 		}
 	}
 }
@@ -305,12 +305,12 @@ func (q *queueChecker) checkAnswers(o *op) {
 		switch {
 		case o.kind != extends && o.taken(i):
 			if !q.inLog(w, o, m) {
-				q.history.violate("AckDurable", "the answer for %v was taken, and is not in the log: %v", m, o)
+				q.history.violate("AckDurable", "the answer for %v was accepted, but is not in the log: %v", m, o)
 			}
 		case len(o.verdicts) > 0 && o.verdicts[i] == seb.CodeLeaseLost && !w.lost(m.delivery, o.ret) && (o.kind != extends || !q.leftAlone(w, m, o)):
-			q.history.violate("LastCounts", "%v was refused, and is the current delivery: %v", m, o)
+			q.history.violate("LastCounts", "the answer for %v was refused, but this is the current delivery: %v", m, o)
 		case o.failure == seb.CodeLeaseLost && len(o.tokens) == 1 && !w.lost(m.delivery, o.ret):
-			q.history.violate("LastCounts", "%v was refused, and is the current delivery: %v", m, o)
+			q.history.violate("LastCounts", "the answer for %v was refused, but this is the current delivery: %v", m, o)
 		}
 	}
 	if !o.asks() && !o.acked() && o.outcome == "" {
@@ -318,7 +318,7 @@ func (q *queueChecker) checkAnswers(o *op) {
 	}
 }
 
-// leftAlone reports whether an extension may have been refused because the lease had ended.
+// leftAlone reports whether the lease may have ended before the broker refused an extension.
 func (q *queueChecker) leftAlone(w *work, m message, o *op) bool {
 	d, ok := q.seen[m.delivery]
 	if !ok {
@@ -337,8 +337,8 @@ func (q *queueChecker) leftAlone(w *work, m message, o *op) bool {
 	return q.leaseEnd(w, d, o.ret) <= o.ret
 }
 
-// inLog reports whether the log had what an operation says about a delivery by the time that the
-// broker answered.
+// inLog reports whether the log had an accepted answer to a delivery by the time that the broker
+// confirmed it: the record done by an acknowledgement, or put back or dead-lettered by a nack.
 func (q *queueChecker) inLog(w *work, o *op, m message) bool {
 	for _, e := range w.events(m.spot) {
 		switch {

@@ -15,8 +15,8 @@ const (
 	finalWait = 35 * time.Second
 	// finalRounds is more than the receives that the work of a queue takes at the end of the run.
 	finalRounds = 200
-	// finalLate is how often an acknowledgement may time out. If every request gets its own commit,
-	// an acknowledgement waits for the commits of all dead letters.
+	// finalLate is how often an acknowledgement may time out. If each request gets its own commit, an
+	// acknowledgement waits until the commits of all dead letters are done.
 	finalLate = 5
 	// finalDelay is longer than all delays and leases.
 	finalDelay = 2 * time.Minute
@@ -104,12 +104,12 @@ func (s *simulation) compareQueues(b *seb.Broker, topic string, in *incarnation)
 	known := map[string]string{}
 	for info, err := range b.Queues(context.Background(), topic, seb.ListOptions{}) {
 		if err != nil {
-			s.history.violate("LossIsLoud", "a recovery in the end knows no queues of %s: %v", topic, err)
+			s.history.violate("LossIsLoud", "a recovery at the end of the run can't list the queues of %s: %v", topic, err)
 			return
 		}
 		letters, _, _, err := b.Queue(topic, info.Name).Dead(context.Background(), seb.DeadOptions{Limit: 1000, MaxBytes: 64 << 20})
 		if err != nil {
-			s.history.violate("LossIsLoud", "a recovery in the end can't read dead letters: %v", err)
+			s.history.violate("LossIsLoud", "a recovery at the end of the run can't read dead letters: %v", err)
 		}
 		var at []spot
 		for _, m := range letters {
@@ -125,7 +125,7 @@ func (s *simulation) compareQueues(b *seb.Broker, topic string, in *incarnation)
 		}
 	}
 	if fmt.Sprint(known) != fmt.Sprint(left) {
-		s.history.violate("AckDurable", "a recovery in the end knows queues of %s as %v, and should as %v", topic, known, left)
+		s.history.violate("AckDurable", "a recovery at the end of the run has for %s the queues %v, want %v", topic, known, left)
 	}
 }
 

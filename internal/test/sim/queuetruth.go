@@ -40,7 +40,7 @@ type workPart struct {
 	jobs             map[seb.Offset]*job
 }
 
-// reaching tells when something reached an offset.
+// reaching is the moment at which a dispatch limit, a purge or a trim reached an offset.
 type reaching struct {
 	at   moment
 	upTo seb.Offset
@@ -142,9 +142,9 @@ func reached(all []reaching, offset seb.Offset, then time.Duration) bool {
 	return false
 }
 
-// last returns the attempt of a record's last delivery: the attempt that the log names, or that
-// follows from the dispatch limit and the uncertain range. If maybe is set, there may have been a
-// first delivery that the log does not name.
+// last returns the number of a record's last delivery: the one that the log names, or 1 in the uncertain
+// range, or 0. If maybe is true, the record is below the dispatch limit, so it may have had a first
+// delivery that the log does not name.
 func (w *work) last(at spot) (attempt uint32, maybe bool) {
 	p, j := w.part(at.partition), w.job(at)
 	switch {
@@ -236,7 +236,7 @@ func (s *simulation) tellSet(in *incarnation, x *format.QueueSet, at moment) {
 // become the uncertain range.
 func (s *simulation) tellOwned(w *work, x *format.QueueOwned, at moment) {
 	if n := format.Epoch(len(w.owners)); x.Epoch != n+1 {
-		s.history.violate("Fenced", "slot %d: queue %d has its owner %d after %d", at.seq, w.id, x.Epoch, n)
+		s.history.violate("Fenced", "slot %d: queue %d gets epoch %d after epoch %d", at.seq, w.id, x.Epoch, n)
 	}
 	w.owners, w.owned = append(w.owners, owning{at, x.Epoch}), true
 	for i := range w.of.partitions {
@@ -259,7 +259,7 @@ func (w *work) open(partition int, limit seb.Offset, at moment) {
 // expectOwner expects the epoch of an owner's entry to be that of the current owner.
 func (s *simulation) expectOwner(w *work, epoch format.Epoch, entry format.Entry) {
 	if !w.owned || epoch != format.Epoch(len(w.owners)) {
-		s.history.violate("Fenced", "queue %d has its owner %d (%v): %T%+v", w.id, len(w.owners), w.owned, entry, entry)
+		s.history.violate("Fenced", "queue %d has epoch %d (owned: %v), but the entry of an owner is %T%+v", w.id, len(w.owners), w.owned, entry, entry)
 	}
 }
 
@@ -270,10 +270,10 @@ func (s *simulation) tellAttempted(w *work, x *format.RecordsAttempted, at momen
 		last, maybe := w.last(p)
 		j := w.job(p)
 		if next := a.Number == last+1 || maybe && a.Number == 2; !next || w.over(p) {
-			s.history.violate("OwnNumber", "slot %d: delivery %d of %v in queue %d is to follow %d (%v); over: %v", at.seq, a.Number, p, w.id, last, maybe, w.over(p))
+			s.history.violate("OwnNumber", "slot %d: delivery %d of %v in queue %d follows delivery %d (there may be a first one that the log does not name: %v); the record is over: %v", at.seq, a.Number, p, w.id, last, maybe, w.over(p))
 		}
 		if a.Number-j.attemptsBefore > w.config.Attempts {
-			s.history.violate("AtMost", "slot %d: delivery %d of %v in queue %d, which was redriven after %d and allows %d", at.seq, a.Number, p, w.id, j.attemptsBefore, w.config.Attempts)
+			s.history.violate("AtMost", "slot %d: delivery %d of %v in queue %d; the record was redriven after delivery %d, and the queue allows %d attempts", at.seq, a.Number, p, w.id, j.attemptsBefore, w.config.Attempts)
 		}
 		j.attempt = a.Number
 		j.events = append(j.events, event{at: at, what: wasAttempted, attempt: a.Number, attemptsBefore: j.attemptsBefore})
@@ -286,7 +286,7 @@ func (s *simulation) tellDone(w *work, x *format.RecordsDone, at moment) {
 			p := spot{int(x.Partition), o}
 			if !w.isLast(p, r.Number) || w.over(p) {
 				last, _ := w.last(p)
-				s.history.violate("LastCounts", "slot %d: delivery %d of %v did the work of queue %d; the last was %d; over: %v", at.seq, r.Number, p, w.id, last, w.over(p))
+				s.history.violate("LastCounts", "slot %d: delivery %d of %v is acknowledged in queue %d; its last delivery was %d; the record is over: %v", at.seq, r.Number, p, w.id, last, w.over(p))
 			}
 			j := w.job(p)
 			j.done, j.attempt = true, r.Number
@@ -299,7 +299,7 @@ func (s *simulation) tellPutBack(w *work, x *format.RecordPutBack, at moment, re
 	p := spot{int(x.Partition), x.Offset}
 	if !w.isLast(p, x.Number) || w.over(p) {
 		last, _ := w.last(p)
-		s.history.violate("LastCounts", "slot %d: delivery %d of %v is put back in queue %d; the last was %d; over: %v", at.seq, x.Number, p, w.id, last, w.over(p))
+		s.history.violate("LastCounts", "slot %d: delivery %d of %v is put back in queue %d; its last delivery was %d; the record is over: %v", at.seq, x.Number, p, w.id, last, w.over(p))
 	}
 	j := w.job(p)
 	e := event{at: at, what: wasPutBack, attempt: x.Number, attemptsBefore: j.attemptsBefore, rest: rest, reason: x.Reason}
@@ -308,7 +308,7 @@ func (s *simulation) tellPutBack(w *work, x *format.RecordPutBack, at moment, re
 		dead.add(w, p)
 	}
 	if attempts := x.Number - j.attemptsBefore; x.DeadLetter != (attempts >= w.config.Attempts) {
-		s.history.violate("AtMost", "slot %d: attempt %d of %v in queue %d of %d, and dead-lettered is %v", at.seq, attempts, p, w.id, w.config.Attempts, x.DeadLetter)
+		s.history.violate("AtMost", "slot %d: attempt %d of %v in queue %d, which allows %d attempts, failed, and the record became a dead letter: %v", at.seq, attempts, p, w.id, w.config.Attempts, x.DeadLetter)
 	}
 	j.attempt, j.deadLettered = x.Number, x.DeadLetter
 	j.events = append(j.events, e)
@@ -319,7 +319,7 @@ func (s *simulation) tellRedriven(w *work, x *format.RecordsRedriven, at moment)
 		p := spot{int(x.Partition), o}
 		j := w.job(p)
 		if !j.deadLettered || w.gone(p, lifetimeMax) {
-			s.history.violate("QueueAsAsked", "slot %d: %v of queue %d is redriven, and was not a dead letter", at.seq, p, w.id)
+			s.history.violate("QueueAsAsked", "slot %d: %v of queue %d is redriven, but was not a dead letter", at.seq, p, w.id)
 		}
 		j.deadLettered, j.attemptsBefore = false, j.attempt
 		j.events = append(j.events, event{at: at, what: wasRedriven, attempt: j.attempt, attemptsBefore: j.attemptsBefore})

@@ -73,7 +73,7 @@ func (q *queueChecker) checkEvent(w *work, at spot, e event) {
 	}
 	for attempt := e.attempt + 1; attempt <= e.attempt+w.config.Attempts+1; attempt++ {
 		if later, made := q.seen[delivery{w.id, at, attempt}]; made && later.op.ret <= e.at.Duration {
-			q.history.violate("LastCounts", "slot %d: delivery %d of %v did the work of queue %d after this: %v", e.at.seq, e.attempt, at, w.id, later.op)
+			q.history.violate("LastCounts", "slot %d: delivery %d of %v in queue %d was acknowledged after a later delivery: %v", e.at.seq, e.attempt, at, w.id, later.op)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (q *queueChecker) stood(w *work, o *op) bool {
 // data.
 func (q *queueChecker) checkThere(o *op) {
 	if q.stays(o.topic) && (o.failure == seb.CodeTopicNotFound || (o.queue == jobs || o.queue == exactlyOnce) && o.failure == seb.CodeQueueNotFound) || o.failure == seb.CodeDataLost {
-		q.history.violate("LossIsLoud", "it is there: %v", o)
+		q.history.violate("LossIsLoud", "a broker did not find a topic or queue that exists, or reported lost data: %v", o)
 	}
 }
 
@@ -201,6 +201,6 @@ func (q *queueChecker) checkTogether(w *together) {
 		}
 	}
 	if len(slots) > 1 || len(slots) == 1 && missing > 0 || w.append.acked() && missing > 0 {
-		q.history.violate("AllOrNothing", "in %v, and %d parts are missing: %v, %v", slots, missing, w.append, w.ack)
+		q.history.violate("AllOrNothing", "the parts of one commit are in these commits of the log: %v; %d parts are missing: %v, %v", slots, missing, w.append, w.ack)
 	}
 }

@@ -68,10 +68,12 @@ func (w *together) commit(values []string) seb.Commit {
 	return all
 }
 
-// otherPart is the failure of a part if the error names another part.
+// otherPart is the failure noted for a part of a failed commit if the error names another part as the
+// cause.
 const otherPart seb.Code = "other_part"
 
-// blame leaves an error that names a part only in that part. The other parts fail with otherPart.
+// blame corrects the failures of the parts, if the error of the commit names the part that caused it:
+// this part keeps the error, and the other parts fail with otherPart.
 func (w *together) blame(err error) {
 	var part string
 	if e := (*seb.Error)(nil); errors.As(err, &e) {

@@ -90,7 +90,7 @@ func (x *checker) checkTopics(ops []*op) {
 				return o.kind == updates && o.topic == in.name && o.config == config && (o.acked() || o.outcome == seb.Unknown)
 			})
 			if at < 0 {
-				x.history.violate("TopicAsAsked", "%s was given config %d, which nobody asked for", in.name, config)
+				x.history.violate("TopicAsAsked", "%s got a retention of %d bytes, which nobody asked for", in.name, config)
 				continue
 			}
 			for _, later := range in.configs[i+1:] {
@@ -170,7 +170,7 @@ func (x *checker) checkDeleted(ops []*op) {
 		if !slices.ContainsFunc(ops, func(d *op) bool {
 			return d.kind == deletes && d.topic == o.topic && (d.acked() && d.ret >= o.call || d.outcome == seb.Unknown)
 		}) {
-			x.history.violate("TopicAsAsked", "its topic was deleted, and nobody asked for that: %v", o)
+			x.history.violate("TopicAsAsked", "the topic was deleted, and nobody asked for that: %v", o)
 		}
 	}
 }

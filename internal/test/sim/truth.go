@@ -29,7 +29,7 @@ func (all truth) recreated() int {
 type incarnation struct {
 	name       string
 	partitions []partition
-	configs    []int64 // each retention in bytes that the topic was given
+	configs    []int64 // each retention in bytes that the topic had
 	deleted    bool
 	consumers  map[format.ConsumerID]*consumer // by id, deleted ones included
 	queues     map[format.QueueID]*work        // by id, deleted ones included
@@ -92,7 +92,7 @@ func (s *simulation) replay() (*log, error) {
 				return nil, fmt.Errorf("checkpoint %d: %w", q, err)
 			}
 			if k.Hash != hash || string(k.Body) != string(st.View().Encode()) {
-				return nil, fmt.Errorf("checkpoint %d is not what a replay of slots 1 to %d comes to", q, q)
+				return nil, fmt.Errorf("checkpoint %d differs from the state after a replay of slots 1 to %d", q, q)
 			}
 		}
 	}
@@ -102,7 +102,7 @@ func (s *simulation) replay() (*log, error) {
 func (s *simulation) noneAbove(q format.Seq) error {
 	slots, err := s.bucket.seqs(format.LogPrefix)
 	if n := len(slots); n > 0 && slots[n-1] >= q {
-		return fmt.Errorf("slot %d is taken, slot %d never was", slots[n-1], q)
+		return fmt.Errorf("slot %d has a commit, but slot %d never had one", slots[n-1], q)
 	}
 	return err
 }
@@ -142,7 +142,7 @@ func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
 				from, pos = s.bucket.original(c.Data[x.Object-1].Key()), format.DataPayloadStart+x.Pos
 			}
 			if len(from) < int(pos)+int(x.Size) {
-				return fmt.Errorf("a batch at %d of %d bytes, where %d were created", pos, x.Size, len(from))
+				return fmt.Errorf("a batch of %[2]d bytes begins at byte %[1]d of an object of %[3]d bytes", pos, x.Size, len(from))
 			}
 			if err := s.tellBatch(&all[x.Topic].partitions[x.Partition], from[pos:pos+x.Size], at, dead); err != nil {
 				return fmt.Errorf("%s/%d: %w", all[x.Topic].name, x.Partition, err)
@@ -189,18 +189,18 @@ func (s *simulation) verifyBucket() {
 	s.final = final
 	topics, err := seb.Collect(b.Topics(context.Background(), seb.ListOptions{}))
 	if err != nil {
-		s.history.violate("LossIsLoud", "a recovery in the end knows no topics: %v", err)
+		s.history.violate("LossIsLoud", "a recovery at the end of the run can't list the topics: %v", err)
 	}
 	for _, t := range topics {
 		if !all[t.ID].matches(t) {
-			s.history.violate("TopicAsAsked", "a recovery in the end knows %s with %d partitions and %+v, which has %d, and configs %v",
+			s.history.violate("TopicAsAsked", "a recovery at the end of the run has %s with %d partitions and %+v; by the log it has %d partitions, and had the configs %v",
 				t.Name, len(t.Partitions), t.Config, len(all[t.ID].partitions), all[t.ID].configs)
 			continue
 		}
 		for i, p := range t.Partitions {
 			at, want := place{t.Name, i}, &all[t.ID].partitions[i]
 			if err := s.compare(b, at, p, want); err != nil {
-				s.history.violate("LossIsLoud", "a recovery in the end can't read everything of %v: %v", at, err)
+				s.history.violate("LossIsLoud", "a recovery at the end of the run can't read everything of %v: %v", at, err)
 			}
 		}
 		s.compareConsumers(b, t.Name, all[t.ID])
@@ -212,7 +212,7 @@ func (s *simulation) verifyBucket() {
 		same = same && final.keys[k.ID]
 	}
 	if !same {
-		s.history.violate("KeyAsAsked", "a recovery in the end knows the API keys %v (%v), and should %v", keys, err, final.keys)
+		s.history.violate("KeyAsAsked", "a recovery at the end of the run has the API keys %v (%v), want %v", keys, err, final.keys)
 	}
 	if err := b.Close(); err != nil {
 		s.history.violate("Liveness", "close: %v", err)
@@ -261,7 +261,7 @@ func (l *log) ids(p place) []string {
 // compare expects a recovered broker to know the partition as the commits left it.
 func (s *simulation) compare(b *seb.Broker, at place, p seb.Partition, want *partition) error {
 	if p.Start != want.start() || int(p.End) != len(want.ids) {
-		s.history.violate("AckDurable", "%v recovers as %d to %d, and should as %d to %d", at, p.Start, p.End, want.start(), len(want.ids))
+		s.history.violate("AckDurable", "%v has offsets %d to %d after a recovery, want %d to %d", at, p.Start, p.End, want.start(), len(want.ids))
 	}
 	next := p.Start
 	for r, err := range b.Read(context.Background(), at.topic, int32(at.partition), seb.Earliest) {
@@ -273,13 +273,13 @@ func (s *simulation) compare(b *seb.Broker, at place, p seb.Partition, want *par
 			id += deadLetterSuffix
 		}
 		if r.Offset != next || !ok || int(next) >= len(want.ids) || id != want.ids[next] {
-			s.history.violate("DenseOffsets", "%v holds %.40q at %d, where %d is due", at, r.Value, r.Offset, next)
+			s.history.violate("DenseOffsets", "%v has %.40q at offset %d, want offset %d next", at, r.Value, r.Offset, next)
 			return nil
 		}
 		next++
 	}
 	if int(next) != len(want.ids) {
-		s.history.violate("AckDurable", "%v can be read up to %d, and should up to %d", at, next, len(want.ids))
+		s.history.violate("AckDurable", "%v can be read up to offset %d, want %d", at, next, len(want.ids))
 	}
 	return nil
 }
