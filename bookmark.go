@@ -70,8 +70,9 @@ func ParseBookmark(s string) (_ Bookmark, err error) {
 // clusterTag is a short id of the log, which distinguishes it from most other logs.
 func clusterTag(e *engine.Engine) string { return e.ClusterID()[:clusterDigits] }
 
-// TopicTag returns a text, such as 1f0c6a3e.7, by which programs distinguish the topic with that
-// id from all other topics, also those of other buckets. The text of a [Bookmark] begins with this text.
+// TopicTag returns a text, such as 1f0c6a3e.7, by which programs distinguish the topic with that id
+// from all other topics of the log, and from the topics of most other logs. The text of a [Bookmark]
+// begins with this text.
 func (b *Broker) TopicTag(id TopicID) string {
 	return Bookmark{Cluster: clusterTag(b.engine), Topic: id}.topicTag()
 }

@@ -443,7 +443,7 @@ func dataLost(lost *engine.DataLostError) *Error {
 
 func keyReused() *Error {
 	e := refused(CodeIdempotencyKeyReused, "the idempotency key was used for another append to this topic, or for another commit")
-	e.Hint = "use a new key for each append or commit, and the same key only to repeat the same request"
+	e.Hint = "use a new idempotency key for each append or commit, and the same key only to repeat the same request"
 	return e
 }
 
@@ -465,7 +465,7 @@ func errBookmark(s string) error {
 	return &Error{
 		Code:   CodeInvalidRequest,
 		Detail: fmt.Sprintf("invalid bookmark %q", s),
-		Hint:   "use the text that came with the last record, such as 1f0c6a3e.7:41,0,12, unchanged",
+		Hint:   "use the text of a follower's bookmark, such as 1f0c6a3e.7:41,0,12, unchanged",
 	}
 }
 

@@ -40,7 +40,7 @@ func (b *Broker) NewFollower(ctx context.Context, topic string, partition int32,
 
 // ResumeFollower returns a follower of the topic that goes on at a bookmark. It fails with
 // CodeTopicRecreated if the bookmark belongs to a topic other than the one that has the name now.
-// It fails with CodeOffsetOutOfRange if records that follow the bookmark were deleted.
+// ResumeFollower fails with CodeOffsetOutOfRange if records that follow the bookmark were deleted.
 func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark) (_ *Follower, err error) {
 	defer reads(&err)
 	if from.Partition < AllPartitions || len(from.Offsets) == 0 || from.Partition >= 0 && len(from.Offsets) > 1 {

@@ -40,9 +40,9 @@ type Options struct {
 	// last sixteenth is a reserve: as it fills, the broker first refuses appends, topics and queues,
 	// then changes of consumers, then answers of workers, and last new API keys. Default 256 MiB.
 	StateMemory int64
-	// CacheDir is a directory for a cache of what the broker read from the store. It may be
-	// deleted at any time. Open fails unless it belongs to the user that runs this
-	// process, and no other user may write to it. Default "": no disk cache.
+	// CacheDir is a directory for a cache of what the broker read from the store. The directory
+	// may be deleted at any time. Open fails unless the directory belongs to the user that runs
+	// this process, and no other user may write to it. Default "": no disk cache.
 	CacheDir string
 	// CacheBytes bounds CacheDir. Default 1 GiB.
 	CacheBytes int64

@@ -23,7 +23,7 @@ type round struct {
 const roundStep = 1024
 
 // round returns a follower of all partitions of a topic that has more than FollowPartitionsMax.
-// It creates the consumer if it does not exist.
+// If the consumer does not exist, round creates it.
 func (c *Consumer) round(ctx context.Context, topic TopicID, partitions int) (*Follower, error) {
 	if _, err := c.describe(); CodeOf(err) == CodeConsumerNotFound {
 		if _, _, err := c.Create(ctx); err != nil {

@@ -67,8 +67,8 @@ const (
 )
 
 // Run processes records until ctx ends, waits for the handlers under way, and returns nil.
-// It returns an error if it can't go on, for example because the queue was deleted. It
-// receives only as many records as handlers are free.
+// Run returns an error if it can't go on, for example because the queue was deleted. Run receives
+// only as many records as handlers are free.
 func (w *Worker) Run(ctx context.Context) error {
 	c := *w
 	def(&c.Concurrency, 1)

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// attemptsBurst is how many authentications from an address may fail in a row. After each
-	// attemptsInterval, one more may fail.
+	// attemptsBurst is how many attempts to authenticate an address has at first, and at most. Each
+	// failure takes one of them. After each attemptsInterval, the address gets one back.
 	attemptsBurst    = 10
 	attemptsInterval = 3 * time.Second
 	// attemptsAddressesMax is how many addresses are counted one by one; all others share one count.

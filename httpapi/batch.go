@@ -43,7 +43,7 @@ func (h *Handler) batchOf(ctx context.Context, spec *appendSpec, body []byte) (*
 // add up to the length of body.
 func checkBatch(body []byte) (count int, err error) {
 	if len(body) < batchCountBytes {
-		return 0, invalid("", "the batch has %d bytes; its count alone takes %d", len(body), batchCountBytes)
+		return 0, invalid("", "the batch has %d bytes; the number of records at its start alone takes %d", len(body), batchCountBytes)
 	}
 	n := int64(binary.LittleEndian.Uint32(body))
 	values := int64(len(body)) - batchCountBytes - batchSizeBytes*n

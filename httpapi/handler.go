@@ -36,8 +36,8 @@ type Options struct {
 	// Prices are the prices of the broker's store, for GET /v1/bill. Default: the bill
 	// shows what was used, but not what that costs.
 	Prices *Prices
-	// PeerTLS configures connections to brokers whose address is https, such as the roots to
-	// trust. Default: the system's roots.
+	// PeerTLS configures connections to brokers whose address is an https URL. For example, it
+	// says which certificate authorities to trust. Default: those that the system trusts.
 	PeerTLS *tls.Config
 	// DialPeer connects to other brokers. Default: as a [net.Dialer] does.
 	DialPeer func(ctx context.Context, network, address string) (net.Conn, error)

@@ -37,7 +37,7 @@ type servedMetrics struct {
 	duration                    prometheus.Observer
 }
 
-// Results of requests that were forwarded to the owner of a queue.
+// Results of requests that this broker forwarded to the broker that it knew as the owner of a queue.
 const (
 	passedAnswered = "answered"
 	passedRefused  = "refused" // the other broker isn't the owner, can't serve, or doesn't know this broker

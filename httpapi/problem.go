@@ -114,7 +114,7 @@ var hints = map[seb.Code]string{
 	seb.CodeTooManyKeys:          "revoke keys that nobody uses, or ask the operator to raise --keys-max of seb serve",
 	seb.CodeOverMemoryBudget:     "try again after Retry-After seconds, with smaller or fewer requests at a time",
 	seb.CodeOverStateBudget:      "delete topics that nobody needs, or ask the operator to raise --state-memory of seb serve",
-	seb.CodeIdempotencyKeyReused: "use a new key for each append or commit, and the same key only to repeat the same request",
+	seb.CodeIdempotencyKeyReused: "use a new idempotency key for each append or commit, and the same key only to repeat the same request",
 	seb.CodeIdempotencyKeysFull:  "send no key, or wait: the log forgets each key after 25 hours",
 	seb.CodeStoreUnavailable:     "try again after Retry-After seconds; if it persists, see the broker's log for the store's errors",
 	seb.CodeStoreUnusable:        "seb doctor says what is wrong with the store",

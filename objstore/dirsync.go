@@ -55,7 +55,7 @@ type directory struct {
 	mu     sync.Mutex
 	queued *syncRound  // the round that has not begun, or nil
 	synced time.Time   // wall-clock time at which the last successful fsync began
-	before fs.FileInfo // what the directory was when that fsync began
+	before fs.FileInfo // the directory's file info from just before that fsync; see unchanged
 }
 
 // syncRound is one fsync. Only the holder of the directory's baton may access its fields.
@@ -64,8 +64,8 @@ type syncRound struct {
 	err  error
 }
 
-// openDirectory returns the directory at dirPath. At its first use it makes the directory's name
-// durable: another process may just have created the directory.
+// openDirectory returns the directory at dirPath. The first call for a directory fsyncs the parent
+// directory: another process may have created the directory, and may not have fsynced the parent yet.
 func (d *Dir) openDirectory(ctx context.Context, dirPath string) (*directory, error) {
 	if dir := d.lookup(dirPath); dir != nil {
 		return dir, nil
@@ -143,7 +143,8 @@ func (d *Dir) sync(ctx context.Context, dir *directory) error {
 	return round.err
 }
 
-// syncDirectory fsyncs a directory, and returns what the directory was before the fsync.
+// syncDirectory fsyncs a directory. It returns the directory's file info from before the fsync, so
+// that unchanged can tell whether the directory has changed since.
 func (d *Dir) syncDirectory(dirPath string) (before fs.FileInfo, err error) {
 	// A failure before the fsync makes nothing count as durable, so the store need not stop: such a
 	// failure may be temporary, for example if too many files are open.

@@ -182,7 +182,7 @@ func (g *batcher) split(ctx context.Context, r io.Reader, skip int64) error {
 }
 
 // add adds the complete records of data to the open batch, and waits for room whenever the batch is full.
-// It returns how many bytes of data the records took. at counts the records of the input; the first skip
+// used is how many bytes of data the records took. at counts the records of the input; the first skip
 // records are left out.
 func (g *batcher) add(ctx context.Context, data []byte, end bool, at *int64, skip int64) (used int, err error) {
 	g.mu.Lock()

@@ -157,7 +157,7 @@ func gatherCrowd(t *testing.T, broker *process, count int, text, when string) *c
 	return c
 }
 
-// leave makes the crowd read the answers that it has not read, and hang up.
+// leave closes the crowd's input: the crowd then reads the answers that it has not read, and hangs up.
 func (c *crowd) leave(t *testing.T) {
 	t.Helper()
 	if err := c.stdin.Close(); err != nil {

@@ -135,7 +135,7 @@ func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
 	if d.answered = d.check(ctx, "answers", d.answers); !d.answered {
 		return // after this failure every other check would run into a time-out
 	}
-	d.check(ctx, "nothing in the way", d.unobstructed)
+	d.check(ctx, "free keys", d.unobstructed)
 	d.check(ctx, "racing creates", func(ctx context.Context) (string, error) { return d.race(ctx, c.Rounds, c.Racers) })
 	d.check(ctx, "create of existing", func(ctx context.Context) (string, error) { return d.exists(ctx, c.Rounds) })
 	d.check(ctx, "read what was written", func(ctx context.Context) (string, error) { return d.roundTrips(ctx, c.Samples) })
@@ -187,7 +187,7 @@ func (d *diagnosis) unobstructed(ctx context.Context) (string, error) {
 	if _, err := d.get(ctx, "", clusterKey, 0, 1); err != nil && !errors.Is(err, objstore.ErrNotFound) {
 		return "", err
 	}
-	return "every path that the log needs is free, or holds an object", nil
+	return "no file or directory of the wrong kind is where Seb keeps objects", nil
 }
 
 // roundTrips writes objects of two sizes, and reads each right after that. Most latencies are measured

@@ -128,8 +128,8 @@ func oneLine(s string) string {
 type queueRedriveCmd struct {
 	queueFlags
 	Partition *int32  `env:"-" placeholder:"N" help:"Partition of the records that --offset names (default: 0)."`
-	Offset    []int64 `env:"-" placeholder:"N" help:"Redrive this record only; may be repeated, or a list with commas (default: all that are parked)."`
-	Limit     *int64  `env:"-" placeholder:"N" help:"Redrive the first N only, by partition and offset (default: all that are parked)."`
+	Offset    []int64 `env:"-" placeholder:"N" help:"Redrive this record only; may be repeated, or a list with commas (default: all parked records)."`
+	Limit     *int64  `env:"-" placeholder:"N" help:"Redrive the first N only, by partition and offset (default: all parked records)."`
 }
 
 // Help shows examples.
@@ -185,7 +185,7 @@ func (c *queueRedriveCmd) Run(ctx context.Context, std streams) error {
 func (c *queueRedriveCmd) body() (map[string]any, error) {
 	switch {
 	case c.Partition != nil && len(c.Offset) == 0:
-		return nil, usageError{hinted(errors.New("--partition needs --offset"), "name the records with --offset, or leave --partition out to redrive all that are parked")}
+		return nil, usageError{hinted(errors.New("--partition needs --offset"), "name the records with --offset, or leave --partition out to redrive all parked records")}
 	case c.Limit != nil && len(c.Offset) > 0:
 		return nil, usage(errors.New("--limit can't be combined with --offset"))
 	case c.Limit != nil && *c.Limit < 1:

@@ -16,7 +16,7 @@ import (
 // snapshot is what a broker reports at one moment.
 type snapshot struct {
 	at       time.Time
-	notReady string // why the broker is not ready; "" if it is
+	notReady string // why the broker is not ready; "" if the broker is ready
 	metrics  map[string]*dto.MetricFamily
 	topics   []topicInfo
 }

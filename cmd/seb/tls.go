@@ -71,7 +71,8 @@ func (f tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
 	}, nil
 }
 
-// unusable turns an error of the files into a usage error with a hint: a restart does not help.
+// unusable turns an error of the files into a usage error with a hint. A supervisor does not restart the
+// broker after a usage error: a restart would not help.
 func unusable(err error) error {
 	return usageError{hinted(err, "--tls-cert, --tls-key and --tls-client-ca (SEB_TLS_...) name files that must be readable, in PEM form, and fit each other")}
 }

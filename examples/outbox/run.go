@@ -12,7 +12,7 @@ import (
 const lockPatience = 5 * time.Second
 
 // run drains the outbox until ctx ends, or, if once is set, until the outbox is empty.
-// It connects again whenever the connection is lost.
+// run connects again whenever the connection is lost.
 func (d *drainer) run(ctx context.Context) error {
 	d.paused = map[string]pause{}
 	d.began, d.moved.since, d.wait = time.Now(), time.Now(), pauseMin

@@ -25,7 +25,7 @@ var errElsewhere = errors.New("another process drains this outbox")
 // session is a connection to the database that holds the lock of the outbox. A drainer
 // uses no other connection, so that a drainer that has lost the lock changes nothing.
 // The lock keeps the rows in order, and prevents useless repeated sends. Each row arrives
-// once even without the lock.
+// once even without the lock: all drainers send a batch with the same idempotency key.
 type session struct {
 	conn  *pgx.Conn
 	woken bool // a row was inserted since the last call of wait

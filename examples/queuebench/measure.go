@@ -38,7 +38,7 @@ type worker interface {
 	// messages of the Take before that this call has finished, if Done left that to it.
 	Take(ctx context.Context, most int) (ids []string, finished int, err error)
 	// Done finishes the messages of the last Take, and returns how many it has finished.
-	// It may leave that to the next Take.
+	// Done may leave the finishing to the next Take.
 	Done(ctx context.Context, ids []string) (finished int, err error)
 	Close() error
 }

@@ -27,10 +27,9 @@ type counter struct {
 
 // count counts from the consumer's position on, until a request fails.
 func (c *counter) count(ctx context.Context) error {
-	// Read the version first, and then the position and the counts: these belong to that
-	// version, or to a later one that another counter has committed. If they are of a later
-	// one, the commit is refused. In the other order, old counts could be committed under a
-	// later version.
+	// Read the version first, and then the position and the counts. If another counter commits
+	// in between, the position or the counts are newer than the version, and the commit below
+	// is refused. In the other order, old counts could be committed under a newer version.
 	consumer := c.broker.Consumer(c.from, "wordcount")
 	info, _, err := consumer.Create(ctx)
 	if err != nil {

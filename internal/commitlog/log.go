@@ -172,8 +172,8 @@ func (l *Log) next() (act Action) {
 // Recover loads the newest checkpoint and applies the commits after it: all that the log has at the
 // time of the call, and perhaps later ones. A List that has only the first page of the log does not
 // end the recovery: Recover reads slots beyond that page until it finds no more, then lists again.
-// It must also find the last slot that a List shows: if the store answers 404 for that slot, Recover
-// asks a few more times.
+// Recover must also find the last slot that a List shows: if the store answers 404 for that slot,
+// Recover asks a few more times.
 func (l *Log) Recover(ctx context.Context) error {
 	attempts, unlisted := 0, 0
 	for {

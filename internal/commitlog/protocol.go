@@ -264,7 +264,7 @@ func (p *Protocol) Next(boot time.Duration) Action {
 		case !a.listed && !p.Covers(a.At):
 			p.expired = true
 		case a.Found && a.Prev != p.tip:
-			return p.stop(fmt.Errorf("%w: log slot %d follows a commit with the hash %v, but slot %d has the hash %v", ErrFork, n, a.Prev, p.applied, p.tip))
+			return p.stop(fmt.Errorf("%w: the commit in log slot %d gives %v as the hash of the previous commit, but the commit in log slot %d has the hash %v", ErrFork, n, a.Prev, p.applied, p.tip))
 		case a.Found:
 			return Action{Do: DoApply, Seq: n}
 		default:

@@ -43,7 +43,7 @@ type Broker interface {
 	// SyncToAct syncs, unless the last sync is recent enough for handing out records. It returns an
 	// error if the broker no longer accepts requests.
 	SyncToAct(ctx context.Context) error
-	// Follow makes the broker sync repeatedly, for a receiver that waits, until leave is called.
+	// Follow is for a receiver that waits: the broker syncs repeatedly until leave is called.
 	Follow() (leave func())
 	// Done returns a channel that is closed when the broker no longer accepts requests.
 	Done() <-chan struct{}

@@ -8,10 +8,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Extend makes the leases of deliveries last for the duration lease from now on; 0 means the queue's
-// lease. out tells for each token whether the lease was extended. It was not if the token is of another
-// queue, if the dispatcher knows that no worker has the record under this token, or if there is no room
-// to remember the new end. out is nil if the dispatcher has ended.
+// Extend moves the end of the leases of deliveries to the duration lease from now; 0 means the queue's
+// lease. out tells for each token whether the lease was extended. The lease is not extended if the token
+// is of another queue, if the dispatcher knows that no worker has the record under this token, or if
+// there is no room to remember the new end. out is nil if the dispatcher has ended.
 func (d *Dispatcher) Extend(tokens []Token, lease time.Duration) (until time.Time, out []bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

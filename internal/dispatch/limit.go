@@ -128,7 +128,7 @@ func (d *Dispatcher) followLocked(now time.Time, lack int) {
 }
 
 // nearLocked tells whether the scan is near a limit, and whether a limit keeps records back (stuck).
-// It marks the dispatcher if a limit should move with the next commit.
+// nearLocked marks the dispatcher if a limit should move with the next commit.
 func (d *Dispatcher) nearLocked(now time.Time) (near, stuck bool) {
 	reach, moves := d.reachLocked(now), false
 	d.viewOwned(func(t *state.Topic, q *state.Queue) {

@@ -257,7 +257,7 @@ type takeover struct {
 	most      int          // how many records a receiver has asked for
 }
 
-// expect makes the commit of a takeover open the queue's dispatcher.
+// expect registers a takeover. When the takeover's commit is applied, the queue's dispatcher is opened.
 func (x *Dispatchers) expect(t takeover) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

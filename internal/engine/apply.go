@@ -87,8 +87,8 @@ func (e *fold) rememberOwn(c *format.Commit) {
 	}
 }
 
-// rememberRead puts the batches in a commit object that was read from the store into the cache. Batches
-// in data objects were not read with the commit object.
+// rememberRead caches the batches of a commit object that was read from the store. It skips batches in
+// data objects, because a commit object does not have their bytes.
 func (e *fold) rememberRead(c *format.Commit, object []byte) {
 	if object == nil {
 		return

@@ -178,8 +178,8 @@ func (r *Request) batches() (bs []*batch) {
 	return bs
 }
 
-// Begin notes that a request has come: its wait counts from now on, or from when ctx says that it came.
-// It does nothing if it was called before; Submit calls it too.
+// Begin notes that a request has come. The request's wait counts from the time of arrival in ctx, or else
+// from now on. A second call for the request does nothing; Submit also calls Begin.
 func (e *Engine) Begin(ctx context.Context, r *Request) {
 	if r.done != nil {
 		return
@@ -239,7 +239,8 @@ func (e *Engine) Commit(ctx context.Context, r *Request) error {
 	return t.Wait(ctx)
 }
 
-// Ticket is what one caller of a request waits for.
+// Ticket lets one caller wait for the outcome of a request. If a second caller sends a request with
+// the same idempotency key, both callers wait for the first request, each with its own ticket.
 type Ticket struct {
 	e      *Engine
 	r      *Request

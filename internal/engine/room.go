@@ -56,7 +56,8 @@ func (e *Engine) roomForAppends(d *state.Draft, batches []*batch, requests []*Re
 }
 
 // room refuses requests if their entries would make the state grow beyond the limit of the use. If there
-// is room, it adds to e.building.promised the memory that the requests' keys and delays will take.
+// is room, it adds to e.building.promised the memory that the idempotency keys and delays of the requests will
+// take once the commit is applied.
 func (e *Engine) room(d *state.Draft, use state.Use, growth int64, requests ...*Request) error {
 	later := int64(0)
 	for _, r := range requests {

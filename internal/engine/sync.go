@@ -245,8 +245,8 @@ func (e *Engine) SyncRarely(ctx context.Context) error {
 // SyncAge returns how long ago the last sync or own commit began that has proven where the log ends.
 func (e *Engine) SyncAge() time.Duration { return e.tail.age() }
 
-// Follow makes the engine sync repeatedly, until the caller calls leave. It is for readers that wait at
-// the end of the log.
+// Follow is for readers that wait at the end of the log: the engine syncs repeatedly until the caller
+// calls leave.
 func (e *Engine) Follow() (leave func()) { return e.tail.wait() }
 
 // AllPartitions stands for all partitions of a topic.

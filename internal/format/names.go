@@ -11,17 +11,17 @@ import (
 // before the first.
 type Seq uint64
 
-// TopicID names a topic for good: no other topic of the log ever has that id, not even after the
-// topic was deleted. 0 names no topic.
+// TopicID identifies a topic for good: no other topic of the log ever has that id, not even after the
+// topic was deleted. 0 identifies no topic.
 type TopicID uint64
 
-// QueueID names a queue as TopicID names a topic.
+// QueueID identifies a queue. Like a TopicID, it is never used again, and 0 identifies no queue.
 type QueueID uint64
 
-// ConsumerID names a consumer as TopicID names a topic.
+// ConsumerID identifies a consumer. Like a TopicID, it is never used again, and 0 identifies no consumer.
 type ConsumerID uint64
 
-// KeyID names an API key as TopicID names a topic.
+// KeyID identifies an API key. Like a TopicID, it is never used again, and 0 identifies no key.
 type KeyID uint64
 
 // Epoch counts the owners of a queue: it grows with each change of the owner.

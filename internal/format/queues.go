@@ -82,8 +82,10 @@ type WindowMoved struct {
 	Window    Offset
 }
 
-// RecordsAttempted counts deliveries: those that the owner is about to make, or first deliveries that are
-// with workers when the owner releases the queue.
+// RecordsAttempted counts deliveries of records. The owner commits it before it hands out a record
+// again. The first delivery of a record needs no such commit: the dispatch limit allows it. If workers
+// still have such records when the owner releases the queue, the owner commits their first deliveries
+// with the release, so that the next owner counts the attempts exactly.
 type RecordsAttempted struct {
 	Queue     QueueID
 	Epoch     Epoch

@@ -67,7 +67,7 @@ func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 		c.lost = s
 	}
 	if c.hash != nil && *c.hash != cp.Hash {
-		c.found(Corrupt, key, "%v: it follows a commit with the hash %v, but %s has the hash %v", format.ErrCorrupt, cp.Hash, format.LogKey(s), *c.hash)
+		c.found(Corrupt, key, "%v: it names %v as the hash of the last commit that it covers, but %s has the hash %v", format.ErrCorrupt, cp.Hash, format.LogKey(s), *c.hash)
 		return nil
 	}
 	compared := c.state

@@ -28,7 +28,7 @@ type slotResult struct {
 }
 
 // checkSlot reads a slot's commit and the data objects that the commit is the first to refer to.
-// It reads them together so that the check need not keep the rows of all commits in memory.
+// checkSlot reads these objects together, so that the check need not keep the rows of all commits in memory.
 func (c *checker) checkSlot(ctx context.Context, s format.Seq) slotResult {
 	r := slotResult{seq: s}
 	var body []byte

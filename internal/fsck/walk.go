@@ -46,7 +46,7 @@ func (c *checker) walk(ctx context.Context) error {
 	return passBelow(1<<64 - 1)
 }
 
-// move moves the walk to slot s. If s does not follow the slot before, hash and state become
+// move moves the walk to slot s. If there is a gap between the walk's slot and s, hash and state become
 // unknown.
 func (c *checker) move(s format.Seq) {
 	if c.pos+1 != s {
@@ -96,7 +96,7 @@ func (c *checker) passSlot(r slotResult) error {
 // follow checks that a commit follows from the commits before it.
 func (c *checker) follow(key string, commit *format.Commit) {
 	if c.hash != nil && *c.hash != commit.Prev {
-		c.found(Corrupt, key, "%v: it follows a commit with the hash %v, but the commit before it has the hash %v: one of the two commits is of another log",
+		c.found(Corrupt, key, "%v: it names %v as the hash of the commit before it, but that commit has the hash %v: one of the two commits is of another log",
 			format.ErrCorrupt, commit.Prev, *c.hash)
 		c.forgetState()
 	}

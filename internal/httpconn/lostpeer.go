@@ -18,8 +18,8 @@ const (
 	peerLostAfter = 25 * time.Second
 )
 
-// NoticeLoss makes a server's connection end soon after its client is lost. It is for
-// [http.Server.ConnContext].
+// NoticeLoss configures a server's connection so that the connection ends soon after its client is
+// lost. It is for [http.Server.ConnContext].
 func NoticeLoss(ctx context.Context, c net.Conn) context.Context {
 	for {
 		over, ok := c.(interface{ NetConn() net.Conn })

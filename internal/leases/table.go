@@ -289,7 +289,7 @@ func (t *Table) Delivered(f func(Delivery)) {
 	}
 }
 
-// Expire makes the records whose leases have run out wait for their next delivery.
+// Expire ends the leases that have run out by now. Their records wait for the next delivery.
 func (t *Table) Expire(now time.Time) {
 	for len(t.out) > 0 && !t.out[0].at.After(now) {
 		e := t.out[0]

@@ -54,7 +54,7 @@ func (i *Identity) Accept(ctx context.Context, w http.ResponseWriter) (*Conn, er
 	}
 	if buffered.Reader.Buffered() > 0 {
 		_ = conn.Close() // nothing was sent yet, so a Close that fails loses nothing
-		return nil, errors.New("take over the connection: the client did not wait for the response")
+		return nil, errors.New("take over the connection: the client sent data before it had the response")
 	}
 	_ = conn.SetDeadline(time.Time{}) // if the connection is closed, the write below fails
 	const answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + protocol + "\r\n\r\n"

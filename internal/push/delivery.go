@@ -18,9 +18,9 @@ const (
 	extendMax      = 5 * time.Second // the timeout of a call once the lease has ended
 )
 
-// deliver sends one message and reports its outcome. If the gate has closed since the message was
-// received, or the context begin has ended, deliver gives the message back to the queue instead. When the
-// context work ends, deliver gives up its request. It calls stop if the target is gone for good.
+// deliver sends one message to the target and reports the outcome. If the gate has closed since the message
+// was received, or begin is done, deliver gives the message back to the queue instead. When work is done,
+// deliver cancels its request to the target. It calls stop if the target is gone for good.
 func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFunc, m *Message) {
 	defer p.gate.settled()
 	era, ok := p.gate.enter(begin)

@@ -68,7 +68,7 @@ type Queue interface {
 	// Return gives back a message that was not sent. The queue hands the message out again as the
 	// same attempt.
 	Return(token string) error
-	// Extend makes the lease of a message end one queue lease from now, and returns that time.
+	// Extend moves the end of a message's lease to one queue lease from now, and returns that time.
 	Extend(ctx context.Context, token string) (until time.Time, err error)
 }
 

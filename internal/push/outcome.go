@@ -32,13 +32,12 @@ const (
 
 var outcomes = []Outcome{Delivered, Slowed, Unreachable, Forbidden, Gone, Redirected, Refused, Failed, TimedOut, Broken, Abandoned}
 
-// Bounds on what is kept and shown of an answer, in bytes and time.
 const (
-	// ReasonBytesMax bounds the reason of a Nack.
+	// ReasonBytesMax is the maximum size of a Nack's reason.
 	ReasonBytesMax = 512
-	locationMax    = 200
-	bodyBytesMax   = 4 << 10
-	bodyWait       = time.Second
+	locationMax    = 200         // maximum bytes of a Location header in a reason
+	bodyBytesMax   = 4 << 10     // maximum bytes that are used of a response's body
+	bodyWait       = time.Second // longest time for reading the body
 )
 
 // answer is the result of a request.
@@ -49,7 +48,7 @@ type answer struct {
 	err     error         // for the log, if there was no answer
 }
 
-// judge returns the result of a request from the answer r and the beginning of r's body.
+// judge returns the result of a request that got the response r. body is the beginning of r's body.
 func judge(r *http.Response, body []byte, now time.Time) answer {
 	a := answer{outcome: Failed}
 	switch code := r.StatusCode; {

@@ -18,10 +18,13 @@ const (
 	permitMax = 2 * time.Millisecond
 )
 
-// Permits bound how many requests to targets a broker has just begun, for all queues together. A
-// pusher takes a permit for each message that it receives. Pushers that wait for permits get them in
-// order of arrival. Each of them gets an equal share of the free permits, so that queues with equally
-// many messages get equally many permits.
+// Permits bound how many requests to targets a broker begins at about the same time, for all queues
+// together. A pusher takes a permit for each message that it receives. The permit is free again when
+// the pusher no longer needs the message, and at the latest permitMax after the message was received.
+//
+// Pushers that wait are served in order of arrival. A pusher gets at most the free permits divided by
+// the number of waiting pushers, but at least one permit. For example, if 8 permits are free and 4
+// pushers wait, each of the 4 gets at most 2 permits.
 type Permits struct {
 	all int
 

@@ -189,8 +189,8 @@ func (s *supervision) endAll() {
 	}
 }
 
-// follow makes the broker follow the log while there are pushed queues. A broker that does not read
-// the log does not notice that an owner is lost.
+// follow starts or stops following the log: the broker follows the log while there are pushed queues.
+// A broker that does not read the log does not notice that an owner is lost.
 func (s *supervision) follow(on bool) {
 	switch {
 	case on && s.leave == nil:

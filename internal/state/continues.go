@@ -18,7 +18,7 @@ var ErrDiscontinued = errors.New("the state does not follow from the state befor
 // from some slot on, so do the batches that were appended from that slot on.
 func (s *State) Continues(old *State) error {
 	if s.seq < old.seq || s.time < old.time || s.topics.next < old.topics.next || s.dataFloor < old.dataFloor {
-		return fmt.Errorf("%w: it has slot %d, time %d, next topic id %d and data floor %d; the state before has %d, %d, %d and %d",
+		return fmt.Errorf("%w: the state has slot %d, time %d, next topic id %d and data floor %d; the state before it has slot %d, time %d, next topic id %d and data floor %d",
 			ErrDiscontinued, s.seq, s.time, s.topics.next, s.dataFloor, old.seq, old.time, old.topics.next, old.dataFloor)
 	}
 	keys := s.keys.continues(&old.keys, func(was, now *Key) bool { return was.Hash == now.Hash })

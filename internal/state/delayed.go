@@ -214,7 +214,7 @@ func (s *State) continuesDelayed(old *State) error {
 		}
 	}
 	if !slices.Equal(was, now) {
-		return fmt.Errorf("%w: of the runs of delayed records that must be in both states, it has %d and the state before has %d, or the same number but others", ErrDiscontinued, len(now), len(was))
+		return fmt.Errorf("%w: the runs of delayed records that must be in both states differ: the state has %d such runs, and the state before it has %d", ErrDiscontinued, len(now), len(was))
 	}
 	return nil
 }

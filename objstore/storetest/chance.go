@@ -42,7 +42,7 @@ func (d *dice) intN(n int) int {
 	return d.rng.IntN(max(n, 1))
 }
 
-// shuffle puts keys in a different order, if there is one.
+// shuffle puts keys in a random order that is not the sorted one, if there are two or more keys.
 func (d *dice) shuffle(keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -41,7 +41,7 @@ type pending struct {
 	kind kind
 	// listing is what the List of checkpoint/ has returned.
 	listing commitlog.Listing
-	// known is the highest slot of whose existence the protocol knew when the Gets were sent. want has a
+	// known is the highest slot that the protocol knew to exist when the Gets were sent. want has a
 	// bit for each slot that was not answered yet. got has the answers.
 	known int
 	want  uint16

@@ -98,8 +98,8 @@ func (w *queueWorld) deliver(b *queueBroker, record, number int) {
 	}
 }
 
-// answer makes a worker answer a delivery. It does not matter which broker commits the answer,
-// since all brokers decide by the log. A broker's sync is a separate step.
+// answer is a step in which a worker answers a delivery. It does not matter which broker commits the
+// answer, since all brokers decide by the log. A broker's sync is a separate step.
 func (w *queueWorld) answer() {
 	o := w.pick(w.Records)
 	n := 1 + w.pick(w.Attempts*(w.Redrives+1))
@@ -215,7 +215,8 @@ func (w *queueWorld) refused(record, number int, was recordState) {
 	w.undo = w.wrong == nil
 }
 
-// refusedUnsynced makes a broker refuse an acknowledgement by what it knows, without a sync.
+// refusedUnsynced picks a broker, and reports whether that broker refuses an acknowledgement by what it
+// knows without a sync.
 func (w *queueWorld) refusedUnsynced(record, number int, c change) bool {
 	if w.Without != RefuseUnsynced {
 		return false

@@ -114,7 +114,8 @@ type seen struct {
 
 func (o *op) acked() bool { return o.failure == "" }
 
-// asks reports whether an operation is not a write, so that its failure has no outcome.
+// asks reports whether an operation writes nothing to the log for which the caller needs an outcome: if it
+// fails, its error has none.
 func (o *op) asks() bool {
 	return o.kind == reads || o.kind == consumes || o.kind == describes || o.kind == lists || o.kind == receives || o.kind == extends
 }

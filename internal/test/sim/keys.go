@@ -86,8 +86,8 @@ func (c *client) callLibrary(l *life, o *op, do func(context.Context, *seb.Broke
 	c.sim.history.add(o)
 }
 
-// finalShows authenticates with every key at a broker when the store has had no faults for longer than
-// StaleMax.
+// finalShows authenticates with every key at a broker. The caller calls it when the store has had no faults
+// for longer than StaleMax, so that the broker must know all revocations.
 func (s *simulation) finalShows(l *life) {
 	for _, key := range s.keys {
 		o := &op{kind: shows, apiKey: key.id, client: atEnd, broker: l.name, via: viaLibrary, call: s.now()}

@@ -32,8 +32,8 @@ const proofsMax = 8
 // the process dies, the link is cut.
 type link struct {
 	sim   *simulation
-	name  string // name of the process
-	skew  time.Duration
+	name  string        // name of the process
+	skew  time.Duration // how far the link's clock, which dates the store's answers, is ahead of the true time
 	crash func()
 	cut   chan struct{}
 	store *storetest.Faulty // the store as the process sees it

@@ -78,8 +78,8 @@ func (n *node) newLife() *life {
 	n.born++
 	l := &life{name: fmt.Sprintf("%s%d", n.name, n.born), listen: newListener()}
 	n.sim.begin(l.name)
-	// The clocks of front ends differ by less than half the margin, rounding to whole seconds and
-	// jitter included.
+	// Each link has a clock of its own, which dates the store's answers. The dates of two links at
+	// the same moment differ by less than half the margin, with jitter and rounding to whole seconds.
 	most := n.sim.plan.margin/4 - n.sim.plan.dateJitter - time.Second
 	skew := time.Duration(n.rng.Int64N(int64(2*most))) - most
 	l.link = newLink(n.sim, l.name, n.sim.network(n.name), skew, func() { n.crash(l) })

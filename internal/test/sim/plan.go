@@ -20,7 +20,7 @@ type plan struct {
 	// in a virtual machine that was restored from a snapshot.
 	clock bool
 	cache bool
-	// dateJitter is how far, at most, a date differs from the clock of its front end.
+	// dateJitter is how far, at most, the date of an answer differs from the clock of its link.
 	dateJitter time.Duration
 	// walls says that the wall clocks of machines are hours off, and jump.
 	walls bool
@@ -51,11 +51,12 @@ const (
 	reachable   reach = "each its own"
 )
 
-// skew is more than the difference between the clock of any front end and the true time.
+// skew is more than the difference between the date of any answer and the time at which the answer was
+// dated.
 func (p *plan) skew() time.Duration { return p.margin/4 + time.Second }
 
-// skewBetween is the largest difference between the times that two brokers know. When another broker
-// takes a queue over, a delay may get this much shorter or longer.
+// skewBetween is an upper bound of the difference between the times that two brokers know. When another
+// broker takes a queue over, a delay may get shorter or longer by up to this time.
 func (p *plan) skewBetween() time.Duration { return 2 * p.skew() }
 
 // address returns the address that a life advertises.

@@ -67,7 +67,8 @@ func (o *op) receive(h *history, m message, value string) {
 	o.messages = append(o.messages, m)
 }
 
-// refusedToken reports whether an answer refused token i, because its delivery does not count.
+// refusedToken reports whether the operation certainly did nothing for token i: the delivery no longer
+// counted, or the operation was not committed.
 func (o *op) refusedToken(i int) bool {
 	if len(o.verdicts) > 0 {
 		return o.verdicts[i] == seb.CodeLeaseLost
