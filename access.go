@@ -89,7 +89,7 @@ func (a Access) CheckScope(s Scopes) (err error) {
 }
 
 // CheckTopic returns an error with [CodeForbidden] unless the access has all scopes in s and
-// covers that topic.
+// covers the topic.
 func (a Access) CheckTopic(s Scopes, topic string) (err error) {
 	defer writes(&err)
 	if err := a.CheckScope(s); err != nil {
@@ -115,7 +115,7 @@ func (a Access) CheckAll(s Scopes) (err error) {
 	return nil
 }
 
-// MaySee tells whether the access covers that topic. It does not check scopes.
+// MaySee tells whether the access covers the topic. It does not check scopes.
 func (a Access) MaySee(topic string) bool {
 	switch {
 	case a.open:

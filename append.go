@@ -7,7 +7,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/engine"
 )
 
-// Range is a run of records: Count records of Partition, from Offset on.
+// Range is a sequence of records: Count records of Partition, from Offset on.
 type Range struct {
 	Partition int32
 	Offset    Offset
@@ -19,10 +19,10 @@ type Appended struct {
 	Topic string
 	Count int
 	// Ranges are sorted by partition, then by offset. A partition has several ranges only if
-	// the append did not fit into one batch, and records of other appends are in between.
+	// the append did not fit into one batch, and records of other appends are between its batches.
 	Ranges []Range
 	// Replayed is true if nothing was appended, because the log has an earlier append with
-	// the same idempotency key: Ranges are those of the earlier append.
+	// the same idempotency key. Then Ranges are those of the earlier append.
 	Replayed bool
 }
 
@@ -82,17 +82,17 @@ func DeliverAt(t time.Time) AppendOption {
 
 // Append appends records to topic: all of them in one commit, or none. It returns the records'
 // offsets once the store has the commit. A record goes to the partition that an option names. If no
-// option names one, the record's key chooses the partition. Records without a key go to the
-// partitions in turn: all such records of one append go to the same partition, those of the next
-// append to the next partition.
+// option names a partition, the record's key chooses it. Records without a key go to the partitions
+// in turn: all such records of one append go to the same partition, those of the next append to the
+// next partition.
 //
 // An append without records is refused. The caller may reuse the records, and the memory that
 // they point to, when Append has returned.
 //
 // The [Outcome] of an error tells whether the records may be in the log. If ctx ends or
 // [Options.AppendTimeout] passes before the records are part of a commit, the broker withdraws
-// them, and the outcome is [NotCommitted]. If they are part of a commit by then, the outcome is
-// [Unknown].
+// them, and the outcome is [NotCommitted]. If the records are already part of a commit that is
+// under way, the outcome is [Unknown].
 func (b *Broker) Append(ctx context.Context, topic string, records []Record, opts ...AppendOption) (_ Appended, err error) {
 	defer writes(&err)
 	ticket, err := b.appendAsync(ctx, topic, records, newAppendOptions(opts))
@@ -110,8 +110,8 @@ type Pending struct {
 
 // AppendAsync is [Broker.Append] without the wait for the commit. It copies the records, so
 // the caller may reuse them when AppendAsync has returned. It blocks while the memory budget
-// has no room for them. Appends that one caller begins one after the other are committed in
-// that order.
+// has no room for them. Appends that one goroutine begins are committed in the order of its
+// calls.
 func (b *Broker) AppendAsync(ctx context.Context, topic string, records []Record, opts ...AppendOption) (_ *Pending, err error) {
 	defer writes(&err)
 	ticket, err := b.appendAsync(ctx, topic, records, newAppendOptions(opts))
@@ -143,7 +143,7 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o a
 		if b.engine.Replay(r, b.engine.Now()) {
 			err := b.engine.Sync(ctx)
 			if err == nil && !hasTopic(b.engine, a.ID) {
-				return b.appendAsync(ctx, topic, rs, o) // the topic was deleted: append to the one that has the name now
+				return b.appendAsync(ctx, topic, rs, o) // the topic was deleted: append to a new topic of that name
 			}
 			return b.engine.Confirm(r, err), nil
 		}
@@ -154,8 +154,8 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o a
 	return b.engine.Submit(ctx, r)
 }
 
-// newRequest returns a request on behalf of the caller in ctx. It also returns a context that says when the
-// request came: now, unless ctx says when.
+// newRequest returns a request on behalf of the caller in ctx, and a context with the time when the request
+// came. This time is the one that [WithArrival] has put into ctx, or now if ctx has none.
 func newRequest(ctx context.Context) (*engine.Request, context.Context) {
 	r := &engine.Request{Callers: callersOf(ctx)}
 	return r, r.Arriving(ctx)

@@ -16,15 +16,15 @@ import (
 // KeyID, Secret, Token and Names that is set, and ignores the others.
 type Credential struct {
 	// KeyID is the id of the API key by which another broker has authenticated the caller.
-	// An adapter sets KeyID only if [Broker.KnowsSession] returns true for the session of that
-	// broker, and the session has proved its identity.
+	// An adapter sets KeyID only if the other broker has proved which session it is, and
+	// [Broker.KnowsSession] returns true for that session.
 	KeyID KeyID
 	// Secret is the secret that [Broker.CreateKey] returned.
 	Secret string
 	// Token is the token that [SignRead] returned for Topic.
 	Token, Topic string
-	// Names are the names in a verified client certificate. The first of them that is also the
-	// name of an API key decides.
+	// Names are the names in a verified client certificate. The broker uses the first of them that
+	// is also the name of an API key, and gives the caller the access of that key.
 	Names []string
 }
 
@@ -43,8 +43,8 @@ var errNotHere = errors.New("not known to this broker")
 // The answer rests on a sync that is no older than [Options.StaleMax], so a key that another broker
 // revoked is refused after that time at the latest. While the store can't be reached, keys that
 // were valid stay valid. A key that this broker does not know may be new, so the broker syncs
-// before it refuses the key. All callers share at most one such sync a second, so that strangers
-// can't cause many store requests.
+// before it refuses the key. All callers share at most one such sync a second, so that callers
+// without a valid key can't cause many store requests.
 func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err error) {
 	defer writes(&err)
 	if err := b.engine.Usable(); err != nil {
@@ -55,7 +55,7 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err 
 		if err := b.engine.SyncIfOld(ctx); err != nil {
 			return Access{}, err
 		}
-		a, err = authenticate(b.engine, c) // decide by the newest state, although the sync may have read only part of the log
+		a, err = authenticate(b.engine, c) // decide by what is known now; if the store failed, the sync may have read only part of the log
 	}
 	if errors.Is(err, errNotHere) {
 		if err := b.engine.SyncRarely(ctx); err != nil {
@@ -66,8 +66,8 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err 
 	return a, err
 }
 
-// AuthenticateKnown is [Broker.Authenticate] without a sync, however old the last one is. It
-// sends no store request.
+// AuthenticateKnown is [Broker.Authenticate] without a sync: it decides by what this broker
+// knows, and sends no store request.
 func (b *Broker) AuthenticateKnown(c Credential) (_ Access, err error) {
 	defer writes(&err)
 	return authenticate(b.engine, c)
@@ -87,7 +87,7 @@ func authenticate(e *engine.Engine, c Credential) (a Access, err error) {
 
 func authenticateIn(s *state.State, c Credential, now time.Time) (a Access, err error) {
 	switch {
-	case c.KeyID != 0: // before the case without keys: this broker may not yet know the key that another one knows
+	case c.KeyID != 0: // comes first: this broker may know no key yet, although another broker knows this one
 		a, err = authenticateID(s, c.KeyID)
 	case s.NextKeyID() == 1:
 		return Access{open: true}, nil
@@ -112,9 +112,9 @@ func authenticateIn(s *state.State, c Credential, now time.Time) (a Access, err 
 	return a, nil
 }
 
-// findKey returns the API key with that id unless the key was revoked. Ids are assigned in order.
-// So a key that is not in the state was revoked if its id is lower than the next id to assign. A
-// key with a higher id may have been created by another broker.
+// findKey returns the API key with that id, or an error if the state does not have the key. Ids are
+// assigned in order. So if the id is lower than the next id to assign, the key was revoked. If not,
+// another broker may have created the key, and this broker does not know the key yet.
 func findKey(s *state.State, id KeyID) (*state.Key, error) {
 	if k := s.Key(id); k != nil {
 		return k, nil
@@ -180,7 +180,7 @@ func authenticateNames(s *state.State, names []string) (Access, error) {
 }
 
 // SignRead returns a token for [Credential].Token. Whoever has the token may read the topic
-// until expires, as long as the API key permits it. SignRead needs no broker.
+// until the given time, as long as the API key permits it. SignRead needs no broker.
 func SignRead(apiKey, topic string, expires time.Time) (_ string, err error) {
 	defer reads(&err)
 	s, ok := auth.ParseSecret(apiKey)

@@ -11,7 +11,8 @@ import (
 const AllPartitions = int32(engine.AllPartitions)
 
 // FollowPartitionsMax is how many partitions one [Follower] may read. This bounds the size of
-// a [Bookmark]. A consumer's follower may read more: it needs no Bookmark.
+// a [Bookmark]. A consumer's follower may read more partitions, since it needs no Bookmark: the
+// consumer stores the follower's position.
 const FollowPartitionsMax = 1024
 
 // Bookmark is the position of a [Follower]. Another follower, of any broker of the bucket and at
@@ -27,10 +28,11 @@ type Bookmark struct {
 	// Together they distinguish a topic from one that is created later under the same name.
 	Cluster string
 	Topic   TopicID
-	// Partition is the partition that is followed, or AllPartitions.
+	// Partition is the only partition that the follower reads, or AllPartitions.
 	Partition int32
-	// Offsets are the next offsets to read, by partition from 0; partitions past the end
-	// of the list begin at 0. If one partition is followed, there is one offset.
+	// Offsets are the next offsets to read. If Partition is AllPartitions, the list has an
+	// offset for each partition from 0 on; in partitions past the end of the list, the next
+	// offset is 0. Otherwise the list has one offset.
 	Offsets []Offset
 }
 
@@ -67,7 +69,7 @@ func ParseBookmark(s string) (_ Bookmark, err error) {
 	return m, nil
 }
 
-// clusterTag is a short id of the log, which distinguishes it from most other logs.
+// clusterTag returns a short id of the log, which distinguishes the log from most other logs.
 func clusterTag(e *engine.Engine) string { return e.ClusterID()[:clusterDigits] }
 
 // TopicTag returns a text, such as 1f0c6a3e.7, by which programs distinguish the topic with that id
@@ -105,7 +107,7 @@ func (m *Bookmark) Advance(r Record) {
 		i = int(r.Partition)
 	}
 	for len(m.Offsets) <= i {
-		m.Offsets = append(m.Offsets, 0) // partitions that were added begin at 0
+		m.Offsets = append(m.Offsets, 0) // a partition that was added to the topic is read from offset 0
 	}
 	m.Offsets[i] = r.Offset + 1
 }

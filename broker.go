@@ -5,13 +5,14 @@
 // processes, may serve the same bucket at the same time.
 //
 // A broker promises: an append that returned without an error is in the store, and no later
-// recovery loses it; the offsets of a partition have no gaps, and none is assigned
+// recovery loses it; the offsets of a partition have no gaps, and no offset is assigned
 // twice; a reader sees only committed records, and every broker sees a prefix of the
 // same log. The [Outcome] of a failed append tells whether its records may be in the
 // log.
 //
-// The program that embeds a broker may do everything. A program that serves other callers
-// checks them with [Broker.Authenticate] against API keys from [Broker.CreateKey].
+// The program that embeds a broker may do everything. A program that serves other callers, for
+// example over HTTP, is called an adapter. An adapter checks callers with [Broker.Authenticate]
+// against API keys from [Broker.CreateKey].
 //
 // The command "seb serve" and its HTTP API use only what this package exports. All methods of
 // a Broker are safe for concurrent use.
@@ -20,36 +21,36 @@
 //
 // A topic has one or more partitions, each an ordered log of records. The first
 // append creates the topic, with one partition, unless [Options].NoAutoCreate is set;
-// [Broker.CreateTopic] creates a topic with more. A record goes to the partition that
-// the append names. If the append names none, the record's key chooses the partition. A
+// [Broker.CreateTopic] creates a topic with more partitions. A record goes to the partition
+// that the append names. If the append names no partition, the record's key chooses it. A
 // record without a key goes to the next partition in turn.
 //
 // # Appending
 //
-// An append is committed as a whole or not at all, and returns when the store has its
-// records. Appends of all callers share commits, because each commit costs a store request
-// and its latency; [Options].Batching decides how long appends wait for others. A caller
-// that does not want to wait uses [Broker.AppendAsync].
+// An append is committed as a whole or not at all, and returns when the store has the
+// records. Each commit costs a store request, and takes as long as the store needs for it. So
+// appends of all callers share commits; [Options].Batching decides how long appends wait for
+// others. A caller that does not want to wait uses [Broker.AppendAsync].
 //
 // # Reading
 //
 // [Broker.Read] iterates to the end of a partition. [Broker.Follow] then waits for more
 // records. [Broker.Fetch] returns a page of records, and the offset where the next page
-// begins. The broker stores nothing about such readers: each stores the offset after the last
-// record that it has processed, best together with its results. A [Consumer] stores a
-// reader's offsets in the log. A [Queue] hands out records as work.
+// begins. These methods store nothing about the reader: the reader itself stores the offset
+// after the last record that it has processed, best together with the results of its work. A
+// [Consumer] stores a reader's offsets in the log. A [Queue] hands out records as work.
 //
 // # Errors
 //
 // Every error is or wraps an [*Error], with a [Code] that programs may compare ([CodeOf]).
-// If a write failed, [OutcomeOf] tells whether it may be in the log. A caller that used an
+// If a write failed, [OutcomeOf] tells whether the write may be in the log. A caller that used an
 // [IdempotencyKey] can send the write again whatever the outcome is.
 //
 // # Ending
 //
-// [Broker.Close] commits the requests that wait. A process that is killed instead loses
-// nothing that was acknowledged. A broker that finds its log damaged stops by
-// itself: see [Broker.Stopped] and [Broker.Status].
+// [Broker.Close] commits the requests that wait. If the process is killed instead, nothing that
+// was acknowledged is lost. A broker that finds that the log is damaged stops by itself: see
+// [Broker.Stopped] and [Broker.Status].
 package seb
 
 import (
@@ -145,7 +146,7 @@ func (b *Broker) Status() Status {
 // StoreUse counts requests to a store, failed ones too, and the bytes of their bodies.
 type StoreUse struct {
 	Creates, Gets, Lists, Deletes int64
-	// SentBytes are the bodies of Creates, ReceivedBytes those of Gets.
+	// SentBytes is the size of the bodies of all Creates, ReceivedBytes that of all Gets.
 	SentBytes, ReceivedBytes int64
 }
 
@@ -155,15 +156,15 @@ type Usage struct {
 	Since time.Time
 	// Store counts all requests since Open began.
 	Store StoreUse
-	// Opening is the part of Store that Open has caused: the cost of a start.
+	// Opening is the part of Store that Open has caused.
 	Opening StoreUse
-	// Serving is the time since Open returned, in which the broker has sent the requests of
-	// Store that are not in Opening.
+	// Serving is the time since Open returned. In this time the broker has sent the requests
+	// that are in Store but not in Opening.
 	Serving time.Duration
 
 	// StoredObjects is how many objects of the store hold records, whichever broker wrote
 	// them, and StoredBytes is their total size. An object whose records were deleted counts
-	// until it is deleted itself. Other objects don't count: commits without records,
+	// until the object itself is deleted. Other objects don't count: commits without records,
 	// checkpoints, the bucket's seb.json.
 	StoredObjects, StoredBytes int64
 }
@@ -194,7 +195,7 @@ func (b *Broker) Limits() Limits { return b.opts.Limits }
 
 const shutdownTimeout = 10 * time.Second
 
-// Close is [Broker.Shutdown] within 10 s.
+// Close calls [Broker.Shutdown], with a timeout of 10 s.
 func (b *Broker) Close() (err error) {
 	defer reads(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
@@ -204,11 +205,11 @@ func (b *Broker) Close() (err error) {
 
 // Shutdown refuses new requests, commits the requests that wait, writes a checkpoint and ends
 // the broker. If ctx ends first, Shutdown gives up the remaining requests; the outcomes of
-// their errors tell whether they may be committed. Later calls wait for the first.
+// their errors tell whether they may be committed. Later calls wait until the first call is done.
 func (b *Broker) Shutdown(ctx context.Context) (err error) {
 	defer reads(&err)
 	if ctx.Err() != nil {
-		b.engine.End() // not by AfterFunc, which would run too late to prevent further commits
+		b.engine.End() // AfterFunc calls End in another goroutine, perhaps only after further commits
 	}
 	stop := context.AfterFunc(ctx, b.engine.End)
 	defer stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Commit is a set of changes that the broker makes together, or not at all. With it, a worker
+// Commit is a set of changes that the broker makes together, or not at all. With a Commit, a worker
 // that reads, computes and writes processes each record exactly once: the log has both the
 // worker's results and the positions or acknowledgements that belong to them, or neither.
 type Commit struct {
@@ -46,8 +46,8 @@ type CommitPositions struct {
 }
 
 // CommitAcks acknowledges a queue's records, as [Queue.Ack] does. But if one token is refused, or
-// if its record is done already, the whole commit is refused. No other part of the commit may name
-// the same queue.
+// if the token's record is done already, the whole commit is refused. No other part of the commit
+// may name the same queue.
 type CommitAcks struct {
 	Topic, Queue string
 	Tokens       []string
@@ -60,7 +60,7 @@ type Committed struct {
 	// order of [Commit].Positions. It is empty if Replayed is true.
 	Versions []string
 	// Replayed is true if nothing was changed, because the log has an earlier commit with
-	// the same idempotency key: Appends are those of the earlier commit.
+	// the same idempotency key. Then Appends are those of the earlier commit.
 	Replayed bool
 }
 
@@ -85,11 +85,11 @@ func (b *Broker) Commit(ctx context.Context, c Commit, opts ...AppendOption) (_ 
 // PendingCommit is a commit whose outcome is not known yet.
 type PendingCommit struct {
 	ticket *engine.Ticket
-	topics []string       // of the appends
-	change *change.Commit // owned by the commit loop until the outcome is known
+	topics []string       // the topic of each append
+	change *change.Commit // the engine may write to it until the outcome is known
 }
 
-// CommitAsync is Commit without the wait; see [Broker.AppendAsync].
+// CommitAsync is [Broker.Commit] without the wait for the commit: see [Broker.AppendAsync].
 func (b *Broker) CommitAsync(ctx context.Context, c Commit, opts ...AppendOption) (_ *PendingCommit, err error) {
 	defer writes(&err)
 	return b.commitAsync(ctx, c, newAppendOptions(opts))
@@ -151,13 +151,13 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if o.keyed {
 		by, _ := callerOf(ctx)
 		r.Key = c.key(o.key, each, by)
-		if b.engine.Replay(r, b.engine.Now()) { // needs no sync: a commit that this broker knows stays in the log
+		if b.engine.Replay(r, b.engine.Now()) { // no sync is needed: a commit that this broker knows stays in the log
 			return b.sendCommit(ctx, r, parts)
 		}
 	}
 	for i, a := range appends {
 		if err := b.route(ctx, a, c.Appends[i].Records, each[i]); err != nil {
-			if r.Key != nil && b.engine.Replay(r, b.engine.Time()) { // a retry of a commit whose topic was deleted since
+			if r.Key != nil && b.engine.Replay(r, b.engine.Time()) { // r repeats an earlier commit, whose topic was deleted since
 				return b.sendCommit(ctx, r, parts)
 			}
 			return nil, ofPart(a.Part, err)
@@ -181,7 +181,7 @@ func (b *Broker) sendCommit(ctx context.Context, r *engine.Request, parts *chang
 	return &PendingCommit{ticket, topics, parts}, nil
 }
 
-// check refuses an invalid commit. It does not check the parts themselves.
+// check refuses a commit that has no parts, too many parts, or invalid options.
 func (c Commit) check(most int, o appendOptions) error {
 	parts := len(c.Appends) + len(c.Positions) + len(c.Acks)
 	for _, a := range c.Acks {

@@ -12,10 +12,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Consumer is a named position in each partition of a topic. It is stored in the log, so
-// every broker knows it and it survives crashes. It never expires. Only [Consumer.Commit],
-// [Consumer.Reset], [Consumer.ResetTo] and [Broker.Commit] change its positions. Readers that
-// share a consumer read the same records.
+// Consumer is a named position in each partition of a topic. The log stores consumers, so
+// every broker knows them and they survive crashes. A consumer never expires. Only
+// [Consumer.Commit], [Consumer.Reset], [Consumer.ResetTo] and [Broker.Commit] change its
+// positions. Readers that share a consumer read the same records.
 //
 // A reader that uses [Consumer.Follow], and commits the offset past a record only when the
 // work on the record is done, sees each record at least once, even if processes are killed.
@@ -39,9 +39,9 @@ func (b *Broker) Consumer(topic, name string) *Consumer {
 type ConsumerInfo struct {
 	Topic, Name string
 	Created     time.Time
-	// Moved is when a commit or a reset last set its positions.
+	// Moved is when a commit or a reset last set the consumer's positions.
 	Moved time.Time
-	// Version changes with every commit and reset. See [IfVersion].
+	// Version changes with every commit and reset of the consumer. See [IfVersion].
 	Version string
 	// Positions has one entry for each partition of the topic.
 	Positions []ConsumerPosition
@@ -62,14 +62,14 @@ const ConsumerPositionBytes = int64(unsafe.Sizeof(ConsumerPosition{}))
 // Lag is how many records the consumer has still to read.
 func (p ConsumerPosition) Lag() int64 { return int64(p.End - max(p.Next, p.Start)) }
 
-// Missed is how many records were deleted before the consumer committed them. While it is not
+// Missed is how many records were deleted before the consumer committed them. While Missed is not
 // 0, reading fails with CodeOffsetOutOfRange: the caller, not the broker, decides whether to go
 // on at the start of the partition.
 func (p ConsumerPosition) Missed() int64 { return int64(max(0, p.Start-p.Next)) }
 
-// Consumers iterates over the consumers of a topic, sorted by name. It describes each when the
-// iteration reaches it, and reserves the memory of the description while the loop body runs: see
-// [ListOptions]. An error ends the iteration, and comes with a zero ConsumerInfo.
+// Consumers iterates over the consumers of a topic, sorted by name. It describes a consumer when the
+// iteration reaches that consumer, and reserves the memory of the description while the loop body
+// runs: see [ListOptions]. An error ends the iteration, and comes with a zero ConsumerInfo.
 func (b *Broker) Consumers(ctx context.Context, topic string, o ListOptions) iter.Seq2[ConsumerInfo, error] {
 	return reading(func(yield func(ConsumerInfo, error) bool) {
 		id, err := b.topicNow(ctx, topic)
@@ -114,7 +114,7 @@ func (c *Consumer) Describe(ctx context.Context) (_ ConsumerInfo, err error) {
 		return ConsumerInfo{}, err
 	}
 	info, err := c.describe()
-	if CodeOf(err) == CodeConsumerNotFound { // another broker may have created it
+	if CodeOf(err) == CodeConsumerNotFound { // another broker may have created the consumer
 		if err := c.b.engine.Sync(ctx); err != nil {
 			return ConsumerInfo{}, err
 		}
@@ -128,7 +128,7 @@ func (c *Consumer) describe() (info ConsumerInfo, err error) {
 	return info, err
 }
 
-// view is [engine.Engine.View] with the consumer and its topic. It fails if one of them does not exist.
+// view calls f with the consumer and its topic. It fails if the consumer or the topic does not exist.
 func (c *Consumer) view(f func(t *state.Topic, found *state.Consumer)) (err error) {
 	c.b.engine.View(func(s *state.State) {
 		t := s.Topic(c.topic)
@@ -155,7 +155,7 @@ func describeConsumer(t *state.Topic, c *state.Consumer) ConsumerInfo {
 	return info
 }
 
-// positionOf returns a consumer's position in the partition of that index.
+// positionOf returns a consumer's position in partition i.
 func positionOf(t *state.Topic, c *state.Consumer, i int) ConsumerPosition {
 	p := &t.Partitions[i]
 	return ConsumerPosition{Partition: int32(i), Next: c.Position(format.Partition(i)), Start: p.Start, End: p.End}
@@ -221,9 +221,9 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 	return c.set(ctx, x)
 }
 
-// ResetTo sets the consumer to the given offsets. In partitions that offsets does not name, the
-// consumer keeps its position. If the consumer does not exist, ResetTo creates it, and sets it to
-// the start of those partitions.
+// ResetTo sets the consumer to the given offsets. In partitions without a given offset, the
+// consumer keeps its position. If the consumer does not exist, ResetTo creates it; in partitions
+// without a given offset, the new consumer begins at the start.
 func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo, created bool, err error) {
 	defer writes(&err)
 	if err := c.check(); err != nil {

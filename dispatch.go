@@ -16,15 +16,15 @@ import (
 
 const (
 	// Dispatchers may fill 1/prefetchShare of [Options].Memory with records that they read ahead.
-	// This memory is not part of the budget, because it stays in use for long if the workers of a
-	// queue are slow.
+	// This memory is not taken from the memory budget: slow workers would keep part of the budget in
+	// use for long.
 	prefetchShare = 16
 
 	recordBytes = int64(unsafe.Sizeof(Record{}))
 	headerBytes = int64(unsafe.Sizeof(Header{}))
 )
 
-// dispatchBroker is the broker of dispatchers: it implements dispatch.Broker.
+// dispatchBroker gives dispatchers access to the broker: it implements dispatch.Broker.
 type dispatchBroker struct{ b *Broker }
 
 // Commit implements dispatch.Broker.
@@ -130,8 +130,8 @@ func (rs records) Key(i int) []byte { return rs[i].Key }
 // Bytes implements dispatch.Records.
 func (rs records) Bytes(i int) int64 { return rs[i].bytes() }
 
-// Own implements dispatch.Records: it copies the records, so that they don't keep the batch
-// from which they were read in memory. It returns the bytes of the copies.
+// Own implements dispatch.Records. It replaces the records by copies, so that the memory of the batch
+// from which they were read can be freed. It returns how many bytes the copies take.
 func (rs records) Own() (total int64) {
 	var n int64
 	for i := range rs {
@@ -157,8 +157,9 @@ func (rs records) Own() (total int64) {
 	return total + n
 }
 
-// addOwnersView adds to info what only the queue's owner knows. It adds nothing if d is nil: then
-// this broker is not the owner. The caller must not hold the state's lock.
+// addOwnersView adds to info what only the queue's owner knows. d is the queue's dispatcher; nil means
+// that this broker is not the owner, and addOwnersView adds nothing. The caller must not hold the
+// state's lock.
 func addOwnersView(d *dispatch.Dispatcher, info *QueueInfo) {
 	if d == nil || d.Epoch() != info.Epoch {
 		return

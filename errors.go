@@ -75,11 +75,12 @@ const (
 	// CodeDataLost says that an object which the log refers to is missing or damaged.
 	CodeDataLost Code = "data_lost"
 	// CodeBrokerStopped says that the broker stopped itself, because the log is damaged or the
-	// store has given up.
+	// store answers no further requests.
 	CodeBrokerStopped Code = "broker_stopped"
 	// CodeBrokerClosed says that the broker was closed.
 	CodeBrokerClosed Code = "broker_closed"
-	// CodeCanceled says that the caller's context ended first; the cause is the context's error.
+	// CodeCanceled says that the caller's context ended before the request was done. The cause is
+	// the context's error.
 	CodeCanceled Code = "canceled"
 )
 
@@ -90,7 +91,7 @@ const (
 	// NotCommitted means that the write is not in the log and never will be.
 	NotCommitted Outcome = "not_committed"
 	// Unknown means that the write may be in the log, or may still get there. A retry can
-	// make duplicates, unless the log can recognise it: see [IdempotencyKey].
+	// make duplicates, unless the log can recognise the retry: see [IdempotencyKey].
 	Unknown Outcome = "unknown"
 )
 
@@ -108,15 +109,16 @@ type Error struct {
 	// RetryAfter is how long to wait before trying again; 0 if a retry can't help.
 	RetryAfter time.Duration
 	// Limit is the limit that the request exceeds, such as a number of bytes or of topics; 0
-	// if it exceeds none.
+	// if the request exceeds no limit.
 	Limit int64
-	// Start and End bound the partition if Code is CodeOffsetOutOfRange. If Code is
-	// CodeOffsetConflict, End is the next offset of the partition.
+	// Start and End bound the partition if Code is CodeOffsetOutOfRange: Start is the first offset
+	// that the partition holds, End the next offset to be assigned. If Code is CodeOffsetConflict,
+	// End is the next offset to be assigned, and Start is not set.
 	Start, End Offset
 	// Address, Session and Epoch are set if Code is CodeQueueElsewhere. Address is the address of
 	// the queue's owner, "" if the owner has no address. Session is the owner's session: trust an
-	// answer from Address only if the broker there proves that it is this session. Epoch is the
-	// owner's epoch.
+	// answer from Address only if the broker there proves that this session is its own. Epoch is
+	// the owner's epoch.
 	Address string
 	Session SessionKey
 	Epoch   Epoch
@@ -170,7 +172,7 @@ func OutcomeOf(err error) Outcome {
 
 // public returns err in its public form: refusals of changes, and errors of the engine, of the memory
 // budget and of contexts become an *Error, also inside joined errors. In a chain of errors, the
-// outermost of these decides. Other errors stay as they are.
+// outermost error of these kinds decides. Other errors stay as they are.
 func public(err error) error {
 	if err == nil {
 		return nil
@@ -186,7 +188,7 @@ func worded(err error) (_ error, ok bool) {
 	switch e := err.(type) { //nolint:errorlint // worded unwraps the chain itself, one error at a time
 	case *Error:
 		return e, true
-	case *TokensError: // each token may have a different error
+	case *TokensError:
 		each := make([]error, len(e.Errors))
 		for i := range each {
 			each[i] = public(e.Errors[i])
@@ -263,7 +265,7 @@ func publicError(err error) (*Error, bool) { return errors.AsType[*Error](public
 
 // Inside the package, an error has the outcome Unknown or none. Each public method begins with a
 // deferred call of reads or writes, which sets the outcome that callers see.
-// A test in internal/test/hygiene fails for a method that does not.
+// A test in internal/test/hygiene fails if a public method lacks this call.
 
 // reads removes the outcome from an error. A method defers it if the method commits nothing, or if
 // the method's error does not tell whether something was committed.
@@ -273,7 +275,7 @@ func reads(err *error) { *err = withoutOutcome(*err) }
 // defers it if the method commits something, or checks the caller's access for a later commit.
 func writes(err *error) { *err = notCommitted(*err) }
 
-// reading is reads for the errors of an iterator.
+// reading removes the outcome from the errors of an iterator, as reads does from one error.
 func reading[T any](list iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		list(func(x T, err error) bool { return yield(x, withoutOutcome(err)) })
@@ -322,7 +324,7 @@ func (e *Error) with(o Outcome) *Error {
 	return &c
 }
 
-// ofPart returns err with the name of the part of a [Commit] that caused it. With an empty name it
+// ofPart returns err with the name of the part of a [Commit] that caused err. With an empty name it
 // returns err as it is.
 func ofPart(name string, err error) error {
 	e, ok := publicError(err)
@@ -367,8 +369,8 @@ func topicRecreated(name string) *Error {
 	return e
 }
 
-// offsetConflict is the refusal of an append whose condition requires the next offset of the partition
-// to be insisted, while it is end.
+// offsetConflict returns the refusal of an append that has the option IfOffset(insisted), while the next
+// offset of the partition is end.
 func offsetConflict(topic string, partition int32, end, insisted Offset) *Error {
 	e := refused(CodeOffsetConflict, "the next offset of partition %d of topic %q is %d, not %d", partition, topic, end, insisted)
 	e.End = end

@@ -33,9 +33,8 @@ type FetchOptions struct {
 	// another tag, the fetch returns CodeTopicRecreated. "" accepts any topic.
 	TopicTag string
 	// Reserve, unless it is nil, is called before records are read, so that the caller can reserve
-	// memory for them. records is their number, at most Limit; bytes is an upper bound of their
-	// size, at most MaxBytes. Reserve returns the bounds that the read keeps, which may be lower
-	// than records and bytes.
+	// memory for them. records is how many are read at most, and bytes bounds their size. Reserve
+	// may return lower bounds: then no more than these are read.
 	Reserve func(ctx context.Context, records int, bytes int64) (limit int, maxBytes int64, err error)
 }
 
@@ -64,11 +63,11 @@ type Fetched struct {
 }
 
 // Fetch returns the records of a partition from a position on, within the bounds of opts. At the
-// end of the partition it returns no records and no error. It waits for the store only until about
-// a second after the first records, so it may return fewer records than there are: continue from
-// [Fetched.Next] until Next equals [Fetched.End]. For a position outside of the partition it
-// returns CodeOffsetOutOfRange. If ctx ends or the store fails after some records were read, it
-// returns these records without an error.
+// end of the partition it returns no records and no error. Once it has the first records, Fetch
+// waits for the store for about one more second. So it may return fewer records than there are:
+// continue from [Fetched.Next] until Next equals [Fetched.End]. For a position outside of the
+// partition, Fetch returns CodeOffsetOutOfRange. If ctx ends or the store fails after some records
+// were read, Fetch returns these records without an error.
 func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (f Fetched, err error) {
 	defer reads(&err)
 	bounds, err := opts.read()
@@ -129,8 +128,8 @@ func (b *Broker) Read(ctx context.Context, topic string, partition int32, from P
 // the end of the partition, until ctx ends or the caller stops. Records appended through this
 // broker come at once. Records appended through other brokers come within 250 ms while other
 // brokers keep appending, and within 10 s after a pause. If records are deleted before they are
-// read, the iteration ends with CodeOffsetOutOfRange. An error comes with a zero Record. Don't
-// change what records point to.
+// read, the iteration ends with CodeOffsetOutOfRange. An error comes with a zero Record. Records
+// share memory with the broker's cache: don't change what they point to.
 func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from Position) iter.Seq2[Record, error] {
 	return reading(func(yield func(Record, error) bool) {
 		c, _, err := openCursor(ctx, b, topic, "", partition, from)
@@ -165,8 +164,8 @@ func twiceIfRecreated(b *Broker, topic string, read func() error) error {
 	return err
 }
 
-// openCursor returns a cursor at a position of a partition, and the id of the topic. The topic must
-// have that tag (see Broker.TopicTag), unless tag is empty.
+// openCursor returns a cursor at a position of a partition, and the id of the topic. If tag is not
+// empty, it fails unless the topic has this tag (see Broker.TopicTag).
 func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int32, from Position) (c *engine.Cursor, id TopicID, err error) {
 	if id, err = findPartition(ctx, b, topic, tag, partition); err != nil {
 		return nil, 0, err
@@ -188,8 +187,9 @@ func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int
 	return c, id, err
 }
 
-// findPartition returns the id of a topic, which must have that tag unless tag is empty. If this
-// broker does not know the partition, findPartition syncs; the caller then checks for it again.
+// findPartition returns the id of a topic. If tag is not empty, it fails unless the topic has this
+// tag. If this broker does not know the partition, findPartition syncs; the caller then checks again
+// whether the partition exists.
 func findPartition(ctx context.Context, b *Broker, topic, tag string, partition int32) (id TopicID, err error) {
 	if err := b.engine.Usable(); err != nil {
 		return 0, err

@@ -13,17 +13,17 @@ import (
 )
 
 // Follower reads a topic's partitions side by side: first the records that exist, then
-// new ones. It also reads partitions that are added later. [Follower.Bookmark] returns its
-// position. A Follower holds no resources and needs no Close. Only one goroutine at a time may
-// use it.
+// new ones. It also reads partitions that are added later. [Follower.Bookmark] returns the
+// follower's position. A Follower holds no resources and needs no Close. Only one goroutine at a
+// time may use it.
 type Follower struct {
 	b     *Broker
 	topic string
 	id    TopicID
-	only  int32    // the partition that is followed, or AllPartitions
-	next  []Offset // offsets to read next, by partition; a single one if one partition is followed
+	only  int32    // the only partition that the follower reads, or AllPartitions
+	next  []Offset // offsets to read next, by partition; only one offset unless only is AllPartitions
 	turn  int      // index in next of the partition to serve first
-	round *round   // if not nil, it has the offsets instead of next
+	round *round   // has the offsets instead of next, if there are too many partitions for a Bookmark; else nil
 }
 
 // NewFollower returns a follower of a topic's partition, or of AllPartitions, that begins at
@@ -39,8 +39,8 @@ func (b *Broker) NewFollower(ctx context.Context, topic string, partition int32,
 }
 
 // ResumeFollower returns a follower of the topic that goes on at a bookmark. It fails with
-// CodeTopicRecreated if the bookmark belongs to a topic other than the one that has the name now.
-// ResumeFollower fails with CodeOffsetOutOfRange if records that follow the bookmark were deleted.
+// CodeTopicRecreated if the topic that has the name now is not the bookmark's topic. It fails with
+// CodeOffsetOutOfRange if records that follow the bookmark were deleted.
 func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark) (_ *Follower, err error) {
 	defer reads(&err)
 	if from.Partition < AllPartitions || len(from.Offsets) == 0 || from.Partition >= 0 && len(from.Offsets) > 1 {
@@ -56,8 +56,8 @@ func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark
 	return f, nil
 }
 
-// find finds the topic, which must have that tag (see Broker.TopicTag) unless tag is empty. It first syncs if
-// the last sync is older than Options.StaleMax.
+// find sets the id of the topic. If tag is not empty, it fails unless the topic has this tag (see
+// Broker.TopicTag). It first syncs if the last sync is older than Options.StaleMax.
 func (f *Follower) find(ctx context.Context, tag string) (err error) {
 	if err := f.b.engine.SyncIfOld(ctx); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (f *Follower) partition(i int) int32 {
 // begin finds the topic, and sets the follower to a position in every partition. It takes the bounds of
 // all partitions from the state at one moment.
 func (f *Follower) begin(ctx context.Context, from Position) error {
-	f.next = nil // an earlier try may have set it
+	f.next = nil // an earlier call of begin may have set it
 	err := f.find(ctx, "")
 	if err != nil {
 		return err
@@ -153,8 +153,8 @@ func (f *Follower) inRange(ctx context.Context) error {
 	return err
 }
 
-// ready returns the index of the first partition, from f.turn on, that has records to read; -1 if
-// none has any. It returns an error if an offset is outside of its partition.
+// ready returns the index of the first partition, counted from f.turn on, that has records to read;
+// -1 if no partition has any. It returns an error if an offset is outside of its partition.
 func (f *Follower) ready() (i int, err error) {
 	if f.round != nil {
 		return f.round.ready(f)
@@ -212,20 +212,20 @@ func (f *Follower) seek(ctx context.Context, ms int64) error {
 
 // Bookmark returns the follower's position: past all records that Next has returned. A
 // consumer's follower of more than [FollowPartitionsMax] partitions returns a bookmark without
-// offsets, which can't be resumed: the consumer's commits are its position.
+// offsets. No follower can resume at such a bookmark: the consumer stores the position.
 func (f *Follower) Bookmark() Bookmark {
 	return Bookmark{Cluster: clusterTag(f.b.engine), Topic: f.id, Partition: f.only, Offsets: slices.Clone(f.next)}
 }
 
-// Wait returns true as soon as there are records to read, and false after d. It reads no
-// records, so a waiting caller needs no memory for them.
+// Wait returns true as soon as there are records to read, and false if there are none after d. It
+// reads no records, so a waiting caller needs no memory for them.
 func (f *Follower) Wait(ctx context.Context, d time.Duration) (_ bool, err error) {
 	defer reads(&err)
 	i, err := f.wait(ctx, d)
 	return i >= 0, err
 }
 
-// wait returns the index of a partition that has records to read, -1 if none has any after d.
+// wait returns the index of a partition that has records to read; -1 if no partition has any after d.
 func (f *Follower) wait(ctx context.Context, d time.Duration) (i int, err error) {
 	i = -1
 	err = f.b.engine.Await(ctx, f.id, format.Partition(f.only), d, func() (_ bool, err error) {
@@ -251,8 +251,8 @@ func (f *Follower) Next(ctx context.Context, opts FetchOptions) (_ []Record, err
 	if err != nil {
 		return nil, err
 	}
-	// A reader that has much to catch up with never waits, and so never syncs. But it must
-	// learn of other brokers' commits: its API key may have been revoked.
+	// While there are records to read, f.wait returns at once and does not sync. Sync here, so that
+	// the broker learns of other brokers' commits even then: one may revoke the reader's API key.
 	if err := f.b.engine.SyncIfOlder(ctx, engine.FollowIntervalMax/2); err != nil {
 		return nil, err
 	}
@@ -267,6 +267,6 @@ func (f *Follower) Next(ctx context.Context, opts FetchOptions) (_ []Record, err
 	} else {
 		f.next[i] = c.Offset
 	}
-	f.turn = i + 1 // also after an error: the error may last, and other partitions may have records
+	f.turn = i + 1 // after an error too: the error may last, and other partitions may have records
 	return to.records, err
 }

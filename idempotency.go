@@ -13,15 +13,15 @@ import (
 
 const idempotencyKeyBytesMax = 255
 
-// IdempotencyKey makes a retry safe. The log remembers the append by its key for at least 24 hours.
+// IdempotencyKey makes a retry safe. The log remembers the key of an append for at least 24 hours.
 // A retry in that time, with the same key, topic, records and options, through any broker, appends
 // nothing and returns the result of the first append, with [Appended.Replayed] set. So a caller can
 // send an append with an unknown outcome again. An append of other records with the same key fails
 // with CodeIdempotencyKeyReused.
 //
 // A key has 1 to 255 bytes. While the log remembers as many keys as [Limits.IdempotencyKeys]
-// allows, requests with new keys fail with CodeIdempotencyKeysFull; the log forgets no key
-// early.
+// allows, requests with new keys fail with CodeIdempotencyKeysFull: the log does not forget older
+// keys to make room.
 func IdempotencyKey(key string) AppendOption {
 	return func(o *appendOptions) { o.key, o.keyed = key, true }
 }
@@ -40,7 +40,7 @@ func newIdempotencyKey(topic TopicID, rs []Record, o appendOptions) *engine.Key 
 }
 
 // hashKey returns the hash of an idempotency key. The same key has different hashes in different
-// scopes, and for different callers. scope is a topic's id, or a number below 0 for an append of a commit.
+// scopes, and for different callers. scope is a topic's id, or -1-i for append i of a commit.
 // caller is the id of an API key; 0 stands for all callers.
 func hashKey(scope int64, key string, caller uint64) format.Digest {
 	d := digester{sha256.New(), nil}
@@ -59,8 +59,8 @@ type digester struct {
 	scratch []byte
 }
 
-// append hashes an append's records and options, but not the timestamps that the broker gives to
-// records without one.
+// append hashes an append's records and options. For a record without a timestamp it hashes -1, and not
+// the timestamp that the broker gives to the record.
 func (d *digester) append(records []Record, o appendOptions) {
 	d.number(int64(o.partition))
 	d.number(int64(o.ifOffset))
@@ -87,7 +87,7 @@ func (d *digester) append(records []Record, o appendOptions) {
 			d.number(r.Timestamp.UnixMilli())
 		}
 	}
-	if o.delay != 0 || !o.due.IsZero() { // the hash of an append without a delay must stay as it was before there were delays
+	if o.delay != 0 || !o.due.IsZero() { // old versions of Seb knew no delays: an append without a delay must keep its hash
 		d.number(int64(o.delay))
 		d.number(o.due.UnixMicro())
 	}

@@ -22,7 +22,7 @@ type Key struct {
 	ID KeyID
 	// Name is unique among the keys that are not revoked.
 	Name string
-	// Scopes is what the key permits.
+	// Scopes are the permissions of the key, in the topics that Topics name.
 	Scopes Scopes
 	// Topics are patterns: names of topics, or prefixes of names followed by "*".
 	Topics  []string
@@ -35,7 +35,7 @@ type Key struct {
 type KeyOptions struct {
 	Name   string
 	Scopes Scopes
-	// Topics are patterns; an empty list means all topics, as "*" does.
+	// Topics are patterns, as in [Key]; an empty list means all topics, as "*" does.
 	Topics []string
 	// Expires must be in the future; zero means never.
 	Expires time.Time
@@ -45,9 +45,9 @@ const keyNameBytesMax = 128
 
 // CreateKey creates an API key and returns its secret. The secret is stored nowhere and
 // can't be shown again. The first key of a log must have [ScopeAdmin] for all topics: from
-// then on every request needs a key, and some caller must be able to create more. CreateKey fails
-// with CodeKeyExists if another key has the name. If the error has the outcome [Unknown], the
-// key may exist although its secret is lost; revoke it.
+// then on every request needs a key, and some caller must be able to create more keys. CreateKey
+// fails with CodeKeyExists if another key has the name. If the error has the outcome [Unknown],
+// the key may exist although its secret is lost: then revoke the key.
 func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ string, err error) {
 	defer writes(&err)
 	if len(opts.Topics) == 0 {
@@ -74,7 +74,7 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ strin
 		}
 	})
 	if created.ID == 0 {
-		return Key{}, "", maybeCommitted(change.KeyNotFound(KeyID(s.ID))) // revoked since
+		return Key{}, "", maybeCommitted(change.KeyNotFound(KeyID(s.ID))) // the key was created, and was revoked since
 	}
 	return created, s.Text(), nil
 }
@@ -112,8 +112,8 @@ func (o KeyOptions) check(now time.Time) error {
 
 const keyNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@"
 
-// isDots tells whether a pattern's prefix is "." or "..": these are not valid names, but valid names
-// may begin with them.
+// isDots tells whether a pattern's prefix is "." or "..". These are not valid names of topics, but valid
+// names may begin with them.
 func isDots(pattern string) bool { return pattern == ".*" || pattern == "..*" }
 
 func (o KeyOptions) entry() format.KeyCreated {
@@ -124,9 +124,9 @@ func (o KeyOptions) entry() format.KeyCreated {
 	return k
 }
 
-// Keys iterates over the API keys that are not revoked and whose id is larger than after, sorted
-// by id. It reserves the memory of each key from Options.Memory while the loop body runs. An
-// error ends the iteration, and comes with a zero Key.
+// Keys iterates over the API keys that are not revoked, sorted by id. It begins with the first key
+// whose id is larger than the given id. It reserves the memory of each key from Options.Memory
+// while the loop body runs. An error ends the iteration, and comes with a zero Key.
 func (b *Broker) Keys(ctx context.Context, after KeyID) iter.Seq2[Key, error] {
 	l := listing[KeyID, Key]{
 		next: func(s *state.State, after KeyID) []KeyID { return s.KeysAfter(after, listStep) },
@@ -144,8 +144,9 @@ func (b *Broker) Keys(ctx context.Context, after KeyID) iter.Seq2[Key, error] {
 
 // RevokeKey revokes an API key for good and returns the key; it fails with CodeKeyNotFound if
 // there is no such key. This broker refuses the key at once. Other brokers refuse it after their
-// [Options.StaleMax] at the latest, unless they can't reach the store. Revoking the last key with
-// [ScopeAdmin] locks everyone out: the log does not become open again.
+// [Options.StaleMax] at the latest, unless they can't reach the store. Once the last key with
+// [ScopeAdmin] was revoked, no caller of an adapter can create keys: every request still needs a
+// key, as before.
 func (b *Broker) RevokeKey(ctx context.Context, id KeyID) (_ Key, err error) {
 	defer writes(&err)
 	x := &change.RevokeKey{ID: id}

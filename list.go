@@ -12,12 +12,12 @@ import (
 type ListOptions struct {
 	// After is a name: the list begins with the first name that follows it.
 	After string
-	// May reports whether the caller may see a name; nil means all names. Names that the caller may
-	// not see cost no memory.
+	// May reports whether the caller may see a name; nil means all names. No memory is reserved for
+	// names that the caller may not see.
 	May func(name string) bool
-	// Reserve reserves the memory of each value while the loop body runs; nil means [Broker.ReserveMore]. If
-	// the loop body sends the value to a client, which may be slow, reserve from a share: see
-	// [Broker.NewReservation].
+	// Reserve reserves the memory of a value. The list calls Reserve before the loop body runs, and release
+	// after it. If Reserve is nil, the list calls [Broker.ReserveMore]. If the loop body sends the value to
+	// a client, which may be slow, reserve from a share: see [Broker.NewReservation].
 	Reserve func(ctx context.Context, bytes int64) (release func(), err error)
 }
 
@@ -31,14 +31,14 @@ type reserveFunc = func(ctx context.Context, bytes int64) (release func(), err e
 // listing tells how to list values of the state: K is the type of the values' keys, such as their names
 // or ids, and T is the type of their descriptions.
 type listing[K, T any] struct {
-	// next returns the next few keys that follow a key, in order; none if no key follows.
+	// next returns the next few keys after the given key, in order; an empty list if there are none.
 	next func(s *state.State, after K) []K
 	// bytes returns the memory that the description of a value takes; ok is false if the value was deleted.
 	bytes    func(s *state.State, k K) (n int64, ok bool)
 	describe func(s *state.State, k K) T
 }
 
-// keys iterates over the keys that follow a key.
+// keys iterates over the keys after the given key.
 func (l listing[K, T]) keys(b *Broker, after K) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		for {
@@ -56,9 +56,9 @@ func (l listing[K, T]) keys(b *Broker, after K) iter.Seq[K] {
 	}
 }
 
-// list iterates over the values whose keys follow a key, and for whose keys may returns true. It describes
-// each value when the iteration reaches it, and reserves the memory of the description while the loop body
-// runs: with reserve, or with b.ReserveMore if reserve is nil.
+// list iterates over the values whose keys come after the given key. It skips a value if may returns false
+// for the value's key. It describes a value when the iteration reaches that value, and reserves the memory of
+// the description while the loop body runs: with reserve, or with b.ReserveMore if reserve is nil.
 func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K) bool, reserve reserveFunc) iter.Seq2[T, error] {
 	if reserve == nil {
 		reserve = b.ReserveMore
@@ -118,7 +118,6 @@ func (l listing[K, T]) value(ctx context.Context, b *Broker, k K, reserve reserv
 	return value, func() {}, false, nil
 }
 
-// names returns the names of values.
 func names[T any](values []T, name func(T) string) []string {
 	list := make([]string, len(values))
 	for i, x := range values {
@@ -128,7 +127,7 @@ func names[T any](values []T, name func(T) string) []string {
 }
 
 // PartitionCount returns how many partitions a topic has as far as this broker knows, 0 if there is no
-// such topic. An adapter uses it to reserve memory for an answer that is larger for more partitions.
+// such topic. An adapter calls it to reserve memory for an answer whose size depends on this number.
 func (b *Broker) PartitionCount(topic string) (count int) {
 	b.engine.View(func(s *state.State) {
 		if t := s.Topic(topic); t != nil {
@@ -138,7 +137,7 @@ func (b *Broker) PartitionCount(topic string) (count int) {
 	return count
 }
 
-// Collect returns all values of a list, or the error that ends it.
+// Collect returns all values of a list, or the error that ends the list.
 func Collect[T any](list iter.Seq2[T, error]) ([]T, error) {
 	var values []T
 	for x, err := range list {

@@ -34,12 +34,11 @@ func stateMetrics(e *engine.Engine, limit int64) (families []metric.Family) {
 	return families
 }
 
-// seriesMax is the maximum number of consumers, and of queues, that have metrics. If there are more, the
-// oldest have them, so that a new consumer or queue never ends the metrics of an old one.
+// seriesMax is the maximum number of consumers, and of queues, that have metrics. If there are more, only the
+// oldest have metrics, so that a new consumer or queue never ends the metrics of an old one.
 const seriesMax = 1000
 
-// consumerMetrics returns the metrics of consumers from the current state: a deleted consumer
-// has no series.
+// consumerMetrics returns the metrics of the consumers that exist now. A deleted consumer has no series.
 func consumerMetrics(e *engine.Engine) []metric.Family {
 	family := func(name, help string) metric.Family {
 		return metric.Family{Name: name, Help: help, Kind: metric.Gauge, Labels: []string{"topic", "consumer"}}
@@ -73,7 +72,6 @@ func consumerMetrics(e *engine.Engine) []metric.Family {
 	return []metric.Family{lag, missed, moved}
 }
 
-// queueMetrics returns the metrics of queues.
 func queueMetrics(queues []QueueInfo) []metric.Family {
 	family := func(kind metric.Kind, name, help string) metric.Family {
 		return metric.Family{Name: name, Help: help, Kind: kind, Labels: []string{"topic", "queue"}}
@@ -104,7 +102,7 @@ func queueMetrics(queues []QueueInfo) []metric.Family {
 	return []metric.Family{left, delayed, dead, oldest, leased, held, received, acknowledged}
 }
 
-// oldestQueues describes the oldest queues from the current state: a deleted queue has no series.
+// oldestQueues describes up to seriesMax of the queues that exist now: the oldest ones.
 func oldestQueues(b *Broker) (infos []QueueInfo) {
 	var oldest []format.QueueID
 	b.engine.View(func(s *state.State) {

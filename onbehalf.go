@@ -12,33 +12,33 @@ import (
 
 type accessKey struct{}
 
-// WithAccess returns a context for requests of a caller with the access a. A change that is
-// requested with this context, or one derived from it, happens only if a is still valid when
-// the broker builds the commit: a's API key exists and has not expired, or a needs no key
-// because the log still has never had one. Otherwise the change fails with [CodeUnauthorized]
-// and the outcome [NotCommitted]. A change without an access in its context is the program's
-// own, and always allowed.
+// WithAccess returns a context for requests of a caller with the given access. A change that is
+// requested with this context, or with one derived from it, happens only if the access is still
+// valid when the broker builds the commit: the API key exists and has not expired, or no key is
+// needed because the log still has never had one. Otherwise the change fails with
+// [CodeUnauthorized] and the outcome [NotCommitted]. If the context of a change has no access, the
+// program itself requests the change, and the change is always allowed.
 //
 // An adapter calls WithAccess in one place: right after [Broker.Authenticate].
 func WithAccess(ctx context.Context, a Access) context.Context {
 	return context.WithValue(ctx, accessKey{}, a.caller())
 }
 
-// WithArrival returns a context for a write that a client requested at the time that arrived
-// returns: [Options.AppendTimeout] counts from that time. An adapter passes this context to
-// [Broker.Authenticate] already, so that the timeout includes the check of the caller's access.
+// WithArrival returns a context for a write. The function arrived returns the time when the client
+// requested the write: [Options.AppendTimeout] counts from that time. An adapter passes this context
+// to [Broker.Authenticate] already, so that the timeout includes the check of the caller's access.
 // arrived must be safe to call until the write has returned.
 func WithArrival(ctx context.Context, arrived func() time.Time) context.Context {
 	return engine.WithArrival(ctx, arrived)
 }
 
-// caller is the part of an [Access] that decides whether it is still valid. It is small,
+// caller is the part of an [Access] that decides whether the access is still valid. It is small,
 // because every waiting request keeps one.
 type caller struct {
 	key    KeyID     // id of the API key; 0 if there is none
-	until  time.Time // zero means that it does not expire
-	open   bool      // needs no key as long as the log never had one
-	signed bool      // has a signed URL, which expires before its API key
+	until  time.Time // when the access expires; zero means never
+	open   bool      // the caller needs no key as long as the log never had one
+	signed bool      // the caller has a signed URL, which expires before its API key
 }
 
 func (a Access) caller() caller {
@@ -51,10 +51,11 @@ func callerOf(ctx context.Context) (c caller, ok bool) {
 	return c, ok
 }
 
-// CheckAccess returns an error with [CodeUnauthorized] if a, which [Broker.Authenticate] returned,
-// is no longer valid. An adapter calls CheckAccess when time has passed since then, for example
-// because a request body came slowly. Like Authenticate, it rests on a sync that is no older than
-// [Options.StaleMax]; while the store can't be reached, it rests on what the broker knows.
+// CheckAccess returns an error with [CodeUnauthorized] if an access that [Broker.Authenticate] returned
+// is no longer valid. An adapter calls CheckAccess when time has passed since Authenticate, for
+// example because a request body came slowly. Like the answer of Authenticate, the answer rests on a
+// sync that is no older than [Options.StaleMax]; while the store can't be reached, it rests on what
+// the broker knows.
 func (b *Broker) CheckAccess(ctx context.Context, a Access) (err error) {
 	defer writes(&err)
 	if err := b.engine.Usable(); err != nil {
@@ -102,9 +103,11 @@ func (c caller) May(in engine.Keyring, now time.Time) error {
 	return nil
 }
 
-// While returns a context that ends with ctx, when a expires, or when this broker learns
-// that a's key was revoked: for work that goes on long after the caller was authenticated.
-// If the access ended, the cause is an [Error] with [CodeUnauthorized]. Call leave when done.
+// While returns a context for work that goes on long after the caller was authenticated. The
+// context ends when ctx ends, when the access expires, or when this broker learns that the access's
+// API key was revoked.
+// If the access has ended, the cause is an [Error] with [CodeUnauthorized]. The caller calls leave
+// when the work is done.
 func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	watch := &accessWatch{end}
@@ -124,10 +127,10 @@ func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave 
 	}
 }
 
-// accessWatches cancels the contexts that run under an API key when the key is revoked.
+// accessWatches cancels the contexts that [Broker.While] returned when their API key is revoked.
 type accessWatches struct {
 	mu sync.Mutex
-	m  map[KeyID]map[*accessWatch]struct{} // by the id of the API key; 0 for open accesses
+	m  map[KeyID]map[*accessWatch]struct{} // by the id of the API key; 0 for accesses without a key
 }
 
 type accessWatch struct{ end context.CancelCauseFunc }
@@ -171,7 +174,7 @@ func (w *accessWatches) Loaded(s *state.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, watches := range w.m {
-		c := caller{key: key, open: key == 0} // without an expiry time: the watch's context has a deadline for that
+		c := caller{key: key, open: key == 0} // no until: the context of a watch has a deadline for that
 		if err := c.May(s, time.Time{}); err != nil {
 			for watch := range watches {
 				watch.end(err)

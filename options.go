@@ -28,17 +28,18 @@ type Options struct {
 	// NoAutoCreate makes appends to unknown topics fail instead of creating them.
 	NoAutoCreate bool
 	// StaleMax is how old the last sync may be when the broker answers from what it knows of
-	// the log, or hands out a queue's records. If the last sync is older, the broker syncs
-	// first: it reads the log to its end. Default 1 s.
+	// the log, or hands out a queue's records. If the last sync is older, the broker first syncs:
+	// it reads the log to the end. Default 1 s.
 	StaleMax time.Duration
 
 	// Memory bounds the buffers of requests, open batches and the cache
 	// together, in bytes. Default 128 MiB, at least 8 MiB.
 	Memory int64
 	// StateMemory bounds the memory of the state, in bytes: what the broker knows about topics,
-	// batches, consumers, queues and keys. The broker refuses requests that would exceed it. The
-	// last sixteenth is a reserve: as it fills, the broker first refuses appends, topics and queues,
-	// then changes of consumers, then answers of workers, and last new API keys. Default 256 MiB.
+	// batches, consumers, queues and keys. The broker refuses requests that would exceed this bound.
+	// The last sixteenth is a reserve. As the reserve fills, the broker first refuses appends, topics
+	// and queues, then changes of consumers, then answers of workers, and last new API keys. Default
+	// 256 MiB.
 	StateMemory int64
 	// CacheDir is a directory for a cache of what the broker read from the store. The directory
 	// may be deleted at any time. Open fails unless the directory belongs to the user that runs
@@ -57,36 +58,36 @@ type Options struct {
 	// of a queue. Default "": other brokers forward no requests to this one.
 	Address string
 
-	// PushNetworks are networks, such as 10.2.0.0/16, that records may be pushed to although
-	// the networks' addresses are not public, or are this machine's own. Default: none.
+	// PushNetworks are networks, such as 10.2.0.0/16. The broker may push records to their
+	// addresses even if these are not public, or are this machine's own. Default: none.
 	PushNetworks []netip.Prefix
 	// PushDenied are networks that records are never pushed to, even if PushNetworks includes
 	// them. Default: none.
 	PushDenied []netip.Prefix
 
-	// Cluster sets the constants of a bucket that Open has to set up. It has no
-	// effect on a bucket that was set up before.
+	// Cluster has the constants with which Open sets up an empty bucket. A bucket that was set up
+	// before keeps the constants that it has.
 	Cluster ClusterOptions
 
 	// BootClock returns the time since the machine started, including the time for which it
-	// was suspended. Default: the machine's clock. A program that tests with testing/synctest
-	// sets it to a clock that follows package time, because the machine's clock does not run in
+	// was suspended. Default: the machine's clock. A test that uses testing/synctest sets
+	// BootClock to a clock that follows package time, because the machine's clock does not run in
 	// the test's virtual time.
 	BootClock func() time.Duration
-	// WallClock gives records without a timestamp their timestamp. No decision depends on it.
-	// Default: time.Now.
+	// WallClock returns the time. A record without a timestamp gets this time. No decision depends
+	// on it. Default: time.Now.
 	WallClock func() time.Time
 
-	// The broker may write checkpoints less often if they have at least checkpointLarge bytes: see
-	// CheckpointCommits.
+	// checkpointLarge is the size, in bytes, from which on the broker may write checkpoints less
+	// often: see CheckpointCommits.
 	checkpointLarge int
 }
 
-// ClusterOptions are the constants of a bucket, the same for all its brokers for ever.
+// ClusterOptions are the constants of a bucket. They never change, and are the same for all brokers of
+// the bucket.
 type ClusterOptions struct {
-	// DeleteDelay (D in the protocol) is how long an object stays in the store after the log
-	// no longer needs it, and so how long a broker may be suspended. Default 24 h, at least 4 ×
-	// Margin.
+	// DeleteDelay (D in the protocol) is how long an object stays in the store, at least, after the
+	// log no longer needs it. Default 24 h, at least 4 × Margin.
 	DeleteDelay time.Duration
 	// Margin is by how much the store's clocks may differ. Default 1 h, at least 10 s.
 	Margin time.Duration
@@ -127,9 +128,9 @@ const (
 	defaultCacheBytes    = 1024 * mib
 	defaultRecordBytes   = 8 * mib
 	defaultRequestBytes  = 32 * mib
-	requestBytesMax      = 1024 * mib // a batch holds at least one whole record, and must stay below 2 GiB
+	requestBytesMax      = 1024 * mib // a single record may fill a request, its batch is larger, and a batch must stay below 2 GiB
 	defaultRecordHeaders = 100
-	recordHeadersMax     = record.RecordHeadersDefault / 2 // half of what readers accept, because the broker adds headers to copies of dead letters
+	recordHeadersMax     = record.RecordHeadersDefault / 2 // only half of what readers accept, because the broker adds headers to copies of dead letters
 	defaultTopics        = 10_000
 	defaultPartitions    = 1_000
 	defaultCommitParts   = 1_000
@@ -249,13 +250,12 @@ func isNoNetwork(p netip.Prefix) bool { return !p.IsValid() || p != p.Masked() |
 // Fill says how full the open batch is.
 type Fill struct {
 	Requests int           // number of requests in the batch: appends and other changes
-	Bytes    int64         // of the requests' records, as encoded
-	Age      time.Duration // since the first of the requests came
+	Bytes    int64         // size of the requests' records, as encoded
+	Age      time.Duration // time since the first of the requests came
 }
 
-// Batching decides when the open batch, which holds the waiting records of all
-// topics, becomes a commit. While a commit is under way the next batch fills up,
-// whatever Batching says.
+// Batching decides when the open batch, which has the waiting requests for all topics,
+// becomes a commit. Whatever Batching says, an open batch waits while a commit is under way.
 type Batching interface {
 	// Wait returns how much longer the open batch waits for more requests; 0 or less means that it
 	// waits no longer. After that time, the broker commits the batch as soon as no other commit is
@@ -263,13 +263,13 @@ type Batching interface {
 	Wait(open Fill) time.Duration
 
 	// Admits reports whether another request may join an open batch that holds at least one.
-	// If not, the request joins the next batch. Admits must not block.
+	// If Admits returns false, the request joins the next batch. Admits must not block.
 	Admits(open Fill) bool
 }
 
 // Timed keeps a batch open until linger has passed since the batch's first request came, or until
-// the batch has the given number of bytes. This makes fewer commits than [Immediate], and each
-// commit costs a store request. But an append takes up to linger longer.
+// the batch has the given number of bytes. So the broker makes fewer commits than with [Immediate],
+// and each commit costs a store request. But an append takes up to linger longer.
 func Timed(linger time.Duration, bytes int64) Batching { return timed{linger, bytes} }
 
 // Immediate commits a batch as soon as no other commit is under way. Appends that arrive during a

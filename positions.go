@@ -17,7 +17,8 @@ import (
 // Offsets are the next offsets to read, by partition.
 type Offsets map[int32]Offset
 
-// After returns the offsets past the given records: what to commit when all of them are done.
+// After returns the offsets past the given records. A reader commits them when all of the records are
+// done.
 func After(records ...Record) Offsets {
 	o := Offsets{}
 	for _, r := range records {
@@ -52,17 +53,18 @@ type commitOptions struct {
 }
 
 // IfVersion makes the commit fail with CodePositionConflict unless the consumer's
-// [ConsumerInfo.Version] is still v. So if two readers use one consumer, the commit of one of
-// them fails.
+// [ConsumerInfo.Version] is still v. So if two readers of one consumer have read the same version,
+// only the first commit succeeds.
 func IfVersion(v string) CommitOption { return func(o *commitOptions) { o.version = v } }
 
 // Commit sets the consumer's positions in all the given partitions, or in none. It returns the
-// consumer's new version once the store has the commit. It shares the log's next commit with
-// other requests, so while records are appended it costs no store request of its own.
+// consumer's new version once the store has the change. The change joins the log's next commit,
+// together with other requests. So while records are appended, a change of positions costs no
+// store request of its own.
 //
-// An offset may be any up to the end of its partition, also one before the consumer's
-// position. If the error's [Outcome] is [Unknown], the positions may have been set; the caller
-// can send the same commit again.
+// An offset may be lower than the consumer's position, but not higher than the end of the
+// partition. If the error's [Outcome] is [Unknown], the positions may have been set; the caller
+// can call Commit again with the same offsets.
 func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOption) (version string, err error) {
 	defer writes(&err)
 	var o commitOptions
@@ -81,8 +83,8 @@ func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOp
 }
 
 // Follower returns a follower of a partition, or of AllPartitions, that begins at the
-// consumer's positions. It first reads a partition chosen at random. If the consumer does not
-// exist, Follower creates it at the start of every partition; if the creation fails, the error
+// consumer's positions. The follower first reads a partition chosen at random. If the consumer does
+// not exist, Follower creates it at the start of every partition; if the creation fails, the error
 // has an [Outcome]. The caller commits the offsets past the records that it has processed: see
 // [Consumer.Commit].
 //
@@ -100,7 +102,7 @@ func (c *Consumer) Follower(ctx context.Context, partition int32) (_ *Follower, 
 	}
 	f, err := c.follower(ctx, partition)
 	if CodeOf(err) == CodeTopicRecreated {
-		f, err = c.follower(ctx, partition) // the topic was deleted, and another one has the name now
+		f, err = c.follower(ctx, partition) // the topic was deleted, and another topic has the name now
 	}
 	if e, ok := publicError(err); ok && e.Code == CodeOffsetOutOfRange {
 		passed := *e
@@ -133,19 +135,20 @@ func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, er
 			return nil, err // err has the outcome of the creation
 		}
 		if m, ok = c.bookmark(partition); !ok {
-			return nil, change.ConsumerNotFound(c.topic, c.name) // another caller has deleted it meanwhile
+			return nil, change.ConsumerNotFound(c.topic, c.name) // another caller has deleted the consumer meanwhile
 		}
 	}
 	f, err := c.b.ResumeFollower(ctx, c.topic, m)
 	if err == nil {
-		// A reader that makes a new follower for each read must still reach all partitions. With
-		// a counter instead of a random number, two readers that alternate would each skip some.
+		// A reader that makes a new follower for each read must still reach all partitions. So the
+		// first partition is random. With a counter, two readers that alternate would each get only
+		// every second partition.
 		f.turn = rand.N(len(f.next))
 	}
 	return f, err
 }
 
-// bookmark returns the consumer's position; false if the consumer or the partition does not exist.
+// bookmark returns the consumer's position; ok is false if the consumer or the topic does not exist.
 func (c *Consumer) bookmark(partition int32) (m Bookmark, ok bool) {
 	if partition < AllPartitions {
 		return m, false

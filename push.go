@@ -14,8 +14,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// PushUpdate says what to change about a queue's push target. A nil field stays as it is, or
-// has its default if the target is new.
+// PushUpdate says what to change about a queue's push target. Where a field is nil, the value stays
+// as it is; a new target gets the default.
 type PushUpdate struct {
 	// URL receives a POST for each record. A new target needs one.
 	URL *string
@@ -40,20 +40,20 @@ type PushInfo struct {
 	Secrets     int
 	MaxInFlight int
 	Timeout     time.Duration
-	// Stopped is why the push was stopped, "" if it was not. A push stops when the target
-	// answers 410 (Gone); [Queue.ResumePush] resumes it.
+	// Stopped is why the push was stopped, "" if it was not stopped. A push stops when the target
+	// answers 410 (Gone); [Queue.ResumePush] resumes the push.
 	Stopped string
 	// Blocked is why the broker sends nothing although the push was not stopped: the URL's host
 	// has an address to which the broker's [Options] do not allow pushes. While Blocked is set,
-	// no attempts are counted. Blocked is "" if the broker may send, and on all brokers other
-	// than the one that pushes the queue's records.
+	// no attempts are counted. Blocked is "" if the broker may send. Only the broker that pushes
+	// the queue's records sets Blocked.
 	Blocked string
 }
 
 // SetPush sets the queue's push target, to which brokers that run [Broker.DeliverPushed] push
 // the queue's records. If the push was stopped, SetPush resumes it. secret is the random secret
 // of a new target, "" if none was made; it can't be shown again. created reports whether the
-// queue had no target before.
+// queue had no target before the call.
 func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret string, created bool, err error) {
 	defer writes(&err)
 	if err := cmp.Or(q.check(), u.check()); err != nil {
@@ -119,7 +119,7 @@ func (o Options) pushNetworks() push.Networks {
 	return push.Networks{Allowed: o.PushNetworks, Denied: o.PushDenied}
 }
 
-// check refuses values of 0, which push.Target.OrDefaults would replace by the defaults.
+// check refuses a MaxInFlight and a Timeout of 0, which push.Target.OrDefaults would replace by defaults.
 func (u PushUpdate) check() error {
 	switch {
 	case u.MaxInFlight != nil && *u.MaxInFlight == 0:

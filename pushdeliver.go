@@ -29,19 +29,19 @@ type PushOptions struct {
 	// Default: the system's.
 	RootCAs *x509.CertPool
 
-	// dial connects to targets; nil means over the network. Tests in virtual time set it.
+	// dial connects to targets; nil means over the network. Tests in virtual time set dial.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // DeliverPushed delivers the records of queues that have a push target, until ctx ends. After that,
-// it returns as soon as no request is under way. If several brokers of a bucket run it, the owner
-// of a queue pushes its records. A broker takes over queues without an owner, and queues that have
-// work but whose owner has written nothing to the log for 30 s.
+// it returns as soon as no request is under way. If several brokers of a bucket run DeliverPushed,
+// the owner of a queue pushes the queue's records. A broker takes over queues without an owner, and
+// queues that have work but whose owner has written nothing to the log for 30 s.
 //
 // A record whose request is answered 2xx is done. Every other record is delivered again or becomes
-// a dead letter, as the queue's config says. Only one DeliverPushed may run at a time. Let it
-// return before you call [Broker.Shutdown], so that the answers to its last requests are still
-// committed.
+// a dead letter, as the queue's config says. Only one DeliverPushed may run at a time. Call
+// [Broker.Shutdown] only after DeliverPushed has returned, so that the answers to the last requests
+// are still committed.
 func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) (err error) {
 	defer reads(&err)
 	ctx, end := context.WithCancel(ctx)
@@ -67,7 +67,7 @@ func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) (err error) {
 	return nil
 }
 
-// pushBroker is the broker of the supervisor of pushed queues: it implements push.Broker.
+// pushBroker gives the supervisor of pushed queues access to the broker: it implements push.Broker.
 type pushBroker struct{ b *Broker }
 
 // Pushed implements push.Broker.
@@ -131,7 +131,7 @@ func (x pushBroker) Follows() bool {
 	return x.b.engine.SyncAge() < engine.FollowIntervalMax+5*time.Second
 }
 
-// ifNoQueue wraps err with push.ErrNoQueue if it says that this broker does not own the queue, or
+// ifNoQueue wraps err with push.ErrNoQueue if err says that this broker does not own the queue, or
 // that there is no such queue.
 func ifNoQueue(err error) error {
 	switch CodeOf(err) {
@@ -151,8 +151,8 @@ func stillPushed(e *engine.Engine, q push.Pushed) (still bool) {
 	return still
 }
 
-// pushing is an engine.Observer. It notifies the supervisor of commits after which other queues may have
-// to be pushed.
+// pushing is an engine.Observer. It tells the supervisor when a commit may have changed which queues this
+// broker has to push.
 type pushing struct{ *push.Supervisor }
 
 func (x pushing) Loaded(*state.State) { x.Notify() }

@@ -104,11 +104,11 @@ func (p pushQueue) Extend(ctx context.Context, token string) (until time.Time, e
 	return asFarOff(until), ifLost(err)
 }
 
-// asFarOff returns the same time with a monotonic clock reading. Leases end by the monotonic clock
-// too, so a change of the wall clock does not matter.
+// asFarOff returns the given time, with a reading of the monotonic clock. Leases end by the monotonic
+// clock too, so a change of the wall clock does not matter.
 func asFarOff(at time.Time) time.Time { return time.Now().Add(time.Until(at)) }
 
-// ifLost marks the errors after which a pusher must drop the message.
+// ifLost wraps err with push.ErrLost if the pusher must drop the message.
 func ifLost(err error) error {
 	switch CodeOf(err) {
 	case CodeLeaseLost, CodeQueueNotFound, CodeTopicNotFound, CodeInvalidRequest:

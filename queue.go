@@ -13,9 +13,9 @@ import (
 )
 
 // Queue hands out a topic's records as work: each record goes to one worker at a time. If the
-// worker fails, or its lease on the record ends before it answers, the queue hands out the record
-// again. A record whose last attempt failed becomes a dead letter. The queue is stored in the
-// log, so every broker knows it. The records stay in the topic as they are.
+// worker fails, or the worker's lease on the record ends before the worker answers, the queue hands
+// out the record again. A record whose last attempt failed becomes a dead letter. The queue is
+// stored in the log, so every broker knows it. The records stay in the topic as they are.
 //
 // Each record is delivered at least once. The log counts the deliveries of each record, from 1
 // on, so the count survives crashes and changes of owner.
@@ -41,14 +41,14 @@ const (
 	// as workers ask for.
 	OrderNone QueueOrder = "none"
 	// OrderKey hands out the records of a key in order, one at a time: the next record goes out
-	// when the one before it is done or a dead letter. Records without a key have no order.
+	// when the previous record is done or a dead letter. Records without a key have no order.
 	OrderKey QueueOrder = "key"
 )
 
 // QueueConfig is how a queue hands out records.
 type QueueConfig struct {
-	// Lease is how long a worker has for a record, unless it asks for another time when it
-	// receives or extends. 1 s to 12 h.
+	// Lease is how long a worker has for a record, unless the worker asks for another time in
+	// [Queue.Receive] or [Queue.Extend]. 1 s to 12 h.
 	Lease time.Duration
 	// MaxAttempts is the maximum number of deliveries of a record. 1 to 1,000.
 	MaxAttempts int
@@ -56,7 +56,7 @@ type QueueConfig struct {
 	// with each further delivery, up to BackoffMax. A random part of each wait, up to half of it, is
 	// subtracted. 0 to 24 h.
 	BackoffMin, BackoffMax time.Duration
-	// DeadLetterTopic receives copies of the dead letters; "" means that none are made.
+	// DeadLetterTopic receives copies of the dead letters; "" means that no copies are made.
 	DeadLetterTopic string
 	Order           QueueOrder
 	// Paused stops handing out records. Workers can still acknowledge the records that they
@@ -82,8 +82,8 @@ var queueDefaults = change.QueueConfig{
 	BackoffMin: QueueBackoffMinDefault, BackoffMax: QueueBackoffMaxDefault, Order: change.OrderNone,
 }
 
-// QueueUpdate says what to change about a queue. A nil field stays as it is, or has its
-// default if the queue is created.
+// QueueUpdate says what to change about a queue. Where a field is nil, the value stays as it is; a
+// new queue gets the default.
 type QueueUpdate struct {
 	Lease                  *time.Duration
 	MaxAttempts            *int
@@ -131,9 +131,9 @@ func (q namedQueue) check() error {
 	return nil
 }
 
-// Set changes the queue, and creates it if it does not exist. A new queue begins at from in
-// every partition: [Earliest], [Latest], or [At] an offset if the topic has one partition. If
-// the queue exists, from has no effect.
+// Set changes the queue, and creates it if it does not exist. A new queue begins at the given
+// position in every partition: [Earliest], [Latest], or [At] an offset if the topic has one
+// partition. If the queue exists, the position has no effect.
 func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueInfo, created bool, err error) {
 	defer writes(&err)
 	if err := cmp.Or(q.check(), checkQueueFrom(from)); err != nil {
@@ -212,12 +212,12 @@ type QueueInfo struct {
 	// workers, and Dead ones are dead letters.
 	Ready, Delayed, Leased, Dead int64
 	// Held records may be with workers that got them from an earlier owner, which was lost.
-	// The queue holds them back until HeldUntil, which is zero if Held is 0. Those workers can
-	// still acknowledge them.
+	// The new owner does not hand them out before HeldUntil, which is zero if Held is 0. The
+	// workers that have them can still acknowledge them.
 	Held      int64
 	HeldUntil time.Time
-	// Exact is false if this broker does not own the queue: then it can't tell leased and
-	// held records from ready ones, and counts all of them in Ready.
+	// Exact is false if this broker does not own the queue: then the broker can't tell leased
+	// and held records from ready ones, and counts all of them in Ready.
 	Exact bool
 	// Oldest is about when the oldest record that is neither done nor a dead letter was written;
 	// zero if there is no such record.
@@ -255,7 +255,7 @@ func (q *Queue) mustExist(ctx context.Context) error {
 		return err
 	}
 	err := q.exists()
-	if CodeOf(err) == CodeQueueNotFound { // another broker may have created it
+	if CodeOf(err) == CodeQueueNotFound { // another broker may have created the queue
 		if err := q.b.engine.Sync(ctx); err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func (q *Queue) mustExist(ctx context.Context) error {
 
 func (q *Queue) exists() error { return q.view(func(*state.State, *state.Topic, *state.Queue) {}) }
 
-// view is [engine.Engine.View], with the queue and its topic. It fails if one of them does not exist.
+// view calls f with the state, the queue and its topic. It fails if the queue or the topic does not exist.
 func (q *Queue) view(f func(s *state.State, t *state.Topic, found *state.Queue)) (err error) {
 	q.b.engine.View(func(s *state.State) {
 		t := s.Topic(q.topic)
@@ -325,8 +325,8 @@ func describeQueue(s *state.State, t *state.Topic, q *state.Queue, now int64) Qu
 	return info
 }
 
-// Queues iterates over the queues of a topic, sorted by name. It describes each when the
-// iteration reaches it. An error ends the iteration, and comes with a zero QueueInfo.
+// Queues iterates over the queues of a topic, sorted by name. It describes a queue when the
+// iteration reaches that queue. An error ends the iteration, and comes with a zero QueueInfo.
 func (b *Broker) Queues(ctx context.Context, topic string, o ListOptions) iter.Seq2[QueueInfo, error] {
 	return reading(func(yield func(QueueInfo, error) bool) {
 		id, err := b.topicNow(ctx, topic)

@@ -16,12 +16,12 @@ const (
 	delayMax  = 366 * 24 * time.Hour
 )
 
-// Ack marks records as done. It returns once the store has the commit, which it shares with
-// other requests. Every broker can do this, not only the queue's owner.
+// Ack marks the records of tokens as done. It returns once the store has the commit, which may
+// also have changes of other requests. Every broker can do this, not only the queue's owner.
 //
 // Each token is decided alone: if some are refused, the error is a [*TokensError]. A token is
-// refused with CodeLeaseLost if its record may have gone to another worker. A token is
-// not refused only because its lease has ended.
+// refused with CodeLeaseLost if the record may have gone to another worker. The end of the
+// lease alone is no reason to refuse a token.
 func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 	defer writes(&err)
 	r, ctx := newRequest(ctx)
@@ -48,11 +48,12 @@ type NackOptions struct {
 	// Reason is kept until the record is done, and shown with a dead letter. At most 1 KiB.
 	Reason string
 
-	atLeast time.Duration // minimum of the delay, whatever the queue's backoff
+	atLeast time.Duration // minimum of the delay, even if the queue's backoff is shorter
 }
 
-// Nack says that the work on records failed. A record is handed out again after a delay, or becomes
-// a dead letter if this was its last attempt. Each token is decided alone: see [Queue.Ack].
+// Nack says that the work on the records of tokens failed. Each record is handed out again after a
+// delay, or becomes a dead letter if this was its last attempt. Each token is decided alone: see
+// [Queue.Ack].
 func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err error) {
 	defer writes(&err)
 	if len(o.Reason) > state.ReasonBytesMax {
@@ -75,8 +76,8 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err 
 	return errorsOf(answers)
 }
 
-// deadLetterAll handles the answers whose records need a copy in a dead-letter topic: it turns these
-// records into dead letters.
+// deadLetterAll turns the records of all answers with a DeadLetterTopic into dead letters, and copies each
+// record to that topic.
 func (q *Queue) deadLetterAll(ctx context.Context, answers []*change.Answer, reason string) {
 	var wg sync.WaitGroup
 	for _, a := range answers {
@@ -158,9 +159,10 @@ func (b *Broker) parseAnswer(token string) (*change.Answer, error) {
 	return &change.Answer{Token: token, Queue: t.Queue, Delivery: t.Delivery}, err
 }
 
-// syncUnlessLast syncs unless, as far as this broker knows, each answer is to the last delivery of its
-// record: another broker may have made a delivery that this broker does not know yet. After the sync, the
-// refusal of a token is final.
+// syncUnlessLast syncs unless, as far as this broker knows, each token belongs to the last delivery of the
+// token's record. Any other token may belong to a delivery that another broker has made since the last
+// sync. After the sync this broker knows that delivery too. So it may refuse the tokens that still do not
+// belong to the last delivery of a record.
 func (q *Queue) syncUnlessLast(ctx context.Context, answers []*change.Answer) error {
 	if q.allLast(answers) {
 		return nil

@@ -10,10 +10,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// DeadMessage is a dead letter: a record that is not handed out again unless it is redriven.
+// DeadMessage is a dead letter: a record that is not handed out again, unless a call of
+// [Queue.Redrive] redrives it.
 type DeadMessage struct {
 	Record
-	// Attempts is how often the record was delivered since it was last redriven.
+	// Attempts is how often the record was delivered, since it was last redriven if it ever was.
 	Attempts int
 	// Reason is why the last attempt failed.
 	Reason string
@@ -29,8 +30,8 @@ type Place struct {
 
 // DeadOptions are the options of [Queue.Dead].
 type DeadOptions struct {
-	// From is the place where the list begins; the zero value is the beginning. There need not
-	// be a dead letter at that place.
+	// From is the place where the list begins; the zero Place is before all dead letters. There
+	// need not be a dead letter at that place.
 	From Place
 	// Limit is the maximum number of records; 0 means 100. Up to 1,000.
 	Limit int
@@ -44,9 +45,9 @@ const (
 	deadMax     = 1000
 )
 
-// Dead returns dead letters, sorted by partition and offset. If there are further ones, more is true
-// and next is the place of the next one. A record that can no longer be read comes without its
-// contents.
+// Dead returns dead letters, sorted by partition and offset. If there are further dead letters, more
+// is true and next is the place of the next one. A record that can no longer be read comes without
+// key, value, headers and timestamp.
 func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, next Place, more bool, err error) {
 	defer reads(&err)
 	def(&o.Limit, deadDefault)
@@ -70,7 +71,7 @@ func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, ne
 		for ; n > 0; n, i = n-1, i+1 {
 			if o.MaxBytes -= list[i].bytes(); o.MaxBytes < 0 && i > 0 {
 				next = Place{list[i].Partition, list[i].Offset}
-				clear(list[i:]) // so that the result does not keep the records that it leaves out in memory
+				clear(list[i:]) // so that the memory of the records that are not returned can be freed
 				return list[:i], next, true, nil
 			}
 		}
@@ -78,7 +79,7 @@ func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, ne
 	return list, next, more, nil
 }
 
-// runOf returns the number of records, from the first on, that are in the same partition and have
+// runOf returns how many records at the beginning of the list are in the same partition and have
 // offsets without gaps.
 func runOf(list []DeadMessage) int {
 	for i := 1; i < len(list); i++ {
@@ -89,8 +90,9 @@ func runOf(list []DeadMessage) int {
 	return len(list)
 }
 
-// readDead reads the contents of at least the first of the dead letters in a run, and returns
-// how many it has handled. A record that can no longer be read stays without contents.
+// readDead reads the contents of dead letters of one partition whose offsets have no gaps. It handles
+// at least the first dead letter, and returns how many it has handled. A record that can no longer be
+// read stays without contents.
 func (q *Queue) readDead(ctx context.Context, topic TopicID, run []DeadMessage, bytes int64) (int, error) {
 	f, err := q.b.Fetch(ctx, q.topic, run[0].Partition, At(run[0].Offset),
 		FetchOptions{Limit: len(run), MaxBytes: max(1, bytes), TopicTag: q.b.TopicTag(topic)})
@@ -147,8 +149,8 @@ type Redriven struct {
 	Remaining int64
 }
 
-// Redrive makes the queue hand out dead letters again, each for as many attempts as the queue allows.
-// In a queue with [OrderKey], later records of the same key may have gone out before.
+// Redrive makes the queue hand out dead letters again, each up to [QueueConfig].MaxAttempts times.
+// In a queue with [OrderKey], later records of the same key may have been handed out already.
 func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err error) {
 	defer writes(&err)
 	def(&o.Limit, redriveMax)

@@ -15,7 +15,7 @@ const reasonLeaseLost = "its lease ran out"
 
 // Headers of the copy of a dead letter in a dead-letter topic. They tell where the record comes
 // from, and why it became a dead letter. They follow the record's own headers, which may have
-// the same names if the record is such a copy itself.
+// the same names if the dead letter is such a copy itself.
 const (
 	DeadTopicHeader     = "Seb-Dead-Topic"
 	DeadPartitionHeader = "Seb-Dead-Partition"
@@ -26,7 +26,7 @@ const (
 	DeadReasonHeader    = "Seb-Dead-Reason"
 )
 
-// copiesMax is how many records are copied at a time.
+// copiesMax is how many dead letters are copied at a time.
 const copiesMax = 8
 
 // deadLettering is a record whose last attempt failed.
@@ -51,8 +51,8 @@ func (b *Broker) deadLetter(ctx context.Context, p deadLettering) error {
 	return waits.Wait(ctx)
 }
 
-// deadLetterCopied submits the change together with the copy. At most copiesMax calls run at once,
-// because the memory of a copy is not reserved until the copy is submitted.
+// deadLetterCopied submits the dead letter together with the copy. No memory is reserved for a copy
+// before the copy is submitted, so at most copiesMax calls run at once.
 func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*engine.Ticket, error) {
 	timed, cancel := b.engine.UntilLate(ctx)
 	defer cancel()
@@ -89,9 +89,9 @@ func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*engine.Append, e
 		return nil, refused(CodeDataLost, "offset %d can't be read", p.Last.Offset)
 	}
 	record := f.Records[0]
-	// The limits are checked without the added headers, so that every record that was accepted
-	// can be copied. A record that exceeds a limit is such a copy itself: to refuse it ends a
-	// cycle of dead-letter topics.
+	// The limits are checked without the added headers, so that every record that a client could
+	// append can be copied. Only a record that is such a copy itself, with headers from earlier
+	// dead-letter topics, may exceed a limit. It is refused, which ends a cycle of such topics.
 	if _, err := b.opts.Limits.checkRecords(f.Records[:1]); err != nil {
 		return nil, err
 	}

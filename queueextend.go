@@ -11,8 +11,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/dispatch"
 )
 
-// Extend changes when leases end: after the given time from now, or after the lease of the queue's
-// config if lease is 0. A worker that needs more time calls Extend before its lease ends. Only the
+// Extend makes the leases of the tokens end after the given time from now; 0 means the lease of the
+// queue's config. A worker that needs more time calls Extend before its lease ends. Only the
 // queue's owner can extend leases: on other brokers Extend fails as [Queue.Receive] does. A new
 // owner does not know of extensions: it gives every worker the lease of the queue's config. If some
 // tokens are refused, the error is a [*TokensError].
@@ -45,7 +45,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 		}
 		until, out := d.Extend(named, lease)
 		if out == nil {
-			continue // that dispatcher has ended
+			continue // the dispatcher d has ended
 		}
 		errs := make([]error, len(answers))
 		for i, a := range answers {

@@ -15,12 +15,12 @@ type Message struct {
 	Record
 	// Token identifies this delivery for [Queue.Ack], [Queue.Nack] and [Queue.Extend].
 	Token string
-	// Attempt is how often the record was delivered since it was last redriven, this delivery
-	// included.
+	// Attempt is how often the record was delivered, this delivery included. The count restarts
+	// when [Queue.Redrive] redrives the record.
 	Attempt int
 	// LeasedUntil is when the record may go to another worker, unless this worker answers or
-	// extends its lease before. It is a time of the owner's clock: a worker on another machine
-	// should rely on the length of its lease.
+	// extends the lease before that time. It is a time of the owner's clock: a worker on another
+	// machine should rely on the length of the lease instead.
 	LeasedUntil time.Time
 }
 
@@ -35,16 +35,16 @@ type ReceiveOptions struct {
 	// MaxBytes bounds keys, values and headers together; 0 means 1 MiB. The first record is
 	// returned whatever its size.
 	MaxBytes int64
-	// Reserve, if set, is called each time before Receive tries to take records. If Receive gets
-	// no records, it calls release, so that a waiting receiver holds no memory. An error of
-	// Reserve ends Receive.
+	// Reserve, if set, reserves memory for the records. Receive calls Reserve before each try to
+	// take records. If Receive gets no records, it calls release, so that a waiting receiver holds
+	// no memory. An error of Reserve ends Receive.
 	Reserve func(context.Context) (release func(), err error)
 	// InFlight, if set, bounds how many messages of this and earlier calls the worker has:
 	// Receive waits until the worker may have another one.
 	InFlight *InFlight
 
-	// admit, if set, is called before Reserve with the number of records that Receive wants. It
-	// returns how many of them Receive may take. If Receive gets no records, it calls release.
+	// admit, if set, returns how many records Receive may take; most is how many Receive wants.
+	// Receive calls admit before Reserve. If Receive gets no records, it calls release.
 	admit func(ctx context.Context, most int) (n int, release func(), err error)
 }
 
@@ -79,8 +79,8 @@ func checkLease(lease time.Duration) error {
 // Receive leases records to the caller. It returns no records and no error if none came within
 // opts.Wait. The records share memory with the broker's cache: don't change what they point to.
 //
-// One broker at a time owns a queue and hands out its records. If another broker owns it,
-// Receive fails with CodeQueueElsewhere, and [Error.Address] is that broker's address.
+// One broker at a time owns a queue and hands out the queue's records. If another broker owns the
+// queue, Receive fails with CodeQueueElsewhere, and [Error.Address] is that broker's address.
 func (q *Queue) Receive(ctx context.Context, opts ReceiveOptions) (_ []Message, err error) {
 	defer reads(&err)
 	if err := cmp.Or(opts.check(), q.check(), q.b.current(ctx)); err != nil {
@@ -103,7 +103,7 @@ func (q *Queue) Receive(ctx context.Context, opts ReceiveOptions) (_ []Message, 
 	return messages, nil
 }
 
-// admission returns reserve, or nil if there is nothing to admit or reserve.
+// admission returns the method reserve; nil if neither admit nor Reserve is set.
 func (o ReceiveOptions) admission() func(ctx context.Context) (n int, release func(), err error) {
 	if o.admit == nil && o.Reserve == nil {
 		return nil
@@ -136,8 +136,9 @@ func (o ReceiveOptions) reserve(ctx context.Context) (int, func(), error) {
 }
 
 // Return gives back messages of [Queue.Receive] that did not reach their worker, for example
-// because its connection is gone. The next receiver gets them with the same attempt numbers.
-// Return does nothing for messages that this broker has not leased: their leases run out.
+// because the worker's connection is gone. The next receiver gets them with the same attempt
+// numbers. Return does nothing for messages that this broker has not handed out: their leases run
+// out.
 func (q *Queue) Return(messages []Message) (err error) {
 	defer reads(&err)
 	tokens := make([]string, len(messages))
@@ -168,7 +169,7 @@ func (q *Queue) Return(messages []Message) (err error) {
 // queue's owner. Only one Receive at a time may use an InFlight.
 type InFlight struct{ in dispatch.InFlight }
 
-// NewInFlight returns an [InFlight] that allows the worker up to most messages, 1 to 1,000.
+// NewInFlight returns an [InFlight] that allows the worker the given number of messages, 1 to 1,000.
 func NewInFlight(most int) (_ *InFlight, err error) {
 	defer reads(&err)
 	if most < 1 || most > receiveMax {

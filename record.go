@@ -34,8 +34,8 @@ type Record struct {
 	// Key chooses the partition, as Kafka's default partitioner does; nil
 	// means no key, which differs from an empty key.
 	Key []byte
-	// Value may be empty. Append stores nil as an empty value. Reads return nil only for a null
-	// value, which no method of this package writes.
+	// Value may be empty. Append stores nil as an empty value. Reads return nil only if the
+	// stored value is null, which no method of this package writes.
 	Value   []byte
 	Headers []Header
 	// Timestamp has millisecond precision; the zero time means now.
@@ -102,8 +102,8 @@ func At(o Offset) Position { return Position{fromOffset, int64(o)} }
 // AtOrAfter is the first record that the partition holds.
 func AtOrAfter(o Offset) Position { return Position{fromOffsetOn, int64(o)} }
 
-// stored returns the position in the form of a change. A time becomes the start of the partition: the
-// caller searches for the time itself.
+// stored returns the position in the form of a change. For a time it returns the start of the partition: the
+// caller of stored searches for the first record of that time.
 func (p Position) stored() change.Position {
 	switch p.kind {
 	case fromLatest:
@@ -122,7 +122,7 @@ func (p Position) stored() change.Position {
 // Offset returns the offset of a position made by [At]; ok is false for all others.
 func (p Position) Offset() (o Offset, ok bool) { return Offset(p.n), p.kind == fromOffset }
 
-// parsedTimeMax is the end of the year 9999, the last that RFC 3339 can write.
+// parsedTimeMax is the end of the year 9999, in milliseconds since 1970. RFC 3339 has no later year.
 const parsedTimeMax = 253402300799999
 
 // Last is n records before the end of the partition, or the start of the partition if it

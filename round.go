@@ -14,7 +14,7 @@ import (
 // other partitions the next offset is the consumer's position in the state.
 type round struct {
 	consumer string
-	id       format.ConsumerID // the consumer's id, since another consumer may get the name later; 0 until inState sets it
+	id       format.ConsumerID // the consumer's id, since another consumer may get the name later; 0 before inState sets it
 	ahead    map[int]Offset
 	checked  bool // every partition was checked once
 }
@@ -41,8 +41,8 @@ func (c *Consumer) round(ctx context.Context, topic TopicID, partitions int) (*F
 	return f, nil
 }
 
-// ready is [Follower.ready]. Once it has checked every partition, later calls stop at the first
-// that has records.
+// ready does what [Follower.ready] does. The first call checks every partition. Later calls check roundStep
+// partitions at a time, and stop when one of these has records.
 func (r *round) ready(f *Follower) (int, error) {
 	found, count := -1, 1
 	for k := 0; k < count && (!r.checked || found < 0); k += roundStep {
@@ -58,8 +58,8 @@ func (r *round) ready(f *Follower) (int, error) {
 	return found, nil
 }
 
-// step checks up to roundStep partitions, from the partition k places after f.turn on. It returns the
-// index of the first that has records, -1 if none has any, and the number of the topic's partitions.
+// step checks up to roundStep partitions, the first of which is k places after f.turn. found is the index
+// of the first partition that has records, -1 if none has any. count is the number of the topic's partitions.
 func (r *round) step(f *Follower, k int) (found, count int, err error) {
 	f.b.engine.View(func(s *state.State) { found, count, err = r.stepIn(s, f, k) })
 	return found, count, err
@@ -85,7 +85,7 @@ func (r *round) stepIn(s *state.State, f *Follower, k int) (found, count int, _ 
 }
 
 // inState returns the topic and the consumer in the state. It fails unless the consumer is the
-// one that the first call found.
+// one that the first call of inState found.
 func (r *round) inState(s *state.State, f *Follower) (*state.Topic, *state.Consumer, error) {
 	t := s.TopicByID(f.id)
 	if t == nil {
@@ -99,7 +99,7 @@ func (r *round) inState(s *state.State, f *Follower) (*state.Topic, *state.Consu
 	return t, c, nil
 }
 
-// offset returns the next offset to read in a partition.
+// offset returns the next offset to read in partition i.
 func (r *round) offset(c *state.Consumer, i int) Offset {
 	at := c.Position(format.Partition(i))
 	if ahead, ok := r.ahead[i]; ok && ahead > at {
@@ -109,8 +109,8 @@ func (r *round) offset(c *state.Consumer, i int) Offset {
 	return at
 }
 
-// next returns the next offset to read in a partition; 0 if the consumer was deleted: then the
-// next call of ready fails.
+// next returns the next offset to read in partition i. If the consumer was deleted, it returns 0, and
+// the next call of ready fails.
 func (r *round) next(f *Follower, i int) (offset Offset) {
 	f.b.engine.View(func(s *state.State) {
 		if _, c, err := r.inState(s, f); err == nil {

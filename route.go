@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	recordOverheadBytes = 32 // upper bound of a record's framing in a batch, without its headers
+	recordOverheadBytes = 32 // how many bytes at most a batch adds to a record, apart from headerOverheadBytes per header
 	headerOverheadBytes = 10
 )
 
@@ -67,7 +67,8 @@ func (o appendOptions) inTurn(rs []Record) bool {
 	return false
 }
 
-// check refuses options that are invalid for that many records; now is the store's time.
+// check refuses options that are invalid for an append of the given number of records. now is the store's
+// time.
 func (o appendOptions) check(records int, now time.Time) error {
 	switch {
 	case records == 0:
@@ -101,12 +102,13 @@ func (o appendOptions) checkNew(topic string) error {
 	return nil
 }
 
-// checkConditions refuses a request if it has a delay and the limit of delayed appends is reached,
-// or if it has a condition that can never hold again. If a request with such a condition is a retry
-// of a request that was committed, checkConditions settles the retry instead. It does not check
-// conditions that can still become true: an append that makes them true may be under way.
+// checkConditions refuses a request that has a delay while the limit of delayed appends is reached. It
+// also refuses a request whose condition (see IfOffset) can never become true, because the partition has
+// grown past the offset. But if an earlier request with the same idempotency key was committed, the request
+// is not refused: it gets the result of the earlier request. A condition that can still become true is not
+// checked: appends that make it true may be under way.
 //
-// inTurn tells whether an append has a record with neither a partition nor a key.
+// inTurn tells whether append i has a record with neither a partition nor a key.
 func (b *Broker) checkConditions(ctx context.Context, r *engine.Request, inTurn func(i int) bool) error {
 	for i, a := range r.Appends {
 		if a.Delay > 0 || a.Due.After(b.engine.StoreNow()) {
@@ -121,7 +123,7 @@ func (b *Broker) checkConditions(ctx context.Context, r *engine.Request, inTurn 
 	return nil
 }
 
-// delayRoom refuses a delayed append if the number of delayed appends has reached most.
+// delayRoom refuses a delayed append if as many delayed appends wait already as are allowed.
 func delayRoom(in *engine.Engine, most int) error {
 	var n int
 	in.View(func(s *state.State) { n = s.DelayedCount(in.NowIn(s)) })

@@ -20,12 +20,12 @@ import (
 // its identity. A session is one start of a broker: [Open] makes its key pair, and the private
 // key never leaves the process. Zero stands for no session.
 //
-// The log names the sessions of its brokers, and for each queue the session of the owner. This
-// way brokers trust each other without a shared secret, and do not trust a broker on a copy of
-// the bucket.
+// The log names the sessions of its brokers, and for each queue the session of the owner. A broker
+// trusts only sessions that its log names. So brokers of one bucket need no shared secret, and do
+// not trust a broker on a copy of the bucket.
 type SessionKey [32]byte
 
-// session is this start of the broker.
+// session has the key pair of this start of the broker.
 type session struct {
 	private ed25519.PrivateKey
 	public  format.SessionKey
@@ -44,13 +44,13 @@ func (s *session) init() error {
 // Session returns the broker's session.
 func (b *Broker) Session() SessionKey { return SessionKey(b.session.public) }
 
-// SessionSigner returns the signer of the broker's session. An adapter uses it to prove to other
-// brokers that it acts for this broker.
+// SessionSigner returns a signer with the private key of the broker's session. An adapter uses it to
+// prove to other brokers that it acts for this broker.
 func (b *Broker) SessionSigner() crypto.Signer { return b.session.private }
 
 // KnowsSession reports whether the log names the session as that of one of its brokers. If this
 // broker does not know the session, it syncs first. All callers share at most one such sync a
-// second, so that strangers can't cause many store requests.
+// second, so that other programs can't cause many store requests.
 func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err error) {
 	defer reads(&err)
 	if knowsSession(b.engine, k) {
@@ -70,9 +70,10 @@ func knowsSession(e *engine.Engine, k SessionKey) (knows bool) {
 	return knows
 }
 
-// NameSession commits this broker's session to the log, unless the log has it already. Other
-// brokers trust the session from then on. An adapter calls NameSession before its first request
-// to another broker. If ctx ends, the commit goes on, and the error has the outcome [Unknown].
+// NameSession commits this broker's session to the log, unless the log has the session already.
+// Other brokers trust the session from then on. An adapter calls NameSession before its first
+// request to another broker. If ctx ends, the commit goes on, and the error has the outcome
+// [Unknown].
 func (b *Broker) NameSession(ctx context.Context) (err error) {
 	defer writes(&err)
 	if knowsSession(b.engine, b.Session()) {
@@ -99,8 +100,8 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 	}
 }
 
-// KnowOwner waits until this broker knows the queue's owner of that epoch or a later one, or has
-// synced since the call. All callers share one sync per second.
+// KnowOwner returns at once if this broker knows the queue's owner of the given epoch or of a later
+// one. Otherwise it syncs first. All callers share at most one such sync a second.
 func (q *Queue) KnowOwner(ctx context.Context, epoch Epoch) (err error) {
 	defer reads(&err)
 	if _, o, err := q.ownedHere(); err == nil && o.Epoch >= epoch {

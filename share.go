@@ -14,8 +14,8 @@ import (
 type Share int
 
 const (
-	// ShareSmall is for small requests and answers, so that large ones never keep them
-	// waiting.
+	// ShareSmall is for small requests and answers, so that they never wait for memory that large
+	// ones hold.
 	ShareSmall Share = Share(budget.Small)
 	// ShareBodies is for large requests while the broker receives them.
 	ShareBodies Share = Share(budget.Bodies)
@@ -46,23 +46,24 @@ func (b *Broker) NewReservation(s Share, of Holder, revoke func()) *Reservation 
 	return &Reservation{of: b.engine.Budget().Reservation(budget.Share(s), budget.Holder{Key: uint64(of.Key), Address: of.Address}, revoke)}
 }
 
-// ShareBytes returns how many bytes of a share are held, and how many may be.
+// ShareBytes returns how many bytes of a share are held, and how many may be held.
 func (b *Broker) ShareBytes(s Share) (used, limit int64) {
 	return b.engine.Budget().ShareBytes(budget.Share(s))
 }
 
 // ShareAlone returns how many bytes of a share a holder may have while no other holder wants
-// any. A request that can limit its use should not take more, so that later requests have room.
+// any. A request that can work with less memory should not take more than that, so that later
+// requests have room.
 func (b *Broker) ShareAlone(s Share) int64 { return b.engine.Budget().ShareAlone(budget.Share(s)) }
 
-// Grow takes n more bytes. It waits some seconds for room, then returns
-// CodeOverMemoryBudget; the reservation keeps what it has.
+// Grow takes n more bytes. If there is no room for them within some seconds, Grow returns
+// CodeOverMemoryBudget, and the reservation keeps the bytes that it had.
 func (r *Reservation) Grow(ctx context.Context, n int64) (err error) {
 	defer writes(&err)
 	return r.of.Grow(ctx, n)
 }
 
-// GrowSoon is [Reservation.Grow], but waits for d at most.
+// GrowSoon is [Reservation.Grow], but waits at most d for room.
 func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) (err error) {
 	defer writes(&err)
 	return r.of.GrowSoon(ctx, n, d)
@@ -75,24 +76,24 @@ func (r *Reservation) GrowNow(least, most int64) int64 { return r.of.GrowNow(lea
 // Shrink gives n bytes back.
 func (r *Reservation) Shrink(n int64) { r.of.Shrink(n) }
 
-// Ended returns why the broker has revoked the reservation, nil if it has not.
+// Ended returns why the broker has revoked the reservation; nil if it was not revoked.
 func (r *Reservation) Ended() (err error) {
 	defer writes(&err)
 	return r.of.Ended()
 }
 
 // Reserve takes n bytes of the memory budget for an adapter's own buffers, which the adapter
-// does not hold for long. For what clients send or read, use [Broker.NewReservation]. Reserve
-// waits some seconds for room, then returns CodeOverMemoryBudget. release gives the bytes
-// back; only its first call counts.
+// does not hold for long. For what clients send or read, use [Broker.NewReservation]. If there is
+// no room within some seconds, Reserve returns CodeOverMemoryBudget. The first call of release
+// gives the bytes back; further calls do nothing.
 func (b *Broker) Reserve(ctx context.Context, n int64) (release func(), err error) {
 	defer writes(&err)
 	return reserve(ctx, b.engine.Budget(), budget.Adapters, n)
 }
 
-// ReserveMore is [Broker.Reserve] for a request that holds memory already. It may take memory
-// that Reserve may not, so that requests which have begun can end, and don't wait for each
-// other's memory.
+// ReserveMore is [Broker.Reserve] for a request that holds memory already. Some memory is kept
+// for ReserveMore, and Reserve can't take it. So requests that have begun can end, and don't wait
+// for each other's memory.
 func (b *Broker) ReserveMore(ctx context.Context, n int64) (release func(), err error) {
 	defer writes(&err)
 	return reserve(ctx, b.engine.Budget(), budget.More, n)

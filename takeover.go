@@ -29,7 +29,7 @@ func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher,
 			return d, err
 		}
 		if q.b.shutdown.Load() {
-			return nil, engine.ErrClosed // records that are handed out now would be uncertain to the next owner
+			return nil, engine.ErrClosed // the next owner could not tell whether workers have records that are handed out now
 		}
 		if err := publicOwner(q.b.dispatchers.MayTake(owner, false), owner); err != nil {
 			return nil, err
@@ -40,14 +40,15 @@ func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher,
 	}
 }
 
-// ownedHere returns the queue's owner; if this broker is the owner, also the dispatcher.
+// ownedHere returns the queue's owner, and the queue's dispatcher if this broker is the owner; else nil.
 func (q *Queue) ownedHere() (d *dispatch.Dispatcher, o dispatch.Owner, err error) {
 	err = q.view(func(_ *state.State, _ *state.Topic, found *state.Queue) { d, o = q.b.dispatchers.Owner(found) })
 	return d, o, err
 }
 
-// TakeOver makes this broker the queue's owner in place of the owner of that epoch, which did not
-// answer a request. If the queue has another owner by now, TakeOver does nothing.
+// TakeOver makes this broker the queue's owner in place of the owner of the given epoch. The caller
+// calls TakeOver when that owner did not answer a request. If the queue has another owner by now,
+// TakeOver does nothing.
 func (q *Queue) TakeOver(ctx context.Context, epoch Epoch) (err error) {
 	defer reads(&err)
 	if err := q.check(); err != nil {
@@ -104,8 +105,8 @@ func (q *Queue) takeOver(ctx context.Context, o dispatch.Owner, deaf bool, most 
 	}
 }
 
-// publicOwner returns err. If err says that another broker owns the queue, it returns the public
-// error instead, which names that broker.
+// publicOwner returns err unless err says that another broker owns the queue. In that case it returns
+// an error with CodeQueueElsewhere. If this broker can reach the owner o, the error has o's address.
 func publicOwner(err error, o dispatch.Owner) error {
 	elsewhere, ok := errors.AsType[*dispatch.ElsewhereError](err)
 	if !ok {

@@ -24,8 +24,8 @@ type Topic struct {
 	Partitions []Partition
 }
 
-// TopicConfig says how long records are kept. It is stored and shown, but the broker does not
-// delete records because of it yet. Zero means no limit.
+// TopicConfig says how long records are kept. The broker stores and shows it, but does not yet
+// delete records because of it. Zero means no limit.
 type TopicConfig struct {
 	// Retention is the age after which records may be deleted, in whole milliseconds.
 	Retention time.Duration
@@ -58,7 +58,7 @@ func configOf(c format.TopicConfig) TopicConfig {
 // Partition is one ordered log of a topic's records.
 type Partition struct {
 	Partition int32
-	// Start is the first offset that the partition holds, End the next one to be assigned.
+	// Start is the first offset that the partition holds, End the next offset to be assigned.
 	Start, End Offset
 	// Bytes is the size of the partition's batches in the store.
 	Bytes int64
@@ -79,15 +79,15 @@ type TopicOptions struct {
 
 // TopicUpdate says what to change about a topic; nil leaves a value as it is.
 type TopicUpdate struct {
-	// Partitions is the new number of partitions, which can't be lower than the old
-	// one. A record may then go to a partition other than that of earlier records with the
-	// same key.
+	// Partitions is the new number of partitions, which can't be lower than the old number. If
+	// it is higher, new records of a key may go to another partition than earlier records of
+	// the key.
 	Partitions     *int32
 	Retention      *time.Duration // see TopicConfig
 	RetentionBytes *int64
 }
 
-// CheckTopicName returns an error with CodeInvalidTopicName unless a topic may have that name.
+// CheckTopicName returns an error with CodeInvalidTopicName unless a topic may have the name.
 // The rules are Kafka's: 1 to 249 of a-z, A-Z, 0-9, ".", "_" and "-", but not "." or "..".
 func CheckTopicName(name string) (err error) {
 	defer writes(&err)
@@ -125,7 +125,7 @@ func (l *Limits) checkPartitionCount(n int32) error {
 }
 
 // DeleteTopic deletes a topic with all its records, consumers and queues. [Broker.DeadLetteredTo]
-// tells which other queues use it as their dead-letter topic.
+// tells which queues of other topics use the topic as their dead-letter topic.
 func (b *Broker) DeleteTopic(ctx context.Context, name string) (err error) {
 	defer writes(&err)
 	if err := change.CheckTopicName(name); err != nil {
@@ -139,8 +139,9 @@ func (b *Broker) DeleteTopic(ctx context.Context, name string) (err error) {
 type QueueName struct{ Topic, Queue string }
 
 // DeadLetteredTo returns the queues whose dead-letter topic has that name, as far as this
-// broker knows, the oldest first. If the topic is deleted, these queues stay: the next dead
-// letter creates the topic again or, with [Options.NoAutoCreate], gets no copy.
+// broker knows, the oldest queue first. If the topic is deleted, these queues stay: their next
+// dead letter creates the topic again. With [Options.NoAutoCreate], dead letters are not copied
+// then.
 func (b *Broker) DeadLetteredTo(topic string) (names []QueueName) {
 	b.engine.View(func(s *state.State) {
 		for _, q := range s.DeadLetteredTo(topic) {
@@ -178,10 +179,10 @@ func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (_
 	return b.describeChanged(name)
 }
 
-// DeleteRecords deletes the records of a partition whose offsets are lower than before: the
-// partition's start moves up to that offset, and readers no longer see the records. It changes
-// nothing if the partition starts at that offset or after it. It fails with CodeOffsetOutOfRange if
-// before is beyond the end of the partition.
+// DeleteRecords moves the start of a partition up to the given offset. The records with lower
+// offsets are deleted: readers no longer see them. If the partition already starts at that offset or
+// after it, DeleteRecords changes nothing. It fails with CodeOffsetOutOfRange if the offset is
+// beyond the end of the partition.
 func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int32, before Offset) (_ Partition, err error) {
 	defer writes(&err)
 	if err := change.CheckTopicName(topic); err != nil {
@@ -201,7 +202,7 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 }
 
 // current syncs if the last sync is older than Options.StaleMax. It returns an error if the broker
-// was closed or has stopped, since its state is not up to date then.
+// was closed or has stopped, because the broker's state is not up to date then.
 func (b *Broker) current(ctx context.Context) error {
 	if err := b.engine.Usable(); err != nil {
 		return err
@@ -209,7 +210,7 @@ func (b *Broker) current(ctx context.Context) error {
 	return b.engine.SyncIfOld(ctx)
 }
 
-// topicNow returns the id of a topic, after a sync if the last one is older than Options.StaleMax.
+// topicNow returns the id of a topic. It first syncs if the last sync is older than Options.StaleMax.
 func (b *Broker) topicNow(ctx context.Context, name string) (id TopicID, err error) {
 	if err := b.current(ctx); err != nil {
 		return 0, err
@@ -231,9 +232,9 @@ func (b *Broker) Topic(ctx context.Context, name string) (_ Topic, err error) {
 	return t, err
 }
 
-// Topics iterates over the topics, sorted by name. It describes each when the iteration reaches it, and
-// reserves the memory of the description while the loop body runs: see [ListOptions]. An error ends the
-// iteration, and comes with a zero Topic.
+// Topics iterates over the topics, sorted by name. It describes a topic when the iteration reaches that
+// topic, and reserves the memory of the description while the loop body runs: see [ListOptions]. An error
+// ends the iteration, and comes with a zero Topic.
 func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, error] {
 	l := listing[string, Topic]{
 		next: func(s *state.State, after string) []string {
@@ -251,8 +252,8 @@ func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, err
 	return reading(l.list(ctx, b, o.After, o.may, o.Reserve))
 }
 
-// change commits a change and returns its entries. It syncs first, so that no refusal rests
-// on a state from before the call.
+// change commits a change and returns the entries of the change. It syncs first, so that it does
+// not refuse the change because of a state from before the call.
 func (b *Broker) change(ctx context.Context, c engine.Change) ([]format.Entry, error) {
 	r, ctx := newRequest(ctx)
 	if err := b.engine.Usable(); err != nil {
@@ -287,7 +288,7 @@ func hasTopic(e *engine.Engine, id TopicID) (has bool) {
 	return has
 }
 
-// findTopic finds a topic, after a sync if this broker does not know it.
+// findTopic finds a topic. If this broker does not know the topic, findTopic syncs before it fails.
 func (b *Broker) findTopic(ctx context.Context, name string) (id TopicID, partitions int, err error) {
 	if err := change.CheckTopicName(name); err != nil {
 		return 0, 0, err
@@ -311,8 +312,8 @@ func (b *Broker) findTopic(ctx context.Context, name string) (id TopicID, partit
 	}
 }
 
-// findTagged finds a topic, whose tag must be want unless want is empty. It syncs if the topic has
-// another tag: this broker may not know the topic with the wanted tag yet.
+// findTagged finds a topic. If want is not empty, it fails unless the topic has the tag want. It syncs
+// before it fails: this broker may not know the topic with that tag yet.
 func (b *Broker) findTagged(ctx context.Context, name, want string) (id TopicID, partitions int, err error) {
 	for synced := false; ; synced = true {
 		id, partitions, err = b.findTopic(ctx, name)
@@ -358,9 +359,8 @@ func (b *Broker) describe(name string) (described Topic, err error) {
 	return described, err
 }
 
-// describeChanged describes a topic after a change to it was committed. If the topic was deleted
-// since, perhaps by the same commit, the error has the outcome Unknown, since the change was
-// committed.
+// describeChanged describes a topic after a change of the topic was committed. If the topic was deleted
+// since, perhaps by the same commit, the error has the outcome Unknown: the change is in the log.
 func (b *Broker) describeChanged(name string) (Topic, error) {
 	t, err := b.describe(name)
 	if err != nil {

@@ -23,15 +23,15 @@ type WorkSource interface {
 
 // Worker processes the records of a queue. While a handler runs, the worker extends the lease
 // of the handler's record, so a slow handler keeps the record. If a worker is killed, other
-// workers get its records within one lease.
+// workers get the records of that worker within one lease.
 type Worker struct {
 	Source WorkSource
 	// Handle processes one record. If it returns nil, the worker acknowledges the record. If it
 	// returns an error, the worker puts the record back, with the error's text as the reason. The
 	// record then waits for the delay of a [RetryIn] in the error's chain; without a RetryIn, for
-	// the queue's backoff. ctx ends with the cause CodeLeaseLost when the record goes to another
-	// worker: the handler's result does not count then. ctx does not end when the context of Run
-	// ends. A panic ends the process.
+	// the queue's backoff. If the record goes to another worker, ctx ends with the cause
+	// CodeLeaseLost, and the worker ignores what Handle returns. ctx does not end when the context
+	// of Run ends. A panic ends the process.
 	Handle func(ctx context.Context, m Message) error
 	// Concurrency is how many handlers run at a time. Default 1.
 	Concurrency int
@@ -61,7 +61,7 @@ func (e *RetryIn) Unwrap() error { return e.Err }
 
 const (
 	workerWait     = 20 * time.Second
-	workerExtends  = QueueLeaseDefault / 3 // longest time between extensions: a new owner of the queue ignores them and grants only the queue's lease
+	workerExtends  = QueueLeaseDefault / 3 // longest time between extensions: a new owner of the queue does not know of earlier ones, and grants only the queue's lease
 	workerRetryMin = 100 * time.Millisecond
 	workerRetryMax = 5 * time.Second
 )
@@ -189,14 +189,15 @@ func (w *Worker) keep(work context.Context, m Message, lose context.CancelCauseF
 			lose(err)
 			return
 		default:
-			// This worker may still have the record: if not, the next answer says so.
+			// This worker may still have the record. If it does not, the next Extend says so.
 			w.Logger.Warn("a lease was not extended; trying again", "err", err, "left", time.Until(ends).Round(time.Millisecond))
 			pause = min(w.Lease/10, time.Second)
 		}
 	}
 }
 
-// answer acknowledges a record or puts it back, and retries until the source has confirmed it.
+// answer acknowledges a record, or puts it back if the handler returned an error. It retries until the
+// source has confirmed the answer, a retry can't help, or the time w.Lease has passed.
 func (w *Worker) answer(ctx context.Context, m Message, failure error) {
 	ctx, cancel := context.WithTimeout(ctx, w.Lease)
 	defer cancel()

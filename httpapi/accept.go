@@ -11,9 +11,9 @@ import (
 // answers are the media types in which a read can answer. The first is the default.
 var answers = []string{typeNDJSON, typeJSON, typeBatch, typeEvents}
 
-// negotiate returns the media type of answers that the Accept headers prefer (RFC 9110, section
-// 12.5.1). If several types have the highest quality, the type with the most specific range wins. Among
-// types with equally specific ranges, the type whose range comes first in the header wins.
+// negotiate returns the element of answers that the Accept headers prefer (RFC 9110, section 12.5.1). If several
+// types have the highest quality, the type with the most specific range wins. Among types with equally specific
+// ranges, the type whose range comes first in the header wins.
 func negotiate(accept []string) (string, error) {
 	ranges := strings.Join(accept, ",")
 	if strings.TrimSpace(ranges) == "" {
@@ -52,8 +52,8 @@ func (a mediaRank) before(b mediaRank) bool {
 	return a.index < b.index
 }
 
-// qualityOf returns the quality and the rank of the most specific range that matches the
-// media type candidate. The quality is 0 if no range matches.
+// qualityOf finds the most specific range of an Accept header that matches a media type, and returns that
+// range's quality and rank. If no range matches, the quality is 0.
 func qualityOf(ranges, candidate string) (quality float64, at mediaRank) {
 	at.specificity = -1
 	major, _, _ := strings.Cut(candidate, "/")
@@ -75,8 +75,8 @@ func qualityOf(ranges, candidate string) (quality float64, at mediaRank) {
 	return quality, at
 }
 
-// parseQuality returns the value of q in a media range's parameters; 1 if it is missing or
-// invalid.
+// parseQuality returns the value of the parameter q of a media range. If q is missing or invalid, the
+// quality is 1.
 func parseQuality(params string) float64 {
 	for p := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(p, "=")

@@ -11,19 +11,19 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// need is the access that an action requires of its caller. Every action
-// has one: see [Handler.route].
+// need is the access that an action requires of its caller. [Handler.route] panics if an action has no
+// declared need.
 type need struct {
 	declared bool
 	nobody   bool // anyone may call: no access is checked
-	anyKey   bool // any valid key will do; a broker that knows no keys does not sync to look for new ones
+	anyKey   bool // any valid key is enough; a broker that knows no keys does not read the log to look for new keys
 	scope    seb.Scopes
 	topic    func(*http.Request) string // nil: the action checks topics itself
-	all      bool                       // the key must have scope for all topics
-	parts    bool                       // the action checks the access to each part of the body, with mayDo
-	signed   bool                       // a signed URL is as good as a key
+	all      bool                       // the key must have the scope for all topics
+	parts    bool                       // the action itself checks the access to each part of the body, with mayDo
+	signed   bool                       // the token of a signed URL gives access, too
 	admin    bool                       // each call of the action gets a line in the audit log
-	reads    bool                       // commits nothing for the caller, even if the method is POST
+	reads    bool                       // the action commits nothing for the caller, even if the method is POST
 }
 
 var (
@@ -47,23 +47,23 @@ func topicOfPath(r *http.Request) string { return r.PathValue("topic") }
 const tokenParameter = "token"
 
 // admit identifies the caller, and returns r as the action should see it: without a token, and with
-// a context that ends goneFor after the client left. The context of a read also ends when the
-// caller's access ends. The caller calls leave when r is served.
+// a context that ends 2 s (goneFor) after the client has left. The context of a read also ends when the
+// client's access ends, for example when its key is revoked. The caller of admit calls leave when r is served.
 func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, leave func(), err error) {
 	if !n.nobody {
 		if r, err = h.identify(w, r, n); err != nil {
 			return r, nil, err
 		}
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			h.watch(w) // only reads end with the caller's access: a write goes on, so that the caller needn't guess how much of it was done
+			h.watch(w) // only for reads: if a write ended with the access, the client would have to guess how much of the write was done
 		}
 	}
 	ctx, leave := linger(w.clientContext)
 	return r.WithContext(ctx), leave, nil
 }
 
-// identify identifies the caller, and refuses a caller without the access n. It returns r without a
-// token.
+// identify identifies the caller, and refuses a caller who lacks the access that n requires. It returns r
+// without the token of a signed URL.
 func (h *Handler) identify(w *response, r *http.Request, n need) (*http.Request, error) {
 	if n.signed {
 		if token, without := takeToken(r); token != "" {
@@ -73,9 +73,9 @@ func (h *Handler) identify(w *response, r *http.Request, n need) (*http.Request,
 	}
 	access, err := h.authenticate(w, r, n)
 	if w.token != "" && !access.Open() {
-		// The URL alone gives access, so any page that knows the URL may use it. On a log without
-		// keys the header is not set: with it, any page could read from a broker that runs on the
-		// machine of the page's visitor.
+		// A signed URL alone gives access, so a web page of any origin that knows the URL may use the
+		// URL. If the log has no keys, these headers are not set: with them, any page could read from a
+		// broker that runs on the machine of the page's visitor.
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		w.Header().Set("Access-Control-Expose-Headers", "*")
 	}
@@ -83,7 +83,7 @@ func (h *Handler) identify(w *response, r *http.Request, n need) (*http.Request,
 		return r, err
 	}
 	w.access = access
-	// All work for the caller from here on uses this context, or one derived from it.
+	// From here on, all work for the caller uses this context, or a context derived from it.
 	w.clientContext = seb.WithAccess(w.clientContext, access)
 	if access.Open() && !w.proven {
 		if err := h.cors.checkName(r); err != nil {
@@ -110,7 +110,7 @@ func (h *Handler) stillAdmitted(ctx context.Context, w *response) error {
 	return err
 }
 
-// watch makes w.clientContext end also when the caller's access ends. A second call does nothing.
+// watch makes w.clientContext end when the caller's access ends, too. A second call does nothing.
 func (h *Handler) watch(w *response) {
 	if w.unwatch == nil {
 		w.clientContext, w.unwatch = h.broker.While(w.clientContext, w.access)
@@ -130,7 +130,8 @@ func (n need) check(a seb.Access, r *http.Request) error {
 	}
 }
 
-// mayDo returns an error unless the caller has the scope for a topic that a part of the body names.
+// mayDo checks the access to a topic that a part of the body names. It returns an error if the caller lacks the
+// scope for that topic.
 func (h *Handler) mayDo(w *response, scope seb.Scopes, topic string) error {
 	err := w.access.CheckTopic(scope, topic)
 	if err != nil {
@@ -140,7 +141,7 @@ func (h *Handler) mayDo(w *response, scope seb.Scopes, topic string) error {
 }
 
 // authenticate asks the broker who the caller is. If too many attempts from the caller's address
-// have failed, the key is still checked, since it may be valid. If it is not, the refusal only tells
+// have failed, the key is still checked, since it may be valid. If the key is wrong, the refusal only tells
 // the caller to wait.
 func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access, error) {
 	c, err := credentialOf(w, r, n)
@@ -157,8 +158,8 @@ func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access
 		a, err = h.broker.Authenticate(ctx, c)
 		leave()
 		if n.anyKey && isOver(err) {
-			// The metrics of a broker that was closed or has stopped are still worth showing. Such
-			// a broker learns of no new keys, so the keys that it knows decide.
+			// A broker that was closed or has stopped can't read the log, but its metrics are still
+			// useful. So the keys that the broker already knows decide who may read them.
 			a, err = h.broker.AuthenticateKnown(c)
 		}
 	}
@@ -184,8 +185,9 @@ func isOver(err error) bool {
 	return code == seb.CodeBrokerClosed || code == seb.CodeBrokerStopped
 }
 
-// credentialOf returns the credential of r: the id of the key that another broker has authenticated, else
-// an API key, else the token of a signed URL, else the names of a certificate that the server has verified.
+// credentialOf returns the credential of r. If another broker has forwarded r, the credential is the id of
+// the key which that broker has authenticated. Otherwise it is what r has of these: an API key, the token of
+// a signed URL, and the names in a client certificate that the server has verified.
 func credentialOf(w *response, r *http.Request, n need) (c seb.Credential, err error) {
 	if w.proven {
 		c.KeyID = seb.KeyID(w.keyID)
@@ -225,8 +227,8 @@ func credentialOf(w *response, r *http.Request, n need) (c seb.Credential, err e
 	return c, nil
 }
 
-// takeToken returns the token in r's query, or "" if the query has no token, and r without the
-// token, so that no later code sees, repeats or logs it.
+// takeToken returns the token in r's query, or "" if the query has no token. It also returns r without the
+// token, so that no later code sees or logs the token.
 func takeToken(r *http.Request) (string, *http.Request) {
 	if !strings.Contains(r.URL.RawQuery, tokenParameter+"=") {
 		return "", r
@@ -247,8 +249,8 @@ func takeToken(r *http.Request) (string, *http.Request) {
 	return token, without
 }
 
-// ended returns the reason why the caller's access ended, if that caused err. Otherwise it returns
-// err.
+// ended returns the error that says why the caller's access ended, if the end of the access caused err.
+// Otherwise it returns err.
 func ended(ctx context.Context, err error) error {
 	over := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	if cause := context.Cause(ctx); over && seb.CodeOf(cause) == seb.CodeUnauthorized {

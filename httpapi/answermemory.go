@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// answerWait is how long a large answer waits for memory before it becomes a small one.
+	// answerWait is how long a large answer waits for memory. After that, the answer is limited to smallBytes.
 	answerWait = 250 * time.Millisecond
-	// smallRecords is how many records a small answer may have: their structs take half of its memory.
+	// smallRecords is how many records a small answer may have: the records' structs may take half of smallBytes.
 	smallRecords = smallBytes / 2 / recordStructBytes
 )
 
@@ -28,9 +28,9 @@ func (h *Handler) newAnswerMemory(w *response) *answerMemory {
 	return &answerMemory{broker: h.broker, holder: w.holder()}
 }
 
-// reserve implements [seb.FetchOptions].Reserve: records for which there is no memory now are left
+// reserve implements [seb.FetchOptions].Reserve. Records for which there is no memory now are left
 // to the next read. A large answer needn't get all the memory that it asks for: if at least a
-// quarter of that memory is free, the answer gets the free part without a wait.
+// quarter of that memory is free, the answer gets what is free, and doesn't wait for the rest.
 func (m *answerMemory) reserve(ctx context.Context, records int, bytes int64) (limit int, maxBytes int64, err error) {
 	bytes = m.atMost(bytes, records, int64(recordStructBytes))
 	n := bytes + int64(records)*int64(recordStructBytes)
@@ -51,14 +51,14 @@ func (m *answerMemory) reserve(ctx context.Context, records int, bytes int64) (l
 	return records, bytes, m.take(ctx, seb.ShareSmall, n, time.Hour)
 }
 
-// atMost reduces bytes, the size of an answer's records, to what one large answer may hold together
-// with a struct of structBytes for each record. It leaves room for other answers.
+// atMost returns how many bytes of records one large answer may hold: bytes, or less. The limit leaves memory
+// for the records' structs, of structBytes each, and for other answers.
 func (m *answerMemory) atMost(bytes int64, records int, structBytes int64) int64 {
 	return min(bytes, max(smallBytes, m.broker.ShareAlone(seb.ShareAnswers)-int64(records)*structBytes))
 }
 
-// take replaces the reservation by one of n bytes from share s. It waits at most for the duration
-// wait, and no longer than the broker lets callers wait for memory.
+// take replaces the reservation by a reservation of n bytes from share s. If there is not enough memory, take
+// waits for at most the given duration, and never longer than the broker lets callers wait for memory.
 func (m *answerMemory) take(ctx context.Context, s seb.Share, n int64, wait time.Duration) error {
 	m.begin(s)
 	if err := m.of.GrowSoon(ctx, n, wait); err != nil {
@@ -83,14 +83,14 @@ func (m *answerMemory) settle(ctx context.Context, n int64) error {
 		}
 		return nil
 	}
-	// An answer has at least one record, however large that is. A record that a broker with more
-	// memory has written may exceed the share: the answer then reserves the whole share.
+	// An answer has at least one record, however large that record is. A record that a broker with more
+	// memory has written may be larger than the share. The answer then reserves the whole share.
 	_, most := m.broker.ShareBytes(seb.ShareAnswers)
 	n = min(n, most)
 	if m.of == nil || m.share != seb.ShareAnswers {
 		return m.take(ctx, seb.ShareAnswers, n, time.Hour)
 	}
-	if err := m.of.Grow(ctx, n-m.held); err != nil { // grows the same reservation, so that the answer never waits for memory that it holds itself
+	if err := m.of.Grow(ctx, n-m.held); err != nil { // m.of grows: a second reservation could wait for memory that this answer itself has reserved
 		return err
 	}
 	m.held = n

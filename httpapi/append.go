@@ -35,9 +35,9 @@ const (
 // appendRecords hands the records to the broker and frees the request's memory before
 // it waits for the commit: an append spends most of its time waiting.
 //
-// If the client seems to have left, the append is withdrawn as long as that is possible: if it went
-// on, a client that retries while the store is slow would append a copy per attempt. A client that
-// only shut down its sending side still gets an answer.
+// If the client seems to have left, the append is withdrawn as long as that is possible. Otherwise a client
+// that retries while the store is slow would append its records once per attempt. A client that has
+// only shut down its sending side seems to have left, too. Such a client still gets an answer.
 func (h *Handler) appendRecords(w *response, _ *http.Request) error {
 	r := w.clientRequest()
 	spec, err := parseAppend(r)
@@ -58,7 +58,7 @@ func (h *Handler) appendRecords(w *response, _ *http.Request) error {
 	return writeBody(w, http.StatusCreated, typeJSON, append(appendedJSON(nil, done), '\n'))
 }
 
-// submit reads the body's records and copies them into the broker's open batch.
+// submit reads the records from the body, and starts their append. The broker copies the records.
 func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.Pending, error) {
 	limit := h.limits.RequestBytes
 	switch spec.mediaType {
@@ -91,8 +91,8 @@ func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.P
 	return h.broker.AppendAsync(r.Context(), r.PathValue("topic"), records.list, opts...)
 }
 
-// records parses body as its media type says. A record's value is a
-// slice of body, unless it had to be decoded.
+// records parses body as the request's media type says. The value of a record is a slice of body, unless the
+// value had to be decoded.
 func (h *Handler) records(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
 	switch spec.mediaType {
 	case typeNDJSON:
@@ -116,7 +116,7 @@ func (h *Handler) records(ctx context.Context, spec *appendSpec, body []byte) (*
 // appendSpec holds the query and the headers of an append.
 type appendSpec struct {
 	mediaType string
-	partition int32 // -1: chosen by the key, or round robin without a key
+	partition int32 // -1: the broker chooses by the key, or round robin if there is no key
 
 	// Properties of every record of the request.
 	key       []byte // nil if the records have no key
@@ -135,7 +135,7 @@ func (s *appendSpec) record(value []byte) seb.Record {
 	return seb.Record{Key: s.key, Value: value, Headers: s.headers, Timestamp: s.timestamp}
 }
 
-// parseAppend reads everything but the body.
+// parseAppend reads the query and the headers of an append.
 func parseAppend(r *http.Request) (*appendSpec, error) {
 	q, err := parseParameters(r, "partition", "key", "if_offset")
 	if err != nil {
@@ -167,8 +167,8 @@ func parseAppend(r *http.Request) (*appendSpec, error) {
 	return s, nil
 }
 
-// mediaType returns the lower-case media type of a body, without parameters. It is ""
-// if the body is the data of an event whose attributes are HTTP headers.
+// mediaType returns the lower-case media type of a body, without parameters. It returns "" if the body is the
+// data of a CloudEvent whose attributes are HTTP headers.
 func mediaType(header http.Header) (string, error) {
 	t, _, _ := strings.Cut(header.Get("Content-Type"), ";")
 	t = strings.ToLower(strings.TrimSpace(t))
@@ -187,8 +187,8 @@ func mediaType(header http.Header) (string, error) {
 	return t, nil
 }
 
-// parseHeaders takes key, timestamp and record headers from the Seb- headers. It refuses an unknown
-// Seb- header, so that the caller can't believe that the header had an effect.
+// parseHeaders reads Idempotency-Key, the Seb- headers, and the attributes of a CloudEvent. It refuses an
+// unknown Seb- header: otherwise the client might believe that the header had an effect.
 func (s *appendSpec) parseHeaders(header http.Header) error {
 	key, err := idempotencyKey(header)
 	if err != nil {
@@ -265,7 +265,7 @@ func (s *appendSpec) parseDelay(name, value string) error {
 	return nil
 }
 
-// idempotencyKey returns the append option for the Idempotency-Key header; nil if it isn't given.
+// idempotencyKey returns the append option for the header Idempotency-Key, or nil if the header is missing.
 func idempotencyKey(header http.Header) ([]seb.AppendOption, error) {
 	keys, given := header["Idempotency-Key"]
 	switch {
@@ -279,8 +279,9 @@ func idempotencyKey(header http.Header) ([]seb.AppendOption, error) {
 
 const contentTypeHeader = httprecord.ContentType
 
-// keepContentType makes the Content-Type of a body with a single record a header of that record: a
-// read of the record answers with the same Content-Type. The type that curl -d sends by default is left out.
+// keepContentType stores the Content-Type of a request with a single record in the headers of that record.
+// A later read of that record alone answers with this Content-Type. The Content-Type that curl -d sends by
+// default is not stored.
 func (s *appendSpec) keepContentType(header http.Header) {
 	switch s.mediaType {
 	case "", typeNDJSON, typeBatch, typeRecords, typeEvent, typeEventBatch, "application/octet-stream", "application/x-www-form-urlencoded":
@@ -299,19 +300,20 @@ func (s *appendSpec) keepContentType(header http.Header) {
 }
 
 const (
-	// rangeBytes is the memory for one range, in the broker's result and in the answer.
+	// rangeBytes is the memory for one range of an append: for its struct and for its JSON. A range is
+	// the partition, the first offset and the number of records that an append has in one partition.
 	rangeBytes = 128
 	// rangesUnreserved is how many ranges an answer may have without a reservation.
 	rangesUnreserved = 100
 )
 
-// rangesMax returns how many ranges an append of that many records to topic can have at most.
+// rangesMax returns how many ranges an append can have at most, given its topic and its number of records.
 func (h *Handler) rangesMax(topic string, records int) int {
 	return min(records, h.broker.PartitionCount(topic))
 }
 
-// reserveRanges reserves memory for an answer with that many ranges until the answer is written. It is
-// called before the commit, so that an append that was committed never fails for lack of memory.
+// reserveRanges reserves memory for the ranges of an answer, until the answer is written. The caller calls it
+// before the commit, so that an append that was committed never fails for lack of memory.
 func (h *Handler) reserveRanges(ctx context.Context, w *response, ranges int) error {
 	if ranges <= rangesUnreserved {
 		return nil
@@ -324,8 +326,8 @@ func (h *Handler) reserveRanges(ctx context.Context, w *response, ranges int) er
 	return nil
 }
 
-// appendedJSON appends a to b as JSON. The JSON has the fields partition and
-// offset, in addition to its list of ranges, only if all records are in one range.
+// appendedJSON appends a to b as JSON. The JSON has a list of ranges. If the list has only one range, the
+// JSON has the partition and offset of that range a second time, outside the list.
 func appendedJSON(b []byte, a seb.Appended) []byte {
 	b = slices.Grow(b, 128+len(a.Topic)+64*len(a.Ranges))
 	b = append(b, `{"topic":"`...)

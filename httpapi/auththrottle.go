@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// attemptsBurst is how many attempts to authenticate an address has at first, and at most. Each
-	// failure takes one of them. After each attemptsInterval, the address gets one back.
+	// Every remote address begins with attemptsBurst attempts, and never has more. Each failed
+	// authentication takes one attempt away, and each attemptsInterval gives one back.
 	attemptsBurst    = 10
 	attemptsInterval = 3 * time.Second
-	// attemptsAddressesMax is how many addresses are counted one by one; all others share one count.
+	// attemptsAddressesMax is how many addresses have a count of their own. All others share one count.
 	attemptsAddressesMax = 4096
 )
 
 // authThrottle counts failed authentications by remote address. If an address has no attempts left,
 // a caller with a wrong key is only told to wait, and the caller's connection is closed. A valid
-// key still works: callers with valid keys may share the address.
+// key still works, since callers with valid keys may share the address.
 type authThrottle struct {
 	mu sync.Mutex
-	// until is the time at which an address has all its attempts back.
+	// until has, for each address with failed attempts, the time at which the address has all attempts again.
 	until map[netip.Prefix]time.Time
 }
 
 func newAuthThrottle() *authThrottle { return &authThrottle{until: map[netip.Prefix]time.Time{}} }
 
-// attemptsOf returns the prefix under which a remote address is counted: a whole IPv4
+// attemptsOf returns the prefix under which failures of a remote address are counted: a whole IPv4
 // address, or the /64 of an IPv6 address.
 func attemptsOf(remote string) netip.Prefix {
 	ap, err := netip.ParseAddrPort(remote)
@@ -51,7 +51,7 @@ func (a *authThrottle) left(from netip.Prefix) bool {
 	return debt <= (attemptsBurst-1)*attemptsInterval
 }
 
-// failed counts a failed attempt of the address.
+// failed counts a failed attempt from the address.
 func (a *authThrottle) failed(from netip.Prefix) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

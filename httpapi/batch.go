@@ -20,7 +20,8 @@ import (
 // Nothing follows the last value.
 const batchCountBytes, batchSizeBytes = 4, 4
 
-// batchOf makes a record of each value in body. The records' values are slices of body.
+// batchOf returns a record for each value in a body of the type application/vnd.seb.batch. The records' values
+// are slices of body.
 func (h *Handler) batchOf(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
 	count, err := checkBatch(body)
 	if err != nil {
@@ -66,7 +67,7 @@ func checkBatch(body []byte) (count int, err error) {
 
 var errBatchTooLarge = errors.New("a value takes more bytes than the compact form allows")
 
-// writeBatch writes records in the compact form.
+// writeBatch writes the values of records as application/vnd.seb.batch.
 func writeBatch(out *chunks, records []seb.Record) error {
 	out.uint32(uint32(len(records)))
 	for _, r := range records {
@@ -81,7 +82,7 @@ func writeBatch(out *chunks, records []seb.Record) error {
 	return out.flush()
 }
 
-// batchBytes is the size of records in the compact form.
+// batchBytes returns how many bytes writeBatch writes.
 func batchBytes(records []seb.Record) int64 {
 	n := int64(batchCountBytes + batchSizeBytes*len(records))
 	for _, r := range records {

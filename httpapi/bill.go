@@ -15,11 +15,11 @@ type Prices struct {
 	Name   string `json:"name"`             // short, such as s3
 	Of     string `json:"of"`               // the provider, and which of its products
 	AsOf   string `json:"as_of,omitempty"`  // the month in which the prices were looked up, such as 2026-11
-	Source string `json:"source,omitempty"` // where they were looked up
+	Source string `json:"source,omitempty"` // where the prices were looked up
 
-	ClassA  float64 `json:"class_a_per_million"`  // a million PUT or LIST requests
-	ClassB  float64 `json:"class_b_per_million"`  // a million GET requests
-	Storage float64 `json:"storage_per_gb_month"` // 10^9 bytes for a month
+	ClassA  float64 `json:"class_a_per_million"`  // the price of a million PUT or LIST requests
+	ClassB  float64 `json:"class_b_per_million"`  // the price of a million GET requests
+	Storage float64 `json:"storage_per_gb_month"` // the price of storing 10^9 bytes for a month
 
 	Note string `json:"note,omitempty"` // other costs that a reader should know about
 }
@@ -37,7 +37,7 @@ func (p Prices) Check() error {
 const (
 	dollarsMax = 1e6
 	month      = 30 * 24 * time.Hour
-	// servedMin is how long requests must have been counted before a month is estimated from them.
+	// servedMin is how long a broker must have served before it estimates the cost of a month.
 	servedMin = time.Minute
 )
 
@@ -48,9 +48,9 @@ type bill struct {
 	Requests billRequests `json:"requests"`
 	Bytes    billBytes    `json:"bytes"`
 	Stored   billStored   `json:"stored"`
-	Prices   *Prices      `json:"prices"` // null if not known
-	SoFar    *cost        `json:"so_far"` // null if prices are not known
-	Month    *cost        `json:"month"`  // an estimate; null if prices are not known or requests were not counted for long enough
+	Prices   *Prices      `json:"prices"` // null if the prices are not known
+	SoFar    *cost        `json:"so_far"` // null if the prices are not known
+	Month    *cost        `json:"month"`  // an estimate; null if the prices are not known or the broker has served for less than servedMin
 	Hint     string       `json:"hint,omitempty"`
 }
 
@@ -90,18 +90,18 @@ func (p *Prices) requests(r billRequests) float64 {
 	return (float64(r.ClassA)*p.ClassA + float64(r.ClassB)*p.ClassB) / 1e6
 }
 
-// storage returns what it costs to store that many bytes for a month.
+// storage returns what it costs to store the given number of bytes for a month.
 func (p *Prices) storage(bytes int64) float64 { return float64(bytes) / 1e9 * p.Storage }
 
 func costOf(requests, storage float64) *cost {
 	return &cost{dollars(requests), dollars(storage), dollars(requests + storage)}
 }
 
-// dollars rounds d to a billionth: a GET costs less than a millionth.
+// dollars rounds d to a billionth of a dollar: a GET costs less than a millionth.
 func dollars(d float64) float64 { return math.Round(d*1e9) / 1e9 }
 
-// billOf returns the bill for u. The month is estimated from the rate of requests since the broker
-// began to serve (the requests that its start needed don't count), and from the bytes stored now.
+// billOf returns the bill for u. It estimates the cost of a month from the bytes stored now, and from the
+// rate of requests since the broker began to serve: the requests that the start needed are subtracted.
 func billOf(u seb.Usage, p *Prices) bill {
 	b := bill{
 		Since: u.Since.UTC().Format(timestampLayout), Serving: u.Serving.Round(time.Millisecond).String(),

@@ -19,7 +19,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// body is a request's body, complete and decoded. data is valid until free.
+// body is a request's body, complete and decoded. data is valid until free is called.
 type body struct {
 	data []byte
 	buf  *buffer // nil if the body is empty
@@ -33,7 +33,7 @@ func (b *body) free() {
 }
 
 // readBody reads the whole body, and decodes it. The decoded body may have up to limit bytes. An
-// encoded body may have only limit/2 bytes, since it is in memory together with the decoded one.
+// encoded body may have only limit/2 bytes, since both bodies are in memory for a time.
 func (h *Handler) readBody(w *response, r *http.Request, limit int) (body, error) {
 	decode, err := h.decoder(r)
 	if err != nil {
@@ -95,20 +95,20 @@ func readSized(ctx context.Context, reserve reserve, src io.Reader, size int) (b
 	return body{buf.bytes[:size], buf}, nil
 }
 
-// growth says how a buffer grows while a body of unknown size is read into it.
+// growth says how the buffer of a body grows while the body is read into it.
 type growth struct {
 	reserve reserve
 	first   int // bytes of the first buffer
 	times   int // each next buffer is this many times as large
 }
 
-// readGrowing reads src to its end, which must come within limit bytes.
+// readGrowing reads all of src. It returns an error if src has more than limit bytes.
 func (h *Handler) readGrowing(ctx context.Context, g growth, src io.Reader, limit int) (body, error) {
 	buf, err := newBuffer(ctx, g.reserve, g.first)
 	if err != nil {
 		return body{}, err
 	}
-	var extra [1]byte // a full buffer needs to grow only if one more byte comes
+	var extra [1]byte // when the buffer is full, the next byte is read into extra: the buffer grows only if there is such a byte
 	for used := 0; ; {
 		free := buf.bytes[used:min(len(buf.bytes), limit)]
 		full := len(free) == 0
@@ -138,10 +138,11 @@ func (h *Handler) readGrowing(ctx context.Context, g growth, src io.Reader, limi
 	}
 }
 
-// specHint is the hint for bodies without records, which are never large.
+// specHint is the hint for a client whose body is too large although the request appends no records.
 const specHint = "send only the fields that GET /openapi.yaml lists: a body without other fields is small enough"
 
-// readSpec is readBody for bodies without records. hint says what to do if the body is too large.
+// readSpec is readBody for a body without records, such as the settings of a topic. If the body is too
+// large, the error has the given hint.
 func (h *Handler) readSpec(w *response, r *http.Request, limit int, hint string) (body, error) {
 	b, err := h.readBody(w, r, limit)
 	var e *seb.Error
@@ -159,8 +160,8 @@ func tooLarge(limit int) error {
 	}
 }
 
-// bodyError makes the public error from err, which ended the read of a body after got of want bytes; want is
-// not positive if the size was not known.
+// bodyError returns the error that the client gets if err ended the read of a body. got is how many bytes
+// arrived; want is how many should have arrived, or not positive if that was not known.
 func bodyError(err error, got, want int64) error {
 	var e *seb.Error
 	switch {
@@ -194,10 +195,11 @@ type bodyReader struct {
 }
 
 func (b *bodyReader) Read(p []byte) (int, error) {
-	// The error is ignored: a connection that supports no deadlines can't stall.
+	// The error is ignored: on a closed connection the read below fails, and a connection in memory, which
+	// may support no deadlines, does not stall.
 	_ = b.w.conn.SetReadDeadline(b.got.deadline(b.w.slowLimit, time.Now()))
 	if b.memory.revoked.Load() {
-		return 0, b.memory.ended() // SetReadDeadline above may have overwritten the deadline that revoke set
+		return 0, b.memory.ended() // revoke has set a deadline, too; SetReadDeadline above may have overwritten that deadline
 	}
 	began := time.Now()
 	n, err := b.src.Read(p)
@@ -210,7 +212,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 // decoding is a function that decodes a whole body. The new body has at most limit bytes.
 type decoding func(ctx context.Context, encoded []byte, limit int) (body, error)
 
-// decoder returns the decoding for r's Content-Encoding; nil if the body isn't encoded.
+// decoder returns the function that decodes r's Content-Encoding, or nil if the body isn't encoded.
 func (h *Handler) decoder(r *http.Request) (decoding, error) {
 	switch enc := strings.ToLower(strings.Join(r.Header.Values("Content-Encoding"), ",")); strings.TrimSpace(enc) {
 	case "", "identity":
@@ -230,8 +232,8 @@ func (h *Handler) decoder(r *http.Request) (decoding, error) {
 
 var gzipPool sync.Pool // of *gzip.Reader
 
-// gzipRatioMax is deflate's best compression ratio. If a body claims a decoded size that needs a
-// better ratio, the claim is false.
+// gzipRatioMax is deflate's best compression ratio: n bytes decode to at most gzipRatioMax*n bytes, whatever
+// size the body states.
 const gzipRatioMax = 1032
 
 func (h *Handler) gunzip(ctx context.Context, encoded []byte, limit int) (body, error) {
@@ -244,7 +246,7 @@ func (h *Handler) gunzip(ctx context.Context, encoded []byte, limit int) (body, 
 	if err := m.next(); err != nil {
 		return body{}, undecodable("gzip", err)
 	}
-	// The last four bytes hold the decoded size, unless the body has several members.
+	// The last four bytes state the decoded size, unless the body has several members.
 	size := limit
 	if n := len(encoded); n >= 4 {
 		size = min(limit, int(binary.LittleEndian.Uint32(encoded[n-4:])), gzipRatioMax*n)
@@ -256,8 +258,8 @@ func (h *Handler) gunzip(ctx context.Context, encoded []byte, limit int) (body, 
 	return b, nil
 }
 
-// gzipMembers reads one gzip member after the other. A gzip.Reader could do that itself,
-// but reports no error if the body is cut off in the name or comment of a later
+// gzipMembers reads one gzip member after the other. A gzip.Reader could read several members itself,
+// but it reports no error if the body is cut off in the name or comment of a later
 // member.
 type gzipMembers struct {
 	z  *gzip.Reader
@@ -273,7 +275,7 @@ func (m *gzipMembers) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// next begins the next member. It is called only if there are more bytes, so a missing header is an error.
+// next begins the next member. It returns an error if no member follows.
 func (m *gzipMembers) next() error {
 	err := m.z.Reset(m.in)
 	if errors.Is(err, io.EOF) {
@@ -283,8 +285,8 @@ func (m *gzipMembers) next() error {
 	return err
 }
 
-// zstdDecoder decodes whole bodies into the buffer that it is given. It allocates no
-// window, whatever window size a frame's header asks for.
+// zstdDecoder decodes a whole body into a buffer of the caller. It allocates no window, whatever window
+// size a frame's header asks for.
 var zstdDecoder = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(1<<29))
 })
@@ -292,10 +294,10 @@ var zstdDecoder = sync.OnceValues(func() (*zstd.Decoder, error) {
 // zstdBlockMax is the most that one block of a frame decodes to.
 const zstdBlockMax = 128 << 10
 
-// unzstd decodes into a buffer of the size that the first frame's header names, then into
-// larger and larger ones: a frame need not name its size, and more frames may follow. Each
-// buffer has room for one extra block, which distinguishes a buffer that is too small from a
-// broken block: the decoder's error does not always do that.
+// unzstd decodes into a buffer of the size that the first frame's header states. If that buffer is too small,
+// unzstd tries again with larger and larger buffers: a frame need not state its size, and more frames may
+// follow. Each buffer has room for one extra block. If decoding fails before it reaches that room, the
+// body is broken; otherwise the buffer was too small. The decoder's error does not always tell which.
 func (h *Handler) unzstd(ctx context.Context, encoded []byte, limit int) (body, error) {
 	dec, err := zstdDecoder()
 	if err != nil {

@@ -13,9 +13,9 @@ const (
 	// smallBytes is the most memory that a small request or answer may hold: see
 	// [seb.ShareSmall].
 	smallBytes = 64 << 10
-	// bodyGrowth is the factor by which the buffer of a body grows when it is full. The bytes read so
-	// far are copied into the new buffer. Together, all these copies have about a third of the body's
-	// bytes.
+	// bodyGrowth is the factor by which the buffer of a body grows when the buffer is full. The bytes read
+	// so far are copied into the new buffer. All these copies together have about a third of the body's
+	// bytes: a quarter, a sixteenth, and so on.
 	bodyGrowth = 4
 )
 
@@ -24,8 +24,8 @@ func (w *response) holder() seb.Holder {
 	return seb.Holder{Key: w.access.Key.ID, Address: attemptsOf(w.request.RemoteAddr)}
 }
 
-// bodyMemory is the memory that a body holds while it is read. The broker may revoke it: then
-// the read ends.
+// bodyMemory is the memory that a body holds while the body is read. The broker may revoke this memory. The
+// read of the body then fails.
 type bodyMemory struct {
 	w            *response
 	small, large *seb.Reservation
@@ -35,8 +35,8 @@ type bodyMemory struct {
 	complete bool // revoke must no longer set the connection's deadline
 }
 
-// newBodyMemory returns the memory of a body of size bytes. A size of -1 means unknown: then
-// the body counts as small until it needs a larger buffer.
+// newBodyMemory returns the memory of a body, none of it reserved yet. A size of -1 means unknown: then the
+// body gets memory of the share for small requests until the body needs a larger buffer.
 func (h *Handler) newBodyMemory(w *response, size int64) *bodyMemory {
 	m := &bodyMemory{w: w}
 	if size <= smallBytes {
@@ -48,7 +48,7 @@ func (h *Handler) newBodyMemory(w *response, size int64) *bodyMemory {
 	return m
 }
 
-// reserve implements [reserve].
+// reserve is a function of the type [reserve].
 func (m *bodyMemory) reserve(ctx context.Context, n int64) (release func(), err error) {
 	r := m.small
 	if r == nil || n > smallBytes && m.large != nil {
@@ -66,11 +66,11 @@ func (m *bodyMemory) revoke() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.complete {
-		_ = m.w.conn.SetReadDeadline(time.Unix(1, 0)) // the error is ignored: a connection that supports no deadlines can't stall
+		_ = m.w.conn.SetReadDeadline(time.Unix(1, 0)) // the error is ignored: a connection that is closed, or in memory, does not stall
 	}
 }
 
-// ended returns why the memory was revoked, nil if it was not.
+// ended returns the error that says why the memory was revoked, or nil if it was not revoked.
 func (m *bodyMemory) ended() error {
 	for _, r := range []*seb.Reservation{m.small, m.large} {
 		if r == nil {
@@ -83,17 +83,18 @@ func (m *bodyMemory) ended() error {
 	return nil
 }
 
-// done is called when the body is complete.
+// done removes the read deadline. The caller calls done when the body is complete.
 func (m *bodyMemory) done() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.complete = true
-	// net/http goes on to read from the connection, to notice its end: that needs no deadline.
+	// net/http goes on to read from the connection, to notice when the client closes it. That read
+	// must have no deadline.
 	_ = m.w.conn.SetReadDeadline(time.Time{})
 }
 
-// firstBytes returns the size of the first buffer for a body of up to most bytes. A buffer that begins
-// with this size and grows by the factor bodyGrowth reaches most, or a few bytes more.
+// firstBytes returns the size of the first buffer for a body whose largest size is most. For 1 MiB that is
+// 64 KiB: the buffer can grow to 256 KiB, then to 1 MiB.
 func firstBytes(most int) int {
 	for most > smallBytes {
 		most = (most + bodyGrowth - 1) / bodyGrowth

@@ -14,18 +14,18 @@ import (
 // buffer is unused. Buffers larger than the largest class are not pooled.
 const (
 	classBytesMin = 4 << 10
-	classCount    = 4*14 + 1 // the last is 64 MiB
+	classCount    = 4*14 + 1 // buffers of the largest class have 64 MiB
 )
 
 var bufferPools [classCount]sync.Pool
 
-// classOf returns the smallest class that holds size bytes; classCount or more
-// means that no class does.
+// classOf returns the smallest class whose buffers hold size bytes. If the buffers of no class are large
+// enough, it returns classCount or more.
 func classOf(size int) int {
 	if size <= classBytesMin {
 		return 0
 	}
-	shift := bits.Len(uint(size-1)) - 3 // a shift by this leaves the top three bits of size-1: a number from 4 to 7
+	shift := bits.Len(uint(size-1)) - 3 // size-1 shifted by this has three bits: it is a number from 4 to 7
 	quarter := (size - 1) >> shift      // the buffers of the class have (quarter+1) << shift bytes
 	return 4*(shift-10) + quarter - 3
 }
@@ -35,8 +35,8 @@ func classBytes(class int) int {
 	return (4 + class%4) << (10 + class/4)
 }
 
-// buffer is pooled memory. It is reserved from the broker's budget until its user calls
-// free, once.
+// buffer is pooled memory. Its bytes are reserved from the broker's memory budget until the user of the
+// buffer calls free, which the user must call exactly once.
 type buffer struct {
 	bytes   []byte // len is the class's size
 	class   int
@@ -47,8 +47,8 @@ type buffer struct {
 // sends or reads comes from a [seb.Share]; for everything else reserve is [seb.Broker.ReserveMore].
 type reserve func(ctx context.Context, n int64) (release func(), err error)
 
-// newBuffer reserves memory, for which it may wait, and returns a buffer of at least size bytes
-// with arbitrary contents.
+// newBuffer reserves memory, and returns a buffer of at least size bytes with arbitrary contents. It may wait
+// for the memory.
 func newBuffer(ctx context.Context, reserve reserve, size int) (*buffer, error) {
 	class := classOf(size)
 	if class < classCount {
@@ -79,7 +79,7 @@ func (b *buffer) free() {
 }
 
 // grown returns a buffer of at least size bytes that begins with a copy of b.bytes[:used]. It
-// frees b in any case.
+// frees b, even if it returns an error.
 func grown(ctx context.Context, reserve reserve, b *buffer, used, size int) (*buffer, error) {
 	defer b.free()
 	larger, err := newBuffer(ctx, reserve, size)
@@ -100,13 +100,14 @@ const (
 
 var recordPool sync.Pool // of *recordList
 
-// recordList is a pooled list of records under construction, reserved like a buffer.
+// recordList is a pooled list of records, to which a parser adds. Its memory is reserved from the broker's
+// memory budget until free is called.
 type recordList struct {
 	list     []seb.Record
 	releases []func()
 }
 
-// recordsMax is how many records one request may carry: their structs may
+// recordsMax is how many records one request may carry: the records' structs may
 // take half as many bytes as the largest request.
 func (h *Handler) recordsMax() int { return h.limits.RequestBytes / 2 / recordStructBytes }
 
@@ -141,7 +142,7 @@ func (h *Handler) checkRecordCount(count int) error {
 	return nil
 }
 
-// reserve takes n more bytes of b's budget for memory that the list's records refer to.
+// reserve reserves n more bytes of b's memory budget until the list is freed.
 func (l *recordList) reserve(ctx context.Context, b *seb.Broker, n int) error {
 	release, err := b.ReserveMore(ctx, int64(n))
 	if err != nil {

@@ -25,8 +25,8 @@ const (
 	typeEvent       = "application/cloudevents+json"
 	typeEventBatch  = "application/cloudevents-batch+json"
 	typeAnyEvent    = "application/cloudevents"
-	eventWirePrefix = "Ce-" // of HTTP headers in binary mode
-	eventPrefix     = "ce_" // of record headers
+	eventWirePrefix = "Ce-" // begins the names of HTTP headers in binary mode
+	eventPrefix     = "ce_" // begins the names of record headers
 	partitionKey    = "partitionkey"
 	dataContentType = "datacontenttype"
 )
@@ -34,7 +34,7 @@ const (
 // requiredAttributes are the attributes that every event must have.
 var requiredAttributes = []string{"id", "source", "specversion", "type"}
 
-// isBinaryEvent tells whether a request's headers are an event's attributes.
+// isBinaryEvent tells whether a request has the attributes of an event in HTTP headers.
 func isBinaryEvent(header http.Header) bool {
 	for name := range header {
 		if strings.HasPrefix(name, eventWirePrefix) {
@@ -112,8 +112,7 @@ func (e *cloudEvent) complete() error {
 	return nil
 }
 
-// isJSON tells whether the event's data is JSON, which is the default if the event names no
-// content type.
+// isJSON tells whether the event's data is JSON. If the event names no content type, the data is JSON.
 func (e *cloudEvent) isJSON() bool {
 	t, _, _ := strings.Cut(strings.ToLower(e.contentType), ";")
 	t = strings.TrimSpace(t)
@@ -148,7 +147,8 @@ func (s *appendSpec) keepEvent(header http.Header) error {
 	return s.takeEvent(&e)
 }
 
-// takeEvent makes an event's attributes headers of the request's records.
+// takeEvent adds an event's attributes to the headers of the request's records, and takes their key from the
+// event if the event has one.
 func (s *appendSpec) takeEvent(e *cloudEvent) error {
 	for _, h := range s.headers {
 		if h.Name == contentTypeHeader || strings.HasPrefix(h.Name, eventPrefix) {
@@ -165,8 +165,8 @@ func (s *appendSpec) takeEvent(e *cloudEvent) error {
 	return nil
 }
 
-// decodeAttribute decodes an attribute from a header of the HTTP binding, which percent-encodes
-// text that headers can't carry; older versions of it also quoted the text.
+// decodeAttribute decodes an attribute from an HTTP header. The HTTP binding percent-encodes text that
+// headers can't carry. Older versions of the binding also put the text in quotes.
 func decodeAttribute(s string) string {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		var plain []byte
@@ -192,7 +192,7 @@ func decodeAttribute(s string) string {
 	return b.String()
 }
 
-// eventsOf makes a record of the event in body, or of each event if body is a list.
+// eventsOf returns a record for the event in body, or for each event if body is a list.
 func (h *Handler) eventsOf(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
 	p, err := h.newRecordsParser(ctx, spec, body)
 	if err != nil {
@@ -255,11 +255,11 @@ func (p *recordsParser) event(spec *appendSpec) error {
 	case base64 != nil:
 		data = base64
 	case data != nil && e.contentType == "":
-		if err := e.set(dataContentType, []byte(typeJSON)); err != nil { // the default of a JSON event
+		if err := e.set(dataContentType, []byte(typeJSON)); err != nil { // data without datacontenttype is JSON
 			return err
 		}
 	}
-	// While the list grows, it may hold each record twice for a moment.
+	// While the list grows, each record may be in memory twice for a moment.
 	if err := p.owe(2*recordStructBytes + 2*(len(e.headers)+len(spec.headers))*headerStructBytes); err != nil {
 		return err
 	}
@@ -271,8 +271,8 @@ func (p *recordsParser) event(spec *appendSpec) error {
 	return nil
 }
 
-// attribute reads the value of an attribute: a string, a boolean or an integer. null means that the
-// event doesn't have it.
+// attribute reads the value of an attribute: a string, a boolean or an integer. The value null means that
+// the event doesn't have the attribute.
 func (p *recordsParser) attribute(e *cloudEvent, name string) error {
 	if p.json.null() {
 		return nil

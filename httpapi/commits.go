@@ -8,9 +8,9 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// commitAll does everything that the body asks for, or nothing, in one commit of the log. As
-// with an append, the request's memory is freed before the wait for the commit, and the request
-// of a client that seems to have left is withdrawn as long as that is possible.
+// commitAll does everything that the body asks for in one commit of the log, or does nothing. It frees the
+// request's memory before it waits for the commit. If the client seems to have left, the request is
+// withdrawn as long as that is possible. See [Handler.appendRecords] for the reasons of both.
 func (h *Handler) commitAll(w *response, _ *http.Request) error {
 	r := w.clientRequest()
 	pending, err := h.submitCommit(w, r)
@@ -42,7 +42,7 @@ func (h *Handler) submitCommit(w *response, r *http.Request) (*seb.PendingCommit
 	if err != nil {
 		return nil, err
 	}
-	body, err := h.readBody(w, r, h.limits.RequestBytes/2) // the other half is for the list of records
+	body, err := h.readBody(w, r, h.limits.RequestBytes/2) // the other half of RequestBytes is for the list of records
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,8 @@ func (h *Handler) mayCommit(w *response, c seb.Commit) error {
 	return nil
 }
 
-// ofPart names in err the part of a commit that err is about.
+// ofPart returns err with the name of the part of the commit that caused it, such as acks/0. Errors about
+// the size of the whole request stay as they are.
 func ofPart(name string, err error) error {
 	var e *seb.Error
 	if !errors.As(err, &e) || e.Code == seb.CodeOverMemoryBudget || e.Code == seb.CodeRequestTooLarge {

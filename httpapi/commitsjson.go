@@ -8,19 +8,17 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// The memory that parts of a commit take at most, in addition to the body and the records: partBytes for a
-// part with its maps or options, offsetBytes for an offset in a map that has just grown, tokenBytes for each
-// token of an acknowledgement except the first, which partBytes includes.
+// The memory that the parts of a commit take at most, in addition to the body and the records.
 const (
-	partBytes   = 512
-	offsetBytes = 64
-	tokenBytes  = 320
+	partBytes   = 512 // a part, with its maps or options, and with the first token of an acknowledgement
+	offsetBytes = 64  // an offset in a map that has just grown
+	tokenBytes  = 320 // each further token of an acknowledgement
 )
 
 const nameBytesMax = 255 // no valid name or token is longer
 
 // commitJSONOf reads a commit from body. Keys, headers and values are slices of body. The caller
-// frees the list of records, the field out of the result.
+// frees the list of records, which is the field out of the returned parser.
 func (h *Handler) commitJSONOf(ctx context.Context, body []byte) (*commitParser, error) {
 	records, err := h.newRecordsParser(ctx, &appendSpec{partition: -1}, body)
 	if err != nil {
@@ -39,7 +37,7 @@ func (h *Handler) commitJSONOf(ctx context.Context, body []byte) (*commitParser,
 type commitParser struct {
 	*recordsParser
 	commit   seb.Commit
-	ends     []int // the end of each append's records in the list
+	ends     []int // for each append, the index in the list at which its records end
 	parts    int
 	partsMax int
 }
@@ -78,7 +76,7 @@ func (p *commitParser) list(what string, part func() error) error {
 	})
 }
 
-// count counts a part, or a token, and reserves bytes for it.
+// count counts a part or a token, and reserves memory for it.
 func (p *commitParser) count(bytes int) error {
 	if p.parts++; p.parts > p.partsMax {
 		return &seb.Error{
@@ -169,7 +167,7 @@ func (p *commitParser) acks() error {
 			a.Queue, err = p.name("queue")
 		case "tokens":
 			err = p.json.list("tokens", func(index int) error {
-				if index > 0 { // the first token was counted with its part
+				if index > 0 { // the first token was counted as a part of the acknowledgement
 					if err := p.count(tokenBytes); err != nil {
 						return err
 					}
@@ -187,7 +185,8 @@ func (p *commitParser) acks() error {
 	return err
 }
 
-// name reads a name. It copies the name out of the body, and doesn't check it beyond its length.
+// name returns a copy of the name that follows in the body. It checks only the length of the name: the broker
+// checks the rest.
 func (p *commitParser) name(what string) (string, error) {
 	s, err := p.json.string(what)
 	if len(s) > nameBytesMax {

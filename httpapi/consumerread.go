@@ -11,8 +11,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// readConsumer answers with records from the consumer's position on, of all
-// partitions or of one.
+// readConsumer answers with records of all partitions, or of one partition, from the consumer's position on.
 func (h *Handler) readConsumer(w *response, r *http.Request) error {
 	mediaType, err := negotiate(r.Header.Values("Accept"))
 	if err != nil {
@@ -63,8 +62,9 @@ func (h *Handler) readConsumer(w *response, r *http.Request) error {
 	}
 }
 
-// consumerFollower returns a follower that begins at the consumer's position. It creates a missing
-// consumer, except for a HEAD, which changes nothing, and for a page that may not POST.
+// consumerFollower returns a follower that begins at the consumer's position. It creates the consumer if
+// there is none. But it does not create a consumer for a HEAD request, nor for a web page of another origin
+// that may not send a POST.
 func (h *Handler) consumerFollower(w *response, r *http.Request, partition int32) (*seb.Follower, error) {
 	refusal := h.cors.checkEffect(r)
 	if w.head || refusal != nil {
@@ -91,9 +91,9 @@ func (h *Handler) parseConsumerRead(r *http.Request) (readSpec, error) {
 	return s, h.parseBounds(q, &s)
 }
 
-// unread returns the next records of one partition; if f reads all partitions, the partitions take
+// unread returns the next records of one partition. If f reads all partitions, the partitions take
 // turns. The memory of the records is reserved until release is called. While unread waits for
-// records it holds no memory.
+// records, no memory is reserved.
 func (h *Handler) unread(w *response, r *http.Request, f *seb.Follower, spec readSpec) (records []seb.Record, release func(), err error) {
 	deadline := time.Now().Add(spec.wait)
 	for {
@@ -131,7 +131,7 @@ func (h *Handler) followConsumer(w *response, r *http.Request) error {
 	switch {
 	case err != nil:
 	case f == nil:
-		// A request that can't be streamed must not create a consumer.
+		// NewFollower finds out whether the request can be streamed: otherwise it must not create a consumer.
 		if _, err = h.broker.NewFollower(r.Context(), r.PathValue("topic"), partition, seb.Latest); err == nil {
 			f, err = h.consumerFollower(w, r, partition)
 		}

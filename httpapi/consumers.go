@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// consumer adds info as a JSON object.
+// consumer writes info as a JSON object.
 func (c *chunks) consumer(info *seb.ConsumerInfo) {
 	c.buf = append(c.buf, `{"topic":`...)
 	c.quoted([]byte(info.Topic))
@@ -96,8 +96,8 @@ func (h *Handler) deleteConsumer(w *response, r *http.Request) error {
 	return nil
 }
 
-// putConsumer creates a consumer, or resets it to the position in the body. Without a body
-// an existing consumer keeps its position.
+// putConsumer creates a consumer at the position in the body, or resets an existing consumer to that
+// position. If the request has no body, an existing consumer keeps its position.
 func (h *Handler) putConsumer(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
@@ -142,11 +142,11 @@ func (h *Handler) putConsumer(w *response, r *http.Request) error {
 	return writeConsumer(w, status, c)
 }
 
-// consumerFrom is the position to which a consumer is created or reset.
+// consumerFrom is the position at which a consumer is created, or to which it is reset.
 type consumerFrom struct {
 	given    bool
 	position seb.Position
-	offsets  seb.Offsets // nil unless the body names an offset per partition
+	offsets  seb.Offsets // by partition; nil if the body has no offsets
 }
 
 const fromHint = `such as {"from":"latest"}, {"from":{"time":"2026-01-31T12:00:00Z"}} or {"from":{"offsets":{"0":41}}}`
@@ -156,7 +156,7 @@ func parseFrom(body []byte) (from consumerFrom, err error) {
 	return from, err
 }
 
-// read reads a position: a word such as "latest", or an object.
+// read reads a position from JSON: a word such as "latest", or an object.
 func (from *consumerFrom) read(j *jsonReader, name string) error {
 	from.given = true
 	if j.peek() == '{' {
@@ -206,8 +206,8 @@ func (j *jsonReader) fromObject(from *consumerFrom) error {
 
 func nothing() error { return nil }
 
-// offsets reads an object of offsets by partition. It calls the function each before it stores an
-// offset. what names the object in errors.
+// offsets reads an object such as {"0":41}, in which partition 0 has the offset 41. It calls the function each
+// before it stores an offset. The parameter what names the object in errors.
 func (j *jsonReader) offsets(what string, each func() error) (seb.Offsets, error) {
 	o := seb.Offsets{}
 	err := j.object(what, func(name []byte) error {
@@ -274,9 +274,9 @@ func parseCommit(body []byte) (offsets seb.Offsets, err error) {
 	return offsets, j.end()
 }
 
-// ifMatch returns the condition in the If-Match header: the consumer's version. The value * means
-// only that the consumer exists, which a commit demands anyway. An empty header is an error, so
-// that its sender can't believe that a condition was met.
+// ifMatch returns the condition in the header If-Match: the consumer must have that version. The value *
+// demands only that the consumer exists, which every commit of positions demands. An empty header is an
+// error: otherwise the client might believe that a condition was checked.
 func ifMatch(r *http.Request) ([]seb.CommitOption, error) {
 	values := r.Header.Values("If-Match")
 	given := strings.TrimSpace(strings.Join(values, ","))

@@ -11,16 +11,16 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// cors decides what pages of other origins may do in a browser. It does not restrict
-// other programs: they can claim any origin.
+// cors decides what web pages of other origins may do in a browser. It does not restrict
+// other programs: they can send any Origin header.
 //
-// The browser does not let a page read answers if its origin is not allowed. But the page can
-// still send simple requests, for example to a broker on the machine of its visitor,
-// so requests that change something are refused.
+// If the origin of a page is not allowed, the browser does not let the page read answers. But the page can
+// still send simple requests, for example to a broker on the machine of the page's visitor. So the broker
+// refuses requests from such a page that change something.
 type cors struct {
 	all     bool
 	allowed []string
-	own     string // the host and port at which other brokers reach this one; "" if not known
+	own     string // the host and port at which other brokers reach this broker; "" if not known
 	guard   *http.CrossOriginProtection
 }
 
@@ -43,7 +43,7 @@ func CheckOrigin(origin string) error {
 	return nil
 }
 
-const preflightSeconds = "7200" // how long browsers may cache the answer to a preflight; all of them accept this much
+const preflightSeconds = "7200" // how long browsers may cache the answer to a preflight; no browser has a lower limit
 
 // check sets the headers that tell the browser what the page may do, and refuses a request
 // that the page may not send. done is true if the answer is complete.
@@ -67,8 +67,8 @@ func (o *cors) check(w *response, r *http.Request) (done bool, err error) {
 	return true, o.refuse(origin)
 }
 
-// checkEffect refuses a GET that has the effect of a POST, if check would refuse a POST from the
-// same page.
+// checkEffect is for a GET that changes something, as a POST does. It refuses the GET if check would refuse
+// a POST from the same page.
 func (o *cors) checkEffect(r *http.Request) error {
 	asPost := r.WithContext(r.Context())
 	asPost.Method = http.MethodPost
@@ -84,12 +84,12 @@ func (o *cors) refuse(origin string) error {
 		"a page of %q may not send this request", origin)
 }
 
-// checkName is for a log without API keys. It refuses a request to a host name that a stranger
+// checkName is called only if the log has no API keys. It refuses a request to a host name that a stranger
 // may control: see [OwnHost].
 func (o *cors) checkName(r *http.Request) error {
 	_, tcp := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	switch {
-	case !tcp: // pages can only reach TCP listeners
+	case !tcp: // web pages can only reach TCP listeners
 	case OwnHost(r.Host), r.Host == o.own:
 	case o.all || slices.Contains(o.allowed, "http://"+r.Host) || slices.Contains(o.allowed, "https://"+r.Host):
 	default:
@@ -103,8 +103,8 @@ func errCrossOrigin(hint, format string, args ...any) error {
 	return &seb.Error{Code: codeCrossOrigin, Outcome: seb.NotCommitted, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// preflight tells the browser that it may send the request. The request
-// itself is checked when it comes.
+// preflight tells the browser that the page may send a request. The broker checks the request itself when the
+// request comes.
 func (o *cors) preflight(w *response, r *http.Request) {
 	w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
 	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {

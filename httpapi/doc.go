@@ -6,6 +6,10 @@
 // results into answers. Between requests it keeps no state except pooled buffers
 // and a count of failed attempts to authenticate.
 //
+// In the comments of this package, an action is the function that serves one method of a route. The original
+// Seb is an older program with the same purpose. This package also serves the paths of the original's API, so
+// that clients of the original run unchanged.
+//
 // Invariants:
 //   - Memory that a request makes this package hold is reserved from the
 //     broker's budget before it is allocated: bodies, decoded bodies, lists of
@@ -15,10 +19,10 @@
 //     the broker, so a request that is cut off or malformed commits nothing.
 //   - A client that stalls, sending or receiving, is cut off: see [Handler].
 //   - Every route declares the access that its callers need, and no action runs
-//     before this was checked. A credential never reaches an action or a log.
+//     before the caller's access was checked. A credential never reaches an action or a log.
 //   - Every error is an RFC 9457 problem with a stable code, and every response
 //     carries Seb-Request-Id. On the original Seb's paths errors are plain text.
 //   - Unknown query parameters, JSON fields and Seb-* headers are refused by name,
-//     never ignored: if a caller doesn't get what it asks for, it gets an error. Only
-//     queries on the original Seb's paths are read as the original reads them.
+//     never ignored: a caller whose request isn't fulfilled gets an error. Only
+//     queries on the original Seb's paths are read as the original Seb reads them.
 package httpapi

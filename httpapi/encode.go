@@ -15,30 +15,31 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// chunkBytes is how much of an answer is buffered before it is written. A value is escaped in pieces
-// that fit, so a large record is never held a second time as JSON. A quarter of chunkBytes is a multiple
-// of 3, base64's unit. An answer about up to a hundred partitions is a small one: the buffer of a chunk
-// and the structs of the partitions together take less than smallBytes.
+// chunkBytes is how many bytes of an answer are buffered before they are written. A large value is escaped
+// piece by piece, so it is never in memory a second time as JSON. A piece for base64 has a quarter of
+// chunkBytes, which is a multiple of 3 because base64 encodes 3 bytes at a time. The buffer and the structs
+// of up to a hundred partitions together take less than smallBytes.
 const chunkBytes = 36 << 10
 
 var chunkPool = sync.Pool{New: func() any { return &chunks{buf: make([]byte, 0, chunkBytes+chunkBytes/2)} }}
 
-// chunks buffers an answer and writes it in chunks. After a write error it writes nothing more, and
-// flush returns that error.
+// chunks buffers an answer and writes it in chunks of about chunkBytes. After a failed write, chunks writes
+// nothing more, and flush returns the error of that write.
 type chunks struct {
 	w     io.Writer
 	buf   []byte
 	err   error
 	sent  int   // bytes written
 	order []int // scratch memory of headerMap
-	// large, if not nil, is called before the first chunk is written, unless that is also the last chunk.
+	// If an answer has more than one chunk, large is called once, before the first chunk is written. It may
+	// be nil.
 	large func() error
 
-	stamped time.Time // the time that stamp holds as text
+	stamped time.Time // stamp is the text of this time
 	stamp   []byte
 }
 
-// newChunks returns pooled chunks that write to w. The caller frees them.
+// newChunks returns a pooled chunks that writes to w. After the last write, the caller calls free.
 func newChunks(w io.Writer) *chunks {
 	c := chunkPool.Get().(*chunks)
 	c.w = w
@@ -65,7 +66,7 @@ func (c *chunks) flush() error {
 	return c.err
 }
 
-// full writes the buffered bytes if they fill a chunk. If that fails, the next flush returns the
+// full writes the buffered bytes if they fill a chunk. If the write fails, the next flush returns the
 // error.
 func (c *chunks) full() {
 	if len(c.buf) < chunkBytes {
@@ -89,7 +90,7 @@ func (c *chunks) uint32(n uint32) {
 	c.full()
 }
 
-// bytes adds b, without a copy if it is large.
+// bytes adds b to the answer. If b is large, bytes writes it directly, without a copy in the buffer.
 func (c *chunks) bytes(b []byte) {
 	if len(b) < chunkBytes/4 {
 		c.buf = append(c.buf, b...)
@@ -109,7 +110,7 @@ func (c *chunks) bytes(b []byte) {
 func (c *chunks) quoted(b []byte) {
 	c.buf = append(c.buf, '"')
 	for len(b) > 0 && c.err == nil {
-		piece := b[:min(len(b), chunkBytes/8)] // escaping makes at most six bytes of one
+		piece := b[:min(len(b), chunkBytes/8)] // escaping turns one byte into at most six
 		c.buf = appendEscaped(c.buf, piece)
 		b = b[len(piece):]
 		c.full()
@@ -194,16 +195,16 @@ func (c *chunks) timestamp(t time.Time) {
 	c.buf = append(c.buf, c.stamp...)
 }
 
-// headers adds headers whose values are UTF-8 as "headers" and the others as
-// "headers_base64".
+// headers adds two fields: "headers" has the headers whose values are UTF-8, and "headers_base64" has the other
+// headers.
 func (c *chunks) headers(hs []seb.Header) {
 	c.headerMap("headers", hs, func(h seb.Header) bool { return utf8.Valid(h.Value) }, c.quoted)
 	c.headerMap("headers_base64", hs, func(h seb.Header) bool { return !utf8.Valid(h.Value) }, c.base64)
 }
 
-// headerMap adds the headers for which belongs returns true as an object. The value of a name is a
-// string, or a list of strings if several headers have the name. If there are no such headers, headerMap
-// adds nothing.
+// headerMap adds an object with the headers for which belongs returns true, such as ,"headers":{"a":"x"}. If
+// several headers have one name, the value of that name is a list of strings. If belongs returns true for no
+// header, headerMap adds nothing.
 func (c *chunks) headerMap(field string, hs []seb.Header, belongs func(seb.Header) bool, value func([]byte)) {
 	c.order = c.order[:0]
 	for i, h := range hs {
@@ -244,8 +245,8 @@ func (c *chunks) oneOrList(hs []seb.Header, of []int, value func([]byte)) {
 	c.buf = append(c.buf, ']')
 }
 
-// appendEscaped appends b, a piece of UTF-8, escaped for a JSON string. It changes
-// only bytes below 0x80, so b may begin and end within a character.
+// appendEscaped escapes b for a JSON string, and appends the result to dst. b is a piece of UTF-8 text. It may
+// begin and end within a character, since only bytes below 0x80 are escaped.
 func appendEscaped(dst, b []byte) []byte {
 	const hex = "0123456789abcdef"
 	done := 0

@@ -13,8 +13,9 @@ import (
 const (
 	lastEventIDHeader = "Last-Event-ID"
 
-	// The bytes that one stream reads at a time: few while it keeps up, since one commit may
-	// wake tens of thousands of streams; more while it has to catch up.
+	// A burst is what a stream reads and sends at a time. A stream that has caught up reads bursts of
+	// burstBytesMin, since one commit may wake tens of thousands of streams. A stream that is behind
+	// reads larger bursts, of up to burstBytesMax.
 	burstBytesMin = 64 << 10
 	burstBytesMax = 512 << 10
 	// burstRecordBytes limits the number of records in a burst: a burst of up to 64 KiB has up to 128 records.
@@ -22,7 +23,7 @@ const (
 )
 
 // eventStream is an answer that goes on until the client leaves, the broker is closed or the
-// topic is deleted. Between bursts of records it holds only its connection and an offset
+// topic is deleted. Between bursts the stream holds only its connection and an offset
 // per partition.
 type eventStream struct {
 	eventWriter
@@ -40,7 +41,7 @@ func (h *Handler) followRecords(w *response, r *http.Request) error {
 	return h.stream(w, r, f)
 }
 
-// stream answers with what f reads, an event per record.
+// stream answers with an event for each record that f reads.
 func (h *Handler) stream(w *response, r *http.Request, f *seb.Follower) error {
 	mark := f.Bookmark()
 	w.Header().Add("Vary", lastEventIDHeader)
@@ -55,8 +56,8 @@ func (h *Handler) stream(w *response, r *http.Request, f *seb.Follower) error {
 	return s.run(w.clientContext)
 }
 
-// follower returns a follower that continues after the last event that the client has received. If
-// it has received none, the follower begins at the query's position.
+// follower returns a follower that continues after the last event that the client has received. If the
+// request names no such event, the follower begins at the position in the query.
 func (h *Handler) follower(r *http.Request) (*seb.Follower, error) {
 	q, err := parseQuery(r, "partition", "offset", "time", "last_event_id")
 	if err != nil {
@@ -80,8 +81,8 @@ func (h *Handler) follower(r *http.Request) (*seb.Follower, error) {
 // resumed returns a follower that continues after the last event that the client has received. It
 // returns nil if the request names no such event.
 func (h *Handler) resumed(r *http.Request, q query, partition int32) (*seb.Follower, error) {
-	// The header wins over the query: a browser that reconnects sends the header, with
-	// the query of its first request.
+	// If both are given, the header wins: a browser that reconnects adds the header, but repeats
+	// the query of its first request, and the event id in that query is older.
 	last := r.Header.Get(lastEventIDHeader)
 	if last == "" {
 		last = q["last_event_id"]
@@ -107,8 +108,8 @@ func nameOf(partition int32) string {
 	return fmt.Sprintf("partition %d alone", partition)
 }
 
-// run sends events until the stream has to end. If it returns an error, the connection is cut; a
-// client that reconnects continues after the last event that it received.
+// run sends events until the stream has to end. If run returns an error, the connection is cut. A
+// client that reconnects continues after the last event that the client has received.
 func (s *eventStream) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -157,7 +158,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // errTooLargeNow means that there is no memory now for a record that was read. The record
-// is not sent: the client asks for it again when it reconnects.
+// is not sent: when the client reconnects, it asks for the record again.
 var errTooLargeNow = errors.New("no memory for a large record")
 
 // burst reads and sends some of the records that are ready.
@@ -181,7 +182,7 @@ func (s *eventStream) burst(ctx context.Context) error {
 	return s.sendRecords(records)
 }
 
-// sendRecords sends an event per record. The event's id is the position after the record.
+// sendRecords sends an event for each record. The id of an event is the position after the record.
 func (s *eventStream) sendRecords(records []seb.Record) error {
 	s.w.sent = progress{}
 	out := newChunks(s.w)

@@ -14,11 +14,11 @@ const (
 	// typeEvents is the media type of server-sent events, which the HTML standard defines.
 	typeEvents = "text/event-stream"
 
-	// commentInterval is the longest silence of a stream: a proxy that sees no bytes for long closes
-	// the connection.
+	// commentInterval is the longest silence of a stream. After it, the broker sends a comment, since a
+	// proxy may close a connection without traffic.
 	commentInterval = 15 * time.Second
 
-	// eventStreamTurn is the age at which a stream ends if a client waits for a connection.
+	// A stream that is older than eventStreamTurn ends if a client waits because all connections are in use.
 	eventStreamTurn = 5 * time.Minute
 )
 
@@ -35,25 +35,25 @@ func (s *eventWriter) begin(r *http.Request) {
 	header := s.w.Header()
 	header.Set("Content-Type", typeEvents)
 	header.Add("Vary", "Accept")
-	header.Set("X-Accel-Buffering", "no") // else nginx buffers events
+	header.Set("X-Accel-Buffering", "no") // without this header, nginx would buffer events
 	if r.ProtoMajor == 1 {
-		header.Set("Connection", "close") // so that the end of the stream frees the connection's place at once
+		header.Set("Connection", "close") // the connection closes when the stream ends, so that a client that waits for a connection is served
 	}
 	s.w.WriteHeader(http.StatusOK)
 }
 
-// retryLine returns the line that tells a client when to reconnect. The time is random, so that clients
-// that are cut off together do not reconnect together.
+// retryLine returns the line that tells a client how long to wait before it reconnects. The time is random,
+// so that clients that are cut off together do not reconnect together.
 func retryLine() string {
 	return fmt.Sprintf("retry: %d\n", (time.Second + rand.N(2*time.Second)).Milliseconds())
 }
 
-// placeWanted tells whether a client waits for a connection and the stream is old enough to end for it.
+// placeWanted tells whether the stream should end because another client waits for a connection.
 func (s *eventWriter) placeWanted(ctx context.Context) bool {
 	return httpconn.PlaceWanted(ctx) && time.Since(s.began) > eventStreamTurn
 }
 
-// remark sends a comment if nothing was sent for commentInterval.
+// remark sends a comment, which clients ignore, if nothing was sent for commentInterval.
 func (s *eventWriter) remark() error {
 	if time.Until(s.comment) > 0 {
 		return nil
@@ -70,14 +70,14 @@ func (s *eventWriter) send(b []byte) error {
 	return s.flushed()
 }
 
-// flushed sends the bytes that the server has buffered. Then the connection has no
+// flushed sends the bytes that the server has buffered. After that, the connection has no
 // deadline until the next write.
 func (s *eventWriter) flushed() error {
 	s.comment = time.Now().Add(commentInterval)
 	if err := s.w.conn.Flush(); err != nil {
 		return fmt.Errorf("write the response: %w", err)
 	}
-	_ = s.w.conn.SetWriteDeadline(time.Time{}) // the error is ignored: a connection that supports no deadlines can't stall
+	_ = s.w.conn.SetWriteDeadline(time.Time{}) // the error is ignored: a connection that is closed, or in memory, does not stall
 	return nil
 }
 
@@ -85,7 +85,7 @@ func (s *eventWriter) flushed() error {
 func (s *eventWriter) fail(err error) error {
 	s.w.err = err
 	p := problemOf(err)
-	p.Outcome = "" // nothing was to be committed
+	p.Outcome = "" // a stream commits nothing for the client
 	body, merr := marshal(p)
 	if merr != nil {
 		panic(merr) // strings and integers always marshal

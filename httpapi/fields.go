@@ -9,7 +9,7 @@ import (
 // fieldReader reads the value of one field of an object.
 type fieldReader func(j *jsonReader, name string) error
 
-// fields are the fields that an object may have, each with its reader.
+// fields lists the fields that an object may have. Each field has the function that reads its value.
 type fields []struct {
 	name string
 	read fieldReader
@@ -23,8 +23,8 @@ func (f fields) names() string {
 	return strings.Join(names, ", ")
 }
 
-// parseFields reads an object whose fields are all optional. An empty text is an object without
-// fields.
+// parseFields reads an object whose fields are all optional. An empty text is read as {}. The parameter what
+// names the object in errors.
 func parseFields(text []byte, what string, known fields) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil
@@ -50,7 +50,7 @@ func parseFields(text []byte, what string, known fields) error {
 	return j.end()
 }
 
-// durationInto reads a duration into d; null leaves d as it is.
+// durationInto reads a duration, such as 30s, and stores it in d. If the value is null, d does not change.
 func durationInto(d **time.Duration) fieldReader {
 	return func(j *jsonReader, name string) error {
 		s, err := j.string(name)
@@ -66,7 +66,7 @@ func durationInto(d **time.Duration) fieldReader {
 	}
 }
 
-// countInto reads an integer from 1 to most into n; null leaves n as it is.
+// countInto reads an integer from 1 to most, and stores it in n. If the value is null, n does not change.
 func countInto(n **int, most int64) fieldReader {
 	return func(j *jsonReader, name string) error {
 		got, given, err := j.integer(name, 1, most)
@@ -77,7 +77,7 @@ func countInto(n **int, most int64) fieldReader {
 	}
 }
 
-// boolInto reads true or false into b; null leaves b as it is.
+// boolInto reads true or false, and stores it in b. If the value is null, b does not change.
 func boolInto(b **bool) fieldReader {
 	return func(j *jsonReader, name string) error {
 		raw, err := j.raw()
@@ -94,7 +94,7 @@ func boolInto(b **bool) fieldReader {
 	}
 }
 
-// textInto reads a string into to; null means "".
+// textInto reads a string, and stores it in to. The value null is stored as "".
 func textInto(to *string) fieldReader {
 	return func(j *jsonReader, name string) error {
 		s, err := j.string(name)
@@ -103,7 +103,7 @@ func textInto(to *string) fieldReader {
 	}
 }
 
-// givenTextInto reads a string into to; null leaves to as it is.
+// givenTextInto reads a string, and stores it in to. If the value is null, to does not change.
 func givenTextInto(to **string) fieldReader {
 	return func(j *jsonReader, name string) error {
 		s, err := j.string(name)
@@ -114,7 +114,7 @@ func givenTextInto(to **string) fieldReader {
 	}
 }
 
-// textsInto reads an object of strings into to; null leaves to as it is.
+// textsInto reads an object of strings, and stores it in to. If the value is null, to does not change.
 func textsInto(to *map[string]string) fieldReader {
 	return func(j *jsonReader, name string) error {
 		if j.null() {

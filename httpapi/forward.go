@@ -22,7 +22,8 @@ import (
 
 const (
 	// forwardedHeader marks a request that another broker has forwarded. The header's value is the
-	// bucket's tag and the epoch of the intended owner. A marked request is never forwarded again.
+	// bucket's tag and the epoch of the intended owner, such as 1f0c6a3e.7. A marked request is never
+	// forwarded again.
 	forwardedHeader = "Seb-Forwarded"
 	// ownerTries is how often a request tries to reach the owner of its queue.
 	ownerTries = 4
@@ -35,15 +36,15 @@ const (
 	// ownerIdle is how long an idle connection to an owner is kept. The owner keeps its end of the
 	// connection longer.
 	ownerIdle = 5 * time.Second
-	// reasonBytesMax is the most that is read of an owner's refusal.
+	// reasonBytesMax is how many bytes of an owner's refusal are read at most.
 	reasonBytesMax = 64 << 10
 )
 
-// patience is how long an owner may be silent before it counts as lost:
-//   - first, until a connection reaches the owner;
-//   - later, while a new connection is set up;
-//   - first, after the request was sent, until the owner's first sign of life;
-//   - later, after that sign.
+// patience is how long a broker waits for an owner before it takes the owner for lost. The limits are:
+//   - first, until a TCP connection reaches the owner;
+//   - later, for the handshakes on a new connection;
+//   - first, from the request until the owner first says that it works on the request;
+//   - later, until the owner says so again or answers.
 type patience struct{ first, later time.Duration }
 
 // Why an owner did not answer a forwarded request.
@@ -58,15 +59,16 @@ var (
 type ownerCall struct {
 	queue *seb.Queue
 	here  func() error  // answers the request if this broker is the owner; otherwise it returns an error that names the owner
-	body  func() []byte // returns the body to forward now
-	waits bool          // the request may wait long, and ends when the broker drains
-	// back passes the owner's response on. It handles its errors itself, so that an answer that has
-	// begun may go on. If back is nil, the response is passed on unchanged.
+	body  func() []byte // returns the body to forward; called for each try
+	waits bool          // the request may wait long, and ends when this broker shuts down
+	// back passes the owner's response on to the client. It returns no error, even if the response breaks
+	// off: the client's stream may go on with another call. If back is nil, the response is passed on
+	// unchanged.
 	back func(resp *http.Response, silence *time.Timer)
 }
 
-// ends returns the context of a call. A call that waits ends when its client leaves. Any other call
-// goes on for goneFor after its client has left.
+// ends returns the context at whose end the call is given up. A call that may wait long ends when its client
+// leaves. Any other call goes on for 2 s (goneFor) after its client has left.
 func (c ownerCall) ends(w *response, r *http.Request) context.Context {
 	if c.waits {
 		return w.clientContext
@@ -74,8 +76,8 @@ func (c ownerCall) ends(w *response, r *http.Request) context.Context {
 	return r.Context()
 }
 
-// forwardToOwner has the queue's owner answer a call. If the owner is another broker, the request
-// is forwarded to it. If that owner is gone, or if it can't reach the store but this broker
+// forwardToOwner lets the queue's owner answer a call. If the owner is another broker, this broker forwards
+// the request to the owner. If the owner is gone, or if the owner can't reach the store but this broker
 // can, this broker takes the queue over.
 func (h *Handler) forwardToOwner(w *response, r *http.Request, c ownerCall) error {
 	forwarded, err := h.takeForwarded(w, r, c.queue)
@@ -97,7 +99,7 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 		if forwarded || begun() || !errors.As(last, &e) || e.Code != seb.CodeQueueElsewhere || e.Address == "" {
 			return last
 		}
-		if c.back != nil && h.drained() { // not forwarded: the owner would hand out records to a stream that is about to end
+		if c.back != nil && h.drained() { // if this were forwarded, the owner would hand out records to a stream that is about to end
 			return last
 		}
 		epoch, err := h.forward(w, r, e, c)
@@ -126,8 +128,8 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 	return last
 }
 
-// warnOf logs a warning with a hint, only once, if err says that another broker answers at the
-// address in e.
+// warnOf logs a warning with a hint if err says that another broker answers at the address in e. It logs
+// this warning only once.
 func (h *Handler) warnOf(e *seb.Error, err error) {
 	if errors.Is(err, peer.ErrOtherSession) {
 		h.warnOfPeer.Do(func() {
@@ -140,8 +142,8 @@ func (h *Handler) warnOf(e *seb.Error, err error) {
 // the forwarding broker knows a later owner of the queue than this broker does, this broker syncs. All
 // requests that wait for such a sync share it.
 //
-// If the caller has not proved to be a broker, the header has one effect: the request is not
-// forwarded again. Brokers of older versions prove nothing, and need only this effect.
+// If the sender has not proved that it is a broker, the header has only one effect: the request is not
+// forwarded again. Brokers of older versions prove nothing, and need no other effect.
 func (h *Handler) takeForwarded(w *response, r *http.Request, q *seb.Queue) (bool, error) {
 	mark := r.Header.Get(forwardedHeader)
 	if mark == "" {
@@ -169,26 +171,27 @@ func (h *Handler) epochTag(epoch seb.Epoch) string {
 	return cluster + "." + strconv.FormatUint(uint64(epoch), 10)
 }
 
-// sign sends an informational response (RFC 9110, section 15.2). From it the forwarding broker
-// learns that this broker still works on the request.
+// sign sends an informational response (RFC 9110, section 15.2). It tells the forwarding broker that this
+// broker still works on the request.
 func (w *response) sign() {
 	if w.request.ProtoAtLeast(1, 1) {
 		w.sent = progress{}
 		w.extendDeadline()
 		w.ResponseWriter.WriteHeader(http.StatusProcessing)
-		_ = w.conn.SetWriteDeadline(time.Time{}) // the error is ignored: a connection that supports no deadlines can't stall
+		_ = w.conn.SetWriteDeadline(time.Time{}) // the error is ignored: a connection that is closed, or in memory, does not stall
 	}
 }
 
-// forward has the owner that e names answer r. If it returns an error before the answer has begun,
-// epoch is the epoch of the owner that the asked broker names; 0 if that broker names no owner.
+// forward sends r to the owner that e names, and passes the answer on to the client. If the broker that was
+// asked refuses, forward returns an error and the epoch of the owner which that broker names. The epoch is 0
+// if the broker names no owner, or did not answer.
 func (h *Handler) forward(w *response, r *http.Request, e *seb.Error, c ownerCall) (epoch seb.Epoch, err error) {
 	if c.waits {
 		h.watch(w)
 	}
 	ctx, cancel := context.WithCancelCause(c.ends(w, r))
 	defer cancel(nil)
-	if c.waits && (c.back != nil || !h.drained()) { // if a long poll comes while this broker shuts down, the owner is asked not to wait; a stream would never end
+	if c.waits && (c.back != nil || !h.drained()) { // not for a long poll that comes while this broker shuts down: c.body then asks the owner not to wait
 		defer context.AfterFunc(h.draining, func() { cancel(errDrained) })()
 	}
 	if err := h.broker.NameSession(ctx); err != nil {
@@ -214,11 +217,11 @@ func (h *Handler) forward(w *response, r *http.Request, e *seb.Error, c ownerCal
 	return 0, returnResponse(w, resp, silence)
 }
 
-// passedHeaders are the headers of a request that are forwarded to the owner. Credentials are not.
+// passedHeaders are the headers of a request that are forwarded to the owner. Credentials are not forwarded.
 var passedHeaders = []string{"Accept", "Content-Type", "User-Agent", "Traceparent", "Tracestate"}
 
 // ask sends a request to an owner, and returns the response. It returns an error if the owner is
-// silent for longer than h.patience.
+// silent for longer than h.patience allows.
 func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *http.Request, e *seb.Error, body []byte) (*http.Response, error) {
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{
@@ -232,7 +235,7 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 		},
 	}
 	reached := func() {
-		if !connected.Load() { // if connected is true, the request already uses another connection, which became free earlier
+		if !connected.Load() { // if connected is true, the request already uses another connection, which became free first
 			silence.Reset(h.patience.later)
 		}
 	}
@@ -249,7 +252,7 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 	req.Header.Set(requestIDHeader, w.id)
 	req.Header.Set(forwardedHeader, h.epochTag(e.Epoch))
 	req.Header.Set(callerHeader, callerOf(w.access))
-	req.Header["Idempotency-Key"] = []string{} // not sent; it lets the transport retry on a new connection if an idle one was closed
+	req.Header["Idempotency-Key"] = []string{} // an empty list is not sent, but it tells the transport to retry on a new connection if an idle one was closed
 	resp, err := h.peers.http.RoundTrip(req)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return nil, cause
@@ -264,9 +267,9 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 	return resp, nil
 }
 
-// refusesToAnswer returns an error if the broker answers that it isn't the owner, is shutting down,
+// refusesToAnswer returns an error if the other broker answers that it isn't the owner, is shutting down,
 // has stopped, can't reach the store, or does not know this broker. epoch is the epoch of the owner
-// that the broker names, 0 if it names no owner.
+// that the other broker names, or 0 if it names no owner.
 func refusesToAnswer(resp *http.Response) (epoch seb.Epoch, _ error) {
 	if resp.StatusCode != http.StatusServiceUnavailable && resp.StatusCode != http.StatusForbidden {
 		return 0, nil
@@ -285,7 +288,7 @@ func refusesToAnswer(resp *http.Response) (epoch seb.Epoch, _ error) {
 		return seb.Epoch(p.Epoch), fmt.Errorf("forward the request: %s: %s", p.Code, p.Detail)
 	case seb.CodeStoreUnavailable:
 		return 0, fmt.Errorf("forward the request: %w: %s", errCutOff, p.Detail)
-	default: // an answer to the request
+	default: // the owner has answered the request, with an error
 		return 0, nil
 	}
 }

@@ -29,7 +29,7 @@ type Options struct {
 	// the API from a browser; "*" means all. Default: only the API's own origin. See
 	// [CheckOrigin].
 	AllowOrigins []string
-	// Host is the host and port at which other brokers reach this one. In a log without API keys
+	// Host is the host and port at which other brokers reach this broker. If the log has no API keys,
 	// requests may only use this host, IP addresses, names that no stranger can register, and
 	// hosts of AllowOrigins. Default: none.
 	Host string
@@ -103,9 +103,9 @@ func New(b *seb.Broker, opts Options) *Handler {
 	return h
 }
 
-// Drain ends the wait of reads that wait for records: they answer with the records that they have,
-// and later reads do not wait. This way a server can be shut down without a wait for such reads.
-// Drain may be called again.
+// Drain ends the wait of reads that wait for records: these reads answer with the records that they have,
+// and later reads do not wait. So the shutdown of a server need not wait for such reads. Drain may be called
+// again.
 func (h *Handler) Drain() {
 	h.drain()
 	h.peerServer.SetKeepAlivesEnabled(false)
@@ -145,9 +145,9 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route(unmatched, nil)
 }
 
-// queueRoutes adds the routes of queues. A worker needs only the scope read, although it can
-// discard a message by acknowledging it: likewise a caller with this scope can set a consumer's
-// position. Actions that affect or discard the messages of all workers need the scope admin for the
+// queueRoutes adds the routes of queues. A worker needs only the scope read. With it the worker can discard a
+// record by acknowledging the record, just as a reader with the scope read can skip records by moving a
+// consumer's position. Actions that affect or discard the records of all workers need the scope admin for the
 // topic.
 func (h *Handler) queueRoutes() {
 	const queue = "/v1/topics/{topic}/queues/{queue}"
@@ -170,10 +170,10 @@ func (h *Handler) queueRoutes() {
 const unmatched = "/"
 
 // action serves one method of a route. An error that it returns becomes the answer. If
-// the answer has already begun, the error cuts the connection.
+// the answer has already begun, the connection is cut instead.
 type action func(w *response, r *http.Request) error
 
-// served is an action, and the access that its caller needs.
+// served is an action with the access that it requires.
 type served struct {
 	need need
 	act  action
@@ -207,7 +207,7 @@ func (m methods) allow() string {
 // clients that have left don't hold much memory.
 const goneFor = 2 * time.Second
 
-// linger returns a context that ends when goneFor has passed since the end of ctx, or when leave is called.
+// linger returns a context that ends goneFor after the end of ctx, or when leave is called.
 func linger(ctx context.Context) (_ context.Context, leave func()) {
 	lingering, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(goneFor, cancel) })

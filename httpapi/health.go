@@ -2,8 +2,8 @@ package httpapi
 
 import "net/http"
 
-// livez answers 200 as long as the process serves HTTP at all: a restart would
-// not help a broker that waits for its store.
+// livez answers 200 as long as the process serves HTTP at all, even if the store fails: a restart of the
+// broker would not repair the store.
 func (h *Handler) livez(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
@@ -28,8 +28,8 @@ func (h *Handler) readyz(w *response, r *http.Request) error {
 	}{"ready", s.ClusterID, s.Applied})
 }
 
-// notReady is an error whose status is always 503, whatever its code: load balancers
-// look at the status.
+// notReady is an error that is answered with status 503, whatever its code: load balancers
+// look only at the status.
 type notReady struct{ error }
 
 func (e notReady) Unwrap() error { return e.error }

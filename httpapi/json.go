@@ -20,7 +20,7 @@ func writeJSON(w *response, status int, v any) error {
 }
 
 // marshal is json.Marshal without the escaping of &, < and >: people read the result, and no
-// browser takes an answer for HTML.
+// browser treats an answer as HTML.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -39,13 +39,13 @@ func writeBody(w *response, status int, contentType string, body []byte) error {
 	return nil
 }
 
-// jsonDepthMax is how deep values that raw reads may be nested.
+// jsonDepthMax is how deep a value that raw reads may be nested.
 const jsonDepthMax = 1000
 
 // jsonReader reads JSON that a client sent. It decodes strings in place, and returns slices of the
 // text, so no body needs memory for a second copy.
 //
-// It is stricter than encoding/json: a name must match exactly and occur once, and the callers of
+// jsonReader is stricter than encoding/json: a name must match exactly and occur once, and the callers of
 // jsonReader refuse unknown names. It refuses text that encoding/json would alter: bytes that are
 // not UTF-8, and unpaired surrogates.
 type jsonReader struct {
@@ -53,7 +53,7 @@ type jsonReader struct {
 	at   int // the index of the next byte
 }
 
-// newJSONReader returns a reader of text, which it may overwrite. It returns an error if text
+// newJSONReader returns a reader of text, which the reader may overwrite. It returns an error if text
 // is not UTF-8.
 func newJSONReader(text []byte) (*jsonReader, error) {
 	if i := invalidUTF8(text); i >= 0 {
@@ -66,7 +66,7 @@ func (j *jsonReader) malformed(why string) error {
 	return invalid("", "malformed JSON at byte %d: %s", j.at, why)
 }
 
-// peek skips white space and returns the next byte, 0 at the end.
+// peek skips white space and returns the next byte, or 0 at the end of the text.
 func (j *jsonReader) peek() byte {
 	for j.at < len(j.text) {
 		switch c := j.text[j.at]; c {
@@ -79,7 +79,7 @@ func (j *jsonReader) peek() byte {
 	return 0
 }
 
-// take consumes c if it is next.
+// take skips white space. If c follows, take reads c and returns true.
 func (j *jsonReader) take(c byte) bool {
 	if j.peek() != c || j.at == len(j.text) {
 		return false
@@ -88,7 +88,7 @@ func (j *jsonReader) take(c byte) bool {
 	return true
 }
 
-// null consumes null if it is next.
+// null skips white space. If the word null follows, null reads the word and returns true.
 func (j *jsonReader) null() bool {
 	if j.peek() != 'n' || !bytes.HasPrefix(j.text[j.at:], []byte("null")) {
 		return false
@@ -105,7 +105,7 @@ func (j *jsonReader) end() error {
 	return nil
 }
 
-// object reads an object and calls field for each name, to read the name's value. what
+// object reads an object. For each name in the object it calls field, which reads the value. The parameter what
 // names the object in errors.
 func (j *jsonReader) object(what string, field func(name []byte) error) error {
 	if !j.take('{') {
@@ -142,7 +142,7 @@ func (j *jsonReader) object(what string, field func(name []byte) error) error {
 	}
 }
 
-// names are the names in an object so far: usually few.
+// names has the names of an object that were read so far. Usually these are few.
 type names struct {
 	few  [][]byte
 	many map[string]struct{} // all names, once there are too many for few
@@ -169,7 +169,7 @@ func (n *names) add(name []byte) bool {
 	return true
 }
 
-// list reads a list and calls element to read each element. what names the list in errors.
+// list reads a list. It calls element to read each element. The parameter what names the list in errors.
 func (j *jsonReader) list(what string, element func(index int) error) error {
 	if !j.take('[') {
 		return invalid("", "%s must be a list, at byte %d", what, j.at)
@@ -191,12 +191,13 @@ func (j *jsonReader) list(what string, element func(index int) error) error {
 	}
 }
 
-// unknown returns the error for a field name that what doesn't have; known lists the fields that it has.
+// unknown returns the error for a field that an object may not have. The parameter what names the object;
+// known lists the fields that it may have.
 func (j *jsonReader) unknown(what string, name []byte, known string) error {
 	return invalid("known fields are "+known, "%s has an unknown field %q at byte %d", what, name, j.at)
 }
 
-// string reads a string; it returns nil for null.
+// string reads a string. If the value is null, string returns nil.
 func (j *jsonReader) string(what string) ([]byte, error) {
 	if j.null() {
 		return nil, nil
@@ -207,7 +208,7 @@ func (j *jsonReader) string(what string) ([]byte, error) {
 	return j.quoted(true)
 }
 
-// integer reads an integer from lo to hi; given is false for null.
+// integer reads an integer from lo to hi. If the value is null, given is false.
 func (j *jsonReader) integer(what string, lo, hi int64) (n int64, given bool, err error) {
 	if j.null() {
 		return 0, false, nil
@@ -223,7 +224,7 @@ func (j *jsonReader) integer(what string, lo, hi int64) (n int64, given bool, er
 	return n, true, nil
 }
 
-// raw reads any value and returns its text unchanged.
+// raw reads any value and returns the JSON text of the value unchanged.
 func (j *jsonReader) raw() ([]byte, error) {
 	j.peek()
 	start := j.at
@@ -268,7 +269,7 @@ func (j *jsonReader) skip(depth int) error {
 	return j.malformed("a value is missing")
 }
 
-// members skips an object or a list, from the byte first to the byte last; member skips one member.
+// members skips an object or a list. first and last are the brackets around it; member skips one member.
 func (j *jsonReader) members(first, last byte, member func() error) error {
 	j.take(first)
 	if j.take(last) {
@@ -317,8 +318,8 @@ func (j *jsonReader) number() error {
 	return nil
 }
 
-// quoted reads the string that begins here. If decode is set it decodes the string in
-// place, which always works: no escape is shorter than the bytes that it stands for.
+// quoted reads a string, whose opening quotation mark is the next byte. If decode is true, quoted decodes the
+// string in place: no escape is shorter than the bytes that the escape stands for, so these always fit.
 func (j *jsonReader) quoted(decode bool) ([]byte, error) {
 	j.at++
 	start, out := j.at, j.at

@@ -13,7 +13,7 @@ import (
 // keyBodyBytesMax bounds a body that describes an API key: a thousand topic patterns fit.
 const keyBodyBytesMax = 512 << 10
 
-// key adds k as a JSON object, with secret unless that is "".
+// key writes k as a JSON object. The object has the secret of the key only if secret is not "".
 func (c *chunks) key(k *seb.Key, secret string) {
 	c.buf = append(c.buf, `{"id":`...)
 	c.buf = strconv.AppendUint(c.buf, uint64(k.ID), 10)
@@ -40,7 +40,7 @@ func (c *chunks) key(k *seb.Key, secret string) {
 	c.text("}")
 }
 
-// texts adds a list of strings.
+// texts writes a list of strings.
 func (c *chunks) texts(list []string) {
 	c.buf = append(c.buf, '[')
 	for i, s := range list {
@@ -55,7 +55,7 @@ func (c *chunks) texts(list []string) {
 // keyText names a key in the audit log.
 func keyText(k seb.Key) string { return fmt.Sprintf("key %d %q", k.ID, k.Name) }
 
-// createKey creates an API key. Only its answer ever holds the key's secret.
+// createKey creates an API key. Its answer is the only answer that has the secret of the key.
 func (h *Handler) createKey(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
@@ -139,7 +139,8 @@ func parseKeyOptions(body []byte) (o seb.KeyOptions, err error) {
 		case "topics":
 			o.Topics, err = j.strings("topics")
 			if err == nil && o.Topics != nil && len(o.Topics) == 0 {
-				// An empty list must not mean all topics: its sender hardly wants that.
+				// An empty list must not mean all topics: a client that sends one hardly wants to give
+				// access to all topics.
 				return invalid("to create a key for all topics, leave topics out", "topics is an empty list")
 			}
 			return err
@@ -160,7 +161,7 @@ func parseKeyOptions(body []byte) (o seb.KeyOptions, err error) {
 	return o, j.end()
 }
 
-// strings reads a list of strings, nil for null.
+// strings reads a list of strings. If the value is null, strings returns nil.
 func (j *jsonReader) strings(what string) (list []string, err error) {
 	if j.null() {
 		return nil, nil

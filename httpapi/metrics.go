@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are labelled with routes, never with paths, and only with well-known methods,
-// so that clients can't create any number of series.
+// metrics are the metrics of the API. Their labels are routes, not paths, and only well-known methods. So
+// the requests of clients can't create an unlimited number of series.
 type metrics struct {
 	inFlight prometheus.Gauge
 	requests *prometheus.CounterVec   // route, method, code
@@ -22,7 +22,7 @@ type metrics struct {
 	events   prometheus.Counter
 	passedOn *prometheus.CounterVec // result
 
-	served sync.Map // *servedMetrics by servedAs: WithLabelValues costs more than the counting itself
+	served sync.Map // *servedMetrics by servedAs: a look-up here costs less than WithLabelValues
 }
 
 // servedAs are the labels of a request.

@@ -5,8 +5,8 @@ import (
 	"context"
 )
 
-// linesOf makes a record of each line of body, without the LF; the last LF is optional.
-// It does not parse lines. A CR before the LF is part of the record.
+// linesOf returns a record for each line of body. The value is the line without the LF; the last LF is
+// optional. A line need not be JSON. A CR before the LF is part of the value.
 func (h *Handler) linesOf(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
 	count := bytes.Count(body, []byte{'\n'})
 	if len(body) > 0 && body[len(body)-1] != '\n' {

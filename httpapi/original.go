@@ -10,19 +10,19 @@ import (
 )
 
 // The endpoints of the original Seb (github.com/micvbang/simple-event-broker), so
-// that programs written for it run unchanged. They append to and read from partition 0.
+// that programs written for the original run unchanged. They append to and read from partition 0.
 //
 //	POST /records?topic-name=                                            append
 //	GET  /records?topic-name=&offset=&max-records=&max-bytes=&timeout=   read, or wait
 //	GET  /record?topic-name=&offset=                                     one record
 //	GET  /topic?topic-name=                                              end of a topic
 //
-// Records are multipart/form-data: a field "sizes", a JSON list of their sizes in
-// bytes, then a field "records", their values back to back.
+// Records are multipart/form-data. The first field, "sizes", is a JSON list of the records' sizes in bytes.
+// The second field, "records", has the values of the records, back to back.
 //
-// The query is read as the original reads it: if a parameter occurs twice, the first counts;
-// unknown parameters are ignored; and an optional parameter with an invalid value has its
-// default. The rest of this package refuses such queries.
+// The query is read as the original reads it. If a parameter occurs twice, the second is ignored, and so are
+// unknown parameters. If an optional parameter has an invalid value, the parameter's default is
+// used. The rest of this package refuses such queries.
 var originalPaths = []string{"/records", "/record", "/topic"}
 
 const (
@@ -42,8 +42,8 @@ func (h *Handler) originalRoutes() {
 
 func originalTopicOf(r *http.Request) string { return newOriginalQuery(r).Get("topic-name") }
 
-// originalText returns p as plain text, in the original's words if its clients may
-// match them.
+// originalText returns p as plain text. For errors whose text clients of the original may compare, it returns
+// the text of the original.
 func originalText(p problem) string {
 	if p.Code == seb.CodeTopicNotFound {
 		return "topic not found"
@@ -61,8 +61,8 @@ func originalText(p problem) string {
 	return text
 }
 
-// originalStatus returns the status of p for the original's clients. They take every
-// status but 401, 404 and 413 for success, so a caller without access must get 401.
+// originalStatus returns the status of p for clients of the original. These clients treat every
+// status except 401, 404 and 413 as success, so a caller without access must get 401.
 func originalStatus(p problem) int {
 	switch p.Code {
 	case seb.CodeOffsetOutOfRange:
@@ -74,7 +74,7 @@ func originalStatus(p problem) int {
 	}
 }
 
-// originalQuery is a query on one of the original's paths.
+// originalQuery is a query on one of the paths in originalPaths.
 type originalQuery struct{ url.Values }
 
 func newOriginalQuery(r *http.Request) originalQuery { return originalQuery{r.URL.Query()} }
@@ -88,8 +88,8 @@ func (q originalQuery) topic() (string, error) {
 	return name, seb.CheckTopicName(name)
 }
 
-// offset returns the offset, which must be given. An offset that is larger than any partition
-// can have is returned as the largest possible one.
+// offset returns the offset, which must be given. If the offset is larger than any partition can have, it
+// returns the largest possible offset.
 func (q originalQuery) offset() (seb.Offset, error) {
 	s := q.Get("offset")
 	n, err := strconv.ParseUint(s, 10, 64)
@@ -99,7 +99,7 @@ func (q originalQuery) offset() (seb.Offset, error) {
 	return seb.Offset(min(n, 1<<63-1)), nil
 }
 
-// count returns the parameter name as a number; 0 if it is missing or invalid.
+// count returns the value of a parameter as a number, or 0 if the parameter is missing or invalid.
 func (q originalQuery) count(name string) int64 {
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
 	if err != nil || n < 0 {
@@ -108,8 +108,8 @@ func (q originalQuery) count(name string) int64 {
 	return n
 }
 
-// duration returns the parameter name as a duration, hi at most. If the parameter is missing or
-// invalid, duration returns the value of otherwise.
+// duration returns the value of a parameter as a duration, at most hi. If the parameter is missing or
+// invalid, duration returns the default that the caller passes as otherwise.
 func (q originalQuery) duration(name string, otherwise, hi time.Duration) time.Duration {
 	d, err := time.ParseDuration(q.Get(name))
 	if err != nil {
@@ -118,8 +118,8 @@ func (q originalQuery) duration(name string, otherwise, hi time.Duration) time.D
 	return min(max(d, 0), hi)
 }
 
-// originalTopic answers with the end of the topic's partition 0, and with the time of the last batch
-// in it. If the partition has no batches, the time is in the year 1.
+// originalTopic answers with the end offset of the topic's partition 0, and with the time of the last batch
+// in that partition. If the partition has no batches, the time is in the year 1.
 func (h *Handler) originalTopic(w *response, r *http.Request) error {
 	name, err := newOriginalQuery(r).topic()
 	if err != nil {

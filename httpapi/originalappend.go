@@ -16,7 +16,7 @@ import (
 
 // originalAppend appends a form's records to partition 0. Like [Handler.appendRecords]
 // it frees the request's memory before it waits for the commit, and withdraws
-// the append of a client that has left.
+// the append if the client seems to have left.
 func (h *Handler) originalAppend(w *response, _ *http.Request) error {
 	r := w.clientRequest()
 	topic, err := newOriginalQuery(r).topic()
@@ -34,7 +34,7 @@ func (h *Handler) originalAppend(w *response, _ *http.Request) error {
 	return writeOffsets(w, done.Ranges)
 }
 
-// originalSubmit reads the form and copies its records into the broker's open batch.
+// originalSubmit reads the records from the form, and starts their append. The broker copies the records.
 func (h *Handler) originalSubmit(w *response, r *http.Request, topic string) (*seb.Pending, error) {
 	boundary, err := formBoundary(r.Header)
 	if err != nil {
@@ -65,8 +65,8 @@ func formBoundary(header http.Header) (string, error) {
 	return params["boundary"], nil
 }
 
-// splitForm parses body as a form and returns its two fields. It writes their values to the front of
-// body's memory. They fit, since a field is never larger than its bytes in the form.
+// splitForm parses body as a form and returns the values of its two fields. It writes these values to the
+// front of body's memory. They fit, since a value is never larger than its field in the form.
 func splitForm(body []byte, boundary string) (sizes, values []byte, err error) {
 	in := &bounded{src: bytes.NewReader(body)}
 	f := &form{parts: multipart.NewReader(in, boundary), in: in, room: body}
@@ -87,10 +87,10 @@ func splitForm(body []byte, boundary string) (sizes, values []byte, err error) {
 type form struct {
 	parts *multipart.Reader
 	in    *bounded
-	room  []byte // the part of the body's memory that no value uses; its bytes were parsed before they are overwritten
+	room  []byte // the part of the body's memory that has no value yet; a value overwrites only bytes that were parsed before
 }
 
-// field reads the next field, which must be called name.
+// field reads the next field. It returns an error if the field has another name.
 func (f *form) field(name string) ([]byte, error) {
 	part, err := f.next()
 	switch {
@@ -116,7 +116,7 @@ func (f *form) field(name string) ([]byte, error) {
 	}
 }
 
-// next returns the next field, nil at the form's end.
+// next returns the next field, or nil at the end of the form.
 func (f *form) next() (*multipart.Part, error) {
 	f.in.left = formHeaderBytesMax
 	part, err := f.parts.NextPart()
@@ -134,7 +134,7 @@ func malformedForm(err error) error {
 	return &seb.Error{Code: seb.CodeInvalidRequest, Outcome: seb.NotCommitted, Err: err, Detail: fmt.Sprintf("the form is malformed or cut off: %v", err)}
 }
 
-// formHeaderBytesMax is how many bytes may be read before a field begins. Without this limit the
+// formHeaderBytesMax is how many bytes may be read before a field's value begins. Without this limit the
 // parser would accept ten megabytes of headers, for which no memory is reserved.
 const formHeaderBytesMax = 16 << 10
 
@@ -154,8 +154,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sizedRecords makes a record for each element of sizes, a JSON list. The sizes must add up to the
-// length of the parameter values, of which the records' values are slices.
+// sizedRecords returns a record for each element of sizes, which is a JSON list. The values of the records
+// are slices of the bytes in values. The sizes must add up to the number of these bytes.
 func (h *Handler) sizedRecords(ctx context.Context, sizes, values []byte) (*recordList, error) {
 	var count int
 	var sum int64

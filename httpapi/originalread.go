@@ -15,11 +15,12 @@ import (
 const (
 	originalReadRecords = 10
 	originalReadWait    = 10 * time.Second
-	// originalReadGrace is how long a read of existing records may take at least, even if the caller's
-	// timeout is shorter: without this time, a caller with a short timeout might never get a record.
+	// A read of existing records may take originalReadGrace, even if the caller's timeout is shorter.
+	// Otherwise a caller with a short timeout might never get a record.
 	originalReadGrace = time.Second
-	// max-bytes counts only values, while a fetch counts whole records. besideValueBytes is added to the
-	// fetch's limit for each record, but no more than besideValuesMax in all.
+	// The parameter max-bytes limits the bytes of the values, but a fetch limits the bytes of whole
+	// records. So besideValueBytes is added to the fetch's limit for each record, but no more than
+	// besideValuesMax in all.
 	besideValueBytes = 256
 	besideValuesMax  = 1 << 20
 )
@@ -37,13 +38,13 @@ type originalSpec struct {
 	wait     time.Duration
 }
 
-// read returns the spec of the fetch. cut then limits the answer to maxBytes of values.
+// read returns the spec of the fetch. The caller then calls cut, which limits the values to maxBytes.
 func (s *originalSpec) read() readSpec {
 	beside := min(int64(s.limit)*besideValueBytes, besideValuesMax)
 	return readSpec{from: seb.At(s.offset), limit: s.limit, maxBytes: s.maxBytes + beside}
 }
 
-// cut returns the first of the records, at least one, whose values take up to maxBytes together.
+// cut returns the first records whose values together have up to maxBytes, but at least one record.
 func (s *originalSpec) cut(records []seb.Record) []seb.Record {
 	left := s.maxBytes
 	for i := range records {
@@ -55,9 +56,8 @@ func (s *originalSpec) cut(records []seb.Record) []seb.Record {
 	return records
 }
 
-// originalRead answers with records from an offset on, as a form. If there is no record before the
-// timeout, it answers with 206 and a form without fields. The offset may be beyond the partition's
-// end.
+// originalRead answers with records from an offset on, as a form. The offset may be beyond the partition's
+// end. If no record comes before the timeout, it answers with 206 and a form without fields.
 func (h *Handler) originalRead(w *response, r *http.Request) error {
 	if err := acceptsForm(r.Header); err != nil {
 		return err
@@ -84,8 +84,8 @@ func (h *Handler) originalRead(w *response, r *http.Request) error {
 	return nil
 }
 
-// acceptsForm refuses the Accept headers that the original refuses. Only the first Accept
-// header counts, and it may name one media type.
+// acceptsForm refuses the Accept headers that the original refuses. It reads only the first Accept
+// header, which must name exactly one media type.
 func acceptsForm(header http.Header) error {
 	hint := "send Accept: " + typeForm
 	mediaType, _, err := mime.ParseMediaType(header.Get("Accept"))
@@ -119,9 +119,9 @@ func (h *Handler) parseOriginalRead(r *http.Request) (s originalSpec, err error)
 	return s, nil
 }
 
-// originalFetch returns records from spec.offset on, whose memory is reserved until release is
-// called. If there is no record before the timeout, it returns none. While it waits it holds no
-// memory.
+// originalFetch returns records from spec.offset on. Their memory is reserved until release is
+// called. If no record comes before the timeout, it returns no records. While it waits, no memory is
+// reserved.
 func (h *Handler) originalFetch(w *response, r *http.Request, spec originalSpec) (_ []seb.Record, release func(), _ error) {
 	deadline := time.Now().Add(spec.wait)
 	for {
@@ -145,9 +145,9 @@ func (h *Handler) originalFetch(w *response, r *http.Request, spec originalSpec)
 // errTimeUp means that the store took longer than the caller's timeout.
 var errTimeUp = errors.New("the read took too long")
 
-// fetchUntil returns records from spec.offset on: none if spec.offset is the partition's end or
-// beyond it. If the store is not done at the deadline, fetchUntil returns the records that were
-// read by then, or errTimeUp if there are none.
+// fetchUntil returns records from spec.offset on. If spec.offset is at or beyond the partition's end, it
+// returns no records. If the store is not done at the deadline, fetchUntil returns the records that were
+// read by then, or errTimeUp if no record was read.
 func (h *Handler) fetchUntil(ctx context.Context, w *response, deadline time.Time, spec originalSpec) (seb.Fetched, func(), error) {
 	if grace := time.Now().Add(originalReadGrace); grace.After(deadline) {
 		deadline = grace
@@ -167,8 +167,8 @@ func (h *Handler) fetchUntil(ctx context.Context, w *response, deadline time.Tim
 	return found, nil, err
 }
 
-// awaitOffset returns true once there is a record at spec.offset; false after
-// deadline, or when the broker is shutting down. end is the last known end of the partition.
+// awaitOffset waits for a record at spec.offset. It returns true when there is one, and false at the
+// deadline or when the broker is shutting down. end is the last known end of the partition.
 func (h *Handler) awaitOffset(ctx context.Context, spec originalSpec, end seb.Offset, deadline time.Time) (bool, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -181,7 +181,7 @@ func (h *Handler) awaitOffset(ctx context.Context, spec originalSpec, end seb.Of
 		found, err := h.broker.Fetch(waiting, spec.topic, 0, seb.At(end), seb.FetchOptions{Limit: 1, MaxBytes: 1, Wait: wait})
 		switch {
 		case err != nil && ctx.Err() == nil && errors.Is(err, context.Canceled):
-			return false, nil // draining
+			return false, nil // the broker is shutting down
 		case err != nil:
 			return false, err
 		}

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	pageItems = 1000 // the most items of one page, also the default
-	// pageBytes is the size at which a page ends even if it has fewer than limit items: one topic
-	// with very many partitions is a large item.
+	pageItems = 1000 // the most items of one page, and the default
+	// pageBytes is the size at which a page ends even if the page has fewer items than the client asked
+	// for: an item may be large, such as a topic with very many partitions.
 	pageBytes = 4 << 20
 
 	// chunkReserved is how many bytes the buffer of a [chunks] takes.
 	chunkReserved = chunkBytes + chunkBytes/2
 )
 
-// pageSpec says which part of a list the caller wants: up to limit items, beginning after the item
-// that the field after names.
+// pageSpec says which part of a list the caller wants. For after="b" and limit=10 that is the first ten items
+// whose names (for API keys: ids) come after "b".
 type pageSpec struct {
 	after string
 	limit int
@@ -42,12 +42,12 @@ type listing[T any] struct {
 	items iter.Seq2[T, error]
 	limit int
 	add   func(c *chunks, item *T)
-	next  func(c *chunks, last *T) // adds the value of the parameter after with which the caller gets the next page
+	next  func(c *chunks, last *T) // writes the value that the client sends as ?after= to get the next page
 }
 
-// write answers with a page. It holds the buffer of a chunks, and one item at a time. The iterator
-// l.items reserves the item's memory. If the page is longer than the buffer, the buffer counts as a
-// large answer, since a slow client can then make the broker hold the buffer for long.
+// write answers with a page. It needs memory for the buffer of a [chunks], and for one item at a time. The
+// iterator l.items reserves the memory of the item. If the page is longer than the buffer, the buffer's
+// memory is taken from the share for large answers, since a slow client can then occupy the buffer for long.
 func (l listing[T]) write(ctx context.Context, h *Handler, w *response) error {
 	m := h.newAnswerMemory(w)
 	if err := m.take(ctx, seb.ShareSmall, chunkReserved, time.Hour); err != nil {
@@ -69,7 +69,7 @@ func (l listing[T]) write(ctx context.Context, h *Handler, w *response) error {
 			return err
 		}
 		if err != nil || n == l.limit || out.size() >= pageBytes {
-			more = true // also if there is no memory for this item now: the next page begins with it
+			more = true // if there is no memory for this item now, the next page begins with this item
 			break
 		}
 		if n > 0 {
@@ -82,7 +82,7 @@ func (l listing[T]) write(ctx context.Context, h *Handler, w *response) error {
 	return out.endPage(more, func() { l.next(out, &last) })
 }
 
-// endPage ends a page. If there are more items, next adds the value that the caller sends to get the next page.
+// endPage ends a page. If there are more items, next writes the value that the client sends to get the next page.
 func (c *chunks) endPage(more bool, next func()) error {
 	c.text(`],"next":`)
 	if more {
@@ -95,18 +95,18 @@ func (c *chunks) endPage(more bool, next func()) error {
 }
 
 // reserveTopic reserves memory for an answer with size bytes for each partition of a topic. partitions is
-// the number of partitions that the request asks for; 0 if it asks for none.
+// the number of partitions that the topic shall have after the request, or 0 if the request does not say.
 func (h *Handler) reserveTopic(w *response, r *http.Request, size int64, partitions int) (release func(), err error) {
 	n := max(partitions, h.broker.PartitionCount(r.PathValue("topic")))
 	return h.reserveFor(w)(r.Context(), chunkReserved+int64(n)*size)
 }
 
-// partitionsBuffered is how many partitions fit in a chunk, whatever fields the answer has for each. An answer
-// with up to that many has a Content-Length.
+// partitionsBuffered is how many partitions fit in the buffer of a [chunks], whatever fields the answer has for
+// each partition. An answer about up to 100 partitions is complete in the buffer, so it has a Content-Length.
 const partitionsBuffered = 100
 
-// writePartitions answers with the JSON that add adds, an object that describes that many
-// partitions.
+// writePartitions answers with a JSON object that describes the given number of partitions. add writes the
+// object.
 func writePartitions(w *response, status, partitions int, add func(c *chunks)) error {
 	w.Header().Set("Content-Type", typeJSON)
 	out := newChunks(w)
@@ -123,10 +123,10 @@ func writePartitions(w *response, status, partitions int, add func(c *chunks)) e
 	return out.flush()
 }
 
-// offset adds ,"name":n.
+// offset writes ,"name":n.
 func (c *chunks) offset(name string, n seb.Offset) { c.number(name, int64(n)) }
 
-// number adds ,"name":n.
+// number writes ,"name":n.
 func (c *chunks) number(name string, n int64) {
 	c.buf = append(append(append(c.buf, `,"`...), name...), `":`...)
 	c.integer(n)

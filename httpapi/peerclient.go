@@ -15,8 +15,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/peer"
 )
 
-// peerClient sends requests to other brokers, at their advertised address and without a proxy. Each
-// connection proves that the intended session answers.
+// peerClient sends requests to other brokers, at their advertised address and without a proxy. At the start
+// of a connection, the other broker proves that it is the intended session.
 type peerClient struct {
 	identity *peer.Identity
 	outer    *tls.Config // for addresses that are https
@@ -41,8 +41,8 @@ func newPeerClient(identity *peer.Identity, opts Options) *peerClient {
 
 const (
 	ownerDialMax = 2 * time.Second
-	// ownerConnectMax is how long the setup of a connection may take after it was dialled: a broker
-	// at its limit on connections accepts a new one late.
+	// ownerConnectMax is how long the handshakes of a connection may take after the connection was
+	// dialled: a broker with as many connections as it allows accepts a new connection late.
 	ownerConnectMax = 12 * time.Second
 )
 
@@ -54,13 +54,13 @@ type (
 )
 
 // urlOf returns the URL of a request to the owner's session, and a context that holds the owner's
-// address. The URL's host is the session's key, so that the transport never reuses a connection to
-// one session for another.
+// address. The URL's host is the session's public key, so that the transport never sends a request for one
+// session on a connection to another session.
 func urlOf(ctx context.Context, owner *seb.Error, path string) (context.Context, string) {
 	return context.WithValue(ctx, addressKey{}, owner.Address), "http://" + hex.EncodeToString(owner.Session[:]) + path
 }
 
-// connect returns a connection to the session whose key is the host.
+// connect returns a connection to a session. The host is the session's public key, in hex, and a port.
 func (p *peerClient) connect(ctx context.Context, network, host string) (net.Conn, error) {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

@@ -16,12 +16,13 @@ import (
 )
 
 // callerHeader names the caller whose request another broker forwards: "key 7", or "anyone" if the log has
-// no API keys. It is valid only on a connection whose other side has proved to be a broker of the log.
+// no API keys. The header is valid only on a connection whose other side has proved that it is a broker of the
+// log.
 const callerHeader = "Seb-Caller"
 
 const callerAnyone = "anyone"
 
-// identityOf returns the identity that proves a broker's session.
+// identityOf returns the identity with which a broker proves its session to other brokers.
 func identityOf(b *seb.Broker) *peer.Identity {
 	identity, err := peer.NewIdentity(b.SessionSigner())
 	if err != nil {
@@ -35,9 +36,9 @@ func (h *Handler) newPeerServer() *http.Server {
 	return &http.Server{
 		Handler:           http.HandlerFunc(h.servePeer),
 		ReadHeaderTimeout: readHeaderTimeout,
-		IdleTimeout:       2 * ownerIdle, // the forwarding broker closes idle connections before that
+		IdleTimeout:       2 * ownerIdle, // the forwarding broker closes a connection earlier, after it was idle for ownerIdle
 		MaxHeaderBytes:    headerBytesMax,
-		// Anyone may begin a handshake, so a failed one is not worth a log line.
+		// Anyone may begin a handshake, so a failed handshake is not worth a log line.
 		ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 		BaseContext: func(l net.Listener) context.Context { return l.(*peerConn).base },
 	}
@@ -61,8 +62,8 @@ func (c *peerConn) Accept() (net.Conn, error) {
 func (c *peerConn) Close() error   { return nil } // closes the listener only: the server closes the connection
 func (c *peerConn) Addr() net.Addr { return c.LocalAddr() }
 
-// acceptPeer turns the connection of a request into one between brokers. It does not check whether
-// the log knows the other side's session: checkPeer does so for each request.
+// acceptPeer turns the connection of a request into a connection between brokers. It does not check whether
+// the log names the other side's session: checkPeer checks that for each request.
 func (h *Handler) acceptPeer(w *response, r *http.Request) {
 	if h.drained() {
 		h.fail(w, r, &seb.Error{Code: seb.CodeBrokerClosed, Detail: "the broker is shutting down", RetryAfter: time.Second})
@@ -76,7 +77,7 @@ func (h *Handler) acceptPeer(w *response, r *http.Request) {
 		panic(http.ErrAbortHandler) // the client has left, or did not prove a session: no answer is possible
 	}
 	l := &peerConn{Conn: conn, base: context.WithValue(context.WithoutCancel(r.Context()), peerKey{}, conn)}
-	_ = h.peerServer.Serve(l) // returns once the server has accepted the connection, or at once if it is shut down
+	_ = h.peerServer.Serve(l) // returns once the server has accepted the connection, or at once if the server is shut down
 	if !l.given {
 		_ = conn.Close()
 	}
@@ -85,7 +86,7 @@ func (h *Handler) acceptPeer(w *response, r *http.Request) {
 // peerKey is the context key of the [peer.Conn] on which another broker forwarded a request.
 type peerKey struct{}
 
-// peerOf returns the connection between brokers on which a request came, nil if it came from a client.
+// peerOf returns the connection between brokers on which a request came, or nil if a client sent the request.
 func peerOf(r *http.Request) *peer.Conn {
 	conn, _ := r.Context().Value(peerKey{}).(*peer.Conn)
 	return conn
@@ -99,7 +100,8 @@ func (h *Handler) servePeer(rw http.ResponseWriter, r *http.Request) {
 }
 
 // checkPeer refuses requests on a connection between brokers if the log does not name the other
-// side's session. After such a refusal the connection is closed, so that no stranger keeps it for long.
+// side's session. After such a refusal the connection is closed, so that no stranger keeps a connection for
+// long.
 func (h *Handler) checkPeer(w *response, r *http.Request) error {
 	conn := peerOf(r)
 	if conn == nil {
@@ -109,7 +111,7 @@ func (h *Handler) checkPeer(w *response, r *http.Request) error {
 	if known {
 		conn.Trust()
 		if r.Header.Get(callerHeader) != "" {
-			w.sign() // before the sync that finds the caller's key, which may take long
+			w.sign() // sent now, since the sync that finds the caller's key may take long
 		}
 		return nil
 	}
@@ -121,8 +123,8 @@ func (h *Handler) checkPeer(w *response, r *http.Request) error {
 }
 
 // fromPeer tells whether another broker of this log has forwarded r, and returns the id of the caller's API
-// key: 0 if the log has no keys. It removes callerHeader from r. If any other caller sends that header, the
-// request is later refused, as for any unknown header.
+// key. The id is 0 if the log has no keys. fromPeer removes callerHeader from such a request. If a client sends
+// that header, the action refuses the request, as it does for any unknown header.
 func fromPeer(r *http.Request) (proven bool, key uint64, err error) {
 	if peerOf(r) == nil {
 		return false, 0, nil
@@ -141,7 +143,8 @@ func fromPeer(r *http.Request) (proven bool, key uint64, err error) {
 	return false, 0, invalid("leave these headers out: only brokers send them, to each other", `the header %s must be "key N" or %q, together with %s`, callerHeader, callerAnyone, forwardedHeader)
 }
 
-// callerOf returns the value of callerHeader for a, which fromPeer of another broker reads.
+// callerOf returns the value of callerHeader for a caller with the access a. The other broker reads this value
+// with fromPeer.
 func callerOf(a seb.Access) string {
 	if a.Open() {
 		return callerAnyone
@@ -149,14 +152,14 @@ func callerOf(a seb.Access) string {
 	return "key " + strconv.FormatUint(uint64(a.Key.ID), 10)
 }
 
-// Shutdown drains h, and waits until the requests that other brokers have forwarded are answered.
-// [http.Server.Shutdown] does not wait for these: call both.
+// Shutdown calls [Handler.Drain], and waits until the requests that other brokers have forwarded are answered.
+// [http.Server.Shutdown] waits only for requests of clients, so the caller calls both.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.Drain()
 	return h.peerServer.Shutdown(ctx) //nolint:wrapcheck // the server's error, unchanged
 }
 
-// Close ends connections with other brokers, as [http.Server.Close] ends those with clients.
+// Close ends connections with other brokers, as [http.Server.Close] ends connections with clients.
 func (h *Handler) Close() error {
 	return h.peerServer.Close() //nolint:wrapcheck // the server's error, unchanged
 }

@@ -149,17 +149,17 @@ type problem struct {
 	Limit       int64       `json:"limit,omitempty"`
 	StartOffset *seb.Offset `json:"start_offset,omitempty"`
 	EndOffset   *seb.Offset `json:"end_offset,omitempty"`
-	Owner       string      `json:"owner,omitempty"` // the address of the queue's owner; Epoch is its epoch
+	Owner       string      `json:"owner,omitempty"` // the address of the queue's owner; Epoch is the epoch of that owner
 	Epoch       uint64      `json:"epoch,omitempty"`
-	// Results are the outcomes of all tokens of the request.
+	// Results has the outcome of each token of the request.
 	Results []tokenResult `json:"results,omitempty"`
 
 	retryAfter time.Duration
 	cause      error
 }
 
-// problemOf returns the problem that callers see for err. It leaves out the causes, which
-// name hosts and files of the operator.
+// problemOf returns the problem that callers see for err. It leaves out the errors that caused err, which
+// may name hosts and files of the operator.
 func problemOf(err error) problem {
 	var e *seb.Error
 	if !errors.As(err, &e) {
@@ -200,9 +200,9 @@ func problemOf(err error) problem {
 	return p
 }
 
-// fail answers r with err. If the answer has begun, it cuts the connection instead, so that
+// fail answers r with err. If the answer has already begun, fail cuts the connection instead, so that
 // the client doesn't take a part of an answer for success. It also cuts the connection if
-// the client seems to have left, unless the error has the outcome of a write.
+// the client seems to have left, unless err says whether a write was committed.
 func (h *Handler) fail(w *response, r *http.Request, err error) {
 	err = ended(w.clientContext, err)
 	p := problemOf(err)
@@ -212,7 +212,7 @@ func (h *Handler) fail(w *response, r *http.Request, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	if w.reads || r.Method == http.MethodGet || r.Method == http.MethodHead {
-		p.Outcome = "" // nothing was to be committed
+		p.Outcome = "" // the request commits nothing
 	}
 	h.answer(w, p)
 }
@@ -247,8 +247,8 @@ func (h *Handler) answer(w *response, p problem) {
 	}
 }
 
-// invalid returns an error with status 400; hint says what would be valid. Its outcome is
-// [seb.NotCommitted]: what this package refuses has not reached the broker.
+// invalid returns an error with status 400; hint says what would be valid. The error's outcome is
+// [seb.NotCommitted]: this package refuses an invalid request before the request reaches the broker.
 func invalid(hint, format string, args ...any) error {
 	return &seb.Error{Code: seb.CodeInvalidRequest, Outcome: seb.NotCommitted, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
@@ -279,7 +279,7 @@ func placeHint(u *url.URL) string {
 	return "topics are under /v1/topics, a topic's records under /v1/topics/TOPIC/records"
 }
 
-// methodHints are hints, by route, for requests with a method that the route does not have.
+// methodHints has, for each route, the hint for a request with a method that the route does not have.
 var methodHints = map[string]string{
 	"/v1/topics":                                      "; PUT /v1/topics/TOPIC creates a topic",
 	"/v1/topics/{topic}":                              "; POST /v1/topics/TOPIC/records appends to it",

@@ -13,11 +13,11 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// query is a request's parameters. All are known, and each occurs once.
+// query has the parameters of a request's query. The action knows all of them, and each was given once.
 type query map[string]string
 
-// parseQuery reads r's query. It refuses parameters that known doesn't name, and all
-// Seb- headers but the request id.
+// parseQuery reads r's query. It refuses parameters that known does not list, and all Seb- headers except
+// Seb-Request-Id.
 func parseQuery(r *http.Request, known ...string) (query, error) {
 	if err := refuseHeaders(r.Header); err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func parseQuery(r *http.Request, known ...string) (query, error) {
 	return parseParameters(r, known...)
 }
 
-// refuseHeaders refuses all Seb- headers but the request id and those that known names.
+// refuseHeaders refuses all Seb- headers except Seb-Request-Id and the headers that known lists.
 func refuseHeaders(header http.Header, known ...string) error {
 	for name := range header {
 		if strings.HasPrefix(name, "Seb-") && name != requestIDHeader && !slices.Contains(known, name) {
@@ -38,7 +38,7 @@ func refuseHeaders(header http.Header, known ...string) error {
 // parseParameters is parseQuery without the check of headers, for callers that read Seb- headers.
 func parseParameters(r *http.Request, known ...string) (query, error) {
 	if r.URL.RawQuery == "" {
-		return nil, nil // as in most requests
+		return nil, nil // most requests have no query
 	}
 	values, err := parseValues(r, known...)
 	if err != nil {
@@ -54,7 +54,7 @@ func parseParameters(r *http.Request, known ...string) (query, error) {
 	return q, nil
 }
 
-// parseValues reads r's query. It refuses parameters that known doesn't name.
+// parseValues reads r's query. It refuses parameters that known does not list.
 func parseValues(r *http.Request, known ...string) (url.Values, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -72,8 +72,8 @@ func parseValues(r *http.Request, known ...string) (url.Values, error) {
 	return values, nil
 }
 
-// count returns the parameter name as an integer, which must be lo to hi. If the parameter is missing, count
-// returns the value of otherwise.
+// count returns the value of a parameter, which must be an integer from lo to hi. If the parameter is missing,
+// count returns the default that the caller passes as otherwise.
 func (q query) count(name string, lo, hi, otherwise int64) (int64, error) {
 	s, given := q[name]
 	if !given {
@@ -90,14 +90,16 @@ func (q query) count(name string, lo, hi, otherwise int64) (int64, error) {
 	return n, nil
 }
 
-// partition returns the parameter partition. If it is missing, partition returns the value of otherwise.
+// partition returns the value of the parameter partition. If the parameter is missing, partition returns the
+// default that the caller passes as otherwise.
 func (q query) partition(otherwise int32) (int32, error) {
 	n, err := q.count("partition", 0, math.MaxInt32, int64(otherwise))
 	return int32(n), err
 }
 
-// position returns the position to begin at: the parameter offset, or the first record
-// whose time is not before the parameter time.
+// position returns the position at which a read begins. If the query has an offset, that is the position. If
+// the query has a time, the read begins at the first record that is not older than that time. If the query has
+// neither, the read begins at the earliest record.
 func (q query) position() (seb.Position, error) {
 	offset, given := q["offset"]
 	at, timed := q["time"]
@@ -116,7 +118,7 @@ func (q query) position() (seb.Position, error) {
 	return seb.AtTime(t), nil
 }
 
-// parseOffset reads a position that is not a time: times have their own parameter.
+// parseOffset reads the parameter offset. It refuses times, for which there is the parameter time.
 func parseOffset(s string) (seb.Position, error) {
 	p, err := seb.ParsePosition(s)
 	if _, timeErr := time.Parse(time.RFC3339Nano, s); err != nil || timeErr == nil || s == "" {
@@ -126,7 +128,8 @@ func parseOffset(s string) (seb.Position, error) {
 	return p, nil
 }
 
-// duration returns the parameter name as a duration, which must be 0 to hi; 0 if it is missing.
+// duration returns the value of a parameter, which must be a duration from 0 to hi. If the parameter is missing,
+// duration returns 0.
 func (q query) duration(name string, hi time.Duration) (time.Duration, error) {
 	s, given := q[name]
 	if !given {

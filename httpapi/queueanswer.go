@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// answerSpec is a worker's ack, nack or extension of messages that it has received.
+// answerSpec is what a worker sends in an ack, a nack, or an extension of record leases.
 type answerSpec struct {
 	tokens []string
 	delay  *time.Duration // only in a nack
@@ -23,14 +23,14 @@ const (
 	tokensMax = 1000
 	// tokenBytesMin is the fewest bytes that a token takes in a body.
 	tokenBytesMin = len(`"0123abcd.1/0:0.1",`)
-	// answerBytes is the memory for a token and its result, which may have a reason for refusal.
+	// answerBytes is the memory for one token and for the result of that token, which may be an error.
 	answerBytes = 512
 
 	tokensHint = "send the tokens in several requests, up to 1000 in each, and reasons of up to 1 KiB"
 )
 
-// readAnswer reads the tokens, and the fields that more returns. The memory that they take is
-// reserved until the answer is written. what names the body in errors.
+// readAnswer reads the tokens from the body, and the fields that more returns. The memory of all these is
+// reserved until the answer is written. The parameter what names the body in errors.
 func (h *Handler) readAnswer(w *response, r *http.Request, what string, more func(*answerSpec) fields, headers ...string) (s answerSpec, _ error) {
 	if err := refuseHeaders(r.Header, headers...); err != nil {
 		return s, err
@@ -132,7 +132,7 @@ func (h *Handler) extend(w *response, r *http.Request) error {
 	})
 }
 
-// extension returns s as the body of a request to another broker.
+// extension returns s as the body of a request to another broker, which extends the leases.
 func (s answerSpec) extension() []byte {
 	spec := struct {
 		Tokens []string `json:"tokens"`
@@ -148,7 +148,7 @@ func (s answerSpec) extension() []byte {
 	return body
 }
 
-// tokenResult is the outcome of one token.
+// tokenResult says what happened to one token: it was accepted, or it was refused with an error.
 type tokenResult struct {
 	Token       string      `json:"token"`
 	OK          bool        `json:"ok"`
@@ -159,8 +159,8 @@ type tokenResult struct {
 	Outcome     seb.Outcome `json:"outcome,omitempty"`
 }
 
-// writeResults answers with the result of each token. If err says that a token was refused, the answer
-// is a problem, which also has all results: the status means success only if all tokens were accepted.
+// writeResults answers with the result of each token. The status means success only if all tokens were
+// accepted. If err says that a token was refused, the answer is a problem, which has the results, too.
 func writeResults(w *response, tokens []string, until time.Time, err error) error {
 	var some *seb.TokensError
 	if err != nil && !errors.As(err, &some) {
@@ -184,7 +184,7 @@ func writeResults(w *response, tokens []string, until time.Time, err error) erro
 	}{results})
 }
 
-// tokensRefused is the refusal of some tokens of a request; the others were accepted.
+// tokensRefused is the error for a request of which some tokens, or all, were refused.
 type tokensRefused struct {
 	*seb.TokensError
 	results []tokenResult

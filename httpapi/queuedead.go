@@ -60,8 +60,8 @@ func (h *Handler) deadRecords(w *response, r *http.Request) error {
 	return out.endPage(more, func() { out.text(strconv.Quote(placeText(next))) })
 }
 
-// deadMessage adds m as a JSON object. A record that can no longer be read
-// has only its position.
+// deadMessage writes m as a JSON object. If the record can no longer be read, the object has only its
+// partition and offset, not its key, value and headers.
 func (c *chunks) deadMessage(m *seb.DeadMessage) {
 	c.buf = append(c.buf, `{"attempts":`...)
 	c.integer(int64(m.Attempts))
@@ -80,7 +80,8 @@ func (c *chunks) deadMessage(m *seb.DeadMessage) {
 
 func placeText(p seb.Place) string { return fmt.Sprintf("%d:%d", p.Partition, p.Offset) }
 
-// parsePlace reads the position after which a list of dead letters continues; "" is the beginning.
+// parsePlace reads the position at which a list of dead letters continues, such as 0:41. The text ""
+// stands for the beginning of the list.
 func parsePlace(s string) (p seb.Place, _ error) {
 	if s == "" {
 		return p, nil
@@ -94,7 +95,7 @@ func parsePlace(s string) (p seb.Place, _ error) {
 	return seb.Place{Partition: int32(n), Offset: seb.Offset(o)}, nil
 }
 
-// redrive makes dead letters ready, so that the queue hands them out again.
+// redrive makes dead letters ready, so that the queue hands out their records again.
 func (h *Handler) redrive(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err

@@ -19,29 +19,29 @@ const (
 	inFlightDefault = 10
 	// queueStreamPause is the shortest time between two tries to reach the owner of a queue.
 	queueStreamPause = time.Second
-	// partingQuiet is how long the owner must be silent before a relayed stream ends because a
-	// client waits for a connection. If the stream ended while the owner sends a record, that
-	// record would be leased in vain.
+	// A relayed stream that should end because a client waits for a connection ends only when the owner
+	// was silent for partingQuiet. If the stream ended while the owner sends a record, no worker would
+	// get that record before the record's lease ends.
 	partingQuiet = 50 * time.Millisecond
 )
 
 // queueStream is an answer that hands a queue's records to one worker, until the worker leaves. If
-// the broker that serves the worker owns the queue, it hands out the records itself. Otherwise it
-// relays the stream of the queue's owner. When that stream ends, the broker asks the owner again,
-// or hands out the records itself if it is the owner by then.
+// the broker that serves the worker owns the queue, that broker hands out the records itself. Otherwise it
+// relays the stream of the queue's owner: it copies the owner's answer to the worker. When the owner's stream
+// ends, the broker asks the owner again, or hands out the records itself if it has become the owner.
 type queueStream struct {
 	eventWriter
 	r         *http.Request
 	queue     *seb.Queue
 	spec      receiveSpec
 	forwarded bool         // another broker relays this stream
-	passed    eventsPassed // how far the owner's stream was relayed
+	passed    eventsPassed // the last event of the owner's stream that was relayed
 	told      error        // the error with which the owner's stream ended; nil if the stream ended without one
 	over      bool         // the stream must end
 	buf       *buffer      // for relaying the owner's stream; nil if this broker is the owner
 }
 
-// receiveEvents answers with a stream of server-sent events: it hands out records, each as an event.
+// receiveEvents answers with a stream of server-sent events, one for each record that it hands out.
 func (h *Handler) receiveEvents(w *response, r *http.Request) error {
 	spec, err := parseReceiveEvents(r)
 	if err != nil {
@@ -105,8 +105,8 @@ func parseReceiveEvents(r *http.Request) (s receiveSpec, err error) {
 	return s, err
 }
 
-// run serves the stream until it has to end. If it returns an error after the answer has begun,
-// the worker's connection is cut; the worker reconnects.
+// run serves the stream until the stream has to end. If run returns an error after the answer has begun,
+// the worker's connection is cut, and the worker has to reconnect.
 func (s *queueStream) run(ctx context.Context) error {
 	defer s.freeBuffer()
 	call := ownerCall{
@@ -138,7 +138,7 @@ func (s *queueStream) ended(ctx context.Context, err error) error {
 	switch {
 	case s.over:
 		return s.end()
-	case s.passed.within: // the last event is cut off: the worker would take further bytes for a part of it
+	case s.passed.within: // the last event is cut off: the worker would take further bytes for a part of that event
 		return errors.Join(errors.New("the owner's stream broke off within an event"), err)
 	case s.w.status == 0 && s.w.clientContext.Err() != nil:
 		return err
@@ -151,8 +151,8 @@ func (s *queueStream) ended(ctx context.Context, err error) error {
 	return s.end()
 }
 
-// goOn waits before the next try, for as long as err asks. If err allows no other try, goOn ends the
-// stream. took is how long the last try took.
+// goOn waits before the next try. err is the error of the last try, which may say how long to wait. If err
+// allows no other try, goOn ends the stream. took is how long the last try took.
 func (s *queueStream) goOn(ctx context.Context, err error, took time.Duration) error {
 	var e *seb.Error
 	wait := queueStreamPause - took
@@ -173,7 +173,7 @@ func (s *queueStream) goOn(ctx context.Context, err error, took time.Duration) e
 	return s.remark()
 }
 
-// start begins the answer, unless it has begun.
+// start begins the answer if it has not begun yet.
 func (s *queueStream) start() error {
 	if s.w.status != 0 {
 		return nil
@@ -182,10 +182,11 @@ func (s *queueStream) start() error {
 	return s.send([]byte(retryLine() + "\n"))
 }
 
-// hereOrReady calls here. If the owner is another broker, hereOrReady also allocates the buffer for
-// relaying: an owner must not lease records to a stream whose broker has no memory for them.
+// hereOrReady hands out records with here if this broker is the owner. If the owner is another broker,
+// hereOrReady allocates the buffer for relaying, before the owner is asked: the owner must not lease records
+// to the stream while this broker has no memory for them.
 func (s *queueStream) hereOrReady(ctx context.Context) error {
-	s.freeBuffer() // an earlier try may have allocated one
+	s.freeBuffer() // an earlier try may have allocated a buffer
 	err := s.here(ctx)
 	if seb.CodeOf(err) != seb.CodeQueueElsewhere || s.forwarded {
 		return err
@@ -208,7 +209,7 @@ func (s *queueStream) freeBuffer() {
 // here hands out records if this broker owns the queue.
 func (s *queueStream) here(ctx context.Context) error {
 	for {
-		wait := time.Duration(0) // no wait at first: an error can be the answer only before the stream has begun
+		wait := time.Duration(0) // the first try does not wait: if it fails before the stream has begun, the error can be the answer
 		if s.w.status != 0 {
 			wait = max(0, time.Until(s.comment))
 		}
@@ -224,8 +225,8 @@ func (s *queueStream) here(ctx context.Context) error {
 	}
 }
 
-// hand sends messages. After a failed write, the messages of which no byte was written return to
-// the queue at once. The worker may have seen the other messages, so their leases go on.
+// hand sends messages to the worker. If a write fails, the messages of which no byte was written return to
+// the queue at once. The worker may have the other messages, so their leases go on.
 func (s *queueStream) hand(ctx context.Context, messages []seb.Message) error {
 	err := context.Cause(ctx)
 	if err == nil {
@@ -255,8 +256,8 @@ func (s *queueStream) hand(ctx context.Context, messages []seb.Message) error {
 	return s.flushed()
 }
 
-// relay copies the owner's stream until it ends. The end is not an error, and no reason to
-// take the queue over: run asks the owner again.
+// relay copies the owner's stream to the worker until the owner's stream ends. That end is not an error, and
+// no reason to take the queue over: run asks the owner again.
 func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != typeEvents {
 		s.told = s.relayProblem(resp, silence)
@@ -287,8 +288,8 @@ func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 	}
 }
 
-// relayProblem answers with the owner's refusal of a stream. If the answer has already
-// begun, it returns the refusal as an error.
+// relayProblem is called if the owner refuses the stream. It answers with the owner's refusal. If the answer
+// has already begun, it returns the refusal as an error.
 func (s *queueStream) relayProblem(resp *http.Response, silence *time.Timer) error {
 	if s.w.status == 0 {
 		err := returnResponse(s.w, resp, silence)
@@ -310,11 +311,11 @@ func (s *queueStream) relayProblem(resp *http.Response, silence *time.Timer) err
 	return e
 }
 
-// eventsPassed tracks the last event of a relayed stream, and whether all of it was passed on.
+// eventsPassed has the beginning of the last event that was relayed, and says whether the event is complete.
 type eventsPassed struct {
-	within bool   // the last event is not complete
+	within bool   // the last event is not complete yet
 	head   []byte // the first bytes of the last event
-	last   byte   // the last byte passed on
+	last   byte   // the last byte that was relayed
 }
 
 const errorEvent = "event: error\n"

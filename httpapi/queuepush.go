@@ -7,7 +7,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// pushBodyBytesMax bounds a body that describes a push.
+// pushBodyBytesMax bounds a body that describes a push. The push of a queue sends the queue's records to a URL.
 const pushBodyBytesMax = 64 << 10
 
 type pushJSON struct {
@@ -17,12 +17,12 @@ type pushJSON struct {
 	Secret      string   `json:"secret,omitempty"`
 	MaxInFlight int      `json:"max_in_flight"`
 	Timeout     string   `json:"timeout"`
-	Stopped     *string  `json:"stopped"` // why the push has stopped; null if it has not
-	Blocked     *string  `json:"blocked"` // why the broker may not send to the URL; null if it may, or if this broker does not know
+	Stopped     *string  `json:"stopped"` // why the push has stopped; null if the push has not stopped
+	Blocked     *string  `json:"blocked"` // why the owner may not send to the URL; null if the owner may, or if this broker does not know
 }
 
-// writePush answers with a push. Only an answer to a request that changes the push may have its secret.
-// In any other answer, secret is "".
+// writePush answers with a push. The caller passes the secret of the push only if the request has changed the
+// push. Otherwise the caller passes "".
 func writePush(w *response, status int, p seb.PushInfo, secret string) error {
 	j := pushJSON{URL: p.URL, Headers: p.Headers, Secrets: p.Secrets, Secret: secret, MaxInFlight: p.MaxInFlight, Timeout: p.Timeout.String()}
 	if p.Stopped != "" {
@@ -34,7 +34,7 @@ func writePush(w *response, status int, p seb.PushInfo, secret string) error {
 	return writeJSON(w, status, j)
 }
 
-// getPush answers with a queue's push. The queue's owner answers if this broker can reach it: only
+// getPush answers with a queue's push. If this broker can reach the queue's owner, the owner answers: only
 // the owner knows whether it may send to the URL.
 func (h *Handler) getPush(w *response, r *http.Request) error {
 	if _, answered, err := h.describe(w, r); answered || err != nil {
@@ -47,7 +47,8 @@ func (h *Handler) getPush(w *response, r *http.Request) error {
 	return writePush(w, http.StatusOK, p, "")
 }
 
-// putPush sets a queue's push, or changes the fields of it that the body names.
+// putPush sets a queue's push. If the queue already has a push, putPush changes only the fields that the body
+// names.
 func (h *Handler) putPush(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
@@ -104,7 +105,7 @@ func (h *Handler) resumePush(w *response, r *http.Request) error {
 	return writePush(w, http.StatusOK, p, "")
 }
 
-// pushInFlightMax is the largest max_in_flight: how many requests to a target may be under way.
+// pushInFlightMax is the largest max_in_flight, which limits how many requests of a push are under way at a time.
 const pushInFlightMax = 1024
 
 func parsePush(body []byte) (u seb.PushUpdate, err error) {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// queueBodyBytesMax bounds the bodies of receives, acks, nacks and extensions: a thousand
-	// tokens fit.
+	// queueBodyBytesMax bounds the bodies of receives, acks, nacks and extensions. A thousand tokens fit
+	// in such a body.
 	queueBodyBytesMax = 256 << 10
 	// messageBytes is the memory of a message in addition to its record.
 	messageBytes = 256
@@ -76,8 +76,8 @@ func errLease(lease time.Duration) error {
 	return invalid("use 1s to 12h, or leave it out to use the queue's lease", "lease is %v; it must be 1s to 12h", lease)
 }
 
-// body returns s as the body of a request to another broker, which waits at most for the duration
-// left. It leaves out the tokens of done, which were acknowledged before.
+// body returns s as the body of a request to another broker, which may then wait for records for the time in
+// left. The body has no tokens to acknowledge, since these were acknowledged before.
 func (s receiveSpec) body(left time.Duration) []byte {
 	b := fmt.Appendf(nil, `{"max":%d,"max_bytes":%d,"wait":%q`, s.max, s.maxBytes, max(0, left))
 	if s.lease != 0 {
@@ -110,7 +110,7 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 			return writeResults(w, spec.done, time.Time{}, err)
 		}
 		w.reads = true
-		spec.done = nil // a waiting receiver holds no memory for them
+		spec.done = nil // while the receive waits, the tokens need no memory
 	}
 	signs := r.Header.Get(forwardedHeader) != ""
 	return h.forwardToOwner(w, r, ownerCall{
@@ -133,8 +133,8 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 	})
 }
 
-// ackFirst acknowledges the tokens that come with a receive. If any is refused, the memory for their
-// results is reserved until the answer is written.
+// ackFirst acknowledges the tokens that come with a receive. If a token is refused, the memory for the
+// results of all tokens is reserved until the answer is written.
 func (h *Handler) ackFirst(w *response, r *http.Request, tokens []string) error {
 	release, err := h.broker.ReserveMore(r.Context(), int64(len(tokens))*answerBytes)
 	if err != nil {
@@ -163,9 +163,9 @@ func writeMessages(w *response, messages []seb.Message) error {
 	return out.flush()
 }
 
-// take receives messages, whose memory is reserved until release is called. While it waits
-// for messages it holds no memory, and its wait ends when the caller's access ends. If signs is
-// set, it sends signs of life to the forwarding broker while it waits.
+// take receives messages. Their memory is reserved until release is called. While take waits for messages, no
+// memory is reserved, and the wait ends when the client's access ends. If signs is true, take tells the
+// forwarding broker from time to time that it still works on the request.
 func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline time.Time, signs bool) (messages []seb.Message, release func(), err error) {
 	messages, release, err = h.takeWithin(r.Context(), w, h.queue(r), spec, 0)
 	for {
@@ -193,7 +193,7 @@ func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline 
 	return messages, release, err
 }
 
-// takeWithin receives messages. It waits for them at most for the duration wait. release is never nil.
+// takeWithin receives messages. If there are none, it waits at most for the given duration. release is never nil.
 func (h *Handler) takeWithin(ctx context.Context, w *response, q *seb.Queue, spec receiveSpec, wait time.Duration) (_ []seb.Message, release func(), _ error) {
 	const messageHolds = recordStructBytes + messageBytes
 	m := h.newAnswerMemory(w)
@@ -213,7 +213,8 @@ func (h *Handler) takeWithin(ctx context.Context, w *response, q *seb.Queue, spe
 	}
 	messages, err := receive()
 	if share == seb.ShareAnswers && seb.CodeOf(err) == seb.CodeOverMemoryBudget {
-		// A small answer needs less memory. The next request receives the other records.
+		// There is no memory for a large answer, but there may be for a small one. The next request
+		// receives the other records.
 		spec.max, spec.maxBytes = min(spec.max, smallBytes/2/messageHolds), min(spec.maxBytes, smallBytes/2)
 		messages, err = receive()
 	}
@@ -234,7 +235,7 @@ func (h *Handler) takeWithin(ctx context.Context, w *response, q *seb.Queue, spe
 	return messages, m.free, nil
 }
 
-// message adds m as a JSON object: its token, its record and the data of its delivery.
+// message writes m as a JSON object with the token, the data of the delivery, and the record.
 func (c *chunks) message(m *seb.Message) {
 	c.buf = append(c.buf, `{"token":`...)
 	c.buf = strconv.AppendQuote(c.buf, m.Token)

@@ -13,20 +13,20 @@ type queueJSON struct {
 	Created      string          `json:"created"`
 	Config       queueConfigJSON `json:"config"`
 	Ready        int64           `json:"ready"`
-	Leased       *int64          `json:"leased"`     // null if this broker does not know it: leased records then count as ready
-	Held         *int64          `json:"held"`       // null if this broker does not know it: held records then count as ready
+	Leased       *int64          `json:"leased"`     // null if this broker is not the owner: Ready then includes leased records
+	Held         *int64          `json:"held"`       // records held back, since workers may have got them from an earlier owner; null if this broker is not the owner
 	HeldUntil    *string         `json:"held_until"` // null if no records are held
 	Delayed      int64           `json:"delayed"`
 	Dead         int64           `json:"dead"`
-	Oldest       *string         `json:"oldest"` // null if no records are unfinished
+	Oldest       *string         `json:"oldest"` // null if the queue has no unfinished records
 	OldestAge    *string         `json:"oldest_age"`
-	Received     *float64        `json:"received_per_second"` // null if this broker does not know it
+	Received     *float64        `json:"received_per_second"` // null if this broker is not the owner
 	Acknowledged *float64        `json:"acknowledged_per_second"`
 	Owner        *string         `json:"owner"` // null if this broker knows no owner
 	Epoch        uint64          `json:"epoch"`
 }
 
-// ownerSelf is shown as the owner's address if the broker that answers is the owner and advertises no
+// ownerSelf stands for the owner's address if the broker that answers is the owner and advertises no
 // address.
 const ownerSelf = "self"
 
@@ -39,7 +39,7 @@ type queueConfigJSON struct {
 	Paused          bool    `json:"paused"`
 }
 
-// toQueueJSON returns a queue without the parts that the caller may not see.
+// toQueueJSON describes a queue. It leaves the dead-letter topic out if the caller may not see that topic.
 func toQueueJSON(q *seb.QueueInfo, access seb.Access, now time.Time) queueJSON {
 	j := queueJSON{
 		Topic: q.Topic, Name: q.Name, Created: q.Created.Format(timestampLayout),
@@ -92,7 +92,7 @@ func (h *Handler) listQueues(w *response, r *http.Request) error {
 	}.write(r.Context(), h, w)
 }
 
-// queue adds info as a JSON object, without the parts that the caller may not see.
+// queue writes info as a JSON object, without what the caller may not see.
 func (c *chunks) queue(info *seb.QueueInfo, access seb.Access) {
 	b, err := marshal(toQueueJSON(info, access, time.Now()))
 	if err != nil {
@@ -101,8 +101,8 @@ func (c *chunks) queue(info *seb.QueueInfo, access seb.Access) {
 	c.bytes(b)
 }
 
-// getQueue answers with a queue. The owner answers if this broker can reach it: only the owner
-// knows everything.
+// getQueue answers with a queue. If this broker can reach the owner, the owner answers: only the owner
+// knows, for example, how many records are leased.
 func (h *Handler) getQueue(w *response, r *http.Request) error {
 	q, answered, err := h.describe(w, r)
 	if answered || err != nil {
@@ -111,7 +111,7 @@ func (h *Handler) getQueue(w *response, r *http.Request) error {
 	return writeQueue(w, http.StatusOK, q)
 }
 
-// describe forwards the request to the queue's owner if this broker can reach it. If the owner has
+// describe forwards the request to the queue's owner if this broker can reach the owner. If the owner has
 // answered, answered is true. Otherwise q is what this broker knows of the queue.
 func (h *Handler) describe(w *response, r *http.Request) (q seb.QueueInfo, answered bool, _ error) {
 	if err := refuseHeaders(r.Header, forwardedHeader); err != nil {
@@ -137,7 +137,7 @@ func (h *Handler) describe(w *response, r *http.Request) (q seb.QueueInfo, answe
 	return q, false, nil
 }
 
-// putQueue creates a queue, or changes the settings that the body names of an existing one.
+// putQueue creates a queue. If the queue exists, putQueue changes only the settings that the body names.
 func (h *Handler) putQueue(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
@@ -152,7 +152,8 @@ func (h *Handler) putQueue(w *response, r *http.Request) error {
 		return err
 	}
 	if to := spec.update.DeadLetterTopic; to != nil && *to != "" {
-		// The broker will append to the dead-letter topic on behalf of the caller.
+		// The broker will append to the dead-letter topic on behalf of the caller, who needs the scope
+		// write for that topic.
 		if err := w.access.CheckTopic(seb.ScopeWrite, *to); err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// backoffTo separates the shortest from the longest time in the text of a back-off, such as 1s..1h.
+	// backoffTo separates the shortest from the longest wait in the text of a back-off, such as 1s..1h.
 	backoffTo = ".."
 	// attemptsMax is how many attempts a queue may allow.
 	attemptsMax = 1000
@@ -36,7 +36,7 @@ func parseQueueSpec(body []byte) (queueSpec, error) {
 	return s, err
 }
 
-// backoff reads the shortest and the longest time of a back-off, or one time that is both.
+// backoff reads a back-off: the shortest and the longest wait, such as 1s..1h, or one constant wait.
 func (s *queueSpec) backoff(j *jsonReader, name string) error {
 	text, err := j.string(name)
 	if text == nil || err != nil {
@@ -55,7 +55,7 @@ func (s *queueSpec) backoff(j *jsonReader, name string) error {
 	return nil
 }
 
-// deadLetterTopic reads a topic's name; null means no dead-letter topic.
+// deadLetterTopic reads the name of the dead-letter topic. The value null means that the queue has none.
 func (s *queueSpec) deadLetterTopic(j *jsonReader, name string) error {
 	topic, err := j.string(name)
 	s.update.DeadLetterTopic = new(string(topic))

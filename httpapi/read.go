@@ -13,19 +13,20 @@ import (
 )
 
 const (
-	// topicIDHeader distinguishes a topic from another that is created later with the same name.
+	// topicIDHeader has an id that distinguishes a topic from a topic that is created later with the same
+	// name.
 	topicIDHeader = "Seb-Topic-Id"
 
 	defaultReadRecords = 1000
 	defaultReadBytes   = 1 << 20
-	// The most that one answer has, even if the caller asks for more. The caller continues at
+	// The limits of one answer, even if the caller asks for more. The caller continues at
 	// Seb-Next-Offset.
 	readRecordsMax = 64 << 10
 	readBytesMax   = 8 << 20
 	readWaitMax    = 5 * time.Minute
 )
 
-// topicIDForm is the form of a topic_id; "" means not given.
+// topicIDForm is the form of a topic_id, such as 1f0c6a3e.7. An empty topic_id means that none was given.
 var topicIDForm = regexp.MustCompile(`^([0-9a-f]{8}\.[0-9]+)?$`)
 
 // readSpec is the query of a read.
@@ -38,8 +39,8 @@ type readSpec struct {
 	wait      time.Duration
 }
 
-// readRecords answers with the records of one fetch. The headers, which come before the body, name
-// the next offset, so all records must be known first.
+// readRecords answers with the records of one fetch. It fetches all of them before it writes the first: the
+// headers of the answer, which come before the body, have the next offset.
 func (h *Handler) readRecords(w *response, r *http.Request) error {
 	mediaType, err := negotiate(r.Header.Values("Accept"))
 	if err != nil {
@@ -129,8 +130,8 @@ func (h *Handler) parseBounds(q query, s *readSpec) error {
 	return err
 }
 
-// fetch returns the records that spec asks for, whose memory is reserved until release
-// is called. While it waits for records it holds no memory.
+// fetch returns the records that spec asks for. Their memory is reserved until release is called. While fetch
+// waits for records, no memory is reserved.
 func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetched, release func(), _ error) {
 	topic := r.PathValue("topic")
 	deadline := time.Now().Add(spec.wait)
@@ -141,21 +142,21 @@ func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetc
 			return found, release, err
 		}
 		release()
-		// The next fetch must begin where this first one began. So "latest" and -N become an
-		// offset, and the topic's id is required: a topic that is created with the same name during
-		// the wait is another topic. If records are deleted during the wait, a read that named no
-		// offset goes on at the first record that is left.
+		// The next fetch must begin where this first fetch began. So the positions "latest" and -N become an
+		// offset. The next fetch must also read the same topic, not a topic that is created with the same
+		// name during the wait, so it requires the topic's id. If records are deleted during the wait, a
+		// read without an offset goes on at the first record that is left.
 		spec.topicID = found.TopicTag
 		if _, named := spec.from.Offset(); !named {
 			spec.from = seb.AtOrAfter(found.Next)
 		}
 		if err := h.waitFor(w.clientContext, topic, spec, wait); err != nil {
-			return seb.Fetched{}, nil, err // found is not returned, so that it needn't stay in memory during the wait
+			return seb.Fetched{}, nil, err // found is not returned: otherwise found would stay in memory during the wait
 		}
 	}
 }
 
-// fetchNow fetches without waiting for records. Their memory is reserved until release is called.
+// fetchNow fetches records without waiting for new ones. Their memory is reserved until release is called.
 func (h *Handler) fetchNow(ctx context.Context, w *response, topic string, spec readSpec) (found seb.Fetched, release func(), err error) {
 	release, err = h.withMemory(ctx, w, spec, func(opts seb.FetchOptions) ([]seb.Record, error) {
 		found, err = h.broker.Fetch(ctx, topic, spec.partition, spec.from, opts)
@@ -164,8 +165,8 @@ func (h *Handler) fetchNow(ctx context.Context, w *response, topic string, spec 
 	return found, release, err
 }
 
-// withMemory reads up to the number of records and bytes that spec allows. Their memory is
-// reserved until release is called.
+// withMemory calls read with the limits of spec. The memory of the records that read returns is reserved until
+// release is called.
 func (h *Handler) withMemory(ctx context.Context, w *response, spec readSpec, read func(seb.FetchOptions) ([]seb.Record, error)) (release func(), err error) {
 	m := h.newAnswerMemory(w)
 	records, err := read(seb.FetchOptions{Limit: spec.limit, MaxBytes: spec.maxBytes, TopicTag: spec.topicID, Reserve: m.reserve})
@@ -191,8 +192,8 @@ func heldBy(r *seb.Record) int64 {
 	return int64(recordStructBytes + len(r.Key) + len(r.Value) + len(r.Headers)*headerStructBytes)
 }
 
-// waitFor returns when there is a record at spec.from, after wait, or when the
-// handler drains.
+// waitFor returns when there is a record at spec.from, when the given time has passed, or when the broker is
+// shutting down.
 func (h *Handler) waitFor(ctx context.Context, topic string, spec readSpec, wait time.Duration) error {
 	return h.untilDrained(ctx, func(ctx context.Context) error {
 		_, err := h.broker.Fetch(ctx, topic, spec.partition, spec.from, seb.FetchOptions{
@@ -202,8 +203,8 @@ func (h *Handler) waitFor(ctx context.Context, topic string, spec readSpec, wait
 	})
 }
 
-// untilDrained calls wait, and ends it when the broker is shutting down. That is no error: the caller
-// then answers with the records that it has.
+// untilDrained calls wait, and cancels its context when the broker is shutting down. Then it returns no error,
+// since its caller should answer with the records that it has.
 func (h *Handler) untilDrained(ctx context.Context, wait func(context.Context) error) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 )
 
 // readRecord answers with one record's value, unchanged. A key that an HTTP header can't carry
-// is in Seb-Key-Base64. Record headers that HTTP can't carry are left out, and
-// Seb-Omitted-Headers counts them; the JSON forms show them.
+// is in Seb-Key-Base64. Record headers that HTTP can't carry are left out, and Seb-Omitted-Headers says how
+// many these are. The answers of [Handler.readRecords] in JSON have all record headers.
 func (h *Handler) readRecord(w *response, r *http.Request) error {
 	q, err := parseQuery(r, "partition")
 	if err != nil {
@@ -26,8 +26,8 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 	if err != nil || offset < 0 {
 		return invalid("", "invalid offset %q: it must be a number, such as 41", r.PathValue("offset"))
 	}
-	// A cache may ask whether its copy is still valid. The answer must come from a recent state of
-	// the log: the call makes the broker sync if its last sync is too old.
+	// A cache may ask whether its copy is still valid, so the answer must come from a recent state of
+	// the log. The call of Topic makes the broker sync if the last sync is too old.
 	topic, err := h.broker.Topic(r.Context(), r.PathValue("topic"))
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 	return writeBody(w, http.StatusOK, httprecord.MediaType(headers, "application/octet-stream"), rec.Value)
 }
 
-// noneMatch tells whether etags, the If-None-Match headers, contain tag or "*".
+// noneMatch tells whether the values of If-None-Match contain tag or "*".
 func noneMatch(etags []string, tag string) bool {
 	for e := range strings.SplitSeq(strings.Join(etags, ","), ",") {
 		if e = strings.TrimSpace(e); e == "*" || strings.TrimPrefix(e, "W/") == tag {
@@ -82,8 +82,8 @@ func headersOf(rec *seb.Record) httprecord.Headers {
 	}
 }
 
-// noPage keeps browsers from running a value, which any producer may have written, as a page
-// of this origin.
+// noPage keeps a browser from running the value of a record, which any producer may have written, as a page
+// of the broker's origin.
 func noPage(header http.Header) {
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 }

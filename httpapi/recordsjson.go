@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// recordsJSONOf makes a record of each element of {"records":[…]}. Values, keys
-// and headers are slices of body, which it overwrites; those in base64 are decoded into new memory.
+// recordsJSONOf returns a record for each element of {"records":[…]}. Values, keys and headers are slices of
+// body, which is overwritten. Base64 is decoded into new memory.
 func (h *Handler) recordsJSONOf(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
 	p, err := h.newRecordsParser(ctx, spec, body)
 	if err != nil {
@@ -24,7 +24,7 @@ func (h *Handler) recordsJSONOf(ctx context.Context, spec *appendSpec, body []by
 	return p.out, nil
 }
 
-// newRecordsParser returns a parser of body with an empty list, which the caller frees.
+// newRecordsParser returns a parser of body with an empty list of records. The caller frees that list.
 func (h *Handler) newRecordsParser(ctx context.Context, spec *appendSpec, body []byte) (*recordsParser, error) {
 	j, err := newJSONReader(body)
 	if err != nil {
@@ -40,18 +40,18 @@ func (h *Handler) newRecordsParser(ctx context.Context, spec *appendSpec, body [
 	}, nil
 }
 
-// recordsParser reads records one by one. It reserves, in steps, the memory that it allocates in
-// addition to the body.
+// recordsParser reads records one by one. It reserves the memory that it allocates in addition to the body,
+// in steps of reservedRecordBytes or more.
 type recordsParser struct {
 	json       *jsonReader
 	out        *recordList
-	partition  int32   // the partition of records that name none
-	partitions []int32 // nil until a record names one
+	partition  int32   // the partition of records that name no partition
+	partitions []int32 // the partition of each record; nil until a record names a partition
 
 	headersMax int
 	countMax   func(count int) error
 	reserve    func(bytes int) error
-	owed       int // bytes allocated but not yet reserved
+	owed       int // bytes that are not reserved yet: see owe
 }
 
 func (p *recordsParser) parse() error {
@@ -67,7 +67,8 @@ func (p *recordsParser) parse() error {
 	return p.json.end()
 }
 
-// inRecord names in err the record that err is about.
+// inRecord returns err with the index of the record that caused it. Errors about the size of the whole request
+// stay as they are.
 func inRecord(index int, err error) error {
 	var e *seb.Error
 	if !errors.As(err, &e) || e.Code == seb.CodeOverMemoryBudget || e.Code == seb.CodeRequestTooLarge {
@@ -92,7 +93,7 @@ func (p *recordsParser) record(index int) error {
 	case rec.values > 1 || rec.keys > 1:
 		return invalid("", "there is more than one value or more than one key")
 	}
-	// While the list grows, it may hold each record twice for a moment.
+	// While the list grows, each record may be in memory twice for a moment.
 	if err := p.owe(2*recordStructBytes + len(rec.Headers)*headerStructBytes); err != nil {
 		return err
 	}
@@ -101,8 +102,8 @@ func (p *recordsParser) record(index int) error {
 	return nil
 }
 
-// owe counts bytes that are about to be allocated. When the sum reaches reservedRecordBytes,
-// owe reserves it.
+// owe counts bytes that the caller is about to allocate. When the sum reaches reservedRecordBytes,
+// owe reserves that sum.
 func (p *recordsParser) owe(bytes int) error {
 	if p.owed += bytes; p.owed < reservedRecordBytes {
 		return nil
@@ -112,8 +113,8 @@ func (p *recordsParser) owe(bytes int) error {
 	return p.reserve(owed)
 }
 
-// place stores the record's partition. The list of partitions is created by the
-// first record that names one.
+// place stores the record's partition in the list of partitions. The first record that names a partition
+// creates the list.
 func (p *recordsParser) place(index int, rec parsedRecord) {
 	if rec.placed && p.partitions == nil {
 		p.partitions = make([]int32, index, index+1)
@@ -174,7 +175,7 @@ func (p *recordsParser) field(r *parsedRecord, name []byte) (err error) {
 	return err
 }
 
-// given stores b in into and increments count, unless b is nil.
+// given stores b and increments count. If b is nil, given does nothing.
 func given(into *[]byte, count *int, b []byte) {
 	if b != nil {
 		*into = b
@@ -182,7 +183,7 @@ func given(into *[]byte, count *int, b []byte) {
 	}
 }
 
-// base64 reads a string and decodes it; it returns nil for null.
+// base64 reads a string and decodes it. If the value is null, base64 returns nil.
 func (p *recordsParser) base64(what string) ([]byte, error) {
 	s, err := p.json.string(what)
 	if err != nil || s == nil {
@@ -199,8 +200,8 @@ func (p *recordsParser) base64(what string) ([]byte, error) {
 	return b, nil
 }
 
-// headers reads an object such as {"name":"value","repeated":["a","b"]} and appends the headers to
-// r's; read reads a value.
+// headers reads an object such as {"name":"value","repeated":["a","b"]} and adds these headers to r. It calls
+// read to read each value.
 func (p *recordsParser) headers(what string, r *parsedRecord, read func(what string) ([]byte, error)) error {
 	if p.json.null() {
 		return nil

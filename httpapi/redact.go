@@ -10,9 +10,9 @@ import (
 // Patterns of secrets as people paste them, perhaps damaged: in upper or lower case, with other
 // separators, cut off, or with white space or a separator within, as in a folded line.
 var (
-	// keyPattern is an API key of any version.
+	// keyPattern matches an API key of any version.
 	keyPattern = regexp.MustCompile(`(?i)seb[v0-9]*` + separators + `(?:[0-9]+` + separators + `)?(` + hexRuns + `)`)
-	// pushPattern is the secret of a push.
+	// pushPattern matches the secret with which pushes are signed.
 	pushPattern = regexp.MustCompile(`(?i)whsec([_\-]?)((?:` + separators + `)?[0-9a-z+/=_\-]*(?:(?:\s|[^\x00-\x7f]){1,3}[0-9a-z+/=_\-]{8,})*)`)
 	// hexPattern and mixedPattern match what may be a secret without its prefix.
 	hexPattern   = regexp.MustCompile(`(?i)` + hexRuns)
@@ -21,26 +21,27 @@ var (
 
 const (
 	separators = `[\s_\-.:+]{1,3}`
-	// between separates pieces of one secret: URLs have slashes, web pages invisible characters.
+	// between matches what may stand between pieces of one secret, such as a slash in a URL, or an invisible
+	// character in a web page.
 	between = `(?:[\s_\-.:+/]|[^\x00-\x7f]){1,3}`
 	hexRuns = `[0-9a-f]+(?:` + between + `[0-9a-f]{2,})*`
 
-	// How many characters a secret that was cut off must have to count as a secret. Fewer could
-	// be a name.
+	// A secret that was cut off is replaced only if at least this many characters are left. Fewer
+	// could be a name.
 	keyDigitsMin   = 16 // hex digits after the prefix; a whole key has 64
 	pushCharsMin   = 8  // characters after whsec_
 	pushDamagedMin = 24 // characters after whsec, if no _ or - follows it
-	// bareDigitsMin is how many hex digits without a prefix count as a secret: more than other ids have, such
-	// as a UUID or a trace context.
+	// Hex digits without a prefix are replaced if there are at least bareDigitsMin. Other ids, such as a
+	// UUID or a trace context, have fewer.
 	bareDigitsMin = 56
 	bareShown     = 8 // how many characters stay of a secret without a prefix
 )
 
 // WithoutSecrets returns a text for the log without API keys and the secrets of pushes, which
 // people paste by mistake where a name or an id belongs. A text that begins like a secret becomes
-// [secret]. Of 56 or more hex digits, or 40 or more digits and letters in upper and lower case,
-// which may be a secret without its beginning, only the first 8 characters stay. Secrets are also found
-// if they are percent-encoded, once or several times, or have white space that Go has quoted.
+// [secret]. Long random text may be a secret without its beginning: 56 or more hex digits, or 40 or more
+// digits and letters in upper and lower case. Only the first 8 characters of such a text stay. Secrets are also
+// found if they are percent-encoded, once or several times, or have white space that Go has quoted as \n.
 func WithoutSecrets(text string) string {
 	text = WithoutNamedSecrets(text)
 	text = replaceDecoded(text, hexPattern, func(m []string) (int, string) { return bareShown, restIf(digits(m[0]) >= bareDigitsMin) })
@@ -48,7 +49,7 @@ func WithoutSecrets(text string) string {
 }
 
 // WithoutNamedSecrets is like [WithoutSecrets], but replaces only secrets with their prefix, such as seb
-// or whsec. What may be a secret without its beginning stays, so hashes and paths stay whole.
+// or whsec. Other long random text stays, such as hashes and paths.
 func WithoutNamedSecrets(text string) string {
 	text = replaceDecoded(text, keyPattern, func(m []string) (int, string) { return 0, secretIf(digits(m[1]) >= keyDigitsMin) })
 	return replaceDecoded(text, pushPattern, func(m []string) (int, string) {
@@ -74,7 +75,7 @@ func restIf(is bool) string {
 	return ""
 }
 
-// digits counts the hex digits in runs.
+// digits counts the hex digits in a text.
 func digits(runs string) (n int) {
 	for _, c := range []byte(runs) {
 		if isHex(c) {

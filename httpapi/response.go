@@ -22,11 +22,11 @@ const (
 	requestIDHeader   = "Seb-Request-Id"
 	requestIDBytesMax = 64
 
-	// statusClientGone is the status in metrics and log if no answer was possible. It is
-	// never sent.
+	// statusClientGone is the status in metrics and log if no answer was possible. No client ever
+	// gets this status.
 	statusClientGone = 499
 
-	// writePieceBytes is how many bytes are written to the connection under one deadline.
+	// writePieceBytes is how many bytes of an answer are written before the deadline is set again.
 	writePieceBytes = 256 << 10
 )
 
@@ -41,13 +41,13 @@ type response struct {
 	request *http.Request
 	// clientContext ends when the client has left. It also ends when the client has shut down its
 	// sending side, although the client still waits for the response: the broker can't tell the two
-	// cases apart. So only long waits, and work that only this client needs, use it; all else goes
-	// on for goneFor.
+	// cases apart. So only long waits, and work that only this client needs, end with clientContext.
+	// All other work goes on for 2 s (goneFor).
 	clientContext context.Context //nolint:containedctx // a request with this context would be a copy, which would stay in memory while the request waits
-	access        seb.Access      // the access of the caller; zero if the route needs none
+	access        seb.Access      // the access of the caller; zero if anyone may call the action
 	proven        bool            // another broker of this log has forwarded the request
-	keyID         uint64          // id of the API key with which the forwarding broker has authenticated the caller; 0 for none
-	unwatch       func()          // ends the watch on access; nil if access is not watched
+	keyID         uint64          // id of the API key with which the forwarding broker has authenticated the caller; 0 if the log has no keys, or no broker has forwarded the request
+	unwatch       func()          // stops the watch that ends clientContext when the caller's access ends; nil if there is no watch
 	token         string          // the token of a signed URL, "" if the request has none
 	did           string          // what an admin did, for the audit log
 
@@ -59,7 +59,7 @@ type response struct {
 	id       string // the request's id, also in the answer's Seb-Request-Id
 	head     bool   // the request is a HEAD: the body is not sent
 	reads    bool   // the request commits nothing, even if its method is not GET
-	original bool   // the path is one of the original Seb's: errors are plain text
+	original bool   // the path is in originalPaths, so errors are plain text
 	bodyRead bool   // the whole body was read, or the request has no body
 	status   int    // 0 until the answer has begun
 	bytesIn  int64  // bytes of the body, before decoding
@@ -70,8 +70,8 @@ type response struct {
 // clientRequest returns the request with clientContext.
 func (w *response) clientRequest() *http.Request { return w.request.WithContext(w.clientContext) }
 
-// arrived returns the time at which the timeout of a write begins: when the request came, plus the time
-// that the broker waited for the client to send the body.
+// arrived returns the time at which the timeout of a write begins. That is the time when the request came, plus
+// the time that the broker waited for the client to send the body.
 func (w *response) arrived() time.Time { return w.came.Add(w.bodyWait) }
 
 // Unwrap lets [http.ResponseController] find the wrapped writer.
@@ -87,7 +87,7 @@ func (w *response) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write sends p in pieces, each with a new deadline, so that a slow client can take a large answer.
+// Write sends p in pieces, each with a new deadline, so that a slow client has time for a large answer.
 func (w *response) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	if w.head {
@@ -130,11 +130,11 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		came:           start,
 		release:        func() {},
 	}
-	// Remove the deadline of the previous answer on this connection, which could
-	// make the write of "100 Continue" fail.
+	// Remove the write deadline of the previous answer on this connection. If that deadline has passed,
+	// the write of "100 Continue" would fail.
 	_ = w.conn.SetWriteDeadline(time.Time{})
 	if !w.bodyRead {
-		// If no action reads the body, net/http reads some of it, which also needs a deadline.
+		// If no action reads the body, net/http reads a part of it. That read needs a deadline, too.
 		_ = w.conn.SetReadDeadline(start.Add(h.slowLimit.stallMax))
 	}
 	w.Header().Set(requestIDHeader, w.id)
@@ -161,7 +161,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !strings.HasPrefix(r.URL.Path, "/") {
-		h.fail(w, r, errNoRoute(r)) // a path such as "*" or an authority; the mux would answer it itself
+		h.fail(w, r, errNoRoute(r)) // a path such as "*" or an authority; the mux would answer such a request without an error of this API
 		return
 	}
 	if err := h.checkPeer(w, r); err != nil {
@@ -173,7 +173,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		h.fail(w, r, err)
 	case done:
-	case r.URL.Path == peer.Path && peer.Asks(r) && peerOf(r) == nil: // nested connections between brokers could take unlimited memory
+	case r.URL.Path == peer.Path && peer.Asks(r) && peerOf(r) == nil: // not on a connection between brokers: nested connections could take unlimited memory
 		h.acceptPeer(w, r)
 	case !isClean(r.URL) && !slices.Contains(originalPaths, path.Clean(r.URL.Path)):
 		h.fail(w, r, errNoRoute(r)) // the mux would redirect the client, perhaps to another topic
@@ -182,16 +182,16 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isClean tells whether no element of u's path is empty, "." or "..". An element is empty if a name
-// was left out: /v1/topics//records.
+// isClean returns false if an element of u's path is empty, "." or "..". An element is empty if a name
+// was left out, as in /v1/topics//records.
 func isClean(u *url.URL) bool {
 	p := u.EscapedPath()
 	return !strings.Contains(p, "//") && (p == "/" || path.Clean(p) == strings.TrimSuffix(p, "/"))
 }
 
-// recovered logs fault, the panic of an action, and answers if the answer has not begun. abort is
-// true if the answer had begun: then the caller must cut the connection, so that the client doesn't
-// take a part of the answer for all of it.
+// recovered logs the panic of an action, whose value is fault. If the answer has not begun, recovered answers
+// with an error. If the answer has begun, abort is true: the caller must then cut the connection, so that the
+// client doesn't take a part of the answer for the whole.
 func (h *Handler) recovered(w *response, r *http.Request, fault any) (abort bool) {
 	if err, ok := fault.(error); fault == nil || ok && errors.Is(err, http.ErrAbortHandler) {
 		return fault != nil
@@ -209,7 +209,7 @@ func (h *Handler) recovered(w *response, r *http.Request, fault any) (abort bool
 // observe counts and logs a request that is over.
 func (h *Handler) observe(w *response, r *http.Request, took time.Duration) {
 	if w.status == 0 {
-		w.status = http.StatusOK // net/http's default if an action wrote nothing
+		w.status = http.StatusOK // the status that net/http sends if an action wrote nothing
 	}
 	h.metrics.observe(w, r, took)
 	level := slog.LevelDebug
@@ -239,8 +239,8 @@ func (h *Handler) observe(w *response, r *http.Request, took time.Duration) {
 	h.log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// requestID returns the caller's id of the request if it may be logged unchanged, else a new
-// id.
+// requestID returns the id that the caller gave the request. If the caller gave no id, or an id that may not be
+// logged unchanged, requestID returns a new id.
 func requestID(r *http.Request) string {
 	id := r.Header.Get(requestIDHeader)
 	if id == "" || len(id) > requestIDBytesMax || WithoutSecrets(id) != id {

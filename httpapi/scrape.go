@@ -17,19 +17,19 @@ import (
 
 const (
 	// scrapesMax is how many answers with metrics there may be at a time. Their memory is not reserved from
-	// the budget: a broker without free memory must still show metrics. Each takes some megabytes at most, since
-	// collectors show up to 1,000 consumers, queues and push targets.
+	// the broker's budget: a broker without free memory must still show metrics. Each answer takes some
+	// megabytes at most, since it shows up to 1,000 consumers, queues and push targets.
 	scrapesMax = 2
 	// scrapeWaitMax is how long a caller waits for its turn.
 	scrapeWaitMax = 5 * time.Second
 )
 
-// scrapes limits how many callers get metrics at a time. Each API key, and each address of callers
-// without a key, has one turn at most, so that nobody can block the others by reading slowly.
+// scrapes limits how many callers get metrics at a time: each such caller has a turn. An API key, or an address
+// of callers without a key, has one turn at most. So one caller who reads slowly does not block the others.
 type scrapes struct {
 	mu   sync.Mutex
 	held map[seb.Holder]struct{}
-	free chan struct{} // closed when a turn ends
+	free chan struct{} // closed, and replaced by a new channel, when a turn ends
 }
 
 func newScrapes() *scrapes {
@@ -61,7 +61,7 @@ func (s *scrapes) begin(ctx context.Context, of seb.Holder) (end func(), err err
 	}
 }
 
-// take takes a turn if the holder may have one. If not, it returns a channel that is closed when
+// take takes a turn if the holder may have a turn now. Otherwise it returns a channel that is closed when
 // another turn ends.
 func (s *scrapes) take(of seb.Holder) (free <-chan struct{}, ok bool) {
 	s.mu.Lock()
@@ -121,8 +121,8 @@ func (s seenMetrics) Gather() ([]*dto.MetricFamily, error) {
 	return slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return len(f.Metric) == 0 }), err
 }
 
-// topicOf returns the topic in a series' labels; false if they name no topic. A series that names a
-// queue or a consumer also names its topic.
+// topicOf returns the topic in the labels of a series, or false if the labels name no topic. A series with the
+// name of a queue or a consumer also has the name of its topic.
 func topicOf(m *dto.Metric) (topic string, is bool) {
 	for _, l := range m.Label {
 		if l.GetName() == "topic" {

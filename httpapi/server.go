@@ -15,12 +15,12 @@ const (
 	headerBytesMax    = 64 << 10
 )
 
-// NewServer returns a server for h whose timeouts keep idle, half-open and lost
-// clients from holding connections. It logs net/http's messages to log; nil means that they are
-// discarded. Its Shutdown ends waiting reads of h at once: they answer with the records
-// that they have, so Shutdown only waits for other requests.
+// NewServer returns a server for h. The server's timeouts close the connections of idle, half-open and lost
+// clients. The server logs net/http's messages to log; if log is nil, they are discarded. Its Shutdown
+// ends the wait of reads that wait for records: these reads answer with the records that they have. So
+// Shutdown waits only for other requests.
 //
-// h itself limits the time for bodies, since the limits depend on the size.
+// The server has no timeout for bodies: h limits the time for a body, since the limit depends on the size.
 func NewServer(h *Handler, log *slog.Logger) *http.Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -39,13 +39,14 @@ func NewServer(h *Handler, log *slog.Logger) *http.Server {
 	return s
 }
 
-// LimitConnections returns a listener that s serves instead of l. At most n of its
-// connections are open at a time; n <= 0 means no limit. While n are open,
+// LimitConnections returns a listener; the caller lets s serve it instead of l. At most n of its
+// connections are open at a time; n <= 0 means no limit. While n connections are open,
 // further clients are not refused but wait: one in the listener, the others in the kernel's backlog.
 //
 // While a client waits, the connection that was idle longest is closed once it has been idle for
-// 10 seconds, and a connection on which a request comes is closed after the answer. For
-// that, LimitConnections wraps the Handler, ConnState and ConnContext of s: set them before.
+// 10 seconds, and a connection on which a request comes is closed after the answer. To do
+// that, LimitConnections wraps the Handler, ConnState and ConnContext of s, so the caller sets these fields
+// before it calls LimitConnections.
 func LimitConnections(s *http.Server, l net.Listener, n int) net.Listener {
 	return httpconn.Limit(s, l, n)
 }

@@ -4,18 +4,18 @@ import "time"
 
 // slowLimit is how slow a client may be.
 type slowLimit struct {
-	stallMax          time.Duration // the longest silence, and how far the client may fall behind bytesPerSecondMin
+	stallMax          time.Duration // the longest silence, and the longest delay compared with a transfer at bytesPerSecondMin
 	bytesPerSecondMin int64
 }
 
-// progress counts the bytes of one body, received or sent. The zero value is ready to use: its
-// time begins with the first deadline.
+// progress counts the bytes that were sent of one answer, or of one burst of an event stream. The zero value
+// is ready to use. The time of a progress begins with the first call of deadline.
 type progress struct {
 	start time.Time
 	bytes int64
 }
 
-// deadline returns when the next bytes must have been received or sent.
+// deadline returns the time by which the next bytes must have been sent.
 func (p *progress) deadline(t slowLimit, now time.Time) time.Time {
 	if p.start.IsZero() {
 		p.start = now
@@ -28,21 +28,21 @@ func (p *progress) deadline(t slowLimit, now time.Time) time.Time {
 	return silence
 }
 
-// pace counts the bytes of a body that a client sends, and for which the broker holds memory that
-// others may want. Its deadlines are stricter than those of progress.
+// pace counts the bytes of a request's body that were received. The deadlines of a pace are stricter than those
+// of a progress, since the body takes memory that other requests may need.
 type pace struct {
 	bytes int64 // received so far
 
 	paid int64     // the bytes that due already takes into account
-	due  time.Time // when more bytes must have come; zero before the first deadline
+	due  time.Time // when more bytes must have come; zero before the first call of deadline
 }
 
-// heldFor sets the rate at which a client must go on to send: a client that has sent 6 MB must send at
-// least 6 MB per heldFor. So the more the broker holds of a body, the faster the rest must come.
+// heldFor sets the rate at which a client must continue: a client that has sent 6 MB must continue with at
+// least 6 MB per minute (heldFor). So the more of a body is in memory, the faster the rest must come.
 const heldFor = time.Minute
 
-// deadline returns when the next bytes must have come: at most t.stallMax from now. A client that has
-// sent faster than required can't use the time that it has gained for a longer pause.
+// deadline returns the time by which the next bytes must have come: at most t.stallMax from now. A client that
+// has sent faster than required can't save the time that it has gained for a longer pause.
 func (p *pace) deadline(t slowLimit, now time.Time) time.Time {
 	latest := now.Add(t.stallMax)
 	if p.due.IsZero() {

@@ -29,7 +29,7 @@ type partitionJSON struct {
 	LastTimestamp *string    `json:"last_timestamp"` // null before the first record
 }
 
-// topic adds t as a JSON object.
+// topic writes t as a JSON object.
 func (c *chunks) topic(t *seb.Topic) {
 	c.buf = append(c.buf, `{"name":`...)
 	c.quoted([]byte(t.Name))
@@ -162,8 +162,8 @@ func (h *Handler) patchTopic(w *response, r *http.Request) error {
 	return h.writeTopic(w, http.StatusOK, t)
 }
 
-// wantedPartitions returns how many partitions spec asks for, but no more than most, since the broker refuses
-// more. It returns 0 if spec does not say.
+// wantedPartitions returns how many partitions spec asks for, or 0 if spec does not say. It returns no more
+// than most, since the broker refuses a topic with more partitions.
 func wantedPartitions(spec seb.TopicUpdate, most int) int {
 	if spec.Partitions == nil {
 		return 0
@@ -187,11 +187,11 @@ func (h *Handler) deleteTopic(w *response, r *http.Request) error {
 	return nil
 }
 
-// warningHeader warns of an effect of a request that its caller may not expect.
+// warningHeader warns of an effect of a request that the caller may not expect.
 const warningHeader = "Seb-Warning"
 
-// deadLettersWarning says which queues still have topic as their dead-letter topic. It can be a header, since
-// names of topics and queues are ASCII.
+// deadLettersWarning says which queues still have topic as their dead-letter topic. Names of topics and queues
+// are ASCII, so the warning can be the value of a header.
 func deadLettersWarning(topic string, users []seb.QueueName) string {
 	which := fmt.Sprintf("queue %s of %s", users[0].Queue, users[0].Topic)
 	if more := len(users) - 1; more > 0 {
@@ -200,8 +200,8 @@ func deadLettersWarning(topic string, users []seb.QueueName) string {
 	return fmt.Sprintf("%s is still the dead-letter topic of %s: the next dead letter creates it again, or is not copied if appends create no topics; change the queue's dead_letter_topic", topic, which)
 }
 
-// deleteRecords moves the start of a partition. Both parameters are required: a
-// default could delete records by mistake.
+// deleteRecords deletes the first records of a partition, by moving the partition's start. Both parameters are
+// required: with a default, a caller could delete records by mistake.
 func (h *Handler) deleteRecords(w *response, r *http.Request) error {
 	q, err := parseQuery(r, "partition", "before")
 	if err != nil {
@@ -266,7 +266,7 @@ func parseTopicSpec(body []byte) (spec seb.TopicUpdate, err error) {
 	return spec, j.end()
 }
 
-// topicConfig reads a topic's configuration into spec. In it, null means no limit.
+// topicConfig reads a topic's configuration into spec. A setting with the value null means no limit.
 func (j *jsonReader) topicConfig(spec *seb.TopicUpdate) error {
 	if j.null() {
 		return nil

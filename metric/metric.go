@@ -9,10 +9,10 @@ type Kind int
 const (
 	Counter   Kind = iota // never falls while the broker runs
 	Gauge                 // rises and falls
-	Histogram             // counts observations by size
+	Histogram             // counts observations by their values
 )
 
-// Family is a metric: all series of one name.
+// Family is a metric: all series with the same name.
 type Family struct {
 	Name   string // ends with the unit, such as seb_commit_bytes
 	Help   string
@@ -32,10 +32,10 @@ type Series struct {
 type Distribution struct {
 	Count   uint64
 	Sum     float64
-	Buckets []Bucket // ascending by Max; larger observations are only in Count
+	Buckets []Bucket // ascending by Max; observations above the last Max are only in Count
 }
 
-// Bucket counts the observations up to and including Max, so also those of all smaller buckets.
+// Bucket counts the observations that are at most Max, including those in the buckets before this one.
 type Bucket struct {
 	Max   float64
 	Count uint64

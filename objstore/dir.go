@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// tempDir is the directory in which bodies are written before they are linked to their
+	// tempDir is the directory in which the store writes an object's bytes before it links the file to the
 	// key. A key can't begin with a dot, so no object is ever in tempDir.
 	tempDir = ".tmp"
 	// tempAgeMax is the age from which a temporary file counts as left by a dead process.
 	tempAgeMax = 24 * time.Hour
 
-	// Objects hold records, and secrets that sign pushes: only the files' owner may
-	// access them, whatever the umask.
+	// Objects hold records, and secrets that sign pushes. So only the files' owner may access them, whatever
+	// the umask.
 	dirMode  = 0o700
 	fileMode = 0o600
 )
@@ -39,15 +39,15 @@ const (
 // the directory was fsynced after the link, whichever process made the link. List does not wait for
 // that: a client that relies on a listed name must Get the object first.
 //
-// After an fsync has failed it is unknown what is on the disk, and another fsync
-// may succeed although the kernel has dropped pages. So the store stops:
-// that request and all later ones return [ErrStopped].
+// After a failed fsync it is unknown what is on the disk, and another fsync may succeed although the kernel
+// has dropped pages. So the store stops: the request whose fsync failed and all later requests return
+// [ErrStopped].
 //
 // If part of a key's path is not a directory, for example because "log" is a file or a symbolic
 // link, requests return [ErrNotRegular]: the objects below that part may be somewhere else.
 //
-// The store also stops if its directory is moved away or replaced while it is open. It
-// answers no request from a directory that was moved.
+// The store also stops if the directory is moved away or replaced while the store is open. It answers no
+// request from a directory that was moved.
 //
 // The store's clock is this machine's wall clock, which must not step back by
 // more than an hour. Use a network file system only if you know that its link(2), fsync
@@ -107,9 +107,8 @@ func OpenDirReadOnly(dirPath string) (*Dir, error) {
 	return d, nil
 }
 
-// openRoot creates the directory and its missing parents, fsyncs the directories that got new
-// entries, and opens the directory. Requests use the open handle and can't leave
-// the directory.
+// openRoot creates the directory and its missing parents, fsyncs the directories that got new entries, and
+// opens the directory. Requests use the open handle, so they can't leave the directory.
 func (d *Dir) openRoot(dirPath string) error {
 	dirPath, err := filepath.Abs(dirPath)
 	if err != nil {
@@ -177,7 +176,7 @@ func (d *Dir) prepare() error {
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err != nil || d.now().Sub(info.ModTime()) < tempAgeMax {
-			continue // in use, or its process has just removed it
+			continue // so young that it may be in use, or just removed by its process
 		}
 		if err := d.root.Remove(path.Join(tempDir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -201,8 +200,8 @@ func (d *Dir) Close() error {
 	return err
 }
 
-// time returns the time of the store's clock. UTC drops the monotonic reading: with it, comparisons
-// of times would miss the hours for which a machine was suspended.
+// time returns the time of the store's clock. UTC drops the monotonic reading: the difference between two
+// times with such readings would leave out the hours for which the machine was suspended.
 func (d *Dir) time() time.Time { return d.now().UTC() }
 
 // begin returns an error if the store has stopped, can't serve verb, or does not allow key.
@@ -236,7 +235,7 @@ func (d *Dir) Create(ctx context.Context, key string, parts ...[]byte) (time.Tim
 }
 
 func (d *Dir) create(ctx context.Context, key string, parts [][]byte) (exists bool, err error) {
-	// If the key exists, this check saves writing the bytes.
+	// If the key exists, this check saves the work of writing the bytes.
 	info, err := d.lstat(key)
 	if err == nil {
 		return true, d.confirm(ctx, key, info)
@@ -395,6 +394,7 @@ func (d *Dir) delete(ctx context.Context, key string) error {
 	if err := d.root.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// Sync even if the name did not exist: the process that removed it may not have fsynced yet.
+	// The fsync is needed even if the name did not exist: the process that removed the name may not have
+	// fsynced yet.
 	return d.sync(ctx, dir)
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A file size limit stands in for a full disk: both fail a write.
+// A limit on the size of files stands in for a full disk: both make a write fail.
 func TestDirGoesOnAfterWriteErrors(t *testing.T) {
 	root := t.TempDir()
 	d := openTestDir(t, root, (*os.File).Sync)
@@ -40,7 +40,8 @@ func TestDirGoesOnAfterWriteErrors(t *testing.T) {
 	mustGet(t, d, "log/1")
 }
 
-// Objects hold records and secrets, such as those that sign pushed records.
+// Objects hold records and secrets, such as those that sign pushed records. So only the owner may access the
+// files.
 func TestDirFilesAreTheOwnersWhateverTheUmask(t *testing.T) {
 	old := syscall.Umask(0)
 	defer syscall.Umask(old)

@@ -131,7 +131,7 @@ func TestDirOpenSyncsNewParents(t *testing.T) {
 	}
 }
 
-// Another process may have linked a name and not yet fsynced it.
+// Another process may have linked a name to a file, and not fsynced the directory yet.
 func TestDirSyncsFoundNames(t *testing.T) {
 	root := t.TempDir()
 	var log syncLog
@@ -158,7 +158,7 @@ func TestDirSyncsFoundNames(t *testing.T) {
 		t.Errorf("names known to be durable cost %d fsyncs", got-2)
 	}
 
-	// The same name, deleted and created again by another process.
+	// Another process deletes log/1 and creates it again.
 	if err := os.Remove(filepath.Join(root, "log", "1")); err != nil {
 		t.Fatal(err)
 	}
@@ -194,11 +194,11 @@ func TestDirOldNamesNeedNoSync(t *testing.T) {
 	for _, name := range []string{"1", "2", "3"} {
 		writeFile(t, root, "log", name)
 	}
-	// As if these files had existed for a while.
+	// The store's clock goes ahead, so the files seem to have existed for a while.
 	ahead := clockStepMax + time.Minute
 	d.now = func() time.Time { return time.Now().Add(ahead) }
 	before := log.count("log")
-	mustGet(t, d, "log/1") // the last fsync was too soon after the link
+	mustGet(t, d, "log/1") // costs an fsync: the last fsync of the directory came before the link
 	mustGet(t, d, "log/2")
 	mustGet(t, d, "log/3")
 	want := 1
@@ -211,7 +211,7 @@ func TestDirOldNamesNeedNoSync(t *testing.T) {
 		t.Errorf("directory fsynced %d times, want %d", got, want)
 	}
 	ahead = clockStepMax - time.Minute
-	mustCreate(t, d, "log/4") // fsyncs the directory, too soon before log/5
+	mustCreate(t, d, "log/4") // by the store's clock, this fsync is only 59 minutes later than the link of log/5
 	writeFile(t, root, "log", "5")
 	before = log.count("log")
 	mustGet(t, d, "log/5")
@@ -233,7 +233,7 @@ func TestDirUnchangedDirectoryNeedsNoSync(t *testing.T) {
 	d.now = func() time.Time { return time.Now().Add(2 * stampMax) }
 	check := func(want int, names ...string) {
 		t.Helper()
-		for { // until the directory's time is no whole microsecond
+		for { // until the directory's change time is not in whole microseconds
 			info, err := os.Stat(filepath.Join(root, "log"))
 			if err != nil {
 				t.Fatal(err)
@@ -267,7 +267,8 @@ func TestDirUnchangedDirectoryNeedsNoSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(1, "3", "2")
-	// The directory's time may not tell a name that is linked a moment later.
+	// Shortly after a change, another change may get the same time. So the directory's change time does not
+	// show whether a name was added later, and each Get costs an fsync.
 	writeFile(t, root, "log", "5")
 	writeFile(t, root, "log", "6")
 	info, err := os.Stat(filepath.Join(root, "log"))
@@ -306,9 +307,9 @@ func TestChangeTimesThatMayRepeatAreNotTrusted(t *testing.T) {
 	synced := time.Unix(1000, 123)
 	for changed, want := range map[time.Time]bool{
 		time.Unix(997, 456_789_001): true,
-		time.Unix(997, 456_789_000): false, // a file system with microseconds
-		time.Unix(997, 0):           false, // with seconds
-		time.Unix(999, 456_789_001): false, // too young
+		time.Unix(997, 456_789_000): false, // a file system with times in microseconds
+		time.Unix(997, 0):           false, // a file system with times in seconds
+		time.Unix(999, 456_789_001): false, // too soon before the fsync
 	} {
 		if got := isUnique(changed, synced); got != want {
 			t.Errorf("a change at %v before an fsync at %v: unique is %t, want %t", changed, synced, got, want)
@@ -419,7 +420,8 @@ func TestDirAfterCrashes(t *testing.T) {
 	root := t.TempDir()
 	d := openTestDir(t, root, (*os.File).Sync)
 	mustCreate(t, d, "log/1")
-	// A process that died before link left a temporary file; one that died between link and unlink left a second name.
+	// A process that died before link left a temporary file. A process that died between link and unlink
+	// left a second name of the object.
 	writeFile(t, root, tempDir, "unlinked")
 	if err := os.Link(filepath.Join(root, "log", "1"), filepath.Join(root, tempDir, "linked")); err != nil {
 		t.Fatal(err)
@@ -533,8 +535,8 @@ func TestDirOddFiles(t *testing.T) {
 	mustGet(t, d, "log/sub/1")
 }
 
-// If a directory vanishes under a running store, acknowledged objects are lost: a new
-// directory would hide that.
+// If a directory vanishes under a running store, acknowledged objects are lost. A new directory would hide
+// that loss.
 func TestDirDoesNotRemakeWhatVanished(t *testing.T) {
 	root := t.TempDir()
 	d := openTestDir(t, root, (*os.File).Sync)
@@ -554,7 +556,7 @@ func TestDirListOfALargeDirectory(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(root, "log"), dirMode); err != nil {
 		t.Fatal(err)
 	}
-	const count = 6_000 // more than List holds before it drops the largest
+	const count = 6_000 // more keys than List holds before it drops the largest
 	var want []string
 	for i := range count {
 		key := fmt.Sprintf("log/%05d", i*7919%count)

@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// List implements [Store]. A directory has its names in no order, so for every page List reads
-// all names in the directories that can have keys with the prefix: about half a second for a million names. A
-// cache of names would be cheaper, but would miss objects that other processes create. So a caller
-// that walks a large directory should ask for large pages, which take no longer, and a caller that
-// wants to know whether certain objects exist should use [Dir.FirstMissing].
+// List implements [Store]. A directory has its names in no order. So for every page, List reads all names in
+// the directories that can have keys with the prefix: about half a second for a million names. A cache of
+// names would be cheaper, but would miss objects that other processes create. A caller that walks a large
+// directory should ask for large pages, which take no longer. A caller that wants to know whether certain
+// objects exist should use [Dir.FirstMissing].
 func (d *Dir) List(ctx context.Context, prefix, after string, limit int) (Page, error) {
 	if reason := d.stopped.Load(); reason != nil {
 		return Page{}, fmt.Errorf("list %s: %w", prefix, reason)
@@ -26,7 +26,7 @@ func (d *Dir) List(ctx context.Context, prefix, after string, limit int) (Page, 
 		return Page{}, fmt.Errorf("list: %w", err)
 	}
 	limit = pageLimit(limit)
-	page := Page{Time: d.time()} // before the list is evaluated
+	page := Page{Time: d.time()} // before the directories are read
 	walk := listing{dir: d, prefix: prefix, after: after, keep: limit + 1}
 	// The part of the prefix before its last slash names a directory.
 	if err := walk.descend(ctx, prefix[:strings.LastIndexByte(prefix, '/')+1]); err != nil {
@@ -42,14 +42,14 @@ func (d *Dir) List(ctx context.Context, prefix, after string, limit int) (Page, 
 	return page, nil
 }
 
-// listing selects the smallest keys that begin with prefix and sort after the key after, while
-// it reads directories in the file system's order.
+// listing selects the smallest keys that begin with prefix and are larger than after, while it reads
+// directories in the file system's order.
 type listing struct {
 	dir           *Dir
 	prefix, after string
 	keep          int // how many keys to select
-	// bound, unless "", is a key such that at least keep candidates are not larger: larger
-	// keys are not needed.
+	// bound is "" until smallest has found keep keys. Then it is the largest of these, and the listing needs
+	// no key above it.
 	bound string
 	keys  []string
 }
@@ -138,7 +138,8 @@ func (l *listing) visit(ctx context.Context, key string, entry fs.DirEntry) erro
 	}
 	if entry.IsDir() {
 		sub := key + "/"
-		// If passed is true, all keys below sub sort before the key after: they need not be read.
+		// If passed is true, all keys below sub are smaller than l.after, so List need not read that
+		// directory.
 		passed := sub < l.after && !strings.HasPrefix(l.after, sub)
 		if !strings.HasPrefix(sub, l.prefix) || passed || l.bound != "" && sub > l.bound {
 			return nil
@@ -156,7 +157,7 @@ func (l *listing) visit(ctx context.Context, key string, entry fs.DirEntry) erro
 	return nil
 }
 
-// smallest sorts the candidates and drops all but the first keep.
+// smallest sorts the keys, and drops all but the first l.keep of them.
 func (l *listing) smallest() []string {
 	slices.Sort(l.keys)
 	if len(l.keys) >= l.keep {

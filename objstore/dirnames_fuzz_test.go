@@ -31,7 +31,7 @@ func FuzzDirNames(f *testing.F) {
 			return // does not name a file in the directory
 		}
 		if err := os.WriteFile(file, []byte("foreign"), 0o600); err != nil {
-			t.Skip(err) // the file system forbids more names
+			t.Skip(err) // the file system does not allow this name
 		}
 		defer func() {
 			if err := os.Remove(file); err != nil {

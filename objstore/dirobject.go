@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// openObject opens the file under key. It refuses anything but a regular file, even a
-// symbolic link to one, just as Create does not accept a link as an existing
-// object. It does not wait for a writer if key is a FIFO.
+// openObject opens the file under key. It refuses anything but a regular file, even a symbolic link to a
+// regular file. Create does not accept such a link as an existing object either. openObject does not wait
+// for a writer if key is a FIFO.
 func (d *Dir) openObject(key string) (*os.File, fs.FileInfo, error) {
 	dir, name, err := d.find(key)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *Dir) openObject(key string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// lstat describes what stands under key.
+// lstat returns the file info of whatever is under key; it does not follow a symbolic link.
 func (d *Dir) lstat(key string) (fs.FileInfo, error) {
 	dir, name, err := d.find(key)
 	if err != nil {
@@ -48,7 +48,7 @@ func (d *Dir) lstat(key string) (fs.FileInfo, error) {
 	return dir.Lstat(name)
 }
 
-// misfit is the error of a path where a file of another kind must be.
+// misfit is the error for a path that has a file of the wrong kind.
 type misfit struct {
 	path, kind string
 	must       string // the kind that must be there
@@ -65,8 +65,8 @@ func (d *Dir) notRegular(key string, mode fs.FileMode) error {
 	return &misfit{d.Path(key), KindOf(mode), "a regular file"}
 }
 
-// checkWay describes the directory at dirPath. It refuses whatever is not a directory there
-// or on the way there, also a link to a directory.
+// checkWay returns the file info of the directory at dirPath. It returns an error if dirPath or one of its
+// parents is not a directory. A symbolic link to a directory is not a directory.
 func (d *Dir) checkWay(dirPath string) (fs.FileInfo, error) {
 	if dirPath == "." {
 		return d.place.info, nil
@@ -90,10 +90,10 @@ type heldDirectory struct {
 	info fs.FileInfo
 }
 
-// find returns an open directory, and the path of key's object in that directory. If the store
-// holds the object's own directory open, or can still hold one more open, find returns that
-// directory, else the root. To open a directory for every request would take longer than to check
-// that an open one still stands at its path.
+// find returns an open directory, and the path of key's object in that directory. The directory is the
+// object's own directory if the store holds that open, or if it may hold one more directory open. If not,
+// the directory is the root. To open the object's directory for every request would take longer than to
+// check that the open directory is still at its path.
 func (d *Dir) find(key string) (*os.Root, string, error) {
 	dirPath := path.Dir(key)
 	info, err := d.checkWay(dirPath)
@@ -109,7 +109,7 @@ func (d *Dir) find(key string) (*os.Root, string, error) {
 	if !ok && len(d.held) >= heldMax {
 		return d.root, key, nil
 	}
-	// If a FIFO stands there by now, OpenRoot with "/." fails and does not wait for a writer.
+	// If a FIFO has just replaced the directory, OpenRoot with "/." fails and does not wait for a writer.
 	root, err := d.root.OpenRoot(dirPath + "/.")
 	if err != nil {
 		return nil, "", err
@@ -117,8 +117,8 @@ func (d *Dir) find(key string) (*os.Root, string, error) {
 	if info, err = root.Stat("."); err != nil {
 		return nil, "", errors.Join(err, root.Close())
 	}
-	// Other requests may be using the directory that stood there before, so the garbage
-	// collector closes it.
+	// Other requests may still use the open directory that is replaced here, so the garbage collector closes
+	// it.
 	d.held[dirPath] = heldDirectory{root, info}
 	return root, path.Base(key), nil
 }

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// makeSpecial creates files of every kind that is not regular in log/ of a
-// store, and returns the kind of each.
+// makeSpecial creates, in log/ of a store, one file of every kind that is not a regular file. It returns the
+// kind of each file.
 func makeSpecial(t *testing.T, root string) map[string]string {
 	t.Helper()
 	log := filepath.Join(root, "log")
@@ -111,7 +111,7 @@ func TestFIFOWhereADirectoryShouldBeKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// Unlike List, Walk also shows a directory whose path is a key.
+// Unlike List, Walk also shows a directory whose path could be a key.
 func TestWalkShowsWhatIsNoObject(t *testing.T) {
 	root := t.TempDir()
 	special := makeSpecial(t, root)
@@ -124,8 +124,8 @@ func TestWalkShowsWhatIsNoObject(t *testing.T) {
 	}
 }
 
-// Every request refuses a key below something that is not a directory: else objects would seem to be missing, or would
-// be written to the wrong place.
+// Every request refuses a key below something that is not a directory. If it did not, objects would seem to
+// be missing, or would be written to the wrong place.
 func TestWhatIsNoDirectoryIsRefusedByEveryRequest(t *testing.T) {
 	outside := t.TempDir()
 	writeFile(t, outside, "1")
@@ -150,7 +150,7 @@ func TestWhatIsNoDirectoryIsRefusedByEveryRequest(t *testing.T) {
 					return err
 				},
 			} {
-				for _, used := range []bool{false, true} { // before it was replaced
+				for _, used := range []bool{false, true} { // whether the store used the directory before it was replaced
 					root := t.TempDir()
 					d := openTestDir(t, root, (*os.File).Sync)
 					mustCreate(t, d, "there/1")

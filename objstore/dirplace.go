@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// place is the path and the inode of a directory when it was opened.
+// place is the path of a directory, and the directory's inode when the store was opened.
 type place struct {
 	path string
 	info fs.FileInfo
@@ -15,10 +15,9 @@ type place struct {
 
 var errElsewhere = errors.New("the directory was moved away or replaced")
 
-// checkPlace stops the store if its path now names another directory, or nothing. The
-// open handle still refers to the original directory if that was moved. Objects created
-// there would be missing for a process that opens the path later, such as the next start
-// on a restored backup.
+// checkPlace stops the store if the path of the directory now names another directory, or nothing. The open
+// handle then still refers to the original directory, which was moved. Objects created there would be
+// missing for a process that opens the path later, such as a broker that starts on a restored backup.
 func (d *Dir) checkPlace() error {
 	info, err := os.Stat(d.place.path)
 	if err == nil && os.SameFile(info, d.place.info) || err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {

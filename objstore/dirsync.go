@@ -32,7 +32,8 @@ func (r *stopReason) Error() string {
 // Unwrap makes errors.Is find ErrStopped and the cause.
 func (r *stopReason) Unwrap() []error { return []error{ErrStopped, r.err} }
 
-// syncFile fsyncs f. If that fails, it stops the store. It returns an error if the store has stopped.
+// syncFile fsyncs f. If the fsync fails, syncFile stops the store. It returns an error if the store has
+// stopped.
 func (d *Dir) syncFile(f *os.File) error {
 	if err := d.fsync(f); err != nil {
 		d.stopped.CompareAndSwap(nil, &stopReason{
@@ -46,19 +47,20 @@ func (d *Dir) syncFile(f *os.File) error {
 	return nil
 }
 
-// directory is a directory of the store; its name in its parent is durable. Callers share its fsyncs:
-// at most one fsync runs at a time, and all callers that come meanwhile share the next one.
+// directory is a directory of the store. The directory's name in its parent is durable. Callers share the
+// fsyncs of a directory: at most one fsync runs at a time, and all callers that come meanwhile share the
+// next one.
 type directory struct {
 	path  string
 	baton chan struct{} // capacity 1: the caller that put a value in it may fsync
 
 	mu     sync.Mutex
-	queued *syncRound  // the round that has not begun, or nil
+	queued *syncRound  // the next round, which has not begun; nil if nobody waits for one
 	synced time.Time   // wall-clock time at which the last successful fsync began
-	before fs.FileInfo // the directory's file info from just before that fsync; see unchanged
+	before fs.FileInfo // the directory's file info from just before the last successful fsync; see unchanged
 }
 
-// syncRound is one fsync. Only the holder of the directory's baton may access its fields.
+// syncRound is one fsync. Only the holder of the directory's baton may access the fields.
 type syncRound struct {
 	done bool
 	err  error
@@ -98,9 +100,8 @@ func (d *Dir) lookup(dirPath string) *directory {
 	return d.dirs[dirPath]
 }
 
-// makeDirectory is openDirectory for a directory that may not exist yet. It does not create a
-// directory again that this process has already used: if such a directory is gone, its objects are
-// lost too.
+// makeDirectory is openDirectory for a directory that may not exist yet. If this process has already used
+// the directory and it is gone, makeDirectory does not create it again: the objects in it are lost too.
 func (d *Dir) makeDirectory(ctx context.Context, dirPath string) (*directory, error) {
 	if dir := d.lookup(dirPath); dir != nil {
 		return dir, nil
@@ -111,7 +112,7 @@ func (d *Dir) makeDirectory(ctx context.Context, dirPath string) (*directory, er
 	return d.openDirectory(ctx, dirPath)
 }
 
-// sync waits for an fsync of dir that begins after the call, and returns its error.
+// sync waits for an fsync of dir that begins after the call, and returns the fsync's error.
 func (d *Dir) sync(ctx context.Context, dir *directory) error {
 	dir.mu.Lock()
 	if dir.queued == nil {
@@ -123,14 +124,14 @@ func (d *Dir) sync(ctx context.Context, dir *directory) error {
 	select {
 	case dir.baton <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err() // another caller runs the fsync
+		return ctx.Err() // another caller runs the fsync of this round
 	}
 	defer func() { <-dir.baton }()
 	if round.done {
 		return round.err
 	}
 	dir.mu.Lock()
-	dir.queued = nil // a caller that comes from now on may have linked its file too late for this fsync
+	dir.queued = nil // the link of a caller that comes from now on may be too late for this fsync
 	dir.mu.Unlock()
 	begun := d.time()
 	before, err := d.syncDirectory(dir.path)
@@ -146,7 +147,7 @@ func (d *Dir) sync(ctx context.Context, dir *directory) error {
 // syncDirectory fsyncs a directory. It returns the directory's file info from before the fsync, so
 // that unchanged can tell whether the directory has changed since.
 func (d *Dir) syncDirectory(dirPath string) (before fs.FileInfo, err error) {
-	// A failure before the fsync makes nothing count as durable, so the store need not stop: such a
+	// If a step before the fsync fails, no name counts as durable, so the store need not stop. Such a
 	// failure may be temporary, for example if too many files are open.
 	f, err := d.root.Open(dirPath)
 	if err != nil {
@@ -159,9 +160,9 @@ func (d *Dir) syncDirectory(dirPath string) (before fs.FileInfo, err error) {
 	return before, d.syncFile(f)
 }
 
-// confirm returns once key, whose file info describes, is durable. It needs no fsync if this
-// process has made key durable before, if the name is older than the last fsync of the directory,
-// or if the directory has not changed since that fsync.
+// confirm makes sure that the name key is durable; info is the file info of that file. confirm needs no
+// fsync if this process has made key durable before, if the name is older than the last fsync of the
+// directory, or if the directory has not changed since that fsync.
 func (d *Dir) confirm(ctx context.Context, key string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return d.notRegular(key, info.Mode())
@@ -183,9 +184,8 @@ func (d *Dir) confirm(ctx context.Context, key string, info fs.FileInfo) error {
 	return nil
 }
 
-// covers reports whether the last fsync certainly began after the file got its name. It compares
-// the inode's change time, which link(2) sets and programs can't set themselves, with the time of
-// that fsync.
+// covers reports whether the last fsync of dir certainly began after a file got its name. It compares the
+// inode's change time, which link(2) sets and programs can't set themselves, with the time of that fsync.
 func (dir *directory) covers(info fs.FileInfo) bool {
 	changed, ok := changeTime(info)
 	if !ok {
@@ -196,9 +196,9 @@ func (dir *directory) covers(info fs.FileInfo) bool {
 	return changed.Before(dir.synced.Add(-clockStepMax))
 }
 
-// unchanged reports whether the directory's last change is older than its last fsync. Then
-// all names in it are durable, however young, so a start that reads many young objects needs
-// one fsync.
+// unchanged reports whether the directory's last change is older than the last fsync of the directory. Then
+// all names in the directory are durable, even the newest. So a broker that starts and reads many new
+// objects needs only one fsync for a directory.
 func (d *Dir) unchanged(dir *directory) bool {
 	dir.mu.Lock()
 	synced, before := dir.synced, dir.before
@@ -215,17 +215,18 @@ func (d *Dir) unchanged(dir *directory) bool {
 	return ok && changed.Equal(last) && isUnique(last, synced)
 }
 
-// isUnique reports whether changed, the time of a directory's last change, can't also be the time of
-// a change after synced. For that, changed must be more than stampMax before synced, and not in whole
-// microseconds: a file system whose times are in whole microseconds may keep coarse times, and then a
-// clock that steps back can give the same time again.
+// isUnique reports whether every change of a directory after an fsync certainly has another time than
+// changed, the time of the last change before the fsync. synced is the time at which the fsync began.
+// changed must be more than stampMax before synced. It must also not be a whole number of microseconds: such
+// a time may come from a file system with coarse times, where a change after the clock has stepped back can
+// get the same time.
 func isUnique(changed, synced time.Time) bool {
 	return changed.Before(synced.Add(-stampMax)) && changed.Nanosecond()%1000 != 0
 }
 
-// durableNames remembers some names that were fsynced. If it has forgotten a
-// name, that costs an fsync. It holds two generations of up to durableNamesMax, of which the older
-// is dropped when the younger is full: about 3 MB.
+// durableNames remembers some names that were fsynced. A name that it has forgotten costs one more fsync. It
+// holds two generations of up to durableNamesMax names, about 3 MB. When the younger generation is full, it
+// drops the older one.
 type durableNames struct {
 	mu           sync.Mutex
 	young, older map[string]int64 // the file's modification time, nanoseconds since 1970
@@ -233,8 +234,8 @@ type durableNames struct {
 
 const durableNamesMax = 8192
 
-// add stores a name with its file's modification time. So if another process deletes the object and
-// creates it again, the new name does not count as durable.
+// add stores a name with the modification time of the file. So if another process deletes the object and
+// creates it again, the new name does not count as durable: the new file has another time.
 func (n *durableNames) add(key string, modTime time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

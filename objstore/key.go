@@ -5,18 +5,16 @@ import (
 	"strings"
 )
 
-// keyBytesMax is the longest name that file systems allow. It leaves room for a prefix
+// keyBytesMax is the length of the longest name that common file systems allow. It leaves room for a prefix
 // within S3's limit of 1,024 bytes.
 const keyBytesMax = 255
 
-// CheckKey returns an error unless key is a valid key: segments of ASCII letters,
-// digits, '-', '_' and '.', joined by '/'. No segment may be empty or begin with a
-// dot, and the key may have at most 255 bytes. All stores allow exactly these keys. In a
-// directory, such a key can't lead outside, and differs from the names of files that the
-// store or the system keeps there.
+// CheckKey returns an error unless key is a valid key: segments of ASCII letters, digits, '-', '_' and '.',
+// joined by '/'. No segment may be empty or begin with a dot, and the key may have at most 255 bytes. All
+// stores allow exactly these keys. In a store in a directory, such a key never names a file outside of the
+// directory, nor a file that the store or the system keeps there for itself.
 //
-// Do not use keys that differ only in case: in some file systems they are the
-// same.
+// Do not use keys that differ only in case: some file systems take them for the same name.
 func CheckKey(key string) error {
 	if len(key) > keyBytesMax {
 		return fmt.Errorf("key %.32q... is longer than %d bytes", key, keyBytesMax)
@@ -40,7 +38,7 @@ func CheckKey(key string) error {
 
 // CheckPrefix returns an error unless a valid key can begin with prefix.
 func CheckPrefix(prefix string) error {
-	// If any key with this prefix is valid, the prefix followed by a letter is.
+	// If some key with this prefix is valid, then the prefix followed by one letter is a valid key.
 	if err := CheckKey(prefix + "x"); err != nil {
 		return fmt.Errorf("prefix %q: %w", strings.ToValidUTF8(prefix, "?"), err)
 	}
@@ -73,7 +71,7 @@ func checkRange(key string, off int64) error {
 }
 
 const (
-	// pageKeysDefault is the size of List's pages if its caller sets no limit.
+	// pageKeysDefault is the largest size of a page of List if the caller sets no limit.
 	pageKeysDefault = 1000
 	// pageKeysMax is the largest size of a page, whatever limit the caller sets.
 	pageKeysMax = 1 << 20

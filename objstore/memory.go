@@ -18,8 +18,8 @@ type Memory struct {
 
 	mu      sync.RWMutex
 	objects map[string]memoryObject
-	// sorted holds the keys in order if dirty is false. Create appends its key to sorted, and
-	// Delete leaves its key there, so that only List pays for the order.
+	// sorted holds the keys of objects in order if dirty is false. Create only appends the new key, and
+	// Delete leaves the deleted key in sorted. The next List removes deleted keys and sorts the others.
 	sorted []string
 	dirty  bool
 }
@@ -54,8 +54,8 @@ func NewMemory(opts ...MemoryOption) *Memory {
 	return m
 }
 
-// time returns the time of the store's clock. UTC drops the monotonic reading: with it, comparisons
-// of times would miss the hours for which a machine was suspended.
+// time returns the time of the store's clock. UTC drops the monotonic reading: the difference between two
+// times with such readings would leave out the hours for which the machine was suspended.
 func (m *Memory) time() time.Time { return m.now().UTC() }
 
 // Create implements [Store].
@@ -63,7 +63,7 @@ func (m *Memory) Create(ctx context.Context, key string, parts ...[]byte) (time.
 	if err := begin(ctx, "create", key); err != nil {
 		return time.Time{}, err
 	}
-	if m.has(key) { // if the key exists, there is no need for a copy
+	if m.has(key) { // if the key exists, the store need not copy the parts
 		return m.time(), fmt.Errorf("create %s: %w", key, ErrExists)
 	}
 	var object memoryObject
@@ -137,7 +137,7 @@ func (m *Memory) List(ctx context.Context, prefix, after string, limit int) (Pag
 		return Page{}, fmt.Errorf("list: %w", err)
 	}
 	limit = pageLimit(limit)
-	page := Page{Time: m.time()} // before the list is evaluated
+	page := Page{Time: m.time()} // before the list is made
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sortLocked()

@@ -27,7 +27,7 @@ const (
 	OutcomeExists Outcome = "exists"
 	// OutcomeNotFound is [ErrNotFound].
 	OutcomeNotFound Outcome = "not_found"
-	// OutcomeError is any other error; of a Create it means unknown.
+	// OutcomeError is any other error; after a Create it means that the outcome is unknown.
 	OutcomeError Outcome = "error"
 )
 
@@ -41,12 +41,11 @@ type Op struct {
 	Duration time.Duration // how long the caller waited
 }
 
-// Observe returns a wrapper of store that calls report after every request, in the
-// goroutine of the caller and before it returns to the caller. report must be
-// quick and safe for concurrent use.
+// Observe returns a wrapper of store that calls report at the end of every request, in the goroutine of the
+// caller and before the request returns. report must be quick and safe for concurrent use.
 //
-// The result is a [Finder] if store is one. A call of FirstMissing is reported
-// as a List of the first key.
+// The wrapper is a [Finder] if store is a [Finder]. It reports a call of FirstMissing as a List of the first
+// key.
 func Observe(store Store, report func(Op)) Store {
 	o := &observed{store: store, report: report}
 	if finder, ok := store.(Finder); ok {
@@ -104,7 +103,7 @@ func (o *observed) Delete(ctx context.Context, key string) (time.Time, error) {
 	return at, err
 }
 
-// observedFinder is observed for a store that is a [Finder].
+// observedFinder wraps a store that is a [Finder].
 type observedFinder struct {
 	*observed
 	finder Finder

@@ -1,9 +1,9 @@
 // Package objstore is the interface between Seb and the place that holds its objects: four
 // requests for immutable objects, each answered with the time of the store's clock.
 //
-// It is not a general object-store client. It has no overwrites, no lists by delimiter and no
-// multipart uploads: the log does not need them, and every store must keep the
-// promises of this interface.
+// It is not a general object-store client. It has no overwrites, no lists by delimiter and no multipart
+// uploads. The log does not need them, and each of them would be one more promise that every store must
+// keep.
 //
 // Two errors are definite: [ErrExists] and [ErrNotFound]. After any other error of
 // Create the outcome is unknown: the object may exist, may appear later, or may
@@ -18,18 +18,18 @@ import (
 )
 
 var (
-	// ErrExists is Create's definite answer that the key exists: another writer has created
-	// it, or an earlier Create of the same caller whose reply was lost.
+	// ErrExists is Create's definite answer that the key exists. The object was created by another writer,
+	// or by an earlier Create of the same caller whose reply was lost.
 	ErrExists = errors.New("object exists")
 
 	// ErrNotFound is Get's definite answer that there was no object under the key when the
 	// store executed the request.
 	ErrNotFound = errors.New("object not found")
 
-	// ErrNotRegular is returned by a store in a directory if a key's file is not a
-	// regular file, but a directory, a symbolic link, a FIFO or the like. It is also
-	// returned if a parent of the file, or of the files that a List asks for, is not a
-	// directory. The message names the path, and what it is.
+	// ErrNotRegular is returned by a store in a directory if a key's file is not a regular file, but a
+	// directory, a symbolic link, a FIFO or the like. It is also returned if a parent of the file, or of the
+	// files that a List asks for, is not a directory. The message names the path, and what kind of file is
+	// there.
 	ErrNotRegular = errors.New("it is not a regular file")
 
 	// ErrStopped is returned by a store that refuses all further requests
@@ -40,11 +40,11 @@ var (
 
 // Store holds immutable objects under keys such as "log/00000000000000000001".
 //
-// Every answer, even with ErrExists and ErrNotFound, has the time at which the store executed the
-// request, by the store's clock. For List the time must not be later than the moment at which the
-// list was evaluated, for Create and Get it must not be earlier than their execution. Small
-// deviations are covered by the margin of the log lease. The zero time means that the answer had no
-// date. With any other error the time has no meaning.
+// Every answer, even with ErrExists and ErrNotFound, has the time at which the store executed the request,
+// by the store's clock. The time of a List must not be later than the moment at which the store made the
+// list. The time of a Create or a Get must not be earlier than the moment at which the store executed the
+// request. The margin of the log lease covers small deviations. The zero time means that the answer had no
+// date. If a request fails with any error except ErrExists and ErrNotFound, the time has no meaning.
 //
 // Implementations are safe for concurrent use, return when ctx ends, and never retry a
 // Create themselves.
@@ -55,14 +55,14 @@ type Store interface {
 	// and does not read them after it has returned.
 	Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error)
 
-	// Get reads bytes [off, off+n) of an object; n < 0 means to the end. If the range
-	// goes beyond the end, Get returns the bytes up to the end. If off is at or beyond the
-	// end, Get returns no bytes and no error; Size tells where the end is.
+	// Get reads bytes [off, off+n) of an object; n < 0 means to the end. If the range goes beyond the end,
+	// Get returns the bytes up to the end. If off is at or beyond the end, Get returns no bytes and no
+	// error; [Object.Size] tells where the end is.
 	Get(ctx context.Context, key string, off, n int64) (Object, error)
 
-	// List returns up to limit keys that begin with prefix and sort strictly
-	// after the key after ("" for all), in ascending byte order. limit <= 0 means 1,000. An
-	// object whose Create was answered before the List was sent is in the list.
+	// List returns up to limit keys that begin with prefix and are larger than after, in ascending byte
+	// order. If after is "", the list begins with the first key. limit <= 0 means 1,000. An object whose
+	// Create was answered before the List was sent is in the list.
 	List(ctx context.Context, prefix, after string, limit int) (Page, error)
 
 	// Delete removes key. Deleting a key that does not exist is a success.
@@ -83,10 +83,9 @@ type Finder interface {
 type Walker interface {
 	Store
 
-	// Walk calls visit with the path and the mode of every file, directory and other entry in
-	// the store. The path has the form of a key. The order is unspecified. Walk leaves out
-	// names that no key can have, except for a file that stands where the store needs a
-	// directory whose name begins with a dot.
+	// Walk calls visit with the path and the mode of every file, directory and other entry in the store. The
+	// path has the form of a key. The order is unspecified. Walk leaves out names that no key can have. The
+	// only exception is a file in the place of a directory that the store itself needs, such as .tmp.
 	Walk(ctx context.Context, visit func(path string, mode fs.FileMode)) error
 
 	// Path returns the file path of a key's object on this machine.
@@ -105,9 +104,9 @@ type Object struct {
 
 // Page is List's answer.
 type Page struct {
-	// Keys are full keys, ascending.
+	// Keys are whole keys, which begin with the prefix, in ascending order.
 	Keys []string
-	// More is true if there are keys after the last one.
+	// More is true if the store has more keys with the prefix after the last of Keys.
 	More bool
 	// Time is a time of the store's clock: the store made the list then, or later.
 	Time time.Time

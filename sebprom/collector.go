@@ -2,8 +2,7 @@
 //
 //	prometheus.MustRegister(sebprom.NewCollector(broker.Metrics))
 //
-// The package has no metrics of its own. A program that does not import it does not link the
-// Prometheus client.
+// The package is separate, so that only programs which import it link the Prometheus client.
 package sebprom
 
 import (
@@ -14,15 +13,16 @@ import (
 	"github.com/simple-event-broker/seb/metric"
 )
 
-// Collector is a [prometheus.Collector]. Keep it registered only while its broker is in use. A registry
-// accepts one broker only, since the metrics of a second one have the same names.
+// Collector is a [prometheus.Collector]. Keep it registered only while the broker is in use. A registry
+// accepts the collector of only one broker, since the metrics of all brokers have the same names.
 type Collector struct {
 	read  func() []metric.Family
 	descs map[string]*prometheus.Desc
 }
 
-// NewCollector returns a collector of the metrics that read returns, such as the method Metrics of a broker. It
-// calls read once to learn the families, which must not change, and then for each collection.
+// NewCollector returns a collector of the metrics that read returns. read may be the method Metrics of a
+// broker. NewCollector calls read once to learn the families; all later calls must return the same families.
+// Each collection calls read again.
 func NewCollector(read func() []metric.Family) *Collector {
 	c := &Collector{read: read, descs: map[string]*prometheus.Desc{}}
 	for _, f := range read() {

@@ -23,16 +23,16 @@ func (c *serveCmd) checkAdvertise() error {
 	return nil
 }
 
-// leadsToBroker tells whether the host and port of u can lead other brokers to this one. A wildcard address
-// can't: a broker that connects to it reaches itself. Port 0 is valid: it stands for the port that this
-// broker listens on.
+// leadsToBroker tells whether other brokers can reach this broker at the host and port of u. They can't if
+// the host is a wildcard such as 0.0.0.0: a broker that connects to 0.0.0.0 reaches itself. Port 0 is valid:
+// it stands for the port that this broker listens on.
 func leadsToBroker(u *url.URL) bool {
 	_, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
 	return u.Hostname() != "" && !net.ParseIP(u.Hostname()).IsUnspecified() && err == nil
 }
 
-// advertised returns the URL at which other brokers reach this one, "" if it isn't known. It is never a
-// loopback address, unless --advertise names one: a broker on another machine that connects to a loopback
+// advertised returns the URL at which other brokers reach this one, "" if it isn't known. The URL has a
+// loopback address only if --advertise names one: a broker on another machine that connects to a loopback
 // address reaches itself.
 func (c *serveCmd) advertised(listening net.Addr) string {
 	tcp, ok := listening.(*net.TCPAddr)
@@ -48,27 +48,26 @@ func (c *serveCmd) advertised(listening net.Addr) string {
 	return c.scheme() + "://" + listening.String()
 }
 
-// advertisedHost returns the host and port of --advertise, "" if it is not given.
+// advertisedHost returns the host and port of --advertise, "" if the flag is not given.
 func (c *serveCmd) advertisedHost() string {
 	_, host, _ := strings.Cut(c.Advertise, "://")
 	return host
 }
 
-// peerConfig is the TLS configuration for connections to brokers whose address is https. Inside such a
-// connection the brokers prove their sessions to each other. The configuration trusts the system's
-// authorities and the certificates in this broker's --tls-cert. It presents no certificate, since
-// --tls-client-ca is for clients.
+// peerConfig is the TLS configuration for connections to brokers whose address is https. It trusts the
+// system's authorities and the certificates in this broker's --tls-cert. It presents no client certificate:
+// inside the connection, the brokers prove their sessions to each other.
 func (f tlsFlags) peerConfig(secure *tls.Config) *tls.Config {
 	if secure == nil {
 		return nil // the default, which trusts the system's authorities
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
-		roots = x509.NewCertPool() // the system has no authorities
+		roots = x509.NewCertPool() // the system's authorities can't be read
 	}
 	if own, err := secure.GetConfigForClient(nil); err == nil {
 		for _, der := range own.Certificates[0].Certificate {
-			if c, err := x509.ParseCertificate(der); err == nil { // err is always nil: load has parsed the certificate
+			if c, err := x509.ParseCertificate(der); err == nil { // err is always nil: load has parsed the certificate before
 				roots.AddCert(c)
 			}
 		}

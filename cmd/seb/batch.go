@@ -22,8 +22,8 @@ const (
 	secondsPerMonth = 30 * 24 * 3600
 )
 
-// linger returns the default of --linger for a store: a commit costs only fsyncs in a directory, but money
-// on S3.
+// linger returns the default of --linger for a store. On S3 each commit costs money; in a directory it costs
+// only fsyncs, so the default there is shorter.
 func (k storeKind) linger() time.Duration {
 	if k == kindS3 {
 		return lingerS3
@@ -31,8 +31,8 @@ func (k storeKind) linger() time.Duration {
 	return lingerDirectory
 }
 
-// costOf says in words what the commits of a busy month cost at worst. If the store's prices are not
-// known, costOf takes Amazon's.
+// costOf says in words what the commits of a busy month cost at worst. If prices is nil, costOf uses Amazon's
+// prices, and says so.
 func costOf(batch string, linger time.Duration, prices *httpapi.Prices) string {
 	const idle = "; an idle broker sends none"
 	whose := ""

@@ -16,16 +16,16 @@ import (
 
 const readChunkBytes = 256 << 10
 
-// recordBatch holds records in the form of an append request. In the compact form, head has a count and
-// that many sizes (uint32, little-endian), and values has the values back to back. In JSON, values is the
-// whole request without jsonTail.
+// recordBatch holds records in the form of an append request. In the compact form, head has the number of
+// records and the size of each (uint32, little-endian), and values has their values back to back. In JSON,
+// values has the body of the request without jsonTail, and head is empty.
 type recordBatch struct {
 	json   bool
 	n      int
-	input  int64 // bytes of the input that the records took
+	input  int64 // how many bytes the records have in the input
 	head   []byte
 	values []byte
-	starts []int // in JSON, where each record begins in values
+	starts []int // in JSON, the position in values at which each record begins
 }
 
 const (
@@ -53,10 +53,10 @@ func (b *recordBatch) size() int {
 	return len(b.head) + len(b.values)
 }
 
-// sizeWith returns an upper bound of the batch's size with one more record of that many bytes.
+// sizeWith returns an upper bound of the batch's size after the addition of a record of the given size.
 func (b *recordBatch) sizeWith(record int) int { return b.size() + 4 + record }
 
-// add adds a value, or a record's JSON.
+// add adds a record: in the compact form the bytes of its value, in JSON its JSON.
 func (b *recordBatch) add(record []byte) {
 	b.n++
 	if b.json {
@@ -79,8 +79,8 @@ func (b *recordBatch) mediaType() string {
 	return batchType
 }
 
-// body returns a reader of the request's bytes, which are the same at every attempt. The reader uses the
-// memory of b.
+// body returns a reader of the request's body. Every call returns the same bytes, as retries need. The reader
+// uses the memory of b.
 func (b *recordBatch) body() io.Reader {
 	if b.json {
 		return io.MultiReader(bytes.NewReader(b.values), strings.NewReader(jsonTail))
@@ -93,8 +93,8 @@ var (
 	atByte      = regexp.MustCompile(`^(.* byte )(\d+)(.*)$`)
 )
 
-// inLines changes a broker's error that names a byte of the request: afterwards the error names the line
-// of the input, and the byte in that line, both counted from 1. before is the number of lines before the
+// inLines changes an error of a broker that names a byte of the request. Afterwards the error names the line
+// of the input, and the byte in that line, both counted from 1. The input has before lines in front of the
 // batch.
 func (b *recordBatch) inLines(err error, before int64) {
 	e, ok := errors.AsType[*apiError](err)
@@ -116,11 +116,12 @@ func (b *recordBatch) inLines(err error, before int64) {
 	e.Detail = fmt.Sprintf("line %d: %s%d%s", before+int64(i)+1, recordIndex.ReplaceAllString(named[1], ""), at-b.starts[i]+1, named[3])
 }
 
-// batcher reads records ahead of the requests that carry them. While a request is under way the next batch
-// fills: slow input goes out record by record, fast input in batches of the largest size.
+// batcher collects records from the input into the next batch, while the request with the previous batch is
+// under way. So records of slow input are sent one by one, and records of fast input in batches of the
+// largest size.
 type batcher struct {
 	form       *inputForm
-	bytesMax   int // of a batch; a larger record makes a batch of its own
+	bytesMax   int // the largest size of a batch; a larger record is sent in a batch of its own
 	recordsMax int
 
 	mu      sync.Mutex
@@ -136,8 +137,8 @@ func newBatcher(form *inputForm, bytesMax, recordsMax int) *batcher {
 	return g
 }
 
-// read collects the records of r, without the first skip records, until r or ctx ends. It can't be
-// interrupted while r blocks.
+// read collects the records of r, except for the first skip records, until r or ctx ends. The end of ctx does
+// not interrupt a read of r that blocks.
 func (g *batcher) read(ctx context.Context, r io.Reader, skip int64) {
 	defer context.AfterFunc(ctx, g.wake)()
 	err := g.split(ctx, r, skip)
@@ -153,7 +154,7 @@ func (g *batcher) wake() {
 	g.changed.Broadcast()
 }
 
-// split cuts what r yields into records.
+// split reads r and cuts the bytes into records.
 func (g *batcher) split(ctx context.Context, r io.Reader, skip int64) error {
 	buf := make([]byte, 0, readChunkBytes)
 	at := int64(0) // records found so far, the skipped ones included
@@ -166,7 +167,7 @@ func (g *batcher) split(ctx context.Context, r io.Reader, skip int64) error {
 		}
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		// A failed read is not the end of the input: the last record may be incomplete then.
+		// Only io.EOF is the end of the input: after another error, the last record may be incomplete.
 		used, cutErr := g.add(ctx, buf, errors.Is(err, io.EOF), &at, skip)
 		if cutErr != nil {
 			return cutErr
@@ -181,9 +182,10 @@ func (g *batcher) split(ctx context.Context, r io.Reader, skip int64) error {
 	}
 }
 
-// add adds the complete records of data to the open batch, and waits for room whenever the batch is full.
-// used is how many bytes of data the records took. at counts the records of the input; the first skip
-// records are left out.
+// add adds the complete records of data to the open batch, and waits whenever that batch is full. end tells
+// that the input ends with data. The result used is the number of bytes of data that became records. The
+// caller's counter at goes up for each record of the input, also for the first skip records, which are left
+// out.
 func (g *batcher) add(ctx context.Context, data []byte, end bool, at *int64, skip int64) (used int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -214,7 +216,7 @@ func (g *batcher) add(ctx context.Context, data []byte, end bool, at *int64, ski
 	}
 }
 
-// malformed adds to err the number of the record that err is about. An io.EOF within the record becomes
+// malformed adds to err the number of the record that can't be read. An io.EOF within the record becomes
 // io.ErrUnexpectedEOF, since callers take io.EOF for the end of the input.
 func (g *batcher) malformed(at int64, err error) error {
 	if errors.Is(err, io.EOF) {
@@ -223,7 +225,7 @@ func (g *batcher) malformed(at int64, err error) error {
 	return fmt.Errorf("%s %d: %w", g.form.unit, at, err)
 }
 
-// placeLocked adds one record, once there is room. It returns false if ctx ended first.
+// placeLocked waits until the open batch has room, and adds one record. It returns false if ctx ended first.
 func (g *batcher) placeLocked(ctx context.Context, record []byte, took int) bool {
 	for g.open.count() > 0 && (g.open.count() >= g.recordsMax || g.open.sizeWith(len(record)) > g.bytesMax) {
 		g.changed.Broadcast()
@@ -237,9 +239,9 @@ func (g *batcher) placeLocked(ctx context.Context, record []byte, took int) bool
 	return true
 }
 
-// next waits for records and returns all that were read, in a batch that belongs to the caller. spare, if
-// not nil, is an old batch that next fills again. After the last batch, next returns the error that ended
-// the reading: io.EOF at the end of the input.
+// next waits until the open batch has records, and returns that batch, which then belongs to the caller.
+// spare, if not nil, is a batch that the caller no longer needs; next makes it the open batch. After the last
+// batch, next returns the error that ended the reading: io.EOF at the end of the input.
 func (g *batcher) next(ctx context.Context, spare *recordBatch) (*recordBatch, error) {
 	defer context.AfterFunc(ctx, g.wake)()
 	if spare == nil {

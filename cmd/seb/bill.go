@@ -53,7 +53,7 @@ type billInfo struct {
 
 type costInfo struct{ Requests, Storage, Total float64 }
 
-// Run asks the broker, and prints.
+// Run asks the broker for its bill, and prints it.
 func (c *billCmd) Run(ctx context.Context, std streams) error {
 	broker, err := c.client()
 	if err != nil {

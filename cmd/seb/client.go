@@ -22,11 +22,11 @@ import (
 const (
 	batchType = "application/vnd.seb.batch"
 
-	// Longer than the broker's own time-out for appends (30 s), so that the broker answers first unless the
+	// Longer than the broker's own time-out for appends (30 s). So the broker answers first, unless the
 	// connection is dead.
 	requestTimeout = 90 * time.Second
-	// Shorter than a broker keeps idle connections: a request on a connection that the broker is closing
-	// would have an unknown outcome.
+	// A broker keeps idle connections longer than this, so that the client closes them first: if the broker
+	// closes a connection while a request is on its way, the outcome of the request is unknown.
 	idleConnTimeout = 5 * time.Second
 	idleConnsMax    = 1000
 	// The largest answer that is read into memory, such as a list of many topics or a proxy's error page.
@@ -40,7 +40,7 @@ const (
 	plainLineMax = 200
 )
 
-// serverFlag names a broker, on every command that talks to one.
+// serverFlag has the flags for the broker's URL and the API key, for every command that talks to a broker.
 type serverFlag struct {
 	Server         string `group:"broker" default:"http://127.0.0.1:51313" placeholder:"URL" help:"The broker's URL (default ${default})."`
 	Key            string `group:"broker" name:"key" placeholder:"KEY" help:"API key; better in the environment, as SEB_KEY, where other users don't see it (default: none)."`
@@ -74,7 +74,7 @@ type client struct {
 	key  string
 }
 
-// client checks the flags. It does not connect yet.
+// client checks the flags and returns a client, which connects when it sends its first request.
 func (f serverFlag) client() (*client, error) {
 	base, err := url.Parse(f.Server)
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
@@ -86,20 +86,21 @@ func (f serverFlag) client() (*client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.IdleConnTimeout = idleConnTimeout
-	// consume --follow always has a request for each partition under way. To reuse their connections, as many
-	// idle ones are kept.
+	// consume --follow has a request for each partition under way at the same time. The transport keeps as
+	// many idle connections, so that the next requests can use them again.
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConnsMax, idleConnsMax
 	if transport.TLSClientConfig, err = f.config(); err != nil {
 		return nil, err
 	}
 	return &client{base: base, key: key, http: &http.Client{
 		Transport: transport,
-		// After most redirects of a POST, Go's client sends a GET: an append would become a read.
+		// Redirects are not followed: after most redirects of a POST, Go's client sends a GET, and an append
+		// would become a read.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// url returns the address of a path below /v1; segments are escaped.
+// url returns the URL of a path below /v1, and escapes the segments of the path.
 func (c *client) url(query url.Values, segments ...string) string {
 	for i, s := range segments {
 		segments[i] = url.PathEscape(s)
@@ -134,14 +135,14 @@ func (c *client) do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// call sends body as JSON unless it is nil, and decodes the answer into
-// answer unless that is nil. It returns the status.
+// call sends body as JSON, and decodes the JSON of the response into answer; both may be nil. It returns the
+// status.
 func (c *client) call(ctx context.Context, method, u string, body, answer any) (int, error) {
 	status, _, err := c.exchange(ctx, method, u, body, answer)
 	return status, err
 }
 
-// exchange does the same as call, and returns the answer's headers too.
+// exchange does the same as call, and also returns the headers of the response.
 func (c *client) exchange(ctx context.Context, method, u string, body, answer any) (int, http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -178,8 +179,8 @@ func (c *client) exchange(ctx context.Context, method, u string, body, answer an
 	return res.StatusCode, res.Header, nil
 }
 
-// unsure returns err, the error of a request. If the request may have changed something despite the
-// error, unsure adds the exit code for that, and a hint how to check.
+// unsure returns err, the error of a request. If the request may have changed something despite the error,
+// unsure adds the exit code for an unknown outcome, and a hint how to check.
 func (c *client) unsure(method, u string, err error) error {
 	if _, outcome := retryable(err); method == http.MethodGet || outcome != seb.Unknown {
 		return err
@@ -196,8 +197,8 @@ func (c *client) unsure(method, u string, err error) error {
 	return codedError{hinted(err, "the request may have been carried out: "+check), exitUnknown}
 }
 
-// transportError is the error of a request that got no answer. If unsent is set, the request never reached
-// a broker. If not, the broker may have carried it out.
+// transportError is the error of a request that got no answer. If unsent is true, the request did not reach a
+// broker. If unsent is false, a broker may have carried out the request.
 type transportError struct {
 	error
 	unsent bool
@@ -226,11 +227,12 @@ func unanswered(base *url.URL, err error) error {
 	return transportError{fmt.Errorf("no response from %s: %w", base, err), false}
 }
 
-// isUntrusted tells whether the server's certificate is not trusted. Then nothing was sent to the server.
+// isUntrusted tells whether a request failed because the server's certificate is not trusted. Such a request
+// was not sent.
 func isUntrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
 
-// refusal returns err, the error of an answer. If a server refused the request because it expects HTTPS,
-// which Go's HTTP server says in a line of text, refusal returns a transportError that names the problem.
+// refusal returns err, the error of an answer. Go's HTTP server answers an HTTP request with a line of text
+// if it expects HTTPS; refusal turns that answer into a transportError that names the problem.
 func (c *client) refusal(err error) error {
 	var e *apiError
 	if c.base.Scheme == "http" && errors.As(err, &e) && e.Code == "" && strings.HasSuffix(e.Detail, "to an HTTPS server.") {
@@ -263,12 +265,12 @@ func (e *apiError) Error() string {
 	}
 }
 
-// readProblem reads an error answer, also a proxy's, which may be HTML.
+// readProblem turns an error answer into an *apiError. The answer may also come from a proxy, and be HTML.
 func readProblem(res *http.Response) error {
 	e := &apiError{}
 	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
 	if err != nil || json.Unmarshal(b, e) != nil {
-		// The answer is not a broker's error: the status alone decides.
+		// The answer is not a broker's error: callers have to judge it by its status alone.
 		*e = apiError{Detail: plainLine(b)}
 	}
 	e.Status = res.StatusCode
@@ -279,7 +281,7 @@ func readProblem(res *http.Response) error {
 		e.retryAfter = time.Duration(min(s, int(retryAfterMax/time.Second))) * time.Second
 	}
 	if e.Outcome != "" && e.Outcome != seb.NotCommitted {
-		e.Outcome = seb.Unknown // even if this version of seb does not know the value
+		e.Outcome = seb.Unknown // also for an outcome that this version of seb does not know
 	}
 	if e.Hint = shellHint(e.Code, e.Hint); e.Hint != "" {
 		return hinted(e, e.Hint)
@@ -287,7 +289,7 @@ func readProblem(res *http.Response) error {
 	return e
 }
 
-// plainLine returns body if it is a line of text, as servers that are not brokers send it, else "".
+// plainLine returns body if it is a line of text, as servers that are not brokers often send, else "".
 func plainLine(body []byte) string {
 	s := string(bytes.TrimSpace(body))
 	if len(s) > plainLineMax || strings.HasPrefix(s, "<") || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -332,8 +334,8 @@ func retryable(err error) (retry bool, outcome seb.Outcome) {
 	return retry, outcome
 }
 
-// backoff paces retries: each pause is twice the last one, or as long as the broker asks for if that is
-// longer.
+// backoff makes the pauses between retries. Each pause is twice the last one, up to backoffMax, or as long as
+// the broker asks for if that is longer.
 type backoff struct{ last time.Duration }
 
 // wait pauses after err, and returns false once ctx ends.
@@ -371,7 +373,8 @@ func newWaitNotes(w io.Writer, p *progress, doing string, most time.Duration) *w
 	return &waitNotes{w, p, doing, most, map[seb.Code]bool{}}
 }
 
-// tell reports err with its hint, before the command waits and tries again.
+// tell reports err with its hint, before the command waits and tries again. It reports nothing if the broker
+// asked for a short wait, or if it has reported the same code before.
 func (n *waitNotes) tell(err error) {
 	var e *apiError
 	if !errors.As(err, &e) || e.retryAfter < tellWaitMin || n.told[e.Code] {

@@ -84,7 +84,7 @@ func (c *completionCmd) Run(std streams) error {
 	return err
 }
 
-// completeCmd is what the scripts call.
+// completeCmd is the hidden command that the scripts call.
 type completeCmd struct {
 	Words []string `arg:"" optional:"" help:"The words after seb, up to the one at the cursor, which may be empty."`
 }
@@ -105,7 +105,7 @@ func (c *completeCmd) Run(ctx context.Context, std streams, k *kong.Context) err
 
 type candidate struct{ word, meaning string }
 
-// commandLine is a command line as far as it is typed.
+// commandLine is what the user has typed so far of a command line.
 type commandLine struct {
 	command  *kong.Node
 	args     []string   // positional arguments before the cursor
@@ -114,8 +114,8 @@ type commandLine struct {
 	atCursor string
 }
 
-// parseLine finds the command that words name, and what stands before the cursor. It takes an unknown
-// word as an argument, since the line is not complete yet.
+// parseLine parses words, the last of which is at the cursor. It takes an unknown word for an argument: the
+// user may not have finished the line, so nothing is an error.
 func parseLine(root *kong.Node, words []string) commandLine {
 	l := commandLine{command: root}
 	for _, word := range words[:len(words)-1] {
@@ -145,7 +145,7 @@ func parseLine(root *kong.Node, words []string) commandLine {
 	return l
 }
 
-// take handles the value of l.flag.
+// take ends the wait for the value of l.flag, and keeps the value if the flag is --server.
 func (l *commandLine) take(value string) {
 	if l.flag.Name == "server" {
 		l.server = value
@@ -153,7 +153,7 @@ func (l *commandLine) take(value string) {
 	l.flag = nil
 }
 
-// find returns the flag of that name, such as --topic or -o; nil if the command has no such flag.
+// find returns the flag with a name such as --topic or -o; nil if the command has no such flag.
 func (l *commandLine) find(name string) *kong.Flag {
 	for _, flag := range l.flags() {
 		if name == "--"+flag.Name || flag.Short != 0 && name == "-"+string(flag.Short) {
@@ -238,7 +238,7 @@ func (l *commandLine) values(ctx context.Context, argument *kong.Positional, add
 	}
 }
 
-// consumers adds the consumers of the topic that was typed before.
+// consumers adds the consumers of the topic on the command line.
 func (l *commandLine) consumers(ctx context.Context, add func(word, meaning string)) {
 	if len(l.args) == 0 {
 		return
@@ -252,7 +252,7 @@ func (l *commandLine) consumers(ctx context.Context, add func(word, meaning stri
 	}
 }
 
-// queues adds the queues of the topic that was typed before.
+// queues adds the queues of the topic on the command line.
 func (l *commandLine) queues(ctx context.Context, add func(word, meaning string)) {
 	if len(l.args) == 0 {
 		return

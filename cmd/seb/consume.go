@@ -102,7 +102,7 @@ func (c *consumeCmd) explain(err error, r *topicReader) error {
 	}
 	written := counted(r.written, "record was written", "records were written")
 	switch {
-	case errors.As(err, &refusal) && refusal.Code == seb.CodeTopicNotFound: // the hint names no positions: they were in the deleted topic
+	case errors.As(err, &refusal) && refusal.Code == seb.CodeTopicNotFound: // the hint names no positions, since those would be in the deleted topic
 		if r.topicID != "" {
 			err = hinted(err, written+"; the topic was deleted meanwhile")
 		}

@@ -48,7 +48,8 @@ func (c consumerInfo) missed() (n int64) {
 	return n
 }
 
-// at returns the consumer's position in a partition; 0 if the partition was added later.
+// at returns the consumer's position in a partition, or 0 for a partition that was added after the consumer
+// was read.
 func (c consumerInfo) at(partition int32) int64 {
 	for _, p := range c.Positions {
 		if p.Partition == partition {

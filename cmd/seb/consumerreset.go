@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// consumerResetCmd has no default position, and reads none from the environment: either could reset a
-// consumer by mistake.
+// consumerResetCmd has no default position, and takes nothing from the environment: a default or a forgotten
+// variable could reset a consumer by mistake.
 type consumerResetCmd struct {
 	consumerFlags
 	From      string `env:"-" required:"" placeholder:"POSITION" help:"New position: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago."`
@@ -72,8 +72,9 @@ func (c *consumerResetCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
-// place returns a position as the API takes it for a consumer. It turns -N, and earliest and latest of one
-// partition, into offsets.
+// place turns position, the query parameters for --from, into what the API accepts as a consumer's position:
+// a time, the word earliest or latest, or an offset per partition. It asks the broker for the partitions'
+// bounds if it needs them to compute the offsets.
 func (c *consumerResetCmd) place(ctx context.Context, broker *client, position url.Values) (any, error) {
 	word := position.Get("offset")
 	n, err := strconv.ParseInt(word, 10, 64)

@@ -13,7 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/httpapi"
 )
 
-// serveDebug serves profiles on --debug-addr, if given, until stop is called.
+// serveDebug serves profiles on --debug-addr, if given, until the caller calls stop.
 func (c *serveCmd) serveDebug(ctx context.Context, log *slog.Logger) (stop func(), err error) {
 	if c.DebugAddr == "" {
 		return func() {}, nil
@@ -45,9 +45,9 @@ func (c *serveCmd) serveDebug(ctx context.Context, log *slog.Logger) (stop func(
 	}, nil
 }
 
-// ownHostOnly refuses requests whose Host is a name that others may control: a web page under that name
-// could read the profiles, which have no access control. It also refuses requests from web pages of other
-// origins, since a profile costs CPU time.
+// ownHostOnly refuses requests whose Host is a name that others may control: by DNS rebinding, a web page
+// under that name could read the profiles, which have no access control. It also refuses requests from web
+// pages of other origins, since a profile costs CPU time.
 func ownHostOnly(h http.Handler) http.Handler {
 	guard := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,8 +19,8 @@ const (
 	doctorSmall  = 1 << 10
 	doctorLarge  = 1 << 20
 	doctorRanged = 64 << 10
-	// A larger difference of the clocks is reported. S3 refuses requests if the clocks differ by 15
-	// minutes.
+	// If the store's clock and this machine's clock differ by more than this, the output adds a remark. S3
+	// refuses requests if the clocks differ by 15 minutes.
 	skewNoted = 30 * time.Second
 )
 
@@ -84,8 +84,8 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 	return d.verdict()
 }
 
-// verdict returns an error unless the store is usable. If it is, verdict returns the error of the output,
-// if any.
+// verdict returns an error if the store is not usable or did not answer, else the error of writing the
+// output, if any.
 func (d *diagnosis) verdict() error {
 	switch {
 	case d.failed == nil:
@@ -130,7 +130,7 @@ type latencyInfo struct {
 	Max     float64 `json:"max_seconds"`
 }
 
-// examine runs all checks, and removes their objects whatever they find.
+// examine runs all checks. The check "delete" removes the objects of the others, whatever these have found.
 func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
 	if d.answered = d.check(ctx, "answers", d.answers); !d.answered {
 		return // after this failure every other check would run into a time-out
@@ -145,9 +145,8 @@ func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
 	d.check(ctx, "store time", d.clock)
 }
 
-// check runs one check and reports its result. It reports nothing after an interrupt, since a check that
-// was cut short says nothing about the store. The check that deletes the objects reports its result even
-// then.
+// check runs one check and reports its result. After an interrupt it reports nothing, since a check that was
+// cut short says nothing about the store; but it still runs the check, so that "delete" removes the objects.
 func (d *diagnosis) check(ctx context.Context, name string, run func(context.Context) (string, error)) (ok bool) {
 	detail, err := run(ctx)
 	d.progress.clear()
@@ -168,14 +167,14 @@ func (d *diagnosis) check(ctx context.Context, name string, run func(context.Con
 
 func (d *diagnosis) answers(ctx context.Context) (string, error) {
 	_, err := d.list(ctx, "", "", 1)
-	if err != nil && !errors.Is(err, objstore.ErrNotRegular) { // which the next check reports
+	if err != nil && !errors.Is(err, objstore.ErrNotRegular) { // the next check reports ErrNotRegular
 		return "", err
 	}
 	return "it can be reached", nil
 }
 
-// unobstructed checks that nothing in a directory is in the way of the log's objects, and that
-// a log there can be read.
+// unobstructed checks that a directory has no file or subdirectory of the wrong kind where Seb keeps objects,
+// and that seb.json can be read if it exists.
 func (d *diagnosis) unobstructed(ctx context.Context) (string, error) {
 	obstacles, err := fsck.Obstacles(ctx, d.store)
 	if err != nil {

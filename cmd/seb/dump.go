@@ -100,8 +100,8 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 	return o.Body, nil
 }
 
-// judge refuses a large file by its first bytes if dump can't show it, so that the file is not read into
-// memory.
+// judge sees the first MiB of a file or object that is larger than that. It returns an error if dump can't
+// show the whole, which is then not read into memory.
 func (c *dumpCmd) judge(first []byte, size int64) error {
 	if original.IsBatch(first) {
 		return nil
@@ -144,8 +144,8 @@ func (d *dumper) line(label, format string, args ...any) {
 	d.printf("%-12s %s\n", label, text)
 }
 
-// dump shows the object b. name is the file or key that the user gave: if it has the form of a key of the
-// log, it must be the key of b.
+// dump shows the object b. name is the file or key that the user gave. If name has the form of a key of the
+// log, such as log/00000000000000000001, it must be the key that b itself names.
 func (d *dumper) dump(b []byte, name string) error {
 	if path.Base(name) == format.ClusterKey {
 		return d.cluster(b)
@@ -389,8 +389,8 @@ func (d *dumper) mark(fault bool, what string) string {
 	return d.paint(red, " BAD: "+what)
 }
 
-// standsAt marks a fault if name has the form of a key of the log, but is not key, the key that the object
-// itself names. A copy of an object may have a name of any other form.
+// standsAt marks a fault if name has the form of a key of the log, but is not key, which is the key that the
+// object itself names. A name of any other form is no fault: it may be the name of a copy.
 func (d *dumper) standsAt(name, key string) string {
 	dir, base := path.Split(name)
 	if path.Base(dir) != path.Dir(key) {

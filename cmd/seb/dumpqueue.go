@@ -139,7 +139,7 @@ type listedAttempt struct {
 	state.Attempt
 }
 
-// listed returns the stored attempts of a partition, by offset.
+// listed returns the stored attempts of a partition, sorted by offset.
 func listed(q *state.Queue, partition int32) (list []listedAttempt) {
 	q.EachAttempt(format.Partition(partition), func(offset seb.Offset, a state.Attempt) { list = append(list, listedAttempt{offset, a}) })
 	slices.SortFunc(list, func(a, b listedAttempt) int { return cmp.Compare(a.offset, b.offset) })

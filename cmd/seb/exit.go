@@ -51,7 +51,7 @@ func exitHelp() string {
 	return s.String()
 }
 
-// codedError is an error whose exit code only the command can know.
+// codedError is an error with an exit code that the command chose for it.
 type codedError struct {
 	error
 	code int
@@ -62,8 +62,8 @@ func (e codedError) Unwrap() error { return e.error }
 // errInterrupted is the error of a command that a signal interrupted.
 var errInterrupted = errors.New("interrupted")
 
-// errEnded is the error of a command that only an interrupt can end, such as consume --follow. It is not
-// reported.
+// errEnded is the error of a command that only an interrupt can end, such as consume --follow. run does not
+// report it.
 var errEnded = fmt.Errorf("%w, the only end of this command", errInterrupted)
 
 // interruption is the cause with which a signal cancels a command's context.
@@ -88,7 +88,7 @@ func exitCode(ctx context.Context, err error) int {
 	}
 	if ctx.Err() != nil && (errors.Is(err, errInterrupted) || errors.Is(err, context.Canceled)) {
 		var i interruption
-		_ = errors.As(context.Cause(ctx), &i) // i stays zero if no signal is the cause: the exit code is that of Ctrl-C
+		_ = errors.As(context.Cause(ctx), &i) // i stays zero if the cause is no signal: the exit code is then that of Ctrl-C
 		return i.exitCode()
 	}
 	var coded codedError
@@ -116,8 +116,7 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailure
 }
 
-// exitCode returns the exit code for the refusal of a read, or of a write that is certainly not in
-// the log.
+// exitCode returns the exit code for a refused request that has certainly changed nothing.
 func (e *apiError) exitCode() int {
 	if code := exitCodeOf(e.Code); code != exitFailure {
 		return code
@@ -133,8 +132,8 @@ func (e *apiError) exitCode() int {
 	return exitFailure
 }
 
-// brokerExitCode returns the exit code for an error of a broker in this process: the same as for a broker
-// that was asked by HTTP.
+// brokerExitCode returns the exit code for an error of a broker in this process. It is the same code as for a
+// broker that seb asked by HTTP.
 func brokerExitCode(e *seb.Error) int {
 	if e.Outcome == seb.Unknown {
 		return exitUnknown

@@ -22,12 +22,14 @@ const (
 	followWait   = 20 * time.Second
 
 	ndjsonType = "application/x-ndjson"
-	// topicIDHeader tells a topic from one that is created later under the same name.
+	// topicIDHeader is the response header with the topic's id. A topic that is created later under the same
+	// name has another id.
 	topicIDHeader = "Seb-Topic-Id"
 )
 
-// fetched is one answer: the records from first to next-1, of a partition that ends at end. sizes and
-// values hold the records (values back to back), or else lines has a line of JSON for each.
+// fetched is one answer: the records from offset first to next-1 of a partition that ends at end. The records
+// are either in sizes and values (each size as uint32, little-endian, and the values back to back), or in
+// lines, as a line of JSON each.
 type fetched struct {
 	first, next, end int64
 	sizes, values    []byte
@@ -48,7 +50,7 @@ func (f *fetched) pop() []byte {
 	return value
 }
 
-// fetchSpec is what one read asks for.
+// fetchSpec is what one read of a partition asks for.
 type fetchSpec struct {
 	topic       string
 	topicID     string // the topic's id, see topicIDHeader
@@ -58,7 +60,7 @@ type fetchSpec struct {
 	bytes       int
 	wait        time.Duration
 	accept      string
-	mayFindNone bool // an answer may be empty although records follow
+	mayFindNone bool // an answer without records is no error, even if the partition has more
 }
 
 // fetch sends one read. It reads the answer's bytes into the memory of body, and returns that
@@ -122,8 +124,8 @@ func readInto(buf []byte, r io.Reader) ([]byte, error) {
 	}
 }
 
-// parseFetched checks an answer in the compact form: a count, that many sizes
-// (uint32, little-endian), and values of these sizes.
+// parseFetched parses and checks an answer in the compact form: the number of records, the size of each
+// (uint32, little-endian), and the values.
 func parseFetched(header http.Header, body []byte) (fetched, error) {
 	f, err := parseOffsets(header)
 	if err != nil {
@@ -151,7 +153,7 @@ func parseFetched(header http.Header, body []byte) (fetched, error) {
 	return f, nil
 }
 
-// parseOffsets reads where an answer ends, and where the partition ends.
+// parseOffsets reads from the headers of an answer where its records end, and where the partition ends.
 func parseOffsets(header http.Header) (f fetched, err error) {
 	for name, to := range map[string]*int64{"Seb-Next-Offset": &f.next, "Seb-End-Offset": &f.end} {
 		n, err := strconv.ParseInt(header.Get(name), 10, 64)
@@ -163,7 +165,7 @@ func parseOffsets(header http.Header) (f fetched, err error) {
 	return f, nil
 }
 
-// parseFetchedLines checks an answer with a line of JSON for each record.
+// parseFetchedLines parses and checks an answer with a line of JSON for each record.
 func parseFetchedLines(header http.Header, body []byte) (fetched, error) {
 	f, err := parseOffsets(header)
 	if err != nil {

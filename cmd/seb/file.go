@@ -38,7 +38,7 @@ func fileName(ctx *kong.DecodeContext, target reflect.Value) error {
 // as a FIFO, whose reader would have to wait for a writer. Before it reads a file of more than 1 MiB, it
 // calls judge with the first MiB.
 func readRegular(name string, bytesMax int64, judge func(first []byte, size int64) error) (b []byte, err error) {
-	info, err := os.Stat(name) // before the open, which can't open a socket
+	info, err := os.Stat(name) // before the open, which fails for a socket
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func readRegular(name string, bytesMax int64, judge func(first []byte, size int6
 	case info.Size() > bytesMax:
 		return nil, codedError{fmt.Errorf("%s has %d bytes: no object of Seb has more than %d", name, info.Size(), bytesMax), exitDamage}
 	}
-	// The file may have become a FIFO: without O_NONBLOCK the open would wait for a writer.
+	// The file may have become a FIFO since the Stat: without O_NONBLOCK the open would wait for a writer.
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 const (
 	formatLine   = "line"   // the value and LF
 	formatJSON   = "json"   // an object per line, with all fields of a record
-	formatBinary = "binary" // key and value after their sizes, whatever their bytes
+	formatBinary = "binary" // key and value, each after its size; both may have any bytes
 	formatRaw    = "raw"    // values and nothing else
 )
 
@@ -38,7 +38,7 @@ type formatFlags struct {
 	Format       string  `enum:"line,json,binary,raw" default:"line" help:"Form of the records: line, json, binary or raw, see Formats (default ${default})."`
 	KeySeparator *string `placeholder:"SEP" help:"In lines, the key stands before SEP, which may be \\t; a line without SEP has no key (default: there are no keys)."`
 
-	separator string // what KeySeparator means; "" if there are no keys
+	separator string // KeySeparator after \t and \0 were replaced; "" if there are no keys
 }
 
 // checkFormat refuses flags that exclude each other, and sets separator.
@@ -59,8 +59,7 @@ func (f *formatFlags) checkFormat() error {
 	return nil
 }
 
-// keyedRecord has the fields of a record's JSON that the forms with keys need. Bytes that are not UTF-8
-// come in base64.
+// keyedRecord has the key and the value of a record in JSON. Bytes that are not UTF-8 come in base64.
 type keyedRecord struct {
 	Key         *string `json:"key"`
 	KeyBase64   []byte  `json:"key_base64"`
@@ -84,7 +83,7 @@ func oneOf(text *string, bytes []byte) []byte {
 	return bytes
 }
 
-// appendSized appends b in formatBinary.
+// appendSized appends a key or value b in formatBinary.
 func appendSized(dst, b []byte) []byte {
 	if b == nil {
 		return binary.LittleEndian.AppendUint32(dst, noBytes)

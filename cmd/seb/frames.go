@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// recordBytesMax is the largest record that is read, since a record is held in memory as a whole. A
+// recordBytesMax is the largest record that produce reads, since produce holds a whole record in memory. A
 // broker's limits are far below this.
 const recordBytesMax = 256 << 20
 
@@ -21,16 +21,16 @@ type frame struct {
 
 // framing finds the records in a stream.
 type framing interface {
-	// cut returns the first record of data, or false if data doesn't hold all of it. end tells that the
-	// input ends with data. After a record, the caller passes the rest of data; after false, the same data
-	// followed by more.
+	// cut returns the first record of data, or false if data doesn't hold all of the record. end tells that
+	// the input ends with data. If cut returned a record, the caller next passes the rest of data; if it
+	// returned false, the caller next passes the same data with more bytes at the end.
 	cut(data []byte, end bool) (frame, bool, error)
 }
 
 // lineFraming ends a record at each LF; the last record may lack the LF.
 type lineFraming struct {
 	separator []byte // between key and value; empty if records have no keys
-	seen      int    // bytes at the start of data that hold no LF
+	seen      int    // how many bytes at the start of data are known to hold no LF
 }
 
 func (l *lineFraming) cut(data []byte, end bool) (frame, bool, error) {
@@ -72,8 +72,8 @@ func (sizedFraming) cut(data []byte, end bool) (frame, bool, error) {
 	return frame{key, value, len(data) - len(rest)}, whole, nil
 }
 
-// cutSized reads a size and that many bytes from data: b is nil if the size is noBytes, rest follows b, and
-// whole is false if data ends too early.
+// cutSized reads a size and that many bytes from data. b has these bytes, or is nil if the size is noBytes;
+// rest is the data after b; whole is false if data ends too early.
 func cutSized(data []byte) (b, rest []byte, whole bool, err error) {
 	if len(data) < 4 {
 		return nil, nil, false, nil
@@ -111,8 +111,8 @@ type inputForm struct {
 	encode func(dst []byte, f frame) ([]byte, error)
 }
 
-// input returns the form that the flags choose. repartition drops the
-// partitions that a record's JSON names.
+// input returns the form that the flags choose. If repartition is true, the form leaves out the partition
+// that a record's JSON names.
 func (f *formatFlags) input(repartition bool) *inputForm {
 	switch {
 	case f.Format == formatJSON:
@@ -138,9 +138,9 @@ func appendKeyedJSON(dst []byte, f frame) ([]byte, error) {
 	return append(appendField(dst, "value", f.value), '}'), nil
 }
 
-// appendRecordJSON appends the JSON of a record, as consume writes it, in the form that an append takes:
-// without the offset, which the log assigns. Spaces replace what is left out, so that each byte keeps
-// its place in the line. It does not check values; the broker does.
+// appendRecordJSON appends line, the JSON of a record as consume writes it, in the form that an append
+// accepts: without the offset, which the log assigns. Spaces replace the fields that are left out, so that
+// each byte keeps its place in the line, and the broker's errors can name it. The broker checks the values.
 func appendRecordJSON(dst, line []byte, repartition bool) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -186,7 +186,7 @@ func appendRecordJSON(dst, line []byte, repartition bool) ([]byte, error) {
 	return dst, nil
 }
 
-// blank makes b spaces.
+// blank overwrites b with spaces.
 func blank(b []byte) {
 	for i := range b {
 		b[i] = ' '

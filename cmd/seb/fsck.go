@@ -178,7 +178,7 @@ func verdict(p *printer, r *fsck.Report) {
 	}
 }
 
-// counts returns the number of findings for each class for which of returns true.
+// counts lists how many findings each class has, for the classes for which of returns true.
 func counts(r *fsck.Report, of func(fsck.Class) bool) string {
 	var parts []string
 	for _, class := range fsck.Classes {

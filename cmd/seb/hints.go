@@ -6,8 +6,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// shellHints replace hints of the broker that name HTTP requests by hints that name commands. An error
-// whose code is not listed gets no hint, or the hint of pointToHelp.
+// shellHints are hints that name commands. They replace the broker's hints that name HTTP requests. If an
+// error's code is not listed here, such a hint is left out, and pointToHelp may add another.
 var shellHints = map[seb.Code]string{
 	seb.CodeTopicNotFound:       "`seb topic create TOPIC` creates the topic; `seb topic list` lists all topics",
 	seb.CodeTopicExists:         "use the topic as it is, change it with `seb topic update`, or choose another name",
@@ -25,10 +25,10 @@ var shellHints = map[seb.Code]string{
 
 const otherServer = "is --server (SEB_SERVER) the URL of a broker? If so, the broker is older than this command"
 
-// ofRequests matches hints that name HTTP requests, which are of no use in a shell.
+// ofRequests matches hints that name HTTP requests. Such hints are of no use in a shell.
 var ofRequests = regexp.MustCompile(`\b(GET|HEAD|PUT|POST|PATCH|DELETE|Retry-After|Authorization|Accept|Allow|Content-Type)\b|/v1/`)
 
-// shellHint returns the hint to show in a shell for a broker's hint; it may be "".
+// shellHint returns the hint to show in a shell in place of a broker's hint; it may be "".
 func shellHint(code seb.Code, hint string) string {
 	if ofRequests.MatchString(hint) {
 		return shellHints[code]

@@ -33,7 +33,7 @@ Examples:
     seb import ./seb-old --topic orders --topic clicks --output json`
 }
 
-// Run imports topic after topic, and prints a summary also if it fails.
+// Run imports one topic after the other, and prints a summary even if the import fails.
 func (c *importCmd) Run(ctx context.Context, std streams) error {
 	broker, err := c.client()
 	if err != nil {
@@ -75,7 +75,7 @@ type importer struct {
 	progress *progress
 	waits    *waitNotes
 	files    int64 // files that are done, of all topics
-	bytes    int64 // of the values in these files
+	bytes    int64 // size of the values that were appended so far
 }
 
 // importSummary is what import did.
@@ -90,11 +90,11 @@ type importSummary struct {
 type topicSummary struct {
 	Topic    string `json:"topic"`
 	Files    int64  `json:"files"`         // files that were read
-	Found    int64  `json:"found_records"` // records in the topic at the start
+	Found    int64  `json:"found_records"` // records of the source that the topic had at the start
 	Imported int64  `json:"records"`       // records that were appended; in a dry run, records that a real run would append
 	Bytes    int64  `json:"bytes"`         // of the imported values
 	End      int64  `json:"end_offset"`    // the offset after the imported records
-	Later    int64  `json:"later_records"` // records in the topic after the last one of the source
+	Later    int64  `json:"later_records"` // records of the topic that come after the last record of the source
 	First    int64  `json:"source_offset"` // offset of the first record in the source
 	Complete bool   `json:"complete"`      // all records of the source are in the topic
 }

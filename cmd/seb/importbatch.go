@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// importRecords bounds a request, since each record of JSON takes 70 bytes in addition to its value.
+	// importRecords is the most records in a request. In JSON, each record takes 70 bytes in addition to its
+	// value, so a request with many small records would be far larger than --batch-bytes.
 	importRecords = 20_000
 
 	timestampLayout = "2006-01-02T15:04:05.000Z07:00"
@@ -32,7 +33,8 @@ func (g *importBatch) add(value []byte, at string) {
 	g.values, g.times, g.bytes = append(g.values, value), append(g.times, at), g.bytes+len(value)
 }
 
-// full tells whether a value of that many bytes has to wait for the next batch.
+// full tells whether the batch has no room for a value of the given size: the value has to wait for the next
+// batch.
 func (g *importBatch) full(bytes, limit int) bool {
 	return g.count() > 0 && (g.bytes+bytes > limit || g.count() >= importRecords)
 }
@@ -59,5 +61,5 @@ func (g *importBatch) request(b *recordBatch) (at string) {
 	return ""
 }
 
-// importTime is how the log writes the time of a batch: to the millisecond.
+// importTime returns a batch's time as the broker writes it: in UTC, to the millisecond.
 func importTime(at time.Time) string { return at.UTC().Format(timestampLayout) }

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// importAhead is how many files are read while one is appended.
+	// importAhead is how many files are read while the records of another are appended.
 	importAhead = 4
 	// importTries is the most attempts for a request to the source's store.
 	importTries = 6
@@ -29,9 +29,9 @@ const (
 // importSource reads the files of the original. It is not an [objstore.Store]: a directory of the original
 // may hold names that are invalid in a store, and import must report these instead of skipping them.
 type importSource interface {
-	// list calls each with the name of every file that begins with prefix.
+	// list calls each with the name of every file whose name begins with prefix.
 	list(ctx context.Context, prefix string, each func(name string) error) error
-	// read returns a file, unless it is larger than any that can be decoded.
+	// read returns a file, or an error if the file is larger than original.FileBytesMax.
 	read(ctx context.Context, name string) ([]byte, error)
 	close()
 }
@@ -225,7 +225,7 @@ type importFile struct {
 // end is the offset after the last record.
 func (f *importFile) end() int64 { return f.first + int64(f.batch.Count()) }
 
-// check returns an error unless the next file begins where this one ends.
+// check returns an error if there is a gap or an overlap between the offsets of f and those of the next file.
 func (f *importFile) check(topic string) error {
 	if f.next < 0 || f.end() == f.next {
 		return nil
@@ -238,7 +238,8 @@ func (f *importFile) check(topic string) error {
 		what, f.name, f.first, f.end()-1, original.Name(topic, f.next))
 }
 
-// readFiles yields a topic's files in the order of offsets, reading ahead.
+// readFiles yields a topic's files in the order of their offsets. It reads the next files while the caller
+// handles one.
 func readFiles(ctx context.Context, source importSource, topic string, offsets []int64) iter.Seq2[*importFile, error] {
 	type loaded struct {
 		file *importFile

@@ -17,16 +17,16 @@ import (
 	"github.com/simple-event-broker/seb/internal/original"
 )
 
-// errNotOurs means that something other than an import appended to the topic, so that
-// running the import again does not help.
+// errNotOurs means that something other than an import appended to the topic. To run the import again does
+// not help then.
 var errNotOurs = errors.New("the topic holds records that no import appended")
 
-// topicImport is the import of one topic. Its offsets are those in Seb; in the source, the
-// offset of the same record is larger by base.
+// topicImport is the import of one topic. Offsets are those of the topic in Seb, unless a comment names the
+// source: in the source, the offset of the same record is larger by base.
 type topicImport struct {
 	*importer
 	topicSummary
-	offsets []int64 // at which the source's files begin
+	offsets []int64 // offsets in the source at which the files begin
 	base    int64   // the offset in the source that is 0 in Seb
 	end     int64   // the next offset in Seb, as far as this import knows
 	pending importBatch
@@ -74,10 +74,10 @@ func (t *topicImport) stopped(ctx context.Context, err error) error {
 func (t *topicImport) readAll(ctx context.Context) error {
 	skipped := t.resumeAt()
 	if t.cmd.DryRun {
-		skipped = 0 // every file is to be checked
+		skipped = 0 // a dry run checks every file
 	}
 	t.files += int64(skipped)
-	last := int64(0) // where the source ends
+	last := int64(0) // the offset in Seb after the source's last record
 	for file, err := range readFiles(ctx, t.source, t.Topic, t.offsets[skipped:]) {
 		if err != nil {
 			return err
@@ -105,16 +105,16 @@ func (t *topicImport) readAll(ctx context.Context) error {
 	return nil
 }
 
-// resumeAt returns the index of the source's file that holds the last record of the topic in Seb. Import
-// does not read the files before that one again.
+// resumeAt returns the index of the first file that import has to read: the file with the last record that
+// the topic in Seb has already.
 func (t *topicImport) resumeAt() int {
 	after := sort.Search(len(t.offsets), func(i int) bool { return t.offsets[i]-t.base >= t.end })
 	return max(0, after-1)
 }
 
-// checkStored compares the last record that the topic had at the start with the file's record at the same
-// offset. If the topic had more records than the source, checkStored compares the last record of the source.
-// It returns an error if the two records differ. It does nothing for files without that record.
+// checkStored compares one record of the source with the record that the topic in Seb had at the same offset
+// at the start: the last record that both have. If f holds that record, and the two differ, checkStored
+// returns an error. For all other files it does nothing.
 func (t *topicImport) checkStored(ctx context.Context, f *importFile) error {
 	first, end := f.first-t.base, f.end()-t.base
 	last := min(t.Found, end) - 1
@@ -132,8 +132,8 @@ func (t *topicImport) checkStored(ctx context.Context, f *importFile) error {
 	return nil
 }
 
-// copyFile adds to the pending batch those of the file's records that the topic lacks, and appends the batch
-// whenever it is full.
+// copyFile adds to the pending batch the records of a file that the topic lacks. It appends the batch
+// whenever the batch is full.
 func (t *topicImport) copyFile(ctx context.Context, f *importFile) error {
 	first, at := f.first-t.base, importTime(f.batch.Time)
 	for i := range f.batch.Count() {
@@ -173,8 +173,8 @@ func (t *topicImport) flush(ctx context.Context) error {
 }
 
 // append appends the pending batch at the topic's end. The request names the offset that its first record
-// must get, so that it can be sent again if the outcome of an earlier attempt is unknown. The end of ctx
-// stops the retries, but no request under way.
+// must get. So a retry after an unknown outcome can't append the batch twice. The end of ctx stops the
+// retries, but does not interrupt a request under way.
 func (t *topicImport) append(ctx context.Context) error {
 	retrying, cancel := context.WithTimeout(ctx, t.cmd.RetryFor)
 	defer cancel()
@@ -191,7 +191,7 @@ func (t *topicImport) append(ctx context.Context) error {
 		}
 		if codeOf(err) == seb.CodeTopicNotFound && t.end == 0 && !created {
 			// Appends to this broker create no topics (--no-auto-create). An append was tried first, since
-			// only an admin may create topics.
+			// only a key with the scope admin may create topics.
 			created = true
 			if err = t.create(ctx); err == nil {
 				continue
@@ -212,8 +212,9 @@ func (t *topicImport) append(ctx context.Context) error {
 	}
 }
 
-// settle finds out why the offset of the batch is taken, as conflict says. It returns nil if an earlier
-// request of this import appended the batch.
+// settle is called if the broker has refused the batch with conflict: the topic no longer ends at t.end.
+// settle returns nil if the records there are those of the batch, which an earlier request of this import
+// appended.
 func (t *topicImport) settle(ctx context.Context, conflict error) error {
 	end, err := t.readEnd(ctx)
 	if err != nil {
@@ -235,7 +236,7 @@ func (t *topicImport) settle(ctx context.Context, conflict error) error {
 	return nil
 }
 
-// disturbed returns the error for another program's records at offsets that the import needs.
+// disturbed returns the error for the case that another program's records have offsets that the import needs.
 func (t *topicImport) disturbed(how error) error {
 	return t.notOurs(fmt.Sprintf("another program appended to it: %v", how),
 		"offsets can't be kept: stop that program, delete the topic, and import again")
@@ -278,7 +279,7 @@ func codeOf(err error) seb.Code {
 	return e.Code
 }
 
-// stored tells whether a record of the topic has this value and time.
+// stored tells whether the record of the topic at an offset has the given value and time.
 func (t *topicImport) stored(ctx context.Context, offset int64, value []byte, at string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

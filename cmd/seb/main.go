@@ -1,9 +1,9 @@
-// Command seb is the Simple Event Broker: the broker itself (serve), a client
-// for a shell (topic, produce, consume, queue, work, key), and tools for operators: to
-// check a store (doctor) or a log (fsck), or to show an object (dump).
+// Command seb is the Simple Event Broker: the broker itself (serve), a client for a shell (topic, produce,
+// consume, queue, work, key), and tools for operators: to check a store (doctor) or a log (fsck), or to show
+// an object of the log (dump).
 //
-// It connects packages and talks to people. What a broker does is in the root package; its HTTP API is in
-// httpapi.
+// This package has the command line: flags, input and output. What a broker does is in the root package, and
+// the HTTP API in package httpapi.
 package main
 
 import (
@@ -81,7 +81,7 @@ type cli struct {
 	ShowVersion kong.VersionFlag `name:"version" env:"-" hidden:"" help:"Show the version."`
 }
 
-// groups head the commands in the help, and the flags of a command.
+// groups are the headings of the commands in the help, and of the flags in the help of a command.
 var groups = []kong.Group{
 	{Key: "server", Title: "Server:"},
 	{Key: "data", Title: "Data, through a broker:"},
@@ -97,7 +97,7 @@ var groups = []kong.Group{
 	{Key: "log", Title: "Logs and profiles:"},
 }
 
-// streams are standard input, output and error, passed along so that tests can replace them.
+// streams are standard input, output and error. Tests replace them.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
@@ -108,8 +108,8 @@ func main() {
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), secondSignalKey{}, second))
 	signals := make(chan os.Signal, 2) // room for a signal while another is handled
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // unless started by nohup
-		signal.Notify(signals, syscall.SIGHUP) // a terminal was closed
+	if !signal.Ignored(syscall.SIGHUP) { // nohup starts a process that ignores SIGHUP
+		signal.Notify(signals, syscall.SIGHUP) // comes when the terminal is closed
 	}
 	go func() {
 		cancel(interruption{<-signals}) // asks the command to end
@@ -120,23 +120,23 @@ func main() {
 		}
 		os.Exit(interruption{s}.exitCode())
 	}()
-	// This way, when the reader of the output ends, Write returns an error and the process is not
-	// killed, so that `seb consume | head` succeeds.
+	// In seb consume | head, head ends first. With SIGPIPE ignored, a write to the closed pipe returns an
+	// error and does not kill seb, so seb can still exit with 0.
 	signal.Ignore(syscall.SIGPIPE)
 	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, shown(os.Stdout), shown(os.Stderr)}))
 }
 
-// secondSignal holds a function for the second signal to call; then the third signal ends the process.
-// Without a function the second signal ends the process.
+// secondSignal holds a function that main calls at the second signal; a third signal then ends the process.
+// If no function is set, the second signal ends the process.
 type secondSignal struct{ do atomic.Pointer[func()] }
 
 type secondSignalKey struct{}
 
-// onSecondSignal makes the second signal call do, until undo is called.
+// onSecondSignal makes the second signal call do, until the caller calls undo.
 func onSecondSignal(ctx context.Context, do func()) (undo func()) {
 	second, ok := ctx.Value(secondSignalKey{}).(*secondSignal)
 	if !ok {
-		return func() {} // run was not called by main: no signals come
+		return func() {} // a test called run: no signals come
 	}
 	second.do.Store(&do)
 	return func() { second.do.Store(nil) }
@@ -144,8 +144,8 @@ func onSecondSignal(ctx context.Context, do func()) (undo func()) {
 
 // run executes one command line and returns the exit code. It writes errors to std.err.
 func run(ctx context.Context, args []string, std streams) (code int) {
-	// Kong's --help calls leave within Parse and expects that leave does not return. So leave
-	// panics.
+	// For --help, Kong calls the exit function within Parse, and expects that the function does not return.
+	// So the function panics with the exit code, and the deferred function below recovers it.
 	type exit int
 	defer func() {
 		switch r := recover().(type) {
@@ -168,7 +168,7 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 	if err != nil {
 		var p *kong.ParseError
 		if errors.As(err, &p) {
-			command = p.Context // the part of the command line that was understood
+			command = p.Context // as much of the command line as Kong understood
 		}
 		report(std.err, pointToHelp(command, usage(err)))
 		return exitUsage
@@ -176,7 +176,7 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 	preferTypedKey(command)
 	err = command.Run()
 	if nobodyReads(err) && exitCode(ctx, err) == exitFailure && slices.Contains(readers, nameOf(command.Selected())) {
-		return exitOK // nothing else went wrong
+		return exitOK // the output was not read to its end, and nothing else failed
 	}
 	if err != nil && !errors.Is(err, errEnded) {
 		report(std.err, pointToHelp(command, err))
@@ -187,15 +187,15 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 // nameOf returns a command's words, such as "topic list".
 func nameOf(command *kong.Node) string { return strings.TrimPrefix(command.FullPath(), "seb ") }
 
-// readers are the commands that change nothing. For them it is no failure if the output is not read to its
-// end, as in seb topic list | head: the user can run them again.
+// readers are the commands that change nothing. If the program that reads their output ends early, such as
+// head, that is no failure: the user can run them again.
 var readers = []string{
 	"bill", "complete", "completion", "consume", "consumer list", "consumer show", "doctor", "dump", "fsck", "key list",
 	"queue dead", "queue list", "queue push show", "queue show", "top", "topic list", "topic show", "version",
 }
 
-// pointToHelp adds the command's --help as hint to an error of usage that has no hint, whether seb or the
-// broker found the mistake.
+// pointToHelp adds the hint "see ... --help" to a usage error that has no hint. A usage error is a mistake in
+// the command line, found by seb or by the broker.
 func pointToHelp(command *kong.Context, err error) error {
 	refusal, _ := errors.AsType[*apiError](err)
 	mistaken := errors.As(err, new(usageError)) || refusal != nil && refusal.Code == seb.CodeInvalidRequest
@@ -223,7 +223,8 @@ func preferTypedKey(command *kong.Context) {
 	}
 }
 
-// newParser returns the parser of command lines. --help calls leave after it has printed the help.
+// newParser returns the parser of command lines. For --help and --version the parser prints the text, then
+// calls leave with the exit code.
 func newParser(ctx context.Context, std streams, leave func(code int)) *kong.Kong {
 	parser, err := kong.New(&cli{},
 		kong.Name("seb"),
@@ -241,7 +242,7 @@ func newParser(ctx context.Context, std streams, leave func(code int)) *kong.Kon
 		kong.Bind(std),
 	)
 	if err != nil {
-		panic(err) // the cli struct is wrong
+		panic(err) // a tag in the cli struct is invalid
 	}
 	return parser
 }
@@ -251,7 +252,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// usage turns err into a usageError. If it has no hint, pointToHelp adds one.
+// usage turns err into a usageError. If err has no hint, pointToHelp adds one.
 func usage(err error) error { return usageError{err} }
 
 // hintError is an error with advice for the person who sees it.
@@ -264,7 +265,7 @@ func (e hintError) Unwrap() error { return e.error }
 
 func hinted(err error, hint string) error { return hintError{err, hint} }
 
-// report writes err on one line, and what to do about it on the next.
+// report writes err on one line, and the hint of err, if any, on the next.
 func report(w io.Writer, err error) {
 	message, hint := err.Error(), ""
 	var h hintError
@@ -277,14 +278,16 @@ func report(w io.Writer, err error) {
 		message = strings.Replace(message, "; "+hint, "", 1)
 	}
 	if errors.As(err, &b) && b.Outcome != "" {
-		// The outcome is not shown: if it is unknown, the exit code says so; if not, nothing was done.
+		// The outcome is cut out of the message. If it is unknown, the exit code says so; if it is
+		// not_committed, nothing was done.
 		message = strings.Replace(message, fmt.Sprintf(" (outcome: %s)", b.Outcome), "", 1)
 		if b.Outcome == seb.Unknown && hint == "" {
 			hint = "the change may have been carried out: check before you try again"
 		}
 	}
-	// A user may have pasted an API key or another secret. The log of serve also cuts other long words; here
-	// that would cut hashes and paths.
+	// A user may have pasted an API key or another secret into a flag, and the message may quote it. Only
+	// secrets with a known prefix are cut out: to cut all long words, as the log of serve does, would also
+	// cut hashes and paths.
 	message = strings.ReplaceAll(httpapi.WithoutNamedSecrets(message), "\n", "; ")
 	note(w, "%s %s\n", painterFor(w).paint(red, "seb:"), message)
 	if hint != "" {

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// list asks for all pages of a list below a path, and returns the items of the field of that name.
+// list gets all pages of the list at a path, and returns their items. field is the JSON field of a page that
+// has the items.
 func (c *client) list(ctx context.Context, field string, segments ...string) ([]json.RawMessage, error) {
 	items := []json.RawMessage{}
 	base := c.url(nil, segments...)
@@ -35,7 +36,7 @@ func (c *client) list(ctx context.Context, field string, segments ...string) ([]
 	}
 }
 
-// listAs is list with the items decoded.
+// listAs is like list, and decodes the items.
 func listAs[T any](ctx context.Context, c *client, field string, segments ...string) ([]T, error) {
 	whole, err := c.list(ctx, field, segments...)
 	if err != nil {

@@ -14,32 +14,32 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// commitGrace is how long a commit may go on after an interrupt: what was written
-// should be committed.
+// commitGrace is how long a commit may go on after an interrupt, so that the position after the written
+// records is still committed.
 const commitGrace = 5 * time.Second
 
-// positionCommitter sets the positions of the consumer of one run of consume. All partition readers of the
-// run commit through it, one at a time; each request also commits the positions for which other readers
-// wait. It commits only if no other program has changed the consumer's positions, so that it undoes
-// neither a reset nor another program's commit.
+// positionCommitter commits the positions of the consumer that consume --consumer names. The readers of all
+// partitions use it. It sends one request at a time, which commits the positions of all readers that wait. A
+// request names the ETag of the last answer: if another program has moved the consumer since, the broker
+// refuses the request. So seb undoes neither a reset nor another program's commit.
 type positionCommitter struct {
 	broker      *client
 	topic, name string
 	turn        chan struct{}
 
-	// Used by the reader that has the turn.
+	// Only the reader that has sent to turn may use these two.
 	etag    string
-	unknown map[int32]int64 // offsets of the commit with an unknown outcome; nil if there is none
+	unknown map[int32]int64 // offsets of the last commit if its outcome is unknown, else nil
 
 	mu      sync.Mutex
-	waiting map[int32]int64 // next offsets to commit, by partition; guarded by mu
+	waiting map[int32]int64 // by partition: the offset that a reader waits to commit; guarded by mu
 }
 
 func newPositionCommitter(broker *client, topic, name string) *positionCommitter {
 	return &positionCommitter{broker: broker, topic: topic, name: name, turn: make(chan struct{}, 1), waiting: map[int32]int64{}}
 }
 
-// commitError says that records which were written could not be committed.
+// commitError says that the position after records that were written could not be committed.
 type commitError struct{ error }
 
 func (e commitError) Error() string { return "commit: " + e.error.Error() }
@@ -84,8 +84,9 @@ func (c *positionCommitter) commit(ctx context.Context, partition int32, next in
 	return nil
 }
 
-// send commits offsets. A conflict may come from c's own earlier commit with an unknown outcome. If the
-// consumer has the positions of that commit, send tries again.
+// send commits offsets. An earlier commit whose outcome is unknown may have changed the ETag; then the broker
+// reports a conflict. In that case send reads the consumer, and tries once more if the consumer has the
+// positions of the earlier commit.
 func (c *positionCommitter) send(ctx context.Context, offsets map[int32]int64) error {
 	err := c.post(ctx, offsets)
 	var refusal *apiError

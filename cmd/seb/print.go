@@ -22,7 +22,7 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// outputStream is standard output, whose errors are outputErrors.
+// outputStream is standard output. Its Write returns each error as an outputError.
 type outputStream struct{ w io.Writer }
 
 func (o outputStream) Write(p []byte) (int, error) {
@@ -33,15 +33,15 @@ func (o outputStream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// printer writes for people. It keeps the first error, so that a full disk is reported once, at the end.
+// printer writes text for people. It keeps the first error, so that a full disk is reported once, at the end.
 type printer struct {
 	painter
 	w     io.Writer
 	err   error
-	drawn bool // draw has shown a screen
+	drawn bool // draw has been called
 }
 
-// newPrinter writes to w, in colours if that is a terminal.
+// newPrinter returns a printer that writes to w, in colours if w is a terminal.
 func newPrinter(w io.Writer) *printer { return &printer{painter: painterFor(w), w: w} }
 
 func (p *printer) printf(format string, args ...any) {
@@ -64,7 +64,7 @@ func (p *printer) table(rows func(*printer)) {
 	}
 }
 
-// note writes to standard error. It ignores errors, which it could report nowhere.
+// note writes to standard error. It ignores errors, since there is nowhere else to report them.
 func note(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(w, format, args...)
 }

@@ -22,7 +22,7 @@ const (
 )
 
 // prober finds out whether a store keeps the promises that the log relies on. It creates and deletes only
-// keys under probe/ with its own id.
+// objects whose keys begin with probe/ and its own id.
 type prober struct {
 	store objstore.Store
 	id    string
@@ -30,13 +30,13 @@ type prober struct {
 	mu       sync.Mutex
 	progress *progress // of requests
 	requests int64
-	keys     []string // of objects that may exist
-	dates    []dated  // one per answer that carried a date
-	undated  int      // answers that should have carried a date, and did not
+	keys     []string // of the objects to delete at the end
+	dates    []dated  // one for each answer with a date
+	undated  int      // answers without a date
 	samples  map[string][]time.Duration
 }
 
-// dated is the store's time in an answer, with the local times when the request was sent and the answer
+// dated has the store's time in an answer, and the local times at which the request was sent and the answer
 // received.
 type dated struct{ store, sent, received time.Time }
 
@@ -52,7 +52,7 @@ func (p *prober) key(format string, args ...any) string {
 	return p.prefix() + fmt.Sprintf(format, args...)
 }
 
-// create creates key, and remembers it for cleanup.
+// create creates an object, and stores its key for cleanup.
 func (p *prober) create(ctx context.Context, sample, key string, body []byte) error {
 	p.mu.Lock()
 	if !slices.Contains(p.keys, key) {
@@ -80,8 +80,7 @@ func (p *prober) list(ctx context.Context, sample, after string, limit int) (pag
 	return page, err
 }
 
-// timed runs one request. Its duration counts for the latency table unless
-// sample is "".
+// timed runs one request. sample is the row of the latency table in which its duration counts, "" for none.
 func (p *prober) timed(ctx context.Context, sample string, request func(context.Context) (time.Time, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -106,8 +105,8 @@ func (p *prober) timed(ctx context.Context, sample string, request func(context.
 	return err
 }
 
-// race makes racers create one key at the same time, round after round. The log relies on exactly
-// one winner, whose bytes are the object's.
+// race makes several racers create the same object at the same time, in round after round. Exactly one racer
+// must win, and the object must have the bytes of the winner: the log relies on this.
 func (p *prober) race(ctx context.Context, rounds, racers int) (detail string, err error) {
 	unknowns := 0
 	for round := range rounds {
@@ -138,10 +137,11 @@ func (p *prober) race(ctx context.Context, rounds, racers int) (detail string, e
 
 func raceBody(round, racer int) []byte { return fmt.Appendf(nil, "round %d, racer %d", round, racer) }
 
-// raceBytesMax is more than what a racer writes.
+// raceBytesMax is larger than what any racer writes.
 const raceBytesMax = 1 << 10
 
-// judgeRace compares the results of the racers' requests with the object.
+// judgeRace compares the results of the racers' requests with the object. unknowns is how many racers got no
+// clear answer.
 func (p *prober) judgeRace(ctx context.Context, key string, round int, results []error) (unknowns int, err error) {
 	var won []int
 	var unknown error
@@ -179,7 +179,7 @@ func (p *prober) judgeRace(ctx context.Context, key string, round int, results [
 	return unknowns, fmt.Errorf("none of the concurrent creates sent the content of the object: %q", o.Body)
 }
 
-// exists tries to create the objects of the races again.
+// exists tries to create the objects of the races again, which the store must refuse.
 func (p *prober) exists(ctx context.Context, rounds int) (string, error) {
 	for round := range rounds {
 		key := p.key("race-%d", round)
@@ -204,7 +204,7 @@ func (p *prober) exists(ctx context.Context, rounds int) (string, error) {
 	return fmt.Sprintf("refused %d of %d times, objects unchanged", rounds, rounds), nil
 }
 
-// cleanup deletes what the prober may have created, also after ctx has ended.
+// cleanup deletes what the prober may have created, even if ctx has ended.
 func (p *prober) cleanup(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()

@@ -63,8 +63,8 @@ times a second for hours, needs more keys than that.
 If seb produce fails, it says up to which line (or record) the input is acknowledged, and how to continue.`
 }
 
-// Run appends all records, one request after the other: with two requests at a time, the records
-// could change their order when the first request has to be retried.
+// Run appends all records, in one request after the other. If two requests were under way at a time, and the
+// first had to be retried, the records would change their order.
 func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	broker, err := c.client()
 	if err != nil {
@@ -92,8 +92,8 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	defer in.Close()
 
 	g := newBatcher(form, int(c.BatchBytes), c.BatchRecords)
-	// Nothing can wait for this goroutine: a read from a terminal or a pipe ends when the other side writes
-	// or closes, or with the process.
+	// Run does not wait for this goroutine: its read from a terminal or a pipe may block until the other side
+	// writes or closes.
 	go g.read(ctx, in, c.Skip)
 
 	p := &producer{cmd: c, broker: broker, run: rand.Text(), unit: form.unit, partitions: map[int32]*appendedPartition{}, acked: c.Skip, progress: newProgress(std.err, total)}
@@ -106,8 +106,8 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	return p.summary(std)
 }
 
-// summary tells what was appended: to people on standard error, where it is
-// not taken for output, to programs on standard output.
+// summary tells what was appended. The line for people goes to standard error, where no program takes it for
+// output; the JSON for programs goes to standard output.
 func (p *producer) summary(std streams) error {
 	took := time.Since(p.progress.start)
 	if !p.cmd.json() {
@@ -142,7 +142,7 @@ type appendedRange struct {
 	Count     int64 `json:"count"`
 }
 
-// took stores the offsets that an append's answer names.
+// took adds the offsets of an append, which the broker's answer names, to the summary.
 func (p *producer) took(ranges []appendedRange) {
 	for _, r := range ranges {
 		a := p.partitions[r.Partition]
@@ -155,7 +155,7 @@ func (p *producer) took(ranges []appendedRange) {
 	}
 }
 
-// input opens what to read, and tells its size if it has one.
+// input opens what to read. It also returns the size of a regular file, 0 for all else.
 func (c *produceCmd) input(std streams) (io.ReadCloser, int64, error) {
 	f, ok := std.in.(*os.File)
 	if c.File != "" {
@@ -178,7 +178,7 @@ type producer struct {
 	cmd      *produceCmd
 	broker   *client
 	progress *progress
-	run      string // random; with acked, it makes a request's idempotency key
+	run      string // random text; run and acked together are a request's idempotency key
 	unit     string // what acked counts: line or record
 	acked    int64  // how many lines or records of the input are in the log or were skipped
 	bytes    int64  // bytes of the input that were acknowledged in this run
@@ -214,11 +214,11 @@ func (p *producer) sendAll(ctx context.Context, g *batcher) error {
 	}
 }
 
-// sendBatch appends a batch, and retries as far as the flags allow. The end of ctx stops the
-// retries, but no request under way, whose outcome would be lost.
+// sendBatch appends a batch, and retries as far as the flags allow. The end of ctx stops the retries, but
+// does not interrupt a request under way, whose outcome would then be unknown.
 func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outcome, error) {
 	var pause backoff
-	outcome := seb.NotCommitted // of all attempts together
+	outcome := seb.NotCommitted // of all attempts together: Unknown if any of them is
 	retrying, cancel := context.WithTimeout(ctx, p.cmd.RetryFor)
 	defer cancel()
 	for {
@@ -234,8 +234,8 @@ func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outco
 		}
 		var t transportError
 		unreachable := errors.As(err, &t)
-		// If no broker has answered yet, the URL is probably wrong, and a retry does not help. A request
-		// with an unknown outcome is retried all the same.
+		// If no broker has answered yet, and no request can have reached one, the URL is probably wrong, and
+		// a retry does not help.
 		hopeless := unreachable && !p.answered && outcome != seb.Unknown
 		if retry && !hopeless {
 			p.waits.tell(err)
@@ -291,7 +291,7 @@ func (p *producer) post(ctx context.Context, batch *recordBatch) error {
 	return nil
 }
 
-// stopped describes a failure: what is in the log, what may be, how to continue. count is how many records
+// stopped adds to err what is in the log, what may be there, and how to continue. count is how many records
 // were sent after the acknowledged ones.
 func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 	from, to := p.acked+1, p.acked+int64(count)
@@ -318,7 +318,7 @@ func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 	if e != nil && e.Code == seb.CodeRequestTooLarge && count > 1 {
 		goOn += " and a smaller --batch-bytes or --batch-records"
 	}
-	if elsewhere { // the records come from a topic with more partitions
+	if elsewhere { // the records name partitions that the topic does not have
 		goOn += " and --repartition, which lets keys choose the partitions"
 	}
 	if count > 0 {

@@ -22,7 +22,7 @@ type progress struct {
 	updated time.Time
 }
 
-// newProgress shows progress on w if that is a terminal.
+// newProgress returns a progress that writes to w if w is a terminal, and shows nothing otherwise.
 func newProgress(w io.Writer, total int64) *progress {
 	now := time.Now()
 	p := &progress{unit: "records", total: total, start: now, updated: now}
@@ -32,7 +32,7 @@ func newProgress(w io.Writer, total int64) *progress {
 	return p
 }
 
-// update shows that units are done, which have that many bytes in total.
+// update shows how many units are done so far, and how many bytes they have.
 func (p *progress) update(now time.Time, units, bytes int64) {
 	if p.w == nil || now.Sub(p.start) < progressAfter || now.Sub(p.updated) < progressEvery {
 		return
@@ -65,7 +65,7 @@ func bar(done, total int64) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat("-", barCells-full) + "]"
 }
 
-// clear removes the line, if there is one.
+// clear erases the line of progress, if there is one.
 func (p *progress) clear() {
 	if p.w != nil && p.updated != p.start {
 		note(p.w, "%s", own(lineStart)+own(eraseToEnd))

@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// pushFlags say what a broker does about pushed queues.
+// pushFlags say whether this broker pushes records, and to which networks.
 type pushFlags struct {
 	Push      bool           `default:"true" negatable:"" help:"Deliver the records of pushed queues to their URLs (default ${default})."`
 	PushAllow []netip.Prefix `placeholder:"NETWORK" help:"Networks that records may be pushed to although they are private, or this machine's own, such as 10.2.0.0/16 (default: none)."`
@@ -33,8 +33,8 @@ func checkNetworks(flag string, networks []netip.Prefix) error {
 	return nil
 }
 
-// deliver pushes records until end is called. end returns when no request to a target is under way, after
-// drainTimeout at the latest.
+// deliver pushes records until the caller calls end. end waits for the requests to targets that are under
+// way, for drainTimeout at most.
 func (f pushFlags) deliver(broker *seb.Broker, log *slog.Logger) (end func()) {
 	if !f.Push {
 		return func() {}

@@ -38,8 +38,8 @@ type queueInfo struct {
 	Name         string          `json:"name"`
 	Config       queueConfigInfo `json:"config"`
 	Ready        int64           `json:"ready"`
-	Leased       *int64          `json:"leased"` // nil where the broker doesn't know
-	Held         *int64          `json:"held"`   // nil where the broker doesn't know
+	Leased       *int64          `json:"leased"` // nil if the broker doesn't know
+	Held         *int64          `json:"held"`   // nil if the broker doesn't know
 	HeldUntil    *string         `json:"held_until"`
 	Delayed      int64           `json:"delayed"`
 	Dead         int64           `json:"dead"`
@@ -71,7 +71,7 @@ func (c queueConfigInfo) String() string {
 	return s
 }
 
-// textOr returns *v as text. If v is nil, it returns the parameter nothing.
+// textOr returns *v as text, or the text nothing if v is nil.
 func textOr[T any](v *T, nothing string) string {
 	if v == nil {
 		return nothing
@@ -128,7 +128,8 @@ func (f queueFlags) failed(doing string, err error) error {
 	return fmt.Errorf("%s queue %s of %s: %w", doing, f.Queue, f.Topic, err)
 }
 
-// tell prints the result: the whole answer for programs, a line for people.
+// tell prints the result: as JSON the whole response, otherwise a line of text, which ends with what the
+// function line returns.
 func (f queueFlags) tell(std streams, doing string, whole json.RawMessage, line func(queueInfo) string) error {
 	if f.json() {
 		return printJSON(std.out, whole)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// queueConfigFlags say how a queue hands out records. They are not read from the environment: a setting for
-// new queues must not change an existing one.
+// queueConfigFlags say how a queue hands out records. They are not read from the environment: a variable that
+// is meant for new queues could change an existing one.
 type queueConfigFlags struct {
 	Lease           *time.Duration `env:"-" placeholder:"DURATION" help:"How long a worker has for a record unless it asks for another time, 1s to 12h (default: unchanged; 30s for a new queue)."`
 	MaxAttempts     *int           `env:"-" placeholder:"N" help:"Attempts before a record is parked (a dead letter), 1 to 1000 (default: unchanged; 5 for a new queue)."`
@@ -59,7 +59,7 @@ func (queueCreateCmd) Help() string {
 A queue that exists takes the settings that are named, keeps the others, and goes on. Its order can't change.`
 }
 
-// Run creates the queue, or changes the named settings of an existing one.
+// Run creates the queue. If the queue exists, Run changes the settings for which flags were given.
 func (c *queueCreateCmd) Run(ctx context.Context, std streams) error {
 	body := c.fields()
 	if c.Order != "" {
@@ -108,7 +108,7 @@ func (c *queueUpdateCmd) Run(ctx context.Context, std streams) error {
 	if len(body) == 0 {
 		return usageError{hinted(errors.New("nothing to change"), "give --lease, --max-attempts, --backoff or --dead-letter-topic")}
 	}
-	// The PUT below would create a queue that does not exist.
+	// The PUT below would create a missing queue, so a GET first makes sure that the queue exists.
 	if _, _, err := c.ask(ctx, "update", http.MethodGet, nil); err != nil {
 		return err
 	}

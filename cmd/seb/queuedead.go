@@ -89,7 +89,7 @@ func (c *queueDeadCmd) Run(ctx context.Context, std streams) error {
 	return out.err
 }
 
-// read returns at most --limit dead letters, and the value for --next; nil if none is left.
+// read returns at most --limit dead letters. next is the value for --next, nil if no dead letters follow.
 func (c *queueDeadCmd) read(ctx context.Context, broker *client) (dead []json.RawMessage, next *string, _ error) {
 	dead = []json.RawMessage{}
 	query := url.Values{}
@@ -113,7 +113,7 @@ func (c *queueDeadCmd) read(ctx context.Context, broker *client) (dead []json.Ra
 	}
 }
 
-// oneLine makes untrusted text fit a line of a terminal.
+// oneLine makes one line of untrusted text, and replaces characters that can't be printed.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -152,7 +152,7 @@ func (c *queueRedriveCmd) Run(ctx context.Context, std streams) error {
 	}
 	var redriven, remaining int64
 	for {
-		most := int64(redriveMax) // of this request
+		most := int64(redriveMax) // how many records this request redrives at most
 		if c.Limit != nil {
 			most = min(most, *c.Limit-redriven)
 			body["limit"] = most
@@ -181,7 +181,8 @@ func (c *queueRedriveCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
-// body returns the request: the records of --offset, or no records, which means all dead letters.
+// body returns the body of the request. It names the records of --offset, or no records, which means all dead
+// letters.
 func (c *queueRedriveCmd) body() (map[string]any, error) {
 	switch {
 	case c.Partition != nil && len(c.Offset) == 0:

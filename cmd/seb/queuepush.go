@@ -65,8 +65,8 @@ func (f queueFlags) askPush(ctx context.Context, doing, method string, body any,
 	return whole, p, err
 }
 
-// queuePushSetCmd takes nothing from the environment: a setting for one target must not change another. It
-// reads secrets from files, since other users can see a command line.
+// queuePushSetCmd takes nothing from the environment: a variable that is meant for one queue could change
+// another. It reads secrets from files, since other users of the machine can see a command line.
 type queuePushSetCmd struct {
 	queueFlags
 	URL         string         `arg:"" optional:"" help:"Where to send them, http:// or https:// (default: unchanged)."`
@@ -88,7 +88,7 @@ What is not named stays as it is. A stopped push starts again. To change the sec
 the new secret; once the receiver knows the new secret, set a file with the new secret alone.`
 }
 
-// Run sets the target, and shows the secret if one was made.
+// Run sets the target, and shows the secret if the broker made one.
 func (c *queuePushSetCmd) Run(ctx context.Context, std streams) error {
 	body, err := c.body()
 	if err != nil {
@@ -150,7 +150,7 @@ func (c *queuePushSetCmd) body() (map[string]any, error) {
 	return body, nil
 }
 
-// parseHeaderLines reads one header per line. Its errors don't show headers, which may be secret.
+// parseHeaderLines parses one header per line. Its errors don't quote headers, which may be secret.
 func parseHeaderLines(text string) (map[string]string, error) {
 	headers, n := map[string]string{}, 0
 	for line := range strings.Lines(text) {

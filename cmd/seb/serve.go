@@ -31,8 +31,8 @@ const (
 	closeTimeout  = 5 * time.Second
 	answerTimeout = 500 * time.Millisecond
 
-	// What the process needs in addition to its two budgets: code, stacks, connections, and room, so that
-	// the garbage collector does not run all the time.
+	// Memory that the process needs in addition to --memory and --state-memory: code, stacks, connections,
+	// and spare room, without which the garbage collector would run all the time.
 	memoryHeadroom = 64 << 20
 )
 
@@ -113,12 +113,13 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	// Before the store is touched: an address in use is a common mistake.
+	// Listen before the first access to the store: an address in use is a common mistake, and must change
+	// nothing there.
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.HTTP)
 	if err != nil {
 		return notListening(fmt.Errorf("listen for HTTP: %w", err))
 	}
-	defer func() { _ = listener.Close() }() // a second close, without effect, if a server was started
+	defer func() { _ = listener.Close() }() // no effect if a server was started: it has closed the listener already
 	stopDebug, err := c.serveDebug(ctx, log)
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	options.Address = c.advertised(listener.Addr())
 	broker, err := seb.Open(ctx, store, options)
 	if err != nil {
-		if e := (*seb.Error)(nil); errors.As(err, &e) && e.Code == seb.CodeInvalidRequest { // invalid flags: a restart does not help
+		if e := (*seb.Error)(nil); errors.As(err, &e) && e.Code == seb.CodeInvalidRequest { // invalid flags: after a usage error, supervisors do not restart seb
 			if e.Err != nil {
 				return usage(fmt.Errorf("%s: %w", strings.Replace(e.Detail, "CacheDir", "--cache-dir", 1), e.Err))
 			}
@@ -190,9 +191,9 @@ func (c *serveCmd) secure(log *slog.Logger) (*tls.Config, error) {
 	return nil, nil
 }
 
-// serveHTTP serves until the server is shut down. With TLS it speaks only HTTP/1.1, as without TLS: a
-// connection then carries one request at a time, so that limits of connections, slow clients and lost peers
-// concern one request.
+// serveHTTP serves until the server is shut down. It speaks only HTTP/1.1, with TLS as without. A connection
+// then carries one request at a time: the limits on connections, on slow clients and on lost clients rely on
+// this.
 func (c *serveCmd) serveHTTP(server *http.Server, l net.Listener, secure *tls.Config) error {
 	if secure == nil {
 		return server.Serve(l)
@@ -212,13 +213,13 @@ func (c *serveCmd) watch(ctx context.Context, broker *seb.Broker, failed <-chan 
 	case err := <-failed:
 		return fmt.Errorf("serve HTTP: %w", err)
 	case <-broker.Stopped():
-		// The process ends too: if it stayed, it would look alive to a supervisor, but serve nothing.
+		// The process must end as well. Otherwise it would serve nothing, but look alive to a supervisor.
 		return fmt.Errorf("serve %s: %w", c.Store, broker.Status().Err)
 	}
 }
 
-// shutdown waits for the requests of clients, for those that other brokers forwarded, and for those to
-// targets of pushes. Then it commits what is still open and writes a checkpoint.
+// shutdown waits until requests end: those of clients, those that other brokers forwarded, and pushes to
+// targets. Then it commits the records that are not yet committed, and writes a checkpoint.
 func shutdown(server *http.Server, api *httpapi.Handler, broker *seb.Broker, endPushes func(), log *slog.Logger) error {
 	drain, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
@@ -233,7 +234,7 @@ func shutdown(server *http.Server, api *httpapi.Handler, broker *seb.Broker, end
 	defer cancel()
 	err := broker.Shutdown(ctx)
 	if late != nil {
-		// Every append has its outcome now: leave time for the answers.
+		// Every append has its outcome now. Give the answers time to reach the clients.
 		answer, cancel := context.WithTimeout(context.Background(), answerTimeout)
 		defer cancel()
 		late = endRequests(answer, server, api)
@@ -297,7 +298,7 @@ func (c *serveCmd) logger(std streams) *slog.Logger {
 	return slog.New(slog.NewTextHandler(std.err, opts))
 }
 
-// redact removes API keys and secrets from what is logged.
+// redact removes API keys and other secrets from an attribute of a log line.
 func redact(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case string:
@@ -308,8 +309,8 @@ func redact(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// limitMemory sets the garbage collector's memory limit to the sum of the budgets, unless the user has set
-// GOMEMLIMIT.
+// limitMemory sets the garbage collector's memory limit to the sum of --memory, --state-memory and
+// memoryHeadroom, unless the user has set GOMEMLIMIT.
 func (c *serveCmd) limitMemory() {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -330,8 +331,8 @@ func notListening(err error) error {
 	}
 }
 
-// checkAddresses refuses invalid addresses and other invalid flags, and profiles that other machines can
-// reach, since profiles have no access control.
+// checkAddresses refuses invalid addresses and other invalid flags. Without --insecure it also refuses
+// profiles on an address that other machines can reach, since profiles have no access control.
 func (c *serveCmd) checkAddresses(ctx context.Context) error {
 	for _, flag := range []struct{ name, address string }{{"--http", c.HTTP}, {"--debug-addr", c.DebugAddr}} {
 		if flag.address == "" {
@@ -381,8 +382,8 @@ func othersReach(address string) bool {
 // enough to check this at the start: once a log has had a key, every request needs a key, for good.
 func (c *serveCmd) needsKeys() bool { return !c.Insecure && othersReach(c.HTTP) }
 
-// checkLog refuses to create a log without API keys if the log needs them. It ignores other faults of the
-// store, which open reports.
+// checkLog returns an error if serve would create a log without API keys, although the log must have keys. It
+// ignores other faults of the store, since the method open reports them.
 func (c *serveCmd) checkLog(ctx context.Context) error {
 	if !c.needsKeys() || c.Store == "memory:" {
 		return nil
@@ -393,8 +394,8 @@ func (c *serveCmd) checkLog(ctx context.Context) error {
 	return c.noKeys(false)
 }
 
-// noKeys returns the error for a log without API keys on an address that other machines can reach. there
-// tells whether the log exists.
+// noKeys returns the error for a log without API keys on an address that other machines can reach. The
+// parameter there tells whether the log exists.
 func (c *serveCmd) noKeys(there bool) error {
 	first := fmt.Sprintf("create the first one with `seb key create NAME --scope admin --store '%s'", c.Store)
 	switch {
@@ -410,7 +411,7 @@ func (c *serveCmd) noKeys(there bool) error {
 		first+"add --insecure if everyone may read and write")}
 }
 
-// checkPositive refuses 0 where the library would use its own default.
+// checkPositive refuses a 0 for which the library would use its default, and budgets that are too small.
 func (c *serveCmd) checkPositive() error {
 	for _, flag := range []struct {
 		name  string
@@ -440,6 +441,6 @@ func (c *serveCmd) checkPositive() error {
 
 const memoryMin size = 8 << 20 // the same minimum as in seb.Options
 
-// stateMemoryMin gives a reserve of 64 KiB: enough to create API keys in a full log, and to finish the work
-// of its queues. The rest has room for some 17,000 commits.
+// stateMemoryMin is the least --state-memory. Its reserve of 64 KiB is enough to create API keys when the log
+// is full, and to finish the work of its queues. The rest has room for some 17,000 commits.
 const stateMemoryMin size = 1 << 20

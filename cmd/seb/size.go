@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// size is a number of bytes that reads "4MiB", "128MB" or "4096".
+// size is a number of bytes. As a flag it is written as 4MiB, 128MB or 4096.
 type size int64
 
 var sizeUnits = []struct {
 	suffix string
 	bytes  int64
 }{
-	// Longest first, since every suffix ends in a shorter one.
+	// Longest first: 4MiB ends in B too.
 	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
 	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
 	{"B", 1}, {"", 1},
 }
 
-// UnmarshalText reads a size as people write it.
+// UnmarshalText parses a size such as 4MiB.
 func (s *size) UnmarshalText(text []byte) error {
 	for _, unit := range sizeUnits {
 		digits, ok := strings.CutSuffix(string(text), unit.suffix)

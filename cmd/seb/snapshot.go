@@ -21,7 +21,8 @@ type snapshot struct {
 	topics   []topicInfo
 }
 
-// takeSnapshot asks a broker for a snapshot. A broker that is not ready is not an error.
+// takeSnapshot asks a broker for a snapshot. If the broker is not ready, that is no error: the snapshot says
+// why.
 func takeSnapshot(ctx context.Context, broker *client) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, topLookTimeout)
 	defer cancel()
@@ -38,7 +39,7 @@ func takeSnapshot(ctx context.Context, broker *client) (*snapshot, error) {
 	}
 	topics, err := listAs[topicInfo](ctx, broker, "topics", "topics")
 	if err != nil && (l.notReady == "" || !errors.As(err, &refusal)) {
-		return nil, err // a broker that is not ready may refuse the list
+		return nil, err // a refusal is no error if the broker is not ready
 	}
 	l.topics, l.at = topics, time.Now()
 	return l, nil
@@ -65,8 +66,8 @@ func readMetrics(ctx context.Context, broker *client) (map[string]*dto.MetricFam
 	return families, nil
 }
 
-// sum adds up the series of a counter or gauge whose label has that value. If label is "", it adds
-// up all series.
+// sum adds up the series of the metric with the given name, a counter or a gauge. If label is not "", it adds
+// up only the series in which label has the given value.
 func (l *snapshot) sum(name, label, value string) float64 {
 	var total float64
 	for _, m := range l.metrics[name].GetMetric() {
@@ -77,7 +78,7 @@ func (l *snapshot) sum(name, label, value string) float64 {
 	return total
 }
 
-// values returns the values that a label has.
+// values returns all values that a label has in the series of a metric.
 func (l *snapshot) values(name, label string) map[string]bool {
 	found := map[string]bool{}
 	for _, m := range l.metrics[name].GetMetric() {

@@ -12,7 +12,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/s3store"
 )
 
-// storeFlag names a store, on every command that opens one.
+// storeFlag has the flag for the store, for every command that opens a store.
 type storeFlag struct {
 	Store string `default:"./seb-data" placeholder:"DIR|URL" help:"Where the log lives: a directory, s3://BUCKET/PREFIX?endpoint=URL&region=NAME, or memory: (default ${default})."`
 }
@@ -58,11 +58,11 @@ func (f storeFlag) mustBeThere() error {
 	return err
 }
 
-// clusterKey is the object that every log begins with, see docs/format.md.
+// clusterKey is the key of an object that every log has from its beginning, see docs/format.md.
 const clusterKey = "seb.json"
 
-// mustHoldLog refuses a store without a log: a broker would create one. It writes nothing, and creates no
-// directory.
+// mustHoldLog refuses a store without a log, in which a broker would create one. It writes nothing, and
+// creates no directory.
 func (f storeFlag) mustHoldLog(ctx context.Context) error {
 	holds, err := f.holdsLog(ctx)
 	if err == nil && !holds {

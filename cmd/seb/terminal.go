@@ -12,12 +12,11 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal is standard output or error if it is a terminal. It escapes control characters, since text
-// from others, such as the names and errors of a server, may contain control sequences, which the
-// terminal would obey.
+// terminal is standard output or error if it is a terminal. It escapes control characters: text from others,
+// such as the names and errors of a server, may contain control sequences, which the terminal would obey.
 type terminal struct{ file *os.File }
 
-// shown returns f, as a terminal if it is one.
+// shown returns a terminal for f if f is one, else f.
 func shown(f *os.File) io.Writer {
 	if term.IsTerminal(int(f.Fd())) {
 		return terminal{f}
@@ -25,7 +24,7 @@ func shown(f *os.File) io.Writer {
 	return f
 }
 
-// Write implements [io.Writer]. p must not end within a character.
+// Write implements [io.Writer]. p must not end in the middle of a character or of a control sequence.
 func (t terminal) Write(p []byte) (int, error) {
 	if _, err := t.file.Write(appendVisible(nil, p, ownSequences)); err != nil {
 		return 0, err
@@ -44,7 +43,7 @@ func fileOf(w io.Writer) io.Writer {
 	return w
 }
 
-// isTerminal tells whether a person sees what is written to w.
+// isTerminal tells whether w writes to a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := fileOf(w).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
@@ -62,8 +61,9 @@ var ownSequences = []string{
 	own(lineStart), own(toTopLeft), own(eraseToEnd), own(eraseBelow), own(eraseScreen), own(startColor(red)), own(startColor(green)), own(endColor),
 }
 
-// appendVisible appends text with its control characters escaped, also those that change the direction of
-// text, and bytes that are not UTF-8. LF and tabs stay, and so do the given sequences, without their mark.
+// appendVisible appends text to dst. It escapes control characters, characters that change the direction of
+// text, and bytes that are not UTF-8. It keeps LF and tabs. It also keeps the given sequences, and only
+// removes their ownMark.
 func appendVisible(dst, text []byte, sequences []string) []byte {
 next:
 	for len(text) > 0 {
@@ -105,7 +105,7 @@ const (
 
 func startColor(c color) string { return "\x1b[" + string(c) + "m" }
 
-// painter colours text for terminals that want it.
+// painter colours text if it is true.
 type painter bool
 
 // painterFor returns a painter that colours text if w is a terminal, and neither NO_COLOR

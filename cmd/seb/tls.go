@@ -37,11 +37,11 @@ func (f tlsFlags) check() error {
 	return nil
 }
 
-// tlsCheckInterval is how long a changed file may go unnoticed.
+// tlsCheckInterval is the shortest time between two checks whether the files have changed.
 const tlsCheckInterval = time.Second
 
-// tlsFiles is the TLS configuration from the files. The files are checked for changes when a connection
-// comes, so that an idle broker does nothing.
+// tlsFiles is the TLS configuration from the files of tlsFlags. It checks for changes of the files only when
+// a client connects, so that an idle broker does nothing.
 type tlsFiles struct {
 	flags   tlsFlags
 	log     *slog.Logger
@@ -53,7 +53,7 @@ type tlsFiles struct {
 	fault    string // error of the last attempt to load the files, "" if it succeeded
 }
 
-// config reads the files and returns a configuration that follows them.
+// config reads the files and returns a configuration that follows changes of the files.
 func (f tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
 	t := &tlsFiles{flags: f, log: log, checked: time.Now()}
 	var err error
@@ -71,14 +71,14 @@ func (f tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
 	}, nil
 }
 
-// unusable turns an error of the files into a usage error with a hint. A supervisor does not restart the
-// broker after a usage error: a restart would not help.
+// unusable turns an error of the files into a usage error with a hint. Supervisors do not restart the broker
+// after a usage error, since a restart would not help.
 func unusable(err error) error {
 	return usageError{hinted(err, "--tls-cert, --tls-key and --tls-client-ca (SEB_TLS_...) name files that must be readable, in PEM form, and fit each other")}
 }
 
-// latest returns the configuration from the files, or the last one that was valid: a broken new certificate
-// must not stop a working broker.
+// latest returns the configuration from the files. If the files have become invalid, it returns the last
+// valid configuration: a broken new certificate must not stop a working broker.
 func (t *tlsFiles) latest() *tls.Config {
 	if !t.checking.CompareAndSwap(false, true) {
 		return t.current.Load()
@@ -100,7 +100,7 @@ func (t *tlsFiles) latest() *tls.Config {
 		if t.fault != err.Error() {
 			t.log.Error("the TLS files changed and can't be used; the previous ones stay in use", "error", err)
 		}
-		t.fault, t.seen = err.Error(), nil // tried again: a file may be half written
+		t.fault, t.seen = err.Error(), nil // nil makes the next check load the files again: one may be half written now
 		return t.current.Load()
 	}
 	t.fault, t.seen = "", seen
@@ -145,7 +145,7 @@ func (f tlsFlags) load() (*tls.Config, error) {
 	if f.TLSClientCA == "" {
 		return c, nil
 	}
-	// Not required: a client may use an API key instead.
+	// A client certificate is not required: a client may use an API key instead.
 	c.ClientAuth, c.ClientCAs = tls.VerifyClientCertIfGiven, x509.NewCertPool()
 	return c, addAuthorities(c.ClientCAs, f.TLSClientCA)
 }
@@ -161,7 +161,7 @@ func addAuthorities(pool *x509.CertPool, file string) error {
 	return nil
 }
 
-// clientTLSFlags are for https:// brokers, on every command that talks to one.
+// clientTLSFlags are the flags for https:// URLs, for every command that talks to a broker.
 type clientTLSFlags struct {
 	CA      string `name:"ca" type:"existingfile" placeholder:"FILE" help:"Trust these authorities (PEM) too, for an https:// broker (default: those of the system)."`
 	Cert    string `name:"cert" type:"existingfile" placeholder:"FILE" help:"Present this client certificate (PEM) instead of an API key (default: none)."`
@@ -185,7 +185,7 @@ func (f clientTLSFlags) config() (*tls.Config, error) {
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		pool = x509.NewCertPool() // the system has no authorities: trust those of --ca alone
+		pool = x509.NewCertPool() // the system's authorities can't be read: trust those of --ca alone
 	}
 	c.RootCAs = pool
 	if err := addAuthorities(pool, f.CA); err != nil {

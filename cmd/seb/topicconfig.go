@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// configFlags say how long the records of a topic are kept. They are not read from the environment: a
-// setting for new topics must not change an existing one.
+// configFlags set a topic's retention, which this version stores but does not apply. They are not read from
+// the environment: a variable that is meant for new topics could change an existing one.
 type configFlags struct {
 	Retention      *age       `env:"-" placeholder:"DURATION|none" help:"Age after which a later version may delete records, such as 168h for a week, or none; this version only stores the setting (default: unchanged; none for a new topic)."`
 	RetentionBytes *sizeLimit `env:"-" placeholder:"SIZE|none" help:"How many bytes of each partition to keep at least, such as 1GiB; none means no such minimum (default: as with --retention)."`
@@ -32,7 +32,7 @@ func (f configFlags) fields() map[string]any {
 
 const unlimited = "none"
 
-// age is a limit of time; 0 means no limit.
+// age is a value of --retention: 0 stands for none.
 type age time.Duration
 
 // UnmarshalText reads a duration greater than 0, or "none".
@@ -49,7 +49,7 @@ func (a *age) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the age as the API takes it: a duration, or null for no limit.
+// MarshalJSON writes the age as the API takes it: a duration, or null for none.
 func (a age) MarshalJSON() ([]byte, error) {
 	if a == 0 {
 		return []byte("null"), nil
@@ -57,7 +57,7 @@ func (a age) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Duration(a).String())
 }
 
-// sizeLimit is a limit of bytes; 0 means no limit.
+// sizeLimit is a value of --retention-bytes: 0 stands for none.
 type sizeLimit size
 
 // UnmarshalText reads a size greater than 0, or "none".
@@ -75,7 +75,7 @@ func (l *sizeLimit) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the limit as the API takes it.
+// MarshalJSON writes the size as the API takes it: a number of bytes, or null for none.
 func (l sizeLimit) MarshalJSON() ([]byte, error) {
 	if l == 0 {
 		return []byte("null"), nil
@@ -89,7 +89,7 @@ type topicConfig struct {
 	RetentionBytes int64  `json:"retention_bytes"`
 }
 
-// String says how long records are kept.
+// String describes the retention.
 func (c topicConfig) String() string {
 	var limits []string
 	if c.Retention != "" {

@@ -27,17 +27,17 @@ const (
 	positionsShown = 16
 )
 
-// errAtLimit ends the reading of all partitions.
+// errAtLimit ends the reading of all partitions once --limit records were written.
 var errAtLimit = errors.New("all records of --limit were written")
 
-// outputError means that the output did not take all that was written.
+// outputError means that the output took nothing, or only a part of what was written.
 type outputError struct{ error }
 
 func (e outputError) Error() string { return "write the output: " + e.error.Error() }
 func (e outputError) Unwrap() error { return e.error }
 
-// nobodyReads tells whether err means that the output's reader has left, as head does. A connection to
-// the broker may break with the same error, which is a failure.
+// nobodyReads tells whether err means that the reader of the output has ended, as head does. A broken
+// connection to the broker may also give EPIPE, but not as an outputError.
 func nobodyReads(err error) bool {
 	var output outputError
 	return errors.As(err, &output) && errors.Is(output, syscall.EPIPE)
@@ -49,12 +49,12 @@ type topicReader struct {
 	broker    *client
 	form      outputForm
 	from      url.Values // where to begin in each partition
-	topicID   string     // id of the topic at the start; another topic may get its name
+	topicID   string     // id of the topic at the start; another topic may get the same name later
 	warn      io.Writer
 	lookEvery time.Duration
-	committer *positionCommitter // nil unless it reads as a consumer
+	committer *positionCommitter // nil unless --consumer is given
 
-	mu       sync.Mutex // guards the rest, and warn
+	mu       sync.Mutex // guards the fields below, and warn
 	out      *bufio.Writer
 	progress *progress
 	readers  []*partitionReader
@@ -70,11 +70,11 @@ type partitionReader struct {
 	from      url.Values // where to read next
 	next      int64      // from as an offset; -1 before the first answer
 	committed int64      // the consumer's committed position
-	end       int64      // of the partition at the start; -1 if it did not exist
+	end       int64      // where the partition ended at the start; -1 if there was no such partition
 	body      []byte     // buffer of the last answer
 }
 
-// readAll reads the partitions one after the other, or follows all at once.
+// readAll reads the partitions one after the other, or, with --follow, all at the same time.
 func (r *topicReader) readAll(ctx context.Context) error {
 	if err := r.find(ctx); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (r *topicReader) find(ctx context.Context) error {
 	return nil
 }
 
-// findConsumer is find for a run that reads as a consumer: each reader begins at the consumer's position.
+// findConsumer is like find, for --consumer: each reader begins at the consumer's position.
 func (r *topicReader) findConsumer(ctx context.Context, t topicInfo) error {
 	at, err := r.committer.open(ctx)
 	if err != nil {
@@ -156,8 +156,8 @@ func (r *topicReader) readerAt(p partitionInfo, offset int64) *partitionReader {
 	return &partitionReader{topicReader: r, partition: p.Partition, from: from, next: -1, committed: offset, end: p.EndOffset}
 }
 
-// expect adds the number of records from start to end to the total of progress, if the run will
-// read them.
+// expect adds the number of records from start to end to the total of progress, if the run begins at the
+// earliest record or has --consumer.
 func (r *topicReader) expect(start, end int64) {
 	if r.cmd.From != "earliest" {
 		return
@@ -169,7 +169,7 @@ func (r *topicReader) expect(start, end int64) {
 	}
 }
 
-// topic describes the topic that has the name now, and returns its id.
+// topic asks the broker for the topic that has the name now, and returns the topic and its id.
 func (r *topicReader) topic(ctx context.Context) (t topicInfo, id string, err error) {
 	_, header, err := r.broker.exchange(ctx, http.MethodGet, r.broker.url(nil, "topics", r.cmd.Topic), nil, &t)
 	if err != nil {
@@ -181,7 +181,7 @@ func (r *topicReader) topic(ctx context.Context) (t topicInfo, id string, err er
 	return t, id, err
 }
 
-// follow reads all partitions at once, and those that are added meanwhile.
+// follow reads all partitions at the same time, also those that are added meanwhile.
 func (r *topicReader) follow(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	for _, p := range r.readers {
@@ -215,7 +215,7 @@ func (r *topicReader) watch(ctx context.Context, added func(*partitionReader)) {
 		for _, p := range t.Partitions[min(known, len(t.Partitions)):] {
 			added := &partitionReader{topicReader: r, partition: p.Partition, from: url.Values{"offset": {"earliest"}}, next: -1, end: p.EndOffset}
 			if r.committer != nil {
-				added = r.readerAt(p, 0) // a consumer begins there in a new partition
+				added = r.readerAt(p, 0) // a consumer's position in a new partition is 0
 			}
 			r.readers = append(r.readers, added)
 		}
@@ -251,7 +251,7 @@ func (p *partitionReader) position() string {
 	return strconv.FormatInt(p.next, 10)
 }
 
-// readAll writes the partition's records to its end, or follows it.
+// readAll writes the partition's records up to its end, or, with --follow, until ctx ends.
 func (p *partitionReader) readAll(ctx context.Context) error {
 	var pause backoff
 	var failingSince time.Time
@@ -284,8 +284,8 @@ func (p *partitionReader) readAll(ctx context.Context) error {
 	}
 }
 
-// commitPosition commits what the output took, if the run reads as a consumer. It does so even after an
-// interrupt.
+// commitPosition commits the position after the records that the output took, if --consumer is given. It does
+// so even after an interrupt.
 func (p *partitionReader) commitPosition(ctx context.Context) error {
 	if p.committer == nil || p.next <= p.committed {
 		return nil

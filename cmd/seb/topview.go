@@ -54,7 +54,7 @@ type topTopic struct {
 // viewOf compares two snapshots of a broker.
 func viewOf(before, now *snapshot, server, order string) *topView {
 	seconds := now.at.Sub(before.at).Seconds()
-	// A counter that fell means that the broker was restarted.
+	// If a counter fell, the broker was restarted: the rate is then 0.
 	rate := func(name, label, value string) float64 {
 		return max(0, now.sum(name, label, value)-before.sum(name, label, value)) / seconds
 	}
@@ -178,7 +178,7 @@ func (v *topView) lines(rows int) []topLine {
 	lines = append(lines, topLine{})
 	table := v.table()
 	if room := rows - len(lines); rows > 0 && len(table) > room {
-		shown := max(1, room-1) // at least the heading, with a row left for the line below
+		shown := max(1, room-1) // at least the heading; one row is for "and N more"
 		more := len(table) - shown
 		table = append(table[:shown], fmt.Sprintf("and %d more", more))
 	}

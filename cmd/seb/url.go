@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// urlTTLMax bounds how long a signed URL is valid, since it can't be revoked without its key.
+// urlTTLMax is the longest time for which a URL is signed: to revoke a URL, one has to revoke its key.
 const urlTTLMax = 366 * 24 * time.Hour
 
 type urlCmd struct {
@@ -54,7 +54,7 @@ func (c *urlCmd) Run(std streams) error {
 	case broker.key == "":
 		return usageError{hinted(errors.New("signing a URL needs an API key"), "set SEB_KEY, or use --key-file")}
 	}
-	until := time.Now().Add(c.TTL + time.Second - time.Nanosecond).Truncate(time.Second) // a URL has whole seconds
+	until := time.Now().Add(c.TTL + time.Second - time.Nanosecond).Truncate(time.Second) // rounded up, since a URL has whole seconds
 	token, err := seb.SignRead(broker.key, c.Topic, until)
 	if err != nil {
 		return fmt.Errorf("sign a URL for topic %s: %w", c.Topic, err)

@@ -74,8 +74,8 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return fmt.Errorf("work on queue %s of %s: %w", c.Queue, c.Topic, err)
 	}
-	// Handle SIGPIPE: main ignores it, and the commands that work starts would inherit this, while
-	// they don't inherit a handler.
+	// main ignores SIGPIPE, and a child process inherits which signals are ignored. With a handler for
+	// SIGPIPE instead, the commands that work starts get the default action.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
@@ -111,7 +111,7 @@ func (c *workCmd) ended(ctx, running context.Context, err error) error {
 	cause := context.Cause(running)
 	switch {
 	case err != nil:
-		return err // it names the queue already
+		return err // err names the queue already
 	case errors.Is(cause, errReached):
 		return nil
 	case errors.As(cause, new(noCommandError)):
@@ -142,8 +142,8 @@ func (c *workCmd) check() error {
 // workersMax is the most commands that run at a time, and the most records that a receive returns.
 const workersMax = 1000
 
-// open returns the lease to ask for. It asks the broker, so that a wrong name or a missing permission is
-// reported at the start.
+// open asks the broker for the queue, so that a wrong name or a missing permission is reported at the start.
+// It returns the lease to ask for.
 func (c *workCmd) open(ctx context.Context, broker *client, std streams) (time.Duration, error) {
 	var q queueInfo
 	_, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic, "queues", c.Queue), nil, &q)
@@ -202,7 +202,7 @@ const (
 	exitNoCommand   = 127
 )
 
-// noCommandError means that no command can run, for any record.
+// noCommandError means that this machine can't run the command, whichever record it is for.
 type noCommandError struct{ error }
 
 func (e noCommandError) Unwrap() error { return e.error }

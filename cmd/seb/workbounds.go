@@ -8,9 +8,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// drainWait is how long a worker without running commands waits for a record before --drain takes the queue
-// for empty. It is longer than the default --stale-max: a broker may need that 1 s to learn what other brokers
-// appended.
+// drainWait is how long an idle worker waits for a record before --drain takes the queue for empty. A broker
+// may need 1 s, the default --stale-max, to learn what other brokers appended; drainWait is longer than that.
 const drainWait = 1500 * time.Millisecond
 
 // boundedSource ends a worker after limit records, or, with drain, when no record is ready. It counts the
@@ -19,7 +18,8 @@ type boundedSource struct {
 	seb.WorkSource
 	limit int64 // 0: no limit
 	drain bool
-	// places is how many records the worker handles at a time: if it asks for that many, it is idle.
+	// places is how many records the worker handles at a time. A worker that asks for this many handles none:
+	// it is idle.
 	places int
 	stop   func()
 
@@ -45,9 +45,9 @@ func (s *boundedSource) Receive(ctx context.Context, o seb.ReceiveOptions) ([]se
 	if err != nil {
 		return nil, err
 	}
-	// An empty answer counts only after the whole wait: a broker that shuts down answers earlier, and may
-	// know less than the next broker. The factor 9/10 is for a broker whose clock runs a little faster
-	// than that of this machine.
+	// The queue counts as empty only if the broker has waited for all of drainWait. A broker that shuts down
+	// answers earlier, and may not know all records that the next broker knows. The factor 9/10 allows for a
+	// broker whose clock runs a little faster than that of this machine.
 	if s.drain && idle && len(messages) == 0 && time.Since(began) >= drainWait*9/10 {
 		s.stop()
 	}

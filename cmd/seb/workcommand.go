@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// reasonLines and reasonBytes bound how much of standard error goes into a reason, which has at most 1
-	// KiB.
+	// The reason for a failed attempt has the last lines of standard error: at most reasonLines, and at most
+	// reasonBytes, since a reason has at most 1 KiB.
 	reasonLines = 5
 	reasonBytes = 900
-	// variableBytesMax bounds a variable of the environment, its name included; systems allow 128 KiB.
+	// variableBytesMax is the size of the largest variable, its name included; systems allow 128 KiB.
 	variableBytesMax = 64 << 10
-	// variablesBytesMax bounds all variables of a record together.
+	// variablesBytesMax is the size of all variables of a record together.
 	variablesBytesMax = 256 << 10
-	// outputGrace is how long processes that a command left behind may hold its output open.
+	// outputGrace is how long work waits if processes that a command left running hold its output open.
 	outputGrace = time.Second
 
 	variablePrefix = "SEB_MESSAGE_"
@@ -35,9 +35,9 @@ const (
 
 // commandError means that the command for a record failed.
 type commandError struct {
-	code int // its exit code; -1 if a signal has ended it
+	code int // exit code of the command; -1 if a signal has ended it
 	how  string
-	tail string // the last lines that it wrote to standard error
+	tail string // the last lines that the command wrote to standard error
 }
 
 func (e *commandError) Error() string {
@@ -78,7 +78,7 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	}
 	passOn(patience)
 	if kill != nil && kill.Stop() {
-		// The shell exited in time. Kill the processes that it started and left.
+		// The shell exited before the SIGKILL. Kill the processes that it left running.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	var exit *exec.ExitError
@@ -98,8 +98,9 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 // command started it.
 func ofRecord(variable string) bool { return strings.HasPrefix(variable, variablePrefix) }
 
-// valueFile returns a file without a name that holds a value. With a pipe, the command would take a part of
-// the value for the whole if this process were killed.
+// valueFile returns an open file with the value. The file has no name any more, so it goes away when it is
+// closed. With a pipe instead, the command would take a part of the value for the whole if this process were
+// killed.
 func valueFile(value []byte) (*os.File, error) {
 	f, err := os.CreateTemp("", "seb-work-")
 	if err != nil {
@@ -135,7 +136,7 @@ func (h *handler) environment(m seb.Message) []string {
 	return v.list
 }
 
-// variables are added to an environment.
+// variables collects the environment variables that describe a record.
 type variables struct {
 	list  []string
 	taken map[string]bool
@@ -164,7 +165,7 @@ func variableName(header string) string {
 	}, header)
 }
 
-// tailWriter forwards what is written, and keeps the last reasonBytes.
+// tailWriter forwards what is written, and keeps the last reasonBytes bytes.
 type tailWriter struct {
 	w io.Writer
 
@@ -193,7 +194,7 @@ func (t *tailWriter) pipe() (to *os.File, passOn func(patience time.Duration), e
 	passed := make(chan struct{})
 	go func() {
 		defer close(passed)
-		_, _ = io.Copy(t, from) // until the other end is closed, or patience ends
+		_, _ = io.Copy(t, from) // until all writers have closed the pipe, or patience has passed
 	}()
 	return to, func(patience time.Duration) {
 		_ = to.Close()

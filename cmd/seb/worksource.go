@@ -13,15 +13,15 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// answerWait is how long a broker has to answer a worker, in addition to the wait that the worker asks for.
-// It bounds how long a worker waits for a broker that hangs.
+// answerWait is how long a worker waits for an answer in addition to the wait that it asks the broker for.
+// Without a limit, a broker that hangs would block the worker.
 const answerWait = 15 * time.Second
 
 // retryPause is the shortest pause before a worker repeats a request that may succeed later.
 const retryPause = 100 * time.Millisecond
 
-// queueSource is a queue behind HTTP, for a [seb.Worker]. If a broker answered, its errors are *seb.Error,
-// so that the worker treats them like those of a broker in its own process.
+// queueSource gives a [seb.Worker] the records of a queue over HTTP. It turns a broker's refusals into
+// *seb.Error, so that the worker treats them like those of a broker in its own process.
 type queueSource struct {
 	broker       *client
 	topic, queue string
@@ -29,7 +29,8 @@ type queueSource struct {
 
 var _ seb.WorkSource = (*queueSource)(nil)
 
-// call posts a request about the queue. It fails unless the broker answers in time.
+// call posts a request about the queue; what is the last part of the path, such as "ack". It returns an error
+// if the broker does not answer in time.
 func (s *queueSource) call(ctx context.Context, within time.Duration, what string, body, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -98,8 +99,8 @@ func (s *queueSource) Nack(ctx context.Context, o seb.NackOptions, tokens ...str
 	return s.call(ctx, requestTimeout, "nack", body, nil)
 }
 
-// Extend says that work takes longer. It gives up soon enough to ask again before the
-// lease is over.
+// Extend asks for a longer lease. It waits for at most a third of the lease, so that the worker can ask again
+// before the lease ends.
 func (s *queueSource) Extend(ctx context.Context, lease time.Duration, tokens ...string) (time.Time, error) {
 	var answer struct {
 		Results []struct {

@@ -9,18 +9,19 @@ import (
 )
 
 // doubtMax is how old a batch may be when it is sent again. Seb remembers the idempotency key of a
-// batch for 24 hours after the batch was appended. doubtMax is an hour shorter, to allow for
-// requests under way and for differences of clocks.
+// batch for 24 hours after the batch was appended. doubtMax is an hour less, because a request may
+// take a while, and clocks may differ.
 const doubtMax = 23 * time.Hour
 
-// batch has rows of one topic that are sent together, with one idempotency key.
-// While outbox_batches has a row for the batch, no other batch of the topic is made.
+// batch has rows of one topic that are sent together, with one idempotency key. The
+// table outbox_batches has a row for each batch. While a topic has a batch there, no
+// other batch of the topic is made.
 type batch struct {
 	topic string
 	id    string // a UUID
 	rows  []int64
-	fresh bool // made in this round, so certainly not sent before
-	stale bool // older than doubtMax
+	fresh bool // the batch was made just now, so it was certainly not sent before
+	stale bool // the batch is older than doubtMax
 	more  bool // the outbox had more new rows than were put into batches
 }
 
@@ -42,9 +43,9 @@ type record struct {
 	Timestamp time.Time         `json:"timestamp"`
 }
 
-// makeBatches makes a batch of the oldest rows for each topic that has no batch. Rows
-// do not become visible in the order of their ids, so makeBatches can't continue after
-// the last id: every row that is in the table still has to be moved.
+// makeBatches makes a batch of the oldest rows for each topic that has no batch. It looks
+// at all rows, not only at rows with ids above the last id, because rows do not become
+// visible in the order of their ids. Every row in the table has yet to be moved.
 func (s *session) makeBatches(ctx context.Context, most limits, except []string) ([]batch, error) {
 	const query = `
 		WITH oldest AS (
@@ -71,8 +72,8 @@ func (s *session) makeBatches(ctx context.Context, most limits, except []string)
 	return batches, nil
 }
 
-// oldBatches returns the batches of earlier rounds and runs. They may have been sent,
-// and have to be sent again.
+// oldBatches returns the batches that were made earlier, by this or by another drainer.
+// They may have been sent, and have to be sent again.
 func (s *session) oldBatches(ctx context.Context, except []string) ([]batch, error) {
 	const query = `
 		UPDATE outbox_batches SET tries = tries + 1 WHERE topic <> ALL (coalesce($2::text[], '{}'))
@@ -96,7 +97,7 @@ func (s *session) batches(ctx context.Context, query string, args ...any) ([]bat
 	})
 }
 
-// records returns the records of a batch, in order. There are none if another drainer
+// records returns the records of a batch, in order. The list is empty if another drainer
 // has finished the batch meanwhile, or somebody has deleted the rows.
 func (s *session) records(ctx context.Context, b batch) ([]record, error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
@@ -121,8 +122,8 @@ func (s *session) records(ctx context.Context, b batch) ([]record, error) {
 	return records, nil
 }
 
-// finish deletes batches whose records are in their topics, and their rows. One
-// statement deletes both, so that no later batch can take the same rows.
+// finish deletes batches whose records are in their topics, and the rows of these batches.
+// One statement deletes both, so that no later batch can take the same rows.
 func (s *session) finish(ctx context.Context, batches []batch) error {
 	const query = `
 		WITH done AS (DELETE FROM outbox_batches WHERE id::text = ANY ($1) RETURNING row_ids)
@@ -130,9 +131,9 @@ func (s *session) finish(ctx context.Context, batches []batch) error {
 	return s.settle(ctx, "delete what was moved", query, batches)
 }
 
-// release deletes fresh batches that are certainly not in their topics, so that their rows can be
-// put into other batches. It keeps a batch that another drainer has tried to send too: the database
-// may have given the lock to that drainer, although this one still runs.
+// release deletes fresh batches whose records are certainly not in their topics, so that the rows can
+// be put into other batches. It keeps a batch that another drainer has tried to send too: the
+// database may have given the lock to that drainer, although this drainer still runs.
 func (s *session) release(ctx context.Context, batches []batch) error {
 	const query = `DELETE FROM outbox_batches WHERE id::text = ANY ($1) AND tries = 1`
 	return s.settle(ctx, "take back what was not moved", query, batches)

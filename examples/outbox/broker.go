@@ -33,7 +33,8 @@ func newBroker(server, key string) (*broker, error) {
 		return nil, fmt.Errorf("-server: %q is not an http:// or https:// URL", server)
 	}
 	return &broker{base: base, key: key, http: &http.Client{
-		// net/http would follow a redirect of a POST with a GET, which is a read.
+		// Don't follow redirects: net/http would follow the redirect of a POST with a GET, which
+		// appends nothing.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -42,15 +43,15 @@ func newBroker(server, key string) (*broker, error) {
 type failure struct {
 	err        error
 	certain    bool // the records are certainly not in the topic
-	refused    bool // the records won't get there until somebody changes the request, the topic or the broker
+	refused    bool // no retry helps until somebody changes the request, the topic or the broker
 	retryAfter time.Duration
 }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// append appends records with an idempotency key. replayed tells whether the broker
-// knew the key already. Errors are of type *failure.
+// append appends records with an idempotency key. replayed is true if the broker had
+// appended them already, with this key. Errors are of type *failure.
 func (b *broker) append(ctx context.Context, topic, key string, records []record) (replayed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -63,9 +64,9 @@ func (b *broker) append(ctx context.Context, topic, key string, records []record
 	if err != nil {
 		return false, &failure{err: err, certain: true, refused: true}
 	}
-	// With GetBody, net/http may send a request with an idempotency key again by itself. If then the
-	// answer to the first request were lost, and the second found no connection, the error would be
-	// about the second request alone, and would wrongly say that nothing was appended.
+	// With GetBody, net/http may send a request with an idempotency key again by itself. Suppose that
+	// the answer to the first request is lost, and that there is no connection for the second one. The
+	// error would be about the second request, and wrongly say that nothing was appended.
 	req.GetBody = nil
 	req.Header.Set("Content-Type", "application/vnd.seb.records+json")
 	req.Header.Set("Idempotency-Key", key)
@@ -93,11 +94,11 @@ func (b *broker) append(ctx context.Context, topic, key string, records []record
 }
 
 // unanswered returns the failure of a request without an answer. The broker may have
-// carried out the request, unless there was no connection for it.
+// appended the records, unless no connection could be opened.
 func unanswered(base *url.URL, err error) *failure {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
-		err = wrapped.Err // without the method and the URL, which err begins with
+		err = wrapped.Err // the cause, without the method and the URL
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
@@ -106,8 +107,8 @@ func unanswered(base *url.URL, err error) *failure {
 	return &failure{err: fmt.Errorf("no response from %s: %w", base, err)}
 }
 
-// refusal returns the failure for an answer other than 201, which may be from the
-// broker or from a proxy in front of it.
+// refusal returns the failure for an answer other than 201. The answer may come from the
+// broker, or from a proxy in front of the broker.
 func refusal(res *http.Response, answer []byte) *failure {
 	var problem struct{ Code, Detail, Hint, Outcome string }
 	if json.Unmarshal(answer, &problem) != nil {

@@ -24,9 +24,9 @@ const (
 
 // Applications write events, in transactions that may commit late or not at all.
 // Meanwhile drainers and the broker are killed, connections to the database are cut,
-// and the database crashes. In the end every event whose transaction committed is in
-// its topic once, in order with the other events of its entity. The topics have no
-// other events.
+// and the database crashes. In the end each event whose transaction committed is in the
+// topics exactly once, and the topics have no other events. The events of each entity are
+// in order.
 func TestExactlyOnceWhateverIsKilled(t *testing.T) {
 	r := newRig(t)
 	r.exec(`CREATE TABLE entities (key text PRIMARY KEY, seq int NOT NULL DEFAULT 0)`)
@@ -57,8 +57,8 @@ func TestExactlyOnceWhateverIsKilled(t *testing.T) {
 	}
 }
 
-// cycles returns how often something fails: SEB_KILL_CYCLES times, or few times so
-// that the test is quick.
+// cycles returns how often the test makes something fail: SEB_KILL_CYCLES times; only 15
+// times by default, so that the test is quick.
 func cycles(t *testing.T) int {
 	s := os.Getenv("SEB_KILL_CYCLES")
 	if s == "" {
@@ -83,7 +83,7 @@ func (c *chaos) startDrainer(i int) {
 	c.t.Helper()
 	binary, err := shared.outbox()
 	must(c.t, err)
-	// killDrainer ends the process, also after the test's context has ended.
+	// The process outlives the test's context: killDrainer ends it.
 	cmd := exec.CommandContext(context.WithoutCancel(c.t.Context()), binary,
 		"-database", c.database, "-server", c.seb.URL, "-rows", "7", "-pace", "1ms", "-poll", "50ms")
 	cmd.Stderr = c.output
@@ -92,7 +92,7 @@ func (c *chaos) startDrainer(i int) {
 }
 
 func (c *chaos) killDrainer(i int) {
-	_ = c.drainers[i].Process.Kill() // below it is checked that the process had not ended by itself
+	_ = c.drainers[i].Process.Kill() // this fails if the process has ended by itself, which is checked below
 	err := c.drainers[i].Wait()
 	if c.drainers[i].ProcessState.Exited() {
 		c.t.Errorf("a drainer ended by itself: %v", err)
@@ -132,7 +132,7 @@ func (c *chaos) strike() {
 	c.strikes[what]++
 }
 
-// cut ends the connections to the test's database that the condition which selects.
+// cut ends the connections to the test's database for which the given SQL condition is true.
 func (c *chaos) cut(which string) {
 	c.t.Helper()
 	conn := c.connect()
@@ -143,8 +143,8 @@ func (c *chaos) cut(which string) {
 }
 
 // write is an application: it changes entities and writes an event for each change,
-// until ctx ends. If it loses its connection to the database, it opens another one, as
-// applications do.
+// until ctx ends. If it loses the connection to the database, it opens another connection,
+// as applications do.
 func (r *rig) write(ctx context.Context) {
 	for ctx.Err() == nil {
 		conn, err := pgx.Connect(ctx, r.database)
@@ -158,9 +158,9 @@ func (r *rig) write(ctx context.Context) {
 	}
 }
 
-// change is one transaction. It updates, and so locks, an entity before it writes the
-// event, so that the events of an entity get their ids in the order of the changes.
-// Sometimes it commits late, and sometimes not at all.
+// change makes one transaction. It updates, and so locks, an entity before it writes the
+// entity's event. So the events of an entity get their ids in the order of the changes.
+// Sometimes change commits late, and sometimes not at all.
 func change(ctx context.Context, conn *pgx.Conn) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
@@ -186,7 +186,7 @@ func change(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // verify compares the topics with the changes that the database has committed, and
-// returns the number of events.
+// returns the number of events in the topics.
 func (r *rig) verify() int {
 	r.t.Helper()
 	got := map[string][]int{}

@@ -38,7 +38,7 @@ type drainer struct {
 	most   limits
 	once   bool          // end when the outbox is empty, or at the first failure
 	poll   time.Duration // longest wait for a notification of new rows
-	pace   time.Duration // shortest time between rounds, while rows come one by one
+	pace   time.Duration // shortest time between two looks for rows, while rows come one by one
 	log    *slog.Logger
 
 	paused map[string]pause // topics that failed
@@ -46,8 +46,8 @@ type drainer struct {
 
 	began    time.Time
 	wait     time.Duration // time until the next try to connect
-	standing bool          // another drainer has the lock, and this one has logged that it stands by
-	worked   bool          // a round has succeeded: the database has the tables and privileges
+	standing bool          // another drainer has the lock, and this drainer has logged that it stands by
+	worked   bool          // next has succeeded once, so the database has the tables and privileges
 }
 
 // pause is a time in which no batches of a topic are sent, after a failure.
@@ -62,7 +62,8 @@ type tally struct {
 	rows, batches, replayed int
 }
 
-// drain moves rows through one connection, until it is lost.
+// drain moves rows until the connection of s is lost or ctx ends. If d.once is set, it ends when
+// the outbox is empty.
 func (d *drainer) drain(ctx context.Context, s *session) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -97,8 +98,8 @@ func (d *drainer) drain(ctx context.Context, s *session) error {
 	return nil
 }
 
-// next returns the batches to send now. Those that may have been sent before come
-// first.
+// next returns the batches to send now: first the batches that may have been sent before,
+// then new ones. more is true if there are more rows for new batches.
 func (d *drainer) next(ctx context.Context, s *session) (batches []batch, more bool, err error) {
 	var leave []string
 	for topic, p := range d.paused {
@@ -125,7 +126,7 @@ func (d *drainer) next(ctx context.Context, s *session) (batches []batch, more b
 }
 
 // move sends batches of different topics at the same time, and then settles them. It
-// returns errors of the database, and errors of the broker if once is set.
+// returns errors of the database and, if d.once is set, errors of the broker.
 func (d *drainer) move(ctx context.Context, s *session, batches []batch) error {
 	records := make([][]record, len(batches))
 	for i, b := range batches {
@@ -159,8 +160,8 @@ func (d *drainer) move(ctx context.Context, s *session, batches []batch) error {
 	return d.settle(ctx, s, batches, errs)
 }
 
-// settle deletes batches from the database that were sent, or were certainly not
-// appended and are fresh. It pauses topics whose batches failed.
+// settle deletes from the database the batches that were appended, and the fresh batches
+// that were certainly not appended. It pauses the topics whose batches failed.
 func (d *drainer) settle(ctx context.Context, s *session, batches []batch, errs []error) error {
 	var done, undone []batch
 	for i, b := range batches {
@@ -230,8 +231,8 @@ func (t *tally) add(rows int, replayed bool) {
 	}
 }
 
-// report logs what was moved since the last report. It does nothing if less time than
-// every has passed since that report.
+// report logs what was moved since the last report. It does nothing if less than the given
+// time has passed since that report.
 func (d *drainer) report(every time.Duration) {
 	took := time.Since(d.moved.since)
 	if d.moved.batches == 0 || took < every {

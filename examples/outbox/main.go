@@ -1,10 +1,13 @@
-// Outbox moves rows from a table of PostgreSQL into topics of Seb, each exactly
+// Outbox moves rows from a table of PostgreSQL into topics of Seb, each row exactly
 // once, whatever fails on the way: this program, the broker, a connection.
 //
-// Before it sends rows, it stores in a second table which rows form a batch. It sends
-// the batch until Seb acknowledges it, always with the same idempotency key, by which
-// Seb recognises a repeated batch. Then it deletes the batch together with its rows.
-// schema.sql has the tables.
+// Before Outbox sends rows, it stores in a second table which rows form a batch. It
+// sends the batch until Seb acknowledges the batch, always with the same idempotency
+// key, by which Seb recognises a repeated batch. Then it deletes the batch together
+// with the rows of the batch. schema.sql has the tables.
+//
+// A process that runs the program is called a drainer. Only one drainer of an outbox
+// works at a time: the drainer whose connection has a lock in the database.
 package main
 
 import (
@@ -50,7 +53,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the program; it returns the exit code.
+// run runs the program, and returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	d, showSchema, err := parse(args, errOut)
 	switch {
@@ -73,7 +76,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return 0
 }
 
-// complain writes an error for people. If that fails, there is nothing left to do.
+// complain writes an error for people. If this fails, there is nothing left to do.
 func complain(to io.Writer, err error) {
 	_, _ = fmt.Fprintf(to, "outbox: %v\n", err)
 }

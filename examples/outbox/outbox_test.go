@@ -49,7 +49,7 @@ func TestColumnOfBytes(t *testing.T) {
 	}
 }
 
-// A row is moved even if its transaction commits after a row with a larger id was
+// A row is moved even if the row's transaction commits after a row with a larger id was
 // moved.
 func TestLateCommit(t *testing.T) {
 	r := newRig(t)
@@ -69,7 +69,7 @@ func TestLateCommit(t *testing.T) {
 func TestManyBatches(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO outbox (topic, value) SELECT 't' || i % 20, to_jsonb(repeat('x', i)) FROM generate_series(1, 1000) i`)
-	r.drained("-rows", "100", "-bytes", "20000") // of the last rows, with about 1,000 bytes each, 20 fit into a batch
+	r.drained("-rows", "100", "-bytes", "20000") // the last rows have about 1,000 bytes each, so 20 of them fit into a batch
 	r.wantEmpty()
 	for topic := range 20 {
 		var sizes []int
@@ -96,8 +96,8 @@ func TestLargeRow(t *testing.T) {
 	r.wantTopic("a", strings.Repeat("b", 100), "c")
 }
 
-// If the answer gets lost, the program sends the same batch again. Rows that came
-// meanwhile wait for the next batch.
+// If the broker's answer gets lost, the program sends the same batch again. Rows that
+// were inserted meanwhile wait for the next batch.
 func TestLostAnswer(t *testing.T) {
 	r := newRig(t)
 	r.insert("a", "b")
@@ -121,8 +121,9 @@ func TestLostAnswer(t *testing.T) {
 	r.wantEmpty()
 }
 
-// The answer gets lost, and the broker is down before the program could send the
-// request again: a refused connection says nothing about the first request.
+// The broker's answer gets lost, and the broker is down before net/http could send the
+// request again. The refused connection must not make the program believe that the first
+// request appended nothing.
 func TestLostAnswerThenNoBroker(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO outbox (topic, value) VALUES ('t', '"a"'), ('t', '"b"')`)
@@ -147,7 +148,7 @@ func TestLostAnswerThenNoBroker(t *testing.T) {
 	r.wantTopic("a", "b", "c")
 }
 
-// Rows that were certainly not appended can go into another batch.
+// Rows that were certainly not appended are released, and can go into another batch.
 func TestNoBroker(t *testing.T) {
 	r := newRig(t)
 	r.insert("a")
@@ -163,8 +164,8 @@ func TestNoBroker(t *testing.T) {
 	r.wantTopic("a")
 }
 
-// If appends to a topic are refused, other topics go on. When they are accepted again,
-// the topic's rows are sent in order.
+// If the broker refuses appends to a topic, other topics go on. When it accepts them again,
+// the program sends the topic's rows in order.
 func TestRefusedTopic(t *testing.T) {
 	r := newRig(t, "--auto-create=false")
 	create := func(topic string) {
@@ -187,7 +188,7 @@ func TestRefusedTopic(t *testing.T) {
 	r.wantTopic("a", "b")
 }
 
-// A batch is not sent again after the time for which the broker remembers it.
+// A batch that is older than doubtMax is not sent again.
 func TestOldDoubt(t *testing.T) {
 	r := newRig(t)
 	r.insert("a")
@@ -234,8 +235,8 @@ func TestPollingWithoutTrigger(t *testing.T) {
 	r.eventually("the row is in the topic", func() bool { return len(r.topic("t")) == 1 })
 }
 
-// While one drainer works, others stand by. When its connection ends, another one goes
-// on.
+// While one drainer works, others stand by. When the connection of the working drainer
+// ends, another drainer goes on.
 func TestStandby(t *testing.T) {
 	r := newRig(t)
 	first, stop := r.background(r.seb.URL)
@@ -252,8 +253,8 @@ func TestStandby(t *testing.T) {
 	r.eventually("the second moves the row", func() bool { return len(r.topic("t")) == 1 })
 }
 
-// If another drainer has taken over, a drainer does not release a batch that the other
-// one may have sent meanwhile.
+// A drainer does not release a batch if another drainer has taken over meanwhile, and may
+// have sent the batch.
 func TestReleaseAfterTakeover(t *testing.T) {
 	r := newRig(t)
 	r.insert("a")
@@ -292,7 +293,7 @@ func TestBatchesAreDurable(t *testing.T) {
 	}
 }
 
-// A topic that failed is forgotten when its rows were deleted by hand.
+// A drainer forgets a topic that failed when the topic's rows were deleted by hand.
 func TestForgetsTopicsWithoutRows(t *testing.T) {
 	r := newRig(t)
 	r.insert("a")
@@ -307,7 +308,7 @@ func TestForgetsTopicsWithoutRows(t *testing.T) {
 	}
 }
 
-// When the program is told to end, it lets the request under way end first.
+// When the program is told to end, it first waits for the request that is under way.
 func TestEndsCleanly(t *testing.T) {
 	r := newRig(t)
 	under, goOn := make(chan struct{}), make(chan struct{})

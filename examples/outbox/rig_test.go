@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	patience = 20 * time.Second // how long eventually waits
+	patience = 20 * time.Second // how long rig.eventually waits
 	look     = 20 * time.Millisecond
 )
 
@@ -65,7 +65,7 @@ func withShared(run func() int) int {
 		if err != nil {
 			return nil, err
 		}
-		// These tests don't cut the power.
+		// No fsync is needed: these tests don't cut the power.
 		postgres, err = servers.StartPostgres(context.Background(), bin, "fsync=off")
 		return postgres, err
 	})
@@ -81,14 +81,14 @@ var databases atomic.Int64
 type rig struct {
 	t        *testing.T
 	postgres *servers.Postgres
-	name     string // of the database
-	database string // its URL
+	name     string // name of the database
+	database string // URL of the database
 	conn     *pgx.Conn
 	seb      *servers.Seb
 }
 
-// newRig makes an empty outbox and starts a broker, with flags of `seb serve`.
-// Without PostgreSQL the test is skipped, or fails if SEB_TEST_REQUIRE is 1.
+// newRig makes an empty outbox, and starts a broker with the given flags of `seb serve`.
+// If there is no PostgreSQL, it skips the test, or fails it if SEB_TEST_REQUIRE is 1.
 func newRig(t *testing.T, flags ...string) *rig {
 	t.Helper()
 	postgres, err := shared.postgres()
@@ -122,7 +122,7 @@ func (r *rig) connect() *pgx.Conn {
 	r.t.Helper()
 	conn, err := pgx.Connect(r.t.Context(), r.database)
 	must(r.t, err)
-	r.t.Cleanup(func() { _ = conn.Close(context.Background()) }) // fails for connections that the test has cut
+	r.t.Cleanup(func() { _ = conn.Close(context.Background()) }) // fails if the test has cut the connection
 	return conn
 }
 
@@ -156,8 +156,8 @@ type stored struct {
 	Headers map[string]string
 }
 
-// topic returns the records of a topic's only partition; none if the topic does not
-// exist.
+// topic returns the records of a topic's only partition. If the topic does not exist, the
+// list is empty.
 func (r *rig) topic(name string) []stored {
 	r.t.Helper()
 	var all []stored
@@ -181,7 +181,7 @@ func (r *rig) topic(name string) []stored {
 	}
 }
 
-// wantTopic fails the test unless topic t has these values, as JSON strings.
+// wantTopic fails the test unless the records of topic t have the given values, as JSON strings.
 func (r *rig) wantTopic(values ...string) {
 	r.t.Helper()
 	var got []string
@@ -221,8 +221,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// once runs the program with -once against server. It returns the exit code and the
-// output.
+// once runs the program with -once, for the broker at the URL server. It returns the exit
+// code and the output.
 func (r *rig) once(server string, flags ...string) (int, string) {
 	r.t.Helper()
 	var out output
@@ -240,7 +240,7 @@ func (r *rig) drained(flags ...string) {
 }
 
 // background runs the program until the test ends or stop is called. stop returns the
-// exit code.
+// exit code; said has the output.
 func (r *rig) background(server string, flags ...string) (said *output, stop func() int) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	said = &output{}
@@ -273,8 +273,8 @@ func (r *rig) eventually(what string, holds func() bool) {
 	}
 }
 
-// front starts a proxy in front of the broker, which calls meddle for each append; n
-// counts appends from 1. meddle calls next to forward the append to the broker.
+// front starts a proxy in front of the broker. The proxy calls meddle for each append; n
+// is 1 for the first append. meddle calls next to forward the append to the broker.
 func (r *rig) front(meddle func(n int, w http.ResponseWriter, req *http.Request, next http.Handler)) *httptest.Server {
 	r.t.Helper()
 	target, err := url.Parse(r.seb.URL)

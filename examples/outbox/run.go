@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// lockPatience is how long -once waits for the lock: the database may release the
-// lock of a process a moment after the process has ended.
+// lockPatience is how long a drainer with -once waits for the lock: the database may
+// release the lock of a process a moment after the process has ended.
 const lockPatience = 5 * time.Second
 
-// run drains the outbox until ctx ends, or, if once is set, until the outbox is empty.
-// run connects again whenever the connection is lost.
+// run drains the outbox until ctx ends. It connects again whenever the connection is lost.
+// If d.once is set, run ends when the outbox is empty, or at the first failure.
 func (d *drainer) run(ctx context.Context) error {
 	d.paused = map[string]pause{}
 	d.began, d.moved.since, d.wait = time.Now(), time.Now(), pauseMin
@@ -33,7 +33,7 @@ func (d *drainer) run(ctx context.Context) error {
 	}
 }
 
-// connected connects, and drains through that connection until it is lost.
+// connected connects to the database, and drains the outbox until the connection is lost.
 func (d *drainer) connected(ctx context.Context) error {
 	s, err := connect(ctx, d.config)
 	if err != nil {
@@ -45,8 +45,8 @@ func (d *drainer) connected(ctx context.Context) error {
 	return d.drain(ctx, s)
 }
 
-// again sets d.wait to the time until the next try after err. It returns an error if
-// there should be no other try.
+// again sets d.wait to the time that run waits before it connects again after err. It
+// returns an error if run should end instead.
 func (d *drainer) again(err error) error {
 	hint, hopeless := hopeless(err)
 	if hopeless {

@@ -19,13 +19,14 @@ const (
 	lockSpace = 0x5eb
 )
 
-// errElsewhere says that another drainer holds the lock of the outbox.
+// errElsewhere says that another drainer has the lock of the outbox.
 var errElsewhere = errors.New("another process drains this outbox")
 
-// session is a connection to the database that holds the lock of the outbox. A drainer
-// uses no other connection, so that a drainer that has lost the lock changes nothing.
-// The lock keeps the rows in order, and prevents useless repeated sends. Each row arrives
-// once even without the lock: all drainers send a batch with the same idempotency key.
+// session is a connection to the database that has the lock of the outbox. A drainer
+// uses no other connection: when the connection ends, the drainer loses the lock, and
+// can't change the tables any longer. The lock keeps the rows in order, and keeps two
+// drainers from sending the same batch. Each row arrives once even without the lock: all
+// drainers send a batch with the same idempotency key.
 type session struct {
 	conn  *pgx.Conn
 	woken bool // a row was inserted since the last call of wait
@@ -69,7 +70,7 @@ func (s *session) lock(ctx context.Context) error {
 	return nil
 }
 
-// wait returns when a row was inserted since the last wait, or when the time most has
+// wait returns when a row was inserted since the last wait, or when the given time has
 // passed.
 func (s *session) wait(ctx context.Context, most time.Duration) error {
 	defer func() { s.woken = false }()
@@ -78,7 +79,7 @@ func (s *session) wait(ctx context.Context, most time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	// The connection stays usable when ctx ends.
+	// The connection stays usable if ctx ends during this call.
 	if err := s.conn.PgConn().WaitForNotification(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("wait for new rows: %w", err)
 	}
@@ -88,7 +89,7 @@ func (s *session) wait(ctx context.Context, most time.Duration) error {
 func (s *session) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.conn.Close(ctx) // after an error, too, the server notices that the connection is gone
+	_ = s.conn.Close(ctx) // even if this fails, the server notices that the connection is gone
 }
 
 // configure parses a connection string. It sets TCP timeouts, so that the server

@@ -1,11 +1,13 @@
-// Queuebench compares Seb's queues with the usual pattern in PostgreSQL, a table
-// of jobs whose workers take rows by FOR UPDATE SKIP LOCKED. Both run on the same
-// machine and disk, one after the other. Each makes a change durable before it
-// acknowledges the change.
+// Queuebench compares Seb's queues with the usual pattern in PostgreSQL: a table of
+// jobs, from which workers take rows by FOR UPDATE SKIP LOCKED. Seb and PostgreSQL run
+// on the same machine and disk, one after the other. Each makes a change durable
+// before it acknowledges the change.
 //
-// It prints how many messages per second all workers together take and finish, and
-// how long workers take to receive and to finish messages. A worker does nothing with
-// a message, so that only the queue is measured.
+// Queuebench prints how many messages per second all workers together take and finish,
+// and how long workers take to receive and to finish messages. A worker does nothing
+// with a message, so that only the queue is measured.
+//
+// Each kind of queue that is compared is called a side.
 package main
 
 import (
@@ -32,7 +34,7 @@ type options struct {
 	rate     int // messages per second of all workers; 0 means as many as possible
 	batches  []int
 	sides    []string
-	postgres string // URL of a server that runs, or ""
+	postgres string // URL of a running server; "" means that this program starts one
 	seb      string
 }
 
@@ -122,7 +124,7 @@ func run(ctx context.Context, args []string, out io.Writer) (result error) {
 			what, err = measureSide(ctx, name, s, o, row)
 		}
 		if err != nil {
-			// The results so far took a while: print them.
+			// Print the results so far, because it took a while to measure them.
 			return errors.Join(fmt.Errorf("%s: %w", name, err), table.Flush())
 		}
 		if _, err := fmt.Fprintf(out, "%s: %s\n", name, what); err != nil {
@@ -147,5 +149,5 @@ func measureSide(ctx context.Context, name string, s side, o options, row func(.
 	return s.Describe(ctx)
 }
 
-// rounded returns a duration rounded to its significant digits.
+// rounded returns a duration rounded to a thousandth of the duration, but at least to a microsecond.
 func rounded(d time.Duration) time.Duration { return d.Round(max(time.Microsecond, d/1000)) }

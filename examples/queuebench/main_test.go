@@ -11,8 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/examples/internal/servers"
 )
 
-// measure fails unless every message that a queue was filled with is taken and
-// finished.
+// The program measures all sides. A measurement fails unless the workers finish each message once.
 func TestQueuesAreMeasured(t *testing.T) {
 	if _, err := servers.FindPostgres(); errors.Is(err, servers.ErrNoPostgres) && os.Getenv("SEB_TEST_REQUIRE") != "1" {
 		t.Skip(err)

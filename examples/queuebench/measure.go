@@ -13,32 +13,32 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// emptyPause is how long a worker waits when it got no messages. That happens only
-// when other workers have the last ones.
+// emptyPause is how long a worker waits after it got no messages. A worker gets none only
+// when other workers have the last messages.
 const emptyPause = 5 * time.Millisecond
 
 // side is a kind of queue that is compared.
 type side interface {
-	// Fill creates the queue again, with these messages.
+	// Fill creates the queue again, with the given messages.
 	Fill(ctx context.Context, messages [][]byte) error
 	// Worker returns a worker. Workers run at the same time.
 	Worker(ctx context.Context) (worker, error)
 	// Describe returns the versions and settings of what is measured.
 	Describe(ctx context.Context) (string, error)
-	// Close ends the side. Its files stay until Remove.
+	// Close ends the side. The files of the side stay until Remove.
 	Close() error
-	// Remove deletes the files of the side. Call it after all measurements: ext4 creates
-	// files more slowly after many were deleted in the same directory.
+	// Remove deletes the files of the side. Call Remove after all measurements: ext4 creates
+	// files more slowly after many files were deleted in the same directory.
 	Remove() error
 }
 
 // worker is one client of a queue.
 type worker interface {
-	// Take receives up to most messages, and returns their ids for Done. finished is the number of
-	// messages of the Take before that this call has finished, if Done left that to it.
+	// Take receives up to most messages, and returns their ids for Done. If Done has left messages
+	// for this Take to finish, finished is the number of these messages.
 	Take(ctx context.Context, most int) (ids []string, finished int, err error)
-	// Done finishes the messages of the last Take, and returns how many it has finished.
-	// Done may leave the finishing to the next Take.
+	// Done finishes the messages of the last Take, and returns their number. Or it returns 0, and
+	// leaves the messages for the next Take to finish.
 	Done(ctx context.Context, ids []string) (finished int, err error)
 	Close() error
 }
@@ -57,7 +57,7 @@ var sideNames = []string{"postgres-locked", "postgres-leased", "seb", "seb-immed
 
 // measured is the result of one run.
 type measured struct {
-	rate, filled    int // messages per second that workers have finished, and that Fill has added
+	rate, filled    int // messages per second: those that workers have finished, and those that Fill has added
 	receive, finish durations
 }
 
@@ -72,8 +72,8 @@ func (d durations) at(percent int) string {
 	return rounded(d[(len(d)-1)*percent/100]).String()
 }
 
-// measure fills the queue and has workers empty it, which take up to batch messages at
-// a time.
+// measure fills the queue and makes workers empty it. Each worker takes up to batch
+// messages at a time.
 func measure(ctx context.Context, s side, o options, batch int) (m measured, err error) {
 	messages := makeMessages(o.messages, o.payload)
 	began := time.Now()
@@ -98,7 +98,7 @@ func measure(ctx context.Context, s side, o options, batch int) (m measured, err
 	return m, err
 }
 
-// makeMessages returns random text that doesn't compress well.
+// makeMessages returns messages of random text that doesn't compress well.
 func makeMessages(count, size int) [][]byte {
 	random := rand.NewChaCha8([32]byte{})
 	messages := make([][]byte, count)
@@ -142,8 +142,8 @@ func (m *measured) empty(ctx context.Context, workers []worker, o options, batch
 	return nil
 }
 
-// work makes a worker take and finish messages, one batch in each turn, until count says that all messages are done. It
-// returns the durations of the calls that received messages, and of those that finished some.
+// work makes a worker take and finish messages, one batch in each turn, until count says that all messages
+// are done. It returns the durations of the calls that received messages, and of the calls that finished some.
 func work(ctx context.Context, w worker, batch int, turn time.Duration, count func(finished int) (over bool)) (receive, finish durations, _ error) {
 	next := time.Now().Add(time.Duration(rand.Int64N(int64(turn) + 1))) // so that workers don't begin all at once
 	for over := false; !over; next = next.Add(turn) {

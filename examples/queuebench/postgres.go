@@ -13,8 +13,8 @@ import (
 	"github.com/simple-event-broker/seb/examples/internal/servers"
 )
 
-// jobs creates the usual table. A worker may take a row, for the first time or again, when the time
-// run_at has come. Workers find the next rows by the index.
+// jobs creates the usual table of jobs. A worker may take a row, for the first time or again, from the
+// time run_at on. Workers find the next rows by the index.
 const jobs = `
 	DROP TABLE IF EXISTS queuebench;
 	CREATE TABLE queuebench (
@@ -28,19 +28,19 @@ const jobs = `
 // postgres is a table of jobs in a PostgreSQL server.
 type postgres struct {
 	url    string
-	own    *servers.Postgres // the server that this program has started; nil if it uses a running one
+	own    *servers.Postgres // the server that this program has started; nil if it uses a running server
 	leased bool
 }
 
-// openLocked opens the pattern in which a worker keeps its rows locked, in an open
-// transaction, until they are done. A message takes one commit, the least that is
+// openLocked opens the side whose workers keep their rows locked, in an open
+// transaction, until the rows are done. A message takes one commit, the least that is
 // possible. But each worker needs a connection while it works, and the open
 // transaction holds up VACUUM.
 func openLocked(ctx context.Context, o options) (side, error) { return openPostgres(ctx, o, false) }
 
-// openLeased opens the pattern of most libraries: a worker writes the end of its lease
-// into the row, and deletes the row when the message is done. A message takes two
-// commits, and no transaction is open while the worker works.
+// openLeased opens the side that works as most libraries do: a worker writes the end of
+// the worker's lease into the row, and deletes the row when the message is done. A
+// message takes two commits, and no transaction is open while the worker works.
 func openLeased(ctx context.Context, o options) (side, error) { return openPostgres(ctx, o, true) }
 
 func openPostgres(ctx context.Context, o options, leased bool) (side, error) {
@@ -64,7 +64,7 @@ func (p *postgres) Close() error {
 	if p.own == nil {
 		return nil
 	}
-	return p.own.Crash(context.Background()) // its data is not needed any longer
+	return p.own.Crash(context.Background()) // the server's data is not needed any longer
 }
 
 func (p *postgres) Remove() error {
@@ -87,7 +87,7 @@ func (p *postgres) Fill(ctx context.Context, messages [][]byte) (err error) {
 	if _, err := conn.CopyFrom(ctx, pgx.Identifier{"queuebench"}, []string{"payload"}, rows); err != nil {
 		return err
 	}
-	// A table in long use has been analyzed by autovacuum; this one is new.
+	// Autovacuum has analyzed a table that has been in use for long, but not this new table.
 	_, err = conn.Exec(ctx, `VACUUM ANALYZE queuebench`)
 	return err
 }
@@ -114,7 +114,7 @@ func (p *postgres) Describe(ctx context.Context) (text string, err error) {
 	return strings.Join(described, ", "), nil
 }
 
-// Worker returns a worker with its own connection.
+// Worker returns a worker with a connection of its own.
 func (p *postgres) Worker(ctx context.Context) (worker, error) {
 	conn, err := pgx.Connect(ctx, p.url)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *postgres) Worker(ctx context.Context) (worker, error) {
 	return &locking{conn: conn}, nil
 }
 
-// locking is a worker that keeps its rows locked until they are done.
+// locking is a worker that keeps its rows locked until the rows are done.
 type locking struct {
 	conn *pgx.Conn
 	tx   pgx.Tx
@@ -199,5 +199,4 @@ func deleteRows(ctx context.Context, from querier, ids []string) error {
 	return err
 }
 
-// closed closes a connection.
 func closed(conn *pgx.Conn) error { return conn.Close(context.Background()) }

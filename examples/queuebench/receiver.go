@@ -16,36 +16,36 @@ import (
 	"time"
 )
 
-// receiver is a worker of a Seb queue. It writes HTTP requests to its own connection
-// instead of using the client of net/http: on a small machine that client would take
-// more CPU time than the broker, which is what is measured.
+// receiver is a worker of a Seb queue. It writes HTTP requests to a connection of its own
+// instead of using the client of net/http. On a small machine the client of net/http would
+// take more CPU time than the broker, and the broker is what is measured.
 type receiver struct {
 	conn net.Conn
 	in   *bufio.Reader
-	head string // the rest of the request line, and the headers of every request
+	head string // the end of the request line, and the headers, which are the same in every request
 	out  []byte
 }
 
-// both is a receiver that finishes messages with the same request that receives the
-// next ones.
+// both is a receiver that finishes messages with the request that receives the next
+// messages.
 type both struct {
 	*receiver
-	tokens []string // of messages to finish
+	tokens []string // tokens of the messages to finish
 }
 
 func (b *both) Take(_ context.Context, most int) (tokens []string, finished int, _ error) {
-	tokens, err := b.receive(receiving{Max: most, Ack: b.tokens}) // without Wait, which would delay the answer for finished messages
+	tokens, err := b.receive(receiving{Max: most, Ack: b.tokens}) // no Wait: it would delay the answer, and so the finished messages
 	finished, b.tokens = len(b.tokens), nil
 	return tokens, finished, err
 }
 
-// Done leaves it to the next Take to finish messages.
+// Done leaves the messages for the next Take to finish.
 func (b *both) Done(_ context.Context, tokens []string) (finished int, err error) {
 	b.tokens = tokens
 	return 0, nil
 }
 
-// Worker returns a worker with its own connection.
+// Worker returns a worker with a connection of its own.
 func (s *seb) Worker(ctx context.Context) (worker, error) {
 	r, err := s.connect(ctx)
 	if err != nil || !s.oneRequest {

@@ -28,9 +28,9 @@ const (
 // seb is a queue of a broker.
 type seb struct {
 	url   string
-	own   *servers.Seb // the broker that this program has started; nil if it uses a running one
-	dir   string       // directory of own
-	flags []string     // of seb serve
+	own   *servers.Seb // the broker that this program has started; nil if it uses a running broker
+	dir   string       // the directory with the files of own
+	flags []string     // flags of seb serve
 
 	oneRequest bool // workers receive and acknowledge with one request
 }
@@ -73,7 +73,7 @@ func (s *seb) start(ctx context.Context) error {
 
 func (s *seb) Close() error {
 	if s.own != nil {
-		s.own.Kill() // its data is not needed any longer
+		s.own.Kill() // the broker's data is not needed any longer
 	}
 	return nil
 }

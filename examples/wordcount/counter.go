@@ -15,7 +15,8 @@ import (
 )
 
 // recordsMax is the maximum number of lines that one commit counts. Each commit costs a write
-// to the store: a higher maximum counts faster, a lower one shows counts sooner.
+// to the store. With a higher maximum the program counts faster, with a lower one it shows counts
+// sooner.
 const recordsMax = 500
 
 // counter counts the words of one topic, and appends the counts to another.
@@ -28,8 +29,9 @@ type counter struct {
 // count counts from the consumer's position on, until a request fails.
 func (c *counter) count(ctx context.Context) error {
 	// Read the version first, and then the position and the counts. If another counter commits
-	// in between, the position or the counts are newer than the version, and the commit below
-	// is refused. In the other order, old counts could be committed under a newer version.
+	// after the version was read, the broker refuses the commit below, because it names an old
+	// version. If the counts were read first, a commit could name the new version, but have
+	// counts without those of the other counter.
 	consumer := c.broker.Consumer(c.from, "wordcount")
 	info, _, err := consumer.Create(ctx)
 	if err != nil {
@@ -59,7 +61,7 @@ func (c *counter) count(ctx context.Context) error {
 	}
 }
 
-// load returns the counts so far: the last record of each word has its count.
+// load returns the counts so far: the last record of a word has the count of the word.
 func (c *counter) load(ctx context.Context) (map[string]int64, error) {
 	counts := map[string]int64{}
 	for r, err := range c.broker.Read(ctx, c.to, 0, seb.Earliest) {
@@ -76,9 +78,10 @@ func (c *counter) load(ctx context.Context) (map[string]int64, error) {
 }
 
 // commit counts the words of records. It commits the changed counts together with the
-// offsets past the records, if the consumer still has that version, and returns the next
-// version. To compare the consumer's positions in the partitions of these records would not
-// be enough: another counter may have counted records of other partitions.
+// offsets past the records, and returns the consumer's new version. The commit fails unless
+// the consumer still has the given version. To compare the consumer's positions in the
+// partitions of these records would not be enough: another counter may have counted records
+// of other partitions.
 func (c *counter) commit(ctx context.Context, counts map[string]int64, records []seb.Record, version string) (string, error) {
 	changed := map[string]bool{}
 	for _, r := range records {

@@ -1,14 +1,14 @@
 // Command wordcount counts the words in the records of a topic, and appends the counts to
-// another topic. It counts each record exactly once, even if it is killed.
+// another topic. It counts each record exactly once, even if the program is killed.
 //
 // It reads the topic of lines as the consumer "wordcount". It stores the counts only in the
 // topic of counts: a record for each change, with the word as the key and its count as the
 // value. One commit has the new counts and the consumer's new positions, so the log never has
 // one without the other. When wordcount starts, it reads the counts back.
 //
-// It opens a directory as a broker; other brokers may use the directory at the same time. Any
-// number of wordcounts may run: of two that have read the same lines, one succeeds with its
-// commit. The other starts again from the positions of that commit.
+// It runs a broker on a directory; other brokers may use the directory at the same time. Any
+// number of wordcounts may run. If two of them have read the same lines, only the first commit
+// succeeds. The other wordcount starts again from the positions of that commit.
 //
 //	seb serve --store seb-data &
 //	seb produce lines < book.txt
@@ -68,8 +68,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return errors.Join(err, broker.Close())
 }
 
-// openLog opens a directory that a broker has set up. Any other directory is a mistake of the
-// caller: no broker appends lines to it.
+// openLog opens a directory that a broker has set up. It refuses any other directory, which the
+// caller must have named by mistake: no broker appends lines there.
 func openLog(path string) (*objstore.Dir, error) {
 	if _, err := os.Stat(filepath.Join(path, "seb.json")); err != nil {
 		return nil, fmt.Errorf("there is no log in %s: name the directory that was given to seb serve --store, or start seb serve first: %w", path, err)
@@ -85,7 +85,7 @@ const pause = time.Second
 func (c *counter) run(ctx context.Context) error {
 	for _, topic := range []string{c.from, c.to} {
 		_, _, err := c.broker.CreateTopic(ctx, topic, seb.TopicOptions{})
-		if err != nil && seb.CodeOf(err) != seb.CodeTopicExists { // it may exist with another number of partitions
+		if err != nil && seb.CodeOf(err) != seb.CodeTopicExists { // a topic with another number of partitions is fine
 			return err
 		}
 	}

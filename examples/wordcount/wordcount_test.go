@@ -22,7 +22,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// The binary of the test runs the command if an environment variable tells it to.
+// If WORDCOUNT_IS_THE_COMMAND is set, the test's binary runs the command instead of the tests.
 func TestMain(m *testing.M) {
 	if os.Getenv("WORDCOUNT_IS_THE_COMMAND") != "" {
 		main()
@@ -45,7 +45,7 @@ func cycles(t *testing.T) int {
 	return n
 }
 
-// start starts counters, each as a process. kill kills all of them.
+// start starts wordcount in count processes. kill kills all of them.
 func start(t *testing.T, dir string, count int) (kill func()) {
 	t.Helper()
 	var out bytes.Buffer
@@ -104,7 +104,7 @@ func feed(t *testing.T, b *seb.Broker, stop <-chan struct{}) map[string]int64 {
 }
 
 // While lines are appended, a counter is killed again and again, at any moment, sometimes
-// together with a second one. In the end every word of every line was counted once.
+// together with a second counter. In the end every word of every line was counted once.
 func TestKilledCounterCountsEveryWordOnce(t *testing.T) {
 	dir := t.TempDir()
 	store, err := objstore.OpenDir(dir)
@@ -168,8 +168,8 @@ func await(t *testing.T, done func() bool) {
 	}
 }
 
-// wantCounts reads the counts, and checks that the counts of each word rise. It compares the
-// last count of each word with the truth.
+// wantCounts reads the topic of counts. It checks that the counts of each word rise, and that
+// the last count of each word is the one in truth.
 func wantCounts(t *testing.T, b *seb.Broker, truth map[string]int64) {
 	t.Helper()
 	counts := map[string]int64{}
@@ -224,7 +224,8 @@ func TestDirectoryWithoutALogIsRefused(t *testing.T) {
 	}
 }
 
-// A broker that found its log damaged never goes on, so the counter that uses it ends too.
+// A broker that found that the log is damaged never goes on, so the counter that uses this broker
+// ends too.
 func TestDamagedLogEndsTheCounter(t *testing.T) {
 	dir := t.TempDir()
 	store, err := objstore.OpenDir(dir)

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Secret is the secret of an API key: 256 random bits, and the key's id, so that a broker knows
-// which key to compare it with. Nobody can try 2^256 secrets, so one SHA-256 with a salt protects
+// Secret is the secret of an API key: 256 random bits, and the key's id, which tells a broker which key
+// the secret belongs to. Nobody can try 2^256 secrets, so one SHA-256 with a salt protects
 // the stored hash. A slow hash, as for passwords, would not protect the secret better, and would
 // slow down every request.
 type Secret struct {
@@ -24,7 +24,7 @@ type Secret struct {
 // leaked secrets.
 const secretPrefix = "seb_"
 
-// NewSecret returns a random secret without an id. The caller sets the id when it is known.
+// NewSecret returns a random secret without an id. The caller sets the id when the id is known.
 func NewSecret() (s Secret) {
 	rand.Read(s.bits[:])
 	return s
@@ -57,15 +57,15 @@ func (s Secret) Hash(salt [16]byte) [32]byte {
 	return sha256.Sum256(append(salt[:], s.bits[:]...))
 }
 
-// signer returns the key that signs URLs. It is derived from the secret, which the log does not
-// have: so a reader of the log can check signatures but not make them.
+// signer returns the private key that signs URLs. It is derived from the secret, which is not in the log. So
+// a reader of the log can check signatures but not make them.
 func (s Secret) signer() ed25519.PrivateKey {
 	mac := hmac.New(sha256.New, s.bits[:])
 	mac.Write([]byte("seb signed url key"))
 	return ed25519.NewKeyFromSeed(mac.Sum(nil))
 }
 
-// Public returns the public key that checks signatures made with the secret. The log stores it.
+// Public returns the public key that checks signatures made with the secret. The log stores the public key.
 func (s Secret) Public() (p [32]byte) {
 	copy(p[:], s.signer().Public().(ed25519.PublicKey))
 	return p

@@ -8,11 +8,11 @@ import (
 )
 
 // A signed token in a URL lets anyone who has the URL read one topic until the token
-// expires. It is 81 bytes as unpadded base64url:
+// expires. A token has 81 bytes, which are written as unpadded base64url:
 //
 //	offset size meaning
 //	     0    1 version: 1
-//	     1    8 id of the API key that signed it, big-endian
+//	     1    8 id of the API key that signed the token, big-endian
 //	     9    8 expires, seconds since 1970, big-endian
 //	    17   64 Ed25519 signature of "seb read token\n", bytes 0 to 16, and the topic's name
 //
@@ -40,7 +40,7 @@ func signedBytes(fixed []byte, topic string) []byte {
 
 // Token is a well-formed token whose signature was not checked yet: see [Token.SignedBy].
 type Token struct {
-	Key       uint64 // id of the API key that signed it
+	Key       uint64 // id of the API key that signed the token
 	Expires   time.Time
 	fixed     []byte
 	signature []byte
@@ -61,7 +61,7 @@ func ParseToken(text string) (t Token, ok bool) {
 	return t, true
 }
 
-// SignedBy reports whether the token was signed for topic with the secret that public belongs to.
+// SignedBy reports whether the token was signed for topic with the secret that belongs to the given public key.
 func (t Token) SignedBy(public [32]byte, topic string) bool {
 	return ed25519.Verify(public[:], signedBytes(t.fixed, topic), t.signature)
 }

@@ -1,6 +1,6 @@
-// Package budget decides which callers may take how much of a broker's memory, and which must wait.
-// It counts bytes and allocates none: its callers take bytes before they allocate memory, and give
-// them back. It knows neither requests nor records.
+// Package budget decides how much of a broker's memory each caller may use, and which callers must
+// wait. It only counts bytes: a caller takes bytes from the budget before it allocates memory, and
+// gives the bytes back when it no longer needs the memory.
 package budget
 
 import (
@@ -10,45 +10,46 @@ import (
 	"time"
 )
 
-// waitMax is how long a caller waits for room before it is refused.
+// waitMax is how long a caller waits for room before it gets a [FullError].
 const waitMax = 5 * time.Second
 
-// Budget hands out a broker's memory. Memory that is not handed out belongs to the cache, which
-// gives it back at once.
+// Budget hands out a broker's memory. The cache uses the memory that is not handed out, and gives it
+// back as soon as the budget hands it out.
 //
-// Memory that clients can hold for as long as they send or read slowly comes from shares: see
-// [Reservation]. The shares, and what requests need in addition while they run, always leave a part
-// of the budget to batches. So requests can end and give back their memory, whatever the load.
+// A client that sends or reads slowly makes a broker hold memory for a long time. Such memory comes
+// from shares: see [Reservation]. The shares, and what requests need in addition while they run (the
+// class [More]), fill at most 15/16 of the budget. So there is room for batches whatever the load, and
+// requests that wait for a commit can finish and give back their memory.
 type Budget struct {
 	limit  int64
 	resize func(rest int64)
 
 	mu      sync.Mutex
 	used    int64
-	held    [classCount]int64     // part of used, by class; without what shares hold
+	held    [classCount]int64     // part of used, by class; does not include the bytes of shares
 	waiting [classCount][]*waiter // by class, in order of arrival
 	shares  [ShareCount]share
 }
 
-// Class says how far a caller may fill the budget. Within a class, callers get memory in order of
-// arrival.
+// Class is the purpose for which a caller takes memory. It decides how far the caller may fill the budget.
+// Callers of the same class get memory in order of arrival.
 type Class int
 
 // The classes.
 const (
 	Batches  Class = iota // records on their way into a commit; may fill the whole budget
 	Fetches               // data that is being read from the store; may hold a quarter of the budget
-	More                  // further memory of a request that holds some already; may fill the budget to 15/16, not counting Batches and Fetches
+	More                  // more memory for a request that holds some already; may fill the budget to 15/16, not counting Batches and Fetches
 	Pushed                // records on their way to push targets; may fill the budget to 12/16
 	Adapters              // the first memory of a request; may fill the budget to one half, not counting Batches and Fetches
 	classCount
 )
 
-// FullError says that there was no room within the time that a caller waits, that the caller
-// asked for more than it can ever have, or that its reservation was revoked.
+// FullError says that a caller waited for room in vain, that it asked for more than it can ever have, or
+// that the budget revoked its reservation.
 type FullError struct {
 	Detail string // what is full, and its size
-	Limit  int64  // of the budget or the share, in bytes
+	Limit  int64  // size of the budget or the share, in bytes
 }
 
 func (e *FullError) Error() string { return e.Detail }
@@ -59,8 +60,8 @@ type waiter struct {
 	ready chan struct{}
 }
 
-// New returns a budget of limit bytes. The budget calls resize with the number of bytes that are not
-// handed out, whenever that changes. It holds its lock during the call: resize must not call the budget.
+// New returns a budget of limit bytes. Whenever the number of bytes that are not handed out changes, the
+// budget calls resize with that number. It holds its lock during the call: resize must not call the budget.
 func New(limit int64, resize func(rest int64)) *Budget {
 	b := &Budget{limit: limit, resize: resize}
 	for i := range b.shares {
@@ -72,7 +73,7 @@ func New(limit int64, resize func(rest int64)) *Budget {
 // of returns n/16 of the budget.
 func (b *Budget) of(n int64) int64 { return b.limit / 16 * n }
 
-// max returns how many bytes a class may have when no other class holds any.
+// max returns how many bytes a class may have while no other class and no share has any.
 func (b *Budget) max(c Class) int64 {
 	switch c {
 	case Adapters:
@@ -147,21 +148,22 @@ func (b *Budget) refusal(n int64, c Class) error {
 	return &FullError{Detail: fmt.Sprintf("no room for %d bytes in %s (at most %d of %d bytes)", n, what, most, b.limit), Limit: b.limit}
 }
 
-// leave removes w from the queue and returns err; it returns nil if w got its memory meanwhile.
+// leave removes w from the waiters of class c and returns err. If w got its memory meanwhile, leave returns
+// nil.
 func (b *Budget) leave(c Class, w *waiter, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, x := range b.waiting[c] {
 		if x == w {
 			b.waiting[c] = append(b.waiting[c][:i], b.waiting[c][i+1:]...)
-			b.serveLocked() // later waiters may need fewer bytes than w, for which there is room
+			b.serveLocked() // there may be room for the next waiter, if it needs fewer bytes than w
 			return err
 		}
 	}
 	return nil
 }
 
-// Give gives n bytes back that were taken for a class.
+// Give gives back n bytes that were taken for class c.
 func (b *Budget) Give(c Class, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,7 +187,7 @@ func (b *Budget) serveLocked() {
 	b.resize(b.limit - b.used)
 }
 
-// InUse returns how many bytes are taken, those of shares included.
+// InUse returns how many bytes are taken, including those of shares.
 func (b *Budget) InUse() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

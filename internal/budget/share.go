@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Share is a part of a budget. It is for the requests and answers that a broker must hold for as long
-// as clients send or read them slowly.
+// Share is a part of a budget. It holds requests while clients send them, and answers while clients read
+// them. Slow clients may need any length of time for this.
 type Share int
 
 // The shares.
@@ -23,12 +23,12 @@ const (
 	ShareCount
 )
 
-// String returns the share's name in metrics and refusals.
+// String returns the share's name in metrics and error messages.
 func (s Share) String() string { return [...]string{"small", "bodies", "answers"}[s] }
 
-// Holder is the account that memory is charged to: an API key, or the address of a caller
-// without a key. Many callers may share an address, such as that of a proxy; API keys
-// distinguish them.
+// Holder says on whose behalf memory is held: an API key, or the network address of a caller without
+// a key. Many callers may have the same address, such as the address of a proxy. API keys tell such
+// callers apart.
 type Holder struct {
 	Key     uint64       // 0: no key
 	Address netip.Prefix // zero: unknown, or Key is set
@@ -37,28 +37,29 @@ type Holder struct {
 const (
 	// shareWaitMin is how long a request waits before the share ends other requests to make room.
 	shareWaitMin = time.Second
-	// confinedFor is how long a holder is limited to its part of the share, after the share ended one of
-	// its requests in favor of a holder with less memory.
+	// confinedFor is how long a holder is confined (may have only its part of the share), after the share
+	// ended one of its requests in favor of a holder with less memory.
 	confinedFor = time.Minute
-	// confinedMax is how many holders at most a share limits to their part.
+	// confinedMax is how many holders can be confined at a time.
 	confinedMax = 4096
 )
 
 // share is memory that holders compete for. While there is room, every holder gets what it asks
-// for, unless it is limited to its part: see mayHave. When the share is full, it first serves the
-// holder that would then have least memory. If the request of this holder has waited for
-// shareWaitMin, the share ends a request of a holder that has more memory. If no holder has more,
-// the share ends a request that also waits and began later. So some requests can always come to
-// their end, and no request has to wait for a client that has stopped sending or reading.
+// for, except that a confined holder gets at most its part: see the methods mayHave and part. When
+// the share is full, requests wait. The first one served is the request whose holder would then have
+// the least memory. If this request has waited for shareWaitMin, the share ends another request: one
+// of a holder that has more memory, or else one that also waits and that began later. So some
+// requests can always finish, and no request has to wait for a client that has stopped sending or
+// reading.
 type share struct {
 	name    Share
 	limit   int64
-	ceiling int64 // the share does not grow if the whole budget would then have more bytes in use than this
+	ceiling int64 // the share grows only while the whole budget has at most this many bytes in use
 
 	used     int64
 	leaving  int64 // part of used: held by requests that were told to end
 	accounts map[Holder]account
-	confined map[Holder]time.Time      // when the limit of a holder to its part ends
+	confined map[Holder]time.Time      // until when a holder may have only its part of the share
 	holding  map[*Reservation]struct{} // reservations that can be revoked
 	waiting  []*Reservation
 }
@@ -68,8 +69,8 @@ type account struct {
 	requests int // requests that hold memory or wait
 }
 
-// Reservation is memory that one request holds, and that may grow. It is safe for
-// concurrent use. The zero Reservation can't be used.
+// Reservation is the memory of a share that one request holds. It may grow and shrink. A Reservation is safe
+// for concurrent use. The zero Reservation can't be used.
 type Reservation struct {
 	b      *Budget
 	share  *share
@@ -80,9 +81,9 @@ type Reservation struct {
 	// Guarded by Budget.mu.
 	held  int64
 	wants int64         // bytes that the reservation waits for; 0 if it does not wait
-	since time.Time     // when it began to wait
-	ready chan struct{} // while it waits: closed when it gets the bytes, or is revoked
-	ended error         // why it was revoked; nil if it was not
+	since time.Time     // when the reservation began to wait
+	ready chan struct{} // while the reservation waits: closed when it gets the bytes, or is revoked
+	ended error         // why the reservation was revoked; nil if it was not
 }
 
 func (s *share) setUp(name Share, limit int64) {
@@ -93,10 +94,10 @@ func (s *share) setUp(name Share, limit int64) {
 	}
 }
 
-// Reservation returns a reservation of a share for a request of that holder. The reservation holds
-// nothing yet. If other holders need the memory more, the budget calls revoke, once; then the request
-// must end and give back its memory. revoke must not block. A nil revoke means that the budget can't
-// take the memory back.
+// Reservation returns a reservation of a share, with no bytes yet, for one request of a holder. The
+// budget may take the memory back for another request: it ends a waiting call of Grow with a
+// [*FullError], or else calls revoke, once. Then the request must end and give back its memory. revoke
+// must not block. If revoke is nil, the budget can't take the memory back.
 func (b *Budget) Reservation(s Share, of Holder, revoke func()) *Reservation {
 	if of.Key != 0 {
 		of.Address = netip.Prefix{}
@@ -104,30 +105,30 @@ func (b *Budget) Reservation(s Share, of Holder, revoke func()) *Reservation {
 	return &Reservation{b: b, share: &b.shares[s], holder: of, began: time.Now(), revoke: revoke}
 }
 
-// ShareBytes returns how many bytes of a share are held, and how many may be.
+// ShareBytes returns how many bytes of a share are in use, and how many bytes the share has.
 func (b *Budget) ShareBytes(s Share) (used, limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.shares[s].used, b.shares[s].limit
 }
 
-// ShareAlone returns how many bytes of a share a holder may have while no other holder wants any. A
-// request that can limit its use should not take more, so that later requests have room.
+// ShareAlone returns the part of a share that a holder should use at most while no other holder uses the
+// share. A request that can choose how much it takes should not take more, so that later requests have room.
 func (b *Budget) ShareAlone(s Share) int64 { return b.shares[s].alone() }
 
 // Grow takes n more bytes. It waits up to 5 s for room, then returns a [*FullError]. If ctx ends
-// first, it returns the context's error. In both cases the reservation keeps what it has.
+// first, it returns the context's error. In both cases the reservation keeps the bytes that it has.
 func (r *Reservation) Grow(ctx context.Context, n int64) error {
 	return r.grow(ctx, n, waitMax)
 }
 
-// GrowSoon is [Reservation.Grow], but waits for d at most.
+// GrowSoon does the same as [Reservation.Grow], but waits for at most d.
 func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) error {
 	return r.grow(ctx, n, min(d, waitMax))
 }
 
-// GrowNow takes as many bytes as there is room for now, up to most, and returns how many it took. It
-// takes none if there is room for fewer than least, or if other requests wait for room.
+// GrowNow takes up to most bytes, as many as there is room for at present, and returns how many it took.
+// It takes none if there is room for fewer than least bytes, or if another request should be served first.
 func (r *Reservation) GrowNow(least, most int64) int64 {
 	b, s := r.b, r.share
 	b.mu.Lock()
@@ -177,7 +178,7 @@ func (r *Reservation) grow(ctx context.Context, n int64, patience time.Duration)
 	ready := make(chan struct{})
 	r.wants, r.since, r.ready = n, time.Now(), ready
 	s.waiting = append(s.waiting, r)
-	b.serveShareLocked(s) // serves r at once if next returns it, and there is room for it
+	b.serveShareLocked(s) // serves r at once if r is the next request to serve, and there is room for r
 	b.resize(b.limit - b.used)
 	b.mu.Unlock()
 
@@ -201,8 +202,8 @@ func (r *Reservation) grow(ctx context.Context, n int64, patience time.Duration)
 	}
 }
 
-// stopWaiting ends the wait of r. If r no longer waits, it returns nil, or the reason for which r
-// was revoked. Otherwise it returns err, or a FullError if err is nil.
+// stopWaiting ends the wait of r, and returns err, or a FullError if err is nil. If r has got its bytes
+// meanwhile, stopWaiting returns nil. If r was revoked meanwhile, it returns why.
 func (b *Budget) stopWaiting(r *Reservation, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,7 +214,7 @@ func (b *Budget) stopWaiting(r *Reservation, err error) error {
 		err = r.share.refusal(r.wants)
 	}
 	r.share.dequeue(r)
-	b.serveLocked() // other requests may need fewer bytes than r, for which there is room
+	b.serveLocked() // there may be room for another request that needs fewer bytes than r
 	return err
 }
 
@@ -239,15 +240,15 @@ func (r *Reservation) Shrink(n int64) {
 	b.serveLocked()
 }
 
-// Ended returns why the budget has revoked the reservation, a [*FullError]; nil if it has not.
+// Ended returns a [*FullError] that says why the budget has revoked the reservation, or nil if the budget
+// has not revoked it.
 func (r *Reservation) Ended() error {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
 	return r.ended
 }
 
-// mayGrowLocked tells whether there is room for n more bytes, and the limit of r's holder allows
-// them.
+// mayGrowLocked tells whether r may take n more bytes: there is room, and the limit of r's holder allows it.
 func (b *Budget) mayGrowLocked(r *Reservation, n int64) bool {
 	s := r.share
 	return s.used+n <= s.limit && b.used+n <= s.ceiling && s.mayHave(r, n)
@@ -264,8 +265,8 @@ func (b *Budget) growLocked(r *Reservation, n int64) {
 	}
 }
 
-// serveShareLocked gives memory to waiting requests while there is room, in the order in which next
-// returns them.
+// serveShareLocked gives memory to waiting requests while there is room. The method next says which request
+// gets memory first.
 func (b *Budget) serveShareLocked(s *share) {
 	for len(s.waiting) > 0 && s.used < s.limit && b.used < s.ceiling {
 		r := s.next()
@@ -281,10 +282,10 @@ func (b *Budget) serveShareLocked(s *share) {
 	}
 }
 
-// next returns the waiting request that is served next; nil if no waiting request may have more. Only
-// the oldest request of each holder counts. Of these, the one comes next whose holder would have the
-// least memory once it is served. If the smallest request came next instead, new requests would take
-// the memory that old ones need to come to their end.
+// next returns the waiting request to serve next, or nil if no waiting request may have more memory. The
+// candidates are the oldest waiting requests of each holder. next returns the candidate whose holder would
+// have the least memory after being served. It does not prefer small requests: otherwise, new requests
+// would take the memory that old ones need in order to finish.
 func (s *share) next() *Reservation {
 	oldest := map[Holder]*Reservation{}
 	for _, r := range s.waiting {
@@ -302,9 +303,9 @@ func (s *share) next() *Reservation {
 	return best
 }
 
-// takeBackFor revokes reservations so that the request that is served next gets its memory. Each
-// waiting request calls it, but it acts only for the first one in line: examining all reservations
-// once is enough.
+// takeBackFor revokes reservations if the request to serve next has waited for shareWaitMin. Every
+// waiting request calls takeBackFor. But only the call of the first request in s.waiting has an effect,
+// so that not every request examines all reservations.
 func (b *Budget) takeBackFor(waiting *Reservation) {
 	b.mu.Lock()
 	s := waiting.share
@@ -340,10 +341,10 @@ func (b *Budget) takeBackFor(waiting *Reservation) {
 	}
 }
 
-// victim returns the reservation to revoke for r; nil if there is none. Only a reservation whose
-// holder has more than r's holder would have, or one that waits and began after r, can be revoked.
-// Of these, victim returns the one that began last, of the holder that has most. unfair tells
-// whether this holder has more than r's holder would have.
+// victim returns the reservation to revoke so that r gets memory, or nil if there is none. A reservation
+// can be revoked if its holder has more memory than r's holder would have, or if it waits and began
+// after r. Of these reservations, victim chooses those of the holder with the most memory, and returns
+// the one that began last. unfair tells whether this holder has more memory than r's holder would have.
 func (s *share) victim(r *Reservation) (found *Reservation, unfair bool) {
 	mine, most := s.weight(r, r.wants), int64(-1)
 	for v := range s.holding {
@@ -358,7 +359,7 @@ func (s *share) victim(r *Reservation) (found *Reservation, unfair bool) {
 	return found, most > mine
 }
 
-// what returns what a share is for, for refusals.
+// what returns words for error messages: what the share is for.
 func (s Share) what() string {
 	return [...]string{"small requests", "large requests", "large responses"}[s]
 }
@@ -378,16 +379,16 @@ func (s *share) dequeue(r *Reservation) {
 	s.exit(r)
 }
 
-// enter counts r in its holder's account. Call it before r begins to hold memory or to wait. It does
-// nothing if r already does one of both, since r is counted by then.
+// enter counts r in the account of r's holder. The caller calls enter before r begins to hold memory or to
+// wait. If r already holds memory or waits, it is counted already, and enter does nothing.
 func (s *share) enter(r *Reservation) {
 	if r.held == 0 && r.wants == 0 {
 		s.count(r.holder, 0, 1)
 	}
 }
 
-// exit removes r from its holder's account if r neither holds memory nor waits. Call it when r may
-// have stopped doing so.
+// exit removes r from the account of r's holder if r neither holds memory nor waits. The caller calls exit
+// when r has given back memory or has stopped waiting.
 func (s *share) exit(r *Reservation) {
 	if r.held == 0 && r.wants == 0 {
 		s.count(r.holder, 0, -1)
@@ -406,12 +407,12 @@ func (s *share) count(h Holder, bytes int64, requests int) {
 	s.accounts[h] = x
 }
 
-// weight returns how many bytes r's holder would have if r got n more.
+// weight returns how many bytes r's holder would have if r got n more bytes.
 func (s *share) weight(r *Reservation, n int64) int64 { return s.accounts[r.holder].used + n }
 
-// mayHave tells whether the limit of r's holder allows r n more bytes. It does not check whether
-// there is room. If the holder is confined, or r can't be revoked, the limit is the holder's part
-// of the share. Otherwise, or if no other reservation has memory of the share, there is no limit.
+// mayHave tells whether r may have n more bytes under the limit of r's holder, whether or not there is
+// room. The limit is the holder's part of the share if the holder is confined, or if r can't be
+// revoked. In other cases, or if no other reservation has memory of the share, there is no limit.
 func (s *share) mayHave(r *Reservation, n int64) bool {
 	if s.used == r.held || r.revoke != nil && !s.isConfined(r.holder) {
 		return true // r alone has memory of the share, or r is not limited to the holder's part
@@ -419,8 +420,8 @@ func (s *share) mayHave(r *Reservation, n int64) bool {
 	return s.weight(r, n) <= s.part()
 }
 
-// part returns how many bytes each holder may have if all holders want some. A holder that is alone
-// leaves a quarter of the share to holders that may come.
+// part returns how many bytes of the share are the part of each holder. With 4 holders, it is a quarter of
+// the share. With one holder, it is three quarters, so that there is room for holders that come later.
 func (s *share) part() int64 {
 	if n := len(s.accounts); n > 1 {
 		return s.limit / int64(n)

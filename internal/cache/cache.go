@@ -1,13 +1,13 @@
-// Package cache keeps verified batches in memory and, below that, in a directory, so that a
-// broker does not fetch the same batch from the store twice.
+// Package cache keeps verified batches, so that a broker does not fetch the same batch from the
+// store twice. It has two layers: memory, and below it files in a directory.
 //
-// The cache is not a store. Every batch in it may vanish or be damaged at any time. A batch that
-// does not verify is a miss, never an error and never wrong bytes. The cache does not know the
+// The cache is not durable. Every batch in it may vanish or be damaged at any time. If a batch on
+// disk is damaged, the cache behaves as if it did not have the batch. The cache does not know the
 // rules of the log: callers must add only bytes that those rules allow them to use, under names
 // that are never reused.
 //
-// The package runs no background work. It starts goroutines only in [Cache.Flight], one for each
-// running call; [Cache.Close] waits for them.
+// The package starts goroutines only in [Cache.Flight], one for each running call. [Cache.Close]
+// waits for them.
 package cache
 
 import (
@@ -33,13 +33,13 @@ type Range struct {
 	Object Object
 	Pos    uint32 // position of the batch in the object, in bytes
 	Size   uint32 // size of the batch in bytes
-	CRC    uint32 // CRC-32C that the batch's header must have, from the state
+	CRC    uint32 // CRC-32C of the batch, according to the state of the log
 }
 
 // Options configure a [Cache].
 type Options struct {
-	// Cluster is the id of the cluster whose batches the cache keeps. Entries on disk of another
-	// cluster are dropped.
+	// Cluster is the id of the cluster whose batches the cache keeps. Open drops entries of other
+	// clusters from the disk.
 	Cluster [16]byte
 	// MemoryMax bounds the batches in memory, in bytes; see [Cache.SetMemoryMax].
 	MemoryMax int64
@@ -73,7 +73,7 @@ type Stats struct {
 	Misses uint64 // Gets that found no batch
 }
 
-// Cache is safe for concurrent use.
+// Cache is a cache of batches. It is safe for concurrent use.
 type Cache struct {
 	memory  memory
 	disk    *disk // nil without a disk cache
@@ -84,7 +84,7 @@ type Cache struct {
 
 // Open opens the cache. If the directory can't be created, is read-only, or is locked by another
 // process, Open logs a warning and uses memory only, because a broker works without a disk
-// cache. During a rolling restart the old process may hold the lock for some seconds. Open
+// cache. For example, during a restart the old process may still hold the lock. Open
 // returns an error if a bound is negative, or if the directory is unsafe: see [ErrUnsafe].
 func Open(opts Options) (*Cache, error) {
 	if opts.MemoryMax < 0 || opts.DiskBytes < 0 {
@@ -111,8 +111,9 @@ func Open(opts Options) (*Cache, error) {
 	return c, nil
 }
 
-// Get returns the batch that r names, from memory or else from disk; nil if it is in neither. It
-// verifies a batch that it reads from disk. The bytes are shared and read-only.
+// Get returns the batch that r names, from memory or else from disk. It returns nil if the cache does not
+// have the batch, or if the batch on disk is damaged. Callers share the returned bytes and must not change
+// them.
 func (c *Cache) Get(r Range) []byte {
 	if b := c.memory.get(r); b != nil {
 		return b
@@ -130,19 +131,18 @@ func (c *Cache) Get(r Range) []byte {
 	return b
 }
 
-// Add puts the batch b, which was just committed, into memory but not onto disk: readers are
-// likely to want it now, and it is cheap to fetch again later. From then on the caller must not
-// change b. Add ignores b if the size or CRC of b differs from that in r. b should be an
-// allocation of its own: a slice of a larger allocation keeps the whole allocation in memory,
-// and the cache counts only the slice.
+// Add keeps the batch b, which was just committed, in memory but not on disk. Readers are likely
+// to want b soon, while it is still in memory. After the call, the caller must not change b. Add
+// ignores b if the size or CRC of b differs from r. b should not be a slice of a larger
+// allocation: the whole allocation would stay in memory, but the cache would count only b.
 func (c *Cache) Add(r Range, b []byte) {
 	if matches(r, b) {
 		c.memory.add(r, b)
 	}
 }
 
-// AddFetched puts the batch b, which the caller fetched from the store and verified, into memory
-// and onto disk. In all other respects it is like Add.
+// AddFetched keeps the batch b, which the caller fetched from the store and verified, both in memory and
+// on disk. Otherwise it does the same as Add.
 func (c *Cache) AddFetched(r Range, b []byte) {
 	if !matches(r, b) {
 		return
@@ -153,17 +153,18 @@ func (c *Cache) AddFetched(r Range, b []byte) {
 	}
 }
 
-// matches reports whether b can be the batch that r names, without reading all of it.
+// matches reports whether b can be the batch that r names. It compares only the size, and the CRC in the
+// batch's header.
 func matches(r Range, b []byte) bool {
 	return len(b) >= record.HeaderSize && uint64(len(b)) == uint64(r.Size) && record.CRC(b) == r.CRC
 }
 
-// SetMemoryMax changes the bound on the memory of entries, in bytes, and evicts at once the
-// entries that exceed it. Each entry counts with its batch and a fixed overhead.
+// SetMemoryMax changes how many bytes of memory the entries may take, and evicts entries at once if they
+// take more. Each entry takes the size of its batch and a fixed overhead.
 func (c *Cache) SetMemoryMax(bytes int64) { c.memory.setMax(bytes) }
 
-// Shrink evicts entries from memory until that many bytes are freed, or no entry is left, and
-// returns how many bytes it freed. It does not change the bound: a caller that wants the memory
+// Shrink evicts entries from memory until the given number of bytes is free, or no entry is left. It
+// returns how many bytes it freed. New entries may take the memory again: a caller that wants the memory
 // to stay free also calls SetMemoryMax.
 func (c *Cache) Shrink(bytes int64) int64 { return c.memory.shrink(bytes) }
 
@@ -178,8 +179,8 @@ func (c *Cache) Stats() Stats {
 	return s
 }
 
-// Close waits for the running flights and unlocks the directory. Get still serves from memory;
-// new flights get [ErrClosed].
+// Close waits for the running calls of Flight and unlocks the directory. After Close, Get still returns
+// batches from memory, and Flight starts no new calls but returns [ErrClosed].
 func (c *Cache) Close() error {
 	c.flights.close()
 	if c.disk != nil {

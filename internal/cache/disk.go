@@ -19,7 +19,8 @@ const (
 	segmentSuffix = ".sebcache"
 	lockName      = "lock" + segmentSuffix
 
-	// segmentBytesMax bounds the size of a segment, and so how much is dropped at once.
+	// segmentBytesMax bounds the size of a segment (a file of entries). A full cache drops a whole
+	// segment at a time.
 	segmentBytesMax = 64 << 20
 	// segmentsMin is the least number of segments in a full disk cache, so that dropping the oldest
 	// segment drops at most an eighth of the cache.
@@ -33,16 +34,17 @@ const (
 	offsetMax = math.MaxUint32
 )
 
-// disk is the lower layer: files that only grow and are dropped as a whole, the oldest first. It
-// opens a file for each read and write. That costs little compared with the read itself, needs
-// no descriptors while the cache is idle, and shows at once that a file was removed.
+// disk is the lower layer of the cache. It keeps entries in files, called segments, that only grow. When
+// the cache is full, disk drops the oldest segment as a whole. disk opens a file for each read and
+// write: this costs little compared with the read itself, needs no descriptors while the cache is idle,
+// and shows at once if a file was removed.
 type disk struct {
 	dir          string
 	cluster      [16]byte
 	key          *key
 	bytesMax     int64
 	segmentBytes int64
-	indexMax     int // the constant, or a smaller number in tests
+	indexMax     int // the constant indexMax; tests set a smaller number
 	log          *slog.Logger
 	lock         *os.File
 	seed         maphash.Seed
@@ -56,10 +58,10 @@ type disk struct {
 	closed   bool
 	segments []*segment // oldest first
 	// index finds entries by a hash of their Range. It does not keep the Range itself, to stay
-	// small; if two hashes collide, verifying the entry shows that.
+	// small. If two hashes collide, get finds an entry with another Range, and returns nothing.
 	index map[uint64]place
-	// rolling is true while one caller creates a new segment. Meanwhile other callers don't wait
-	// for the disk: their entries are not cached.
+	// rolling is true while one call of add creates a new segment. Other calls of add don't wait
+	// for it: they return without writing their entries.
 	rolling                  bool
 	nextID                   uint64
 	corrupt, failed, evicted uint64
@@ -70,7 +72,7 @@ type segmentWriter interface {
 	io.Closer
 }
 
-// segment is one file. disk.mu guards its fields, except for path.
+// segment is one file. disk.mu guards all fields of a segment except path.
 type segment struct {
 	id     uint64
 	path   string
@@ -84,8 +86,8 @@ type place struct {
 	at  uint32
 }
 
-// openDisk locks the directory and indexes its entries. Its error wraps [ErrUnsafe] if other
-// users may write to the directory.
+// openDisk locks the directory and indexes its entries. If other users may write to the directory, it
+// returns an error that wraps [ErrUnsafe].
 func openDisk(opts Options) (*disk, error) {
 	d := &disk{
 		dir: opts.Dir, cluster: opts.Cluster, log: opts.Logger,
@@ -134,7 +136,7 @@ func (d *disk) close() error {
 
 func (d *disk) hash(r Range) uint64 { return maphash.Comparable(d.seed, r) }
 
-// get returns the batch of r after it has verified the batch, or nil.
+// get returns the batch of r, or nil if there is no entry for r or the entry does not verify.
 func (d *disk) get(r Range) []byte {
 	h := d.hash(r)
 	d.mu.Lock()
@@ -167,8 +169,8 @@ func readAt(path string, b []byte, at int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// readFailed removes an entry that could not be read, or its whole segment if the file is gone
-// or shorter than it should be.
+// readFailed removes an entry that could not be read. If the file is gone or too short, it removes the whole
+// segment.
 func (d *disk) readFailed(h uint64, p place, err error) {
 	d.mu.Lock()
 	evicted := !slices.Contains(d.segments, p.seg)
@@ -215,14 +217,14 @@ func (d *disk) add(r Range, b []byte) {
 	}
 }
 
-// writeFailed marks a segment as full, because load does not find entries after a hole in a
-// file. It removes the segment if it has no entries, so that empty files don't pile up on a disk
-// that fails all writes. If the disk is full it also removes the oldest segment, to free space
-// for other programs.
+// writeFailed handles a failed write to segment s. The write may have left a hole in the file, and load
+// does not find entries after a hole. So writeFailed marks s as full, and no more entries are appended.
+// If s has no entries, writeFailed removes s, so that empty files don't pile up on a disk that fails all
+// writes. If the disk is full, it also removes the oldest segment, to free space for other programs.
 func (d *disk) writeFailed(s *segment, err error) {
 	var dropped []*segment
 	d.mu.Lock()
-	if !slices.Contains(d.segments, s) { // already dropped; whoever dropped it removes the file
+	if !slices.Contains(d.segments, s) { // already dropped; the goroutine that dropped it removes the file
 		d.mu.Unlock()
 		return
 	}
@@ -248,7 +250,7 @@ func (d *disk) write(p place, header, b []byte) error {
 	}
 	_, err = f.WriteAt(b, int64(p.at)+entryHeaderSize)
 	if err == nil {
-		// The header is written last: where there is a header, the batch after it was written too.
+		// Write the header after the batch: if load finds a header, the batch was written too.
 		_, err = f.WriteAt(header, int64(p.at))
 	}
 	return errors.Join(err, f.Close())
@@ -276,8 +278,8 @@ func (d *disk) reserve(h uint64, n int64) (place, bool) {
 	return p, true
 }
 
-// segmentEntriesMax returns the largest number of entries in a segment, so that one segment of
-// tiny entries can't fill the index.
+// segmentEntriesMax returns how many entries a segment may have. This bound keeps one segment of tiny
+// entries from filling the whole index.
 func (d *disk) segmentEntriesMax() int { return max(1, d.indexMax/segmentsMin) }
 
 func (d *disk) hasRoomLocked(n int64) bool {
@@ -290,7 +292,7 @@ func (d *disk) hasRoomLocked(n int64) bool {
 }
 
 // rollLocked drops old segments to make room for a new one, and creates the new one. It returns
-// false if that fails. It unlocks d.mu while it works on files.
+// false if it can't create the file. It unlocks d.mu while it works on files.
 func (d *disk) rollLocked() bool {
 	dropped := d.evictLocked(d.bytesMax-d.segmentBytes, d.indexMax-d.segmentEntriesMax())
 	s := &segment{id: d.nextID, path: d.path(d.nextID)}
@@ -318,7 +320,7 @@ func (d *disk) rollLocked() bool {
 	return true
 }
 
-// evictLocked drops the oldest segments until at most that many bytes and entries remain. It
+// evictLocked drops the oldest segments until at most bytesMax bytes and entriesMax entries remain. It
 // returns the dropped segments; the caller must remove their files.
 func (d *disk) evictLocked(bytesMax int64, entriesMax int) []*segment {
 	var dropped []*segment
@@ -331,7 +333,7 @@ func (d *disk) evictLocked(bytesMax int64, entriesMax int) []*segment {
 	return dropped
 }
 
-// dropLocked removes a segment and its entries from memory, not from disk.
+// dropLocked removes a segment from d.segments and its entries from d.index. The file remains.
 func (d *disk) dropLocked(s *segment) {
 	d.segments = slices.DeleteFunc(d.segments, func(o *segment) bool { return o == s })
 	for _, h := range s.hashes {

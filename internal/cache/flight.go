@@ -9,7 +9,7 @@ import (
 // ErrClosed is the error of a flight after Close.
 var ErrClosed = errors.New("cache closed")
 
-// flights are the running calls, by the key that callers pass to [Cache.Flight].
+// flights are the running calls of functions that were passed to [Cache.Flight], by key.
 type flights struct {
 	mu      sync.Mutex
 	running map[any]*flight
@@ -17,7 +17,8 @@ type flights struct {
 	all     sync.WaitGroup
 }
 
-// flight is one call of a function, for whose result several callers may wait.
+// flight is one running call of a function that was passed to [Cache.Flight]. Several callers may wait for
+// its result.
 type flight struct {
 	callers int // number of callers that still wait; guarded by flights.mu
 	cancel  context.CancelFunc
@@ -25,12 +26,14 @@ type flight struct {
 	err     error
 }
 
-// Flight calls fn, unless a call for the same key is running: then it waits for the result of
-// that call. key must be comparable, and of a type that only the calling package uses. A caller
-// whose ctx ends gets the error of ctx; the other callers still wait. When no caller waits any
-// longer, fn's context is cancelled, and the next caller starts a new call. fn's context has the
-// values of the first caller's ctx, but not its deadline or cancellation. fn runs in a goroutine
-// of its own, for which Close waits, so fn must return soon after its context ends.
+// Flight calls fn and returns its error. If a call for the same key is already running, Flight waits
+// for that call instead, and returns that call's error. key must be comparable, and of a type that
+// only the calling package uses.
+//
+// If a caller's ctx ends, Flight returns the error of ctx to that caller; other callers still wait.
+// When no caller waits, Flight cancels the context of fn, and the next caller starts a new call. The
+// context of fn has the values of the first caller's ctx, but not its deadline or cancellation. fn
+// runs in a separate goroutine, for which Close waits, so fn must return soon after its context ends.
 func (c *Cache) Flight(ctx context.Context, key any, fn func(ctx context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -80,15 +83,15 @@ func (fs *flights) leave(key any, f *flight) {
 	}
 }
 
-// land removes a flight that has its result, so that no more callers join it.
+// land removes a flight whose function has returned, so that no more callers join the flight.
 func (fs *flights) land(key any, f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.forgetLocked(key, f)
 }
 
-// forgetLocked removes a flight, so that the next caller starts a new call. It leaves a newer
-// flight of the same key alone.
+// forgetLocked removes flight f, so that the next caller starts a new call. It does nothing if the key has
+// another flight by now.
 func (fs *flights) forgetLocked(key any, f *flight) {
 	if fs.running[key] == f {
 		delete(fs.running, key)

@@ -13,13 +13,12 @@ import (
 	"syscall"
 )
 
-// ErrUnsafe says that the directory, or the key file in it, belongs to another user, or that
-// other users may write to the directory or use the key file. Such users may have forged
-// entries.
+// ErrUnsafe says that other users may have forged entries: the directory or the key file belongs to
+// another user, or other users may write to the directory, or read or write the key file.
 var ErrUnsafe = errors.New("the cache directory is not safe")
 
-// key authenticates the entries of a directory. A file in the directory holds the key, so that
-// the next process can use the entries of this process.
+// key authenticates the entries of a directory. The key is stored in a file of the directory, so that
+// the next process can use the entries that this process writes.
 type key struct {
 	secret [32]byte
 	aead   cipher.AEAD
@@ -39,7 +38,7 @@ func newKey(secret [32]byte) (*key, error) {
 
 const keyName = "key" + segmentSuffix
 
-// Mode bits that must not be set: othersWrite for the directory, othersUse for the key file.
+// File mode bits that must not be set: othersWrite for the directory, othersUse for the key file.
 const (
 	othersWrite fs.FileMode = 0o022
 	othersUse   fs.FileMode = 0o077
@@ -51,16 +50,16 @@ const (
 )
 
 // mac returns the MAC of a header and a batch: the tag of AES-256-GCM with the header as
-// plaintext and the batch as additional data. The ciphertext is dropped. With processor support
+// plaintext and the batch as additional data. It drops the ciphertext. With processor support
 // for AES, this takes a fifth of the time of HMAC-SHA256. No two entries under one key may have
 // the same nonce; random nonces are safe for four billion entries.
 func (k *key) mac(nonce, header, batch []byte) []byte {
 	return k.aead.Seal(nil, nonce, header, batch)[len(header):]
 }
 
-// openKey reads the key file at path, or makes one with a new key. The caller has the lock of
-// the directory. If a crash left an incomplete file, openKey replaces it: no entry was ever
-// written with that key.
+// openKey reads the key file at path. If there is no such file, openKey makes one with a new key. The
+// caller has locked the directory. If a crash left an incomplete key file, openKey replaces it: no entry
+// can exist yet, since entries are written only after the key file is complete.
 func openKey(path string) (*key, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +68,7 @@ func openKey(path string) (*key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the key file of the cache directory: %w", err)
 	}
-	defer func() { _ = f.Close() }() // nothing was written
+	defer func() { _ = f.Close() }() // an error does not matter: the file was only read
 	if err := checkPrivate(path, othersUse); err != nil {
 		return nil, err
 	}
@@ -112,8 +111,8 @@ func CheckDir(dir string) error {
 	return nil
 }
 
-// checkPrivate refuses a file or directory that belongs to another user, or whose mode has one
-// of the forbidden bits. It does not follow a symbolic link in place of the key file.
+// checkPrivate returns an error if a file or directory belongs to another user, or if its mode has one
+// of the forbidden bits. A symbolic link in place of the key file is an error too.
 func checkPrivate(path string, forbidden fs.FileMode) error {
 	stat := os.Stat
 	if forbidden == othersUse {

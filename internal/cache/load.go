@@ -9,9 +9,9 @@ import (
 )
 
 // load finds the segments that an earlier process left, oldest first, and indexes their entries.
-// It removes a segment without a usable entry: one of another cluster or another version, or a
-// damaged one. It looks only at the headers of entries, but if entries are small, it has to read
-// most of a file to find them.
+// It removes a segment that does not begin with a valid entry of this cluster and this version.
+// It needs only the headers of entries. But if entries are small, it has to read most of a file to
+// find the headers.
 func (d *disk) load() error {
 	names, err := os.ReadDir(d.dir) // sorted by name, so by age
 	if err != nil {
@@ -42,7 +42,7 @@ func (d *disk) loadSegment(s *segment) {
 		d.callFailed("open", err)
 		return
 	}
-	defer func() { _ = f.Close() }() // the file was only read
+	defer func() { _ = f.Close() }() // an error does not matter: the file was only read
 	info, err := f.Stat()
 	if err != nil {
 		d.callFailed("stat", err)
@@ -66,8 +66,8 @@ func (d *disk) loadSegment(s *segment) {
 		return
 	}
 	if end < s.size {
-		// Cut off the bytes after the last whole entry: load does not find entries that are appended
-		// after such bytes.
+		// Cut off the bytes after the last whole entry. If new entries followed these bytes, a later
+		// load would not find them.
 		if err := os.Truncate(s.path, end); err != nil {
 			d.callFailed("truncate", err)
 			s.full = true

@@ -4,6 +4,6 @@ package cache
 
 import "os"
 
-// flock does nothing on systems without flock. There, two processes that use one directory
-// damage each other's entries. Each process finds this when it verifies the entries.
+// flock does nothing on systems without flock. There, two processes that use the same directory
+// damage each other's entries. Each process notices the damage when it verifies the entries.
 func flock(*os.File) error { return nil }

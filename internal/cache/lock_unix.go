@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flock locks f for this process, or returns an error at once. Closing f releases the lock.
+// flock locks f for this process. It returns an error at once if another process has the lock. Closing f
+// releases the lock.
 func flock(f *os.File) error {
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 }

@@ -10,13 +10,13 @@ import (
 // map, its list element, and the entry itself.
 const entryOverhead = 256
 
-// memory is the upper layer: it evicts the least recently used batch first.
+// memory is the upper layer of the cache. It evicts the least recently used batch first.
 type memory struct {
 	mu      sync.Mutex
 	max     int64
 	bytes   int64
-	byRange map[Range]*list.Element // of *entry
-	order   *list.List              // most recently used first
+	byRange map[Range]*list.Element // elements of order
+	order   *list.List              // of *entry, most recently used first
 	hits    uint64
 	evicted uint64
 }
@@ -83,7 +83,7 @@ func (m *memory) shrink(n int64) int64 {
 	return before - m.bytes
 }
 
-// evictToLocked evicts until at most that many bytes remain.
+// evictToLocked evicts entries until at most bytesMax bytes remain.
 func (m *memory) evictToLocked(bytesMax int64) {
 	for m.bytes > max(bytesMax, 0) {
 		last := m.order.Back()

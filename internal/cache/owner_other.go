@@ -4,7 +4,7 @@ package cache
 
 import "io/fs"
 
-// checksMode is false on systems whose file modes don't say who may write.
+// checksMode is false on systems whose file modes don't say which users may write.
 const checksMode = false
 
 func ownedByUs(fs.FileInfo) bool { return true }

@@ -26,14 +26,14 @@ import (
 //	    40     4  position of the batch in the object
 //	    44     4  size of the batch
 //	    48     4  CRC-32C in the batch's header
-//	    52     4  CRC-32C of the bytes 0 to 51 and of the batch's first 21, which
-//	              the CRC at 48 does not cover
+//	    52     4  CRC-32C of the bytes 0 to 51 and of the batch's first 21 bytes,
+//	              which the CRC at 48 does not cover
 //	    56    12  nonce, random
 //	    68    16  MAC of the bytes 0 to 55 and of the batch, see [key.mac]
 //	    84     .  the batch
 //
-// The checksum at 52 shows where entries begin and end, and which are damaged. It does not prove
-// who wrote them: no batch is used unless its MAC is right.
+// The checksum at 52 shows whether an entry begins at a position, and whether its header is damaged. It
+// does not prove that this cache wrote the entry. For that, the cache checks the MAC before it uses a batch.
 const (
 	entryMagic      = "sebc"
 	entryVersion    = 2
@@ -48,8 +48,8 @@ const (
 	// entryCRCAt.
 	entryHeadSize = entryHeaderSize + uncovered
 
-	// scanWindow is how many bytes a scan for headers reads at once. Small entries are read many at
-	// a time; most of a large entry is skipped.
+	// scanWindow is how many bytes scanSegment reads at once. One read has the headers of many small
+	// entries; of a large entry, most bytes are never read.
 	scanWindow = 64 << 10
 )
 
@@ -59,7 +59,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // cluster.
 var errNotOurs = errors.New("the entry is of another cluster, or has another version")
 
-// errForged says that an entry was written without this directory's key.
+// errForged says that an entry has a wrong MAC: it was damaged, or written without this directory's key.
 var errForged = errors.New("the entry's MAC is wrong")
 
 func entrySize(r Range) int64 { return entryHeaderSize + int64(r.Size) }
@@ -113,8 +113,8 @@ func parseEntry(cluster [16]byte, head []byte) (Range, error) {
 	return r, nil
 }
 
-// verifyEntry returns the batch of an entry that was read from disk, or an error unless the
-// entry is that of r, undamaged, and written with the key.
+// verifyEntry returns the batch of the entry e, which was read from disk. It returns an error if e is the
+// entry of another Range than r, is damaged, or was not written with the key k.
 func verifyEntry(k *key, cluster [16]byte, r Range, e []byte) ([]byte, error) {
 	got, err := parseEntry(cluster, e[:entryHeadSize])
 	if err != nil {
@@ -130,10 +130,10 @@ func verifyEntry(k *key, cluster [16]byte, r Range, e []byte) ([]byte, error) {
 	return batch, record.Verify(batch, r.CRC)
 }
 
-// scanSegment reads the headers of a segment of that size and calls found for each entry, until
-// found returns false. It returns the position at which the last whole entry ends. An error says
-// why the rest can't be used. One cause is that the process ended while it wrote to the segment.
-// scanSegment does not verify batches: [disk.get] does.
+// scanSegment reads the headers in a segment of size bytes. It calls found for each entry, until
+// found returns false or the rest of the file is no valid entry. It returns the position at which
+// the last found entry ends. An error says why the rest can't be used: for example, a process ended
+// while it wrote to the segment. [disk.get] verifies each batch later.
 func scanSegment(f io.ReaderAt, size int64, cluster [16]byte, found func(r Range, at int64) bool) (end int64, err error) {
 	window := make([]byte, 0, scanWindow)
 	windowAt := int64(0)

@@ -19,16 +19,16 @@ type Answer struct {
 	// Results, which Apply sets:
 
 	TopicID  format.TopicID // id of the queue's topic
-	Attempts int            // deliveries since the record was redriven, this one included
-	// DeadLetterTopic, unless it is "", is the topic to which a copy of the record must go. The
-	// caller then has to commit a [DeadLetter] together with the copy.
+	Attempts int            // the number of this delivery, counted from 1 since the record's last redrive, if any
+	// If DeadLetterTopic is not "", the caller has to append a copy of the record to that topic, and
+	// commit the copy together with a [DeadLetter].
 	DeadLetterTopic string
 	Outdated        bool  // the delivery is not the record's last one, or the record is done
-	Err             error // why the answer is refused; nil if it is not
+	Err             error // why the answer is refused; nil if the answer is not refused
 }
 
-// AckRecords marks records as done. It decides each answer alone, and sets Err of each answer that it
-// refuses.
+// AckRecords marks records as done. Apply decides about each answer separately, and sets Err of each
+// answer that it refuses.
 type AckRecords struct {
 	QueueName
 	Answers []*Answer
@@ -43,7 +43,8 @@ func (x AckRecords) Apply(d *state.Draft) ([]format.Entry, error) {
 	return doneEntries(id, answerable(d, topic, id, x.Answers, true)), nil
 }
 
-// doneEntries returns the entries that mark records as done. The answers must be sorted.
+// doneEntries returns the entries that mark records as done. The answers must be sorted by partition
+// and offset.
 func doneEntries(queue format.QueueID, of []*Answer) (entries []format.Entry) {
 	var in *format.RecordsDone
 	for _, a := range of {
@@ -60,12 +61,12 @@ func doneEntries(queue format.QueueID, of []*Answer) (entries []format.Entry) {
 	return entries
 }
 
-// NackRecords puts records back for a later delivery, or makes them dead letters. It decides each
-// answer alone, and sets Err of each answer that it refuses.
+// NackRecords puts records back for a later delivery, or makes them dead letters. Apply decides about
+// each answer separately, and sets Err of each answer that it refuses.
 type NackRecords struct {
 	QueueName
-	Delay   *time.Duration // until the next delivery; nil means the queue's backoff
-	AtLeast time.Duration  // minimum of the delay, whatever the queue's backoff
+	Delay   *time.Duration // how long a record waits for the next delivery; nil means the queue's backoff
+	AtLeast time.Duration  // the shortest wait, even if Delay or the queue's backoff is shorter
 	Reason  string
 	Answers []*Answer
 }
@@ -80,7 +81,7 @@ func (x NackRecords) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 	for _, a := range answerable(d, topic, id, x.Answers, false) {
 		last := a.Attempts >= int(config.Attempts)
 		if last && config.DeadLetterTopic != "" {
-			a.DeadLetterTopic = config.DeadLetterTopic // needs a DeadLetter with a copy, not only an entry
+			a.DeadLetterTopic = config.DeadLetterTopic // the caller commits a DeadLetter together with a copy of the record
 			continue
 		}
 		entries = append(entries, &format.RecordPutBack{
@@ -91,11 +92,11 @@ func (x NackRecords) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 	return entries, nil
 }
 
-// delay returns how long a record waits for the next delivery. attempts is how many have failed; last
-// says that no delivery follows.
+// delay returns how long a record waits for the next delivery. attempts is how many deliveries of the
+// record have failed. last says that the last allowed delivery has failed, so no delivery follows.
 func (x NackRecords) delay(config format.QueueConfig, attempts int, last bool) time.Duration {
 	if last {
-		return 0 // the entry then has the time when the record became a dead letter
+		return 0 // NotBefore in the entry is then the time at which the record becomes a dead letter
 	}
 	delay := Backoff{milliseconds(config.BackoffMinMS), milliseconds(config.BackoffMaxMS)}.After(attempts)
 	if x.Delay != nil {
@@ -104,10 +105,11 @@ func (x NackRecords) delay(config format.QueueConfig, attempts int, last bool) t
 	return max(delay, x.AtLeast)
 }
 
-// answerable returns the answers that count, sorted and without duplicates: an answer counts if its
-// delivery is the last one of the record, and the record is not done. answerable sets Err of all other
-// answers. done says that the answers are acknowledgements. Then one more case is no error: the same
-// delivery was acknowledged earlier in this commit, so there is nothing left to do.
+// answerable returns the answers that are accepted, sorted by partition and offset, without duplicates.
+// An answer is accepted if its delivery is the last one of the record, and the record is not done.
+// answerable refuses all other answers: it sets Err of each. There is one exception. If done is set,
+// the answers are acknowledgements, and an acknowledgement is neither returned nor refused if an
+// earlier entry of this commit has acknowledged the same delivery.
 func answerable(d *state.Draft, topic format.TopicID, id format.QueueID, answers []*Answer, done bool) []*Answer {
 	good := make([]*Answer, 0, len(answers))
 	for _, a := range answers {
@@ -120,7 +122,7 @@ func answerable(d *state.Draft, topic format.TopicID, id format.QueueID, answers
 			_, last, _ := d.RecordState(id, p, a.Offset)
 			a.Attempts = int(a.Attempt) - int(last.Redriven)
 			good = append(good, a)
-		case done && d.DoneBy(id, p, a.Offset, a.Attempt): // the same acknowledgement again
+		case done && d.DoneBy(id, p, a.Offset, a.Attempt): // an earlier entry of this commit has acknowledged this delivery
 		default:
 			a.Outdated = true
 			a.Err = LeaseLost(a.Token, whyLost(d, id, a.Delivery))

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Backoff says how long records that failed wait for their next delivery: Min after the first failure,
-// and twice as long after each further one, up to Max.
+// Backoff says how long a record waits for its next delivery after failures: Min after the first
+// failure, and twice as long after each further failure, up to Max.
 type Backoff struct{ Min, Max time.Duration }
 
-// After returns the wait of a record that failed that many times, minus a random part of up to half of
-// it.
+// After returns how long a record waits after the given number of failures. To spread retries, After
+// subtracts a random part of up to half of the wait.
 func (b Backoff) After(failures int) time.Duration {
 	d := b.Min
 	for range failures - 1 {

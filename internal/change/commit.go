@@ -7,7 +7,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Commit makes several changes together, or none of them. A refusal names the part that caused it.
+// Commit makes several changes together, or none of them. A refusal names the part that is refused.
 type Commit struct {
 	Moves []CommitMove
 	Acks  []CommitAck
@@ -26,7 +26,8 @@ type CommitAck struct {
 	Answers []*Answer
 }
 
-// TokenPart returns the part name of the token with that index.
+// TokenPart returns the part name of the token at an index of Answers, for example "acks/0/tokens/2" if
+// a.Part is "acks/0".
 func (a CommitAck) TokenPart(index int) string { return fmt.Sprintf("%s/tokens/%d", a.Part, index) }
 
 // Apply implements engine.Change.
@@ -56,7 +57,9 @@ func (a CommitAck) apply(d *state.Draft) ([]format.Entry, error) {
 	}
 	good := answerable(d, topic, id, a.Answers, false)
 	for i, x := range a.Answers {
-		if x.Err != nil { // also if this delivery has marked the record as done: otherwise a repeated commit could make its other changes twice
+		// A delivery that was already acknowledged is refused, too. So a client that repeats the commit
+		// can't make its other changes twice.
+		if x.Err != nil {
 			return nil, ofPart(a.TokenPart(i), x.Err)
 		}
 	}

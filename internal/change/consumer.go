@@ -38,9 +38,9 @@ func (c ConsumerName) checkPositions(d *state.Draft, topic format.TopicID, ps []
 	return nil
 }
 
-// ConsumerVersion returns the version of a consumer whose positions were set that many times. The
-// version includes the id, so that it differs from every version of an earlier consumer of the same
-// name.
+// ConsumerVersion returns the version of a consumer, for example "7.3" if the consumer has the id 7 and
+// its positions were set 3 times. The version includes the id because an earlier consumer may have had
+// the same name.
 func ConsumerVersion(id format.ConsumerID, moves uint64) string {
 	return fmt.Sprintf("%d.%d", id, moves)
 }
@@ -57,14 +57,15 @@ func (x DeleteConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 	return []format.Entry{&format.ConsumerDeleted{ID: id}}, nil
 }
 
-// ConsumerSetting is the common part of changes that set a consumer to positions, and create it if it
-// does not exist.
+// ConsumerSetting is the common part of changes that set the positions of a consumer, and create the
+// consumer if it does not exist.
 type ConsumerSetting struct {
 	ConsumerName
 	ConsumersMax int // how many consumers the log may have
 }
 
-// topicIn returns the topic; exists tells whether it has the consumer.
+// topicIn returns the topic's id and number of partitions; exists tells whether the topic has the
+// consumer.
 func (x ConsumerSetting) topicIn(d *state.Draft) (topic format.TopicID, partitions uint32, exists bool, _ error) {
 	topic, partitions, ok := d.TopicID(x.Topic)
 	if !ok {
@@ -74,7 +75,8 @@ func (x ConsumerSetting) topicIn(d *state.Draft) (topic format.TopicID, partitio
 	return topic, partitions, exists, nil
 }
 
-// to returns the entries that set the consumer to positions.
+// to returns the entries that set the consumer to positions, and create the consumer if it does not
+// exist.
 func (x ConsumerSetting) to(d *state.Draft, topic format.TopicID, ps []format.Position) (entries []format.Entry, _ error) {
 	id, exists := d.ConsumerID(topic, x.Consumer)
 	if !exists {
@@ -87,7 +89,7 @@ func (x ConsumerSetting) to(d *state.Draft, topic format.TopicID, ps []format.Po
 	return append(entries, &format.PositionsMoved{Consumer: id, Positions: ps}), nil
 }
 
-// starts returns the start of every partition.
+// starts returns the position at the start of every partition.
 func starts(d *state.Draft, topic format.TopicID, partitions uint32) []format.Position {
 	ps := make([]format.Position, partitions)
 	for p := range format.Partition(partitions) {
@@ -96,7 +98,7 @@ func starts(d *state.Draft, topic format.TopicID, partitions uint32) []format.Po
 	return ps
 }
 
-// CreateConsumer creates a consumer at the start of every partition, unless it exists.
+// CreateConsumer creates a consumer at the start of every partition, unless the consumer exists.
 type CreateConsumer struct{ ConsumerSetting }
 
 // Apply implements engine.Change.
@@ -112,8 +114,9 @@ func (x CreateConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 type ResetConsumer struct {
 	ConsumerSetting
 	From Position
-	// If TopicID is not 0, the position is a time, which the caller has searched for in the topic of
-	// that id. Next has the offsets that the caller has found, by partition, and replaces From.
+	// If TopicID is not 0, the consumer is reset to a time. The caller has looked up this time in the
+	// topic with the id TopicID, and has put the offsets that it found, by partition, into Next. Next
+	// replaces From.
 	TopicID format.TopicID
 	Next    []format.Offset
 }
@@ -136,7 +139,7 @@ func (x ResetConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 			ps[i].Offset = x.From.In(ps[i].Offset, end)
 		case x.TopicID != topic:
 			return nil, TopicDeleted(x.Topic) // another topic has the name now
-		case i < len(x.Next): // partitions that were added since begin at their start
+		case i < len(x.Next): // in a partition that was added after the lookup, the consumer begins at the start
 			ps[i].Offset = max(ps[i].Offset, x.Next[i])
 		}
 	}
@@ -146,7 +149,8 @@ func (x ResetConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 	return x.to(d, topic, ps)
 }
 
-// ResetConsumerTo sets a consumer to positions in the partitions that they name.
+// ResetConsumerTo sets a consumer to the given positions. In all other partitions the consumer stays
+// where it is; a new consumer begins at the start of these partitions.
 type ResetConsumerTo struct {
 	ConsumerSetting
 	Positions []format.Position

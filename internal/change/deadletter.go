@@ -15,12 +15,13 @@ type DeadLetter struct {
 	QueueID format.QueueID
 	Last    leases.Delivery
 	Reason  string
-	// Epoch is set if the worker did not answer: then only the owner of that epoch may commit the
-	// change. It is 0 if the worker put the record back, which any broker may commit.
+	// Epoch is not 0 if the worker did not answer: then only the queue's owner with that epoch may
+	// commit the change. Epoch is 0 if the worker put the record back: then any broker may commit the
+	// change.
 	Epoch format.Epoch
 }
 
-// Apply implements engine.Change. Its error is dispatch.ErrNotOwner, or a refusal.
+// Apply implements engine.Change. The error is dispatch.ErrNotOwner, or a refusal.
 func (x DeadLetter) Apply(d *state.Draft) ([]format.Entry, error) {
 	if x.Epoch > 0 {
 		if err := dispatch.CheckOwner(d, x.QueueID, x.Epoch); err != nil {
@@ -42,7 +43,7 @@ func (x DeadLetter) Apply(d *state.Draft) ([]format.Entry, error) {
 // Redrive makes dead letters of a queue ready to be handed out again.
 type Redrive struct {
 	QueueName
-	Places []leases.Place // of the dead letters; empty means all, up to Limit
+	Places []leases.Place // the dead letters to redrive; if empty, all dead letters of the queue, up to Limit
 	Limit  int
 }
 

@@ -7,7 +7,7 @@ import (
 
 // CreateKey creates an API key.
 type CreateKey struct {
-	Key         format.KeyCreated // without an id
+	Key         format.KeyCreated // the key to create, without an id
 	AdminForAll bool              // the key has the scope admin, for all topics
 	KeysMax     int               // how many keys the log may have
 }
@@ -28,7 +28,9 @@ func (x CreateKey) Apply(d *state.Draft) ([]format.Entry, error) {
 			"once a key exists, every request needs one, even to create another key: create an admin key first",
 			"the first API key must have the scope admin, for all topics")
 	}
-	x.Key.ID = d.NextKeyID() // x is a copy, so this does not change the entry of an earlier call: a commit that lost its slot still uses that entry
+	// x is a copy, so this does not change an entry that an earlier call has returned. That entry may
+	// still be in use, if the commit lost its slot.
+	x.Key.ID = d.NextKeyID()
 	return []format.Entry{&x.Key}, nil
 }
 
@@ -36,7 +38,7 @@ func (x CreateKey) Apply(d *state.Draft) ([]format.Entry, error) {
 type RevokeKey struct {
 	ID format.KeyID
 
-	// Key is a result: the key; zero if the key is created by the same commit.
+	// Key is a result: the revoked key. Key is zero if the same commit creates the key.
 	Key state.Key
 }
 

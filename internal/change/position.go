@@ -6,11 +6,12 @@ import "github.com/simple-event-broker/seb/internal/format"
 // the start of the partition.
 type Position struct {
 	Offset  format.Offset
-	FromEnd bool // Offset counts from the end of the partition; it is 0 or negative
+	FromEnd bool // Offset is relative to the end of the partition, so it is 0 or negative
 	Exact   bool // Offset must be in the partition; without Exact, an offset before the start means the start
 }
 
-// In returns the offset of the position in a partition. The offset may be outside of the partition.
+// In returns the offset of the position in a partition that goes from start to end. The offset may be
+// outside of the partition.
 func (p Position) In(start, end format.Offset) format.Offset {
 	at := p.Offset
 	if p.FromEnd {

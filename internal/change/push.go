@@ -13,7 +13,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// findPush returns the id of the queue and its push target, nil if the queue has none.
+// findPush returns the id of the queue, and the queue's push target; old is nil if the queue has no
+// push target.
 func (q QueueName) findPush(d *state.Draft) (id format.QueueID, old *format.QueuePush, _ error) {
 	_, id, err := q.find(d)
 	if err != nil {
@@ -22,8 +23,8 @@ func (q QueueName) findPush(d *state.Draft) (id format.QueueID, old *format.Queu
 	return id, d.QueuePush(id), nil
 }
 
-// pushChanged returns the entries that replace a queue's push target, none if the targets are equal. A
-// nil target stands for no target.
+// pushChanged returns the entries that replace a queue's push target old by next. There are none if the
+// two are equal. nil means no push target.
 func pushChanged(queue format.QueueID, old, next *format.QueuePush) []format.Entry {
 	if samePush(old, next) {
 		return nil
@@ -39,7 +40,7 @@ func samePush(a, b *format.QueuePush) bool {
 		a.TimeoutMS == b.TimeoutMS && a.InFlight == b.InFlight && slices.Equal(a.Headers, b.Headers)
 }
 
-// TargetOf returns the target in a log entry; the zero Target if the entry is nil.
+// TargetOf returns the push target in a log entry; the zero Target if p is nil.
 func TargetOf(p *format.QueuePush) push.Target {
 	if p == nil {
 		return push.Target{}
@@ -53,7 +54,8 @@ func TargetOf(p *format.QueuePush) push.Target {
 	return t
 }
 
-// pushEntry returns a target in the form of a log entry. No field of the target may stand for a default.
+// pushEntry returns a push target in the form of a log entry. t must come from
+// [push.Target.OrDefaults].
 func pushEntry(t push.Target) *format.QueuePush {
 	p := &format.QueuePush{URL: t.URL, Secret: t.Secret, TimeoutMS: t.Timeout.Milliseconds(), InFlight: uint32(t.MaxInFlight)}
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
@@ -62,14 +64,14 @@ func pushEntry(t push.Target) *format.QueuePush {
 	return p
 }
 
-// PushesTo tells whether a queue whose push target is p is pushed to t: p has the same values, and was
-// not stopped.
+// PushesTo tells whether a queue whose push target is p pushes to t now: p has the same values as t,
+// and the push was not stopped.
 func PushesTo(p *format.QueuePush, t push.Target) bool {
 	return p != nil && p.Stopped == "" && TargetOf(p).Equal(t)
 }
 
-// PushUpdate says what to change about a push target; nil leaves a value as it is. It shares no
-// memory with the caller.
+// PushUpdate says what to change about a push target; a nil field leaves the value as it is. A
+// PushUpdate shares no memory with the caller.
 type PushUpdate struct {
 	URL         *string
 	Headers     map[string]string
@@ -93,7 +95,7 @@ func (u PushUpdate) apply(t push.Target) push.Target {
 type SetPush struct {
 	QueueName
 	Update PushUpdate
-	Secret string // used if the target has no secret and Update sets none
+	Secret string // the target gets this secret if it has none and Update sets none
 	// Allowed and Denied are the networks of push targets: see [push.Networks].
 	Allowed, Denied []netip.Prefix
 
@@ -123,7 +125,7 @@ func (x *SetPush) Apply(d *state.Draft) ([]format.Entry, error) {
 	return pushChanged(id, old, next), nil
 }
 
-// checkTarget refuses targets that a broker with these networks can't push to.
+// checkTarget refuses an invalid target, and a target whose address the networks forbid.
 func checkTarget(t push.Target, networks push.Networks) error {
 	err := t.Check()
 	if err == nil {
@@ -154,7 +156,7 @@ func (x RemovePush) Apply(d *state.Draft) ([]format.Entry, error) {
 	return pushChanged(id, old, nil), nil
 }
 
-// ResumePush resumes the push of a queue that was stopped.
+// ResumePush resumes a push that was stopped.
 type ResumePush struct {
 	QueueName
 
@@ -178,7 +180,8 @@ func (x *ResumePush) Apply(d *state.Draft) ([]format.Entry, error) {
 	return pushChanged(id, old, &next), nil
 }
 
-// StopPush stops the push of a queue to a target, unless the queue has another target by now.
+// StopPush stops the push of a queue to Target. It changes nothing if the queue has another target by
+// now.
 type StopPush struct {
 	QueueName
 	Target push.Target

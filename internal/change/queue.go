@@ -24,7 +24,8 @@ func (q QueueName) find(d *state.Draft) (topic format.TopicID, id format.QueueID
 	return topic, id, nil
 }
 
-// Orders of a queue: see [QueueConfig].
+// The values of Order in a [QueueConfig]. With OrderKey, a queue hands out records with the same key in
+// order, one at a time.
 const (
 	OrderNone = "none"
 	OrderKey  = "key"
@@ -48,7 +49,7 @@ type QueueConfig struct {
 	Paused                 bool
 }
 
-// QueueConfigOf returns the config of a log entry.
+// QueueConfigOf converts the config in a log entry.
 func QueueConfigOf(c format.QueueConfig) QueueConfig {
 	config := QueueConfig{
 		Lease: milliseconds(c.LeaseMS), MaxAttempts: int(c.Attempts), BackoffMin: milliseconds(c.BackoffMinMS), BackoffMax: milliseconds(c.BackoffMaxMS),
@@ -104,8 +105,8 @@ func (q QueueName) checkDeadLetterTopic(d *state.Draft, name string) error {
 	return nil
 }
 
-// QueueUpdate says what to change about a queue; nil leaves a value as it is. It shares no memory
-// with the caller.
+// QueueUpdate says what to change about a queue; a nil field leaves the value as it is. A QueueUpdate
+// shares no memory with the caller.
 type QueueUpdate struct {
 	Lease                  *time.Duration
 	MaxAttempts            *int
@@ -129,16 +130,16 @@ func (u QueueUpdate) apply(c QueueConfig) QueueConfig {
 	return c
 }
 
-// SetQueue changes a queue, and creates it if it does not exist and Create is set.
+// SetQueue changes a queue. If the queue does not exist and Create is set, SetQueue creates the queue.
 type SetQueue struct {
 	QueueName
 	Update    QueueUpdate
 	Create    bool
-	Defaults  QueueConfig // of a new queue
-	From      Position    // where a new queue begins
+	Defaults  QueueConfig // the config of a new queue, where Update sets nothing
+	From      Position    // where a new queue begins in each partition
 	QueuesMax int         // how many queues the log may have
 
-	// Created is a result: the queue did not exist.
+	// Created is a result: whether the queue did not exist before.
 	Created bool
 }
 

@@ -35,9 +35,9 @@ type Refusal struct {
 	Code   string
 	Detail string // one sentence: what was wrong
 	Hint   string // what to do next; may be empty
-	Part   string // the part of a [Commit] that is refused; may be empty
+	Part   string // the name of the refused part of a [Commit]; may be empty
 	Limit  int64  // the limit that the request exceeds; 0 on other refusals
-	// Start and End bound the partition when Code is CodeOffsetOutOfRange.
+	// Start and End are the bounds of the partition if Code is CodeOffsetOutOfRange.
 	Start, End format.Offset
 }
 
@@ -55,13 +55,13 @@ func (r *Refusal) Error() string {
 	return s.String()
 }
 
-// The following functions never return nil, so that their results can be returned as errors.
+// The following functions never return nil: in an error variable, a nil *Refusal would not equal nil.
 
 func refused(code, hint, format string, args ...any) *Refusal {
 	return &Refusal{Code: code, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// limited refuses what exceeds a limit.
+// limited refuses a request that exceeds a limit.
 func limited(code string, limit int, format string, args ...any) *Refusal {
 	return &Refusal{Code: code, Detail: fmt.Sprintf(format, args...), Limit: int64(limit)}
 }
@@ -71,7 +71,7 @@ func TopicNotFound(name string) *Refusal {
 	return refused(CodeTopicNotFound, "", "there is no topic %q", name)
 }
 
-// TopicDeleted refuses a topic that existed when the caller began.
+// TopicDeleted refuses a request for a topic that was deleted after the request came.
 func TopicDeleted(name string) *Refusal {
 	return refused(CodeTopicNotFound, "", "topic %q was deleted", name)
 }
@@ -117,7 +117,8 @@ func PushNotFound(topic, queue string) *Refusal {
 	return refused(CodePushNotFound, "", "queue %q of topic %q has no push target", queue, topic)
 }
 
-// LeaseLost refuses a token whose delivery no longer counts.
+// LeaseLost refuses a token whose delivery a worker may no longer answer. why continues the sentence
+// that begins with the token.
 func LeaseLost(token, why string) *Refusal {
 	return refused(CodeLeaseLost, "stop the work on this record: another worker may have it, or it needs no more work", "token %q %s", token, why)
 }
@@ -128,7 +129,8 @@ func TokenElsewhere(token string) *Refusal {
 	return refused(CodeLeaseLost, "send the token to the queue that handed out the record; if that queue was deleted, drop the record", "token %q belongs to another queue", token)
 }
 
-// ofPart returns a refusal with the name of the part of a [Commit] that caused it.
+// ofPart sets the Part of a refusal to the name of a part of a [Commit]. It returns any other error as
+// it is.
 func ofPart(part string, err error) error {
 	var r *Refusal
 	if !errors.As(err, &r) {

@@ -5,7 +5,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// NameSession adds a broker's session to those that the log names.
+// NameSession writes the public key of a broker's session into the log.
 type NameSession struct{ Session format.SessionKey }
 
 // Apply implements engine.Change.

@@ -27,8 +27,8 @@ func CheckTopicName(name string) error {
 	return nil
 }
 
-// CreateTopic creates a topic. It changes nothing if a topic of that name exists with the same number
-// of partitions, and has each value that is set in Config.
+// CreateTopic creates a topic. If a topic of that name exists, CreateTopic changes nothing. It then
+// refuses if the number of partitions differs, or a value that Config sets.
 type CreateTopic struct {
 	Name       string
 	Partitions uint32
@@ -52,7 +52,8 @@ func (x CreateTopic) Apply(d *state.Draft) ([]format.Entry, error) {
 	return entries, nil
 }
 
-// differs returns a refusal if the topic that exists differs from the one to create; else nil.
+// differs compares x with the existing topic of the same name, which has the given partitions and the
+// config has. It returns nil if x would change nothing, else a refusal.
 func (x CreateTopic) differs(partitions uint32, has format.TopicConfig) error {
 	want := has
 	if x.Config.RetentionMS != 0 {
@@ -101,11 +102,11 @@ func (x DeleteTopic) Apply(d *state.Draft) ([]format.Entry, error) {
 	return []format.Entry{&format.TopicDeleted{ID: id}}, nil
 }
 
-// UpdateTopic changes those values of a topic that the change sets.
+// UpdateTopic changes the number of partitions and the config of a topic.
 type UpdateTopic struct {
 	Name           string
-	Partitions     uint32 // 0 leaves the number as it is
-	RetentionMS    *int64 // nil leaves it as it is
+	Partitions     uint32 // 0 leaves the number of partitions as it is
+	RetentionMS    *int64 // nil leaves the value as it is, here and in RetentionBytes
 	RetentionBytes *int64
 }
 
@@ -132,14 +133,15 @@ func (x UpdateTopic) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 	return entries, nil
 }
 
-// set changes a value unless from is nil.
+// set copies *from to *to, unless from is nil.
 func set[T any](to *T, from *T) {
 	if from != nil {
 		*to = *from
 	}
 }
 
-// DeleteRecords moves the start of a partition up to Before.
+// DeleteRecords deletes the records of a partition whose offsets are below Before: it moves the start
+// of the partition.
 type DeleteRecords struct {
 	Topic     string
 	Partition format.Partition

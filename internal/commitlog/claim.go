@@ -9,8 +9,8 @@ import (
 	"math/rand/v2"
 )
 
-// Next tells build about the slot that is claimed: its number, the hash of the commit before it,
-// and the time.
+// Next describes the next slot to the function build of [Log.Commit]. Seq is the slot's number, and Prev is
+// the hash of the previous commit.
 type Next struct {
 	Seq  format.Seq
 	Prev format.Hash
@@ -18,15 +18,15 @@ type Next struct {
 	Now int64
 }
 
-// Commit claims one slot after the other until it wins one. It returns the commit in that slot,
-// which it has applied. It calls build for each slot that it claims, when all earlier slots are
-// applied. build returns a commit and the parts of its payload; Commit sets the commit's cluster,
-// seq, prev, created and hash. If build returns a nil commit, Commit gives up and returns nil.
-// Commit sends the bytes of the commit to the store until the slot is decided. It waits for the
-// store until ctx ends, and calls report with the error of each failed attempt.
+// Commit claims one slot after the other until it wins one. Then it applies and returns the commit
+// in that slot. Before each claim, when all earlier slots are applied, it calls build. build
+// returns a commit and the parts of the commit's payload; Commit sets the commit's cluster, seq,
+// prev, created and hash. If build returns a nil commit, Commit gives up and returns nil.
+// Commit sends the commit until it knows which commit is in the slot. If the store can't be
+// reached, Commit tries again until ctx ends, and calls report with the error of each attempt.
 //
-// An error that wraps ErrUnknown means that a claim was sent and has ended undecided. Any other
-// error means that nothing was, or will be, committed.
+// An error that wraps ErrUnknown means that a claim was sent, but that Commit does not know
+// whether the claim won the slot. Any other error means that nothing was, or will be, committed.
 func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]byte), report func(error)) (*format.Commit, error) {
 	attempts := 0
 	if err := l.giveWay(ctx); err != nil {
@@ -54,8 +54,8 @@ func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]
 			}
 			l.stats.LostRaces.Add(1)
 		case err == nil && act.Do == Tail:
-			// The store said that the slot is taken, but a Get did not find it: ask again, but
-			// not in a tight loop.
+			// The store answered the Create that the slot is taken, but a Get did not find the
+			// slot. Pause before the next attempt.
 			attempts++
 			if err := l.pause(ctx, attempts); err != nil {
 				return nil, l.abandon(err)
@@ -78,8 +78,8 @@ func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]
 	}
 }
 
-// abandon ends a claim, because the caller of Commit no longer waits or the log has halted. It
-// returns err, together with ErrUnknown if the claim was sent.
+// abandon ends the open claim, because the caller of Commit no longer waits or the log has halted.
+// It returns err. If the claim was sent, the returned error wraps ErrUnknown too.
 func (l *Log) abandon(err error) error {
 	var c Claim
 	l.with(func(p *Protocol) { c = p.Abandon() })
@@ -90,11 +90,12 @@ func (l *Log) abandon(err error) error {
 	return err
 }
 
-// giveWay pauses after a win while other brokers want slots too, so that they have a fair chance
-// of winning the next slot: they must first Get the commit that this broker wrote.
+// giveWay pauses after a win if another broker has won a slot recently. The other brokers must Get
+// this broker's commit before they can claim the next slot, so without the pause they would
+// hardly ever win.
 //
-// A broker that never wins leaves no trace in the log, so giveWay also pauses after every
-// winsMax wins in quick succession.
+// A broker that never wins leaves no trace in the log. For such brokers, giveWay also pauses after
+// every winsMax wins in quick succession.
 func (l *Log) giveWay(ctx context.Context) error {
 	if !l.wonLast || l.getLatency == 0 || !l.Contended() && l.row%winsMax != 0 {
 		return nil
@@ -106,7 +107,7 @@ func (l *Log) giveWay(ctx context.Context) error {
 func (l *Log) countWin() {
 	now := l.clock.Boot()
 	if now-l.wonAt > 4*l.getLatency {
-		l.row = 0 // the time since the last win was enough for other brokers to win
+		l.row = 0 // since the last win, other brokers had enough time to win a slot
 	}
 	l.row++
 	l.wonAt = now

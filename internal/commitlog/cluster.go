@@ -14,8 +14,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// OpenCluster reads the constants of a bucket. If the bucket is empty it sets them, with
-// deleteDelay and margin. It refuses a bucket that has objects but no seb.json.
+// OpenCluster reads seb.json, which has the constants of a bucket. If the bucket is empty, OpenCluster
+// creates seb.json with deleteDelay and margin. It returns an error if a bucket has objects but no seb.json.
 func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin time.Duration, now time.Time) (format.Cluster, error) {
 	if err := format.CheckDelays(deleteDelay, margin); err != nil {
 		return format.Cluster{}, err
@@ -35,7 +35,8 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 		case err == nil:
 			return c, nil
 		case !errors.Is(err, objstore.ErrNotFound):
-			// A damaged answer counts as damage of the object only if all answers are damaged.
+			// The network may damage single answers. So the returned error is one about damage
+			// only if all answers were damaged.
 			if !isDamage(err) || try == 0 || isDamage(last) {
 				last = err
 			}
@@ -50,17 +51,17 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 			last = fmt.Errorf("list the bucket: %w", err)
 			continue
 		}
-		// A bucket is empty even if it has objects that brokers wrote to probe the store.
+		// Objects that brokers wrote to probe the store don't matter: the bucket counts as empty.
 		taken := slices.DeleteFunc(page.Keys, func(k string) bool { return strings.HasPrefix(k, format.ProbePrefix) })
 		if len(taken) > 0 {
-			// Another broker may have created seb.json and other objects since the read, so read
-			// seb.json once more.
+			// Another broker may have created seb.json and other objects since readCluster, so
+			// read seb.json once more.
 			if taken[0] != format.ClusterKey {
 				other = taken[0]
 			}
 			continue
 		}
-		// Whatever the outcome, the next round reads seb.json.
+		// Whatever createCluster returns, the next round reads seb.json.
 		if err := createCluster(ctx, store, deleteDelay, margin, now); err != nil && !errors.Is(err, objstore.ErrExists) {
 			last = err
 		}

@@ -9,20 +9,20 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// listCheckMax bounds how many slots FindHole checks by a Get because a List did not show them.
+// listCheckMax bounds how often FindHole checks with a Get whether a slot exists that a List left out.
 const listCheckMax = 5
 
 // FindHole returns an error that wraps [ErrRolledBack] if one of the applied slots from first to
-// last is gone, and no checkpoint covers it. Appends don't show such a rollback of the bucket: the
-// slot after the applied one is free, whether or not earlier slots are gone. Any goroutine may
-// call FindHole.
+// last is gone, and no checkpoint covers that slot. Appends don't notice such a rollback of the
+// bucket: they create the next slot, which is free whether or not earlier slots are gone. Any
+// goroutine may call FindHole.
 func (l *Log) FindHole(ctx context.Context, first, last format.Seq) error {
 	for range listCheckMax {
 		gone, err := firstGone(ctx, l.store, first, last)
 		if err != nil || gone > last {
 			return err
 		}
-		// A List may be wrong, so a Get must confirm it.
+		// A List may leave out an object that exists, so check with a Get.
 		there, err := l.isThere(ctx, format.LogKey(gone))
 		if errors.Is(err, objstore.ErrNotRegular) {
 			return l.deletedBehindCheckpoint(ctx, gone, err)
@@ -48,9 +48,9 @@ func (l *Log) isThere(ctx context.Context, key string) (bool, error) {
 	return err == nil, nil
 }
 
-// deletedBehindCheckpoint judges a slot that a Get did not find; got is the error of the Get. It
-// returns nil if a checkpoint covers the slot, because then the slot may be deleted. Otherwise
-// it returns an error that wraps [ErrRolledBack].
+// deletedBehindCheckpoint judges a slot that a Get did not find. Brokers may delete a slot that a
+// checkpoint covers: for such a slot, it returns nil. For other slots, it returns an error that wraps
+// [ErrRolledBack] and got, the error of the Get.
 func (l *Log) deletedBehindCheckpoint(ctx context.Context, gone format.Seq, got error) error {
 	page, err := listOnce(ctx, l.store, format.CheckpointPrefix, format.AfterKey(format.CheckpointPrefix, gone))
 	if err != nil {
@@ -62,8 +62,8 @@ func (l *Log) deletedBehindCheckpoint(ctx context.Context, gone format.Seq, got 
 	return fmt.Errorf("%w: this broker applied log slot %d, which is gone now, and no checkpoint covers it: %w", ErrRolledBack, gone, got)
 }
 
-// firstGone returns the first of the slots from first to last that the store does not show, or
-// last+1 if it shows all.
+// firstGone returns the first of the slots from first to last that the store does not find or list,
+// or last+1 if there is no such slot.
 func firstGone(ctx context.Context, store objstore.Store, first, last format.Seq) (format.Seq, error) {
 	if finder, ok := store.(objstore.Finder); ok {
 		return firstNotFound(ctx, finder, first, last)

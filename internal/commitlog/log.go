@@ -14,23 +14,24 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// ErrUnknown says that a claim was sent and ended undecided. The claim's commit may be in the
-// log, now or later; the broker never sends that commit again.
+// ErrUnknown says that a claim was sent and then given up before the broker knew whether the claim
+// won the slot. The claim's commit may be in the log, or get there later. The broker never sends that
+// commit again.
 var ErrUnknown = errors.New("the outcome of the commit is unknown")
 
 const (
 	// headRead is how many bytes of a commit the first Get reads. Most commits are smaller, so this
 	// Get also reads their records.
 	headRead = 256 << 10
-	// recoveryRead is used instead of headRead while a broker catches up: then it needs only the
-	// heads, and no memory budget bounds what it reads ahead.
+	// recoveryRead replaces headRead while a broker catches up. The broker then needs only the heads
+	// of commits, and no memory budget bounds how many it reads ahead.
 	recoveryRead  = 16 << 10
 	wholeReadsMax = 8
 
 	requestTimeout   = 15 * time.Second
 	bytesPerSecond   = 256 << 10 // a slower transfer times out
 	damagedReadsMax  = 5         // damaged answers in a row before the object itself counts as damaged
-	attemptsMax      = 5         // failed requests in a row that end a sync or a recovery
+	attemptsMax      = 5         // a sync or a recovery ends after this many failed requests in a row
 	syncMax          = 10 * time.Second
 	backoffMin       = 20 * time.Millisecond
 	backoffMax       = 5 * time.Second
@@ -40,13 +41,13 @@ const (
 	winsMax          = 32 // wins in a row after which giveWay pauses even if no other broker was seen
 )
 
-// Fold owns the state that commits change. Calls of its methods never overlap.
+// Fold owns the state that commits change. The Log never calls two of its methods at the same time.
 type Fold interface {
 	// Load replaces the state by the snapshot in a checkpoint's body.
 	Load(c *format.Checkpoint) error
-	// Apply applies the next commit to the state. object is the whole object of the commit if it
-	// was read together with the head, else nil. If a claim of this broker won the slot, c is the
-	// *Commit that build returned.
+	// Apply applies the next commit to the state. If the Log read the whole object of the commit
+	// together with the head, object has those bytes; else object is nil. If a running call of
+	// [Log.Commit] won the slot, c is the *Commit that the call's function build returned.
 	Apply(c *format.Commit, object []byte) error
 }
 
@@ -56,9 +57,9 @@ type Clock struct {
 	Boot func() time.Duration // time since boot, including time in which the machine was suspended
 }
 
-// Log drives a [Protocol] against a store, one step at a time. Only one goroutine may call its
-// methods, except for Covers, Err, FindHole, Lag, Position, StoreNow and Stats, which any
-// goroutine may call.
+// Log performs the steps that a [Protocol] asks for, one at a time, with requests to a store. Only one
+// goroutine may call its methods, except for Covers, Err, FindHole, Lag, Position, StoreNow and
+// Stats, which any goroutine may call.
 type Log struct {
 	store   objstore.Store
 	cluster format.Cluster
@@ -66,8 +67,8 @@ type Log struct {
 	clock   Clock
 
 	mu   sync.Mutex
-	p    Protocol   // guarded by mu, like seen
-	seen storeClock // the store's time, from the dates of its answers
+	p    Protocol   // guarded by mu
+	seen storeClock // estimates the store's time from the dates of answers; guarded by mu
 
 	claim      *format.Commit // the commit of the protocol's claim, or nil
 	claimParts [][]byte       // the bytes of the claim's object
@@ -77,7 +78,7 @@ type Log struct {
 	wonLast    bool
 	row        uint64        // wins of this broker in quick succession
 	wonAt      time.Duration // boot time of the last win
-	foreignAt  time.Duration // boot time when another broker's commit was last applied, 0 = never
+	foreignAt  time.Duration // boot time when this broker last applied another broker's commit; 0 = never
 	getLatency time.Duration // moving average of the time that a Get takes
 
 	stats Stats
@@ -93,7 +94,7 @@ type Stats struct {
 	LostRaces, UnknownCreates, ForeignCommits, Loads atomic.Uint64
 }
 
-// NewLog returns a log at slot 0; call Recover first.
+// NewLog returns a log that has read nothing yet. The caller calls Recover before the other methods.
 func NewLog(store objstore.Store, cluster format.Cluster, fold Fold, clock Clock) *Log {
 	return &Log{
 		store:   store,
@@ -109,7 +110,7 @@ func NewLog(store objstore.Store, cluster format.Cluster, fold Fold, clock Clock
 // Stats returns the counters.
 func (l *Log) Stats() *Stats { return &l.stats }
 
-// Position returns the applied slot and the hash of its head.
+// Position returns the last applied slot and the hash of its head.
 func (l *Log) Position() (format.Seq, format.Hash) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,8 +124,8 @@ func (l *Log) Err() error {
 	return l.p.Err()
 }
 
-// Covers reports whether the log lease covers an answer that the store gave at its time t and
-// that has just arrived.
+// Covers reports whether the log lease covers an answer that has just arrived. t is the store's date
+// in the answer.
 func (l *Log) Covers(t time.Time) bool {
 	at := l.stamp(t)
 	l.mu.Lock()
@@ -137,8 +138,8 @@ func (l *Log) Contended() bool {
 	return l.foreignAt != 0 && l.clock.Boot()-l.foreignAt < contendedFor
 }
 
-// StoreNow returns the store's time: the dates of its last answers, advanced by the local
-// clocks. A single answer with a wrong date does not change it.
+// StoreNow estimates the store's time now, from the dates of the store's last answers and the local time that
+// has passed since each. A single answer with a wrong date hardly changes the result.
 func (l *Log) StoreNow() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +148,7 @@ func (l *Log) StoreNow() time.Time {
 
 func (l *Log) stamp(t time.Time) Stamp { return Stamp{Store: t, Boot: l.clock.Boot()} }
 
-// note records the store's time in the stamp of an answer, and returns the stamp.
+// note records the stamp of an answer for StoreNow, and returns the stamp.
 func (l *Log) note(at Stamp) Stamp {
 	if !at.Store.IsZero() {
 		l.mu.Lock()
@@ -157,7 +158,7 @@ func (l *Log) note(at Stamp) Stamp {
 	return at
 }
 
-// with runs f on the protocol under its lock.
+// with locks l.mu and calls f with the protocol.
 func (l *Log) with(f func(p *Protocol)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,11 +170,10 @@ func (l *Log) next() (act Action) {
 	return act
 }
 
-// Recover loads the newest checkpoint and applies the commits after it: all that the log has at the
-// time of the call, and perhaps later ones. A List that has only the first page of the log does not
-// end the recovery: Recover reads slots beyond that page until it finds no more, then lists again.
-// Recover must also find the last slot that a List shows: if the store answers 404 for that slot,
-// Recover asks a few more times.
+// Recover loads the newest checkpoint and applies the commits after it. It applies all commits that the
+// log has at the time of the call, and perhaps later ones. If a List says that there are more slots than
+// its page shows, Recover reads slots beyond that page until it finds no more, then lists again. If the
+// store answers 404 for a slot that a List showed, Recover asks a few more times, and then fails.
 func (l *Log) Recover(ctx context.Context) error {
 	attempts, unlisted := 0, 0
 	for {
@@ -204,8 +204,8 @@ func (l *Log) recoverAgain(ctx context.Context, s format.Seq, times int) error {
 }
 
 // Sync applies all commits that the log has at the time of the call, and perhaps later ones. It
-// takes at most syncMax. Only the load of a checkpoint may take longer: a load that is cut short
-// has to start again, so with that limit a slow load would never end.
+// takes at most syncMax. That limit does not apply while Sync loads a checkpoint: an interrupted load
+// starts again from the beginning, so a load slower than syncMax would never end.
 func (l *Log) Sync(ctx context.Context) error {
 	l.with((*Protocol).Sync)
 	within, cancel := context.WithTimeout(ctx, syncMax)
@@ -226,15 +226,14 @@ func (l *Log) Sync(ctx context.Context) error {
 	}
 }
 
-// Relist renews the log lease by a List, whatever the age of the lease, then syncs.
+// Relist renews the log lease by a List, even if the lease has not ended, and then calls Sync.
 func (l *Log) Relist(ctx context.Context) error {
 	l.with((*Protocol).Relist)
 	return l.Sync(ctx)
 }
 
 // step performs an action. After a failure it pauses and returns nil, so that the caller tries
-// again. attempts counts the failures in a row; after attemptsMax of them, step returns the
-// error.
+// again. attempts counts the failures in a row: at attemptsMax, step returns the error.
 func (l *Log) step(ctx context.Context, act Action, attempts *int) error {
 	err := l.perform(ctx, act)
 	switch {
@@ -287,7 +286,7 @@ func (l *Log) settled() (ok bool) {
 	return ok
 }
 
-// Lag returns how many slots are known to exist but not applied yet.
+// Lag returns how many slots this broker knows to exist but has not applied yet.
 func (l *Log) Lag() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

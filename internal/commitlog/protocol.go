@@ -9,10 +9,10 @@ import (
 )
 
 var (
-	// ErrLoss says that a slot that brokers still need is gone. A broker never skips a slot.
+	// ErrLoss says that a slot that brokers still need is gone. The broker halts, since it never skips a slot.
 	ErrLoss = errors.New("the log has lost a commit")
-	// ErrFork says that a commit does not follow the commit before it: a store without conditional
-	// writes, or a restored copy, broke the order of the log.
+	// ErrFork says that a commit does not have the hash of the previous commit. The store may ignore the
+	// conditions of writes, or the bucket may have been restored from a copy.
 	ErrFork = errors.New("the log has forked")
 	// ErrRolledBack says that the bucket lacks commits that this broker has seen.
 	ErrRolledBack = errors.New("the bucket was rolled back")
@@ -24,9 +24,9 @@ var (
 type Stamp struct {
 	// Store is the store's time; zero if the answer had no date.
 	Store time.Time
-	// Boot is the local time since boot, including time in which the machine was suspended: for a
-	// List, when it was sent; for other requests, when the answer arrived. This choice can only
-	// make a lease shorter.
+	// Boot is a local time since boot, including time in which the machine was suspended. For a List of
+	// checkpoint/, which begins a lease, Boot is when the List was sent. For other requests, it is when
+	// the answer arrived. So by this clock a lease may only end too early, never too late.
 	Boot time.Duration
 }
 
@@ -34,15 +34,16 @@ type Stamp struct {
 type Answer struct {
 	Seq   format.Seq
 	Found bool
-	// Hash and Prev are of the commit that was found.
+	// Hash and Prev are the hashes of the found commit and of the commit before it.
 	Hash, Prev format.Hash
 	At         Stamp
-	// Known is what [Protocol.Known] returned when the request was sent. A 404 is a loss only if
-	// the slot was known to exist by then.
+	// Known is what [Protocol.Known] returned when the request was sent. A 404 means a loss only if the
+	// broker knew at that time that the slot existed.
 	Known format.Seq
 
-	// listed is true if a List that was sent after the answer arrived showed no checkpoint above
-	// the applied slot. Then the answer was valid when the store gave it.
+	// listed is true if the protocol, after it got the answer, sent a List that showed no checkpoint
+	// above the applied slot. That proves that the slots after the applied one had not been deleted
+	// when the store gave the answer.
 	listed bool
 }
 
@@ -55,12 +56,12 @@ type Listing struct {
 	// From is the slot from which log/ was listed: the larger of the applied
 	// slot and Checkpoint.
 	From format.Seq
-	// First and Last are the first and the last slot, from From on, that the List of log/
-	// showed, or 0.
+	// First and Last are the first and the last slot that the List of log/ showed, or 0. The List
+	// began at From.
 	First, Last format.Seq
 	// More is true if log/ has more keys after Last.
 	More bool
-	// LogAt is the stamp of the List of log/, with the local time when the answer arrived.
+	// LogAt is the stamp of the List of log/. Unlike in At, Boot is when the answer arrived.
 	LogAt Stamp
 }
 
@@ -74,16 +75,17 @@ const (
 	// DoList: List checkpoint/ and then log/; answer with Listed.
 	DoList
 	// DoLoad: Get checkpoint Seq and replace the state by it; answer with Loaded,
-	// or LoadMissing if it is gone.
+	// or LoadMissing if the checkpoint is gone.
 	DoLoad
 	// DoGet: Get the heads of slots Seq to To; answer each with Answered.
 	DoGet
 	// DoCreate: Create slot Seq with the commit of the claim; answer with Created or Exists, or not
-	// at all if the outcome is unknown. Once Next has returned DoCreate, the claim counts as sent.
+	// at all if the outcome is unknown. When Next returns DoCreate, it marks the claim as sent.
 	DoCreate
-	// DoApply: apply the commit of slot Seq, which was read before; answer with Applied.
+	// DoApply: apply the commit of slot Seq, which the caller has already; answer with Applied.
 	DoApply
-	// Tail: the log ended at Seq when the store answered the last Get. Next returns Tail once.
+	// Tail: the log ended at Seq when the store answered the last Get. Next returns Tail once for
+	// each such answer.
 	Tail
 	// Halt: the log is damaged; see Err. After that, Next returns only Halt.
 	Halt
@@ -99,59 +101,60 @@ type Action struct {
 type Claim struct {
 	Seq  format.Seq
 	Hash format.Hash
-	Sent bool // a Create may have been sent, and may still reach the store
+	Sent bool // a Create may have been sent, and may reach the store at any time
 }
 
-// Window is the largest number of slots that are read ahead.
+// Window is the largest number of slots that a broker reads ahead of the applied slot.
 const Window = 64
 
-// streakMax is the largest value of Protocol.streak. With it, the protocol reads a whole Window
-// ahead.
+// streakMax is the largest value of Protocol.streak. At this value, each read asks for a whole Window of
+// slots.
 const streakMax = 8
 
 // Protocol makes all decisions about the log. The caller performs the steps that Next returns,
-// and passes every answer of the store to the Protocol. It is not safe for concurrent use.
+// and passes every answer of the store to the Protocol. A Protocol is not safe for concurrent use.
 type Protocol struct {
 	deleteDelay, margin time.Duration
 
-	applied format.Seq
-	tip     format.Hash
+	applied format.Seq  // the last slot whose commit is applied: the applied slot
+	tip     format.Hash // the hash of the head in the applied slot
 
 	// lease is the beginning of the log lease: the stamp of the last List that showed no
 	// checkpoint above the applied slot. Zero before the first such List.
 	lease Stamp
-	// expired is true if a List must renew the lease, mostly because the protocol or a reader
-	// has an answer that the lease does not cover.
+	// expired is true if a List must renew the lease. The usual reason is that the protocol, or the
+	// caller of Relist, got an answer from the store that the lease does not cover.
 	expired bool
-	// newer is the newest checkpoint above the applied slot that a List showed after the List with
-	// which the lease began; newer.seq is 0 if there is none. The lease does not end with such a
-	// List: the commits up to the checkpoint may still be read under it.
+	// newer is the newest checkpoint above the applied slot that Lists have shown since the lease
+	// began; newer.seq is 0 if there is none. Such a List does not end the lease: until the lease
+	// ends by itself, the broker may still read the commits up to the checkpoint.
 	newer struct {
 		seq   format.Seq
 		at    Stamp
-		end   format.Seq // the last slot that log/ had at that List
-		ended bool       // end is known
+		end   format.Seq // the last slot that the same List showed in log/, or seq if that is larger
+		ended bool       // the List showed that no slot follows end
 	}
-	// known is the highest slot that an answer showed to exist.
+	// known is the highest slot that the store's answers have shown to exist.
 	known format.Seq
-	// gone is the newest checkpoint that a List showed and a Get did not find. The slots that it
-	// covers were written, so a later checkpoint must exist.
+	// gone is the newest checkpoint that a List showed but a Get did not find. Brokers delete a
+	// checkpoint only when a newer one exists.
 	gone format.Seq
-	// end is the last slot that a List showed in log/; ended is true if that List showed that no
-	// slot follows.
+	// end is the last slot of the log, according to the latest List that reached the end of log/. ended
+	// is true if there was such a List.
 	ended bool
 	end   format.Seq
-	// more is true if the last List showed slots up to known, and said that more follow. Until a
-	// read finds no further slot, reading on is cheaper than listing every page.
+	// more is true if the last List showed only its first page of slots, and said that more follow.
+	// Then the protocol reads slots until a read finds none, since that is cheaper than to list
+	// every page.
 	more bool
-	// settled is true once recovery is complete: all slots up to an end that a List showed are
-	// applied. So no slot at the end of the log can have been deleted unnoticed.
+	// settled is true once recovery is complete: a List has shown the end of the log, and all slots
+	// up to that end are applied.
 	settled bool
 
 	claim   Claim
-	sync    bool       // the log is to be read to its end
+	sync    bool       // the caller wants the log to be read to its end
 	streak  uint       // number of reads in a row that did not find the end of the log
-	upTo    format.Seq // the last slot that the last read asked for
+	upTo    format.Seq // the highest slot that the last read asked for
 	answers []Answer   // the answers about slots after p.applied; always fewer than Window
 
 	peak time.Time // largest store time ever seen
@@ -164,14 +167,14 @@ func NewProtocol(deleteDelay, margin time.Duration) Protocol {
 	return Protocol{deleteDelay: deleteDelay, margin: margin}
 }
 
-// Position returns the applied slot and the hash of its head.
+// Position returns the last applied slot and the hash of its head.
 func (p *Protocol) Position() (format.Seq, format.Hash) { return p.applied, p.tip }
 
 // Known returns the highest slot that is known to exist, or to have existed.
 func (p *Protocol) Known() format.Seq { return max(p.known, p.applied, p.covered()) }
 
 // covered returns the slot of the newest checkpoint that a List showed but that was not loaded,
-// or 0. All slots up to it were written once.
+// or 0. All slots up to the returned one have existed.
 func (p *Protocol) covered() format.Seq { return max(p.newer.seq, p.gone) }
 
 // Settled reports whether recovery has reached the end of the log.
@@ -186,15 +189,16 @@ func (p *Protocol) Claim() Claim { return p.claim }
 // Sync makes Next ask for reads until they reach the end of the log, which Next reports as Tail.
 func (p *Protocol) Sync() {
 	p.sync = true
-	// An end that was seen before the sync does not count.
+	// Forget a 404 from before the sync: it does not prove that the log ends there now.
 	p.answers = slices.DeleteFunc(p.answers, func(a Answer) bool { return !a.Found })
 }
 
-// Relist makes Next ask for a List first. The caller calls it when a reader has an answer that
-// the lease does not cover.
+// Relist makes Next ask for a List before other steps. The caller calls Relist when it has got an answer
+// (such as a batch) that the lease does not cover.
 func (p *Protocol) Relist() { p.expired = true }
 
-// Propose claims the slot after the applied one. There must be no other claim.
+// Propose claims the slot after the applied one, for the commit with the hash h. There must be no open
+// claim.
 func (p *Protocol) Propose(h format.Hash) {
 	if p.claim.Seq != 0 {
 		panic("commitlog: a claim is open")
@@ -203,31 +207,31 @@ func (p *Protocol) Propose(h format.Hash) {
 }
 
 // Abandon ends the open claim, if there is one, and returns it. If the claim was sent, its
-// outcome is unknown: the caller must never send the claim again, and must treat a commit in the
-// claim's slot as that of another broker.
+// outcome is unknown. Then the caller must never send that commit again. If the commit turns up in
+// the log, the caller must treat it as another broker's commit.
 func (p *Protocol) Abandon() Claim {
 	c := p.claim
 	p.claim = Claim{}
 	return c
 }
 
-// Covers reports whether the log lease covers an answer with the given stamp. If so, nothing
+// Covers reports whether the log lease covers an answer with the given stamp. If so, no object
 // that the applied state still needs had been deleted when the store gave the answer. The lease
-// does not cover an answer whose date is older than the newest one by more than a quarter of the
-// margin.
+// does not cover an answer whose date is earlier than the latest date since the last List by more
+// than a quarter of the margin.
 func (p *Protocol) Covers(at Stamp) bool {
 	return !at.Store.Before(p.mark.Add(-p.margin/4)) && p.reaches(p.lease, at)
 }
 
-// reaches reports whether a lease that began with a List at c covers at: whether at is less than
-// deleteDelay - margin later than c, by the store's clock and by the local one.
+// reaches reports whether a lease that began with a List at c has not ended at the time at. A lease
+// lasts for deleteDelay - margin, by the store's clock and by the local clock.
 func (p *Protocol) reaches(c, at Stamp) bool {
 	span := p.deleteDelay - p.margin
 	return !c.Store.IsZero() && !at.Store.IsZero() &&
 		at.Store.Before(c.Store.Add(span)) && at.Boot-c.Boot < span
 }
 
-// answer returns the answer about a slot that the protocol holds, or an Answer whose Seq is 0.
+// answer returns the stored answer about slot s, or an Answer whose Seq is 0.
 func (p *Protocol) answer(s format.Seq) Answer {
 	for _, a := range p.answers {
 		if a.Seq == s {
@@ -237,8 +241,8 @@ func (p *Protocol) answer(s format.Seq) Answer {
 	return Answer{}
 }
 
-// Held reports whether the protocol holds an answer about a slot, so that the caller
-// need not ask again.
+// Held reports whether the protocol has stored an answer about slot s. If so, the caller need not
+// read the slot again.
 func (p *Protocol) Held(s format.Seq) bool { return p.answer(s).Seq == s }
 
 // forget drops the answers about slots up to s.
@@ -293,13 +297,14 @@ func (p *Protocol) Next(boot time.Duration) Action {
 	return Action{}
 }
 
-// read asks for the next slots, at least all that are known to exist. After each read that did
-// not find the end it asks for more slots at once, so that a broker that has fallen behind
-// catches up. A recovery whose last List had more than one page reads a whole Window.
+// read asks for slot n and the slots after it, at least for all that are known to exist, but not beyond
+// the Window. After each read that did not find the end of the log, it asks for more slots at a time, so
+// that a broker that has fallen behind catches up. During a recovery, if the last List had more than
+// one page, it asks for a whole Window.
 func (p *Protocol) read(n format.Seq) Action {
 	to := max(p.Known(), n)
 	if p.settled {
-		if p.claim.Seq == n { // lost a race: more slots may be taken by now
+		if p.claim.Seq == n { // the claim may have lost the slot: other brokers may have written more slots
 			to = max(to, n+1)
 		}
 		to = max(to, n+format.Seq(1)<<p.streak/4)
@@ -310,7 +315,7 @@ func (p *Protocol) read(n format.Seq) Action {
 	return Action{Do: DoGet, Seq: n, To: p.upTo}
 }
 
-// missing decides what a 404 for the next slot means. The lease covers the answer.
+// missing decides what a 404 for the next slot means. The caller has checked that the lease covers the 404.
 func (p *Protocol) missing(a Answer) Action {
 	p.forget(a.Seq)
 	switch {
@@ -318,19 +323,19 @@ func (p *Protocol) missing(a Answer) Action {
 		return p.stop(fmt.Errorf("%w: log slot %d is missing, although all slots up to slot %d were written",
 			ErrLoss, a.Seq, max(a.Known, p.covered())))
 	case p.known > a.Seq || p.covered() >= a.Seq:
-		// The slot became known only after the request was sent, so the 404 proves nothing: ask
-		// again.
+		// The broker learned that the slot exists after it had sent the Get. The slot may have been
+		// written after the 404, so ask again.
 		return p.read(a.Seq)
 	case !p.settled && p.more && p.known <= p.applied:
-		// The recovery read beyond the last List's page and found no more. Another List shows
-		// whether this is the end of the log, or a hole before other commits.
+		// The recovery read beyond the last List's page until it found no further slot. Another List
+		// shows whether the log ends here, or whether a commit is missing before other commits.
 		p.more = false
 		p.answers = slices.DeleteFunc(p.answers, func(b Answer) bool { return !b.Found })
 		return Action{Do: DoList, Seq: p.applied}
 	}
 	p.more = false
-	// The log ends here even if a Create of the slot was answered "exists": then the two answers
-	// contradict each other, so neither decides the slot, and the claim stays open.
+	// Report the end of the log even if the store has answered a Create of this slot with "exists". The
+	// two answers contradict each other, so the broker relies on neither, and the claim stays open.
 	p.known = p.applied
 	p.sync = false
 	p.streak = 0
@@ -342,8 +347,8 @@ func (p *Protocol) stop(err error) Action {
 	return Action{Do: Halt}
 }
 
-// observe records the store's time, and halts the protocol if that time fell by more than the
-// margin.
+// observe records the store's time t. It halts the protocol if t is earlier than the latest recorded time by
+// more than the margin.
 func (p *Protocol) observe(t time.Time) {
 	if t.IsZero() || p.halt != nil {
 		return
@@ -373,14 +378,14 @@ func (p *Protocol) Answered(a Answer) {
 		return
 	}
 	if !a.Found && a.Seq != p.applied+1 && a.Known >= a.Seq {
-		return // this 404 could mean a loss: the slot is read again once it is the next one
+		return // this 404 could mean a loss: once the slot is the next one to apply, it is read again
 	}
 	p.answers = slices.DeleteFunc(p.answers, func(b Answer) bool { return b.Seq == a.Seq })
 	p.answers = append(p.answers, a)
 }
 
-// Created takes the answer that a Create of slot s with the commit h succeeded. If the claim has
-// ended since, only the time of the answer counts.
+// Created takes the answer that a Create of slot s succeeded. h is the hash of the created commit. If
+// the claim has ended meanwhile, Created records only the time of the answer.
 func (p *Protocol) Created(s format.Seq, h format.Hash, at Stamp) {
 	if p.claim.Seq != s || p.claim.Hash != h {
 		p.observe(at.Store)
@@ -389,7 +394,8 @@ func (p *Protocol) Created(s format.Seq, h format.Hash, at Stamp) {
 	p.Answered(Answer{Seq: s, Found: true, Hash: h, Prev: p.tip, At: at})
 }
 
-// Exists takes the answer to a Create that the slot is already taken, by this broker or another.
+// Exists takes the answer to a Create that slot s already exists. This broker or another may have
+// written it.
 func (p *Protocol) Exists(s format.Seq, at Stamp) {
 	p.observe(at.Store)
 	p.known = max(p.known, s)
@@ -417,7 +423,7 @@ func (p *Protocol) Listed(l Listing) {
 		return
 	}
 	if !p.reaches(l.At, l.LogAt) {
-		p.expired = true // the time between the two Lists is too long to combine their answers
+		p.expired = true // the two Lists are too far apart in time to combine their answers
 		return
 	}
 	if p.applied > 0 && l.Checkpoint < p.applied && l.From == p.applied && l.First != p.applied {
@@ -436,8 +442,8 @@ func (p *Protocol) Listed(l Listing) {
 	}
 }
 
-// settle ends the recovery once the end that a List showed is applied. If the recovery also waited
-// for later commits, it would never end on a busy log.
+// settle ends the recovery if all slots up to p.end, the end that a List showed, are applied. If the
+// recovery also waited for later commits, it would never end on a busy log.
 func (p *Protocol) settle() { p.settled = p.settled || p.ended && p.applied >= p.end }
 
 func (p *Protocol) renew(at Stamp) {
@@ -447,9 +453,9 @@ func (p *Protocol) renew(at Stamp) {
 	p.newer.seq = 0
 }
 
-// Loaded notes that the caller has replaced the state by the checkpoint that Next named; h is
-// the hash in the checkpoint. If this ends a claim that was sent, Loaded returns that claim: the
-// claim's outcome stays unknown for ever. A claim that was never sent just ends.
+// Loaded notes that the caller has replaced the state by the checkpoint of slot s, which Next asked for.
+// h is the hash in the checkpoint. If the checkpoint covers the claim's slot, the claim ends. If that claim
+// was sent, Loaded returns it, and its outcome stays unknown for ever.
 func (p *Protocol) Loaded(s format.Seq, h format.Hash) (ended Claim) {
 	if s != p.newer.seq || s <= p.applied {
 		panic("commitlog: load of a checkpoint that was not asked for")
@@ -470,18 +476,18 @@ func (p *Protocol) Loaded(s format.Seq, h format.Hash) (ended Claim) {
 	return ended
 }
 
-// LoadMissing notes that the checkpoint that Next named is gone. A newer checkpoint must have
-// replaced it, so the protocol lists again. If there is no newer checkpoint, the missing one and
-// the slots that it covers are lost; then the protocol must not believe that the log ends below
-// these slots.
+// LoadMissing notes that the checkpoint that Next asked for is gone. Normally a newer checkpoint has
+// replaced it, so the protocol lists again. If there is no newer checkpoint, the gone one and the
+// slots that it covers are lost. The protocol remembers the gone checkpoint, so that it does not
+// take the log to end below these slots.
 func (p *Protocol) LoadMissing() {
 	p.gone = max(p.gone, p.newer.seq)
 	p.newer.seq = 0
 	p.expired = true
 }
 
-// Applied notes that the caller has applied the commit of the next slot. It reports whether this
-// broker's claim wrote that commit. A claim of that slot ends either way.
+// Applied notes that the caller has applied the commit of the next slot. It reports whether the open
+// claim wrote that commit. A claim of that slot ends, whether it won or lost.
 func (p *Protocol) Applied() (own bool) {
 	n := p.applied + 1
 	a := p.answer(n)
@@ -493,8 +499,8 @@ func (p *Protocol) Applied() (own bool) {
 		p.streak = 0
 	}
 	if p.claim.Seq == n {
-		// A lost race may be the first of many: reading to the end is cheaper than
-		// sending the payload to one slot after the other.
+		// After a lost slot, read to the end of the log before the next claim: that is cheaper than
+		// to send the payload to one slot after the other, which may all be taken.
 		p.sync = p.sync || !own
 		p.claim = Claim{}
 	}

@@ -8,14 +8,14 @@ import (
 )
 
 // AppendKey appends the canonical form of the protocol to b. Two protocols with the same form
-// make the same decisions from then on, so an explorer of all interleavings needs to follow only
-// one of them. The protocol must not have halted.
+// make the same decisions from then on, so a test that explores all interleavings needs to follow
+// only one of them. The protocol must not have halted.
 //
-// The caller guarantees that no later answer is from before the store time now: times that no
-// such answer can distinguish get the same form. The caller also guarantees that no slot above
-// end will ever be written: reads that differ only above end get the same form. The form leaves
-// out the largest store time ever seen, which matters only if the store's time falls by more
-// than the margin.
+// The caller guarantees that no later answer has a store time before now. So all times that make
+// no difference to such answers have the same form: for example, the beginnings of all leases that
+// have ended by now. The caller also guarantees that no slot above end will ever be written. So
+// reads that differ only above end have the same form. The form leaves out the largest store time
+// ever seen, which matters only if the store's time falls by more than the margin.
 func (p *Protocol) AppendKey(b []byte, now time.Time, end format.Seq) []byte {
 	if p.halt != nil {
 		panic("commitlog: a halted protocol decides nothing")
@@ -81,7 +81,8 @@ func (p *Protocol) AppendKey(b []byte, now time.Time, end format.Seq) []byte {
 	return b
 }
 
-// keyLease returns the beginning of a lease, or the same time for all leases that have ended.
+// keyLease returns begin, the beginning of a lease. For all leases that have ended by now, it returns the
+// same time instead.
 func (p *Protocol) keyLease(begin, now time.Time) time.Time {
 	if begin.IsZero() || begin.Add(p.deleteDelay-p.margin).After(now) {
 		return begin
@@ -100,10 +101,10 @@ func appendKeyAnswer(b []byte, a Answer) []byte {
 	b = append(b, flags)
 	b = binary.AppendUvarint(b, uint64(a.Seq))
 	if a.Found {
-		a.Known = 0 // only a 404 is judged by Known
+		a.Known = 0 // the protocol uses Known only for a 404
 	}
 	if a.listed {
-		a.At = Stamp{} // the answer needs no lease any longer
+		a.At = Stamp{} // the protocol no longer checks whether the lease covers this answer
 	}
 	b = appendKeyHash(b, a.Hash)
 	b = appendKeyHash(b, a.Prev)
@@ -115,7 +116,7 @@ func appendKeyStamp(b []byte, at Stamp) []byte {
 	return binary.AppendUvarint(appendKeyTime(b, at.Store), uint64(at.Boot))
 }
 
-// appendKeyTime appends a time: the zero time, or one since 1970.
+// appendKeyTime appends a time: the zero time, or a time after 1970 began.
 func appendKeyTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(b, 0)
@@ -132,8 +133,8 @@ func appendKeyHash(b []byte, h format.Hash) []byte {
 	return append(append(b, byte(n)), h[:n]...)
 }
 
-// ProtocolFromKey returns a protocol with the canonical form at the start of b, and the rest of
-// b. The form must come from AppendKey in this process: bytes from elsewhere may make it panic.
+// ProtocolFromKey makes a protocol from the canonical form at the start of b. It returns the protocol and
+// the rest of b. The form must come from AppendKey in this process: other bytes may cause a panic.
 func ProtocolFromKey(b []byte, deleteDelay, margin time.Duration) (Protocol, []byte) {
 	p := NewProtocol(deleteDelay, margin)
 	r := keyReader{b: b}

@@ -15,8 +15,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// timeout returns a context for a request that transfers that many bytes; more bytes get more
-// time.
+// timeout returns a context for a request that transfers the given number of bytes. More bytes get a longer
+// timeout.
 func timeout(ctx context.Context, bytes int64) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, requestTimeout+time.Duration(bytes)*time.Second/bytesPerSecond)
 }
@@ -86,9 +86,9 @@ func listOnce(ctx context.Context, store objstore.Store, prefix, after string) (
 	return page, err
 }
 
-// CheckPage refuses an answer to a List whose keys are not ascending or don't have the prefix,
-// or that has no keys but says that there are more. A caller that continues after the last key
-// of such a page may miss keys, or never end.
+// CheckPage returns an error for an invalid answer to a List: the keys are not ascending, a key does not
+// have the prefix, or there are no keys although More is set. A caller that continues after the last key
+// of such a page might miss keys, or loop for ever.
 func CheckPage(page objstore.Page, prefix, after string) error {
 	if page.More && len(page.Keys) == 0 {
 		return errors.New("the store's response to a List has no keys, but says that there are more")
@@ -152,7 +152,7 @@ func foreign(id format.ClusterID, s format.Seq) error {
 	return fmt.Errorf("%w: the object is slot %d of cluster %v", format.ErrForeign, s, id)
 }
 
-// stop halts the protocol for a reason that only the Log can see.
+// stop halts the protocol with err, and returns err.
 func (l *Log) stop(err error) error {
 	l.with(func(p *Protocol) { p.stop(err) })
 	return err
@@ -160,7 +160,7 @@ func (l *Log) stop(err error) error {
 
 // damage counts an answer with damaged or foreign bytes for an object, and returns err. The
 // network may have damaged the bytes, so only damagedReadsMax such answers in a row stop the
-// broker. A read that fails in another way does not end the row.
+// broker. Reads that fail in other ways, such as a timeout, don't change the count.
 func (l *Log) damage(key string, err error) error {
 	l.damaged[key]++
 	if l.damaged[key] >= damagedReadsMax {
@@ -169,7 +169,7 @@ func (l *Log) damage(key string, err error) error {
 	return err
 }
 
-// judge calls damage if err is about the bytes of an object. It returns err.
+// judge calls damage if err says that the bytes of an object are damaged or foreign. It returns err.
 func (l *Log) judge(key string, err error) error {
 	if isDamage(err) {
 		return l.damage(key, err)
@@ -181,8 +181,8 @@ func isDamage(err error) bool {
 	return errors.Is(err, format.ErrCorrupt) || errors.Is(err, format.ErrForeign) || errors.Is(err, format.ErrVersion) || errors.Is(err, objstore.ErrNotRegular)
 }
 
-// get reads the heads of the slots in [from, to] in parallel. It uses all answers even if one of
-// the reads failed, so that a broker makes progress on a bad store.
+// get reads the heads of the slots in [from, to] in parallel. Even if some reads fail, it passes the
+// other answers to the protocol, so that a broker makes progress while a store has faults.
 func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 	type result struct {
 		Answer
@@ -239,8 +239,8 @@ func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 			delete(l.damaged, key)
 		}
 	}
-	// Pass the answers on in the order in which the store executed the requests. In another
-	// order, the store's clock would seem to step back.
+	// Pass the answers to the protocol in the order of their dates. In another order, the store's
+	// clock would seem to step back.
 	slices.SortFunc(results, func(a, b result) int { return a.At.Store.Compare(b.At.Store) })
 	for _, r := range results {
 		if r.Seq == 0 {
@@ -255,8 +255,8 @@ func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 	return err
 }
 
-// readHead reads the head of a slot. It also returns the whole object if that has at most about
-// size bytes. The returned time is that of the store's answer; it is set even if the error is ErrNotFound.
+// readHead reads the head of slot s with a Get of the first size bytes. If it has read the whole object, it
+// also returns the object. The returned time is the date of the store's answer; an ErrNotFound has one too.
 func (l *Log) readHead(ctx context.Context, s format.Seq, size int64) (*format.Commit, []byte, time.Time, error) {
 	key := format.LogKey(s)
 	ctx, cancel := timeout(ctx, size)
@@ -304,7 +304,7 @@ func (l *Log) create(ctx context.Context, s format.Seq) error {
 	begin := l.clock.Boot()
 	t, err := l.store.Create(ctx, key, l.claimParts...)
 	if took := l.clock.Boot() - begin; err == nil && (l.getLatency == 0 || took < l.getLatency) {
-		l.getLatency = took // a Get takes no longer than a Create; a broker that wins its slots may send no Get for long
+		l.getLatency = took // an upper bound: a Get takes no longer than a Create. A broker that wins all slots may send no Get for hours
 	}
 	switch {
 	case err == nil:
@@ -326,7 +326,7 @@ func (l *Log) apply(s format.Seq) error {
 	delete(l.read, s)
 	own := l.claim != nil && r.commit.Hash == l.claim.Hash
 	if own {
-		r.commit = l.claim // r.commit may be a copy that was read from the store
+		r.commit = l.claim // r.commit may be another *Commit, decoded from the store's answer
 	}
 	if err := l.fold.Apply(r.commit, r.object); err != nil {
 		return l.stop(fmt.Errorf("apply %s: %w", format.LogKey(s), err))

@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// datesKept is the number of last dates from which storeClock computes the store's time: enough
-// that a few wrong dates do not change the result.
+// datesKept is the number of dates from which storeClock computes the store's time. With so many dates, a
+// few wrong ones hardly change the median.
 const datesKept = 9
 
-// storeClock computes the store's time: the median of its last dates, each advanced by the local
-// clocks.
+// storeClock estimates the store's time. It keeps the dates of the store's last answers, adds to each the
+// local time that has passed since the answer came, and takes the median.
 type storeClock struct {
 	dates [datesKept]storeDate
 	noted int // number of dates ever noted
 }
 
-// storeDate is a date of the store, and when it arrived by the two local clocks. The clock since
-// boot stops in a virtual machine that is restored from a snapshot; the monotonic clock stops
-// while a machine sleeps. So the date is advanced by the clock that ran faster.
+// storeDate is the date in an answer of the store, and when the answer arrived by two local clocks: the
+// clock since boot (Stamp.Boot) and the clock of [time.Now] (came). The first may stop while a virtual
+// machine is saved as a snapshot, the second while a machine sleeps. So carried adds the longer of the
+// two elapsed times to the date.
 type storeDate struct {
 	Stamp
 	came time.Time

@@ -18,9 +18,10 @@ func byPlace(x, y leases.Delivery) int {
 	return x.Compare(y.Place)
 }
 
-// claimLocked claims the next attempts of deliveries that failed: it starts a commit that counts these
-// attempts. Receivers get the records after that commit. A record whose last allowed attempt failed
-// becomes a dead letter instead; claimLocked returns the number of such records.
+// claimLocked makes record claims: it starts a commit that counts the next attempts of records whose
+// last deliveries failed. Receivers get these records after the commit. If the failed attempt was the
+// last allowed one, the record becomes a dead letter instead; claimLocked returns the number of such
+// records.
 func (d *Dispatcher) claimLocked(last []leases.Delivery) (dead int) {
 	slices.SortFunc(last, byPlace)
 	again := make([]leases.Delivery, 0, len(last))
@@ -51,15 +52,15 @@ func (d *Dispatcher) Attempt(x leases.Delivery) int {
 	return n
 }
 
-// settled notes the outcome of a commit of claims. If the commit succeeded, the state has applied it.
-// awaited is the number of claims that receivers wait for.
+// settled notes the outcome of a commit of record claims, or of a dead letter. If err is nil, the state
+// has applied the commit. awaited is how many of the claims are counted in d.claiming.
 func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.claiming -= awaited
 	retry, unknown := retryAfter, false
 	if e, found := errors.AsType[*CommitError](err); found {
-		retry, unknown = max(retry, e.RetryAfter), e.Unknown // if the state is full, the error asks for a longer wait than retryAfter
+		retry, unknown = max(retry, e.RetryAfter), e.Unknown // if the state is full, e.RetryAfter is longer than retryAfter
 	}
 	for _, x := range claims {
 		if err != nil {
@@ -67,9 +68,9 @@ func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 		}
 	}
 	if err == nil {
-		// The commit leaves out claims that are no longer needed. If the record of such a claim is done or a
-		// dead letter, the record leaves the table. Any other such record was put back meanwhile, and may be
-		// claimed again by now.
+		// The commit leaves out claims that were no longer needed. If the record of such a claim is
+		// done or a dead letter, remove the record from the table. Otherwise a worker put the record
+		// back meanwhile, and the record stays in the table.
 		d.view(func(_ *state.Topic, q *state.Queue) {
 			for _, x := range claims {
 				if a, _ := q.Last(x.Partition, x.Offset); a.DeadLetter || q.NextUndone(x.Partition, x.Offset) != x.Offset {
@@ -94,18 +95,19 @@ func CheckOwner(dr *state.Draft, queue format.QueueID, epoch format.Epoch) error
 
 func (d *Dispatcher) checkOwner(dr *state.Draft) error { return CheckOwner(dr, d.queue, d.epoch) }
 
-// claim is a change that counts the next attempts of records that are not done. Only the owner makes
-// this change, since no other broker knows which records are due.
+// claim is a change that counts the next attempts of records that are not done. Only the owner of the
+// queue makes this change, since no other broker knows which records are due.
 type claim struct {
 	d    *Dispatcher
 	last []leases.Delivery
 }
 
-// Apply implements Change. It counts the next attempt of a record only if the log's last attempt is the
-// one that the dispatcher knows. If the log has a later one, a worker may be about to get the record with
-// that attempt, which must stay the last. Apply also leaves out a record that a worker put back after the
-// claim was requested, since such a record has to wait first. A put-back in an applied commit shows in
-// the dispatcher's table; a put-back in the commit under construction shows only in the draft.
+// Apply implements Change. It leaves out a record that is done or a dead letter. It also leaves out a
+// record whose last attempt in the log is not the one that the dispatcher knows: a worker may be about
+// to get the record with the attempt in the log, which must stay the last. And it leaves out a record
+// that a worker put back after the claim was requested, since that record has to wait first. If the
+// put-back was applied, the dispatcher's table shows it; if it is in the commit under construction,
+// only the draft shows it.
 func (x claim) Apply(dr *state.Draft) (entries []format.Entry, _ error) {
 	d := x.d
 	if err := d.checkOwner(dr); err != nil {
@@ -129,8 +131,8 @@ func (x claim) Apply(dr *state.Draft) (entries []format.Entry, _ error) {
 	return entries, nil
 }
 
-// notBefore returns the log's time until which an applied commit has put a record back, in
-// microseconds since 1970; 0 if none has.
+// notBefore returns the time until which a record that was put back must wait: the log's time in
+// microseconds since 1970; 0 if no applied commit has put the record back.
 func (d *Dispatcher) notBefore(at leases.Place) (us int64) {
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		a, _ := q.Last(at.Partition, at.Offset)
@@ -139,8 +141,8 @@ func (d *Dispatcher) notBefore(at leases.Place) (us int64) {
 	return us
 }
 
-// opening returns a channel that is closed when the dispatch limit has moved. It returns nil unless
-// the limit alone keeps records back, as in a new partition.
+// opening returns a channel that is closed when the commit that moves the dispatch limit is decided. It
+// returns nil if no such commit is under way, or no record waits for it.
 func (d *Dispatcher) opening() (opened <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -4,11 +4,17 @@
 // A broker becomes the owner of a queue with [Dispatchers.TakeOver]; [Dispatchers.MayTake] tells
 // whether the broker may do so. Workers get records with [Dispatchers.Receive].
 //
-// A [Dispatcher] belongs to one queue for as long as this broker owns it. It learns what becomes of
-// records only from the commits that this broker applies: those of this broker and those of others.
+// A [Dispatcher] belongs to one queue for as long as this broker owns that queue. It scans the queue:
+// it goes through the offsets of each partition in order, up to the dispatch limit, and enters the
+// records that are to be handed out into a table (a [leases.Table]). A record is fresh until it is
+// first handed out. A receiver is a caller of Receive; if it finds no record, it waits in line. A run
+// is a range of consecutive offsets.
 //
-// Lock order: a dispatcher's lock, then the state's, then the lock of [Dispatchers]. A method whose
-// name ends in Locked needs its dispatcher's lock.
+// A dispatcher learns what becomes of records only from the commits that this broker applies: its own,
+// and those of other brokers.
+//
+// Lock order: a dispatcher's lock, then the state's, then the lock of [Dispatchers]. The caller of a
+// method whose name ends in Locked must hold the dispatcher's lock.
 package dispatch
 
 import (
@@ -27,23 +33,23 @@ var ErrNotOwner = errors.New("another broker has taken over the queue, or it was
 
 // Broker is what dispatchers need from the broker that they run in.
 type Broker interface {
-	// Commit commits a change, and returns when this broker has applied it. Its error is a
+	// Commit commits a change, and returns when this broker has applied the commit. The error is a
 	// *CommitError.
 	Commit(ctx context.Context, r Request) error
-	// DeadLetter makes a record a dead letter: it ends the record's deliveries and, if the queue has
-	// a dead-letter topic, puts a copy of the record there. It also returns nil if the record is done
-	// or already a dead letter. Its error is a *CommitError.
+	// DeadLetter makes a record a dead letter: it ends the record's deliveries and, if the queue has a
+	// dead-letter topic, puts a copy of the record there. It also returns nil if the record is done or
+	// already a dead letter. The error is a *CommitError.
 	DeadLetter(ctx context.Context, d *Dispatcher, last leases.Delivery, attempts int) error
-	// Read reads consecutive records of a partition, from first on, up to the given numbers of records
-	// and bytes, but at least one record. n is the number of records read. Its error is a *ReadError
-	// if trying again is of no use.
+	// Read reads consecutive records of a partition, beginning with first. It reads at most the given
+	// numbers of records and bytes, but at least one record. n is the number of records read. The error
+	// is a *ReadError if the caller should not try again.
 	Read(ctx context.Context, d *Dispatcher, first leases.Place, records int, bytes int64) (r Records, n int, err error)
 	// Sync applies all commits up to the end of the log.
 	Sync(ctx context.Context) error
 	// SyncToAct syncs, unless the last sync is recent enough for handing out records. It returns an
 	// error if the broker no longer accepts requests.
 	SyncToAct(ctx context.Context) error
-	// Follow is for a receiver that waits: the broker syncs repeatedly until leave is called.
+	// A receiver that waits calls Follow: the broker syncs repeatedly until the receiver calls leave.
 	Follow() (leave func())
 	// Done returns a channel that is closed when the broker no longer accepts requests.
 	Done() <-chan struct{}
@@ -64,25 +70,26 @@ type Records interface {
 	Own() int64
 }
 
-// Change is a change of the log.
+// Change is a change that a dispatcher asks the broker to commit.
 type Change interface {
-	// Apply checks the change against the draft, and returns the change's entries for the commit;
-	// there may be none. If another broker wins the slot, Apply is called again.
+	// Apply checks the change against the draft of a commit, and returns the change's entries for that
+	// commit; there may be none. If another broker wins the slot, the broker calls Apply again.
 	Apply(d *state.Draft) ([]format.Entry, error)
 }
 
 // Request asks the broker to commit a change.
 type Request struct {
 	Change
-	// Synced says that the broker synced after the change was requested, so a refusal is final.
+	// Synced says that the broker has synced since the change was requested. So the broker need not
+	// sync again before it refuses the change.
 	Synced bool
-	// Urgent says that the change is committed without linger.
+	// Urgent says that the commit does not wait for more requests that could share it.
 	Urgent bool
-	// Settled says that Commit waits until the outcome is certain, however long that takes.
+	// Settled says that Commit returns only when the outcome is certain, however long that takes.
 	Settled bool
 }
 
-// CommitError says why a commit failed, or was not confirmed.
+// CommitError says why a commit failed, or why its outcome is unknown.
 type CommitError struct {
 	Err        error
 	Unknown    bool          // the commit may be in the log already, or get there later
@@ -112,7 +119,7 @@ func (e *ReadError) Unwrap() error { return e.Err }
 type Config struct {
 	Lease       time.Duration
 	MaxAttempts int
-	Ordered     bool // records with the same record key go out one at a time
+	Ordered     bool // records with the same key are handed out one at a time
 	Paused      bool
 }
 

@@ -2,12 +2,12 @@ package dispatch
 
 import "github.com/simple-event-broker/seb/internal/leases"
 
-// deadLettersMax bounds how many records of a queue become dead letters at the same time. All records
-// that are with workers may fail their last attempt at once, and each dead letter takes a goroutine
-// and a request.
+// deadLettersMax bounds how many records of a queue are made dead letters at the same time. All records
+// that workers have may fail their last attempt at once, and each of them takes a goroutine and a
+// request to the broker.
 const deadLettersMax = 256
 
-// deadLetterLocked makes a record a dead letter, because the last allowed delivery of the record
+// deadLetterLocked starts to make a record a dead letter, after the last allowed delivery of the record
 // failed.
 func (d *Dispatcher) deadLetterLocked(last leases.Delivery) {
 	d.failed = append(d.failed, last)

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// knownMax bounds the records of one queue that are with workers or have to go out again.
-	// At the bound no fresh record is handed out until some of them are done.
+	// knownMax bounds the records in the table of one queue. At the bound the scan stops until some of
+	// them are done.
 	knownMax = 64 << 10
-	// scanRecords is how many records one step scans.
+	// scanRecords is how many records of a partition are scanned before the next partition's turn.
 	scanRecords = 256
 	// blockedMax bounds the records of an ordered queue that wait for an earlier record with the same
-	// record key. At the bound the scan stops, for all keys.
+	// key. At the bound the scan stops, even for other keys.
 	blockedMax = 4096
 )
 
-// Dispatcher hands out the records of a queue while this broker owns it. A new owner gets a new
-// dispatcher.
+// Dispatcher hands out the records of a queue while this broker owns the queue. Each takeover of the
+// queue makes a new dispatcher.
 type Dispatcher struct {
 	all     *Dispatchers
 	queue   format.QueueID
@@ -32,39 +32,39 @@ type Dispatcher struct {
 	names   Names
 	epoch   format.Epoch
 	opened  state.Moment
-	held    time.Time     // until then, records that the previous owner may have handed out are held back
+	held    time.Time     // until then, records that the previous owner may have handed out are held back (see uncertain.go)
 	gone    chan struct{} // closed when the dispatcher has ended
-	loading chan struct{} // holds a value while one receiver reads records for all receivers
+	loading chan struct{} // holds a value while one receiver reads records, for all receivers
 
 	mu            sync.Mutex
 	config        Config
 	table         *leases.Table
 	parts         []part
-	ahead         map[format.Partition][]aheadRun // delayed records of each partition beyond the scan, ascending by offset; the last run may not be in the state yet
+	ahead         map[format.Partition][]aheadRun // runs of delayed records that were not scanned yet, ascending by offset; the state may not have the last runs yet
 	turn          int                             // the partition to scan next
-	scanned       int64                           // how many records of that partition were scanned in this turn
-	delayed       delays                          // records that the scan passed before they were due
-	extended      map[leases.Place]time.Time      // new ends of leases that workers extended, for records beyond the scan
-	putBacks      map[leases.Place]time.Time      // due times of records that were put back before the scan reached them
+	scanned       int64                           // how many records were scanned since that partition's turn began
+	delayed       delays                          // runs of records that were scanned before they were due, and are not in the table
+	extended      map[leases.Place]time.Time      // new ends of leases that workers extended, for records that were not scanned yet
+	putBacks      map[leases.Place]time.Time      // for records that were put back and not scanned yet: until when each of them waits
 	waiting       []inLine                        // receivers in line, the first in front
 	wanted        int                             // how many records the receivers in line want at most
-	claiming      int                             // number of next attempts that are being committed for receivers
+	claiming      int                             // number of record claims whose commits are under way
 	failed        []leases.Delivery               // last deliveries of records that are to become dead letters
-	deadLettering int                             // number of goroutines that make dead letters
+	deadLettering int                             // number of goroutines that run deadLetterAll
 	chunks        chunks
-	holds         bool // some part has held ranges
+	holds         bool // whether any of parts has held ranges
 	pace          pace
-	behind        time.Time     // since when a limit should have moved; zero if no limit should move
+	behind        time.Time     // since when a limit should move; zero if no limit should move
 	moved         chan struct{} // closed when the commit that moves limits is decided; nil if no such commit is under way
-	urged         bool          // receivers wait for the commit that moves limits
-	shown         time.Time     // when this owner last showed itself in the log
+	urged         bool          // receivers wait for the commit that moves limits, so it is urgent
+	shown         time.Time     // when this owner last wrote an entry to show that it runs
 	contested     time.Time     // until then, the previous owner may take the queue back
 	closed        bool
 	received      rate
 	acknowledged  rate
 }
 
-// inLine is a waiting receiver.
+// inLine is a receiver that waits.
 type inLine struct {
 	turn chan struct{} // closed when the receiver should try again
 	most int           // how many records the receiver wants
@@ -73,8 +73,8 @@ type inLine struct {
 // part is the progress of the scan in one partition.
 type part struct {
 	next  format.Offset // the first offset that was not scanned
-	held  []offsets     // ranges below next that are held back, ascending
-	lower format.Offset // the lower dispatch limit in a commit under way; 0 if there is no such commit
+	held  []offsets     // ranges of records before next that are held back, ascending
+	lower format.Offset // the new dispatch limit, if a commit under way lowers it; else 0
 }
 
 // Names are the names of a queue and its topic.
@@ -123,7 +123,7 @@ func (d *Dispatcher) view(f func(t *state.Topic, q *state.Queue)) {
 	})
 }
 
-// viewOwned is like view, but calls f only while the queue has no later owner.
+// viewOwned does what view does, but only while the queue has no later owner.
 func (d *Dispatcher) viewOwned(f func(t *state.Topic, q *state.Queue)) {
 	d.view(func(t *state.Topic, q *state.Queue) {
 		if q.Epoch == d.epoch {
@@ -138,7 +138,6 @@ func (d *Dispatcher) growLocked(partitions int) {
 	}
 }
 
-// close ends the dispatcher, because this broker no longer owns the queue.
 func (d *Dispatcher) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,7 +149,7 @@ func (d *Dispatcher) close() {
 	}
 }
 
-// wakeLocked wakes the first receiver in line.
+// wakeLocked takes the first receiver out of the line, and wakes it.
 func (d *Dispatcher) wakeLocked() {
 	if len(d.waiting) > 0 {
 		close(d.waiting[0].turn)
@@ -159,7 +158,6 @@ func (d *Dispatcher) wakeLocked() {
 	}
 }
 
-// wake wakes the first receiver in line.
 func (d *Dispatcher) wake() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -212,8 +210,8 @@ func (d *Dispatcher) putBackLocked(x leases.Delivery, until time.Time) {
 	}
 }
 
-// redrivenLocked enters redriven records, which are no longer dead letters, into the table, if the
-// scan has passed them.
+// redrivenLocked enters redriven records into the table if they were already scanned. The scan enters
+// all others.
 func (d *Dispatcher) redrivenLocked(x *format.RecordsRedriven, now time.Time) {
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		for _, o := range x.Offsets {

@@ -11,8 +11,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// doneMax is how many acknowledged deliveries are remembered, so that a repeated acknowledgement
-// succeeds.
+// doneMax is how many acknowledged deliveries a broker remembers. If a worker repeats the
+// acknowledgement of one of these, the broker accepts it.
 const doneMax = 16 << 10
 
 // lossWarnEvery is the least time between two log messages about queues that other brokers took over.
@@ -23,12 +23,12 @@ type Options struct {
 	State state.Viewer
 	// Memory bounds the records that are read ahead, in bytes.
 	Memory int64
-	// Session is this broker's session: the log names it as the owner of queues.
+	// Session is this broker's session, which the log names as the owner of the broker's queues.
 	Session format.SessionKey
 	// Address is where other brokers reach this one; it may be empty.
 	Address string
 	Logger  *slog.Logger
-	// Life ends when the broker does.
+	// Life ends when the broker ends.
 	Life context.Context //nolint:containedctx // it is the broker's life
 }
 
@@ -50,7 +50,7 @@ type Dispatchers struct {
 	lost     map[format.QueueID]silence                        // queues that other brokers took over from this one
 	done     doneLately
 
-	warned time.Time // when a loss was logged; only the commit loop uses it
+	warned time.Time // when warnOfLoss last logged a loss; only the commit loop uses warned
 }
 
 // New returns an empty set of dispatchers.
@@ -109,7 +109,6 @@ func (x *Dispatchers) ofTopic(topic format.TopicID) (list []*Dispatcher) {
 	return list
 }
 
-// put adds a dispatcher.
 func (x *Dispatchers) put(d *Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -120,16 +119,17 @@ func (x *Dispatchers) put(d *Dispatcher) {
 	x.byTopic[d.topic][d.queue] = d
 }
 
-// Loaded ends all dispatchers: a checkpoint replaced the state, and checkpoints do not tell what became
-// of the records that dispatchers handed out.
+// Loaded ends all dispatchers. The broker calls Loaded when a checkpoint has replaced the state: the
+// dispatchers did not see the commits before the checkpoint, so they don't know what became of the
+// records that they handed out.
 func (x *Dispatchers) Loaded(*state.State) {
 	for _, d := range x.list() {
 		x.drop(d.queue)
 	}
 }
 
-// Applying notes the delays in a commit that the state is about to apply at the given moment. This way
-// dispatchers know which records to hold back before the state has these records.
+// Applying notes the delays in a commit that the state is about to apply at the given moment. So
+// dispatchers know that a record is delayed before the state has the record.
 func (x *Dispatchers) Applying(entries []format.Entry, at state.Moment) {
 	for _, it := range entries {
 		if y, ok := it.(*format.RecordsDelayed); ok {
@@ -202,8 +202,8 @@ func (x *Dispatchers) apply(it format.Entry, at state.Moment) {
 	}
 }
 
-// warnOfLoss logs that another broker took over a queue because that broker could not ask this one, and
-// which option to set. It runs in the commit loop.
+// warnOfLoss logs that another broker has taken over a queue from this one, although this one runs, and
+// which option to set. Only the commit loop calls warnOfLoss.
 func (x *Dispatchers) warnOfLoss(d *Dispatcher) {
 	if !x.warned.IsZero() && time.Since(x.warned) < lossWarnEvery {
 		return
@@ -221,7 +221,7 @@ func (x *Dispatchers) warnOfLoss(d *Dispatcher) {
 // doneLately holds the most recently acknowledged deliveries.
 type doneLately struct {
 	numbers map[doneRecord]uint32
-	order   []doneRecord // the keys of numbers, as a ring buffer
+	order   []doneRecord // the keys of numbers, in a ring buffer
 	next    int
 }
 

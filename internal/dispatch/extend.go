@@ -8,10 +8,12 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Extend moves the end of the leases of deliveries to the duration lease from now; 0 means the queue's
-// lease. out tells for each token whether the lease was extended. The lease is not extended if the token
-// is of another queue, if the dispatcher knows that no worker has the record under this token, or if
-// there is no room to remember the new end. out is nil if the dispatcher has ended.
+// Extend makes the leases of deliveries end after the duration lease, counted from now; 0 means the
+// queue's lease. until is the new end. out tells for each token whether the lease was extended; out is
+// nil if the dispatcher has ended.
+//
+// A lease is not extended if the token is of another queue, if the dispatcher knows that no worker has
+// the record under this token, or if there is no room to remember the new end.
 func (d *Dispatcher) Extend(tokens []Token, lease time.Duration) (until time.Time, out []bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -24,7 +26,7 @@ func (d *Dispatcher) Extend(tokens []Token, lease time.Duration) (until time.Tim
 		x := t.Delivery
 		out[i] = t.Queue == d.queue && d.mayExtend(x) && (d.table.Extend(x, until) || d.extendUnscannedLocked(x, until))
 	}
-	d.wakeLocked() // a lease may end sooner than before, and the first receiver in line has to wake then
+	d.wakeLocked() // if a lease now ends sooner, the first receiver in line has to wake sooner
 	return until, out
 }
 
@@ -38,8 +40,8 @@ func (d *Dispatcher) mayExtend(x leases.Delivery) (may bool) {
 	return may
 }
 
-// extendUnscannedLocked extends a lease that an earlier owner gave on a record that is not in the
-// table. It returns false if the record can't be with a worker, or if the table is full.
+// extendUnscannedLocked extends a lease on a record that is not in the table: an earlier owner handed
+// out the record. It returns false if the record can't be with a worker, or if the table is full.
 func (d *Dispatcher) extendUnscannedLocked(x leases.Delivery, until time.Time) bool {
 	if d.table.Len()+len(d.extended) >= knownMax {
 		return false

@@ -7,9 +7,8 @@ import (
 )
 
 // InFlight bounds how many records of one queue a worker has at a time. A record counts until the
-// worker answers, through any broker, or the lease ends. The count restarts at zero when another
-// broker takes the queue over, or this broker takes it back. Only one Take at a time may use an
-// InFlight.
+// worker answers, through any broker, or the lease ends. The count restarts at zero when the queue gets
+// another owner. Only one Take at a time may use an InFlight.
 type InFlight struct {
 	Max int
 
@@ -23,9 +22,9 @@ type inFlightAt struct {
 	freed chan struct{} // closed when the count falls; nil if no receiver waits for that
 }
 
-// roomLocked returns how many of d's records the worker may get now, if it wants up to most, and the
-// holder that counts these records. If room is 0, the worker has all records that it may have; then the
-// channel full is closed as soon as the worker has fewer.
+// roomLocked returns how many of d's records a worker may get now, if the worker wants up to most
+// records, and the holder that counts these records. If room is 0, the worker already has Max records:
+// then the channel full is closed as soon as the worker has fewer.
 func (f *InFlight) roomLocked(d *Dispatcher, now time.Time, most int) (room int, holder *leases.Holder, full chan struct{}) {
 	if f == nil {
 		return most, nil, nil
@@ -45,7 +44,7 @@ func (f *InFlight) roomLocked(d *Dispatcher, now time.Time, most int) (room int,
 	return 0, nil, f.out.freed
 }
 
-// fullLocked tells whether turn is the channel full that roomLocked returned last.
+// fullLocked tells whether turn is the channel that roomLocked last returned as full.
 func (f *InFlight) fullLocked(turn chan struct{}) bool { return f != nil && f.out.freed == turn }
 
 func (o *inFlightAt) wake() {

@@ -8,17 +8,17 @@ import (
 
 // Info is what only the owner of a queue knows about the queue.
 type Info struct {
-	Exact     bool // this broker still is the owner
+	Exact     bool // this broker is still the owner
 	Leased    int64
 	Held      int64     // records held back because a lost owner may have handed them out
 	HeldUntil time.Time // when the held records can go out again; zero if Held is 0
-	// Received and Acknowledged count records since this broker took the queue over. The rates are of
-	// about the last minute, in records per second.
+	// Received and Acknowledged count records since this broker took the queue over. The rates are
+	// records per second, in about the last minute.
 	Received, Acknowledged         int64
 	ReceivedRate, AcknowledgedRate float64
 }
 
-// Info returns the current figures.
+// Info returns the figures of this moment.
 func (d *Dispatcher) Info() (info Info) {
 	now := time.Now()
 	d.mu.Lock()
@@ -40,7 +40,7 @@ func (d *Dispatcher) Known() int {
 	return d.table.Len()
 }
 
-// DelaysAhead returns how many runs of delayed records are beyond the scan.
+// DelaysAhead returns how many runs of delayed records were not scanned yet.
 func (d *Dispatcher) DelaysAhead() (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -65,5 +65,6 @@ func (x *Dispatchers) Prefetched(f func(Records)) (bytes int64) {
 	return x.chunks.bytes
 }
 
-// Behind returns how many dispatchers have limits that a commit with the given entries may move.
+// Behind returns how many dispatchers could add a new dispatch limit to a commit with the given entries
+// (see [Dispatchers.Ride]).
 func (x *Dispatchers) Behind(entries []format.Entry) int { return len(x.behind(entries)) }

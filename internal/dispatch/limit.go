@@ -20,19 +20,19 @@ const (
 	reachMin = 8
 	// reachMax is the largest number of records by which the limit is ahead of delivery.
 	reachMax = 8192
-	// paceSpan is the time for which the records between delivery and the limit should last.
+	// paceSpan is how long receivers should need to take the records between delivery and the limit.
 	paceSpan = time.Second
 	// paceFade is the time in which pace.most falls by about two thirds.
 	paceFade = 10 * time.Second
-	// limitRides is how long a move of the limit waits for another commit that it can share. Workers'
-	// answers cause such commits, unless the answers come through other brokers.
+	// limitRides is how long a new limit waits for another commit of this broker that it can be a part
+	// of. Workers' answers cause such commits, unless the answers come through other brokers.
 	limitRides = 250 * time.Millisecond
-	// OwnerShows is the interval at which an owner with receivers shows itself in the log, by an entry, for
-	// brokers that can't ask the owner.
+	// OwnerShows is the interval at which an owner with receivers writes an entry to the log. From this
+	// entry, brokers that can't ask the owner learn that the owner still runs.
 	OwnerShows = 10 * time.Second
-	// ownerContested is for how long after a takeover an owner shows itself every OwnerShows. If the
-	// previous owner still runs, it wants the queue back within this time. Without this bound, each owner
-	// would cause a store request every OwnerShows for ever.
+	// ownerContested is how long after a takeover an owner writes an entry every OwnerShows. If the
+	// previous owner still runs, it tries to take the queue back within this time. Without this bound,
+	// each owner would cause a store request every OwnerShows for ever.
 	ownerContested = 10 * time.Minute
 )
 
@@ -40,7 +40,7 @@ const (
 type pace struct {
 	at    time.Time
 	taken float64 // records taken in about the last second
-	most  float64 // the largest value of taken, fading with time
+	most  float64 // the largest value of taken so far, fading with time
 }
 
 func (p *pace) fade(now time.Time) {
@@ -58,7 +58,8 @@ func (p *pace) add(now time.Time, n int) {
 	p.most = max(p.most, p.taken)
 }
 
-// need counts n records that receivers would have taken if the limit had not kept them back.
+// need raises the estimate to at least n records: receivers would have taken n records if the limit had
+// not kept them back.
 func (p *pace) need(now time.Time, n int64) {
 	p.fade(now)
 	p.most = max(p.most, float64(n))
@@ -85,7 +86,7 @@ func (d *Dispatcher) reachLocked(now time.Time) int64 {
 }
 
 // limitLocked returns the dispatch limit of a partition. While a commit that lowers the limit is under
-// way, the lower limit counts.
+// way, limitLocked already returns the lower limit.
 func (d *Dispatcher) limitLocked(q *state.Queue, i int) format.Offset {
 	limit := q.DispatchLimit(format.Partition(i))
 	if lower := d.parts[i].lower; lower > 0 {
@@ -95,21 +96,21 @@ func (d *Dispatcher) limitLocked(q *state.Queue, i int) format.Offset {
 }
 
 // followLocked moves the limits after a receiver took records; lack is how many more records the
-// receiver wanted. A move shares the next commit of this broker. It gets its own commit if no commit
-// comes within limitRides, or if receivers wait for the move. While the previous owner may want the queue
-// back, followLocked also shows this owner in the log every OwnerShows.
+// receiver wanted. The new limits become part of this broker's next commit. They get a commit of their
+// own if no commit comes within limitRides, or if receivers wait for them. While the previous owner may
+// want the queue back, followLocked also writes an entry to the log every OwnerShows.
 func (d *Dispatcher) followLocked(now time.Time, lack int) {
 	near, stuck := d.nearLocked(now)
 	if stuck && lack > 0 {
 		d.pace.need(now, int64(max(lack, d.wanted)))
-		if d.moved == nil { // otherwise the move under way may help
+		if d.moved == nil { // otherwise the commit under way may help
 			d.pace.need(now, 2*d.pace.reach(now))
 		}
 	}
 	silent := now.Before(d.contested) && now.Sub(d.shown) >= OwnerShows
 	switch waits := stuck && len(d.waiting) > 0; {
 	case waits && d.moved != nil && !d.urged:
-		d.urged = true // receivers wait now for the commit under way: it must not linger
+		d.urged = true // receivers wait now for the commit under way: make it urgent
 		d.all.b.Go(func() { _ = d.moveLimits(d.all.opts.Life, true, false) })
 	case d.moved != nil:
 	case waits || silent || near && now.Sub(d.behind) >= limitRides:
@@ -127,8 +128,8 @@ func (d *Dispatcher) followLocked(now time.Time, lack int) {
 	}
 }
 
-// nearLocked tells whether the scan is near a limit, and whether a limit keeps records back (stuck).
-// nearLocked marks the dispatcher if a limit should move with the next commit.
+// nearLocked tells whether the scan is near a limit, and whether a limit keeps records back (stuck). If
+// a limit should move, nearLocked marks the dispatcher, so that the next commit moves the limit.
 func (d *Dispatcher) nearLocked(now time.Time) (near, stuck bool) {
 	reach, moves := d.reachLocked(now), false
 	d.viewOwned(func(t *state.Topic, q *state.Queue) {
@@ -146,21 +147,22 @@ func (d *Dispatcher) nearLocked(now time.Time) (near, stuck bool) {
 	return near, stuck
 }
 
-// shouldMove tells whether a limit should move. left is how many records it is ahead of delivery now,
-// and reach is how many it should be. A small difference is no reason for a commit.
+// shouldMove tells whether a limit should move. left is by how many records the limit is ahead of
+// delivery, and reach is by how many records it should be ahead. A small difference is no reason for a
+// commit.
 func shouldMove(left, reach int64) bool { return left <= reach*3/4 || left > reach*3/2 }
 
-// Show commits a sign that the owner runs, for brokers that can't ask the owner.
+// Show writes an entry to the log. From this entry, brokers that can't ask this owner learn that it
+// still runs.
 func (d *Dispatcher) Show(ctx context.Context) error { return d.moveLimits(ctx, false, true) }
 
-// moveLimits commits the moves of the limits. If shows is set, the commit has an entry even if no
-// limit moves.
+// moveLimits commits new limits. If shows is set, the commit has an entry even if no limit moves.
 func (d *Dispatcher) moveLimits(ctx context.Context, urgent, shows bool) error {
 	return d.all.b.Commit(ctx, Request{Change: moveLimits{d, shows}, Urgent: urgent})
 }
 
-// moveLimits is a change that moves the limits. Apply computes the moves from the dispatcher's
-// progress at the time of the call.
+// moveLimits is a change that moves the limits. Apply computes the new limits from the progress of the
+// scan at the time of the call.
 type moveLimits struct {
 	d     *Dispatcher
 	shows bool // the commit has an entry even if no limit moves
@@ -178,8 +180,8 @@ func (x moveLimits) Apply(dr *state.Draft) ([]format.Entry, error) {
 	return entries, nil
 }
 
-// limitMoves returns the moves of limits for the commit under construction. When it is called, the outcome
-// of every earlier commit of this broker is known.
+// limitMoves returns the entries with new limits for the commit under construction. The caller must
+// know the outcome of every earlier commit of this broker.
 func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 	now := time.Now()
 	d.mu.Lock()
@@ -199,7 +201,8 @@ func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 		case goal > window && (shouldMove(left, reach) || d.wanted > 0 && end > window):
 			p.lower = 0
 		case goal < window && shouldMove(left, reach):
-			p.lower = goal // the lower limit counts from now on, before it is in the log
+			// The owner keeps to the lower limit from now on, although the limit is not in the log yet.
+			p.lower = goal
 		default:
 			if p.lower != window {
 				p.lower = 0
@@ -215,8 +218,9 @@ func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 	return entries
 }
 
-// Ride returns the moves of dispatch limits to add to a commit with the given entries: for queues whose
-// topics the commit appends to, and for queues whose limits should move with the next commit.
+// Ride returns entries with new dispatch limits that the broker adds to a commit with the given
+// entries. They are for the queues of topics to which the commit appends, and for queues that wait for
+// the next commit to move their limits.
 func (x *Dispatchers) Ride(d *state.Draft, entries []format.Entry) (moves []format.Entry) {
 	for _, y := range x.behind(entries) {
 		moves = append(moves, y.limitMoves(d)...)
@@ -224,7 +228,7 @@ func (x *Dispatchers) Ride(d *state.Draft, entries []format.Entry) (moves []form
 	return moves
 }
 
-// mark makes the next commit move the limits of a dispatcher.
+// mark notes that the next commit should move the limits of a dispatcher.
 func (x *Dispatchers) mark(d *Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -241,7 +245,7 @@ func (x *Dispatchers) unmark(d *Dispatcher) {
 	}
 }
 
-// behind returns the dispatchers whose limits a commit with the given entries may move.
+// behind returns the dispatchers that may add new limits to a commit with the given entries.
 func (x *Dispatchers) behind(entries []format.Entry) (list []*Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

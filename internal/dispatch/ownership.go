@@ -13,14 +13,14 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// OwnerSilence bounds how long an owner may write nothing to the log: after that, brokers that can't
-// ask the owner consider it lost.
+// OwnerSilence is how long an owner may write nothing to the log. After that time, a broker that can't
+// ask the owner considers the owner lost.
 const OwnerSilence = 30 * time.Second
 
 var (
 	// ErrClosed refuses a takeover: this broker has released its queues.
 	ErrClosed = errors.New("the broker shuts down")
-	// ErrUndecided is returned when the caller's context ended before a takeover. The takeover goes on.
+	// ErrUndecided says that the caller's context ended before the takeover did. The takeover goes on.
 	ErrUndecided = errors.New("this broker is still taking over the queue")
 )
 
@@ -39,11 +39,11 @@ type Owner struct {
 	Owned   bool
 	Address string
 	Session format.SessionKey
-	Seen    time.Time // when the owner last showed itself in the log, by the store's clock
+	Seen    time.Time // time of the owner's last entry in the log, by the store's clock
 }
 
 // Owner returns a queue's owner and, if this broker is the owner, the queue's dispatcher. The caller
-// holds the state's lock.
+// must hold the state's lock.
 func (x *Dispatchers) Owner(q *state.Queue) (*Dispatcher, Owner) {
 	d := x.Of(q.ID)
 	if d != nil && (d.epoch != q.Epoch || !q.Owned) {
@@ -52,28 +52,28 @@ func (x *Dispatchers) Owner(q *state.Queue) (*Dispatcher, Owner) {
 	return d, Owner{q.ID, q.Epoch, q.Owned, q.Address, q.Session, time.UnixMicro(q.Seen)}
 }
 
-// mute reports whether this broker can't ask the owner. It can't if the owner has no address, or no
-// session to prove its identity (as in older versions). This broker can't ask either if the owner has
-// the same address: then the owner is an earlier process of this broker, or both have the address of a
-// load balancer.
+// mute reports whether this broker can't ask the owner. There are three reasons: the owner has no
+// address; the owner has no session with which it could prove its identity (as in older versions); or
+// the owner has this broker's session or address. An owner with this broker's address is an earlier
+// process of this broker, or both brokers have the address of a load balancer.
 func (x *Dispatchers) mute(o Owner) bool {
 	return o.Address == "" || o.Session == format.SessionKey{} || o.Session == x.opts.Session || o.Address == x.opts.Address
 }
 
 // MayTake returns nil if this broker may take a queue over, else an *ElsewhereError. deaf says that
-// the owner was asked, and did not answer.
+// this broker asked the owner and got no answer.
 //
-// The owner is a session, not an address. A broker considers the owner lost if the broker can't ask
-// the owner, or if nobody or another session answers at the owner's address. But brokers that can't
-// ask each other must not take a queue from each other in turn. So a broker that lost a queue waits
-// until the new owner has been silent for OwnerSilence.
+// The owner is a session, not an address. A broker considers the owner lost if the broker can't ask the
+// owner, or if nobody or another session answers at the owner's address. But two brokers that can't ask
+// each other must not take a queue from each other again and again. So a broker that lost a queue waits
+// until the new owner has written nothing to the log for OwnerSilence.
 func (x *Dispatchers) MayTake(o Owner, deaf bool) error {
 	if !o.Owned || o.Session == x.opts.Session {
-		return nil // no broker owns the queue, or this one does and is about to open its dispatcher
+		return nil // no broker owns the queue, or this broker owns it and is about to open the dispatcher
 	}
 	mute := x.mute(o)
-	// Silence in the log does not prove that an owner is lost if it can be asked and answers, since an owner
-	// without work writes nothing. So silence counts only if deaf or mute is set.
+	// An owner without work writes nothing to the log, so silence alone does not prove that the owner
+	// is lost. It counts only if this broker got no answer (deaf), or can't ask (mute).
 	silent := max(x.b.StoreNow().Sub(o.Seen), x.silentFor(o.Queue, o.Seen)) > OwnerSilence
 	if (deaf || mute) && (silent || !x.HasLost(o.Queue)) {
 		return nil
@@ -86,18 +86,18 @@ func (x *Dispatchers) MayTake(o Owner, deaf bool) error {
 	return &ElsewhereError{mute}
 }
 
-// silence is about an owner that took a queue over from this broker. seen is the log's time at which the
-// owner last showed itself. since is when silentFor was first called with that time, by the monotonic
-// clock.
+// silence measures how long an owner that took a queue over from this broker has written nothing to the
+// log. seen is the log's time of the owner's last entry. since is when silentFor was first called with
+// that time, by this machine's monotonic clock.
 type silence struct {
 	seen  time.Time
 	since time.Time
 }
 
-// silentFor returns a lower bound of the time for which the owner that took a queue over from this broker
-// has not shown itself in the log; 0 if no broker took it over. seen is the log's time at which the owner last
-// showed itself. The store's time minus seen would be too small if the store's clock was set back: then
-// the log's time is ahead of the store's.
+// silentFor returns for how long, at least, an owner that took a queue over from this broker has
+// written nothing to the log; 0 if no broker took the queue over. seen is the log's time of the owner's
+// last entry. The difference between the store's time and seen would be too small after the store's
+// clock was set back.
 func (x *Dispatchers) silentFor(queue format.QueueID, seen time.Time) time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -120,23 +120,23 @@ func (x *Dispatchers) HasLost(queue format.QueueID) bool {
 	return lost
 }
 
-// takeovers tracks the takeovers by this broker that are under way.
+// takeovers has the takeovers by this broker that are under way.
 type takeovers struct {
-	flights singleflight.Group // one per queue at a time
+	flights singleflight.Group // at most one takeover of a queue at a time
 	running sync.WaitGroup
 
 	mu   sync.Mutex
 	over bool // the broker shuts down: no takeover may begin
 }
 
-// TakeOver makes this broker the next owner of a queue, after o. It returns nil when this broker is
-// the owner, and also when the queue was deleted or has an owner other than o by now. deaf says that o
-// was asked, and did not answer. most is how many records the caller wants.
+// TakeOver makes this broker the next owner of a queue, after the owner o. It returns nil when this
+// broker is the owner, when the queue was deleted, or when the queue has another owner than o by now.
+// deaf says that this broker asked o and got no answer. most is how many records the caller wants.
 //
-// If ctx ends first, TakeOver returns ErrUndecided, and the takeover goes on. If the takeover stopped,
-// this broker could become the owner without knowing it. It would then have to take the queue over
-// from itself, and all records below the dispatch limit would be uncertain. Other errors are
-// ErrClosed, and those of Broker.Sync and Broker.Commit.
+// If ctx ends first, TakeOver returns ErrUndecided, and the takeover goes on. If the takeover stopped
+// instead, this broker could become the owner without knowing it, and would then take the queue over
+// from itself. That makes all records below the dispatch limit uncertain. Other errors are ErrClosed,
+// and those of Broker.Sync and Broker.Commit.
 func (x *Dispatchers) TakeOver(ctx context.Context, o Owner, deaf bool, most int) error {
 	taken := make(chan error, 1)
 	begun := x.begin(func() {
@@ -154,7 +154,8 @@ func (x *Dispatchers) TakeOver(ctx context.Context, o Owner, deaf bool, most int
 	}
 }
 
-// begin runs a takeover in a goroutine. If the broker shuts down, it runs nothing and returns false.
+// begin runs a takeover in a goroutine. While the broker shuts down, begin runs nothing and returns
+// false.
 func (x *Dispatchers) begin(takeover func()) bool {
 	t := &x.takeovers
 	t.mu.Lock()
@@ -170,7 +171,7 @@ func (x *Dispatchers) begin(takeover func()) bool {
 	return true
 }
 
-// endTakeovers refuses new takeovers, and waits for running ones until ctx ends.
+// endTakeovers refuses new takeovers, and waits for those under way until ctx ends.
 func (x *Dispatchers) endTakeovers(ctx context.Context) {
 	t := &x.takeovers
 	t.mu.Lock()
@@ -187,10 +188,10 @@ func (x *Dispatchers) endTakeovers(ctx context.Context) {
 	}
 }
 
-// commitOwner commits this broker as the next owner, for a caller that wants up to most records. When
-// the commit is applied, the queue's dispatcher opens.
+// commitOwner writes this broker into the log as the next owner after o. most is how many records the
+// caller wants. When the commit is applied, the queue's dispatcher opens.
 func (x *Dispatchers) commitOwner(o Owner, deaf bool, most int) error {
-	// The caller may have found no dispatcher just before another caller's takeover ended. Without this
+	// Another caller's takeover may have ended just after this caller found no dispatcher. Without this
 	// check, this broker would then take the queue over from itself.
 	names, ok := x.follows(o)
 	if !ok {
@@ -241,7 +242,7 @@ func (x own) Apply(d *state.Draft) ([]format.Entry, error) {
 		return nil, nil
 	}
 	if epoch, _ := d.QueueEpoch(id); epoch+1 != x.epoch {
-		return nil, nil // another takeover was faster
+		return nil, nil // another takeover was committed first
 	}
 	return []format.Entry{
 		&format.QueueOwned{Queue: id, Epoch: x.epoch, Windows: d.QueueDispatchLimits(id, topic, firstReach(x.most, partitions)), Address: x.address},
@@ -257,7 +258,8 @@ type takeover struct {
 	most      int          // how many records a receiver has asked for
 }
 
-// expect registers a takeover. When the takeover's commit is applied, the queue's dispatcher is opened.
+// expect registers a takeover, so that [Dispatchers.open] opens the dispatcher when the commit is
+// applied.
 func (x *Dispatchers) expect(t takeover) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -271,16 +273,16 @@ func (x *Dispatchers) forget(queue format.QueueID) {
 	delete(x.expected, queue)
 }
 
-// open opens the dispatcher of a queue that this broker took over by a commit; at is when that commit
-// was applied. The dispatcher must know the delays in the next commit, so open is called before the
-// next commit is applied.
+// open opens the dispatcher of a queue after this broker took the queue over. at is when that commit
+// was applied. The next commit may delay records, which the dispatcher must know. So the caller calls
+// open before the next commit is applied.
 func (x *Dispatchers) open(s *state.State, queue format.QueueID, at state.Moment) {
 	x.mu.Lock()
 	take, expected := x.expected[queue]
 	x.mu.Unlock()
 	q := s.QueueByID(queue)
 	if !expected || q == nil || !q.Owned || q.Epoch != take.epoch || q.Session != x.opts.Session {
-		return // another broker took the queue over
+		return // another broker took the queue over, or the queue was deleted
 	}
 	d := x.newDispatcher(s, q, at)
 	d.pace.need(d.shown, int64(take.most))

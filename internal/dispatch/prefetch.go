@@ -15,7 +15,7 @@ const (
 	chunksMax    = 4
 )
 
-// chunk is consecutive records of one partition that were read together.
+// chunk has consecutive records of one partition that were read together.
 type chunk struct {
 	partition format.Partition
 	from, to  format.Offset
@@ -25,10 +25,10 @@ type chunk struct {
 
 func (c *chunk) key(offset format.Offset) []byte { return c.records.Key(int(offset - c.from)) }
 
-// chunks are the chunks of a dispatcher, the newest last.
+// chunks has the chunks of one dispatcher, the newest last.
 type chunks []*chunk
 
-// at returns the chunk that has a record; nil if there is none.
+// at returns the chunk that has the record at an offset; nil if there is none.
 func (cs chunks) at(partition format.Partition, offset format.Offset) *chunk {
 	for _, c := range cs {
 		if c.partition == partition && c.from <= offset && offset < c.to {
@@ -38,13 +38,12 @@ func (cs chunks) at(partition format.Partition, offset format.Offset) *chunk {
 	return nil
 }
 
-// drop removes a chunk.
 func (cs *chunks) drop(c *chunk) {
 	*cs = slices.DeleteFunc(*cs, func(x *chunk) bool { return x == c })
 }
 
-// Load reads the records from a place on, and keeps them in memory. One caller at a time reads for
-// all callers, since most of them want the same records.
+// Load reads consecutive records, beginning at a place, and keeps them in memory. One caller at a time
+// reads for all callers, since most of them want the same records.
 func (d *Dispatcher) Load(ctx context.Context, at leases.Place) error {
 	_, err := d.load(ctx, at)
 	return err
@@ -75,7 +74,7 @@ func (d *Dispatcher) loaded(at leases.Place) *chunk {
 	return d.chunks.at(at.Partition, at.Offset)
 }
 
-// record returns the record of a delivery: it is the one at index i of r.
+// record returns the record of a delivery: the record with index i in r.
 func (d *Dispatcher) record(ctx context.Context, x leases.Delivery) (r Records, i int, err error) {
 	c := d.loaded(x.Place)
 	if c == nil && x.Attempt == 1 {
@@ -92,7 +91,7 @@ func (d *Dispatcher) record(ctx context.Context, x leases.Delivery) (r Records, 
 
 // prefetched holds the chunks of all dispatchers, the oldest first.
 type prefetched struct {
-	max int64 // bytes exceeds max only if the newest chunk alone does
+	max int64 // limit on bytes; a single chunk may exceed it
 
 	mu    sync.Mutex
 	list  []prefetchedChunk

@@ -4,8 +4,8 @@ import "time"
 
 const rateSpan = 30 * time.Second
 
-// rate counts events, and tells how many happened per second in about the last minute. The caller
-// guards it with a lock.
+// rate counts events, and tells how many happened per second in about the last minute. Callers hold a
+// lock.
 type rate struct {
 	since     time.Time // start of the current span
 	now, past int64     // events in the current span, and in the previous one
@@ -28,7 +28,7 @@ func (r *rate) turn(now time.Time) {
 	}
 }
 
-// perSecond returns events per second.
+// perSecond returns the number of events per second in the current span and the previous one.
 func (r *rate) perSecond(now time.Time) float64 {
 	r.turn(now)
 	span := now.Sub(r.since)

@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/leases"
 )
 
-// openingMax is how long, at most, a receiver waits past its deadline for records that a move of the
-// dispatch limit is about to release.
+// openingMax is how long a receiver waits after its deadline if records wait only for a commit that
+// moves the dispatch limit.
 const openingMax = 5 * time.Second
 
 // ReceiveOptions are the options of [Dispatchers.Receive].
@@ -20,14 +20,14 @@ type ReceiveOptions struct {
 	Lease    time.Duration // 0 means the queue's lease
 	InFlight *InFlight     // may be nil
 	Deadline time.Time     // when to stop waiting for a first record
-	// Receive calls Admit, if it is set, before it takes records. Admit returns how many of the Max
-	// records may be taken. If Receive takes no record, it calls release.
+	// If Admit is set, Receive calls Admit before it takes records. Admit returns how many of the Max
+	// records Receive may take. If Receive then takes no record, it calls release.
 	Admit func(ctx context.Context) (n int, release func(), err error)
 }
 
 // Received is a record that a receiver gets.
 type Received struct {
-	Token   Token // its Cluster is not set
+	Token   Token // all fields but Cluster are set
 	Records Records
 	Index   int // index of the record in Records
 	Attempt int // counted from the last redrive of the record
@@ -69,8 +69,8 @@ func (r *receiver) leave() {
 	}
 }
 
-// from receives from a dispatcher. It returns nothing if the dispatcher has ended, or if the deadline
-// has passed.
+// from receives records from a dispatcher. It returns nothing if the dispatcher has ended, or if the
+// deadline has passed.
 func (r *receiver) from(ctx context.Context, d *Dispatcher) ([]Received, error) {
 	if err := r.b.SyncToAct(ctx); err != nil {
 		return nil, err
@@ -83,25 +83,25 @@ func (r *receiver) from(ctx context.Context, d *Dispatcher) ([]Received, error) 
 		if err := r.wait(ctx, d, turn); err != nil || r.over {
 			d.GiveTurn(turn)
 			if r.leaves != nil {
-				d.wake() // this receiver may have been the one that waits for the next record to come due
+				d.wake() // this receiver may have been the one that wakes when the next record comes due: another receiver must do that now
 			}
 			return nil, err
 		}
-		if err := r.b.SyncToAct(ctx); err != nil { // the last sync is from before the wait: stale now
+		if err := r.b.SyncToAct(ctx); err != nil { // the last sync was before the wait, so it may be too old now
 			d.wake()
 			return nil, err
 		}
 	}
 }
 
-// take leases records that may be handed out now. If it finds no such record, it returns a channel
-// that is closed when it is the receiver's turn to try again; nil if the dispatcher has ended.
+// take leases records that may be handed out now. If there are none, it returns a channel that is
+// closed when the receiver should try again; the channel is nil if the dispatcher has ended.
 func (r *receiver) take(ctx context.Context, d *Dispatcher) ([]Received, chan struct{}, error) {
 	admitted, release := r.o.Max, func() {}
 	if r.o.Admit != nil {
 		var err error
 		if admitted, release, err = r.o.Admit(ctx); err != nil {
-			d.wake() // it may have been this receiver's turn: the next one in line gets it
+			d.wake() // if it was this receiver's turn, the next receiver in line gets the turn
 			return nil, nil, err
 		}
 	}
@@ -132,15 +132,15 @@ func (r *receiver) takeAdmitted(ctx context.Context, d *Dispatcher, admitted int
 	}
 }
 
-// wait waits until it is the receiver's turn, or until something comes due. If the dispatch limit
-// alone keeps records back, it waits for them up to openingMax past the deadline.
+// wait waits until it is the receiver's turn, or until a record comes due. If records wait only for a
+// commit that moves the dispatch limit, wait goes on for up to openingMax after the deadline.
 func (r *receiver) wait(ctx context.Context, d *Dispatcher, turn chan struct{}) error {
 	now, deadline := time.Now(), r.o.Deadline
 	var opened <-chan struct{}
 	if !now.Before(deadline) {
 		opened, deadline = d.opening(), deadline.Add(openingMax)
 		if opened == nil && now.Before(deadline) && isClosed(turn) {
-			return nil // the limit has moved since this receiver found nothing
+			return nil // the receiver's turn has come: it tries once more
 		}
 		if opened == nil || !now.Before(deadline) {
 			r.over = true
@@ -158,8 +158,8 @@ func (r *receiver) wait(ctx context.Context, d *Dispatcher, turn chan struct{}) 
 	defer timer.Stop()
 	select {
 	case <-turn:
-		// turn is also closed when another receiver gives up. So if the deadline, openingMax included, has
-		// passed by now, this receiver gives up too.
+		// turn is also closed when another receiver gives up. So this receiver gives up too if
+		// openingMax has passed since its deadline.
 		r.over = opened != nil && !time.Now().Before(deadline)
 	case <-opened:
 		d.GiveTurn(turn)
@@ -171,14 +171,15 @@ func (r *receiver) wait(ctx context.Context, d *Dispatcher, turn chan struct{}) 
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-r.b.Done():
-		return r.b.SyncToAct(ctx) // it returns why the broker ended
+		return r.b.SyncToAct(ctx) // the error says why the broker ended
 	}
 	return nil
 }
 
 // read reads the records of deliveries. It gives deliveries back to the dispatcher if they exceed
 // MaxBytes, can't be read now, or were not read before half of the lease had passed. A delivery that is
-// given back doesn't count as an attempt. A record that is lost stays leased until its lease ends.
+// given back doesn't count as an attempt. A record whose object is missing or damaged stays leased
+// until the lease ends.
 func (r *receiver) read(ctx context.Context, d *Dispatcher, taken Taken) ([]Received, error) {
 	got := make([]Received, 0, len(taken.Out))
 	left, enough := r.o.MaxBytes, time.Until(taken.Until)/2
@@ -195,13 +196,15 @@ func (r *receiver) read(ctx context.Context, d *Dispatcher, taken Taken) ([]Rece
 		if left -= size; err != nil || full && len(got) > 0 {
 			again := taken.Out[i:]
 			if of, ok := errors.AsType[*ReadError](err); ok && of.Lost {
-				again = again[1:] // the first one stays leased, so that it counts as failed when its lease ends
+				// The first of these records stays leased, since its object is missing or damaged. When
+				// the lease ends, the attempt counts as failed.
+				again = again[1:]
 			}
 			d.Return(again...)
 			if len(got) == 0 {
 				return nil, err
 			}
-			break // if the error lasts, the next call returns it
+			break // if the error persists, the next call of Receive returns it
 		}
 		got = append(got, Received{Token{Queue: d.queue, Delivery: x}, records, at, d.Attempt(x), taken.Until})
 	}
@@ -210,8 +213,7 @@ func (r *receiver) read(ctx context.Context, d *Dispatcher, taken Taken) ([]Rece
 }
 
 // isDeleted tells whether records can't be read because they, or their topic, were deleted. If the
-// topic was deleted, the dispatcher ends, and receivers get an error when they open the next
-// dispatcher.
+// topic was deleted, its dispatchers end, and receivers get an error when they call open.
 func isDeleted(err error) bool {
 	of, ok := errors.AsType[*ReadError](err)
 	return ok && of.Deleted
@@ -232,7 +234,7 @@ type Want struct {
 	Max      int           // how many records at most
 	Lease    time.Duration // 0 means the queue's lease
 	InFlight *InFlight     // may be nil
-	// Admitted is how many records the receiver may take now: at most Max.
+	// Admitted is how many records the receiver may take now. It is at most Max.
 	Admitted int
 }
 
@@ -240,11 +242,10 @@ type Want struct {
 type Taken struct {
 	Out   []leases.Delivery
 	Until time.Time // when the leases end
-	// If Out is empty and Need is nil, Turn is closed when the receiver should try again. Turn is nil if
-	// the dispatcher has ended.
+	// If Out is empty and Need is nil, the receiver waits until Turn is closed, and tries again. Turn
+	// is nil if the dispatcher has ended.
 	Turn chan struct{}
-	// Need is the first record that the receiver has to load before it tries again; nil if there is
-	// none.
+	// If Need is not nil, the receiver has to load the records from this place on, and try again.
 	Need *leases.Place
 }
 
@@ -259,7 +260,7 @@ func (d *Dispatcher) Take(now time.Time, w Want) (got Taken) {
 	defer func() { d.followLocked(now, lack) }()
 	most, holder, full := w.InFlight.roomLocked(d, now, w.Max)
 	if full != nil {
-		d.wakeLocked() // it may have been this receiver's turn: the next one in line gets it
+		d.wakeLocked() // if it was this receiver's turn, the next receiver in line gets the turn
 		return Taken{Turn: full}
 	}
 	if !d.config.Paused {
@@ -281,8 +282,9 @@ func (d *Dispatcher) Take(now time.Time, w Want) (got Taken) {
 	return got
 }
 
-// handLocked leases up to most records to a receiver. It also claims next attempts of other records, if
-// the receiver and the receivers in line want more. wanted is how many records the receiver wants.
+// handLocked leases up to most records to a receiver. wanted is how many records the receiver wants.
+// handLocked also makes record claims for other records, if this receiver and the receivers in line
+// want more records.
 func (d *Dispatcher) handLocked(now, until time.Time, most, wanted int, holder *leases.Holder) (out []leases.Delivery) {
 	for {
 		got := d.table.Take(now, until, most-len(out), d.claimsLocked(wanted), holder)
@@ -293,15 +295,15 @@ func (d *Dispatcher) handLocked(now, until time.Time, most, wanted int, holder *
 	}
 }
 
-// claimsLocked returns how many more attempts may be claimed: as many as the receivers in line want,
-// plus most for one further receiver, less the claims under way and the records that are ready. The owner
-// claims no more than that: if it is lost after it claimed an attempt and before it handed the record
-// out, that attempt is used up.
+// claimsLocked returns how many more record claims the owner may make: as many as the receivers in line
+// want records, plus most for one further receiver, less the claims under way and the records that are
+// ready. More claims could do harm: if an owner is lost between a claim and the delivery, the attempt
+// is used up although no worker got the record.
 func (d *Dispatcher) claimsLocked(most int) int {
 	return max(0, d.wanted+most-d.claiming-d.table.Ready())
 }
 
-// GiveTurn removes a receiver that gives up from the line. If it was that receiver's turn already, the
+// GiveTurn takes a receiver that gives up out of the line. If it was that receiver's turn already, the
 // next receiver gets the turn.
 func (d *Dispatcher) GiveTurn(turn chan struct{}) {
 	d.mu.Lock()
@@ -316,8 +318,9 @@ func (d *Dispatcher) GiveTurn(turn chan struct{}) {
 	d.wakeLocked()
 }
 
-// nextDue returns when the receiver that waits for the channel turn must wake although nothing was
-// committed: when records can be handed out, or the owner has to show itself in the log.
+// nextDue returns when the receiver that waits for the channel turn must wake even if nothing is
+// committed until then: when records can be handed out, or when the owner has to write an entry that
+// shows that it runs.
 func (d *Dispatcher) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -331,7 +334,7 @@ func (d *Dispatcher) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Ti
 		earlier(d.shown.Add(OwnerShows))
 	}
 	if inFlight.fullLocked(turn) {
-		if end, some := d.table.NextEnd(); some { // the first end of all leases; if that one is another worker's, the receiver waits again
+		if end, some := d.table.NextEnd(); some { // the first end of all leases; if it is the lease of another worker, the receiver waits again
 			earlier(end)
 		}
 		return at, ok
@@ -341,7 +344,7 @@ func (d *Dispatcher) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Ti
 	}
 	if next, some := d.table.Next(); some && (next.After(now) || d.claimsLocked(0) > 0) {
 		earlier(next)
-	} // otherwise all claims that may be made are under way, and settled wakes a receiver when one ends
+	} // otherwise all claims that claimsLocked allows are under way, and settled wakes a receiver when they end
 	if d.holds && d.held.After(now) {
 		earlier(d.held)
 	}
@@ -358,8 +361,8 @@ func (d *Dispatcher) handed(n int) {
 	d.received.add(time.Now(), int64(n))
 }
 
-// Return takes back deliveries that no receiver got. The next receiver gets them with the same attempt
-// numbers.
+// Return takes back deliveries that no receiver got. The next receiver gets the records with the same
+// attempt numbers.
 func (d *Dispatcher) Return(out ...leases.Delivery) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

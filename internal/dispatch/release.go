@@ -11,9 +11,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Release refuses new takeovers, and waits for running ones until ctx ends. Then it writes to the log
-// which records of this broker's queues are with workers, so that the next owners need not guess. The
-// queues share commits, since there may be many queues and little time.
+// Release refuses new takeovers, and waits for those under way until ctx ends. Then it writes to the
+// log which records of this broker's queues are with workers, so that the next owners know these
+// records. All queues are released at the same time, so that they share commits: there may be many
+// queues and little time.
 func (x *Dispatchers) Release(ctx context.Context) {
 	x.endTakeovers(ctx)
 	var releases sync.WaitGroup
@@ -42,7 +43,7 @@ func (d *Dispatcher) retire() (out []leases.Delivery) {
 	return out
 }
 
-// release is a change that ends the ownership of a queue.
+// release is a change with which the owner gives a queue up.
 type release struct {
 	queue format.QueueID
 	epoch format.Epoch

@@ -11,9 +11,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// scanLocked enters records that may be handed out into the table, until the table has enough fresh
-// ones. For an ordered queue it needs the records' keys. If the next record is not in memory, it returns
-// that record's place: the caller loads the records from there on, and calls scanLocked again.
+// scanLocked enters records into the table until the table has enough fresh ones. For an ordered queue,
+// the scan needs the keys of the records. If the next record is not in memory, scanLocked returns the
+// place of that record: the caller loads the records from there on, and calls scanLocked again.
 func (d *Dispatcher) scanLocked(now time.Time, enough int) (need *leases.Place) {
 	d.enterDueLocked(now)
 	d.enterHeldRecordsLocked(now, enough)
@@ -32,7 +32,8 @@ func (d *Dispatcher) scanLocked(now time.Time, enough int) (need *leases.Place) 
 	return nil
 }
 
-// wantsLocked tells whether the table has fewer than enough fresh records, and room for more.
+// wantsLocked tells whether the scan should go on: the table has too few fresh records, and room for
+// more.
 func (d *Dispatcher) wantsLocked(enough int) bool { return d.table.Fresh() < enough && d.roomLocked() }
 
 // roomLocked tells whether the table has room for more records.
@@ -40,8 +41,8 @@ func (d *Dispatcher) roomLocked() bool {
 	return d.table.Len() < knownMax && d.table.Blocked() < blockedMax
 }
 
-// nextPartLocked returns the next partition that has unscanned records below the partition's dispatch
-// limit. Records that are done count as scanned.
+// nextPartLocked returns the next partition that has records to scan below the dispatch limit. Records
+// that are done need no scan.
 func (d *Dispatcher) nextPartLocked() (i int, ok bool) {
 	d.viewOwned(func(t *state.Topic, q *state.Queue) {
 		d.growLocked(len(t.Partitions))
@@ -56,7 +57,7 @@ func (d *Dispatcher) nextPartLocked() (i int, ok bool) {
 }
 
 // scanPartLocked scans the next records of a partition, until the table has enough fresh ones. After
-// scanRecords records it is the next partition's turn.
+// scanRecords records, the next partition has its turn.
 func (d *Dispatcher) scanPartLocked(t *state.Topic, q *state.Queue, i int, now time.Time, enough int) {
 	p := &d.parts[i]
 	if uncertain := min(t.Partitions[i].End, q.UncertainEnd(format.Partition(i))); p.next < uncertain && !d.config.Ordered {
@@ -83,7 +84,7 @@ func (d *Dispatcher) scanPartLocked(t *state.Topic, q *state.Queue, i int, now t
 			run := delay{run.due, at.Partition, o, min(limit, run.to)}
 			heap.Push(&d.delayed, run)
 			o = run.to - 1
-		case delayed: // later records with the same key wait for this one
+		case delayed: // in the table, so that later records with the same key wait for it
 			d.enterLocked(q, at, keyOf(known.key(o)), run.due)
 		case known != nil:
 			d.enterLocked(q, at, keyOf(known.key(o)), time.Time{})
@@ -100,9 +101,9 @@ func (d *Dispatcher) scanPartLocked(t *state.Topic, q *state.Queue, i int, now t
 	}
 }
 
-// enterLocked enters a record that is not done into the table; due is zero unless the record is
-// delayed. Even a delayed record that is not due may be with a worker: an earlier owner may have found
-// it due, when the store's clock showed a later time.
+// enterLocked enters a record that is not done into the table. due is zero unless the record is
+// delayed. Even a delayed record that is not due may be with a worker: if the store's clock was set
+// back, an earlier owner may have seen a later time, and handed out the record.
 func (d *Dispatcher) enterLocked(q *state.Queue, at leases.Place, key uint64, due time.Time) {
 	a, listed := q.Last(at.Partition, at.Offset)
 	delivery := leases.Delivery{Place: at, Attempt: a.Number}
@@ -158,14 +159,14 @@ func (d *Dispatcher) enterDueLocked(now time.Time) {
 	})
 }
 
-// delay is a run of records that the scan passed before they were due.
+// delay is a run of records that were scanned before they were due.
 type delay struct {
 	due       time.Time
 	partition format.Partition
 	from, to  format.Offset
 }
 
-// delays is a heap by due time.
+// delays is a heap, ordered by due.
 type delays []delay
 
 func (d delays) Len() int { return len(d) }
@@ -184,27 +185,28 @@ func (d *delays) Pop() any {
 	return last
 }
 
-// aheadRun is a run of delayed records beyond the scan: from inclusive, to exclusive.
+// aheadRun is a run of delayed records that were not scanned yet: from inclusive, to exclusive.
 type aheadRun struct {
 	from, to format.Offset
 	due      time.Time
 }
 
-// delay notes a run of delayed records. When the list is full, it first drops the runs that are due, so
-// that they don't pile up while nothing is scanned.
+// delay notes a run of delayed records. When the partition's list is full, delay first drops the runs
+// that are due, so that the list does not grow without bound while nothing is scanned.
 func (d *Dispatcher) delay(partition format.Partition, x aheadRun, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := d.ahead[partition]
 	if len(list) == cap(list) {
 		list = slices.DeleteFunc(list, func(y aheadRun) bool { return !y.due.After(now) })
-		list = slices.Grow(list, len(list)+1) // the capacity doubles, so due runs are rarely searched for
+		list = slices.Grow(list, len(list)+1) // the capacity doubles, so delay rarely searches for runs that are due
 	}
 	d.ahead[partition] = append(list, x)
 }
 
-// delayAt returns the run of delayed records that contains a place, if the run is not due. The caller
-// passes ascending offsets of each partition: delayAt drops the runs before the place.
+// delayAt returns the run of delayed records that contains a place; ok is false if there is none, or if
+// the run is due. delayAt drops the runs before the place, so callers must pass ascending offsets of
+// each partition.
 func (d *Dispatcher) delayAt(at leases.Place, now time.Time) (run aheadRun, ok bool) {
 	list := d.ahead[at.Partition]
 	passed := 0
@@ -226,8 +228,8 @@ func (d *Dispatcher) delayAt(at leases.Place, now time.Time) (run aheadRun, ok b
 
 var keySeed = maphash.MakeSeed()
 
-// keyOf returns the hash of a record's key. If two keys have the same hash, their records are kept in
-// order although they need not be.
+// keyOf returns the hash of a record's key. Two keys may have the same hash: then their records are
+// kept in order, which does no harm.
 func keyOf(key []byte) uint64 {
 	if key == nil {
 		return leases.NoKey

@@ -9,7 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/leases"
 )
 
-// Token names a delivery of a queue's record. The worker sends the token's text back with its answer.
+// Token names a delivery of a queue's record. A worker gets the token as text, and sends the text back
+// with the answer.
 type Token struct {
 	Cluster string // a part of the log's id
 	Queue   format.QueueID
@@ -18,7 +19,7 @@ type Token struct {
 
 const tokenBytesMax = 100
 
-// String returns the text: CLUSTER.QUEUE/PARTITION:OFFSET.ATTEMPT
+// String returns the token as text: CLUSTER.QUEUE/PARTITION:OFFSET.ATTEMPT
 func (t Token) String() string {
 	b := make([]byte, 0, tokenBytesMax)
 	b = strconv.AppendUint(append(append(b, t.Cluster...), '.'), uint64(t.Queue), 10)
@@ -28,8 +29,8 @@ func (t Token) String() string {
 	return string(b)
 }
 
-// ParseToken parses the text that [Token.String] returns, and refuses any other form of that text. It
-// does not check the cluster.
+// ParseToken parses the text that [Token.String] returns. It refuses any other text, even if the values
+// are valid (such as an offset with leading zeros). It does not check the cluster.
 func ParseToken(s string) (t Token, ok bool) {
 	cluster, rest, _ := strings.Cut(s, ".")
 	queue, rest, _ := strings.Cut(rest, "/")

@@ -10,17 +10,18 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Records that a lost owner may have handed out are held back for the length of one lease. During that
-// time the dispatcher keeps only their ranges of offsets, not an entry for each record. After that time,
-// records enter the table as receivers want them. A record enters the table earlier if a worker puts the
-// record back or extends its lease.
+// If an owner is lost, workers may still have records that it handed out. The next owner holds back
+// these records, the uncertain ranges, for the length of one lease: it does not hand them out again
+// during that time. The dispatcher keeps the held records as ranges of offsets, not as one table entry
+// for each record. After that time, records enter the table as receivers want them. A record enters the
+// table earlier if a worker puts the record back or extends its lease.
 
 // offsets is a range: from inclusive, to exclusive.
 type offsets struct{ from, to format.Offset }
 
-// holdRangeLocked holds back the next records of a partition, up to the offset to: a lost owner may
-// have handed them out. Records of which the log has an attempt enter the table; delayed records wait
-// until they are due.
+// holdRangeLocked holds back the next records of a partition, up to the offset to, since a lost owner
+// may have handed them out. Two kinds of records are not in held ranges: records with an attempt in the
+// log enter the table, and delayed records wait until they are due.
 func (d *Dispatcher) holdRangeLocked(q *state.Queue, partition format.Partition, to format.Offset, now time.Time) {
 	for _, run := range d.ahead[partition] {
 		p := &d.parts[partition]
@@ -40,8 +41,8 @@ func (d *Dispatcher) holdRangeLocked(q *state.Queue, partition format.Partition,
 	d.holdRunLocked(q, partition, to)
 }
 
-// holdRunLocked does what holdRangeLocked does, for records that are due. It returns false if the
-// table has no room for all records that should enter it.
+// holdRunLocked does what holdRangeLocked does, for records of which none waits to become due. It
+// returns false if the table has no room for all records that should enter it.
 func (d *Dispatcher) holdRunLocked(q *state.Queue, partition format.Partition, to format.Offset) bool {
 	p, all := &d.parts[partition], true
 	for _, o := range q.Listed(partition, p.next, to) {
@@ -59,8 +60,8 @@ func (d *Dispatcher) holdRunLocked(q *state.Queue, partition format.Partition, t
 	return all
 }
 
-// enterHeldRecordsLocked enters held records into the table once the hold is over, until enough
-// records in the table are due for their next attempt.
+// enterHeldRecordsLocked enters held records into the table when they need no longer be held back. It
+// stops when enough records in the table are due for their next attempt.
 func (d *Dispatcher) enterHeldRecordsLocked(now time.Time, enough int) {
 	if !d.holds || now.Before(d.held) {
 		return
@@ -107,7 +108,7 @@ func (d *Dispatcher) enterHeldLocked(x leases.Delivery) bool {
 	return true
 }
 
-// heldLocked returns how many records are held back.
+// heldLocked returns how many records are held back now.
 func (d *Dispatcher) heldLocked(now time.Time) (n int64) {
 	if now.Before(d.held) {
 		d.view(func(t *state.Topic, q *state.Queue) { n = d.heldIn(t, q) })

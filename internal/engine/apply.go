@@ -11,11 +11,12 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// fold receives commits from the log. It runs in the commit loop.
+// fold is the Engine as package commitlog sees it: it applies checkpoints and commits to the state. The
+// commit loop calls it.
 type fold Engine
 
-// Load replaces the state by the state in a checkpoint. The checkpoint must continue the old state: what
-// this broker has acknowledged and served must still hold.
+// Load replaces the state by the state in a checkpoint. It returns an error if the new state contradicts
+// the old one, on which this broker's answers so far rely.
 func (e *fold) Load(c *format.Checkpoint) error {
 	s, err := state.Decode(c.Seq, c.Body)
 	if err != nil {
@@ -37,7 +38,7 @@ func (e *fold) Load(c *format.Checkpoint) error {
 	return nil
 }
 
-// Apply puts the records of a commit into the cache, applies the commit to the state, and then wakes
+// Apply puts the records of a commit into the cache, and applies the commit to the state. Then it wakes
 // readers, which find the records in the cache.
 func (e *fold) Apply(c *format.Commit, object []byte) error {
 	own := e.building != nil && e.building.commit == c
@@ -56,7 +57,7 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 	if err != nil {
 		return err
 	}
-	if own { // before Applied wakes readers: at the end of the partition they then need no sync
+	if own { // first, since Applied wakes readers: a reader at the end of a partition then needs no sync
 		e.tail.proven(e.building.begun)
 	}
 	for _, o := range e.observers {
@@ -70,7 +71,7 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 	return nil
 }
 
-// rememberOwn puts the batches of this broker's own commit into the cache, as they were built.
+// rememberOwn puts the batches of this broker's own commit into the cache.
 func (e *fold) rememberOwn(c *format.Commit) {
 	in := make(map[*format.Batch]bool, len(c.Entries))
 	for _, entry := range c.Entries {

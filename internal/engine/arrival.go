@@ -8,9 +8,8 @@ import (
 
 type arrivalKey struct{}
 
-// WithArrival returns a context for a request that came at the time that arrived returns. What the
-// engine does for the request with that context ends once [Options].AppendTimeout has passed since that
-// time.
+// WithArrival returns a context for a request. The function arrived returns when the request came. The
+// engine gives up its work for the request once [Options].AppendTimeout has passed since then.
 func WithArrival(ctx context.Context, arrived func() time.Time) context.Context {
 	return context.WithValue(ctx, arrivalKey{}, arrived)
 }
@@ -29,8 +28,8 @@ func (a *arriving) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// Arriving returns a context for r, which comes now, unless ctx already says when it came. The context is a
-// part of r, so it takes no memory of its own.
+// Arriving returns a context which says that r comes now. If ctx already says when the request came,
+// Arriving returns ctx. The new context is a field of r, which saves an allocation.
 func (r *Request) Arriving(ctx context.Context) context.Context {
 	if _, ok := arrivalIn(ctx); ok {
 		return ctx
@@ -78,7 +77,6 @@ func ErrOf(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// late returns the error of a request that is late.
 func (e *Engine) late() *LateError {
 	return &LateError{Within: e.opts.AppendTimeout, Err: e.StoreErr()}
 }

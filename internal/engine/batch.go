@@ -8,8 +8,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
-// batchBytes is about the size at which a batch is closed. A batch is the unit that is read and
-// verified.
+// batchBytes is about the largest size of a batch. To read a record, a broker reads and verifies the whole
+// batch.
 const batchBytes = 1 * mib
 
 // partitionKey names a partition by its number and the id of its topic. Unlike a topic's name, that id
@@ -19,15 +19,15 @@ type partitionKey struct {
 	partition format.Partition
 }
 
-// batch holds records of one partition on their way into a commit. Several requests share a
-// batch, so that the state grows with commits and not with requests.
+// batch holds records of one partition on their way into a commit. Several requests share a batch, since
+// each batch takes memory in the state.
 type batch struct {
 	key     partitionKey
 	builder record.Builder
 	shares  []*batchShare
-	only    *Request // if not nil: the batch has records of this request alone, since the request is whole
+	only    *Request // the only request in the batch, see [Request.whole]; nil if requests may share the batch
 
-	// Set when the batch set is sealed.
+	// Set by finish.
 	bytes   []byte
 	count   uint32
 	maxTime int64
@@ -41,7 +41,7 @@ type batchShare struct {
 	request *Request
 	append  *Append
 	batch   *batch
-	first   int // index of its first record in the batch
+	first   int // index, in the batch, of the first record of the share
 	count   int
 }
 
@@ -52,11 +52,11 @@ type batchSet struct {
 	filling  map[partitionKey]*batch // the batches to which records are still added; nil when the set is finished
 	bytes    int64
 	began    time.Time
-	urgent   bool // holds a request that is committed without linger
-	alone    bool // Batching has admitted no further request: the set shares its commit with no other set
+	urgent   bool // holds a request that must not wait for further requests
+	alone    bool // Batching admitted no further request to this set, so the set gets a commit to itself
 
-	// Set when the records go into data objects. upload and uploaded are
-	// guarded by batcher.mu; objects is set before uploaded.
+	// Set if the records go into data objects. upload says that the upload has begun, and uploaded that
+	// the store has the objects. Both are guarded by batcher.mu; objects is set before uploaded.
 	upload, uploaded bool
 	objects          []*dataObject
 	changed          bool // records were taken out after the upload began
@@ -70,7 +70,7 @@ func (s *batchSet) fill(now time.Time) Fill {
 func (s *batchSet) add(r *Request, a *Append) {
 	var (
 		cur    *batchShare
-		mine   map[partitionKey]*batchShare // the append's last share in each partition, if it has several
+		mine   map[partitionKey]*batchShare // the append's last share in each partition; nil until the partition changes
 		spread = len(a.Partitions) > 0
 		rec    record.Record
 	)
@@ -103,8 +103,8 @@ func (s *batchSet) add(r *Request, a *Append) {
 	a.Records, a.Partitions = nil, nil // the caller may reuse them
 }
 
-// share begins the append's share of a batch of the partition. It takes the newest batch, or begins a
-// new one if that batch is full. If r is whole, the batch has no records of other requests.
+// share begins a share of the append a in the partition's newest batch. It begins a new batch if the
+// newest is full, or if the two requests must not share a batch because one of them is whole.
 func (s *batchSet) share(r *Request, a *Append, key partitionKey) *batchShare {
 	var only *Request
 	if r.whole() {
@@ -122,11 +122,11 @@ func (s *batchSet) share(r *Request, a *Append, key partitionKey) *batchShare {
 	return p
 }
 
-// finish completes the batches, without the records of withdrawn requests. The batch set is
-// sealed: no other goroutine uses it.
+// finish completes the batches, without the records of withdrawn requests. The caller must have sealed
+// the batch set, so that no other goroutine uses it.
 func (s *batchSet) finish() {
 	if s.filling == nil {
-		return // finished already: for its upload, or for a commit that was not made
+		return // the set was finished for its upload, or for an earlier commit that was not made
 	}
 	s.filling = nil
 	s.batches = slices.DeleteFunc(s.batches, func(t *batch) bool { return !t.finish() })
@@ -141,9 +141,8 @@ func (s *batchSet) takeOut() {
 	s.changed = s.upload
 }
 
-// finish completes a batch, without the records of withdrawn or settled requests, which won't be
-// in the commit. It returns false if no records are left. It may be called again when further
-// requests are settled.
+// finish completes a batch. It leaves out the records of withdrawn or settled requests, and returns false
+// if no records are left. It may be called again when further requests are settled.
 func (t *batch) finish() bool {
 	var (
 		gone  []record.Span

@@ -12,7 +12,7 @@ import (
 type batcher struct {
 	batching Batching
 	wake     chan struct{}        // wakes the commit loop
-	put      func(*batchSet) bool // uploads a sealed batch set; returns true when the store has its objects, false when the engine ends
+	put      func(*batchSet) bool // uploads a sealed batch set; returns true once the store has all its data objects, false if the engine ends
 	uploads  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -20,7 +20,7 @@ type batcher struct {
 	queued []*batchSet
 	busy   bool // a commit is under way
 	closed bool
-	keyed  map[format.Digest]*Request // the undecided requests that have an idempotency key
+	keyed  map[format.Digest]*Request // the undecided requests with an idempotency key, by the hash of the key
 }
 
 func (b *batcher) notify() {
@@ -45,12 +45,12 @@ func (b *batcher) admitLocked(now time.Time) *batchSet {
 }
 
 // join adds a request to the open batch set, copies its records, and returns r. But if an undecided
-// request has the same idempotency key, and at least one of its callers may still make requests, join
-// does not add r: it returns the undecided request, for whose outcome the caller of r then waits. join
-// fails when the broker is closing, and when the undecided request has other contents than r.
+// request has the same idempotency key, and at least one caller of that request may still make
+// requests, join returns the undecided request instead of adding r. The caller of r then waits for the
+// outcome of that request. join returns an error if the broker is closing, or if the undecided request
+// has other contents than r.
 //
-// A request whose caller has synced is committed without linger, as urgent ones are: such
-// requests are rare, and have waited for the sync already.
+// A request that is urgent, or that has waited for a sync already, does not wait for further requests.
 func (b *batcher) join(r *Request) (*Request, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,9 +87,9 @@ func (b *batcher) join(r *Request) (*Request, error) {
 	return r, nil
 }
 
-// allowed returns nil if a request is the program's own, or if the access of one of its callers
-// is still valid; else the refusal. If a later request with the same idempotency key has joined in the
-// meantime, the refusal is final, since a commit can't have two requests with the same key.
+// allowed returns nil if a request has no callers, or if at least one of its callers may still make
+// requests; otherwise it returns the refusal. A later call may return nil, unless another request with the
+// same idempotency key has joined by then: a commit can't have two requests with the same key.
 func (b *batcher) allowed(r *Request, in Keyring, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,8 +106,8 @@ func (b *batcher) allowed(r *Request, in Keyring, now time.Time) error {
 }
 
 // withdraw notes that a caller of a request has given up. Once all callers of the request have given
-// up, the request is withdrawn, and no commit takes it. withdraw returns false if other callers still
-// wait, or if the batch set was sealed before.
+// up, the request is withdrawn, and will be in no commit. withdraw returns false if the request is not
+// withdrawn: because other callers still wait, or because the batch set is already sealed.
 func (b *batcher) withdraw(r *Request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -202,7 +202,8 @@ func (b *batcher) takeSets(inlineMax int64) []*batchSet {
 			break
 		}
 		if len(b.queued) == 0 && b.open != nil && b.open.bytes <= inlineMax && b.batching.Admits(b.open.fill(time.Now())) {
-			// All earlier sets are in this commit, so the open set joins it at no cost.
+			// All earlier sets are in this commit. So the open set joins the commit, too, instead of
+			// waiting for the next one.
 			b.queued = append(b.queued, b.open)
 			b.open = nil
 		}
@@ -231,7 +232,7 @@ func (b *batcher) idle() {
 	b.busy = false
 }
 
-// close makes join refuse requests. Requests that wait are committed without linger.
+// close makes join refuse requests. The requests that have joined no longer wait for further requests.
 func (b *batcher) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -239,7 +240,7 @@ func (b *batcher) close() {
 	b.notify()
 }
 
-// drain seals, removes and returns all batch sets. The caller refuses their requests.
+// drain seals, removes and returns all batch sets. The caller must refuse their requests.
 func (b *batcher) drain() []*batchSet {
 	b.mu.Lock()
 	defer b.mu.Unlock()

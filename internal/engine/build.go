@@ -17,16 +17,17 @@ type building struct {
 	sets    []*batchSet
 	commit  *format.Commit
 	refusal map[*Request]error
-	// promised is the memory that the state needs for the entries that follow all batches: those of
-	// idempotency keys and delays.
+	// promised is the memory that the state needs for entries that the commit has after all batches: the
+	// entries of idempotency keys and of delays.
 	promised int64
 }
 
-// doubtful tells whether the engine must sync and build again before it answers: a commit of another
-// broker that the engine has not read could change a refusal. Such refusals are:
-//   - of an idempotency key, or because a partition does not end at the required offset;
-//   - of a request with a change, if the engine has not synced since the request came;
-//   - because the state is full, unless fresh says that the last sync is recent.
+// doubtful tells whether an answer may be wrong because of another broker's commit that the engine has
+// not read yet. Then the engine must sync and build again before it answers. These answers may be wrong:
+//   - an answer that relies on which idempotency keys the log has;
+//   - the refusal of an append because its partition does not end at the required offset;
+//   - the refusal of a request with a change, if the engine has not synced since the request came;
+//   - the refusal of a request because the state is full, unless fresh says that the last sync is recent.
 func (x *building) doubtful(fresh bool) bool {
 	for _, set := range x.sets {
 		if slices.ContainsFunc(set.requests, func(r *Request) bool { return r.doubtful }) {
@@ -43,9 +44,9 @@ func (x *building) doubtful(fresh bool) bool {
 	return false
 }
 
-// build makes the commit for the slot after the last applied one, from the batch sets in e.building. It
-// checks each request against the state and the requests before it. It returns nil if no entries are
-// left to commit, or if a set has to be uploaded again.
+// build makes the commit for the slot after the last applied slot, from the batch sets in e.building. It
+// checks each request against the state and against the requests before it. It returns nil if there are
+// no entries to commit, or if a set must be uploaded again.
 func (e *Engine) build(next commitlog.Next) (*format.Commit, [][]byte) {
 	var (
 		x       = e.building
@@ -54,7 +55,7 @@ func (e *Engine) build(next commitlog.Next) (*format.Commit, [][]byte) {
 		payload [][]byte
 	)
 	rand.Read(c.Nonce[:])
-	clear(x.refusal) // after a lost race everything is checked again
+	clear(x.refusal) // after a lost race, build checks all requests again
 	x.promised = 0
 	e.settle(x.sets, c.Time)
 	if slices.ContainsFunc(x.sets, e.useless) {
@@ -132,8 +133,8 @@ func (e *Engine) buildChange(c *format.Commit, d *state.Draft, r *Request) {
 	}
 }
 
-// buildShared checks whether the state has room for the shared batches of a batch set. If not, it
-// refuses all requests that share batches.
+// buildShared refuses all requests of a batch set that share batches if the state has no room for these
+// batches.
 func (e *Engine) buildShared(d *state.Draft, set *batchSet) {
 	var requests []*Request
 	for _, r := range set.requests {
@@ -157,9 +158,9 @@ func (e *Engine) buildShared(d *state.Draft, set *batchSet) {
 	}
 }
 
-// buildWhole checks a request that must be in the commit as a whole or not at all. It adds the entries
-// of the request's change to the commit, or refuses the request. The batches of the request come next,
-// without other batches in between, so that the request's conditions still hold for each of them.
+// buildWhole checks a request that does not share its batches. It adds the entries of the request's change
+// to the commit, or refuses the request. The caller then adds the batches of the request, without other
+// batches in between, so that the conditions that buildWhole has checked still hold.
 func (e *Engine) buildWhole(c *format.Commit, d *state.Draft, r *Request) {
 	if refusal := e.batcher.allowed(r, d, e.StoreNow()); refusal != nil {
 		e.building.refusal[r] = refusal
@@ -187,8 +188,9 @@ func (e *Engine) buildWhole(c *format.Commit, d *state.Draft, r *Request) {
 	}
 }
 
-// checkEnds refuses a request if a topic that it appends to was deleted, or if a condition on an
-// offset does not hold. The condition of an append counts the records of earlier appends of the request.
+// checkEnds refuses a request if one of its topics was deleted, or if a partition does not end where an
+// append requires it. If a request has two appends to a partition that ends at 10, and the first has 5
+// records, the second may require the end 15.
 func checkEnds(d *state.Draft, r *Request) error {
 	ends := map[partitionKey]int64{}
 	for _, a := range r.Appends {
@@ -216,8 +218,8 @@ func (e *Engine) take(c *format.Commit, d *state.Draft, entry format.Entry) {
 	c.Entries = append(c.Entries, entry)
 }
 
-// buildBatch assigns offsets to a batch, and takes it into the commit. It returns false if the
-// requests of the batch are refused; it refuses them itself if their topic was deleted.
+// buildBatch assigns offsets to a batch, and takes the batch into the commit. It returns false if the
+// requests of the batch are refused. If the topic of the batch was deleted, buildBatch refuses them.
 func (e *Engine) buildBatch(c *format.Commit, d *state.Draft, t *batch) bool {
 	if r := t.only; r != nil {
 		if t == r.first() {
@@ -242,8 +244,8 @@ func (e *Engine) buildBatch(c *format.Commit, d *state.Draft, t *batch) bool {
 	return true
 }
 
-// buildKeyed adds the entries by which the log remembers the idempotency key of a request, if the
-// request is in the commit.
+// buildKeyed adds the entries by which the log remembers a request's idempotency key, if the request has
+// a key and is in the commit.
 func (e *Engine) buildKeyed(c *format.Commit, d *state.Draft, r *Request) {
 	if r.Key == nil || r.withdrawn || r.settled || e.building.refusal[r] != nil {
 		return
@@ -253,7 +255,8 @@ func (e *Engine) buildKeyed(c *format.Commit, d *state.Draft, r *Request) {
 	}
 }
 
-// buildDelayed adds entries that say when the delayed records of a request are due.
+// buildDelayed adds entries that say when a request's delayed records are due, if the request is in the
+// commit.
 func (e *Engine) buildDelayed(c *format.Commit, d *state.Draft, r *Request) {
 	if r.withdrawn || r.settled || e.building.refusal[r] != nil {
 		return

@@ -13,16 +13,15 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// A checkpoint holds the whole state, so it takes longer as the state grows, while there may be thousands
-// of commits each second. Large checkpoints take at most about 1/checkpointShare of the time: the engine
-// skips a checkpoint that is due too soon after the last one.
+// checkpointShare limits the time that large checkpoints take to about 1/checkpointShare of all time. For
+// example, after a large checkpoint that took 1 s, the engine skips the checkpoints of the next 7 s.
+// Without the limit, a broker with a large state and many commits would always write checkpoints.
 const checkpointShare = 8
 
 // maybeCheckpoint is called when this broker has won a slot. If a checkpoint is due, it searches for
-// holes in the log and writes a checkpoint, concurrently with the commit loop. A checkpoint is due for
-// the broker that won a slot divisible by CheckpointCommits. It is also due for the winner of any slot
-// if that broker has neither loaded nor begun a checkpoint in the last 2*CheckpointCommits slots: then
-// the broker whose turn it was may have failed.
+// holes in the log and writes a checkpoint, concurrently with the commit loop. A checkpoint is due if
+// CheckpointCommits divides the slot. A checkpoint is also due if this broker has neither loaded nor begun
+// one in the last 2*CheckpointCommits slots: then the broker that won the divisible slot may have failed.
 func (e *Engine) maybeCheckpoint(won format.Seq) {
 	every := format.Seq(e.opts.CheckpointCommits)
 	if won%every != 0 && won < e.lastCheckpoint+2*every || e.stopped.Load() != nil {
@@ -48,7 +47,7 @@ func (e *Engine) maybeCheckpoint(won format.Seq) {
 			}
 			if contradicts(err) {
 				e.stop(err)
-				e.end() // no further commit may be built on this log
+				e.end() // so that the commit under way ends too
 				return
 			}
 			if errors.Is(err, errOtherState) {
@@ -70,8 +69,8 @@ func (e *Engine) maybeCheckpoint(won format.Seq) {
 	})
 }
 
-// snapshot returns a view of the state, and the hash of the last commit in that view. It runs in the
-// commit loop or after the loop's end: so no commit is applied between the two reads.
+// snapshot returns a view of the state, and the hash of the last commit in that view. Only the commit loop
+// may call it, or its caller after the loop has ended: so no commit is applied between the two reads.
 func (e *Engine) snapshot() (*state.View, format.Hash) {
 	e.live.RLock()
 	defer e.live.RUnlock()
@@ -93,7 +92,7 @@ func (e *Engine) finalCheckpoint(ctx context.Context) error {
 	}
 	if contradicts(err) {
 		e.stop(err)
-		return nil // Shutdown returns err, with which the engine has stopped
+		return nil // Shutdown returns the error with which the engine has stopped
 	}
 	if err != nil {
 		return fmt.Errorf("write the checkpoint of slot %d (nothing is lost, the next start takes longer): %w", applied, err)
@@ -108,10 +107,12 @@ func contradicts(err error) bool {
 	return errors.Is(err, commitlog.ErrFork) || errors.Is(err, commitlog.ErrRolledBack)
 }
 
-// errOtherState says that a broker wrote another state for the same slot, so a retry does not help.
+// errOtherState says that the store has a checkpoint of the same slot with another state. A retry does
+// not help.
 var errOtherState = errors.New("the object does not hold the state at its slot")
 
-// findHole returns an error if the store lost a recent slot up to s: a checkpoint would hide the loss.
+// findHole returns an error if the store has lost a recent slot up to s. It is called before a checkpoint
+// at s, which would hide the loss.
 func (e *Engine) findHole(ctx context.Context, s format.Seq) error {
 	sound := format.Seq(e.sound.Load())
 	if window := 2 * format.Seq(e.opts.CheckpointCommits); s > window {
@@ -124,8 +125,8 @@ func (e *Engine) findHole(ctx context.Context, s format.Seq) error {
 	return nil
 }
 
-// writeCheckpoint creates a checkpoint and reads it back: it succeeds only if the store has what
-// was written. The log up to the checkpoint's slot must have no hole.
+// writeCheckpoint creates a checkpoint and reads it back, to check that the store has what was written.
+// The caller has checked that the log has no hole up to the checkpoint's slot.
 func (e *Engine) writeCheckpoint(ctx context.Context, view *state.View, hash format.Hash) error {
 	begun := time.Now()
 	c := &format.Checkpoint{
@@ -153,8 +154,8 @@ func (e *Engine) writeCheckpoint(ctx context.Context, view *state.View, hash for
 		return fmt.Errorf("read back %s: %w", key, err)
 	}
 	if got.Cluster == c.Cluster && got.Seq == c.Seq && got.Hash != c.Hash {
-		// Two brokers have applied different commits of one slot. If the store ignores
-		// conditions, neither may have noticed before.
+		// Two brokers have applied different commits in the same slot, for example because the store
+		// ignores the conditions of creates. Possibly neither broker has noticed that before.
 		return fmt.Errorf("%w: %s says that the commit in slot %d has the hash %v; this broker has applied a commit with the hash %v", commitlog.ErrFork, key, c.Seq, got.Hash, c.Hash)
 	}
 	if got.Cluster != c.Cluster || got.Seq != c.Seq || !bytes.Equal(got.Body, c.Body) && !view.Is(got.Body) {

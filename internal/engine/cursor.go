@@ -16,8 +16,8 @@ import (
 type Cursor struct {
 	// Offset is the next offset to read.
 	Offset format.Offset
-	// Floats says that the cursor moves to the start of the partition if Offset is below it. The cursor
-	// clears Floats when it has read a record. Without Floats, an offset below the start is an error.
+	// Floats says that the cursor moves to the start of the partition if Offset is below that start. The
+	// cursor clears Floats when it has read a record. Without Floats, an offset below the start is an error.
 	Floats bool
 
 	e         *Engine
@@ -46,16 +46,17 @@ type ReadOptions struct {
 	Reserve func(ctx context.Context, records int, bytes int64) (fewer int, lower int64, err error)
 }
 
-// Sink receives the records that a cursor reads. They share memory with the cache.
+// Sink receives the records that a cursor reads. The records share memory with the cache.
 type Sink interface {
-	// Grow is called before the records of each batch: at most n follow.
+	// Grow is called before the records of each batch: at most n records of that batch follow.
 	Grow(n int)
 	Add(r record.Record)
 }
 
 // Next passes records to a sink, within the bounds of opts, and moves the cursor past them. At the end
-// of the partition it syncs, and then waits for up to opts.Wait; it passes no records if none came. It
-// returns the bounds of the partition. It returns an error only if it has passed no record.
+// of the partition it syncs, and then waits up to opts.Wait for records. If none come, it passes no
+// records, without an error. It returns the bounds of the partition. It returns an error only if it has
+// passed no record.
 func (c *Cursor) Next(ctx context.Context, opts ReadOptions, to Sink) (start, end format.Offset, err error) {
 	for {
 		if err := c.await(ctx, &opts); err != nil {
@@ -68,8 +69,8 @@ func (c *Cursor) Next(ctx context.Context, opts ReadOptions, to Sink) (start, en
 	}
 }
 
-// Read is Next without a sync and without a wait: it passes records that this broker knows. It passes
-// none if the partition does not hold the offset.
+// Read is like Next, but it neither syncs nor waits: it passes only records that this broker knows. If the
+// partition does not hold the offset, Read passes no records.
 func (c *Cursor) Read(ctx context.Context, opts ReadOptions, to Sink) error {
 	if err := c.locate(&opts); err != nil {
 		return err
@@ -89,8 +90,8 @@ func (c *Cursor) Bounds() (start, end format.Offset, err error) {
 // Seek moves the cursor forward to the first record whose timestamp is at least ms, in milliseconds
 // since 1970, or to the partition's end if there is no such record.
 //
-// The state knows the largest timestamp of each batch, so usually Seek reads one batch. It reads
-// another batch only if the record with the largest timestamp is before the cursor.
+// The state knows the largest timestamp of each batch, so usually Seek reads one batch. It reads a second
+// batch only if the first batch's record with the largest timestamp is before the cursor.
 func (c *Cursor) Seek(ctx context.Context, ms int64) error {
 	for {
 		l, found, err := c.locateTime(ms)
@@ -156,11 +157,11 @@ func (c *Cursor) locateTime(ms int64) (l state.Location, found bool, err error) 
 	return l, found, err
 }
 
-// relocate finds the batch of l in the current state. It also returns how many checkpoints the engine
-// had loaded then. It does not change the cursor, since several batches are read at once.
+// relocate finds the batch of l in the current state. It also returns how many checkpoints the engine has
+// loaded so far. It must not change the cursor, since readFound reads batches in several goroutines.
 func (c *Cursor) relocate(l state.Location) (now state.Location, loads uint64, err error) {
 	err = c.view(func(s *state.State, t *state.Topic, p *state.Partition) error {
-		// The partition may begin in the middle of the batch.
+		// Records are deleted from the start of a partition, so the partition may begin within the batch.
 		found := s.Locate(nil, t, c.partition, max(l.Base, p.Start), 1, 1)
 		if len(found) == 0 || found[0].Base != l.Base {
 			return c.outOfRange(max(l.Base, c.Offset), p.Start, p.End)
@@ -197,8 +198,8 @@ func (c *Cursor) reach() format.Offset {
 	return last.Base + format.Offset(last.Count)
 }
 
-// confirmEnd syncs unless the last sync is recent, and finds the batches again. If the offset is beyond
-// the end, it always syncs, before the cursor refuses the offset.
+// confirmEnd syncs unless the last sync is recent, and then finds the batches again. If the offset is
+// beyond the end of the partition, confirmEnd always syncs, since other brokers may have moved the end.
 func (c *Cursor) confirmEnd(ctx context.Context, opts *ReadOptions) (err error) {
 	switch {
 	case c.Offset > c.end:
@@ -218,8 +219,8 @@ func (c *Cursor) outOfRange(offset, start, end format.Offset) error {
 	return &OutOfRangeError{Topic: c.topic, Partition: c.partition, Offset: offset, Start: start, End: end}
 }
 
-// reserve has the caller reserve memory for the batches that were found. If the caller lowers the bounds
-// of the read, reserve finds batches within these.
+// reserve calls opts.Reserve before the found batches are read. If opts.Reserve lowers the bounds of the
+// read, reserve finds batches again, within the lower bounds.
 func (c *Cursor) reserve(ctx context.Context, opts *ReadOptions) error {
 	if opts.Reserve == nil || len(c.found) == 0 {
 		return nil

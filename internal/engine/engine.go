@@ -5,9 +5,12 @@
 // yields entries. The engine knows nothing about consumers, queues, push targets or API keys: a package
 // that must react to their entries is an [Observer].
 //
-// One goroutine, the commit loop, claims slots and changes the state. Others read the state in an
-// [Engine.View], which holds the state's lock for reading; views don't nest. The locks of the batcher,
-// the budget, the waiters and the tail are leaves: a goroutine that holds one takes no other lock.
+// A request joins the open batch set, and waits there for further requests to share a commit with. When
+// the set is sealed, its requests can no longer be withdrawn: each will be in a commit, or get an error.
+//
+// One goroutine, the commit loop, claims slots and changes the state. Other goroutines read the state
+// in [Engine.View], which holds the state's read lock. The locks of the batcher, the budget, the waiters
+// and the tail are leaves: a goroutine that holds one of them takes no other lock.
 package engine
 
 import (
@@ -31,10 +34,10 @@ const mib = 1 << 20
 // Options configure an [Engine]. Fields have no defaults.
 type Options struct {
 	Batching          Batching
-	AppendTimeout     time.Duration // how long a caller waits for its commit, from when its request came
-	StaleMax          time.Duration // how old the last sync may be that an answer relies on
+	AppendTimeout     time.Duration // how long a caller waits for its commit, counted from the arrival of its request
+	StaleMax          time.Duration // an answer may rely on the last sync if that sync is not older than this
 	CheckpointCommits int           // number of commits between two checkpoints
-	CheckpointLarge   int           // after a checkpoint of at least this many bytes, the next may be skipped: see checkpointShare
+	CheckpointLarge   int           // after a checkpoint of at least this many bytes, the next one may be skipped: see checkpointShare
 	IdempotencyKeys   int           // how many idempotency keys the log may remember
 
 	Memory      int64 // limit, in bytes, of requests, open batches and the cache together
@@ -42,7 +45,7 @@ type Options struct {
 	CacheDir    string
 	CacheBytes  int64 // limit, in bytes, of the files in CacheDir
 
-	DeleteDelay, Margin time.Duration // for a bucket that Open sets up
+	DeleteDelay, Margin time.Duration // written into a bucket that Open sets up; any other bucket has its own
 
 	Logger *slog.Logger
 	Boot   func() time.Duration // the time since the machine started, suspended time included
@@ -54,16 +57,16 @@ type Observer interface {
 	// Loaded is called after a checkpoint has replaced the state.
 	Loaded(s *state.State)
 	// Applying is called before the entries of a commit are applied to the state. at is the log's time
-	// when they are applied.
+	// at that moment.
 	Applying(entries []format.Entry, at state.Moment)
 	// Applied is called after the entries of a commit were applied.
 	Applied(s *state.State, entries []format.Entry, at state.Moment)
 }
 
-// Rider adds entries to commits that are made anyway.
+// Rider adds entries to commits that the engine makes for requests.
 type Rider interface {
-	// Ride returns entries to add to a commit. The commit has the given entries, which the draft has
-	// applied.
+	// Ride returns entries to add to a commit that already has the given entries. The draft has applied
+	// the given entries.
 	Ride(d *state.Draft, entries []format.Entry) []format.Entry
 }
 
@@ -105,8 +108,8 @@ type Engine struct {
 	recovery       recovery // used until recovered is true
 	lastCheckpoint format.Seq
 	checkpointing  atomic.Bool
-	nextCheckpoint time.Time     // earliest time of the next checkpoint; owned by the checkpoint under way
-	sound          atomic.Uint64 // slot up to which the last search found no hole
+	nextCheckpoint time.Time     // earliest time of the next checkpoint; owned by the goroutine that set checkpointing
+	sound          atomic.Uint64 // the last search found no hole in the log up to this slot
 	contendedUntil time.Time
 }
 
@@ -134,8 +137,8 @@ func (e *Engine) Observe(observers ...Observer) { e.observers = append(e.observe
 // Ride sets the rider that adds entries to commits. Call it before [Engine.Open].
 func (e *Engine) Ride(r Rider) { e.rider = r }
 
-// Open recovers the log. It sets up an empty bucket first. After an error, the engine has ended.
-// ctx bounds only Open itself.
+// Open recovers the log. If the bucket is empty, Open sets it up first. After an error, the engine has
+// ended. The end of ctx ends Open, but not an engine that is open.
 func (e *Engine) Open(ctx context.Context) error {
 	e.observers = append(e.observers, &e.waiters)
 	if err := e.recover(ctx); err != nil {
@@ -161,8 +164,8 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.probe(ctx); err != nil {
 		return err
 	}
-	// Recovery lists the log and the checkpoints, so it notices if their directories are unusable. Without
-	// the following request, only the first large append would notice an unusable directory of data objects.
+	// Recovery lists log/ and checkpoint/, so it notices if one of these directories can't be used. Without
+	// the following request, only the first large append would notice that data/ can't be used.
 	if finder, ok := e.store.(objstore.Finder); ok {
 		key := (format.DataRef{Seq: 1}).Key()
 		if _, err := finder.FirstMissing(ctx, []string{key}); err != nil {
@@ -196,8 +199,8 @@ func (e *Engine) recover(ctx context.Context) error {
 	return nil
 }
 
-// openError returns the error of a step of Open. damage says how the log is damaged; nil if the step
-// failed for another reason, so that a new try may succeed.
+// openError returns the error of a step of Open. It is a *StoppedError if damage is an error for which
+// [Hint] has advice. Otherwise it is a *StoreError: a later try may succeed.
 func openError(doing string, err, damage error) error {
 	if Hint(damage) != "" {
 		return &StoppedError{Doing: doing, Err: err, Hint: Hint(damage)}
@@ -213,7 +216,7 @@ func (e *Engine) observe(op objstore.Op) {
 	case op.Outcome != objstore.OutcomeError:
 		e.storeErr.Store(nil)
 	case errors.Is(op.Err, objstore.ErrStopped):
-		// The store answers no further request, so no request here can succeed.
+		// The store answers no further request, so every request to the engine would fail.
 		e.stop(op.Err)
 		e.end()
 	case !errors.Is(op.Err, context.Canceled): // a canceled request says nothing about the store
@@ -231,7 +234,6 @@ func (e *Engine) StoreErr() error {
 	return nil
 }
 
-// storeFails tells whether the last store request failed.
 func (e *Engine) storeFails() bool { return e.storeErr.Load() != nil }
 
 // Usable returns why the engine takes no requests, a *StoppedError or ErrClosed; nil if it takes them.
@@ -245,10 +247,10 @@ func (e *Engine) Usable() error {
 	return nil
 }
 
-// State returns a viewer of the state, which shows what [Engine.View] shows.
+// State returns a viewer, which shows the same state as [Engine.View].
 func (e *Engine) State() state.Viewer { return e.live.Viewer() }
 
-// View calls f with the state, which does not change meanwhile. f must not block, nor call View.
+// View calls f with the state, which does not change before f returns. f must not block, nor call View.
 func (e *Engine) View(f func(s *state.State)) { e.live.View(f) }
 
 // ClusterID returns the id of the bucket's log: 32 hex digits.
@@ -272,7 +274,7 @@ func (e *Engine) Go(f func()) { e.tasks.Go(f) }
 // Done returns a channel that is closed when the engine takes no further requests.
 func (e *Engine) Done() <-chan struct{} { return e.loopDone }
 
-// End gives up the requests that wait and the commit that is under way. Shutdown then returns soon.
+// End ends the engine at once: requests that wait fail, and so does the commit under way.
 func (e *Engine) End() { e.end() }
 
 // Shutdown calls release unless release is nil. Then it refuses further requests, commits the requests

@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// The errors of an engine; the root package words them for callers. An engine also returns errors of
+// The errors of an engine; the root package translates them for callers. An engine also returns errors of
 // contexts and of package budget, and errors that a Change or a Caller returned.
 var (
 	ErrClosed        = errors.New("the engine is closed or closing")
@@ -30,7 +30,7 @@ func (e *UnknownError) Error() string { return "may be committed: " + e.Err.Erro
 func (e *UnknownError) Unwrap() error { return e.Err }
 
 // withoutUnknown returns the error for a request that a commit left out. err is the error of that commit.
-// If err is an UnknownError, the requests that the commit has may be in the log, but this one is not: so
+// If err is an UnknownError, the commit may be in the log, but even then the request is not. So
 // withoutUnknown unwraps err.
 func withoutUnknown(err error) error {
 	if unknown, ok := errors.AsType[*UnknownError](err); ok {
@@ -114,7 +114,7 @@ func (e *CacheError) Unwrap() error { return e.Err }
 // StateFullError says that the state has no room for what a request adds.
 type StateFullError struct {
 	Use               state.Use
-	Used, Limit, Most int64 // in bytes: the size of the state; the size up to which requests of this use may let it grow; Options.StateMemory
+	Used, Limit, Most int64 // in bytes: the size of the state; the size up to which this Use may let the state grow; Options.StateMemory
 }
 
 // Error implements error.

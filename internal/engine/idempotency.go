@@ -8,10 +8,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// keyedPatience is how long a request with an idempotency key may wait for its commit. If the
-// machine of its broker sleeps for longer, a retry through another broker may be committed, and
-// the log may forget that retry before the broker wakes up: the request would be committed twice.
-// [state.KeyedFor] allows for this time.
+// keyedPatience is how long a request with an idempotency key may wait for its commit. Without this
+// limit, a request could be committed twice: its broker's machine sleeps for days, another broker commits
+// the caller's retry, the log forgets the key, and then the first broker wakes up and commits the
+// request. [state.KeyedFor] is an hour longer than the promised 24 hours, to allow for keyedPatience.
 const keyedPatience = 50 * time.Minute
 
 // Key is the idempotency key by which the log recognises a retry of a request.
@@ -20,20 +20,21 @@ type Key struct {
 	// append. The commit of the request stores all hashes, so the log has all of them or none.
 	Hashes []format.Digest
 	// Unscoped has the hashes, one for each of Hashes, under which earlier versions of Seb may have
-	// stored the request; it may be empty. These hashes leave out the caller, so another caller's
-	// request can have the same ones. It is the same request only if Print is the same too.
+	// stored the request; it may be empty. These hashes do not depend on the caller, so the log may have
+	// them from another caller's request. Only if Print is equal too, the log has this request.
 	Unscoped []format.Digest
 	Print    format.Digest  // digest of the whole request
-	Topic    format.TopicID // the only topic in which the key is valid; 0 for the key of a commit, which belongs to no topic
+	Topic    format.TopicID // the only topic in which the key is valid; 0 if the key belongs to no topic
 }
 
 func (k *Key) hash() format.Digest { return k.Hashes[0] }
 
-// Replay settles a request if the log knows the request's key; else it returns false. at is the log's
-// time in microseconds since 1970: the log forgets a key [state.KeyedFor] after the commit that stored
-// it, and keeps the key until then even if the topic is deleted. Call Begin before Replay. If Replay
-// returns true, and the key belongs to a topic, the caller must sync and then call Confirm, since another
-// broker may have deleted the topic.
+// Replay settles a request if the log has the request's idempotency key: the request gets the outcome of
+// the earlier request with that key. Otherwise Replay returns false. at is the log's time in microseconds
+// since 1970: the log keeps a key until [state.KeyedFor] after the commit that stored the key, even if
+// the topic is deleted before. The caller must call Begin before Replay. If Replay returns true, and the
+// key belongs to a topic, the caller must sync and then call Confirm, since another broker may have
+// deleted the topic.
 func (e *Engine) Replay(r *Request, at int64) bool {
 	var first state.Keyed
 	var known bool
@@ -56,14 +57,14 @@ func replay(s *state.State, r *Request, at int64) (first state.Keyed, known bool
 	if !known && len(r.Key.Unscoped) > 0 {
 		hashes = r.Key.Unscoped
 		first, known = s.Keyed(hashes[0], at)
-		known = known && first.Print == r.Key.Print // with another Print, the key may be that of another caller
+		known = known && first.Print == r.Key.Print // with another Print, it may be another caller's request
 	}
 	if known {
 		r.replayed = make([][]Range, len(r.Appends))
 	}
 	if known && first.Print == r.Key.Print {
 		for i := range r.Appends {
-			x, _ := s.Keyed(hashes[i], at) // the log knows this hash too: the same commit has stored all hashes of the request
+			x, _ := s.Keyed(hashes[i], at) // the log has this hash too, since one commit stored all hashes of the request
 			for _, y := range x.Ranges {
 				r.replayed[i] = append(r.replayed[i], Range{Partition: y.Partition, Offset: y.Base, Count: int(y.Count)})
 			}
@@ -72,20 +73,21 @@ func replay(s *state.State, r *Request, at int64) (first state.Keyed, known bool
 	return first, known
 }
 
-// Confirm ends a request that Replay has settled. err is the error of the sync after Replay.
+// Confirm ends a request that Replay has settled. err is the error of the sync after Replay; nil if the
+// sync succeeded.
 func (e *Engine) Confirm(r *Request, err error) *Ticket {
 	e.confirm(r, err)
 	close(r.done)
 	return e.ticket(r, r.began)
 }
 
-// confirm checks how a request with a key was settled, after a sync or commit that should have read the
-// log to its end; err is the error of that sync or commit. Without an error, the state may show that the
-// topic of the key was deleted, or that the log has the key after all, for which there seemed to be no
-// room.
+// confirm checks the outcome of a settled request with an idempotency key, after a sync or commit that
+// should have read the log to its end. err is the error of that sync or commit. Without an error, the
+// state is up to date. It may show that the topic of the key was deleted. It may also show that the log
+// has the key, when the request was refused because there was no room for the key.
 //
-// A request whose key belongs to no topic keeps its answer when its topics are deleted, since it may
-// have done more than append to them.
+// A request whose key belongs to no topic keeps its outcome when its topics are deleted, since the
+// request may have done more than append to these topics.
 func (e *Engine) confirm(r *Request, err error) {
 	_, full := errors.AsType[*KeysFullError](r.err)
 	switch {
@@ -105,7 +107,7 @@ func (e *Engine) confirm(r *Request, err error) {
 	}
 }
 
-// maybeCommitted wraps err in an UnknownError, unless it has one.
+// maybeCommitted wraps err in an UnknownError, unless err already wraps one.
 func maybeCommitted(err error) error {
 	if _, unknown := errors.AsType[*UnknownError](err); unknown {
 		return err
@@ -118,11 +120,14 @@ func (e *Engine) hasTopic(id format.TopicID) (has bool) {
 	return has
 }
 
-// settle decides requests that no commit may have, now or later, and removes their records from finished
-// batch sets: appends of callers whose access has ended, since a revoked API key never becomes valid
-// again; requests whose idempotency key was used by another commit meanwhile; those that have waited for
-// too long; and those for whose key there is no room. If an access ends in the commit that is being
-// built, the commit still has the appends of that caller.
+// settle decides requests that must be in no commit, now or later, and removes their records from the
+// finished batch sets. These are:
+//   - appends of callers that may no longer make requests: a revoked API key never becomes valid again;
+//   - requests whose idempotency key the log has by now;
+//   - requests with an idempotency key that have waited longer than keyedPatience;
+//   - requests for whose idempotency key there is no room.
+//
+// If the commit that is being built revokes an API key, it still has the appends of that key's caller.
 func (e *Engine) settle(sets []*batchSet, at int64) {
 	room := e.opts.IdempotencyKeys - e.live.State.KeyedCount(at)
 	for _, set := range sets {
@@ -154,8 +159,8 @@ func (e *Engine) settle(sets []*batchSet, at int64) {
 	}
 }
 
-// keyedEntries returns the entries by which the log remembers a request whose batches
-// are in the commit.
+// keyedEntries returns the entries by which the log remembers a request with an idempotency key. The
+// batches of the request must be in the commit already, since the entries have the records' offsets.
 func keyedEntries(r *Request) []*format.AppendKeyed {
 	entries := make([]*format.AppendKeyed, len(r.Key.Hashes))
 	for i, hash := range r.Key.Hashes {
@@ -170,9 +175,8 @@ func keyedEntries(r *Request) []*format.AppendKeyed {
 	return entries
 }
 
-// waited returns how long ago a request came, by the clock that has advanced most: the machine's
-// clocks may have stood still while it slept. at is the log's time in microseconds since 1970, by
-// which the log forgets keys.
+// waited returns how long ago a request came, by the clock that has advanced most: some clocks may have
+// stood still while the machine slept. at is the log's time in microseconds since 1970.
 func (e *Engine) waited(r *Request, at int64) time.Duration {
 	return max(e.opts.Boot()-r.boot, time.Since(r.began), time.Duration(at-r.came)*time.Microsecond)
 }

@@ -11,8 +11,8 @@ import (
 
 const (
 	inlineBytesMax     = 4 * mib         // the largest payload that is written into the commit object itself
-	contendedInlineMax = 64 << 10        // the same limit while other brokers win slots: after a lost race, the payload is sent again
-	contendedFor       = 5 * time.Second // how long contendedInlineMax holds after a slot was lost
+	contendedInlineMax = 64 << 10        // replaces inlineBytesMax while other brokers win slots, since a broker sends the payload again after each lost race
+	contendedFor       = 5 * time.Second // how long contendedInlineMax applies after another broker has won a slot
 )
 
 // loop is the commit loop: the one goroutine that claims slots, follows the log and changes the
@@ -55,7 +55,8 @@ func (e *Engine) loop() {
 	e.giveUpAll()
 }
 
-// giveUpAll refuses the requests that still wait when the loop ends early.
+// giveUpAll refuses the requests that still wait. The loop calls it if the engine has stopped itself, or
+// if e.life has ended.
 func (e *Engine) giveUpAll() {
 	e.closing.Store(true)
 	e.batcher.close()
@@ -67,8 +68,9 @@ func (e *Engine) giveUpAll() {
 	e.waiters.notifyAll()
 }
 
-// commit makes one commit of the requests that wait. A commit that succeeds proves where the log ends:
-// so commit then also answers the syncs, which were requested before it began.
+// commit makes one commit of the requests that wait, and answers the syncs, which were requested before
+// the commit began. If the commit wins a slot, the syncs need no read of the log: the commit has proven
+// where the log ends.
 func (e *Engine) commit(syncs []*syncRequest) {
 	inline := int64(inlineBytesMax)
 	if e.contended() {
@@ -106,7 +108,7 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	e.finish(sets, func(r *Request) error {
 		e := refusal[r]
 		if e != nil && err != nil {
-			return withoutUnknown(err) // the refusal may depend on other requests of the commit, which are perhaps not in the log
+			return withoutUnknown(err) // not e: the refusal may rely on requests before r, which the failed commit may not have brought into the log
 		}
 		if e != nil {
 			return e
@@ -131,12 +133,12 @@ func (e *Engine) contended() bool {
 	return time.Now().Before(e.contendedUntil)
 }
 
-// reportCommit logs an attempt whose outcome is not known.
+// reportCommit logs a failed attempt to write a commit.
 func (e *Engine) reportCommit(err error) {
 	e.logger.Warn("the store did not take a commit; trying again", "err", err)
 }
 
-// commitError returns the error for the callers of a commit that failed, or may be in the log.
+// commitError returns the error for the requests of a commit that failed, or whose outcome is unknown.
 func (e *Engine) commitError(err error) error {
 	var failed error = &StoreError{Doing: "the commit was not confirmed", RetryAfter: time.Second, Err: err}
 	if halt := e.log.Err(); halt != nil {
@@ -151,8 +153,8 @@ func (e *Engine) commitError(err error) error {
 	return failed
 }
 
-// stop makes the engine refuse all further requests, because the log is damaged or the store answers no
-// further requests.
+// stop makes the engine refuse all further requests. It is called when the log is damaged, or when the
+// store answers no further requests.
 func (e *Engine) stop(err error) {
 	stopped := &StoppedError{Hint: Hint(err), Err: err}
 	if e.stopped.CompareAndSwap(nil, stopped) {
@@ -161,7 +163,7 @@ func (e *Engine) stop(err error) {
 	}
 }
 
-// finish sets the outcome of every request of the batch sets, and gives back the request's memory.
+// finish sets the outcome of every request of the batch sets, and gives back the memory of the requests.
 func (e *Engine) finish(sets []*batchSet, outcome func(*Request) error) {
 	for _, set := range sets {
 		for _, r := range set.requests {
@@ -181,8 +183,8 @@ func (e *Engine) finish(sets []*batchSet, outcome func(*Request) error) {
 	}
 }
 
-// useless reports whether a batch set needs new data objects: one of its data objects may have been
-// deleted, or its data objects hold records that must not be committed.
+// useless reports whether a batch set needs new data objects: because a data object of the set may have
+// been deleted, or because the data objects hold records that must not be committed.
 func (e *Engine) useless(set *batchSet) bool {
 	return set.changed || slices.ContainsFunc(set.objects, func(o *dataObject) bool { return o.ref.Seq < e.live.State.DataFloor() })
 }

@@ -19,7 +19,7 @@ var (
 	batchesBounds = histogram.Exponential(1, 2, 12)
 )
 
-// metrics has what the engine counts for metrics alone. [Engine.Metrics] reads the other values from
+// metrics has the values that the engine counts only for [Engine.Metrics], which reads other values from
 // the cache, the budget and the log.
 type metrics struct {
 	commits, commitRecords, checkpoints, checkpointBytes, dataLost atomic.Int64
@@ -98,8 +98,7 @@ func (m *metrics) storeFamilies() []metric.Family {
 	return []metric.Family{requests, seconds, bytes}
 }
 
-// memoryMetrics returns the metrics of the memory budget, and of the cache, which uses the rest of the
-// budget.
+// memoryMetrics returns the metrics of the memory budget and of the cache.
 func (e *Engine) memoryMetrics() []metric.Family {
 	used := metric.Family{Name: "seb_memory_share_used_bytes", Help: "Memory taken by what clients send or read: small requests, bodies of requests, and answers.",
 		Kind: metric.Gauge, Labels: []string{"share"}}

@@ -19,9 +19,10 @@ const (
 	probeBytesMax = 16 // read limit; the object has one byte
 )
 
-// probe sends several creates of one key at once. The store may answer at most one of them with
-// success, and the object must hold what that create sent. A store that fails this test can't order
-// writers, and so can't keep a log. If the answers prove nothing, probe tries again.
+// probe tests whether a create fails if the key exists: without that, two brokers could win the same
+// slot. It sends several creates of one key at once. The store may answer at most one of them with
+// success, and the object must hold what that create sent. If the answers prove nothing, probe tries
+// again.
 func (e *Engine) probe(ctx context.Context) error {
 	var err error
 	for try := range probeTries {
@@ -78,7 +79,7 @@ func (e *Engine) probeOnce(ctx context.Context) (err error) {
 	switch {
 	case err != nil:
 		return err
-	case !held && winners == 0: // perhaps the winner's answer was lost, so the cause is not errBroken
+	case !held && winners == 0: // perhaps the store's answer to the winner was lost, so the cause is not errBroken
 		return noConditions(nil, "none of %d concurrent creates of one object succeeded; exactly one must", probeRacers)
 	case !held:
 		return noConditions(nil, "the object of concurrent creates does not hold what the successful create wrote")
@@ -88,8 +89,8 @@ func (e *Engine) probeOnce(ctx context.Context) (err error) {
 	return nil
 }
 
-// readProbe reads the object that racers have created, a few times if it does not hold what it
-// should: a single corrupt answer is no reason to refuse the store.
+// readProbe reads the object that the racers have created. If should returns false, readProbe reads the
+// object again, a few times: a single corrupt answer is no reason to refuse the store.
 func (e *Engine) readProbe(ctx context.Context, key string, should func(body []byte) bool) (o objstore.Object, held bool, err error) {
 	for try := range probeAnswers {
 		if try > 0 {
@@ -105,13 +106,13 @@ func (e *Engine) readProbe(ctx context.Context, key string, should func(body []b
 	return o, false, nil
 }
 
-// errBroken is the cause of an UnusableError that a retry can't change.
+// errBroken is the cause of an UnusableError if another probe would be useless.
 var errBroken = errors.New("an object was created twice")
 
 // racer is one of several writers that try to create the same key at once.
 type racer struct {
 	err    error // of the last create
-	unsure bool  // a create failed without a decision, and may have won nevertheless
+	unsure bool  // the store did not decide a create of this racer, which may have won nevertheless
 }
 
 // run sends creates until the store decides: S3 may answer 409 to concurrent creates of a key, and

@@ -20,8 +20,7 @@ const (
 	batchReadTries = 3
 	// ReadsMax is how many batches one reader reads at once.
 	ReadsMax = 16
-	// readWindowBytes is the least number of bytes that is read of an object, unless the object ends
-	// before.
+	// A read of an object asks for at least readWindowBytes, unless the object ends before.
 	readWindowBytes = 1 * mib
 )
 
@@ -46,23 +45,22 @@ func objectKey(o state.Object) string {
 	return format.LogKey(format.Seq(o.Seq))
 }
 
-// readWaitsFor is how long a read waits for further batches once its first batch has come. The
-// caller gets the batches that came by then, and continues after them: to wait for all of them
-// may take longer than a proxy in front of the broker waits. The read sends no request that would
-// probably be answered too late. For example, if the first batch took 300 ms, the read sends no
-// request in the last 300 ms of readWaitsFor; in the last readLast it never sends one.
+// readWaitsFor is how long a read waits for further batches once its first batch has come. Then the
+// caller gets the batches that have come, and asks for the others in another read: a proxy in front of the
+// broker might not wait for all of them. The read sends no request that would probably be answered too
+// late. For example, if the first batch took 300 ms, the read sends no request in the last 300 ms of
+// readWaitsFor. It never sends a request in the last readLast of readWaitsFor.
 const (
 	readWaitsFor = time.Second
 	readLast     = readWaitsFor / 4
 )
 
-// readFound returns the bytes of the batches in c.found, in order, up to the first batch that
-// could not be read, or came too late: see readWaitsFor. Batches that are not in
-// the cache are read at the same time: to read a thousand small commits one after the other
-// would take a thousand round trips.
+// readFound returns the bytes of the batches in c.found, in order. It ends before the first batch that
+// can't be read, or that comes too late: see readWaitsFor. It reads up to ReadsMax batches from the store
+// at the same time, since a thousand small commits, one after the other, would take a thousand round trips.
 func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
 	if len(c.found) == 0 {
-		return nil, nil // before a context is derived: ctx would keep memory for it while the caller waits for records
+		return nil, nil // before WithCancel, whose memory ctx would keep while the caller waits for records
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -70,7 +68,7 @@ func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
 		raws   = make([][]byte, len(c.found))
 		errs   = make([]error, len(c.found))
 		failed atomic.Bool // a read failed, so that later batches are of no use
-		begun  = len(raws) // batches with a lower index were requested
+		begun  = len(raws) // only batches with a lower index were requested
 		first  = firstBatch{began: time.Now(), giveUp: cancel}
 		wg     sync.WaitGroup
 		places = make(chan struct{}, ReadsMax)
@@ -112,10 +110,11 @@ func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
 	return raws[:begun], nil
 }
 
-// firstBatch is what a read knows of its first batch.
+// firstBatch notes when the first batch of a read came, and ends the read when readWaitsFor has passed
+// since then.
 type firstBatch struct {
-	began  time.Time
-	giveUp func() // is called when readWaitsFor has passed since the first batch came
+	began  time.Time // when the read began
+	giveUp func()    // ends the read
 
 	mu    sync.Mutex
 	came  time.Time // when the first batch came; zero until then
@@ -129,14 +128,14 @@ func (f *firstBatch) isThere() {
 	f.timer = time.AfterFunc(readWaitsFor, f.giveUp)
 }
 
-// isLongAgo tells whether a batch that is requested now would come too late.
+// isLongAgo tells whether the first batch came so long ago that a batch requested now would come too late.
 func (f *firstBatch) isLongAgo() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.came.IsZero() && time.Since(f.came) >= readWaitsFor-max(f.came.Sub(f.began), readLast)
 }
 
-// forget is called when the read is over.
+// forget stops the timer. It is called when the read ends.
 func (f *firstBatch) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,8 +144,8 @@ func (f *firstBatch) forget() {
 	}
 }
 
-// readBatch returns the bytes of a batch, from the cache or from the store. It has checked their CRC
-// against the state. The bytes are shared: the caller must not change them.
+// readBatch returns the bytes of a batch, from the cache or from the store. The bytes have the CRC that
+// the state has for the batch. They are shared: the caller must not change them.
 func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error) {
 	var (
 		e     = c.e
@@ -165,14 +164,14 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error
 		})
 		_, full := errors.AsType[*budget.FullError](err)
 		switch {
-		case err == nil && raw != nil: // after an error, the flight may still be writing raw
+		case err == nil && raw != nil: // err first: if it is not nil, the flight may still be writing raw
 			return raw, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case e.life.Err() != nil:
 			return nil, ErrClosed
 		case full:
-			return nil, err // without a retry: Take has waited for room already
+			return nil, err // without a retry, since the flight has waited for memory already
 		case errors.Is(err, errMoved):
 			if l, loads, err = c.relocate(l); err != nil {
 				return nil, err
@@ -189,7 +188,7 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error
 			pause(ctx, try)
 			try++
 		}
-		// Without an error, the flight of another reader has fetched the batch into the cache.
+		// If err is nil here, another reader's flight has fetched the batch into the cache: look there again.
 	}
 	if lost(last) {
 		return nil, e.dataLost(l, last)
@@ -197,12 +196,12 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error
 	return nil, &StoreError{Doing: fmt.Sprintf("offset %d could not be read", l.Base), RetryAfter: retryMax, Err: last}
 }
 
-// errMoved says that a checkpoint has replaced the state from which the reader knew the batch's place.
-// The batch may be in another place now, and the log lease says nothing about the old place.
+// errMoved says that a checkpoint has replaced the state that told the reader where a batch is. The batch
+// may be in another place now, and the log lease says nothing about the old place.
 var errMoved = errors.New("a checkpoint has replaced the state")
 
-// lost tells whether err says that an object is missing, or isn't what the log says. An unknown
-// magic counts as damage: every batch had a known magic when it was committed.
+// lost tells whether err says that an object is missing, or isn't what the log says. A batch with an
+// unknown magic is damaged: every batch had a known magic when it was committed.
 func lost(err error) bool {
 	return errors.Is(err, objstore.ErrNotFound) || errors.Is(err, objstore.ErrNotRegular) || errors.Is(err, record.ErrCorrupt) ||
 		errors.Is(err, record.ErrMagic) || errors.Is(err, format.ErrCorrupt)
@@ -219,7 +218,7 @@ func (e *Engine) dataLost(l state.Location, err error) error {
 // of a small object, or batches that follow in a large object. It puts these batches into the cache: see
 // cacheAround. loads is how many checkpoints the engine had loaded when l was found.
 func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location, loads uint64) ([]byte, error) {
-	// A flight goes on when its readers' contexts end, but ends with the engine.
+	// ctx is the flight's: it does not end when a reader gives up, so it must end when the engine ends.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(e.life, end)()
@@ -228,8 +227,8 @@ func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 	if int64(l.Object.Size) <= readWindowBytes {
 		off, n = 0, int64(l.Object.Size)
 	}
-	// Fetches are a separate class: adapters hold memory while they wait for a fetch, and appends
-	// must not wait behind fetches.
+	// Fetches are a class of their own in the budget: adapters hold memory while they wait for a fetch, and
+	// appends must not wait behind fetches.
 	if err := e.budget.Take(ctx, budget.Fetches, n); err != nil {
 		return nil, err
 	}
@@ -258,9 +257,9 @@ func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 	return raw, nil
 }
 
-// covered returns nil if an answer of the store about data of the log may be believed: the log lease
-// covers it, or a List shows that the answer was right when it was given. loads is how many
-// checkpoints the engine had loaded when the place of the data was read from the state.
+// covered returns nil if the engine may rely on an answer of the store about data of the log: because the
+// log lease covers the answer, or because a List after it shows that the answer was right. loads is how
+// many checkpoints the engine had loaded when it read from the state where the data is.
 func (e *Engine) covered(ctx context.Context, o objstore.Object, loads uint64) error {
 	if !e.log.Covers(o.Time) {
 		if err := e.sync(ctx, true); err != nil {
@@ -278,9 +277,9 @@ func (e *Engine) loadCount() (loads uint64) {
 	return loads
 }
 
-// cacheAround puts the batches of a part of an object into the cache, up to the first batch that is not
-// whole or does not verify. window is that part, which begins at off in the object and contains the batch
-// r. Each batch is copied, so that the cache can free it alone.
+// cacheAround puts the batches in window into the cache, up to the first batch that is cut off or does
+// not verify. window has the bytes of an object from off on, and contains the batch r. Each batch is
+// copied, so that the cache can free one batch without the others.
 func (e *Engine) cacheAround(r cache.Range, window []byte, off int64) {
 	at := int64(r.Pos) - off
 	if off == 0 {

@@ -7,11 +7,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// recoveryReport is the time between two reports on the progress of a start that replays many commits.
+// recoveryReport is the time between two progress reports.
 const recoveryReport = 5 * time.Second
 
-// recovery logs the progress of a start: a log without a recent checkpoint takes long to replay, and
-// the operator would see nothing else meanwhile.
+// recovery logs the progress of a start. A start takes long if the log has no recent checkpoint, and
+// without these reports the operator would see nothing meanwhile.
 type recovery struct {
 	logger *slog.Logger
 	told   time.Time  // when the last report was logged
@@ -20,7 +20,7 @@ type recovery struct {
 
 func newRecovery(logger *slog.Logger) recovery { return recovery{logger: logger, told: time.Now()} }
 
-// loaded notes that a checkpoint was loaded. The replay begins after it.
+// loaded notes that the checkpoint of slot s was loaded. The replay begins after that slot.
 func (r *recovery) loaded(s format.Seq) { r.from = s }
 
 // applied notes that slot s was replayed.

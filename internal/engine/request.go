@@ -15,18 +15,18 @@ import (
 
 const requestOverheadBytes = 256 // about the memory that a waiting append takes, without its records
 
-// Request is what one caller wants committed: all of it, or nothing. It is data, and belongs to the
-// engine once it is submitted.
+// Request is what one caller asks to commit: all of it, or nothing. Once a caller has submitted a request,
+// only the engine may change it.
 type Request struct {
 	Appends []*Append // empty if the request has only a change
 	Change  Change    // nil if the request has only appends
 	Key     *Key      // nil without an idempotency key
-	// Callers are those on whose behalf the request is made; empty if it is the program's own. It is
-	// enough if one of them may still make requests.
+	// Callers are the callers on whose behalf the request is made. The request is refused unless at least
+	// one of them may still make requests. Callers is empty if the program itself makes the request.
 	Callers []Caller
-	// Synced says that the engine has synced since the request came: a refusal is final.
+	// Synced says that the engine has synced since the request came. So a refusal needs no further sync.
 	Synced bool
-	// Urgent requests are committed without linger.
+	// Urgent says that the request does not wait for further requests to share a commit with.
 	Urgent bool
 	// ExtraBytes is the memory that the change takes while it waits, if that is worth counting.
 	ExtraBytes int64
@@ -41,31 +41,31 @@ type Request struct {
 
 	refusal  error // set while none of Callers may make requests; guarded by batcher.mu, see [batcher.allowed]
 	settled  bool  // decided without a commit: replayed or err is set
-	doubtful bool  // settled by what this broker knows of idempotency keys, which may be old; see confirm
+	doubtful bool  // settled by this broker's knowledge of idempotency keys, which may be out of date; see confirm
 
-	// Guarded by batcher.mu until the batch set is sealed, then unchanging.
+	// Guarded by batcher.mu. withdrawn and sealed no longer change once the batch set is sealed.
 	holders   int // callers that still wait for the request
 	withdrawn bool
 	sealed    bool
 
 	done     chan struct{} // closed when the outcome is known: then the following fields have it
-	replayed [][]Range     // where an earlier request with the same key has put the records of each append; nil if there is no such request
+	replayed [][]Range     // where the records of each append are, if an earlier request with the same key has committed them; else nil
 	entries  []format.Entry
 	err      error
 }
 
-// Change is what a request changes in addition to its appends. It is data, so that a request can be
-// sent to another broker.
+// Change is what a request changes in addition to its appends. A change has no functions or pointers to
+// the caller's data, so that a request can be sent to another broker.
 type Change interface {
 	// Apply checks the change against the draft. It returns the change's entries for the commit,
-	// possibly none, or why the change is refused. The entries must not delete a topic that the
-	// request appends to. The commit loop calls Apply again after a lost race.
+	// possibly none, or an error if the change is refused. The entries must not delete a topic to which
+	// the request appends. The commit loop calls Apply again after a lost race.
 	Apply(d *state.Draft) ([]format.Entry, error)
 }
 
 // Caller is a caller on whose behalf the program makes a request.
 type Caller interface {
-	// May returns nil, or why the caller may no longer make requests. now is the store's time.
+	// May returns nil if the caller may still make requests, and else the refusal. now is the store's time.
 	May(in Keyring, now time.Time) error
 }
 
@@ -86,7 +86,8 @@ type Append struct {
 	Delay time.Duration  // queues may hand the records out when Delay has passed since the commit
 	Due   time.Time      // when queues may hand the records out, by the store's clock; zero if Delay decides
 
-	// The following memory belongs to the caller. The append keeps none of it once it has joined a batch set.
+	// The following memory belongs to the caller. Once the request has joined a batch set, the append no
+	// longer uses that memory.
 	Records    Records
 	Partition  format.Partition   // of all records, unless Partitions is set
 	Partitions []format.Partition // of each record
@@ -97,7 +98,8 @@ type Append struct {
 // Records are the caller's records.
 type Records interface {
 	// Record fills r with the record of index i. Key, value and headers share memory with the
-	// caller's record. The timestamp of r stays if the record has none. r.Headers may be reused.
+	// caller's record. If that record has no timestamp, Record leaves r.Timestamp as it is. Record may
+	// write into the array of r.Headers.
 	Record(i int, r *record.Record)
 }
 
@@ -143,7 +145,7 @@ func (a *Append) ranges() []Range {
 	return mergeRanges(rs)
 }
 
-// mergeRanges merges neighbours without a gap between them. It reuses rs.
+// mergeRanges merges neighbours without a gap between them. It returns them in the array of rs.
 func mergeRanges(rs []Range) []Range {
 	out := rs[:0]
 	for _, r := range rs {
@@ -156,14 +158,15 @@ func mergeRanges(rs []Range) []Range {
 	return out
 }
 
-// whole reports whether a commit may have to leave out this request but not those of the same batch set.
-// Such a request must not share batches with other requests.
+// whole reports whether a commit may have to leave out this request alone, for example because a
+// partition does not end at the offset that the request requires. Such a request must not share batches
+// with other requests, since a commit has a batch as a whole or not at all.
 func (r *Request) whole() bool {
 	return r.Change != nil || len(r.Appends) > 1 || len(r.Appends) == 1 && r.Appends[0].IfEnd >= 0
 }
 
-// first returns the batch of a request's first record. If the request is whole, all
-// of its batches are adjacent in their batch set, and this is the first of them.
+// first returns the batch of a request's first record. If the request is whole, its batches are adjacent
+// in their batch set, and that batch comes first.
 func (r *Request) first() *batch { return r.Appends[0].shares[0].batch }
 
 // batches returns the batches of a request that is whole.
@@ -178,8 +181,8 @@ func (r *Request) batches() (bs []*batch) {
 	return bs
 }
 
-// Begin notes that a request has come. The request's wait counts from the time of arrival in ctx, or else
-// from now on. A second call for the request does nothing; Submit also calls Begin.
+// Begin notes when a request came: at the time of arrival in ctx, see [WithArrival], or now if ctx has no
+// such time. Submit also calls Begin. A second call for the same request does nothing.
 func (e *Engine) Begin(ctx context.Context, r *Request) {
 	if r.done != nil {
 		return
@@ -195,8 +198,8 @@ func (e *Engine) Begin(ctx context.Context, r *Request) {
 	}
 }
 
-// Submit adds a request to the open batch set, unless [Engine.Replay] has settled it. It copies the
-// records. It waits while the memory budget has no room. It returns a *LateError if
+// Submit adds a request to the open batch set, unless [Engine.Replay] has settled the request. It copies
+// the records. While the memory budget has no room, it waits. It returns a *LateError if
 // [Options].AppendTimeout has passed since the request came.
 func (e *Engine) Submit(ctx context.Context, r *Request) (*Ticket, error) {
 	e.Begin(ctx, r)
@@ -240,7 +243,7 @@ func (e *Engine) Commit(ctx context.Context, r *Request) error {
 }
 
 // Ticket lets one caller wait for the outcome of a request. If a second caller sends a request with
-// the same idempotency key, both callers wait for the first request, each with its own ticket.
+// the same idempotency key, both callers wait for the first request, each with a Ticket.
 type Ticket struct {
 	e      *Engine
 	r      *Request
@@ -258,8 +261,8 @@ func (e *Engine) ticket(r *Request, began time.Time) *Ticket {
 // Done returns a channel that is closed when the outcome is known.
 func (t *Ticket) Done() <-chan struct{} { return t.r.done }
 
-// Wait waits for the outcome until ctx ends, or [Options].AppendTimeout has passed since the request
-// came. Then Wait withdraws the request; if it is too late for that, the error is an *UnknownError.
+// Wait waits for the outcome. If ctx ends before, or [Options].AppendTimeout has passed since the request
+// came, Wait withdraws the request. If it is too late to withdraw, the error is an *UnknownError.
 func (t *Ticket) Wait(ctx context.Context) error {
 	select {
 	case <-t.r.done:
@@ -278,8 +281,8 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	}
 }
 
-// giveUp withdraws the request and returns err. If the request may be committed, it wraps err in an
-// *UnknownError.
+// giveUp withdraws the request and returns err. If the request can't be withdrawn, giveUp wraps err in
+// an *UnknownError.
 func (t *Ticket) giveUp(err error) error {
 	t.once.Do(func() { t.withdrawn = t.e.batcher.withdraw(t.r) })
 	if t.withdrawn {
@@ -299,7 +302,7 @@ func (t *Ticket) Settled(ctx context.Context) error {
 	return err
 }
 
-// Replayed tells whether the outcome is that of an earlier request with the same idempotency key.
+// Replayed tells whether the outcome is the outcome of an earlier request with the same idempotency key.
 func (t *Ticket) Replayed() bool { return t.r.replayed != nil || t.joined }
 
 // Ranges returns where the records of an append are, once Wait has returned nil.
@@ -310,8 +313,8 @@ func (t *Ticket) Ranges(append int) []Range {
 	return t.r.Appends[append].ranges()
 }
 
-// Entries returns the entries of the change in the commit, once Wait has returned nil; none if the
-// request was replayed.
+// Entries returns the entries that the request's change has put into the commit, once Wait has returned
+// nil. It returns none if [Ticket.Replayed] returns true.
 func (t *Ticket) Entries() []format.Entry {
 	if t.Replayed() {
 		return nil

@@ -8,15 +8,15 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// stateReserveMin is the least reserve in bytes. If a quarter of StateMemory is less than this, as in some
-// tests, a quarter is the least reserve.
+// stateReserveMin is the least reserve in bytes, see stateLimit. If StateMemory is less than four times
+// stateReserveMin, as in some tests, the reserve is a quarter of StateMemory.
 const stateReserveMin = 64 << 10
 
 // stateLimit returns the size in bytes up to which requests of the given use may let the state grow.
-// Appends must leave a reserve: when they are refused, consumers can still commit, workers can still
-// answer, and operators can still create keys. Entries of queues' owners have no limit: a broker that
-// can't own a queue can't empty it either. These entries take 64 bytes for each partition of a queue,
-// however often the owner changes.
+// Appends must leave a reserve. So when appends are refused, consumers can still commit, workers can still
+// answer, and operators can still create keys. Entries of queues' owners have no limit, since workers
+// can't empty a queue without an owner. Such entries let the state grow by 64 bytes for each partition
+// of a queue, however often the owner changes.
 func (o *Options) stateLimit(use state.Use) int64 {
 	reserve := max(o.StateMemory/16, min(stateReserveMin, o.StateMemory/4))
 	switch use {
@@ -33,8 +33,8 @@ func (o *Options) stateLimit(use state.Use) int64 {
 	}
 }
 
-// roomForEntries refuses a request without appends if the state has no room for its entries. There is
-// always room for entries that add nothing, such as a deletion.
+// roomForEntries refuses a request without appends if the state has no room for the request's entries.
+// There is always room for entries that don't let the state grow, such as a deletion.
 func (e *Engine) roomForEntries(d *state.Draft, r *Request, entries []format.Entry) error {
 	use := state.UseOwners
 	for _, entry := range entries {
@@ -89,10 +89,10 @@ func (r *Request) remembered() (bytes int64) {
 	return bytes
 }
 
-// RoomForRecords returns a *StateFullError if the state has no room for appends, so that an append is
-// refused before it takes memory. It first syncs if the last sync is older than [Options].StaleMax,
-// since another broker may have made room. Whether there is room for this append is decided when its
-// commit is built.
+// RoomForRecords returns a *StateFullError if the state has no room for any append. Callers call it before
+// an append takes memory. If the state is full, RoomForRecords first syncs unless the last sync is recent,
+// since another broker may have made room. Whether the state has room for a certain append is decided when
+// the commit is built.
 func (e *Engine) RoomForRecords(ctx context.Context) error {
 	limit := e.opts.stateLimit(state.UseRecords)
 	if e.stateUsed() < limit {
@@ -108,7 +108,7 @@ func (e *Engine) RoomForRecords(ctx context.Context) error {
 }
 
 // stateUsed returns the memory of the state in bytes. If the state is full for appends, stateUsed leaves
-// out what has expired and what the next commit will therefore remove.
+// out what has expired, since the next commit will remove it.
 func (e *Engine) stateUsed() (used int64) {
 	e.View(func(s *state.State) {
 		used = s.Memory()

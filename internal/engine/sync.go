@@ -10,8 +10,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// While readers wait at the end of the log, the engine syncs: often while other brokers commit,
-// and less and less often while they don't.
+// While readers wait at the end of the log, the engine syncs: often while other brokers commit, and
+// less and less often while no other broker commits.
 const (
 	followIntervalMin = 250 * time.Millisecond
 	// FollowIntervalMax is the longest time between two syncs while readers wait.
@@ -27,14 +27,14 @@ type tail struct {
 	syncs    []*syncRequest
 	waiting  int           // readers at the end of the log
 	leftAt   time.Time     // when a reader last left
-	provenAt time.Time     // when the last sync or own commit began that has proven where the log ends
-	triedAt  time.Time     // when the last sync or own commit ended, even if the sync failed
-	interval time.Duration // between syncs while readers wait
+	provenAt time.Time     // begin of the last sync or own commit that has proven where the log ends
+	triedAt  time.Time     // end of the last sync or own commit, even if the sync failed
+	interval time.Duration // time between two syncs while readers wait
 }
 
 // syncRequest is one caller's request for a sync that begins after the request.
 type syncRequest struct {
-	relist bool       // renew the log lease by a List, whatever its age
+	relist bool       // renew the log lease by a List, even if the lease is young
 	done   chan error // buffered, so that the commit loop never waits when it answers
 }
 
@@ -84,16 +84,16 @@ func (t *tail) wait() (leave func()) {
 	}
 }
 
-// nextPoll returns how long to wait until the next sync that no caller requested. Such syncs are for
-// waiting readers, or for a broker without requests whose store fails, so that it learns when the store
-// answers again. ok is false when no sync is needed.
+// nextPoll returns how long to wait until the next sync that no caller requested. Such a sync is needed
+// while readers wait, so that they get new records. It is also needed while the store fails, so that even
+// a broker without requests notices when the store answers again. ok is false if no such sync is needed.
 func (t *tail) nextPoll(now time.Time, failing bool) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return max(0, t.interval-now.Sub(t.triedAt)), t.waiting > 0 || failing
 }
 
-// synced notes that a sync that began at the time begun has proven the end of the log. foreign tells
+// synced notes that a sync has proven where the log ends. begun is when the sync began; foreign tells
 // whether the sync found commits of other brokers.
 func (t *tail) synced(begun time.Time, foreign bool) {
 	t.mu.Lock()
@@ -120,8 +120,8 @@ func (t *tail) failed() {
 	t.interval = min(2*t.interval, FollowIntervalMax)
 }
 
-// proven notes that a commit of this broker, or a recovery, that began at the time begun has proven the
-// end of the log.
+// proven notes that a commit of this broker, or a recovery, has proven where the log ends. begun is when
+// the commit or the recovery began.
 func (t *tail) proven(begun time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +135,7 @@ func (t *tail) age() time.Duration {
 	return time.Since(t.provenAt)
 }
 
-// provenAfter tells whether a sync or commit that began after then has proven the end of the log.
+// provenAfter tells whether a sync or commit that began after the given time has proven where the log ends.
 func (t *tail) provenAfter(then time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,11 +145,12 @@ func (t *tail) provenAfter(then time.Time) bool {
 const syncTimeout = 10 * time.Second
 
 // Sync reads the log to its end: it applies at least all commits that were made before the call. It
-// returns a *StoreError if that takes longer than syncTimeout, and a *LateError if the request of ctx is
-// late before that.
+// returns a *StoreError if the read takes longer than syncTimeout, and a *LateError if the request of ctx
+// is late before the read has ended.
 func (e *Engine) Sync(ctx context.Context) error { return e.sync(ctx, false) }
 
-// sync is Sync. With relist, it first renews the log lease by a List, whatever the age of the lease.
+// sync is Sync if relist is false. If relist is true, it first renews the log lease by a List, even if
+// the lease is young.
 func (e *Engine) sync(ctx context.Context, relist bool) error {
 	if err := e.Usable(); err != nil {
 		return err
@@ -180,8 +181,8 @@ func (e *Engine) sync(ctx context.Context, relist bool) error {
 // Fresh tells whether the last sync is not older than [Options].StaleMax.
 func (e *Engine) Fresh() bool { return e.tail.age() <= e.opts.StaleMax }
 
-// SyncIfOld syncs if the last sync is older than [Options].StaleMax. While the store fails it returns
-// nil, so that the caller goes on with the state as it is: correct, but possibly old.
+// SyncIfOld syncs if the last sync is older than [Options].StaleMax. While the store fails, SyncIfOld
+// returns nil, so that the caller goes on with a state that may be old.
 func (e *Engine) SyncIfOld(ctx context.Context) error { return e.SyncIfOlder(ctx, e.opts.StaleMax) }
 
 // SyncIfOlder is SyncIfOld with ageMax instead of StaleMax.
@@ -196,8 +197,8 @@ func (e *Engine) SyncIfOlder(ctx context.Context, ageMax time.Duration) error {
 	return err
 }
 
-// SyncToAct is SyncIfOld for callers that act on the state instead of only reporting it: if the last sync
-// is too old while the store fails, SyncToAct returns a *StoreError.
+// SyncToAct also syncs if the last sync is older than [Options].StaleMax, but returns a *StoreError while
+// the store fails. It is for callers that must not act on an old state.
 func (e *Engine) SyncToAct(ctx context.Context) error {
 	if err := e.Usable(); err != nil || e.Fresh() {
 		return err
@@ -214,8 +215,8 @@ type rareSyncs struct {
 	last time.Time     // when the last sync of SyncRarely began; owned by the caller whose turn it is
 }
 
-// SyncRarely returns after a sync that began after the call. All callers share one sync per second:
-// SyncRarely serves unauthenticated callers, which must not cause many store requests.
+// SyncRarely returns after a sync that began after the call. All callers of SyncRarely share one sync per
+// second, since they serve unauthenticated clients, which must not cause many store requests.
 func (e *Engine) SyncRarely(ctx context.Context) error {
 	ctx, cancel := e.UntilLate(ctx)
 	defer cancel()
@@ -242,19 +243,20 @@ func (e *Engine) SyncRarely(ctx context.Context) error {
 	return e.Sync(ctx)
 }
 
-// SyncAge returns how long ago the last sync or own commit began that has proven where the log ends.
+// SyncAge returns the time since the begin of the last sync or own commit that has proven where the log
+// ends.
 func (e *Engine) SyncAge() time.Duration { return e.tail.age() }
 
-// Follow is for readers that wait at the end of the log: the engine syncs repeatedly until the caller
-// calls leave.
+// Follow makes the engine sync repeatedly until the caller calls leave. It is for readers that wait at the
+// end of the log.
 func (e *Engine) Follow() (leave func()) { return e.tail.wait() }
 
 // AllPartitions stands for all partitions of a topic.
 const AllPartitions format.Partition = -1
 
-// Await calls ready now, and after each commit to the partition, until ready returns true or an error, or
-// d has passed. For AllPartitions, a commit to any partition of the topic counts. Meanwhile the engine
-// follows the log.
+// Await calls ready now, and after each commit that adds records to the partition, until ready returns
+// true or an error, or d has passed. If partition is AllPartitions, Await calls ready after a commit to any
+// partition of the topic. Meanwhile the engine syncs repeatedly.
 func (e *Engine) Await(ctx context.Context, topic format.TopicID, partition format.Partition, d time.Duration, ready func() (bool, error)) error {
 	key := partitionKey{topic, partition}
 	next := e.waiters.channel(key)
@@ -281,8 +283,8 @@ func (e *Engine) Await(ctx context.Context, topic format.TopicID, partition form
 	}
 }
 
-// waiters wakes readers that wait for the next records of a partition. A reader that waits for records
-// of any partition of a topic waits for partition AllPartitions.
+// waiters wakes readers that wait for the next records of a partition, or, under the key of AllPartitions,
+// of any partition of a topic.
 type waiters struct {
 	mu sync.Mutex
 	m  map[partitionKey]chan struct{}

@@ -7,8 +7,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// storeTimeError is by how much the store's time may differ between two brokers although the store's
-// clock is right: dates in HTTP have whole seconds.
+// storeTimeError is how far two brokers may disagree about the store's time although the store's clock is
+// right: dates in HTTP have whole seconds.
 const storeTimeError = time.Second
 
 // Now returns the time that a commit would get if it were built now, in microseconds since 1970.
@@ -17,7 +17,7 @@ func (e *Engine) Now() (now int64) {
 	return now
 }
 
-// NowIn is Now in a view of the state.
+// NowIn is like Now, for a caller that is in a [Engine.View].
 func (e *Engine) NowIn(s *state.State) int64 { return max(s.Time(), e.StoreNow().UnixMicro()) }
 
 // Time returns the time of the log's last commit, in microseconds since 1970. The log forgets
@@ -31,9 +31,9 @@ func (e *Engine) Time() (last int64) {
 func (e *Engine) StoreNow() time.Time { return e.log.StoreNow() }
 
 // timeOf returns the log's time at the moment when a commit is applied. For a commit of this broker,
-// that is the commit's time. A commit of another broker may have been made a while ago: timeOf adds the
-// time that has passed since then by the store's clock. It adds at most the time since the end of the
-// log was last proven, since at that moment the log did not yet have the commit.
+// that is the commit's time. A commit of another broker may have been made a while ago, so timeOf adds the
+// time that has passed since the commit, by the store's clock. It adds no more than the time since this
+// broker last knew where the log ends, since at that moment the log did not have the commit yet.
 func (e *fold) timeOf(c *format.Commit, own bool) state.Moment {
 	l := state.Moment{At: time.Now(), US: c.Time}
 	if !own {

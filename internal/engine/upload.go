@@ -24,16 +24,15 @@ const (
 	retryMin, retryMax = 20 * time.Millisecond, 5 * time.Second
 )
 
-// dataObject is an object of batches, on its way to the store.
+// dataObject is a data object that the engine uploads.
 type dataObject struct {
 	ref     format.DataRef
 	batches []*batch
-	parts   [][]byte // head and batches
+	parts   [][]byte // the encoded head of the object, then its batches
 }
 
-// put uploads a sealed batch set as data objects, in parallel. It returns true when all of them
-// are in the store. It returns false only when the engine is ending: then no commit may refer to the
-// objects.
+// put uploads a sealed batch set as data objects, in parallel. It returns true once the store has all
+// these objects. It returns false only if the engine ends: then no commit may refer to the objects.
 func (e *Engine) put(set *batchSet) bool {
 	set.finish()
 	set.objects = e.pack(set.batches)
@@ -50,7 +49,7 @@ func (e *Engine) put(set *batchSet) bool {
 		})
 	}
 	wg.Wait()
-	return e.life.Err() == nil // while the engine lives, uploads are retried until they succeed
+	return e.life.Err() == nil // unless the engine has ended, putObject has retried until the upload succeeded
 }
 
 // pack distributes batches over objects of about dataObjectBytes.

@@ -12,7 +12,7 @@ type StoreUse struct {
 	SentBytes, ReceivedBytes      int64 // bodies of creates; bodies of gets
 }
 
-// StoreUse returns the requests since New.
+// StoreUse returns the use of the store since [New].
 func (e *Engine) StoreUse() StoreUse { return e.use.load() }
 
 // storeUse counts the requests of an engine.

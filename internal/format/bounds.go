@@ -1,9 +1,9 @@
 package format
 
-// Bounds on the sizes of objects, in bytes. Readers refuse larger objects before they read them:
-// a bucket may hold anything under a key of the log.
+// Bounds on the sizes of objects, in bytes. Brokers don't read larger objects: someone else may have
+// stored anything under a key that Seb uses.
 const (
-	// ClusterBytesMax bounds seb.json, which never gets this large.
+	// ClusterBytesMax bounds seb.json. Brokers write far fewer bytes.
 	ClusterBytesMax = 64 << 10
 	// CheckpointBytesMax bounds a checkpoint. Brokers write no larger checkpoint.
 	CheckpointBytesMax = 2 << 30

@@ -15,9 +15,8 @@ import (
 //	    64    4 CRC-32C of the body
 //	    68    4 encoding of the body (uint32): 0 = plain
 //
-// The prologue's count is reserved for index pages, to which a body could refer by their hash.
-// It is always 0: brokers write no index pages, and refuse a checkpoint that has any. The body
-// is a snapshot of the state: see internal/state.
+// The prologue's count is always 0. Later versions may use it as the number of index pages; this
+// version refuses any other count. The body is a snapshot of the state: see internal/state.
 const checkpointHeadSize = 72
 
 // Checkpoint is a snapshot of the state after a slot.
@@ -29,7 +28,7 @@ type Checkpoint struct {
 	Body    []byte
 }
 
-// EncodeCheckpoint returns prologue and head; c.Body follows in the object.
+// EncodeCheckpoint returns the prologue and the head of a checkpoint object. In the object, c.Body follows.
 func EncodeCheckpoint(c *Checkpoint) []byte {
 	b := make([]byte, PrologueSize, PrologueSize+checkpointHeadSize)
 	b = append(b, c.Cluster[:]...)
@@ -45,9 +44,9 @@ func EncodeCheckpoint(c *Checkpoint) []byte {
 // CheckpointBodyStart is where the body of a checkpoint object begins.
 const CheckpointBodyStart = PrologueSize + checkpointHeadSize
 
-// CheckCheckpointStart checks the first bytes of a checkpoint object, so that a caller need not
-// read a foreign object as a whole. b has at least the first [CheckpointBodyStart] bytes; size
-// is the size of the object in bytes.
+// CheckCheckpointStart checks the first bytes of an object that should be a checkpoint. If they are
+// wrong, the caller need not read the rest. b has at least the first [CheckpointBodyStart] bytes;
+// size is the size of the object in bytes.
 func CheckCheckpointStart(b []byte, size int64) error {
 	_, _, err := decodeCheckpointStart(b, size)
 	return err

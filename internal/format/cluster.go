@@ -21,8 +21,8 @@ type Cluster struct {
 	// Margin allows for differences between the clocks of the store's servers.
 	Margin  Duration  `json:"margin"`
 	Created time.Time `json:"created"`
-	// Checksum is the CRC-32C, in hex, of the file without this field. Files that the first
-	// versions of Seb wrote have no checksum.
+	// Checksum is the CRC-32C, in hex, of the file without this field. The first versions of Seb
+	// wrote files without a checksum.
 	Checksum string `json:"crc32c,omitempty"`
 }
 
@@ -70,9 +70,8 @@ func encodeAsIs(c Cluster) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// DecodeCluster reads seb.json. It refuses a file of which a single byte has changed: it is
-// better that a broker does not start than that two brokers use different values of D or of the
-// cluster id.
+// DecodeCluster reads seb.json. It returns an error if a single byte differs from what Seb writes, so
+// that two brokers never use different values of the cluster id or the delete delay.
 func DecodeCluster(b []byte) (Cluster, error) {
 	var c Cluster
 	if err := json.Unmarshal(b, &c); err != nil {
@@ -98,7 +97,7 @@ func DecodeCluster(b []byte) (Cluster, error) {
 }
 
 // CheckDelays returns an error unless deleteDelay is above 0 and at least four times margin, and
-// margin is not negative. It divides by four, since four times margin may exceed a Duration.
+// margin is not negative. It divides deleteDelay by four, since four times margin may overflow.
 func CheckDelays(deleteDelay, margin time.Duration) error {
 	if margin < 0 || deleteDelay <= 0 || deleteDelay/4 < margin {
 		return fmt.Errorf("the delete delay is %v and the margin is %v: the delete delay must be above 0 and at least four times the margin, and the margin must not be negative", deleteDelay, margin)

@@ -46,8 +46,8 @@ type Commit struct {
 // Size returns the size of the whole object in bytes.
 func (c *Commit) Size() int64 { return int64(c.PayloadStart) + int64(c.PayloadSize) }
 
-// EncodeCommit returns prologue and head, and sets c's PayloadStart and Hash.
-// The payload follows the returned bytes in the object.
+// EncodeCommit returns the prologue and the head of a commit, and sets c's PayloadStart and Hash.
+// In the object, the payload follows the returned bytes.
 func EncodeCommit(c *Commit) []byte {
 	size := PrologueSize + commitFixedSize + dataRefSize*len(c.Data)
 	for _, it := range c.Entries {
@@ -84,9 +84,9 @@ func EncodeCommit(c *Commit) []byte {
 	return b
 }
 
-// DecodeCommit reads a commit from the start of its object; b must hold the whole head and may
-// hold more. Strings are copied out of b. The caller must check that cluster and seq are those
-// that it asked for, and that [Commit.Size] is the size of the object.
+// DecodeCommit reads the head of a commit. b has the first bytes of the commit's object, at least the
+// whole head. The result shares no memory with b. The caller must check that the object belongs to the
+// right cluster and slot, and that [Commit.Size] is the size of the object.
 func DecodeCommit(b []byte) (*Commit, error) {
 	p, head, err := decodeHead(b, KindCommit)
 	if err != nil {

@@ -9,8 +9,8 @@ package format
 //	    32    4 size of the payload that follows (uint32)
 //	    36   12 zero
 //
-// Then the payload: batches, back to back. The commit that refers to the object says to which
-// partition each batch belongs.
+// After the head comes the payload: batches, back to back. The commit that refers to the object says
+// to which partition each batch belongs.
 const (
 	dataHeadSize = 48
 
@@ -21,14 +21,14 @@ const (
 // DataHead is the head of a data object.
 type DataHead struct {
 	Cluster     ClusterID
-	Ref         DataRef // its Size is that of the whole object
+	Ref         DataRef // the object's key and size
 	Created     int64   // writer's wall clock in microseconds since 1970
 	Batches     uint32
 	PayloadSize uint32
 }
 
-// EncodeDataHead returns prologue and head; the payload follows in the object.
-// It ignores h.Ref.Size.
+// EncodeDataHead returns the prologue and the head of a data object. In the object, the payload follows.
+// EncodeDataHead ignores h.Ref.Size.
 func EncodeDataHead(h *DataHead) []byte {
 	b := make([]byte, PrologueSize, DataPayloadStart)
 	b = append(b, h.Cluster[:]...)
@@ -40,7 +40,8 @@ func EncodeDataHead(h *DataHead) []byte {
 	return b
 }
 
-// DecodeDataHead reads the prologue and the head of a data object, with which b begins.
+// DecodeDataHead reads the prologue and the head of a data object. b has at least these first bytes of
+// the object.
 func DecodeDataHead(b []byte) (*DataHead, error) {
 	p, head, err := decodeHead(b, KindData)
 	if err != nil {

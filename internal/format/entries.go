@@ -5,7 +5,7 @@ import "fmt"
 // The layout of an entry. The fold applies the entries of a commit in order.
 //
 //	0    2 kind (uint16)
-//	2    2 flags (uint16): bit 0 = critical: refuse the commit if the kind is unknown
+//	2    2 flags (uint16): bit 0 = critical: a broker that does not know the kind refuses the commit
 //	4    4 size of what follows (uint32)
 //
 // and then, by kind:
@@ -16,7 +16,7 @@ import "fmt"
 //	2 topic created: id (uint64), partitions (uint32), name
 //	3 topic deleted: id (uint64)
 //	4 partitions added: topic (uint64), new number of partitions (uint32)
-//	5 data floor: seq (uint64): no later commit is the first to refer to a data object with a smaller seq
+//	5 data floor: seq (uint64): no later commit is the first to refer to a data object with a seq below this seq
 //	6 start moved: topic (uint64), partition (uint32), 0 (uint32), new first offset (int64)
 //	7 topic configured: topic (uint64), retention in ms (int64), retention in bytes (int64); 0 = no limit
 //	8 append keyed: topic (uint64; 0 if no records were appended), 16 bytes of the key's hash, 16 of the
@@ -92,10 +92,10 @@ type PartitionsAdded struct {
 	Partitions uint32 // the topic's new number of partitions, old ones included
 }
 
-// DataFloor promises that no later commit has a DataRef whose Seq is below the floor's Seq.
+// DataFloor promises that no later commit has a [DataRef] with a Seq below the Seq in the DataFloor.
 type DataFloor struct{ Seq Seq }
 
-// StartMoved drops the records of a partition before an offset.
+// StartMoved removes the records of a partition before the offset Start.
 type StartMoved struct {
 	Topic     TopicID
 	Partition Partition
@@ -115,10 +115,10 @@ type TopicConfig struct {
 	RetentionBytes int64 // per partition
 }
 
-// AppendKeyed keeps the answer to an append with an idempotency key. A request with several
-// appends has one such entry for each append; a request without appends has one entry, with
-// Topic 0 and no Ranges. The entry follows the batches of the append's records, in the same
-// commit.
+// AppendKeyed has the answer to an append with an idempotency key, so that brokers can repeat the
+// answer. A request with several appends has one such entry for each append; a request without
+// appends has one entry, with Topic 0 and no Ranges. In the commit, the entry comes after the batches
+// of the append's records.
 type AppendKeyed struct {
 	Topic TopicID
 	// Key is a hash of the idempotency key, its scope (such as a topic) and the caller. Print is a
@@ -284,7 +284,7 @@ func decodeEntry(b []byte, c *Commit) (Entry, []byte, error) {
 	return &UnknownEntry{Kind: kind, Body: append([]byte(nil), body...)}, rest, nil
 }
 
-// fixedEntrySize returns the size in bytes that every entry of the kind has, -1 if the size
+// fixedEntrySize returns the size in bytes that every entry of the kind has, or -1 if the size
 // varies.
 func fixedEntrySize(kind uint16) int64 {
 	switch kind {

@@ -1,7 +1,7 @@
 package format
 
-// The entries about API keys. Only the owner of a key knows its secret. Brokers check the secret
-// by its hash in the log.
+// The entries about API keys. Only the client that uses a key knows the key's secret. The log has a
+// hash of the secret, with which brokers check it.
 //
 //	9 key created:
 //	  offset size meaning
@@ -31,7 +31,7 @@ type KeyCreated struct {
 	Hash    [32]byte // SHA-256 of Salt and the secret
 	Public  [32]byte // Ed25519 public key; the private key is derived from the secret
 	Name    string
-	Topics  []string // patterns: a name, or the beginning of names followed by *
+	Topics  []string // each is a topic's name, or a prefix of topic names followed by *
 }
 
 // KeyRevoked revokes an API key for ever.

@@ -7,41 +7,41 @@ import (
 	"strings"
 )
 
-// Seq is the position of a commit in the log: 1 for the first commit, then without gaps. 0 is
-// before the first.
+// Seq is the number of a slot: the position of a commit in the log. The first commit has 1, and there
+// are no gaps. 0 is the position before the first commit.
 type Seq uint64
 
-// TopicID identifies a topic for good: no other topic of the log ever has that id, not even after the
-// topic was deleted. 0 identifies no topic.
+// TopicID identifies a topic. No other topic of the log ever has the same id, even after the topic is
+// deleted. 0 identifies no topic.
 type TopicID uint64
 
-// QueueID identifies a queue. Like a TopicID, it is never used again, and 0 identifies no queue.
+// QueueID identifies a queue. No other queue of the log ever has the same id, and 0 identifies no queue.
 type QueueID uint64
 
-// ConsumerID identifies a consumer. Like a TopicID, it is never used again, and 0 identifies no consumer.
+// ConsumerID identifies a consumer. No other consumer of the log ever has the same id. 0 identifies none.
 type ConsumerID uint64
 
-// KeyID identifies an API key. Like a TopicID, it is never used again, and 0 identifies no key.
+// KeyID identifies an API key. No other key of the log ever has the same id, and 0 identifies no key.
 type KeyID uint64
 
-// Epoch counts the owners of a queue: it grows with each change of the owner.
+// Epoch counts the owners of a queue: it rises with each new owner.
 type Epoch uint64
 
 // Partition is the number of a partition in its topic, from 0.
 type Partition int32
 
-// Offset is the position of a record in its partition: dense, from 0.
+// Offset is the position of a record in its partition: from 0, without gaps.
 type Offset int64
 
-// Hash is the SHA-256 of a commit's prologue and head. The commit of slot 1 has the zero Hash as
-// prev.
+// Hash is the SHA-256 of a commit's prologue and head. Each commit has the Hash of the previous commit;
+// the commit of slot 1 has the zero Hash instead.
 type Hash [32]byte
 
-// ClusterID identifies the log of a bucket. Every object has it.
+// ClusterID identifies the log of a bucket. Every object of the bucket contains the ClusterID.
 type ClusterID [16]byte
 
-// Nonce is random. It makes the bytes of every claim unique, so that a broker recognizes its own
-// commits.
+// Nonce is a random number in each commit. It makes the bytes of every commit unique, so that a broker
+// recognizes its own commits.
 type Nonce [16]byte
 
 // String returns 32 hex digits.
@@ -50,8 +50,8 @@ func (c ClusterID) String() string { return hex.EncodeToString(c[:]) }
 // String returns 64 hex digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// Tag returns the first 64 bits of the nonce, which distinguish a commit's object from any other
-// object that had the same key.
+// Tag returns the first 64 bits of the nonce. They tell a commit's object from all other objects that
+// have ever had the same key.
 func (n Nonce) Tag() uint64 { return le.Uint64(n[:]) }
 
 // The keys in a bucket, without the bucket's prefix.
@@ -75,8 +75,8 @@ func seqKey(prefix string, s Seq) string {
 	return fmt.Sprintf("%s%0*d", prefix, seqDigits, uint64(s))
 }
 
-// AfterKey returns the key after which a List must begin to show slot s first: the key of slot
-// s-1, or "" if s is 0.
+// AfterKey returns where a List that should begin with slot s starts: after the key of slot s-1, or
+// after "" if s is 0.
 func AfterKey(prefix string, s Seq) string {
 	if s == 0 {
 		return ""
@@ -84,7 +84,7 @@ func AfterKey(prefix string, s Seq) string {
 	return seqKey(prefix, s-1)
 }
 
-// ParseSeqKey returns the slot of a key; false unless the key is prefix + 20 digits.
+// ParseSeqKey returns the slot of a key. It returns false unless the key is prefix and then 20 digits.
 func ParseSeqKey(prefix, key string) (Seq, bool) {
 	digits, ok := strings.CutPrefix(key, prefix)
 	if !ok || len(digits) != seqDigits {
@@ -111,8 +111,8 @@ func (d DataRef) Key() string {
 	return fmt.Sprintf("%s%0*d-%016x", DataPrefix, seqDigits, uint64(d.Seq), d.ID)
 }
 
-// ParseDataKey is the inverse of [DataRef.Key]; the result has Size 0. It returns false if the
-// key is not that of a data object.
+// ParseDataKey is the inverse of [DataRef.Key]; the result has Size 0. It returns false if no data
+// object can have the key.
 func ParseDataKey(key string) (DataRef, bool) {
 	seq, id, ok := strings.Cut(key, "-")
 	if !ok {

@@ -59,8 +59,8 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// ErrCorrupt is wrapped by every error about bytes that are not what Seb wrote: a wrong
-// checksum, an impossible length, a structure that no version has.
+// ErrCorrupt is wrapped by every error about bytes that no version of Seb writes: a wrong
+// checksum, an impossible length, an invalid structure.
 var ErrCorrupt = errors.New("object is damaged")
 
 // ErrVersion is wrapped by every error about bytes that a newer Seb may have
@@ -91,7 +91,7 @@ type Prologue struct {
 // End returns the position in the object where the head ends and the payload begins.
 func (p Prologue) End() int64 { return PrologueSize + int64(p.HeadSize) }
 
-// putPrologue writes the prologue to the first PrologueSize bytes of b; the rest of b is the
+// putPrologue writes the prologue to the first PrologueSize bytes of b. The rest of b is already the
 // head.
 func putPrologue(b []byte, kind Kind, created int64, count uint32) {
 	head := b[PrologueSize:]
@@ -105,8 +105,8 @@ func putPrologue(b []byte, kind Kind, created int64, count uint32) {
 	le.PutUint32(b[28:], crc32.Checksum(b[:28], castagnoli))
 }
 
-// DecodePrologue reads the first 32 bytes of an object. It refuses a version
-// other than 2 with ErrVersion.
+// DecodePrologue reads the first 32 bytes of an object. If their version is not 2, it returns an error that
+// wraps ErrVersion.
 func DecodePrologue(b []byte) (Prologue, error) {
 	if len(b) < PrologueSize {
 		return Prologue{}, Corrupt("it has %d bytes, too few for a prologue", len(b))
@@ -133,8 +133,8 @@ func DecodePrologue(b []byte) (Prologue, error) {
 	}, nil
 }
 
-// decodeHead returns the prologue and the head of an object, which must be of the kind want. It
-// checks the head's checksum. b begins with the prologue and the head, and may have more bytes.
+// decodeHead returns the prologue and the head of an object, after it has checked the head's checksum and
+// that the object is of the kind want. b begins with the prologue and the head, and may have more bytes.
 func decodeHead(b []byte, want Kind) (Prologue, []byte, error) {
 	p, err := DecodePrologue(b)
 	if err != nil {
@@ -153,5 +153,6 @@ func decodeHead(b []byte, want Kind) (Prologue, []byte, error) {
 	return p, head, nil
 }
 
-// headHash returns the hash of prologue and head. The next commit has it as prev.
+// headHash returns the hash of a commit's prologue and head. The head of the next commit has this hash as
+// prev.
 func headHash(prologueAndHead []byte) Hash { return sha256.Sum256(prologueAndHead) }

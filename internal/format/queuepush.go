@@ -8,8 +8,8 @@ package format
 //	   size of the name, of the value (2 × uint16), name, value. The entry replaces the queue's target.
 //	   Without a URL all other fields are 0 or empty, and the queue has no target.
 //
-// The secret and the headers are stored in plain text: the broker that pushes needs them, and
-// the bucket is the only place where the broker can find them.
+// The secret and the headers are stored in plain text: the broker that pushes needs them, and it
+// has no other durable storage than the bucket.
 const entryQueuePushSet = 25
 
 // QueuePushSet sets or removes the push target of a queue.
@@ -45,7 +45,7 @@ func (p *QueuePushSet) size() int {
 	return queuePushSize + pushHeaderSize*len(p.Push.Headers) + p.Push.TextBytes()
 }
 
-// TextBytes returns the total size in bytes of all texts.
+// TextBytes returns the total size in bytes of the URL, the secret, the reason for a stop, and the headers.
 func (p *QueuePush) TextBytes() int {
 	n := len(p.URL) + len(p.Secret) + len(p.Stopped)
 	for _, h := range p.Headers {
@@ -104,8 +104,8 @@ func decodeQueuePushSet(b []byte) (*QueuePushSet, error) {
 	return set, nil
 }
 
-// textReader takes texts off the front of rest. Once rest is too short for a text, that text and
-// all later ones are empty.
+// textReader takes texts from the front of rest. If rest is too short for a text, short becomes true, and
+// this text and all later texts are empty.
 type textReader struct {
 	rest  []byte
 	short bool

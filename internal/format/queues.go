@@ -5,12 +5,12 @@ package format
 //
 //	14 queue set: id (uint64), topic (uint64), lease, shortest and longest backoff in ms (3 × int64),
 //	   attempts (uint32), flags (uint32: bit 0 = order by key, bit 1 = paused), size of the next text (uint16),
-//	   name of the dead-letter topic, name; if the id is known, this replaces the queue's config
+//	   name of the dead-letter topic, name of the queue; if the queue exists, the entry replaces the queue's config
 //	15 queue deleted: id (uint64)
 //	16 queue owned: queue (uint64), epoch (uint64), number of partitions (uint32), 0 (uint32),
 //	   then for each partition its dispatch limit (int64), then the owner's address
 //	17 queue released: queue (uint64), epoch (uint64); in the same commit, entries of kind 19 name the records
-//	   that are still with workers after a first delivery
+//	   that workers still have from a first delivery
 //	18 window moved: queue (uint64), epoch (uint64), partition (uint32), 0 (uint32), dispatch limit (int64)
 //	19 records attempted: queue (uint64), epoch (uint64), partition (uint32), 0 (uint32),
 //	   then for each: offset (int64), number of the latest attempt (uint32), 0 (uint32)
@@ -61,8 +61,8 @@ type QueueDeleted struct{ ID QueueID }
 type QueueOwned struct {
 	Queue QueueID
 	Epoch Epoch
-	// Windows are the dispatch limits by partition, below which the owner may hand out records
-	// for the first time.
+	// Windows has the dispatch limit of each partition: the owner may hand out a record for the first
+	// time only if the record's offset is below the limit.
 	Windows []Offset
 	Address string
 }
@@ -73,8 +73,8 @@ type QueueReleased struct {
 	Epoch Epoch
 }
 
-// WindowMoved changes the dispatch limit of a partition, below which the owner may hand out
-// records for the first time.
+// WindowMoved sets the dispatch limit of a partition to Window: the owner may hand out a record for the first
+// time only if the record's offset is below Window.
 type WindowMoved struct {
 	Queue     QueueID
 	Epoch     Epoch
@@ -82,10 +82,10 @@ type WindowMoved struct {
 	Window    Offset
 }
 
-// RecordsAttempted counts deliveries of records. The owner commits it before it hands out a record
-// again. The first delivery of a record needs no such commit: the dispatch limit allows it. If workers
-// still have such records when the owner releases the queue, the owner commits their first deliveries
-// with the release, so that the next owner counts the attempts exactly.
+// RecordsAttempted counts deliveries of records. The owner commits it before each delivery of a record
+// except the first, which the dispatch limit allows. When the owner releases the queue, workers may still
+// have records from a first delivery. The owner then commits these deliveries with the release, so that
+// the next owner counts the attempts exactly.
 type RecordsAttempted struct {
 	Queue     QueueID
 	Epoch     Epoch
@@ -120,13 +120,13 @@ type RecordPutBack struct {
 	Queue     QueueID
 	Partition Partition
 	Attempt
-	NotBefore  int64 // the earliest time of the next delivery, or when the record became a dead letter; microseconds since 1970
+	NotBefore  int64 // earliest time of the next delivery; of a dead letter, when it became one; microseconds since 1970
 	DeadLetter bool  // the record is handed out again only after a redrive
 	Reason     string
 }
 
-// RecordsRedriven turns dead letters into records that the queue hands out again, with as many
-// attempts as the queue allows. The next delivery's number follows that of the last delivery.
+// RecordsRedriven turns dead letters into records that the queue hands out again, with as many new
+// attempts as the queue allows. The numbers of attempts continue: after attempt 5 comes attempt 6.
 type RecordsRedriven struct {
 	Queue     QueueID
 	Partition Partition
@@ -140,8 +140,8 @@ type QueuePurged struct {
 	Before    Offset
 }
 
-// RecordsDelayed delays records that its commit appends: queues hand out these records only when
-// they are due. The entry follows the batches of the records. No record is in two such entries.
+// RecordsDelayed delays records that the same commit appends: queues hand out these records only when
+// they are due. In the commit, the entry comes after the records' batches. No record is in two such entries.
 type RecordsDelayed struct {
 	Topic     TopicID
 	Partition Partition

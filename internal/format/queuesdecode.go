@@ -2,7 +2,7 @@ package format
 
 import "fmt"
 
-// decodeQueueEntry decodes an entry about queues; ok is false if the entry is of another kind.
+// decodeQueueEntry decodes an entry about queues; ok is false if the kind is not about queues.
 func decodeQueueEntry(kind uint16, b []byte) (_ Entry, ok bool, err error) {
 	var it Entry
 	switch kind {
@@ -36,7 +36,7 @@ func decodeQueueEntry(kind uint16, b []byte) (_ Entry, ok bool, err error) {
 	return it, true, err
 }
 
-// queueEntrySize returns the size in bytes that every entry of the kind has, -1 if the size
+// queueEntrySize returns the size in bytes that every entry of the kind has, or -1 if the size
 // varies.
 func queueEntrySize(kind uint16) int64 {
 	switch kind {

@@ -1,15 +1,14 @@
 package format
 
-// The entry about sessions. A session is one run of a broker. The broker makes a key pair when
-// it starts, and the private key never leaves the broker's memory. So a peer that proves that it
-// has the private key to a public key in the log is the broker that named that public key.
+// The entry about sessions. A session is one start of a broker. The broker makes a key pair when
+// it starts, and the private key never leaves the broker's memory. So if a peer proves that it has
+// the private key to a public key in the log, the peer is the broker that committed the public key.
 //
 //	26 session named: public key (32 bytes, Ed25519), queue (uint64), epoch (uint64);
-//	   the session owns that queue with that epoch, according to an earlier entry of the commit;
-//	   0 and 0 if the entry names no queue
+//	   an earlier entry of the commit made the session the owner of that queue, with that epoch;
+//	   queue and epoch are both 0 if the entry names no queue
 //
-// The entry is not critical: older versions of Seb ignore it, and apply all other entries in the
-// same way.
+// The entry is not critical: older versions of Seb ignore it, and apply the other entries of the commit.
 const (
 	entrySessionNamed = 26
 
@@ -19,7 +18,7 @@ const (
 // SessionKey is the public key of a session's Ed25519 key pair; zero if the key is not known.
 type SessionKey [32]byte
 
-// SessionNamed makes a session known to the brokers of the log.
+// SessionNamed tells all brokers the public key of a session.
 type SessionNamed struct {
 	Session SessionKey
 	Queue   QueueID
@@ -34,8 +33,8 @@ func (s *SessionNamed) append(b []byte) []byte {
 	return le.AppendUint64(le.AppendUint64(b, uint64(s.Queue)), uint64(s.Epoch))
 }
 
-// Sound reports whether the entry is valid by itself: it names a session, and both or neither of
-// queue and epoch.
+// Sound reports whether the fields are valid: Session is not zero, and either both or neither of Queue and
+// Epoch are 0.
 func (s *SessionNamed) Sound() bool {
 	return s.Session != SessionKey{} && (s.Queue == 0) == (s.Epoch == 0)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
-// row is what a commit or a state says about a batch.
+// row says what a commit's entry, or a state, knows about a batch.
 type row struct {
 	topic     format.TopicID
 	partition int
@@ -23,9 +23,9 @@ type row struct {
 	crc       uint32
 }
 
-// checkBatches verifies the batches of a payload against their rows. Batches without a row,
-// whose topic was deleted before the commit, are verified by their own headers. It returns the
-// number of batches, and an error that counts the damaged ones.
+// checkBatches verifies the batches of a payload against their rows. A batch has no row if its
+// topic was deleted before the commit; checkBatches verifies such a batch by the CRC in its
+// header. It returns the number of batches. If batches are damaged, the error says how many.
 func checkBatches(payload []byte, rows []row) (batches int, err error) {
 	rows = slices.Clone(rows)
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.pos, b.pos) })
@@ -93,7 +93,7 @@ func (r row) check(b []byte) error {
 	latest := int64(math.MinInt64)
 	for rec, err := range x.Records(b, int64(r.base), record.Limits{}) {
 		if errors.As(err, new(*record.LimitError)) {
-			return nil // the CRC is right; a batch beyond the default limits is not decoded further
+			return nil // the CRC is right; the records of a batch that exceeds the default limits are not checked
 		}
 		if err != nil {
 			return err

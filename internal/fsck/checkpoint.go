@@ -16,12 +16,11 @@ type checkpoint struct {
 	state *state.State
 }
 
-// readCheckpoint reads and decodes a checkpoint. It does not compare the checkpoint with the
-// log.
+// readCheckpoint reads and decodes a checkpoint. (passCheckpoint compares it with the log.)
 func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoint, err error) {
 	key := format.CheckpointKey(s)
 	err = believe(ctx, func() error {
-		o, err := c.get(ctx, key, 0, format.CheckpointBodyStart) // for the size, on which the next timeout depends
+		o, err := c.get(ctx, key, 0, format.CheckpointBodyStart) // reads the object's size, on which the timeout of the next Get depends
 		if err == nil && o.Size > format.CheckpointBytesMax {
 			return fmt.Errorf("%w: it has %d bytes, at most %d are allowed", format.ErrCorrupt, o.Size, int64(format.CheckpointBytesMax))
 		}
@@ -46,9 +45,9 @@ func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoi
 	return cp, err
 }
 
-// passCheckpoint compares a checkpoint with the hash and state of the walk. The walk is at the
-// checkpoint's slot, or before a gap that includes that slot. If the state of the walk is
-// unknown, the walk continues with the checkpoint's state.
+// passCheckpoint compares checkpoint s with c.hash and c.state. The walk is at slot s, or, if slot s
+// does not exist, at the last existing slot before it. If c.state is unknown, the walk continues
+// with the checkpoint's state.
 func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	defer c.progress()
 	key := format.CheckpointKey(s)
@@ -62,7 +61,7 @@ func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	}
 	c.objects.Add(1)
 	if c.pos < s {
-		c.move(s) // the commit of this slot is absent
+		c.move(s) // the commit of slot s is absent
 		c.forgetState()
 		c.lost = s
 	}
@@ -72,14 +71,14 @@ func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	}
 	compared := c.state
 	if compared == nil {
-		compared = cp.state // finds a body that is not the encoding of its own state
+		compared = cp.state // check only that the body is the encoding of the state that it decodes to
 	}
 	if !compared.View().Is(cp.Body) {
 		c.found(Corrupt, key, "%v: its state is not the one that the commits of the log give", format.ErrCorrupt)
 		return nil
 	}
 	if c.state == nil {
-		// Decode a second state: the walk changes c.state, and c.base must stay as it is.
+		// Decode the state a second time: the walk changes c.state, and c.base must not change.
 		if c.state, err = state.Decode(s, cp.Body); err != nil {
 			return err
 		}
@@ -90,8 +89,8 @@ func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	return nil
 }
 
-// cover finds what the log needs up to the newest sound checkpoint: brokers may delete objects
-// in which that checkpoint's state has no batches.
+// cover finds the objects that the log needs according to the newest sound checkpoint: those in which the
+// checkpoint's state has batches. Brokers may delete other objects that the checkpoint covers.
 func (c *checker) cover() {
 	if c.base == nil {
 		return
@@ -112,8 +111,8 @@ func (c *checker) cover() {
 	}
 }
 
-// coverData records a data object that the newest sound checkpoint knows. live says whether the
-// checkpoint's state has batches in the object.
+// coverData records a data object that the state of the newest sound checkpoint knows. live says whether
+// that state has batches in the object.
 func (c *checker) coverData(key dataKey, size uint32, live bool) {
 	use, known := c.data[key]
 	if !known {
@@ -127,10 +126,10 @@ func (c *checker) coverData(key dataKey, size uint32, live bool) {
 	c.data[key] = use
 }
 
-// present reports whether the List showed a slot, and the Get of the slot found it.
+// present reports whether the List showed a slot, and a Get found it.
 func (c *checker) present(s format.Seq) bool { return c.inv.slots.has(s) && !c.gone[s] }
 
-// eachRow calls each with the object and the row of every batch of a state.
+// eachRow calls the function each for every batch of a state.
 func eachRow(s *state.State, each func(state.Object, row)) {
 	const atOnce = 1024
 	var locations []state.Location

@@ -27,8 +27,8 @@ type slotResult struct {
 	err     error // an error that ends the check
 }
 
-// checkSlot reads a slot's commit and the data objects that the commit is the first to refer to.
-// checkSlot reads these objects together, so that the check need not keep the rows of all commits in memory.
+// checkSlot reads a slot's commit, and checks the data objects that the commit is the first to refer to.
+// Since it does both at once, the check need not keep the rows of all commits in memory.
 func (c *checker) checkSlot(ctx context.Context, s format.Seq) slotResult {
 	r := slotResult{seq: s}
 	var body []byte
@@ -69,8 +69,8 @@ func (c *checker) checkSlot(ctx context.Context, s format.Seq) slotResult {
 	return r
 }
 
-// readCommit reads and checks the head of a slot. body begins with the head, and may be the
-// whole object.
+// readCommit reads and checks the head of a slot. body has at least the head, and the whole object if
+// that is small.
 func (c *checker) readCommit(ctx context.Context, s format.Seq) (commit *format.Commit, body []byte, err error) {
 	key, size := format.LogKey(s), int64(headBytes)
 	if c.opts.Deep {
@@ -111,8 +111,8 @@ func wrongSize(has, should int64) error {
 	return fmt.Errorf("%w: it has %d bytes instead of %d", format.ErrCorrupt, has, should)
 }
 
-// checkPayload verifies the inline batches of a commit. It reads them from the store, unless
-// body is the whole object and the batches in body are sound.
+// checkPayload verifies the inline batches of a commit. If body is the whole object, and its batches
+// are sound, it need not read from the store. Otherwise it reads the payload, again if necessary.
 func (c *checker) checkPayload(ctx context.Context, commit *format.Commit, body []byte, rows []row) (batches int, err error) {
 	if int64(len(body)) == commit.Size() {
 		if batches, err = checkBatches(body[commit.PayloadStart:], rows); err == nil {

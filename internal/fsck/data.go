@@ -12,14 +12,14 @@ import (
 
 // dataResult is the result of the check of a data object.
 type dataResult struct {
-	ref     format.DataRef // Size is that of the object if the object is sound
+	ref     format.DataRef // if the object is sound, Size is the object's size
 	absent  bool
 	damage  error // an error about the object, see classOf
 	batches int
 }
 
-// checkData reads and checks a data object. If nothing is known to refer to the object, ref.Size
-// is 0. An error of checkData ends the check.
+// checkData reads and checks a data object. ref.Size is 0 if the caller knows nothing that refers to
+// the object. If checkData returns an error, the whole check ends.
 func (c *checker) checkData(ctx context.Context, ref format.DataRef, rows []row) (dataResult, error) {
 	r := dataResult{ref: ref}
 	err := believe(ctx, func() (err error) {
@@ -77,8 +77,8 @@ func (c *checker) readData(ctx context.Context, ref format.DataRef, rows []row) 
 	return h.Ref.Size, batches, err
 }
 
-// tookData records the result for a data object to which commit s refers. If s is 0, a
-// checkpoint refers to the object.
+// tookData records the result of the check of a data object to which commit s refers. If s is 0, only
+// a checkpoint refers to the object.
 func (c *checker) tookData(r dataResult, s format.Seq) error {
 	key := keyOf(r.ref)
 	use, known := c.data[key]
@@ -100,21 +100,21 @@ func (c *checker) tookData(r dataResult, s format.Seq) error {
 	return nil
 }
 
-// foundTwice reports a commit that is not the first to refer to a data object.
+// foundTwice adds a finding: commit s refers to a data object to which an earlier commit refers already.
 func (c *checker) foundTwice(s format.Seq, key dataKey) {
 	c.found(Corrupt, format.LogKey(s), "%v: it refers to %s, to which an earlier commit refers already: the log has the same records twice", format.ErrCorrupt, key)
 }
 
-// remaining is a data object that was not checked together with a commit that refers to it.
+// remaining is a data object that the walk did not check, since no commit that it read refers to the object.
 type remaining struct {
-	ref    format.DataRef // Size is 0 if nothing is known to refer to it
+	ref    format.DataRef // Size is 0 if no known commit or checkpoint refers to the object
 	rows   []row
 	result dataResult
 	err    error
 }
 
-// checkRemainingData checks data objects that only a checkpoint's state knows, since their
-// commits are gone, and listed data objects to which nothing is known to refer.
+// checkRemainingData checks the data objects that the walk did not check. Some are known only from a
+// checkpoint's state, since their commits are deleted. Others are known only from the List.
 func (c *checker) checkRemainingData(ctx context.Context) error {
 	todo := make(map[dataKey]*remaining)
 	for key, use := range c.data {
@@ -156,7 +156,7 @@ func (c *checker) checkRemainingData(ctx context.Context) error {
 	})
 }
 
-// tookUnused reports a data object to which nothing is known to refer.
+// tookUnused adds a finding about a data object to which no known commit or checkpoint refers.
 func (c *checker) tookUnused(r dataResult) error {
 	key := r.ref.Key()
 	switch {
@@ -176,9 +176,10 @@ func (c *checker) tookUnused(r dataResult) error {
 // object whose upload began within the last inFlightSlots slots of the log may still get its commit.
 const inFlightSlots = 1000
 
-// judgeUnused judges a data object to which no commit of the List refers, and whose upload began
-// at slot s. It returns [InUse] if a missing, damaged or later commit may refer to the object,
-// else [Orphaned]. Only the data floor of the state rules out all later commits.
+// judgeUnused judges a data object to which no known commit refers, and whose upload began when slot s was
+// the last slot. It returns [InUse] if a missing, damaged or later commit may refer to the object, else
+// [Orphaned]. It is certain only for objects below the state's data floor: no later commit is the first to
+// refer to such an object.
 func (c *checker) judgeUnused(s format.Seq) (Class, string) {
 	switch {
 	case c.state != nil && s < c.state.DataFloor():

@@ -2,20 +2,22 @@
 // must exist, have the bytes that were written, and agree with the other objects. It only
 // reads.
 //
-// A check is not a broker: it takes no lease and claims no slot, so its report on a bucket in
-// use is about the log as it was when the check began. It knows the rules by which brokers
-// delete objects, and does not report as missing what brokers may delete while it runs:
+// A check is not a broker: it takes no lease and claims no slot. If brokers use the bucket, the
+// report is about the log as it was when the check began. While the check runs, brokers may
+// delete objects that the log no longer needs. The check does not report them as missing. It
+// follows these rules, in which "sound" means found without damage:
 //
-//   - One List shows the bucket in the order of its keys: checkpoint/, data/,
-//     log/. So when the List comes to log/, the slot of every listed checkpoint
-//     exists, and so does the commit of every listed data object that had a
-//     commit when it was listed.
+//   - One List shows the bucket in the order of the keys: checkpoint/, data/,
+//     log/. So the slots of listed checkpoints were written before the List came
+//     to log/. The same holds for the commits that already referred to a data
+//     object when the List showed that object.
 //   - The log needs the objects in which the state of the newest sound checkpoint
 //     has batches, and the objects of later commits. Brokers may have deleted any
-//     other object. An object without batches in that state never gets batches
-//     again.
-//   - A data object exists before the commit that refers to it. So it is missing
-//     if a Get does not find it, whether or not the List showed it.
+//     other object. If an object has no batches in that state, it has none in any
+//     later state.
+//   - A data object exists before the commit that refers to it. So a data object
+//     to which a commit refers is missing if a Get does not find it, even if the
+//     List did not show it.
 //   - If objects are missing, the check looks for a checkpoint that was written
 //     during the check, and then applies these rules to that checkpoint.
 package fsck
@@ -40,7 +42,8 @@ type Options struct {
 	// Deep reads every byte and verifies every batch. Without it a check reads only heads and
 	// checkpoints.
 	Deep bool
-	// Progress, if not nil, is called with how far the check is, always by the same goroutine.
+	// Progress, if not nil, is called again and again during the check, always by the same
+	// goroutine.
 	Progress func(Progress)
 }
 
@@ -52,8 +55,8 @@ type Progress struct {
 }
 
 // Check checks the log in store. It returns an error if the store fails, ctx ends, the bucket
-// needs another version of seb, or there is no log (ErrNoLog). It always returns a report;
-// after an error, the report has what was found until then.
+// needs another version of seb, or there is no log (ErrNoLog). It always returns a report. If it
+// also returns an error, the report has only the findings from before the error.
 func Check(ctx context.Context, store objstore.Store, opts Options) (*Report, error) {
 	c := &checker{
 		reader:    newReader(store),
@@ -72,8 +75,8 @@ func Check(ctx context.Context, store objstore.Store, opts Options) (*Report, er
 	return c.report, err
 }
 
-// checker is one check. Workers may use only the reader, opts and cluster; all other fields
-// belong to the goroutine that runs the check.
+// checker is one check. The goroutine that runs the check starts others, the workers. They may use only
+// reader, opts and cluster.
 type checker struct {
 	*reader
 	opts    Options
@@ -83,8 +86,8 @@ type checker struct {
 
 	obstacles []Obstacle
 
-	// The position of the walk over the log. After damage, hash or state are unknown until the
-	// next sound checkpoint.
+	// The position of the walk, which goes through the slots in order (see the method walk). After
+	// damage, hash or state are unknown until the next sound checkpoint.
 	pos   format.Seq
 	hash  *format.Hash // hash of the head of slot pos; nil if unknown
 	state *state.State // state after slot pos; nil if unknown
@@ -92,15 +95,15 @@ type checker struct {
 	covered   format.Seq                     // slot of the newest sound checkpoint
 	base      *state.State                   // state of that checkpoint; nil if there is none
 	needed    []format.Seq                   // absent slots in which base has batches
-	gone      map[format.Seq]bool            // slots that were listed and that a Get did not find
+	gone      map[format.Seq]bool            // slots that the List showed but a Get did not find
 	lost      format.Seq                     // the last slot whose commit could not be read
 	unapplied map[format.Seq]unappliedCommit // commits read while the state was unknown
 	data      map[dataKey]dataUse            // data objects to which a commit or base refers
-	pruned    []format.Seq                   // checkpoints that were listed and that a Get did not find
+	pruned    []format.Seq                   // checkpoints that the List showed but a Get did not find
 }
 
-// unappliedCommit identifies a commit that was read while the state was unknown. A later
-// checkpoint that knows the commit must have the same tag and size.
+// unappliedCommit identifies a commit that was read while the state was unknown. If the state of a later
+// checkpoint has batches in that slot, it must have the same tag and size for the slot.
 type unappliedCommit struct {
 	tag  uint64
 	size int64
@@ -158,8 +161,8 @@ func (c *checker) found(class Class, key, format string, args ...any) {
 	c.report.Findings = append(c.report.Findings, Finding{Class: class, Key: key, Detail: fmt.Sprintf(format, args...)})
 }
 
-// blame adds a finding about an object. If err is not about the object, blame returns err, to end
-// the check.
+// blame adds a finding about an object if err is about the object's bytes. Otherwise it returns err, which
+// ends the check.
 func (c *checker) blame(key string, err error) error {
 	class, ok := classOf(err)
 	if !ok {

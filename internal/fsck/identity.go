@@ -9,11 +9,11 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// identify finds the cluster id of the log: the id in seb.json. But seb.json may be lost, or be
-// that of another cluster, which would make every object foreign. So identify also reads the ids
-// in up to three objects, the witnesses. Without a readable seb.json it takes the id that most
-// witnesses have. It takes that id as well if two or more witnesses have it and no witness has the
-// id in seb.json.
+// identify finds the cluster id of the log. Normally this is the id in seb.json. But seb.json may be lost,
+// or it may be the seb.json of another cluster: then every object would seem foreign. So identify also
+// reads the ids in up to three objects, the witnesses. It takes the id that most witnesses have in two
+// cases: if seb.json can't be read, and if no witness has the id in seb.json but at least two witnesses
+// have the same other id.
 func (c *checker) identify(ctx context.Context) error {
 	named, err := c.readCluster(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func majority(ids []format.ClusterID) (most format.ClusterID, votes int) {
 	return most, votes
 }
 
-// readCluster returns the cluster id in seb.json, zeros if seb.json is missing or damaged.
+// readCluster returns the cluster id in seb.json, or zeros if seb.json is missing or damaged.
 func (c *checker) readCluster(ctx context.Context) (format.ClusterID, error) {
 	const key = format.ClusterKey
 	var cluster format.Cluster

@@ -27,8 +27,8 @@ type inventory struct {
 	strays      []string
 }
 
-// list returns the inventory of the bucket. An obstacle at the path of an object counts as that
-// object, which the check then finds damaged.
+// list returns the inventory of the bucket. If an obstacle (see [Obstacle]) is at the path of an object,
+// the inventory has the object's key, and the check later finds the object damaged.
 func (c *checker) list(ctx context.Context) (inventory, error) {
 	var inv inventory
 	err := c.try(ctx, 0, func(ctx context.Context) (err error) {

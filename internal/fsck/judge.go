@@ -8,8 +8,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// judge decides which absent objects the log needs, and reports them as missing. It runs after
-// everything was read.
+// judge decides which absent objects the log needs, and reports these objects as missing. It runs after all
+// other steps of the check.
 func (c *checker) judge(ctx context.Context) error {
 	missing, deleted := c.absentSlots()
 	var data []dataKey
@@ -80,8 +80,8 @@ func (c *checker) foundRun(class Class, x span, detail string) {
 	c.report.Findings = append(c.report.Findings, f)
 }
 
-// laterCheckpoint lists the checkpoints again. It returns the newest checkpoint if that
-// checkpoint is sound and was written after the check began. Otherwise later.state is nil.
+// laterCheckpoint lists the checkpoints again. If the newest checkpoint is sound, and was written after the
+// check began, it returns that checkpoint. Otherwise later.state is nil.
 func (c *checker) laterCheckpoint(ctx context.Context) (later checkpoint, listed []format.Seq, err error) {
 	for after := ""; ; {
 		page, err := c.page(ctx, format.CheckpointPrefix, after)
@@ -112,8 +112,8 @@ func (c *checker) laterCheckpoint(ctx context.Context) (later checkpoint, listed
 	return later, listed, err
 }
 
-// absolve removes missing objects that brokers may have deleted during the check: objects that
-// the later checkpoint covers, and in which that checkpoint's state has no batches.
+// absolve returns slots and data without the objects that brokers may have deleted during the check:
+// objects that the later checkpoint covers, and in which that checkpoint's state has no batches.
 func (c *checker) absolve(later checkpoint, slots spans, data []dataKey) (spans, []dataKey) {
 	var live []format.Seq
 	liveData := map[dataKey]bool{}
@@ -126,7 +126,7 @@ func (c *checker) absolve(later checkpoint, slots spans, data []dataKey) (spans,
 		}
 	}
 	slices.Sort(live)
-	var dead spans // slots that the checkpoint covers and in which its state has no batches
+	var dead spans // slots that later covers, and in which later.state has no batches
 	var liveSlots spans
 	for _, s := range slices.Compact(live) {
 		liveSlots.add(s)
@@ -138,8 +138,8 @@ func (c *checker) absolve(later checkpoint, slots spans, data []dataKey) (spans,
 	return slots.without(dead), data
 }
 
-// judgePruned reports checkpoints that were deleted during the check although they must stay: a
-// broker may delete a checkpoint only if two newer ones exist.
+// judgePruned reports as missing the checkpoints that disappeared during the check although no broker may
+// delete them: a broker may delete a checkpoint only if two newer ones exist.
 func (c *checker) judgePruned(listed []format.Seq) {
 	for _, s := range c.pruned {
 		newer := 0

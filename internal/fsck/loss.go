@@ -7,14 +7,14 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// loss says which records are lost with a data object or a run of slots.
+// loss says which records are lost with a data object, or with consecutive slots (a run).
 type loss struct {
 	topic   string
 	first   row
 	batches int
 }
 
-// lossKey names a data object, or the first slot of a run.
+// lossKey names a data object, or the first slot of a run of slots.
 type lossKey struct {
 	data bool
 	seq  format.Seq
@@ -32,8 +32,8 @@ func (l *loss) String() string {
 	return s
 }
 
-// losses returns the records that are lost with the missing objects, according to the state at
-// the end of the log. The result has no loss for slots that the state does not know.
+// losses returns which records are lost with the missing objects, according to the state at the end
+// of the log. If that state has no batches in an object, the result has no loss for the object.
 func (c *checker) losses(slots spans, data []dataKey) map[lossKey]*loss {
 	lost := make(map[lossKey]*loss)
 	if c.state == nil || len(slots)+len(data) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// remedy tells the user what to do about an obstacle at the path of an object.
+// remedy tells the user what to do about an [Obstacle] at the path of an object.
 const remedy = "move it away, and put the object back if there was one"
 
 // Obstacle is a file or directory of the wrong kind in a directory store, such as a directory at
@@ -23,8 +23,7 @@ type Obstacle struct {
 	Detail string
 }
 
-// Obstacles returns the obstacles in a store, sorted by key. A store that is not
-// a directory store has none.
+// Obstacles returns the obstacles in a store, sorted by key. Only a directory store can have obstacles.
 func Obstacles(ctx context.Context, store objstore.Store) ([]Obstacle, error) {
 	walker, ok := store.(objstore.Walker)
 	if !ok {
@@ -50,7 +49,7 @@ func Obstacles(ctx context.Context, store objstore.Store) ([]Obstacle, error) {
 	return obstacles, nil
 }
 
-// isObject reports whether the key has the form of an object of the log.
+// isObject reports whether a key has the form of the keys of seb.json, commits, checkpoints or data objects.
 func isObject(key string) bool {
 	if s, ok := format.ParseSeqKey(format.LogPrefix, key); ok {
 		return s > 0

@@ -7,14 +7,14 @@ import (
 )
 
 // inOrder calls work for each job, several at once, and passes the results to done, one by one in
-// the order of the jobs. It returns the first error of done, or that of ctx, once all calls of
-// work have returned.
+// the order of the jobs. When all calls of work have returned, inOrder returns the first error of done, or
+// the error of ctx.
 func inOrder[J, R any](ctx context.Context, jobs iter.Seq[J], work func(context.Context, J) R, done func(R) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	pending := make(chan chan R, workers-1) // the loop below waits for one more result
+	pending := make(chan chan R, workers-1) // minus 1, since the loop below waits for one more job's result
 	all.Go(func() {
 		defer close(pending)
 		for job := range jobs {

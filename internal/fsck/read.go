@@ -15,12 +15,12 @@ import (
 
 const (
 	workers      = 16        // requests at once
-	memoryMax    = 128 << 20 // bytes of bodies held at once; a single larger body is held alone
+	memoryMax    = 128 << 20 // bytes of bodies in memory at once; a single larger body is read alone
 	listPageKeys = 100_000   // keys per page of a directory store; S3 has its own limit
 
 	requestTimeout = 30 * time.Second
 	bytesPerSecond = 256 << 10 // a slower transfer times out
-	attemptsMax    = 6         // how often a request that fails is sent
+	attemptsMax    = 6         // attempts of a request that fails
 	pauseMin       = 200 * time.Millisecond
 
 	rechecksMax  = 3 // failed reads after which an object counts as damaged or absent
@@ -39,8 +39,8 @@ func newReader(store objstore.Store) *reader {
 	return &reader{store: store, memory: semaphore.NewWeighted(memoryMax)}
 }
 
-// hold waits until that many bytes may be held in memory, and returns a function that releases
-// them.
+// hold waits until there is room for the given number of bytes under memoryMax, and reserves them. The caller
+// calls release when it no longer needs them.
 func (r *reader) hold(ctx context.Context, bytes int64) (release func(), err error) {
 	bytes = min(bytes, memoryMax)
 	if err := r.memory.Acquire(ctx, bytes); err != nil {
@@ -49,7 +49,7 @@ func (r *reader) hold(ctx context.Context, bytes int64) (release func(), err err
 	return func() { r.memory.Release(bytes) }, nil
 }
 
-// get reads n bytes of an object from position off on. Its error wraps objstore.ErrNotFound or
+// get reads n bytes of an object from position off on. An error wraps objstore.ErrNotFound or
 // ErrNotRegular, or says that the store failed.
 func (r *reader) get(ctx context.Context, key string, off, n int64) (o objstore.Object, err error) {
 	err = r.try(ctx, max(n, 0), func(ctx context.Context) error {
@@ -63,7 +63,8 @@ func (r *reader) get(ctx context.Context, key string, off, n int64) (o objstore.
 	return o, nil
 }
 
-// page returns the first page of the keys that have a prefix and come after a key.
+// page sends a List of the keys that begin with prefix, and returns the first page. If after is not "", the
+// page begins with the first key above after.
 func (r *reader) page(ctx context.Context, prefix, after string) (page objstore.Page, err error) {
 	err = r.try(ctx, 0, func(ctx context.Context) error {
 		if page, err = r.store.List(ctx, prefix, after, listPageKeys); err != nil {
@@ -77,8 +78,7 @@ func (r *reader) page(ctx context.Context, prefix, after string) (page objstore.
 	return page, nil
 }
 
-// try sends a request until the store answers it, at most attemptsMax times. That the object does
-// not exist is an answer, too.
+// try sends a request until the store answers it, at most attemptsMax times. "Not found" is an answer, too.
 func (r *reader) try(ctx context.Context, bytes int64, request func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		bounded, cancel := context.WithTimeout(ctx, requestTimeout+time.Duration(bytes)*time.Second/bytesPerSecond)
@@ -98,8 +98,9 @@ func (r *reader) try(ctx context.Context, bytes int64, request func(context.Cont
 	}
 }
 
-// believe calls read until it finds a sound object, or has found the object damaged or absent
-// rechecksMax times: networks and proxies may damage bytes, and a store may show an object late.
+// believe calls read, and calls it again if the object seems damaged or absent: networks and proxies may
+// damage bytes, and a store may show an object late. After rechecksMax such calls, believe returns the
+// last error.
 func believe(ctx context.Context, read func() error) error {
 	for times := 1; ; times++ {
 		err := read()

@@ -20,18 +20,18 @@ const (
 	Missing Class = "missing"
 	// Corrupt: the object's bytes are not those that were written, or contradict other objects.
 	Corrupt Class = "corrupt"
-	// Foreign: the object under a key of the log belongs to another cluster, or under another key.
+	// Foreign: the object is of another cluster, or its content says that it has another key.
 	Foreign Class = "foreign"
 	// Newer: the object needs another version of seb, and was not checked.
 	Newer Class = "newer"
-	// Deleted: the slots don't exist, and the log does not need them.
+	// Deleted: the slots no longer exist, and the log does not need them.
 	Deleted Class = "deleted"
-	// Orphaned: no commit refers to the data object, and none is still to be expected. For
+	// Orphaned: no commit refers to the data object, and probably no later commit will. For
 	// example, the broker that uploaded the object died before the commit.
 	Orphaned Class = "orphaned"
 	// InUse: no commit refers to the data object yet, but a later commit may.
 	InUse Class = "possibly in use"
-	// Leftover: the object is a probe that was not deleted.
+	// Leftover: the object is a probe (a broker wrote it to test the store) that was not deleted.
 	Leftover Class = "leftover"
 	// Stray: the key is not one that Seb uses.
 	Stray Class = "stray"
@@ -43,7 +43,7 @@ var Classes = []Class{Missing, Corrupt, Foreign, Newer, Deleted, Orphaned, InUse
 // Damage reports whether the class means that the log is damaged.
 func (c Class) Damage() bool { return c == Missing || c == Corrupt || c == Foreign }
 
-// Finding is what the check found about an object, or about a run of slots.
+// Finding is what the check found about an object, or about consecutive slots (a run).
 type Finding struct {
 	Class Class  `json:"class"`
 	Key   string `json:"key"`
@@ -59,7 +59,7 @@ type Finding struct {
 type Report struct {
 	Cluster string `json:"cluster"`
 	Deep    bool   `json:"deep"`
-	// Complete says whether the check came to its end.
+	// Complete says whether the check ended without an error.
 	Complete bool `json:"complete"`
 	// First and Last are the first and the last slot in log/, or 0.
 	First uint64 `json:"first_slot"`

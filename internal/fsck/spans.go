@@ -11,8 +11,7 @@ type span struct{ from, to format.Seq }
 
 func (s span) count() uint64 { return uint64(s.to-s.from) + 1 }
 
-// spans are slots in ascending order. A log has few gaps, so any number of slots takes few
-// spans.
+// spans is a set of slots, in ascending order. A log has few gaps, so even a long log needs few spans.
 type spans []span
 
 // add appends a slot that is greater than all others.
@@ -47,7 +46,7 @@ func (s spans) count() (n uint64) {
 
 func (s spans) has(q format.Seq) bool { return s.runOf(q) > 0 }
 
-// runOf returns the first slot of the run that has q, 0 if no run has it.
+// runOf returns the first slot of the span that contains q, or 0 if no span contains q.
 func (s spans) runOf(q format.Seq) format.Seq {
 	i := sort.Search(len(s), func(i int) bool { return s[i].to >= q })
 	if i == len(s) || s[i].from > q {
@@ -69,7 +68,7 @@ func (s spans) gaps(end format.Seq) spans {
 		}
 		next = x.to + 1
 		if next == 0 {
-			return out // the largest number has no slot after it
+			return out // x.to is the largest possible slot
 		}
 	}
 	if next <= end {

@@ -6,8 +6,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// walk reads all slots, several at once, and checks them and the checkpoints in the order of the
-// log.
+// walk reads all listed slots, several at once. It checks them, and the checkpoints between them, in the
+// order of the log.
 func (c *checker) walk(ctx context.Context) error {
 	checkpoints := c.inv.checkpoints
 	passBelow := func(end format.Seq) error {
@@ -46,7 +46,7 @@ func (c *checker) walk(ctx context.Context) error {
 	return passBelow(1<<64 - 1)
 }
 
-// move moves the walk to slot s. If there is a gap between the walk's slot and s, hash and state become
+// move moves the walk to slot s. If slots between the old position and s are absent, hash and state become
 // unknown.
 func (c *checker) move(s format.Seq) {
 	if c.pos+1 != s {
@@ -62,7 +62,7 @@ func (c *checker) forgetState() {
 	c.hash, c.state = nil, nil
 }
 
-// passSlot takes the result for the next slot of the List.
+// passSlot takes the result of the check of the next listed slot.
 func (c *checker) passSlot(r slotResult) error {
 	defer c.progress()
 	key := format.LogKey(r.seq)
@@ -93,7 +93,8 @@ func (c *checker) passSlot(r slotResult) error {
 	return nil
 }
 
-// follow checks that a commit follows from the commits before it.
+// follow checks that a commit fits the previous commits: its prev is their hash, and their state accepts its
+// entries.
 func (c *checker) follow(key string, commit *format.Commit) {
 	if c.hash != nil && *c.hash != commit.Prev {
 		c.found(Corrupt, key, "%v: it names %v as the hash of the commit before it, but that commit has the hash %v: one of the two commits is of another log",

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// broker is a seb serve that runs as a separate process.
+// broker is a seb serve process.
 type broker struct {
 	url    string
 	key    string        // the API key of requests; "" for none
@@ -53,8 +53,8 @@ func startBroker(ctx context.Context, seb, store string, flags ...string) (*brok
 	}
 	go func() {
 		defer close(b.done)
-		_, _ = io.Copy(io.Discard, stdout) // the pipe ends with the process
-		_ = b.cmd.Wait()                   // callers read its ProcessState
+		_, _ = io.Copy(io.Discard, stdout) // the pipe ends when the process does
+		_ = b.cmd.Wait()                   // callers look at the ProcessState instead of the error
 	}()
 	if b.url == "" {
 		<-b.done
@@ -63,7 +63,7 @@ func startBroker(ctx context.Context, seb, store string, flags ...string) (*brok
 	return b, nil
 }
 
-// kill ends the process at once, like the loss of its machine.
+// kill ends the process with SIGKILL.
 func (b *broker) kill() {
 	_ = b.cmd.Process.Kill() // the process may have ended
 	<-b.done
@@ -148,7 +148,7 @@ func (b *broker) cpu() (time.Duration, error) {
 	return time.Duration(user+system) * time.Second / ticks, errors.Join(err1, err2)
 }
 
-// metric returns the sum of a metric over its series.
+// metric returns the value of a metric, added up over all series of the metric.
 func (b *broker) metric(ctx context.Context, name string) (float64, error) {
 	text, err := b.ask(ctx, http.MethodGet, "/metrics", "")
 	if err != nil {

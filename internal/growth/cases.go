@@ -2,7 +2,8 @@ package main
 
 import "context"
 
-// caseFunc measures one case. It returns an error only if it could not measure.
+// caseFunc measures one case. Bad figures are no error: a caseFunc returns an error only if it could not
+// measure.
 type caseFunc func(ctx context.Context, r *run) error
 
 // growthCase is a named measurement of something that grows.

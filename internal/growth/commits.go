@@ -56,8 +56,8 @@ func commits(ctx context.Context, r *run) error {
 	return restarts(ctx, r, b, store, n)
 }
 
-// restarts kills b, whose log has n commits. It then removes more and more checkpoints, and
-// measures a start after each removal.
+// restarts measures how soon a broker is ready after kill -9 of b, whose log has n commits: first with all
+// checkpoints, then without the newest, then without any.
 func restarts(ctx context.Context, r *run, b *broker, store string, n int) error {
 	checkpoints, err := filepath.Glob(filepath.Join(store, "checkpoint", "*"))
 	if err != nil {
@@ -66,7 +66,7 @@ func restarts(ctx context.Context, r *run, b *broker, store string, n int) error
 	r.row("checkpoints made, due", fmt.Sprint(len(checkpoints)), fmt.Sprint(n/checkpointCommits))
 	for _, start := range []struct {
 		what   string
-		remove int // how many checkpoints to remove, the newest first
+		remove int // how many more checkpoints to remove, the newest first
 	}{
 		{"ready after kill -9", 0},
 		{"ready without the newest checkpoint", 1},

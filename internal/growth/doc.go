@@ -5,12 +5,12 @@
 //	go run ./internal/growth -full topics      one case, at its full size
 //	go run ./internal/growth -list             a list of all cases
 //
-// It builds the seb command, runs it as its users do, as a separate process on a
-// directory, and sends it HTTP requests. It prints figures, with the version, the machine's
-// cores, and each case's parameters, and does not judge them. Compare only figures of
-// one run, since a machine's speed changes from hour to hour.
+// Growth builds the seb command and runs it as users do, as a separate process on a
+// directory. It sends HTTP requests to that process, and prints figures, together with the
+// version, the machine's cores, and the parameters of each case. It does not judge the figures.
+// Compare only figures of one run, since a machine's speed changes from hour to hour.
 //
-// To add a case: write a file that is named after what grows, with a func of type
-// [caseFunc] that starts brokers with run.serve and prints rows with run.row; then
-// add a line to the list in cases.go.
+// To add a case, write a file that is named after what grows. The file has a func of type
+// [caseFunc], which starts brokers with run.serve and prints rows with run.row. Then add a line
+// to the list in cases.go.
 package main

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// hostileClients measures the clients of one API key, first alone, then while clients of
-// another key make the broker hold as much memory as they can.
+// hostileClients measures clients with one API key, first alone, then while clients with another key make the
+// broker hold as much memory as they can.
 func hostileClients(ctx context.Context, r *run) error {
 	const atOnce, rate = 8 << 20, 320_000
 	r.row("good clients", "2 that append 1 MiB, 8 that append 5 bytes")
@@ -27,8 +27,8 @@ func hostileClients(ctx context.Context, r *run) error {
 	return nil
 }
 
-// besiege measures good clients alone and together with hostile ones, several times in turn. It
-// removes its store at the end, since the store is large.
+// besiege measures the good clients alone, then together with hostile clients, and repeats both. It removes
+// its store at the end, since the store is large.
 func besiege(ctx context.Context, r *run, client throttled) error {
 	store, err := r.store()
 	if err != nil {

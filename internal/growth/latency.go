@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// latencies holds how long requests took, and how many failed.
+// latencies holds how long the requests of a load took, and how many failed.
 type latencies struct {
 	took   []time.Duration
 	failed int
@@ -17,8 +17,8 @@ type latencies struct {
 	over   time.Duration
 }
 
-// load runs a number of workers, each of which calls do again and again until a time has
-// passed. do gets the number of the worker, and how many calls that worker has made before.
+// load runs workers, each of which calls do again and again for the duration during. do gets the number of
+// the worker, and the number of calls that this worker has made before.
 func load(ctx context.Context, workers int, during time.Duration, do func(ctx context.Context, worker, call int) error) latencies {
 	var mu sync.Mutex
 	var all latencies
@@ -49,7 +49,7 @@ func load(ctx context.Context, workers int, during time.Duration, do func(ctx co
 	return all
 }
 
-// each calls do for 0 to n-1 from several goroutines, until a call fails.
+// each calls do with every i from 0 to n-1, from several goroutines. It stops when a call fails.
 func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	const workers = 32
 	ctx, cancel := context.WithCancelCause(ctx)

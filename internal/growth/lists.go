@@ -14,7 +14,7 @@ const (
 	listWidth   = 1_000 // partitions of each topic
 )
 
-// lists measures requests of many clients at once for the list of topics.
+// lists measures many requests for the list of topics that are under way at the same time.
 func lists(ctx context.Context, r *run) error {
 	n := r.size(300, 3_000)
 	store, err := r.store()
@@ -77,7 +77,7 @@ func (b *broker) size(ctx context.Context, path string) (int64, error) {
 	return n, err
 }
 
-// dead creates many dead letters in one queue, and measures requests for a page of them.
+// dead makes many dead letters in one queue, and measures requests for pages of these dead letters.
 func dead(ctx context.Context, r *run) error {
 	n := r.size(20_000, 100_000)
 	store, err := r.store()

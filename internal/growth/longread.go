@@ -72,7 +72,7 @@ func longRead(ctx context.Context, r *run) error {
 	return nil
 }
 
-// longAnswer holds the figures of an answer with records.
+// longAnswer holds the figures of one answer to a read.
 type longAnswer struct {
 	first, all    time.Duration // from the request to the first byte, and to the last
 	records, next int

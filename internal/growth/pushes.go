@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// pushes measures how much a large number of pushed queues with a backlog slow down appends and each
-// other. The target of the pushes runs on the same machine, and takes CPU as well.
+// pushes measures how much many pushed queues with a backlog slow down appends, and how evenly the queues are
+// served. The target of the pushes runs on the same machine, and uses CPU time too.
 func pushes(ctx context.Context, r *run) error {
 	queues, records := r.size(200, 1_000), r.size(3_000, 10_000)
 	const topics = 20
@@ -93,7 +93,7 @@ func newTarget(ctx context.Context, queues int) (*target, error) {
 		mux.HandleFunc(fmt.Sprintf("/%d", i), func(http.ResponseWriter, *http.Request) { t.took[i].Add(1) })
 	}
 	t.server = &http.Server{Handler: mux}
-	go func() { _ = t.server.Serve(l) }() // returns an error when close is called
+	go func() { _ = t.server.Serve(l) }() // returns an error once close is called
 	return t, nil
 }
 
@@ -105,4 +105,4 @@ func (t *target) counts() []int64 {
 	return counts
 }
 
-func (t *target) close() { _ = t.server.Close() } // requests under way don't matter
+func (t *target) close() { _ = t.server.Close() } // an error does not matter: the measurement is over

@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// queueLease is the record lease of the measured queues. A new owner holds back for that time the
-// records that a lost broker may have handed out.
+// queueLease is the record lease of the measured queues. After the loss of a broker, the new owner waits for
+// that time before it hands out records that workers may have.
 const queueLease = 30 * time.Second
 
-// queueRestart measures what kill -9 costs the workers of many queues with a backlog.
+// queueRestart measures how many messages workers get, from many queues with a backlog, before and after the
+// broker is killed.
 func queueRestart(ctx context.Context, r *run) error {
 	n := r.size(200, 1_000)
 	const backlog, most = 20_000, 10
@@ -56,7 +57,7 @@ func queueRestart(ctx context.Context, r *run) error {
 	if b, err = r.serve(ctx, store, "--linger", "20ms"); err != nil {
 		return err
 	}
-	for i := range 9 { // the last slices begin after the record leases of the killed broker have ended
+	for i := range 9 { // 9 slices of 5 s: the last begin after the record leases of the killed broker have ended
 		if _, err := slice(fmt.Sprintf("after kill -9, %d to %d s", 5*i, 5*i+5)); err != nil {
 			return err
 		}
@@ -120,7 +121,7 @@ func queueLost(ctx context.Context, r *run) error {
 		return err
 	}
 	r.row(fmt.Sprintf("one worker, %d acknowledgements", acknowledged), fmt.Sprintf("%.0f commits", after-before))
-	pause(ctx, time.Minute) // until the owner has forgotten how fast records were taken, and lowers the dispatch limit
+	pause(ctx, time.Minute) // after a minute without a receive, the owner's next commit lowers the dispatch limit
 	if _, err := workOnce(ctx, b, 0, 1); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ type run struct {
 	brokers []*broker
 }
 
-// size returns how many things a case makes: full if -full was given, else small.
+// size returns how many things a case makes: full with the flag -full, else small.
 func (r *run) size(small, full int) int {
 	if r.full {
 		return full
@@ -33,8 +33,8 @@ func (r *run) store() (string, error) {
 	return dir, os.Mkdir(dir, 0o700)
 }
 
-// serve starts a broker on a store with more flags of seb serve, and returns once the broker
-// is ready. The broker is killed when the case ends.
+// serve starts a broker on a store, with the given flags in addition, and returns once the broker is ready.
+// The broker is killed when the case ends.
 func (r *run) serve(ctx context.Context, store string, flags ...string) (*broker, error) {
 	b, err := startBroker(ctx, r.seb, store, flags...)
 	if err == nil {

@@ -23,7 +23,7 @@ const (
 
 var errNoVersitygw = errors.New("it needs versitygw, an S3 server: run `make versitygw`, then set " + versitygwVariable + " to the binary")
 
-// slowStore is an S3 server on this machine, with a proxy before it that delays requests.
+// slowStore is an S3 server on this machine, and a proxy in front of the server that delays requests.
 type slowStore struct {
 	direct, slow string // URLs of the same store: without and with the proxy
 	stop         func()
@@ -67,13 +67,13 @@ func startSlowStore(ctx context.Context, r *run, delay time.Duration) (*slowStor
 		return nil, err
 	}
 	proxy := &http.Server{Handler: delayed(address, delay), ReadHeaderTimeout: time.Minute}
-	go func() { _ = proxy.Serve(listener) }() // until it is closed
+	go func() { _ = proxy.Serve(listener) }() // returns an error once the proxy is closed
 	storeURL := func(address string) string {
 		return fmt.Sprintf("s3://%s/store?%s", bucket, url.Values{"endpoint": {"http://" + address}, "region": {"us-east-1"}}.Encode())
 	}
 	return &slowStore{
 		direct: storeURL(address), slow: storeURL(listener.Addr().String()),
-		stop: func() { _ = proxy.Close(); endGateway() }, // nobody uses the proxy after that
+		stop: func() { _ = proxy.Close(); endGateway() }, // an error does not matter: nobody uses the proxy any longer
 	}, nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// throttledSteps is how many pieces a throttled client sends or reads per second.
+// throttledSteps is how many pieces a throttled client sends or reads in a second.
 const throttledSteps = 4
 
 // throttled is a client that sends a body, or reads an answer, slowly.
@@ -20,23 +20,22 @@ type throttled struct {
 	method, path, contentType string
 	start                     string // the beginning of the body
 	size                      int    // bytes of the body
-	atOnce                    int    // bytes of the body that are sent without a limit
+	atOnce                    int    // how many bytes of the body are sent first, at full speed
 	sendRate, readRate        int    // bytes per second; a readRate of 0 means no limit
 }
 
-// once sends one request to b over a new connection, and returns the status of the answer
-// after the client has read all of it.
+// once sends one request to b over a new connection, reads the whole answer, and returns the answer's status.
 func (t throttled) once(ctx context.Context, b *broker) (status int, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(b.url, "http://"))
 	if err != nil {
 		return 0, err
 	}
-	closeConn := func() { _ = conn.Close() } // bytes not sent or read by then don't matter
+	closeConn := func() { _ = conn.Close() } // whatever was not sent or read by then does not matter
 	defer closeConn()
 	defer context.AfterFunc(ctx, closeConn)()
 	if t.readRate > 0 {
-		// With its default size, the kernel's buffer would hold most of the answer, and the broker
-		// would see a fast client.
+		// A receive buffer of the default size would hold most of the answer, and the client would look fast
+		// to the broker.
 		if err := conn.(*net.TCPConn).SetReadBuffer(t.readRate / throttledSteps); err != nil {
 			return 0, err
 		}
@@ -112,9 +111,9 @@ type statuses struct {
 	counts map[int]int
 }
 
-// beset runs do while n throttled clients send one request after another, each
-// over a new connection. A client that was refused waits for a second. beset returns
-// the statuses of the requests that ended before do returned.
+// beset runs do while n throttled clients send requests. Each client sends one request after the other, each
+// over a new connection, and waits for a second after a refusal or a lost connection. beset returns the
+// statuses of the requests that ended before do did.
 func beset(ctx context.Context, b *broker, n int, client throttled, do func()) string {
 	ctx, cancel := context.WithCancel(ctx)
 	all := statuses{counts: map[int]int{}}
@@ -135,7 +134,7 @@ func beset(ctx context.Context, b *broker, n int, client throttled, do func()) s
 			}
 		})
 	}
-	pause(ctx, 2*time.Second) // then the throttled clients make the broker hold as much memory as they can
+	pause(ctx, 2*time.Second) // after that time the throttled clients make the broker hold as much memory as they can
 	do()
 	cancel()
 	clients.Wait()

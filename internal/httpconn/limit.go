@@ -1,5 +1,6 @@
 // Package httpconn bounds the number of an HTTP server's connections, and ends connections whose clients are
-// lost. It knows connections and their states, but not the requests on them.
+// lost. It knows connections and their states, but not the requests on them. A slot here is the permission for
+// one connection to be open: a server with n slots has at most n open connections.
 package httpconn
 
 import (
@@ -13,13 +14,13 @@ import (
 )
 
 // IdleMin is how long an idle connection stays open even if a new connection waits for a slot. A
-// client that closes its idle connections earlier than that never sends a request on a connection that
-// the server is closing.
+// client that closes its connections when they have been idle for a shorter time never sends a request on a
+// connection that the server is closing.
 const IdleMin = 10 * time.Second
 
-// Limit returns a listener that s serves instead of l. At most n of its connections
-// are open at a time; n <= 0 means no limit. Limit wraps the Handler, ConnState and
-// ConnContext of s: set them before.
+// Limit returns a listener; the caller lets s serve this listener instead of l. At most n of the listener's
+// connections are open at a time; n <= 0 means no limit. Limit wraps the Handler, ConnState and ConnContext
+// of s, so the caller sets these fields before it calls Limit.
 func Limit(s *http.Server, l net.Listener, n int) net.Listener {
 	if n <= 0 {
 		return l
@@ -71,7 +72,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if err := l.enter(); err != nil {
-		_ = conn.Close() // nothing was sent on it
+		_ = conn.Close() // nothing was sent on the connection
 		return nil, err
 	}
 	return &limitedConn{Conn: conn, limit: l}, nil
@@ -116,8 +117,8 @@ func (l *limitListener) expireIdle(now time.Time) time.Duration {
 		return left
 	}
 	delete(l.idle, longest)
-	// This has the effect of an idle timeout: the server closes the connection. If a request has
-	// come in the meantime, the server answers it first.
+	// This deadline works like an idle timeout: the server closes the connection. If a
+	// request has come in the meantime, the server answers the request first.
 	_ = longest.SetReadDeadline(now) // fails only if the connection is already closed
 	return IdleMin
 }
@@ -165,8 +166,8 @@ func (l *limitListener) handOn(h http.Handler) http.Handler {
 
 type limitKey struct{}
 
-// PlaceWanted tells whether a new connection waits for a slot. Then the request whose context is
-// ctx should end, to free the slot of its connection.
+// PlaceWanted tells whether a new connection waits for a slot. If so, the request whose context is
+// ctx should end, to free the slot of the request's connection.
 func PlaceWanted(ctx context.Context) bool {
 	l, ok := ctx.Value(limitKey{}).(*limitListener)
 	return ok && l.queued.Load() > 0
@@ -192,9 +193,9 @@ type limitedConn struct {
 // NetConn returns the underlying connection, like [tls.Conn.NetConn].
 func (c *limitedConn) NetConn() net.Conn { return c.Conn }
 
-// Read reads from the connection, and marks it as busy. The server reports that a connection is
-// no longer idle only when the next request's header is complete: too late if the header
-// comes slowly.
+// Read reads from the connection, and marks the connection as busy. The server itself reports that a
+// connection is no longer idle only when the next request's header is complete. If the header comes slowly,
+// that report would come too late: expireIdle could end the connection before.
 func (c *limitedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
@@ -210,8 +211,8 @@ func (c *limitedConn) Close() error {
 	return err
 }
 
-// CloseWrite shuts down the sending side. The server uses it if the client is still sending when
-// the answer is complete: to close at once could lose bytes that the client has not read.
+// CloseWrite shuts down the sending side. The server calls it if the client is still sending when
+// the answer is complete. Close could destroy bytes of the answer that the client has not read yet.
 func (c *limitedConn) CloseWrite() error {
 	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return conn.CloseWrite()

@@ -7,19 +7,19 @@ import (
 )
 
 // A client that loses its power or its network does not close its connection. The kernel
-// retransmits for a quarter of an hour, and no write fails before that: without these limits, a
-// lost worker's stream would get the same records again after each lease, until all their attempts
-// are used up.
+// retransmits for a quarter of an hour, and no write fails before that. Without these limits, the broker
+// would send a record to a lost worker again after each record lease, until all attempts of the record are
+// used up.
 const (
 	probeAfter = 15 * time.Second // the silence after which the kernel probes the client
 	probeEvery = 5 * time.Second
-	// peerLostAfter is the silence after which a client counts as lost. It allows for two lost probes, and is
-	// less than the usual record lease.
+	// peerLostAfter is the silence after which a connection ends: 15 s, and 5 s for each of two
+	// unanswered probes. It is shorter than the usual record lease.
 	peerLostAfter = 25 * time.Second
 )
 
 // NoticeLoss configures a server's connection so that the connection ends soon after its client is
-// lost. It is for [http.Server.ConnContext].
+// lost. The server calls it as [http.Server.ConnContext].
 func NoticeLoss(ctx context.Context, c net.Conn) context.Context {
 	for {
 		over, ok := c.(interface{ NetConn() net.Conn })

@@ -8,5 +8,5 @@ import (
 )
 
 // boundUnacknowledged does nothing on this system. Only keep-alive probes notice a lost client here, and
-// the system may send none while the client has not acknowledged earlier bytes.
+// the system may send no probes while the client has not acknowledged earlier bytes.
 func boundUnacknowledged(*net.TCPConn, time.Duration) error { return nil }

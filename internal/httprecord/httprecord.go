@@ -1,10 +1,8 @@
-// Package httprecord maps a record to HTTP headers: its key, its timestamp, its headers
-// and its media type. The value is the body. Reads of one record and pushes use the
-// same mapping.
+// Package httprecord maps a record to HTTP headers: the record's key, timestamp, headers and media
+// type. The value is the HTTP body. Reads of one record and pushes use the same mapping.
 //
-// It only writes headers; its callers read records and check access. A key that HTTP can't carry is
-// sent in base64. Record headers that HTTP can't carry are left out, and Seb-Omitted-Headers counts
-// them.
+// A key that an HTTP header can't carry is sent in base64. Record headers that HTTP can't carry are
+// left out, and Seb-Omitted-Headers counts them.
 package httprecord
 
 import (
@@ -34,7 +32,7 @@ const TimestampLayout = "2006-01-02T15:04:05.000Z07:00"
 // binding of CloudEvents.
 const ContentType = "content-type"
 
-// Headers are a record's headers, by name and value, in their order.
+// Headers iterates over the names and values of a record's headers, in the record's order.
 type Headers = iter.Seq2[string, []byte]
 
 // Describe sets the HTTP headers of a record, except Content-Type. A nil key means no key.
@@ -60,8 +58,8 @@ func Describe(to http.Header, key []byte, at time.Time, headers Headers) {
 	}
 }
 
-// MediaType returns the media type in a record's headers. If they have none that can be a
-// Content-Type, MediaType returns the value of otherwise.
+// MediaType returns the media type in a record's headers, or the string otherwise if the headers have no
+// valid media type.
 func MediaType(headers Headers, otherwise string) string {
 	for name, value := range headers {
 		if strings.EqualFold(name, ContentType) && Fits(value) {
@@ -87,7 +85,7 @@ func Fits[T ~string | ~[]byte](v T) bool {
 	return true
 }
 
-// IsToken reports whether s may be part of an HTTP header's name (RFC 9110, 5.6.2).
+// IsToken reports whether s is a token (RFC 9110, 5.6.2), so that an HTTP header's name may contain it.
 func IsToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -70,7 +70,7 @@ func TestMediaTypeIsTheRecordsOwn(t *testing.T) {
 	}
 }
 
-// FuzzFits sends every value for which Fits returns true over HTTP.
+// If Fits returns true for a value, an HTTP header carries the value unchanged.
 func FuzzFits(f *testing.F) {
 	got := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Seb-Key") }))

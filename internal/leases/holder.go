@@ -5,11 +5,11 @@ package leases
 // lease that has ended, the record counts again.
 type Holder struct {
 	out   int
-	Freed func() // called when the count falls; it must not call the table
+	Freed func() // the table calls Freed when the count falls; Freed must not call the table
 }
 
-// Out returns how many records the worker has leased. A lease that has run out counts until the next
-// [Table.Expire].
+// Out returns how many records the worker has leased. A record whose lease has run out counts until the
+// next [Table.Expire].
 func (h *Holder) Out() int { return h.out }
 
 func (h *Holder) more() {

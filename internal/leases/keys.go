@@ -5,8 +5,9 @@ import "slices"
 // NoKey is the key hash of records that need no order.
 const NoKey = 0
 
-// enter adds a record to the list of its key. It returns whether the record is the first of that list,
-// or has no key.
+// enter adds a record to the list of records with the same key. It returns true unless an earlier
+// record of that list is still in the table: then the record is blocked. Records without a key are in
+// no list.
 func (t *Table) enter(e *entry) bool {
 	if e.key == NoKey {
 		return true
@@ -15,12 +16,12 @@ func (t *Table) enter(e *entry) bool {
 	return len(t.keys[e.key]) == 1
 }
 
-// exit removes a record from the list of its key. If the record was the first in the list, exit
-// unblocks the next one.
+// exit removes a record from the list of records with the same key. If the record was the first in the
+// list, exit unblocks the next one.
 func (t *Table) exit(e *entry) {
 	places := t.keys[e.key]
 	switch i := slices.Index(places, e.Place); {
-	case i < 0: // it has no key
+	case i < 0: // the record has no key, or was not in the list
 		return
 	case len(places) == 1:
 		delete(t.keys, e.key)

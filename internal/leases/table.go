@@ -1,11 +1,11 @@
-// Package leases keeps in memory what the owner of a queue has handed out, and what the owner may hand
-// out next. The package reads neither the log nor a clock: the caller passes what happened, and the
-// time.
+// Package leases keeps in memory which records the owner of a queue has handed out, and which records
+// the owner may hand out next. The package reads neither the log nor a clock: the caller passes what
+// happened, and the time.
 //
 // The table has a record from the time when the caller finds the record in the log until the record is
-// done or a dead letter. Meanwhile the record is fresh, leased, or waits for its next delivery. Every
-// delivery but the first is claimed: the attempt is durable in the log before a worker gets the
-// record.
+// done or a dead letter. Meanwhile the record is fresh (ready for its first delivery), leased to a
+// worker, or waits for its next delivery. Every delivery but the first needs a claim: before a worker
+// gets the record again, a commit has to count the attempt.
 package leases
 
 import (
@@ -37,27 +37,28 @@ type Delivery struct {
 type phase uint8
 
 const (
-	fresh    phase = iota // in the queue of fresh records; never handed out
-	ready                 // in the queue of ready records; its next delivery needs no claim
-	later                 // waits until it may be handed out
-	claiming              // its next attempt is on its way into the log
+	fresh    phase = iota // in the queue of fresh records: the first delivery may begin now
+	ready                 // in the queue of ready records: the next delivery may begin now, and needs no further claim
+	later                 // waits until the time entry.at
+	claiming              // a claim of the record's next attempt is under way; the record is in no queue or heap
 	leased
 	blocked // waits for an earlier record with the same key
 )
 
 // entry is a record in the table.
 type entry struct {
-	Delivery          // the last delivery; Attempt is 0 before the first one
-	key        uint64 // hash of the record's key, in an ordered table
+	Delivery          // the last delivery; Attempt is 0 before the first delivery
+	key        uint64 // hash of the record's key, if the table is ordered
 	phase      phase
-	first      bool      // the record was never handed out, so it needs no claim
+	first      bool      // the record was never handed out, so the next delivery needs no claim
 	maySucceed bool      // the outcome of a claim of the next attempt is unknown: that attempt may be in the log
 	at         time.Time // in phase later, the earliest time of the next delivery; in phase leased, the end of the lease
-	index      int       // position in the heap of its phase
-	holder     *Holder   // holder of the last delivery, or nil
+	index      int       // position in the heap of the phase
+	holder     *Holder   // counts the records of the worker that got the last delivery; may be nil
 }
 
-// Table has the records of one queue that the owner has found in the log and that are not done.
+// Table has the records of one queue that the owner has found in the log and that are neither done nor
+// dead letters.
 type Table struct {
 	ordered bool
 	entries map[Place]*entry
@@ -79,13 +80,13 @@ func New(ordered bool) *Table {
 // Len returns the number of records in the table.
 func (t *Table) Len() int { return len(t.entries) }
 
-// Fresh returns how many records that were never handed out wait for a worker.
+// Fresh returns how many records can be handed out now for the first time.
 func (t *Table) Fresh() int { return t.fresh.len() }
 
-// Ready returns how many records with a durable attempt wait for a worker.
+// Ready returns how many records can be handed out now, after a claim that succeeded.
 func (t *Table) Ready() int { return t.ready.len() }
 
-// Leased returns how many records are handed out.
+// Leased returns how many records are leased at the given time.
 func (t *Table) Leased(now time.Time) int {
 	t.Expire(now)
 	return len(t.out)
@@ -124,8 +125,8 @@ func (t *Table) add(e *entry, from time.Time) {
 	t.enqueue(e)
 }
 
-// enqueue puts a record in the queue of fresh records if the record is fresh and not delayed.
-// Otherwise the record waits until e.at.
+// enqueue puts a record in the queue of fresh records if the record was never handed out and is not
+// delayed. Otherwise the record waits until e.at.
 func (t *Table) enqueue(e *entry) {
 	if e.first && e.at.IsZero() {
 		e.phase = fresh
@@ -159,7 +160,7 @@ func (t *Table) leave(e *entry) {
 	e.phase = claiming // in no queue or heap
 }
 
-// Remove removes a record, because it is done, a dead letter, or no longer in the log.
+// Remove removes a record. Callers remove records that are done, dead letters, or no longer in the log.
 func (t *Table) Remove(p Place) {
 	e := t.entries[p]
 	if e == nil {
@@ -180,13 +181,13 @@ func (t *Table) RemoveBelow(partition format.Partition, before format.Offset) {
 			below = append(below, p)
 		}
 	}
-	slices.SortFunc(below, func(a, b Place) int { return b.Compare(a) }) // in descending order, so that no removal unblocks another record
+	slices.SortFunc(below, func(a, b Place) int { return b.Compare(a) }) // in descending order, so that no removal unblocks a record that has to be removed, too
 	for _, p := range below {
 		t.Remove(p)
 	}
 }
 
-// Due returns how many records in phase later are due, counting up to most.
+// Due returns how many records in phase later are due, but not more than most.
 func (t *Table) Due(now time.Time, most int) int { return t.again.due(0, now, most) }
 
 // WaitUntil returns how many records wait until exactly the given time. It counts only records that
@@ -213,15 +214,15 @@ func (t *Table) PutBack(d Delivery, from time.Time) bool {
 	return true
 }
 
-// Claiming reports whether the claim of the delivery after d is still wanted. It is not wanted if the
-// record was put back or done since [Table.Take] returned d.
+// Claiming reports whether a claim is still needed. The caller makes this claim because Take returned d
+// as one of the Claims. The claim is not needed if the record was put back or done meanwhile.
 func (t *Table) Claiming(d Delivery) bool {
 	e := t.entries[d.Place]
 	return e != nil && e.phase == claiming && e.Attempt == d.Attempt
 }
 
-// Claimed notes that an attempt is in the log: the record may be handed out. The lease of the previous
-// delivery ends.
+// Claimed notes that attempt d is in the log, so that the record may be handed out with this attempt.
+// If the previous delivery is still leased, Claimed ends that lease.
 func (t *Table) Claimed(d Delivery) {
 	e := t.entries[d.Place]
 	if e == nil || e.phase == blocked || e.Attempt >= d.Attempt {
@@ -232,9 +233,9 @@ func (t *Table) Claimed(d Delivery) {
 	t.ready.push(e)
 }
 
-// Unclaimed notes that a claim has failed, or has ended with an unknown outcome, which mayCommit says:
-// then the claim may be in the log, or still get there. again is the earliest time at which Take returns
-// the next claim of this record.
+// Unclaimed notes that a claim of the record's next attempt has failed, or that its outcome is unknown.
+// mayCommit says that the outcome is unknown: the claim may be in the log, or may get there later.
+// again is the earliest time at which Take asks for another claim of this record.
 func (t *Table) Unclaimed(p Place, again time.Time, mayCommit bool) {
 	if e := t.entries[p]; e != nil && e.phase == claiming {
 		e.maySucceed = e.maySucceed || mayCommit
@@ -242,8 +243,9 @@ func (t *Table) Unclaimed(p Place, again time.Time, mayCommit bool) {
 	}
 }
 
-// Unneeded removes a record whose claim was dropped because the record is done or a dead letter. It
-// keeps a record that was added again since, or that has got its next attempt.
+// Unneeded removes a record that needs no claim, because the record is done or a dead letter. d is what
+// Take returned as one of the Claims. Unneeded keeps the record if it was added again since, or if its
+// next attempt was counted since.
 func (t *Table) Unneeded(d Delivery) {
 	if e := t.entries[d.Place]; e != nil && e.phase == claiming && e.Attempt == d.Attempt {
 		t.Remove(d.Place)
@@ -261,8 +263,9 @@ func (t *Table) Return(d Delivery) {
 	t.ready.push(e)
 }
 
-// Extend moves the end of a lease; a lease that has run out runs again. It returns false if d is not
-// the last delivery, or if the claim of the next delivery may be in the log.
+// Extend moves the end of a lease. It also renews a lease that has run out, if nobody got the record
+// since. It returns false if d is not the record's last delivery, or if a claim of the next attempt is
+// under way or may be in the log.
 func (t *Table) Extend(d Delivery, until time.Time) bool {
 	e := t.entries[d.Place]
 	if e == nil || e.Attempt != d.Attempt || e.phase != leased && e.phase != later || e.first || e.maySucceed {
@@ -280,7 +283,7 @@ func (t *Table) lease(e *entry, until time.Time) {
 }
 
 // Delivered calls f with the last delivery of every record that was handed out. It leaves out a first
-// delivery that no worker got, since the next owner can repeat that delivery.
+// delivery that no worker got: the next owner may make this delivery again.
 func (t *Table) Delivered(f func(Delivery)) {
 	for _, e := range t.entries {
 		if e.Attempt > 1 || e.Attempt == 1 && e.phase != ready {

@@ -7,18 +7,19 @@ import (
 
 // Taken is what [Table.Take] found.
 type Taken struct {
-	// Out are the deliveries that are leased now.
+	// Out has the deliveries that are leased now.
 	Out []Delivery
-	// Claims are the last deliveries of records that are due again. The next attempt of each must be
-	// in the log before the record is handed out. The caller reports the result of each claim with
-	// Claimed or Unclaimed.
+	// Claims has the last delivery of each record that needs a claim now. The caller reports the
+	// outcome of each claim with Claimed or Unclaimed.
 	Claims []Delivery
 }
 
-// Take leases up to most records until the given time. It counts these records in the holder to, unless
-// to is nil. If there are both fresh records and others (handed out before, or delayed and due now), it
-// takes half from each kind, so that neither a backlog nor many retries make the other kind wait. For
-// records that need a claim first, it returns the claims: at most as many as the parameter claims says.
+// Take leases records until the given time, but not more than most. The holder to counts these records,
+// unless to is nil. Some records need a claim before they can be leased. Take returns these records as
+// Claims, but not more than claims.
+//
+// If there are both fresh records and other records (handed out before, or delayed and due now), Take
+// takes half from each kind. So neither a backlog nor many retries make the other kind wait.
 func (t *Table) Take(now, until time.Time, most, claims int, to *Holder) (got Taken) {
 	t.Expire(now)
 	share := most
@@ -77,7 +78,8 @@ func (t *Table) takeAgain(now, until time.Time, most, claims int, to *Holder, go
 	}
 }
 
-// fifo is a queue of records in one phase. pop skips records that have left the phase.
+// fifo is a queue of records in one phase. A record that leaves the phase stays in list until pop skips
+// it.
 type fifo struct {
 	list []*entry
 	gone int // how many records of list have left the phase
@@ -107,7 +109,7 @@ func (l *fifo) pop() *entry {
 	return nil
 }
 
-// byTime is a heap of records by their time.
+// byTime is a heap of records, ordered by entry.at.
 type byTime []*entry
 
 func (h byTime) Len() int { return len(h) }
@@ -118,7 +120,8 @@ func (h byTime) Less(i, j int) bool {
 	return h[i].Compare(h[j].Place) < 0
 }
 
-// due returns how many records in the subtree of the heap at i are due, counting up to most.
+// due returns how many records are due in the part of the heap whose root is at index i, but not more
+// than most.
 func (h byTime) due(i int, now time.Time, most int) (n int) {
 	if i >= len(h) || most <= 0 || h[i].at.After(now) {
 		return 0

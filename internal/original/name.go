@@ -13,14 +13,14 @@ const (
 	offsetsSuffix = ".offsets"
 )
 
-// Name returns the name of the file with the batch of topic that begins at offset.
+// Name returns the name of the file with the topic's batch whose first record has the given offset.
 func Name(topic string, offset int64) string {
 	return fmt.Sprintf("%s/%012d%s", topic, offset, batchSuffix)
 }
 
-// ParseName parses the name of a file, relative to the directory or prefix of the
-// original's store. batch is false for files that hold no records. If a name has
-// the suffix of a batch but is otherwise invalid, ParseName returns an error.
+// ParseName parses the name of a file, relative to the directory or prefix in which the original
+// Seb stores its files. batch is false for files that hold no records. If a name has the suffix of
+// a batch but is otherwise invalid, ParseName returns an error.
 func ParseName(name string) (topic string, offset int64, batch bool, err error) {
 	if !strings.HasSuffix(name, batchSuffix) {
 		return "", 0, false, nil
@@ -34,8 +34,8 @@ func ParseName(name string) (topic string, offset int64, batch bool, err error) 
 	return topic, offset, true, nil
 }
 
-// IsOffsets reports whether name is the name of a list of offsets. The original writes such a
-// file only so that it need not list its batches.
+// IsOffsets reports whether name is the name of a list of offsets. The original Seb writes such a
+// file only to save itself listing the batches.
 func IsOffsets(name string) bool {
 	base := path.Base(name)
 	return strings.HasPrefix(base, offsetsPrefix) && strings.HasSuffix(base, offsetsSuffix)

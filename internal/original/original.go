@@ -1,8 +1,8 @@
-// Package original reads the files of the original Seb. Each file holds one batch of a
-// topic's records, plain or compressed with gzip. Its name has the topic and the first offset.
+// Package original reads the files of the original Seb, an earlier program of the same name. Each file
+// holds one batch of a topic's records, plain or compressed with gzip. The name of a file has the topic
+// and the batch's first offset.
 //
-// The package writes no such files. A file has no checksum: nothing shows that a plain file was cut
-// off within its last record.
+// A file has no checksum. So if a plain file was cut off within the last record, no error shows it.
 package original
 
 import (
@@ -33,15 +33,15 @@ const (
 	version = 1
 )
 
-// FileBytesMax is the largest size of a file, decompressed, that is read. By default
-// the original writes files of up to 30 MB.
+// FileBytesMax is the largest decompressed size of a file that [Decode] accepts. By default the
+// original Seb writes files of up to 30 MB.
 const FileBytesMax = 256 << 20
 
 // timeMax is the end of the year 9999, in microseconds since 1970. RFC 3339 has no later year.
 var timeMax = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() - 1
 
 var (
-	// ErrDamaged is wrapped by errors about bytes that the original can't have written.
+	// ErrDamaged is wrapped by errors about bytes that the original Seb can't have written.
 	ErrDamaged = errors.New("file is damaged")
 	// ErrForeign is wrapped by errors about files that were written by another version of the
 	// original Seb, or not by the original Seb.
@@ -54,7 +54,7 @@ func damaged(format string, args ...any) error {
 
 // Batch is the content of a file.
 type Batch struct {
-	// Time is when the original wrote the batch, precise to the microsecond.
+	// Time is when the original Seb wrote the batch, precise to the microsecond.
 	Time time.Time
 
 	positions, data []byte
@@ -66,8 +66,8 @@ func (b *Batch) Count() int { return len(b.positions) / positionBytes }
 // Bytes returns the size of all values together.
 func (b *Batch) Bytes() int { return len(b.data) }
 
-// Record returns the value of record i; the first is 0. The value is a slice of the
-// file's memory.
+// Record returns the value of record i; the first record is 0. The value is a slice of the memory of
+// the decompressed file.
 func (b *Batch) Record(i int) []byte {
 	from, to := b.position(i), len(b.data)
 	if i+1 < b.Count() {
@@ -146,14 +146,14 @@ func (b *Batch) check() error {
 	return nil
 }
 
-// gunzip decompresses a file of one gzip member. More than limit bytes are an error.
+// gunzip decompresses a file of one gzip member. It fails if the result has more than limit bytes.
 func gunzip(file []byte, limit int) ([]byte, error) {
 	in := bytes.NewReader(file)
 	z, err := gzip.NewReader(in)
 	if err != nil {
 		return nil, damaged("its gzip data can't be decompressed: %v", err)
 	}
-	// Only one member: gzip does not notice that a later member is cut off in its header.
+	// Read only one member: package gzip reports no error if a later member is cut off in its header.
 	z.Multistream(false)
 	plain, err := io.ReadAll(io.LimitReader(z, int64(limit)+1))
 	switch {

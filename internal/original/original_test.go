@@ -115,7 +115,6 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// The size of a decompressed file is bounded.
 func TestGunzipIsBounded(t *testing.T) {
 	packed := gzipped(t, make([]byte, 1<<20))
 	if plain, err := gunzip(packed, 1<<20); err != nil || len(plain) != 1<<20 {
@@ -161,7 +160,7 @@ func TestParseName(t *testing.T) {
 	}
 }
 
-// A decoded batch, encoded again, is the whole file byte for byte.
+// If a decoded batch is encoded again, the result is the same file, byte for byte.
 func FuzzDecode(f *testing.F) {
 	f.Add(golden)
 	f.Add(gzipped(f, golden))

@@ -5,9 +5,9 @@ import (
 	"net"
 )
 
-// Abrupt returns a connection that closes at once. [tls.Conn.Close] first sends an alert, and
-// waits up to five seconds if the network is blocked. net/http's transport and server call Close
-// under a lock that requests need. The alert isn't needed: HTTP marks the end of an answer, so a
+// Abrupt returns conn as a connection whose Close does not wait. [tls.Conn.Close] first sends an alert,
+// and waits up to five seconds for that if the network is blocked. net/http's transport and server call Close
+// under a lock that other requests need. The alert isn't needed: HTTP marks the end of an answer, so a
 // client notices an answer that was cut off.
 func Abrupt(conn *tls.Conn) net.Conn { return abrupt{conn} }
 

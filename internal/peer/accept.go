@@ -26,34 +26,35 @@ func Asks(r *http.Request) bool {
 		})
 }
 
-// Conn is a connection to a session that has proved its identity. It is not a [*tls.Conn], so
-// that a server does not mistake the session's certificate for a client's.
+// Conn is a connection to a session that has proved its identity. Conn is not a [*tls.Conn], so
+// that net/http's server does not take the session's certificate for a client certificate.
 type Conn struct {
 	*tls.Conn
 	raw     *bounded
 	session Key
 }
 
-// Session returns the session on the other side.
+// Session returns the public key of the session on the other side.
 func (c *Conn) Session() Key { return c.session }
 
-// Close ends the connection at once, as [Abrupt] says: a server closes connections under a lock.
+// Close ends the connection without a TLS alert: see [Abrupt] for the reason.
 func (c *Conn) Close() error { return c.raw.Close() }
 
-// Trust lets the other side send any number of bytes, instead of the header of one request. The caller
-// must have found the session in the log. A second call does nothing.
+// Trust removes the limit on the bytes that the other side may send. Until then, the other side may send only
+// the header of one request. The caller calls Trust after it has found the session in the log.
 func (c *Conn) Trust() { c.raw.allow(unbounded) }
 
-// Accept turns the connection of a request that [Asks] for it into a connection to the session
-// that asks. The handshake ends when ctx ends. Until the caller calls [Conn.Trust], Accept and
-// its connection read no more than a request's header.
+// Accept turns the connection of a request into a connection to the session that asks. Before, the caller has
+// checked with [Asks] that the request asks for such a connection. The handshake ends when ctx ends. Until the
+// caller calls [Conn.Trust], the connection reads only as many bytes as a handshake and the header of one
+// request need.
 func (i *Identity) Accept(ctx context.Context, w http.ResponseWriter) (*Conn, error) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, fmt.Errorf("take over the connection: %w", err)
 	}
 	if buffered.Reader.Buffered() > 0 {
-		_ = conn.Close() // nothing was sent yet, so a Close that fails loses nothing
+		_ = conn.Close() // this broker has sent nothing yet, so nothing is lost if Close fails
 		return nil, errors.New("take over the connection: the client sent data before it had the response")
 	}
 	_ = conn.SetDeadline(time.Time{}) // if the connection is closed, the write below fails

@@ -10,16 +10,17 @@ import (
 	"net/url"
 )
 
-// Ask turns an HTTP connection to a broker into a connection to the session with the key owner.
-// Any other server that answers learns only that a broker asks. Ask closes conn if it fails.
+// Ask turns an HTTP connection to a broker into a connection to the session whose public key is owner.
+// If another server answers, that server learns only that a broker asks. If Ask returns an error, it has
+// closed conn.
 func (i *Identity) Ask(ctx context.Context, conn net.Conn, host string, owner Key) (net.Conn, error) {
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // interrupts a read
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends a read or a write that waits
 	inner, err := i.ask(ctx, conn, host, owner)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		_ = conn.Close() // the other side may no longer read
+		_ = conn.Close() // the connection is of no use, so nothing is lost if Close fails
 		return nil, err
 	}
 	return inner, nil
@@ -42,7 +43,8 @@ func (i *Identity) ask(ctx context.Context, conn net.Conn, host string, owner Ke
 	if answer.StatusCode != http.StatusSwitchingProtocols || answer.Header.Get("Upgrade") != protocol {
 		return nil, fmt.Errorf("ask for a connection between brokers: the response has status %d: the address is not that of a broker, or a proxy refuses the upgrade", answer.StatusCode)
 	}
-	// The reader has buffered nothing: the other side waits for the handshake.
+	// The bufio.Reader has buffered nothing: after the answer, the other side sends nothing until the
+	// handshake below begins.
 	limited.allow(handshakeBytesMax)
 	inner := tls.Client(limited, i.asking(owner))
 	if err := inner.HandshakeContext(ctx); err != nil {

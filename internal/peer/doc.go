@@ -1,7 +1,7 @@
 // Package peer makes connections between brokers of one log: TLS 1.3 within a connection that began
 // as an HTTP request. This way brokers can use the same port and proxies as clients, even if a
-// proxy terminates the outer TLS. Each side shows a self-signed certificate, of which only the key
-// counts: the Ed25519 key of a session. TLS proves that the other side has the private half of the
+// proxy terminates the outer TLS. Each side shows a self-signed certificate, in which only the key
+// matters: the Ed25519 key of a session. TLS proves that the other side has the private half of the
 // key, encrypts the connection, and binds every byte to both sessions.
 //
 // The package does not know which sessions exist. The client names the session that must answer.

@@ -21,9 +21,9 @@ var ErrOtherSession = errors.New("another session answers there")
 // Identity is a session that can prove its identity.
 type Identity struct{ certificate tls.Certificate }
 
-// NewIdentity returns the identity of the session whose Ed25519 key is signer.
+// NewIdentity returns the identity of the session whose private key is signer, an Ed25519 key.
 func NewIdentity(signer crypto.Signer) (*Identity, error) {
-	// No peer checks names and times, so clocks need not agree.
+	// No broker checks the names and times in a certificate, so the clocks of brokers need not agree.
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1<<32, 0)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, signer.Public(), signer)
 	if err != nil {
@@ -36,8 +36,8 @@ func NewIdentity(signer crypto.Signer) (*Identity, error) {
 // accepted certificate stays in memory until the connection ends.
 const certificateBytesMax = 1 << 10
 
-// accepting returns the TLS configuration for connections that other sessions ask for. [keyOf]
-// returns the session that asks.
+// accepting returns the TLS configuration for connections that other sessions ask for. After the handshake,
+// [keyOf] returns the public key of the session that asks.
 func (i *Identity) accepting() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate}, SessionTicketsDisabled: true,
@@ -49,7 +49,7 @@ func (i *Identity) accepting() *tls.Config {
 	}
 }
 
-// asking returns the TLS configuration for a connection to the session owner.
+// asking returns the TLS configuration for a connection to the session whose public key is owner.
 func (i *Identity) asking(owner Key) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate},
@@ -64,8 +64,8 @@ func (i *Identity) asking(owner Key) *tls.Config {
 	}
 }
 
-// keyOf returns the session key of the other side. TLS has proved that the other side has the key's
-// private half.
+// keyOf returns the public key of the session on the other side. TLS has proved that the other side has the
+// private half of the key.
 func keyOf(state tls.ConnectionState) (k Key, _ error) {
 	if len(state.PeerCertificates) != 1 || len(state.PeerCertificates[0].Raw) > certificateBytesMax {
 		return k, fmt.Errorf("the other side shows %d certificates; it must show one, of at most %d bytes", len(state.PeerCertificates), certificateBytesMax)

@@ -17,11 +17,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
-// Bounds on a target's connections: their times, and the bytes that the target may send.
+// Bounds on the times of a target's connections, and on the bytes that the target may send.
 const (
 	connectMax      = 10 * time.Second
 	idleMax         = 90 * time.Second
-	silenceMax      = 15 * time.Second // after the target has sent nothing for so long, the HTTP/2 client sends a ping
+	silenceMax      = 15 * time.Second // the HTTP/2 client pings a target that has sent nothing for this long
 	answerHeaderMax = 32 << 10
 	streamBytesMax  = 64 << 10 // how much of a response's body HTTP/2 keeps in memory
 )
@@ -38,7 +38,7 @@ type client struct {
 // identity names the queue that messages come from.
 type identity struct{ topic, topicID, queue string }
 
-// newClient returns a client for a target, which must be checked and have its defaults.
+// newClient returns a client for t. The caller has checked t and filled in the defaults.
 func newClient(t Target, o Options) (*client, error) {
 	header, err := checkHeaders(t.Headers)
 	if err != nil {
@@ -51,8 +51,8 @@ func newClient(t Target, o Options) (*client, error) {
 	return &client{target: t, header: header, signer: s, identity: identity{o.Topic, o.TopicID, o.Queue}, transport: newTransport(t, o)}, nil
 }
 
-// newTransport returns a transport that makes no requests of its own: it follows no redirect, keeps
-// no cookies, and uses no proxy but the operator's.
+// newTransport returns a transport that uses the operator's proxy, if there is one. A transport, unlike an
+// [http.Client], follows no redirects and keeps no cookies.
 func newTransport(t Target, o Options) *http.Transport {
 	dialer := &net.Dialer{Timeout: connectMax, Resolver: o.Resolver}
 	tr := &http.Transport{
@@ -101,14 +101,14 @@ func (c *client) send(ctx context.Context, m *Message) answer {
 	}
 	defer got.Body.Close()
 	var said []byte
-	if got.StatusCode != http.StatusSwitchingProtocols { // after a 101, Body is the bare connection, and a read of it does not end with ctx
+	if got.StatusCode != http.StatusSwitchingProtocols { // after a 101, Body is the raw connection: a read from it does not end when ctx ends
 		said = someOf(got.Body, cancel)
 	}
 	return judge(got, said, time.Now())
 }
 
-// someOf returns the beginning of a body. It reads a short body to its end, so that the connection can be
-// reused. It ignores errors of the read, since the status has decided the outcome.
+// someOf returns the first bytes of a response's body. It reads a short body to its end, so that the
+// connection can be reused. It ignores read errors, since the status alone decides the outcome.
 func someOf(body io.Reader, giveUp context.CancelFunc) []byte {
 	defer time.AfterFunc(bodyWait, giveUp).Stop()
 	var b bytes.Buffer
@@ -116,8 +116,8 @@ func someOf(body io.Reader, giveUp context.CancelFunc) []byte {
 	return b.Bytes()[:min(b.Len(), bodyBytesMax)]
 }
 
-// request returns the request for a message: the record in the form in which the HTTP API returns it
-// to a reader, and headers that name the delivery.
+// request returns the POST request for a message. The request has the record in the same form as an
+// answer of the HTTP API that returns one record. More headers name the queue, the record and the attempt.
 func (c *client) request(ctx context.Context, m *Message, now time.Time) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.target.URL, bytes.NewReader(m.Value))
 	if err != nil {

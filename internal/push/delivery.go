@@ -7,20 +7,21 @@ import (
 	"time"
 )
 
-// These bound how long, and how often, a pusher tries to report the outcome of a message and to extend
-// a lease.
+// Bounds on how long, and how often, a pusher tries to report the outcome of a message (settle) and to
+// extend a lease.
 const (
-	settleMax      = 15 * time.Minute // for the report of an outcome: most outages of a queue are shorter
+	settleMax      = 15 * time.Minute // how long a pusher tries to report an outcome: most outages of a queue are shorter
 	settleRetryMin = 100 * time.Millisecond
 	settleRetryMax = 5 * time.Second
 	extendRetryMin = 100 * time.Millisecond
-	extendRetryMax = time.Second     // the interval once the lease has ended
-	extendMax      = 5 * time.Second // the timeout of a call once the lease has ended
+	extendRetryMax = time.Second     // the interval between calls after the lease has ended
+	extendMax      = 5 * time.Second // the timeout of a call after the lease has ended
 )
 
 // deliver sends one message to the target and reports the outcome. If the gate has closed since the message
-// was received, or begin is done, deliver gives the message back to the queue instead. When work is done,
-// deliver cancels its request to the target. It calls stop if the target is gone for good.
+// was received, or the context begin is done, deliver sends nothing and returns the message to the queue.
+// When the context work is done, deliver cancels its request to the target. It calls stop if the target is
+// gone for good.
 func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFunc, m *Message) {
 	defer p.gate.settled()
 	era, ok := p.gate.enter(begin)
@@ -43,7 +44,7 @@ func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFu
 	began := time.Now()
 	a := p.send(work, m)
 	if a.outcome == Gone {
-		stop(fmt.Errorf("%w: %s", ErrGone, a.reason)) // before the gate lets another request through
+		stop(fmt.Errorf("%w: %s", ErrGone, a.reason)) // stop comes before gate.leave, so that the gate lets no other request through
 	}
 	closed := p.gate.leave(era, a)
 	m.release()
@@ -59,7 +60,8 @@ func (p *Pusher) giveBack(m *Message) {
 	}
 }
 
-// report logs results that concern the target as a whole.
+// report logs the result of a request. Only results that concern the target as a whole are logged above
+// the level Debug.
 func (p *Pusher) report(a answer, closed time.Duration) {
 	switch a.outcome {
 	case Slowed, Unreachable:
@@ -74,7 +76,7 @@ func (p *Pusher) report(a answer, closed time.Duration) {
 }
 
 // warnForbidden logs, at most once in warnEvery, that nothing is sent because an operator's setting
-// forbids the address of the URL's host. It does not log the rest of the URL, which may hold a secret.
+// forbids the address of the URL's host. It logs only the host, since the rest of the URL may hold a secret.
 func (p *Pusher) warnForbidden(err error) {
 	var forbidden *forbiddenError
 	if !errors.As(err, &forbidden) || !p.gate.mayWarn() {
@@ -88,9 +90,9 @@ func (p *Pusher) warnForbidden(err error) {
 		"host", u.Hostname(), "address", forbidden.address.Addr(), "why", "it "+forbidden.why, "hint", forbidden.hint)
 }
 
-// settle reports the outcome of a message to the queue. It reports nothing about an abandoned request,
-// since the target may have received it: the message waits until its lease ends. If an operator's
-// setting forbade the request, the delivery does not count as an attempt.
+// settle reports the outcome of a message to the queue. The target may have received an abandoned request,
+// so settle reports nothing about that request, and the message stays leased until its lease ends. If an
+// operator's setting forbade the request, the delivery does not count as an attempt.
 func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
 	switch a.outcome {
 	case Abandoned:
@@ -120,9 +122,9 @@ func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
 	}
 }
 
-// extend keeps a message leased until ctx ends: it extends the lease whenever half of the lease has
-// passed. If calls fail, extend goes on after the lease has ended: while the queue can't be reached, no
-// other worker gets the record, so a later call may still succeed.
+// extend keeps a message leased until ctx ends: it extends the lease whenever half of the remaining time
+// has passed. If calls fail, extend continues after the lease has ended. While the queue can't be reached,
+// no other worker gets the record, so a later call may still succeed.
 func (p *Pusher) extend(ctx context.Context, token string, until time.Time) {
 	lapsed := 0
 	lapse := func(now int) {

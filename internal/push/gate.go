@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// These bound how long a gate closes if the target names no time. The time doubles, with jitter,
-// until a request succeeds.
+// Bounds on how long a gate closes if the target names no time. Without a successful request in between,
+// each closing is about twice as long as the previous one.
 const (
 	closedMin = time.Second
 	closedMax = 5 * time.Minute
@@ -17,29 +17,30 @@ const (
 // warnEvery is the least time between two log messages about a target's forbidden address.
 const warnEvery = time.Hour
 
-// settlingFactor bounds how many messages may be received and not settled: this many times the
-// requests that may be under way. Settling a message takes a commit, and the next messages are sent
-// meanwhile.
+// settlingFactor bounds how many received messages may be unsettled (their outcomes are not committed yet):
+// settlingFactor times the requests that may be under way. The factor is above 1 because a pusher sends the
+// next messages while the outcomes of earlier ones are being committed.
 const settlingFactor = 16
 
-// gate limits the requests to one target. It lets at most max requests through at a time and none
-// during a pause. After a pause it lets one through, then two, and so on. If several requests that
-// entered before the gate closed get answers that close it, these count as one closing.
+// gate limits the requests to one target. At most max requests are under way at a time. A closed gate lets
+// no request through until its time has passed. Then one request may be under way, after a success two, and
+// so on. If several requests began before the gate closed, and their answers would all close it, these
+// answers count as one closing.
 type gate struct {
 	max int
 
 	mu       sync.Mutex
-	limit    int    // how many requests may be under way now
+	limit    int    // how many requests may be under way at present: 1 to max
 	taken    int    // number of messages received whose requests have not ended
 	inFlight int    // requests under way
 	held     int    // messages received and not settled
 	lapsed   int    // number of held messages whose lease has ended, as far as the pusher knows
-	blocked  string // why nothing may be sent to the target's address; "" if it may
+	blocked  string // why nothing may be sent to the target's address; "" if sending is allowed
 	until    time.Time
 	closings int           // number of closings in a row, without a success between them
-	era      int           // counts the closings; requests remember the era in which they entered
+	era      int           // counts the closings; each request remembers the era in which it began
 	warned   time.Time     // when blocked was last logged
-	changed  chan struct{} // closed and replaced when any of the above changes
+	changed  chan struct{} // closed and replaced when a field above changes
 	onClose  context.CancelFunc
 }
 
@@ -47,7 +48,7 @@ func newGate(limit int) *gate {
 	return &gate{max: limit, limit: limit, changed: make(chan struct{})}
 }
 
-// room waits until messages may be received, and returns how many may be received.
+// room waits until the pusher may receive messages, and returns how many it may receive.
 func (g *gate) room(ctx context.Context) (n int, err error) {
 	err = g.wait(ctx, func() bool {
 		n = min(g.limit-g.taken, g.max*settlingFactor-g.held)
@@ -56,8 +57,9 @@ func (g *gate) room(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// receiving makes the gate call giveUp if the gate closes, or if a lease ends, before the returned
-// function is called. The caller calls that function with the number of received messages.
+// receiving begins a call of the queue that receives messages. If the gate closes or a lease ends during that
+// call, the gate calls giveUp. When the call has returned, the caller calls received with the number of
+// messages.
 func (g *gate) receiving(giveUp context.CancelFunc) (received func(n int)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,8 +76,9 @@ func (g *gate) receiving(giveUp context.CancelFunc) (received func(n int)) {
 	}
 }
 
-// enter lets a received message through. It returns false if ctx has ended, or the gate has
-// closed or narrowed since the message was received: then the caller returns the message.
+// enter begins the request for a received message. It returns false if ctx has ended, or if the gate has
+// closed or lowered its limit since the message was received. Then the caller returns the message to the
+// queue.
 func (g *gate) enter(ctx context.Context) (era int, ok bool) {
 	g.change(func() {
 		if ok = ctx.Err() == nil && !time.Now().Before(g.until) && g.inFlight < g.limit; !ok {
@@ -88,8 +91,7 @@ func (g *gate) enter(ctx context.Context) (era int, ok bool) {
 	return era, ok
 }
 
-// leave ends a request that entered in the given era. It returns how long the gate stays closed because
-// of the answer.
+// leave ends a request that began in the given era. It returns how long the gate is still closed.
 func (g *gate) leave(era int, a answer) (closed time.Duration) {
 	g.change(func() {
 		g.taken--
@@ -119,7 +121,7 @@ func (g *gate) leave(era int, a answer) (closed time.Duration) {
 }
 
 func (g *gate) close(era int, after time.Duration) {
-	wait := after + rand.N(after/8+1) // not sooner than the target asked
+	wait := after + rand.N(after/8+1) // at least the time that the target asked for
 	if after == 0 && era == g.era {
 		wait = closedMin << min(g.closings, 20)
 		wait = min(wait, closedMax)
@@ -128,7 +130,7 @@ func (g *gate) close(era int, after time.Duration) {
 	if until := time.Now().Add(wait); until.After(g.until) {
 		g.until = until
 	}
-	if era == g.era { // other requests of this era count as part of the same closing
+	if era == g.era { // answers to other requests of this era don't count as further closings
 		g.era++
 		g.closings++
 		g.limit = 1
@@ -149,7 +151,8 @@ func (g *gate) lapse(by int) {
 	})
 }
 
-// mayWarn reports whether to log that the target's address is not allowed: at most once in warnEvery.
+// mayWarn reports whether the caller may log that the target's address is not allowed: it returns true at most
+// once in warnEvery.
 func (g *gate) mayWarn() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -160,7 +163,6 @@ func (g *gate) mayWarn() bool {
 	return true
 }
 
-// settled counts a received message as settled.
 func (g *gate) settled() {
 	g.change(func() { g.held-- })
 }
@@ -173,7 +175,8 @@ func (g *gate) change(f func()) {
 	g.changed = make(chan struct{})
 }
 
-// wait returns when the gate is open and try has returned true. It calls try under the lock.
+// wait returns nil when the gate is open and try has returned true. It calls try under the lock. It returns an
+// error if ctx ends.
 func (g *gate) wait(ctx context.Context, try func() bool) error {
 	for {
 		g.mu.Lock()
@@ -202,7 +205,7 @@ type Status struct {
 	Limit       int       // how many requests may be under way
 	Held        int       // messages received and not settled
 	SlowedUntil time.Time // earliest time of the next request; zero = now
-	Blocked     string    // why the broker may not send to the target's address; "" if it may
+	Blocked     string    // why the broker may not send to the target's address; "" if the broker may
 }
 
 func (g *gate) status() Status {

@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
-// ownHeaders are the headers that a target can't set, with the reason.
+// ownHeaders are the headers that the configuration of a target can't set, each with the reason.
 var ownHeaders = map[string]string{
 	"Connection":          "it concerns the connection, which Seb controls",
 	"Keep-Alive":          "it concerns the connection, which Seb controls",

@@ -14,15 +14,14 @@ const (
 	messageBytes = 512
 )
 
-// Memory counts how much of a broker's memory messages hold while they are being pushed, for all
-// pushers together.
+// Memory counts the bytes that all messages of a broker hold while they are being pushed, and bounds them.
 type Memory struct {
 	of    *budget.Budget // the broker's memory
 	share *budget.Budget
 }
 
-// NewMemory returns a Memory that may use a quarter of a broker's memory. of counts the broker's memory,
-// which has limit bytes.
+// NewMemory returns a Memory that may use a quarter of the broker's memory. The parameters are the budget of
+// the whole broker, and how many bytes that budget has.
 func NewMemory(of *budget.Budget, limit int64) *Memory {
 	return &Memory{of, budget.New(limit/memoryShare, func(int64) {})}
 }
@@ -46,22 +45,22 @@ func (m *Memory) Give(n int64) {
 }
 
 // Plan returns how many messages, and how many bytes, a pusher may receive at a time: at most
-// messagesMax and bytesMax. ahead is how many bytes the pusher takes before it receives: at most half
-// of the share, so that two pushers fit in the share.
+// messagesMax and bytesMax. The pusher takes ahead bytes from the share before it receives. These are at
+// most half of the share, so that two pushers can receive at the same time.
 func (m *Memory) Plan(messagesMax int, bytesMax int64) (messages int, bytes, ahead int64) {
 	quarter := m.share.Limit() / 4
 	messages, bytes = int(min(int64(messagesMax), quarter/messageBytes)), min(bytesMax, quarter)
 	return messages, bytes, bytes + int64(messages)*messageBytes
 }
 
-// Held returns how many bytes a message of that size holds. A message that is larger than the share
-// holds all of the share. A broker with more memory may have appended such a message.
+// Held returns how many bytes of the share a message of the given size takes. A message that is larger than
+// the share (a broker with more memory may have appended it) takes all of the share.
 func (m *Memory) Held(size int64) int64 { return min(size+messageBytes, m.share.Limit()) }
 
-// Settle changes how much a pusher has taken, after it has received messages: from ahead, the bytes
-// taken before, to held, the bytes that the received messages hold.
+// Settle corrects how many bytes a pusher has taken, after the pusher has received messages. Before, the
+// pusher took ahead bytes; the received messages take held bytes.
 func (m *Memory) Settle(ctx context.Context, ahead, held int64) error {
-	if held > ahead { // the first message is received whatever its size
+	if held > ahead { // a Receive returns its first message even if the message is larger than planned
 		return m.Take(ctx, held-ahead)
 	}
 	m.Give(ahead - held)

@@ -9,9 +9,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
-// Message is one delivery of a record, as a queue handed it out.
+// Message is a record that a queue has handed out once.
 type Message struct {
-	// Token names the delivery to the queue.
+	// Token identifies this delivery when the pusher calls the queue.
 	Token string
 	// Attempt counts the deliveries of this record, from 1.
 	Attempt int
@@ -28,7 +28,8 @@ type Message struct {
 	Release func()
 }
 
-// release frees the value. The steps after the request don't need the value, and may take a while.
+// release frees the value when the request has ended. The steps after the request may take a while, and they
+// don't need the value.
 func (m *Message) release() {
 	m.Value = nil
 	if m.Release != nil {
@@ -57,13 +58,13 @@ func (m *Message) headers() httprecord.Headers {
 // and repeats the call.
 type Queue interface {
 	// Receive hands out at most limit messages. It waits for the first message without a time limit,
-	// and then returns the messages that are available; it may return none. When ctx ends it returns
-	// at once, with the messages that it has handed out by then, and with or without an error.
+	// and then returns the messages that are available; it may return none. When ctx ends, Receive returns
+	// at once the messages that it has already handed out, with or without an error.
 	Receive(ctx context.Context, limit int) ([]Message, error)
 	// Ack marks a message as done, and returns when that is durable.
 	Ack(ctx context.Context, token string) error
-	// Nack puts a message back. The queue hands the message out again after the queue's backoff, and
-	// not before atLeast has passed. The reason has at most [ReasonBytesMax] bytes.
+	// Nack puts a message back after a failed attempt. The queue hands the message out again after the
+	// queue's backoff or atLeast, whichever is longer. The reason has at most [ReasonBytesMax] bytes.
 	Nack(ctx context.Context, token string, atLeast time.Duration, reason string) error
 	// Return gives back a message that was not sent. The queue hands the message out again as the
 	// same attempt.
@@ -73,8 +74,8 @@ type Queue interface {
 }
 
 var (
-	// ErrLost is returned by Ack, Nack and Extend when the delivery no longer counts: another worker
-	// may have the record, or the queue no longer has the record.
+	// ErrLost is returned by Ack, Nack and Extend when the pusher has lost the lease of the message: another
+	// worker may have the record, or the queue no longer has the record.
 	ErrLost = errors.New("the lease of the message is lost")
 	// ErrNoQueue is returned by Receive when the queue is deleted, or another broker owns it.
 	// ErrNoQueue ends [Pusher.Run].

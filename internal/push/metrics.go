@@ -9,27 +9,26 @@ import (
 	"github.com/simple-event-broker/seb/metric"
 )
 
-// seriesMax bounds the series of one metric. If all targets together need more, the targets that began
-// first have their own series and keep them. All other targets are counted together, with empty topic
-// and queue labels.
+// seriesMax bounds the series of one metric. If there are too many targets, only the targets whose pushers
+// started first have their own series. All other targets share series with empty topic and queue labels.
 const seriesMax = 1000
 
 // durations are the histogram's buckets for how long requests take, in seconds.
 var durations = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 
-// For each metric, this many targets have their own series. The rest of seriesMax is for the series
-// that count all other targets together.
+// How many targets have their own series in each metric. The rest of seriesMax is for the series that all
+// other targets share.
 var (
-	targetsShown   = seriesMax - 1                    // one series for each target
-	targetsCounted = seriesMax/len(outcomes) - 1      // one for each outcome
-	targetsTimed   = seriesMax/(len(durations)+1) - 1 // one for each bucket, and one for the total
+	targetsShown   = seriesMax - 1                    // the metrics with one series for each target
+	targetsCounted = seriesMax/len(outcomes) - 1      // deliveries: one series for each outcome
+	targetsTimed   = seriesMax/(len(durations)+1) - 1 // seconds: one series for each bucket, and one for the total
 )
 
-// Metrics are the figures of the running pushers. A pusher that has ended leaves no series behind.
+// Metrics are the figures of the running pushers. When a pusher ends, Metrics removes its own series.
 type Metrics struct {
 	mu             sync.Mutex
 	running        map[names]*Pusher // pushers whose series are shown
-	counted, timed map[names]bool    // the pushers of running that have their own series in deliveries, and in seconds
+	counted, timed map[names]bool    // the running pushers that have their own series: counted in deliveries, timed in seconds
 
 	deliveries map[names]map[Outcome]*atomic.Int64
 	seconds    map[names]*histogram.Histogram
@@ -45,7 +44,7 @@ type series struct {
 	untold     *atomic.Int64
 }
 
-// NewMetrics returns metrics to be given to pushers.
+// NewMetrics returns empty Metrics for the Options of pushers.
 func NewMetrics() *Metrics {
 	return &Metrics{
 		running: map[names]*Pusher{}, counted: map[names]bool{}, timed: map[names]bool{},
@@ -88,8 +87,8 @@ func (m *Metrics) Families() []metric.Family {
 	return []metric.Family{inFlight, slowed, deliveries, seconds, untold}
 }
 
-// begin returns the series in which p counts: series of its own, or the common series of all pushers
-// that have none of their own. It returns nil if m is nil.
+// begin returns the series in which the pusher p counts: p's own series, or the series that all pushers
+// without their own share. It returns nil if m is nil.
 func (m *Metrics) begin(p *Pusher) *series {
 	if m == nil {
 		return nil
@@ -104,8 +103,8 @@ func (m *Metrics) begin(p *Pusher) *series {
 	return m.series(n, roomFor(n, m.counted, targetsCounted), roomFor(n, m.timed, targetsTimed))
 }
 
-// roomFor adds n to shown and returns n, if shown has n or has room for it. Otherwise it returns the
-// empty names, under which all other pushers are counted.
+// roomFor adds n to shown and returns n. But if shown has no room, since its size is bounded by most, roomFor
+// returns empty names: the labels of the series that all other pushers share.
 func roomFor(n names, shown map[names]bool, most int) names {
 	if !shown[n] && len(shown) >= most {
 		return names{}
@@ -114,8 +113,8 @@ func roomFor(n names, shown map[names]bool, most int) names {
 	return n
 }
 
-// series returns the figures of a pusher. The parameters are the names under which they are shown in the
-// metric of unsettled messages, in deliveries, and in seconds. It makes series that don't exist yet.
+// series returns the figures of a pusher, and makes those that don't exist yet. The parameters are the
+// labels of the pusher in three metrics: unsettled messages, deliveries, and seconds.
 func (m *Metrics) series(untold, counted, timed names) *series {
 	if m.deliveries[counted] == nil {
 		m.deliveries[counted] = map[Outcome]*atomic.Int64{}

@@ -12,21 +12,21 @@ import (
 // Networks decides to which addresses a pusher may send. The zero value allows public addresses
 // that are not this machine's own.
 type Networks struct {
-	// Allowed are prefixes to which requests may go although they are not public or belong to this
-	// machine, such as 10.2.0.0/16 or fd00:1::/32.
+	// Allowed are prefixes such as 10.2.0.0/16 or fd00:1::/32. Requests may go to addresses in them, even
+	// if the addresses are not public or belong to this machine.
 	Allowed []netip.Prefix
-	// Denied are prefixes to which no request may go, even if Allowed has them.
+	// Denied are prefixes to which no request may go, not even to addresses that are in Allowed too.
 	Denied []netip.Prefix
 
-	// own reports whether an address is this machine's; nil means that the system is asked.
+	// own reports whether an address belongs to this machine; nil means ownAddress. Tests set it.
 	own func(netip.Addr) bool
 }
 
-// closed4 are the IPv4 networks to which no request may go unless they are allowed: those that the
-// registry of special-purpose addresses (RFC 6890) lists as not globally reachable, multicast, and one
-// public address that a cloud uses internally.
+// closed4 are the IPv4 networks to which no request may go unless the operator allows them. They are the
+// networks that the registry of special-purpose addresses (RFC 6890) lists as not globally reachable, the
+// multicast networks, and one public address that a cloud uses internally.
 var closed4 = prefixes(
-	"0.0.0.0/8",       // this network; to connect to 0.0.0.0 is to connect to this machine
+	"0.0.0.0/8",       // this network; a connection to 0.0.0.0 goes to this machine
 	"10.0.0.0/8",      // private
 	"100.64.0.0/10",   // shared between a carrier and its customers, and the metadata service of a cloud
 	"127.0.0.0/8",     // this machine
@@ -44,7 +44,8 @@ var closed4 = prefixes(
 	"240.0.0.0/4",     // reserved, and broadcast
 )
 
-// open6 contains all public IPv6 addresses; closed6 are the networks in it that are not public.
+// open6 contains all public IPv6 addresses, and some others: closed6 has the networks in open6 that are not
+// public.
 var open6 = netip.MustParsePrefix("2000::/3")
 
 var closed6 = prefixes(
@@ -91,7 +92,7 @@ func (n Networks) against(a netip.Addr) string {
 	return ""
 }
 
-// denies reports whether the operator has denied an address, or the IPv4 address that it embeds.
+// denies reports whether the operator has denied the address a, or the IPv4 address that a embeds.
 func (n Networks) denies(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	inner, embeds := embedded(a)
@@ -122,9 +123,8 @@ func (n Networks) hint(a netip.Addr) string {
 	return "use a public address, or have its network allowed with --push-allow of seb serve"
 }
 
-// CheckTarget returns an [*InvalidError] if t's URL has an IP address to which no request may go. It does
-// not check a host name, whose addresses may change at any time: they are checked when a connection is
-// made.
+// CheckTarget returns an [*InvalidError] if t's URL has an IP address to which no request may go. It accepts
+// every host name: the addresses of a host name may change at any time, so each connection checks them.
 func (n Networks) CheckTarget(t Target) error {
 	u, err := parseURL(t.URL)
 	if err != nil {
@@ -138,8 +138,7 @@ func (n Networks) CheckTarget(t Target) error {
 	return nil
 }
 
-// forbiddenError is the error of a connection that may not be made. why says why the address is
-// forbidden, and hint what to do.
+// forbiddenError says that Networks does not allow a connection to an address, why, and what to do (hint).
 type forbiddenError struct {
 	address   netip.AddrPort
 	why, hint string
@@ -149,8 +148,8 @@ func (e *forbiddenError) Error() string {
 	return fmt.Sprintf("connect to %s: the address %s", e.address, e.why)
 }
 
-// guard refuses a connection just before it is made, when the address is certain. It is a
-// [net.Dialer]'s ControlContext.
+// guard returns an error if a connection may not be made. A [net.Dialer] calls it as its ControlContext, after
+// the host name is resolved and before the connection is made.
 func (n Networks) guard(_ context.Context, network, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" {

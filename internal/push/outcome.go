@@ -14,8 +14,8 @@ import (
 // Outcome is how a request to a target ended.
 type Outcome string
 
-// The outcomes of a request. Only Delivered is a success. The four outcomes after Delivered pause the
-// target for a while, or for good.
+// The outcomes of a request. Only Delivered is a success. After Slowed, Unreachable and Forbidden, the pusher
+// pauses; after Gone, it ends.
 const (
 	Delivered   Outcome = "delivered"   // 2xx
 	Slowed      Outcome = "slowed"      // 429, 502, 503, 504: the target asks to slow down
@@ -36,7 +36,7 @@ const (
 	// ReasonBytesMax is the maximum size of a Nack's reason.
 	ReasonBytesMax = 512
 	locationMax    = 200         // maximum bytes of a Location header in a reason
-	bodyBytesMax   = 4 << 10     // maximum bytes that are used of a response's body
+	bodyBytesMax   = 4 << 10     // maximum bytes of a response's body that a reason is made from
 	bodyWait       = time.Second // longest time for reading the body
 )
 
@@ -45,7 +45,7 @@ type answer struct {
 	outcome Outcome
 	reason  string        // for people; "" if the outcome is Delivered
 	after   time.Duration // the Retry-After if the outcome is Slowed; else 0
-	err     error         // for the log, if there was no answer
+	err     error         // set if there was no response; only the log shows it
 }
 
 // judge returns the result of a request that got the response r. body is the beginning of r's body.
@@ -78,8 +78,8 @@ func judge(r *http.Response, body []byte, now time.Time) answer {
 	return a
 }
 
-// unanswered returns the result of a request without an answer. Details of the broker's own network go
-// to the log only.
+// unanswered returns the result of a request that got no response. The reason leaves out details of the
+// broker's own network, which only the log shows.
 func unanswered(err error, connected, late bool, limit time.Duration) answer {
 	a := answer{outcome: Broken, err: err}
 	var forbidden *forbiddenError
@@ -103,7 +103,7 @@ func unanswered(err error, connected, late bool, limit time.Duration) answer {
 // server.
 func cause(err error) string {
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "proxyconnect" { // net/http uses this for every failure on the way to a proxy
+	if errors.As(err, &op) && op.Op == "proxyconnect" { // net/http uses this name for every failed connection to a proxy
 		return "the broker's proxy can't be reached"
 	}
 	var lookup *net.DNSError
@@ -149,7 +149,7 @@ func cut(text string, limit int) string {
 	return whole(text[:limit-len(more)]) + more
 }
 
-// whole removes the last character if text was cut in the middle of it.
+// whole returns text without the last character if that character is incomplete.
 func whole(text string) string {
 	for i := 1; i <= utf8.UTFMax && i <= len(text); i++ {
 		if tail := text[len(text)-i:]; utf8.RuneStart(tail[0]) {

@@ -30,6 +30,6 @@ func canBind(a netip.Addr) bool {
 	if err != nil {
 		return false
 	}
-	_ = c.Close() // nothing was sent
+	_ = c.Close() // an error does not matter: the socket sent nothing
 	return true
 }

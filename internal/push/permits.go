@@ -13,8 +13,8 @@ const (
 	// keep the CPUs busy with pushes, and few enough that requests of the API hardly wait for a CPU.
 	permitsPerCPU = 4
 	// permitMax is the longest time for which a request keeps its permit. A request to a target that
-	// answers at once takes a fraction of that time. A request to a slower target waits without a
-	// permit, so that it does not hold up the other targets.
+	// answers at once takes a fraction of permitMax. A request to a slower target gives its permit back
+	// after permitMax and waits without one, so that requests to other targets can begin.
 	permitMax = 2 * time.Millisecond
 )
 
@@ -59,7 +59,7 @@ func (p *Permits) Take(ctx context.Context, most int) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting = slices.DeleteFunc(p.waiting, func(x *permitWait) bool { return x == w })
-	p.free += w.got // w may have got permits meanwhile
+	p.free += w.got // serveLocked may have given w permits since the select
 	p.serveLocked()
 	return 0, ctx.Err()
 }
@@ -82,8 +82,8 @@ func (p *Permits) serveLocked() {
 	}
 }
 
-// One returns a function that gives one taken permit back. The permit is given back after permitMax in
-// any case, and only once.
+// One makes sure that one taken permit is given back after permitMax. The returned function gives the permit
+// back earlier. The permit is given back only once.
 func (p *Permits) One() (giveBack func()) {
 	give := sync.OnceFunc(func() { p.Give(1) })
 	timer := time.AfterFunc(permitMax, give)

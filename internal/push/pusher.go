@@ -19,7 +19,7 @@ import (
 // temporary error wraps ErrGone.
 var ErrGone = errors.New("the receiver answered that the URL is gone for good")
 
-// These bound how long a pusher waits after a failed Receive before it calls Receive again.
+// Bounds on how long a pusher waits after a failed Receive before it calls Receive again.
 const (
 	receiveRetryMin = 100 * time.Millisecond
 	receiveRetryMax = 10 * time.Second
@@ -27,27 +27,27 @@ const (
 
 // Options are what a [Pusher] needs in addition to its target.
 type Options struct {
-	// Topic, TopicID and Queue name the queue in requests, logs and metrics. TopicID is unique for ever,
-	// such as 1f0c6a3e.7. Each webhook-id begins with TopicID, in which - replaces the full stop.
+	// Topic, TopicID and Queue name the queue in requests, logs and metrics. No other topic ever has the same
+	// TopicID, such as 1f0c6a3e.7. Each webhook-id begins with TopicID, with a - instead of the full stop.
 	Topic, TopicID, Queue string
 	// Networks says where requests may go.
 	Networks Networks
 	// Proxy, if set, gets all requests. Then the proxy, and not Networks, decides where requests may go.
-	// No proxy is taken from the environment.
+	// Environment variables such as HTTPS_PROXY have no effect.
 	Proxy *url.URL
 	// RootCAs are the authorities that may have signed a target's certificate; nil means the system's
 	// authorities.
 	RootCAs *x509.CertPool
 	// Resolver finds the addresses of hosts; nil means the system's resolver.
 	Resolver *net.Resolver
-	// Dial, if set, makes the connections, and decides where they may go; nil means that connections go
-	// over the network. Tests in virtual time set it.
+	// Dial, if set, makes all connections, and Networks does not apply to them. Tests set it, so that they
+	// need no network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Grace is how long requests may go on once Run's context has ended; 0 means the
 	// target's Timeout.
 	Grace time.Duration
-	// Gone, if set, is called with the [ErrGone] that Run will return, while requests may still be
-	// under way.
+	// Gone, if set, is called when the target is gone for good, with the [ErrGone] that Run will return.
+	// Other requests may still be under way.
 	Gone func(error)
 	// Logger gets log messages that are not about a single delivery; nil discards them.
 	Logger *slog.Logger
@@ -67,7 +67,7 @@ type Pusher struct {
 	metrics *series
 }
 
-// New checks the target and returns a pusher to it. [Pusher.Run] makes it push.
+// New checks the target t and returns a pusher, which pushes when its method Run is called.
 func New(t Target, q Queue, o Options) (*Pusher, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (p *Pusher) Run(ctx context.Context) error {
 	return nil
 }
 
-// receive returns the next messages; there may be none. An error is final.
+// receive returns the next messages; there may be none. If it returns an error, the pusher ends.
 func (p *Pusher) receive(ctx context.Context) ([]Message, error) {
 	for wait := receiveRetryMin; ; wait = min(2*wait, receiveRetryMax) {
 		room, err := p.gate.room(ctx)
@@ -153,7 +153,7 @@ func (p *Pusher) receive(ctx context.Context) ([]Message, error) {
 		case ctx.Err() != nil:
 			return messages, context.Cause(ctx)
 		case closed || len(messages) > 0:
-			err = nil // the gate gave the call up, which is no failure; or messages came, and the next call returns an error that lasts
+			err = nil // the gate ended the call, which is no failure; or messages came, and the next call returns an error that persists
 		}
 		if err == nil {
 			return messages, nil

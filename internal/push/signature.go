@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The form of secrets for symmetric signatures in Standard Webhooks.
+// The form of a secret for symmetric signatures, as Standard Webhooks says.
 const (
 	secretPrefix   = "whsec_"
 	secretBytesMin = 24
@@ -27,7 +27,7 @@ func NewSecret() string {
 // signer has the keys that sign each message. Each key makes one signature.
 type signer [][]byte
 
-// parseSecret parses a target's secrets. Its errors show no part of them.
+// parseSecret parses a target's secrets. Its errors show no part of a secret.
 func parseSecret(text string) (signer, error) {
 	const field = "secret"
 	if len(text) > SecretBytesMax {

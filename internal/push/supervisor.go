@@ -14,8 +14,8 @@ import (
 const (
 	// tick is how often a supervisor checks whether the owners of pushed queues are alive.
 	tick = 5 * time.Second
-	// superviseAgain is how long a supervisor waits after it failed to push a queue, or to take it
-	// over, before it tries again.
+	// superviseAgain is how long a supervisor waits before it tries again, after it failed to push a queue
+	// or to take a queue over.
 	superviseAgain = time.Second
 	// stopMax bounds one attempt to commit that a target is gone.
 	stopMax = 10 * time.Second
@@ -28,13 +28,13 @@ var ErrRunning = errors.New("this broker delivers pushed records already")
 type Pushed struct {
 	ID          format.QueueID
 	Topic, Name string
-	TopicID     string // unique for ever, see [Options]
+	TopicID     string // see [Options]
 	Target      Target
 
 	Epoch format.Epoch // the owner's epoch
 	Owned bool         // the queue has an owner
 	Owner string       // the owner's address; may be empty
-	Seen  time.Time    // when the owner last showed itself in the log
+	Seen  time.Time    // time of the owner's latest sign of life in the log
 	Here  bool         // this broker owns the queue
 	// Mine says that this broker was the owner before it was restarted.
 	Mine bool
@@ -45,28 +45,30 @@ type Pushed struct {
 type Broker interface {
 	// Pushed returns the queues that should be pushed now, by id.
 	Pushed() map[format.QueueID]Pushed
-	// HasWork tells whether a queue has records that its owner should push now, or is pushing.
+	// HasWork tells whether the queue q has records that the owner should push now or is pushing now.
 	HasWork(q Pushed) bool
-	// TakeOver makes this broker the owner, instead of the owner that q names.
+	// TakeOver makes this broker the owner of q's queue. It does nothing if the owner has changed since
+	// the broker returned q.
 	TakeOver(ctx context.Context, q Pushed) error
-	// Show commits a sign that this broker, the owner, runs.
+	// Show commits a sign of life: other brokers see in the log that this broker, the owner, runs.
 	Show(ctx context.Context, q Pushed) error
-	// Stop commits that a queue is no longer pushed, and why, unless the queue has another target by now.
+	// Stop commits that a queue is no longer pushed, and why. It commits nothing if the queue has another
+	// target by now.
 	Stop(ctx context.Context, q Pushed, why string) error
-	// Follow makes the broker follow the log until leave is called.
+	// Follow makes the broker keep reading new commits of the log, until leave is called.
 	Follow() (leave func())
-	// Follows tells whether the broker has read the log so recently that it would know of a sign of
-	// life that an owner has written there.
+	// Follows tells whether the broker has read the log in the last seconds. A broker that has not may
+	// not know the latest signs of life of owners.
 	Follows() bool
 }
 
-// SupervisorOptions say how often owners of pushed queues show themselves, and when they count as
-// lost.
+// SupervisorOptions say how often owners of pushed queues commit a sign of life, and when another broker
+// takes over.
 type SupervisorOptions struct {
 	// Silence is how long an owner that has records to push may write nothing to the log before
 	// another broker takes the queue over.
 	Silence time.Duration
-	// Shows is how often an owner shows itself in the log while it has records to push.
+	// Shows is how often an owner commits a sign of life while it has records to push.
 	Shows  time.Duration
 	Logger *slog.Logger
 }
@@ -89,7 +91,8 @@ func NewSupervisor(b Broker, o SupervisorOptions) *Supervisor {
 	return &Supervisor{b: b, opts: o, changed: make(chan struct{}, 1), pushers: map[format.QueueID]*Pusher{}, busy: map[format.QueueID]bool{}}
 }
 
-// Notify makes the supervisor check the pushed queues, which may have changed. It does not block.
+// Notify makes the supervisor check the pushed queues. The caller calls Notify when they may have changed.
+// Notify does not block.
 func (s *Supervisor) Notify() {
 	select {
 	case s.changed <- struct{}{}:
@@ -97,8 +100,8 @@ func (s *Supervisor) Notify() {
 	}
 }
 
-// Blocked tells why this broker may not send to the address that a queue's URL leads to; "" if this
-// broker may, or if it does not push the queue.
+// Blocked tells why this broker may not send to the address of a queue's target. It returns "" if the broker
+// may, or if the broker does not push the queue.
 func (s *Supervisor) Blocked(queue format.QueueID) string {
 	s.mu.Lock()
 	p := s.pushers[queue]
@@ -109,8 +112,8 @@ func (s *Supervisor) Blocked(queue format.QueueID) string {
 	return p.Status().Blocked
 }
 
-// Run pushes queues until ctx ends, and returns when no request is under way. open returns a queue
-// that this broker owns, and the options for pushing it.
+// Run pushes queues until ctx ends, and returns when no request is under way. For each queue that this
+// broker owns, Run calls open, which returns the queue and the options of the queue's [Pusher].
 func (s *Supervisor) Run(ctx context.Context, open func(Pushed) (Queue, Options)) error {
 	s.mu.Lock()
 	if s.running {
@@ -127,7 +130,8 @@ func (s *Supervisor) Run(ctx context.Context, open func(Pushed) (Queue, Options)
 	return nil
 }
 
-// supervision is one call of Run. Only the goroutine of Run uses its fields, except tasks.
+// supervision is the state of one call of [Supervisor.Run]. Only that call's goroutine uses the fields, except
+// tasks.
 type supervision struct {
 	*Supervisor
 	open    func(Pushed) (Queue, Options)
@@ -137,15 +141,15 @@ type supervision struct {
 	watched map[format.QueueID]watch
 }
 
-// pushRun pushes one queue to one target, as the owner of one epoch.
+// pushRun is one run of a [Pusher]. It ends when the queue's target, or the owner's epoch, changes.
 type pushRun struct {
 	target Target
 	epoch  format.Epoch
 	end    context.CancelFunc
-	over   chan struct{} // closed when another run of the queue may begin
+	over   chan struct{} // closed when the run has ended and the next run of the queue may begin
 }
 
-// watch says since when an owner that has records to push has written nothing to the log.
+// watch says since when (on this broker's clock) an owner with records to push has written nothing to the log.
 type watch struct {
 	epoch format.Epoch
 	seen  time.Time
@@ -158,8 +162,8 @@ func (s *supervision) loop(ctx context.Context) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
-		// Forget the runs that are over before reading the queues: if such a run has stopped its target, the
-		// queues then show that.
+		// reap comes before Pushed. A run whose target was gone has committed that, so Pushed no longer
+		// returns that queue, and the loop does not begin another run.
 		s.reap()
 		queues := s.b.Pushed()
 		s.follow(len(queues) > 0)
@@ -189,8 +193,8 @@ func (s *supervision) endAll() {
 	}
 }
 
-// follow starts or stops following the log: the broker follows the log while there are pushed queues.
-// A broker that does not read the log does not notice that an owner is lost.
+// follow starts or stops following the log. The broker follows the log while there are pushed queues, since
+// it notices a lost owner only by reading the log.
 func (s *supervision) follow(on bool) {
 	switch {
 	case on && s.leave == nil:
@@ -212,7 +216,7 @@ func (s *supervision) reap() {
 	}
 }
 
-// endRuns ends runs whose queue has another owner or target, or should not be pushed.
+// endRuns ends each run whose queue has another owner or target by now, or should no longer be pushed.
 func (s *supervision) endRuns(queues map[format.QueueID]Pushed) {
 	for id, r := range s.runs {
 		q, ok := queues[id]
@@ -272,15 +276,15 @@ func (s *supervision) stopped(ctx context.Context, q Pushed, why string, log *sl
 		err := s.b.Stop(try, q, why)
 		cancel()
 		if err == nil || errors.Is(err, ErrNoQueue) || ctx.Err() != nil {
-			return // if ctx ended, the next owner asks the target once more
+			return // if ctx ended, the next run sends a request to the target again
 		}
 		log.Warn("can't commit that a target is gone; trying again", "err", err)
 		wait.For(ctx, superviseAgain)
 	}
 }
 
-// aside runs f for a queue in a goroutine, unless a call for that queue is under way already. After a
-// failure, the queue counts as busy for superviseAgain.
+// aside runs f for a queue in a goroutine, unless the queue is busy: an earlier f is still running, or has
+// failed less than superviseAgain ago.
 func (s *supervision) aside(ctx context.Context, q Pushed, doing string, f func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,8 +308,8 @@ func (s *supervision) takeOver(ctx context.Context, q Pushed) {
 	s.aside(ctx, q, "taking over a queue to push its records", func() error { return s.b.TakeOver(ctx, q) })
 }
 
-// watch watches the owners of queues that have records to push. This broker shows itself for its own
-// queues, and takes over queues whose owners don't show themselves.
+// watch checks the owners of queues that have records to push. This broker commits signs of life for its own
+// queues, and takes over queues whose owners have committed none for too long.
 func (s *supervision) watch(ctx context.Context) {
 	queues := s.b.Pushed()
 	for id := range s.watched {
@@ -324,7 +328,7 @@ func (s *supervision) watch(ctx context.Context) {
 			s.watched[id] = w
 		}
 		switch quiet := time.Since(w.since); {
-		case q.Here && quiet >= s.opts.Shows-tick: // at the next tick, more than opts.Shows may have passed
+		case q.Here && quiet >= s.opts.Shows-tick: // minus tick: at the next tick, more than opts.Shows may have passed
 			s.aside(ctx, q, "telling other brokers that this one pushes a queue", func() error { return s.b.Show(ctx, q) })
 		case !q.Here && quiet > s.opts.Silence && s.b.Follows():
 			s.opts.Logger.Warn("takes over a queue whose owner does not push", "topic", q.Topic, "queue", q.Name, "owner", q.Owner, "silent", quiet)

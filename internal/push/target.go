@@ -25,14 +25,14 @@ const (
 
 // Target is where a queue's messages are pushed to.
 type Target struct {
-	// URL receives a POST for each message: http or https, without user or fragment.
+	// URL gets a POST request for each message. It is an http or https URL without user or fragment.
 	URL string
-	// Headers are sent with each request, such as Authorization. A Content-Type here is for records
-	// that have no content type of their own.
+	// Headers, such as Authorization, are sent with each request. A Content-Type in Headers is used only
+	// for records that have no content type of their own.
 	Headers map[string]string
 	// Secret signs the requests: whsec_ and then 24 to 64 bytes in base64, as [NewSecret] makes it.
-	// Several secrets are separated by a space, and each makes a signature, so that a receiver can
-	// change from one to the next.
+	// Several secrets are separated by a space. Each request then has a signature for each secret, so that
+	// a receiver can change from an old secret to a new one.
 	Secret string
 	// MaxInFlight is how many requests may be under way at a time; 0 means [InFlightDefault].
 	MaxInFlight int
@@ -59,7 +59,7 @@ func invalid(field, hint, format string, args ...any) *InvalidError {
 	return &InvalidError{Field: field, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// OrDefaults returns t with defaults in its zero fields.
+// OrDefaults returns t with the zero MaxInFlight and Timeout replaced by the defaults.
 func (t Target) OrDefaults() Target {
 	if t.MaxInFlight == 0 {
 		t.MaxInFlight = InFlightDefault
@@ -70,9 +70,8 @@ func (t Target) OrDefaults() Target {
 	return t
 }
 
-// Check returns an [*InvalidError] if t, with its defaults, is invalid. It makes no request.
-// [Networks.CheckTarget] checks whether requests may go to the address; each connection checks
-// that again.
+// Check returns an [*InvalidError] if t, with its defaults, is invalid. [Networks.CheckTarget] checks whether
+// requests may go to the URL's address.
 func (t Target) Check() error {
 	t = t.OrDefaults()
 	if _, err := parseURL(t.URL); err != nil {

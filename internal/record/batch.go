@@ -24,9 +24,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Batch is the header of a batch.
 type Batch struct {
-	Base        int64 // base offset in the header; it means nothing in a batch from the store
+	Base        int64 // base offset in the header; a batch in the store has no valid one, see Stamp
 	Size        int   // size of the whole batch in bytes, including the header
-	LeaderEpoch int32 // leader epoch in the header; it means nothing in a batch from the store
+	LeaderEpoch int32 // leader epoch in the header; a batch in the store has no valid one, see Stamp
 	CRC         uint32
 	Attributes  int16
 	Codec       Codec // from Attributes
@@ -40,7 +40,7 @@ type Batch struct {
 	BaseSequence  int32
 }
 
-// LogAppendTime reports whether the timestamp of all records is MaxTimestamp.
+// LogAppendTime reports whether all records have the timestamp MaxTimestamp.
 func (x Batch) LogAppendTime() bool { return x.Attributes&logAppendTimeBit != 0 }
 
 // Transactional reports whether the batch is part of a Kafka transaction.
@@ -49,9 +49,9 @@ func (x Batch) Transactional() bool { return x.Attributes&transactionalBit != 0 
 // Control reports whether the batch is a control batch, which holds no records of users.
 func (x Batch) Control() bool { return x.Attributes&controlBit != 0 }
 
-// Parse reads the header of the batch at the start of b. More bytes may follow the batch: the
-// next batch begins at Size. Parse checks that the header is plausible and that b has the whole
-// batch. It checks neither the CRC nor the records. Its errors wrap [ErrCorrupt] or [ErrMagic].
+// Parse reads the header of the batch at the start of b. If more bytes follow, the next batch begins
+// at position Size of b. Parse checks that the header is plausible and that b has the whole
+// batch. It checks neither the CRC nor the records. Errors wrap [ErrCorrupt] or [ErrMagic].
 func Parse(b []byte) (Batch, error) {
 	if len(b) < HeaderSize {
 		return Batch{}, fmt.Errorf("%w: it has %d bytes, fewer than the %d of a header", ErrCorrupt, len(b), HeaderSize)
@@ -91,9 +91,9 @@ func Parse(b []byte) (Batch, error) {
 // CRC returns the CRC-32C in the header of the batch b. b must have at least [HeaderSize] bytes.
 func CRC(b []byte) uint32 { return binary.BigEndian.Uint32(b[crcAt:]) }
 
-// Verify checks that b is exactly one undamaged batch whose CRC-32C is crc: it compares crc with
-// the CRC in the header and with the computed CRC, and checks length field and magic. No
-// checksum covers base offset and leader epoch. Errors wrap [ErrCorrupt] or [ErrMagic].
+// Verify checks that b is exactly one undamaged batch whose CRC-32C is crc. It compares crc with the
+// CRC in the header and with the computed CRC, and checks the length field and the magic. The CRC
+// does not cover the base offset and the leader epoch. Errors wrap [ErrCorrupt] or [ErrMagic].
 func Verify(b []byte, crc uint32) error {
 	switch {
 	case len(b) < HeaderSize || len(b) > math.MaxInt32:
@@ -112,9 +112,9 @@ func Verify(b []byte, crc uint32) error {
 	return nil
 }
 
-// Stamp writes the base offset and the leader epoch into the batch b: 12 bytes that the batch's
-// CRC does not cover. b must have at least [HeaderSize] bytes, and no other goroutine may use b
-// meanwhile.
+// Stamp writes the base offset and the leader epoch into the header of the batch b. The CRC does not
+// cover these 12 bytes. b must have at least [HeaderSize] bytes, and no other goroutine may use b during
+// the call.
 func Stamp(b []byte, base int64, leaderEpoch int32) {
 	_ = b[HeaderSize-1]
 	binary.BigEndian.PutUint64(b, uint64(base))

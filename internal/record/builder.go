@@ -26,7 +26,7 @@ func SizeOf(r *Record) int {
 	return recordOverheadMax + headerOverheadMax*len(r.Headers) + r.size()
 }
 
-// Builder encodes records into a batch. The zero value is an empty builder, ready for use. It is
+// Builder encodes records into a batch. The zero Builder is empty and ready for use. A Builder is
 // not safe for concurrent use. Append copies a record once, into the memory that becomes the
 // batch. Append does not allocate if [Builder.Grow] has made enough room.
 type Builder struct {
@@ -42,11 +42,10 @@ type Span struct{ From, To int }
 // Count returns the number of records appended so far.
 func (b *Builder) Count() int { return b.count }
 
-// Size returns the size in bytes that the batch would have, uncompressed, if it were finished
-// now.
+// Size returns the size in bytes of the uncompressed batch with the records so far.
 func (b *Builder) Size() int { return max(len(b.buf), HeaderSize) }
 
-// Grow makes room for records of n more bytes; see [SizeOf].
+// Grow makes room for more records, which take n bytes according to [SizeOf].
 func (b *Builder) Grow(n int) {
 	if len(b.buf) == 0 {
 		n += HeaderSize
@@ -54,8 +53,8 @@ func (b *Builder) Grow(n int) {
 	b.buf = slices.Grow(b.buf, n)
 }
 
-// Append adds r to the batch, and does not refer to r's memory afterwards. It panics if the
-// batch could exceed [SizeMax]: callers bound their batches far below that.
+// Append adds a copy of r to the batch. It panics if the batch could exceed [SizeMax]; callers keep their
+// batches far smaller.
 func (b *Builder) Append(r *Record) {
 	if bound := b.Size() + SizeOf(r); bound > SizeMax {
 		panic(fmt.Sprintf("record: a batch of %d bytes", bound))
@@ -67,8 +66,8 @@ func (b *Builder) Append(r *Record) {
 	}
 	b.maxTimestamp = max(b.maxTimestamp, r.Timestamp)
 
-	// The difference of two extreme timestamps may overflow. A reader adds it to the base
-	// timestamp, and that sum overflows back to the right value.
+	// The difference of two extreme timestamps may overflow. This does no harm: a reader adds the
+	// difference to the base timestamp, and the sum overflows back to the right value.
 	timeDelta, offsetDelta := r.Timestamp-b.baseTimestamp, int64(b.count)
 	size := 1 + varintSize(timeDelta) + varintSize(offsetDelta) +
 		bytesSize(r.Key) + bytesSize(r.Value) + varintSize(int64(len(r.Headers)))
@@ -94,8 +93,8 @@ func (b *Builder) Append(r *Record) {
 	b.count++
 }
 
-// Finish returns the batch, uncompressed, with base offset 0 and leader epoch 0; nil if there
-// are no records. The batch belongs to the caller. The builder is empty afterwards.
+// Finish returns the uncompressed batch, with base offset 0 and leader epoch 0. It returns nil if there
+// are no records. The caller may change the batch. After the call, the builder is empty.
 func (b *Builder) Finish() []byte {
 	p := b.buf
 	if b.count == 0 {
@@ -141,8 +140,8 @@ func (b *Builder) seal(p []byte, c Codec) {
 }
 
 // Without returns a new builder with the records of b, except those whose index is in a span of
-// skip. It encodes the records again, and does not change b. Callers use it to withdraw a
-// request whose records share a batch with the records of other requests.
+// skip. It does not change b. If records of several requests share a batch, and one request is
+// withdrawn, the caller uses Without to remove its records.
 func (b *Builder) Without(skip []Span) *Builder {
 	out := new(Builder)
 	if b.count == 0 {

@@ -17,8 +17,8 @@ type Limits struct {
 	// RecordBytes bounds the total size in bytes of key, value and headers of one record; 0
 	// means no bound.
 	RecordBytes int
-	// RecordHeaders bounds the number of headers of one record, since a decoded header takes far
-	// more memory than an encoded one. 0 means [RecordHeadersDefault].
+	// RecordHeaders bounds the number of headers of one record. This bounds memory: a decoded header
+	// takes far more memory than an encoded one. 0 means [RecordHeadersDefault].
 	RecordHeaders int
 	// DecompressedBytes bounds the size in bytes that the records of a compressed batch have
 	// after decompression, so that a small batch can't take all memory. 0 means
@@ -48,7 +48,7 @@ type LimitError struct {
 	Index int
 }
 
-// Error names the limit, and the record that exceeds it.
+// Error implements error.
 func (e *LimitError) Error() string {
 	if e.Index < 0 {
 		return fmt.Sprintf("the record batch has more than %d %s", e.Limit, e.What)
@@ -60,14 +60,13 @@ func bytesLimit(limit int) error {
 	return &LimitError{What: "bytes once decompressed", Limit: limit, Index: -1}
 }
 
-// Check checks a batch from outside: b must be exactly one batch whose CRC is right. Its records
-// must decompress and decode, be as many as the header says, have the offset deltas 0, 1, 2 and
-// so on, and be within lim. Errors wrap [ErrCorrupt], [ErrMagic] or [ErrControl], or are a
-// [*LimitError].
+// Check checks a batch that a client sent: b must be exactly one batch with a right CRC. Check
+// decodes all records. There must be as many as the header says, with the offset deltas 0, 1, 2 and
+// so on, and they must not exceed lim. Errors wrap [ErrCorrupt], [ErrMagic] or [ErrControl], or are
+// a [*LimitError].
 //
-// MaxTimestamp of the result is the largest timestamp of the records, since some clients write a
-// wrong one into the header. Check accepts transactional batches; the caller decides whether to
-// refuse them.
+// Some clients write a wrong MaxTimestamp into the header. So in the result, MaxTimestamp is the
+// largest timestamp of the records. Check accepts transactional batches; the caller may refuse them.
 func Check(b []byte, lim Limits) (Batch, error) {
 	x, err := Parse(b)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// Codec says how the records of a batch are compressed. The value of a Codec is that of the
-// lowest three bits of the attributes.
+// Codec says how the records of a batch are compressed. Its value is the lowest three bits of the batch's
+// attributes.
 type Codec int8
 
 // The codecs of Kafka.
@@ -54,14 +54,14 @@ const (
 	// zstdWindow is the window of the encoder in bytes, about the size of a batch.
 	zstdWindow = 1 << 20
 
-	// snappyExpansionMax bounds how many times larger valid snappy data can become: a copy makes
-	// at most 64 bytes out of 3.
+	// snappyExpansionMax bounds how many times larger snappy data can become when decompressed: an
+	// element of 3 bytes stands for at most 64 bytes.
 	snappyExpansionMax = 22
 )
 
-// snappyHeader begins the framing of snappy-java, which Kafka's Java client writes: this magic,
-// two versions (int32), then blocks, each preceded by its size (int32). Other clients write one
-// block without framing.
+// snappyHeader is the magic at the start of snappy-java's framing, which Kafka's Java client writes. Two
+// versions (int32) follow, and then blocks, each after its size (int32). Other clients write one block
+// without framing.
 var snappyHeader = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 
 const snappyFramedAt = 16
@@ -73,8 +73,8 @@ var (
 	gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
 	lz4Writers  = sync.Pool{New: func() any {
 		w := lz4.NewWriter(nil)
-		// The options of Kafka's Java client: blocks of 64 KiB, no checksum but that of the
-		// batch.
+		// The options of Kafka's Java client: blocks of 64 KiB, and no checksum, since the batch
+		// has one.
 		must(w.Apply(lz4.BlockSizeOption(lz4.Block64Kb), lz4.ChecksumOption(false)))
 		return w
 	}}
@@ -93,7 +93,7 @@ var (
 	}}
 )
 
-// must panics on an error of a call with constant options, which can't fail.
+// must panics if err is not nil. It is for calls with constant options, which can't fail.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -170,7 +170,7 @@ func decompress(src []byte, c Codec, limit int) (out []byte, err error) {
 
 // readAll reads r to its end. It returns a [LimitError] if r has more than limit bytes.
 func readAll(r io.Reader, sizeHint, limit int) ([]byte, error) {
-	// One byte beyond the limit shows that r has more.
+	// The buffer may grow to one byte more than limit: if that byte is read, r has too many bytes.
 	buf := make([]byte, 0, min(max(4*sizeHint, 512), limit+1))
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])

@@ -1,10 +1,10 @@
 // Package record reads and writes Kafka record batches of magic 2, the unit in
 // which Seb stores, checksums, compresses and serves records.
 //
-// It works on bytes only: it knows no topics, no store and no clock. A batch is a byte slice.
-// [Builder] makes one, [Check] checks one from outside, [Batch.Records] iterates over its
-// records, and [Stamp] writes the two fields that depend on where the batch is in a partition.
-// Every decoder returns an error for bytes that it can't decode, and none panics.
+// A batch is a byte slice. [Builder] makes a batch, [Check] checks a batch that a client sent,
+// [Batch.Records] iterates over the records of a batch, and [Stamp] writes the two fields that
+// depend on where the batch is in a partition. Every decoder returns an error for bytes that it
+// can't decode, and none panics.
 //
 // The layout is that of "Record Batch" in Kafka's documentation
 // (https://kafka.apache.org/documentation/#recordbatch). All integers of the
@@ -87,7 +87,7 @@ type Record struct {
 	Key, Value []byte // nil means null, which differs from empty
 	Headers    []Header
 	Timestamp  int64 // ms since the Unix epoch
-	// Offset is set when a record is read, and ignored when it is written.
+	// Offset is the offset in the partition. Readers of batches set it; Builder ignores it.
 	Offset int64
 }
 

@@ -8,8 +8,8 @@ import (
 )
 
 // Records iterates over the records of the batch b, whose header is x, in order. The first
-// record has the offset base. Keys and values are read-only slices of b, valid as long as b is;
-// if b is compressed, they are slices of new memory. Records without headers need no allocation.
+// record gets the offset base. Keys and values are slices of b, or of new memory if b is
+// compressed. The caller must not change them, and must not use them after b has changed.
 //
 // An error ends the iteration and comes without a record. It wraps [ErrCorrupt], or is a
 // [*LimitError] if the batch exceeds lim.DecompressedBytes or a record exceeds
@@ -62,8 +62,8 @@ type walker struct {
 	baseTimestamp int64
 	headersMax    int
 
-	headers []Header          // memory for the headers of later records
-	names   map[string]string // header names already seen, so that each is allocated once
+	headers []Header          // allocated memory for the headers of later records
+	names   map[string]string // header names of earlier records, so that each name is allocated once
 }
 
 const (
@@ -107,7 +107,7 @@ func (w *walker) next() (Record, error) {
 	return r, nil
 }
 
-// decodeHeaders decodes count headers. It allocates the memory for several records at once.
+// decodeHeaders decodes count headers. It allocates memory for the headers of several records at once.
 func (w *walker) decodeHeaders(f *fields, count int) []Header {
 	if len(w.headers) < count {
 		w.headers = make([]Header, max(count, headersRoom))
@@ -142,8 +142,8 @@ func (w *walker) corrupt(what string) error {
 	return fmt.Errorf("%w: the record at index %d, of %d records: %s", ErrCorrupt, w.index, w.count, what)
 }
 
-// fields reads one field after the other. A damaged field sets bad; from then on every field
-// reads as zero.
+// fields reads one field after the other. After a damaged field, bad is true, and all further reads return
+// zero values.
 type fields struct {
 	rest []byte
 	bad  bool
@@ -168,7 +168,7 @@ func (f *fields) varint32() int32 {
 	return int32(v)
 }
 
-// take returns the next n bytes; nil only if it fails.
+// take returns the next n bytes. It returns nil only if there are fewer bytes, or n is negative.
 func (f *fields) take(n int32) []byte {
 	if n < 0 || int(n) > len(f.rest) {
 		f.fail()

@@ -31,9 +31,9 @@ func Murmur2(b []byte) int32 {
 	return int32(h ^ h>>15)
 }
 
-// PartitionForKey returns the partition that Kafka's default partitioner chooses among n for
-// records with this key; n must be positive. It does not apply to records without a key, whose
-// key is nil.
+// PartitionForKey returns the partition, of n partitions, that Kafka's default partitioner chooses for
+// records with this key. n must be positive. Callers choose the partition of a record without a key in
+// another way.
 func PartitionForKey(key []byte, n int32) int32 {
 	return (Murmur2(key) & 0x7fffffff) % n
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Bounds on consumers in any log, so that a damaged number can't take all memory. Brokers refuse
-// requests that exceed limits of their own, which are lower.
+// Bounds on consumers. A log that exceeds them is damaged. Without bounds, a damaged number
+// could make a broker allocate all memory. The limits for requests are lower.
 const (
 	ConsumersMax         = 1 << 20
 	ConsumerNameBytesMax = 255
@@ -23,17 +23,18 @@ type Consumer struct {
 	Topic   format.TopicID
 	Name    string
 	Created int64 // the log's time in microseconds
-	Moved   int64 // when the positions were last set, the log's time in microseconds
+	Moved   int64 // the log's time in microseconds when the positions were last set
 	// Version counts how often the positions were set.
 	Version uint64
-	// positions are the next offsets to read, by partition; 0 for partitions beyond the list.
+	// positions has the next offset to read, by partition. It is 0 in partitions beyond the
+	// list.
 	positions []format.Offset
 }
 
 // Position returns the next offset to read in a partition.
 func (c *Consumer) Position(partition format.Partition) format.Offset {
 	if int(partition) >= len(c.positions) {
-		return 0 // the partition was added later: all records in it are new
+		return 0 // the partition was added later, so the consumer begins at offset 0
 	}
 	return c.positions[partition]
 }
@@ -56,7 +57,7 @@ func (s *State) Consumers(topic format.TopicID) []*Consumer {
 }
 
 // ConsumersAfter returns a topic's consumers whose names sort after a name, sorted by name. It
-// returns at most the given number; the cost depends on that number alone.
+// returns at most the given number of consumers; the cost depends on this number alone.
 func (s *State) ConsumersAfter(topic format.TopicID, name string, most int) []*Consumer {
 	return s.consumers.after(&Consumer{Topic: topic, Name: name}, most)
 }
@@ -64,8 +65,8 @@ func (s *State) ConsumersAfter(topic format.TopicID, name string, most int) []*C
 // ConsumerCount returns the number of consumers of all topics.
 func (s *State) ConsumerCount() int { return len(s.consumers.byID) }
 
-// OldestConsumers returns the consumers with the smallest ids, sorted by id; at most the given
-// number.
+// OldestConsumers returns the consumers with the smallest ids, sorted by id. It returns at most
+// the given number of consumers.
 func (s *State) OldestConsumers(most int) []*Consumer { return s.consumers.oldest(most) }
 
 const (
@@ -97,14 +98,14 @@ func (s *State) dropConsumers(topic format.TopicID) {
 func (s *State) movePositions(x *format.PositionsMoved) {
 	c := s.consumers.byID[x.Consumer]
 	s.memory -= c.memory()
-	// Views share the old list, so it is never changed in place.
+	// Copy the positions: a View may share the old list, so the list must not change.
 	most := max(len(c.positions), int(x.Positions[len(x.Positions)-1].Partition)+1)
 	c.positions = append(make([]format.Offset, 0, most), c.positions...)[:most]
 	for _, p := range x.Positions {
 		c.positions[p.Partition] = p.Offset
 	}
 	for len(c.positions) > 0 && c.positions[len(c.positions)-1] == 0 {
-		c.positions = c.positions[:len(c.positions)-1] // no zeros at the end: equal states encode to equal bytes
+		c.positions = c.positions[:len(c.positions)-1] // cut zeros off the end, so that equal states encode to equal bytes
 	}
 	c.Moved = s.time
 	c.Version++
@@ -146,7 +147,8 @@ func (d *Draft) ConsumerPosition(id format.ConsumerID, partition format.Partitio
 	return 0
 }
 
-// consumer returns a consumer with the changes of the commit so far, nil if it doesn't exist.
+// consumer returns a consumer with the changes of the commit so far; nil if the consumer
+// doesn't exist.
 func (d *Draft) consumer(id format.ConsumerID) *draftConsumer {
 	c := d.consumers.find(id, func(old *Consumer) *draftConsumer {
 		return &draftConsumer{topic: old.Topic, version: old.Version}

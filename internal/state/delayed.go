@@ -13,11 +13,13 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// DelayedMax bounds the runs of delayed records of any log.
+// DelayedMax bounds the runs of delayed records in a log. A log that exceeds this bound is
+// damaged.
 const DelayedMax = 1 << 24
 
-// Delayed is a run of Count records from Offset on that queues hand out only when the records
-// are due. Readers of the topic see the records at once. No record is in two runs.
+// Delayed is a run of Count records, the first of which has the offset Offset. Queues hand out
+// these records only when they are due; readers of the topic see them at once. No record is in
+// two runs.
 type Delayed struct {
 	Due       int64 // the log's time in microseconds
 	Topic     format.TopicID
@@ -33,7 +35,7 @@ func compareDelayed(a, b Delayed) int {
 	return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
 
-// delayed is a heap ordered by compareDelayed: its first run is due first.
+// delayed is a heap, ordered by compareDelayed: the run that is due first is in front.
 type delayed []Delayed
 
 func (d delayed) Len() int           { return len(d) }
@@ -50,8 +52,8 @@ func (d *delayed) Pop() any {
 	return last
 }
 
-// due returns how many runs in the heap's subtree at index i are due at the given time. It
-// visits only these runs and their children.
+// due returns how many runs are due at the given time in the part of the heap whose root is at
+// index i. It visits only these runs and their children.
 func (d delayed) due(time int64, i int) int {
 	if i >= len(d) || d[i].Due > time {
 		return 0
@@ -59,7 +61,7 @@ func (d delayed) due(time int64, i int) int {
 	return 1 + d.due(time, 2*i+1) + d.due(time, 2*i+2)
 }
 
-const delayedMemory = 2 * int64(unsafe.Sizeof(Delayed{})) // a run is in the state's list and in the topic's list
+const delayedMemory = 2 * int64(unsafe.Sizeof(Delayed{})) // a run is both in the state's list and in the topic's list
 
 // Delayed returns the runs that are not due by the log's time, sorted by compareDelayed.
 func (s *State) Delayed() []Delayed { return s.delayed.sorted() }
@@ -91,20 +93,19 @@ func (s *State) delay(x *format.RecordsDelayed) {
 	s.memory += delayedMemory
 }
 
-// expireDelayed forgets the runs that are due. Runs whose records were trimmed stay until they
-// are due.
+// expireDelayed forgets the runs that are due. A run of trimmed records stays until it is due.
 func (s *State) expireDelayed() {
 	for len(s.delayed) > 0 && s.delayed[0].Due <= s.time {
 		t := s.topics.byID[s.delayed[0].Topic]
 		heap.Pop(&s.delayed)
-		heap.Pop(&t.delayed) // the same run: the first of all runs is also the first of its topic
+		heap.Pop(&t.delayed) // the same run: the run that is due first in the log is also the first one of its topic
 		t.delayed = shrunkList(t.delayed)
 		s.memory -= delayedMemory
 	}
 	s.delayed = shrunkList(s.delayed)
 }
 
-// dropDelayed forgets the runs of a topic.
+// dropDelayed forgets the runs of a topic that is deleted.
 func (s *State) dropDelayed(topic format.TopicID) {
 	before := len(s.delayed)
 	s.delayed = slices.DeleteFunc(s.delayed, func(d Delayed) bool { return d.Topic == topic })
@@ -116,10 +117,10 @@ func (s *State) dropDelayed(topic format.TopicID) {
 // DelayedCount returns how many runs are not due at a time.
 func (s *State) DelayedCount(at int64) int { return len(s.delayed) - s.delayed.due(at, 0) }
 
-// draftDelayed are the runs that a commit under construction delays.
+// draftDelayed has the runs of delayed records that a commit under construction adds.
 type draftDelayed struct {
 	count int
-	runs  map[batchKey]*done // the offsets of the delayed records, by partition
+	runs  map[batchKey]*done // by partition: the set of the offsets of the delayed records
 	due   int                // how many runs of the state are due at the commit's time
 	knows bool               // whether due is set
 }
@@ -153,7 +154,7 @@ func (d *Draft) takeDelay(x *format.RecordsDelayed) error {
 	return nil
 }
 
-// end returns the next offset of a partition, 0 if the partition doesn't exist.
+// end returns the next offset of a partition; 0 if the partition doesn't exist.
 func (s *State) end(topic format.TopicID, partition format.Partition) format.Offset {
 	if t := s.topics.byID[topic]; t != nil && int(partition) < len(t.Partitions) {
 		return t.Partitions[partition].End
@@ -191,16 +192,17 @@ func (s *State) decodeDelayed(r *reader) {
 			return
 		}
 		s.delayed = append(s.delayed, x) // a sorted list is a valid heap
-		t := s.topics.byID[x.Topic]      // not nil: the check above fails without the topic
+		t := s.topics.byID[x.Topic]      // not nil: without the topic, the check above fails
 		t.delayed = append(t.delayed, x)
 		last = x
 	}
 	s.memory += int64(len(s.delayed)) * delayedMemory
 }
 
-// continuesDelayed does for delayed records what [State.Continues] does: it returns an error
-// unless both states have the same runs. It ignores the runs of old that are due by now or whose
-// topic was deleted, and the runs of s whose records were appended since.
+// continuesDelayed does for delayed records what [State.Continues] does. It returns an error
+// unless both states have the same runs. Two kinds of runs may be in one state only: runs of
+// old that are due by now or whose topic was deleted, and runs of s whose records were appended
+// after old.
 func (s *State) continuesDelayed(old *State) error {
 	var was, now []Delayed
 	for _, x := range old.Delayed() {

@@ -8,8 +8,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// done is a set of offsets: all below floor, and those in the spans above floor. The memory of
-// the set depends on the number of gaps, not on the number of offsets.
+// done is a set of offsets, such as those of done records: all offsets below floor, and the
+// offsets in the spans above floor. The memory of the set depends on the number of gaps, not on
+// the number of offsets.
 type done struct {
 	floor format.Offset
 	above []span // ascending; no span touches another or floor
@@ -34,7 +35,7 @@ func (d *done) overlaps(from, to format.Offset) bool {
 	return from < d.floor || i < len(d.above) && d.above[i].from < to
 }
 
-// next returns the smallest offset that is not in the set and not below the given one.
+// next returns the smallest offset that is not in the set and is at least the given offset.
 func (d *done) next(offset format.Offset) format.Offset {
 	offset = max(offset, d.floor)
 	if i := d.after(offset); i < len(d.above) && d.above[i].from <= offset {
@@ -43,7 +44,7 @@ func (d *done) next(offset format.Offset) format.Offset {
 	return offset
 }
 
-// add adds the offsets of [from, to). It changes d.above in place: a caller that still needs the
+// add adds the offsets of [from, to). It changes d.above in place: callers that still need the
 // old set must clone d.above first.
 func (d *done) add(from, to format.Offset) {
 	from, to = max(from, d.floor), max(to, d.floor)
@@ -68,7 +69,7 @@ func (d *done) add(from, to format.Offset) {
 // raise adds all offsets below floor.
 func (d *done) raise(floor format.Offset) { d.add(d.floor, floor) }
 
-// holds reports whether d has all offsets of other.
+// holds reports whether all offsets of other are in d.
 func (d *done) holds(other *done) bool {
 	for _, s := range other.above {
 		if d.next(s.from) < s.to {
@@ -78,7 +79,7 @@ func (d *done) holds(other *done) bool {
 	return d.floor >= other.floor
 }
 
-// count returns how many offsets from start on are in the set.
+// count returns how many offsets of the set are at least start.
 func (d *done) count(start format.Offset) int64 {
 	n := max(0, int64(d.floor-start))
 	for _, s := range d.above {

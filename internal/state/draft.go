@@ -6,9 +6,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Draft checks the entries of one commit, each against the state plus the earlier entries,
-// without changing the state. A broker builds its commits with a Draft, and Apply checks every
-// commit with a Draft, so both accept the same entries.
+// Draft checks the entries of one commit. It checks each entry against the state and the
+// earlier entries of the commit, without changing the state. A broker builds its commits with a
+// Draft, and [State.Apply] checks every commit with a Draft. So both accept the same entries.
 type Draft struct {
 	s         *State
 	time      int64
@@ -67,7 +67,7 @@ func (d *Draft) TopicID(name string) (id format.TopicID, partitions uint32, ok b
 // TopicConfig returns the config of an existing topic.
 func (d *Draft) TopicConfig(id format.TopicID) format.TopicConfig { return d.topic(id).config }
 
-// topic returns a topic with the changes of the commit so far, nil if it doesn't exist.
+// topic returns a topic with the changes of the commit so far; nil if the topic doesn't exist.
 func (d *Draft) topic(id format.TopicID) *draftTopic {
 	return d.topics.find(id, func(t *Topic) *draftTopic {
 		return &draftTopic{partitions: uint32(len(t.Partitions)), config: t.Config}
@@ -97,9 +97,9 @@ func (d *Draft) Start(topic format.TopicID, partition format.Partition) format.O
 	return 0
 }
 
-// CheckData refuses a data object whose seq is below the data floor, since that object may have
-// been deleted. It also refuses a data object whose seq says that the upload began after this
-// commit.
+// CheckData checks the reference of the commit to a data object. It refuses an object whose seq
+// is below the data floor, since that object may have been deleted. It also refuses an object
+// whose seq says that the upload began after this commit.
 func (d *Draft) CheckData(r format.DataRef) error {
 	if r.Seq > d.s.seq {
 		return fmt.Errorf("%w: the upload of %s began after slot %d, which is the last slot before this commit", ErrNonsense, r.Key(), d.s.seq)
@@ -217,6 +217,7 @@ func (d *Draft) takeKeyed(x *format.AppendKeyed) error {
 	return nil
 }
 
-// PartitionsMax bounds the partitions of a topic in any log, so that a damaged number can't take
-// all memory. Brokers refuse requests that exceed a limit of their own, which is lower.
+// PartitionsMax bounds the partitions of a topic. A log that exceeds this bound is damaged.
+// Without a bound, a damaged number could make a broker allocate all memory. The limit for
+// requests is lower.
 const PartitionsMax = 1 << 20

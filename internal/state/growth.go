@@ -7,9 +7,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Memory returns an upper bound in bytes of the state's memory after the commit: the state's
-// memory now, minus what expires by the commit's time, plus what the entries taken so far add.
-// It does not subtract memory that the entries free. Call [Draft.Measure] first.
+// Memory returns an upper bound on the state's memory in bytes after the commit: the memory
+// now, minus what expires by the commit's time, plus what the entries taken so far add. It does
+// not subtract memory that the entries free. Callers must have called [Draft.Measure] before
+// the first Take.
 func (d *Draft) Memory() int64 {
 	if d.meter.expires < 0 {
 		d.meter.expires = d.s.Expiring(d.time)
@@ -24,8 +25,8 @@ func (d *Draft) Measure() *Draft {
 	return d
 }
 
-// Growth returns an upper bound in bytes of what entries would add to the state's memory, if the
-// draft took these entries next. The entries need not be valid.
+// Growth returns an upper bound in bytes on what entries would add to the state's memory, if
+// the draft took these entries next. The entries need not be valid.
 func (d *Draft) Growth(entries ...format.Entry) int64 {
 	m := meter{d: d, before: d.meter}
 	for _, it := range entries {
@@ -34,8 +35,8 @@ func (d *Draft) Growth(entries ...format.Entry) int64 {
 	return m.grown
 }
 
-// Expiring returns how many bytes of the state's memory expire at a time, in microseconds since
-// 1970. A commit with that time frees these bytes, whatever its entries are.
+// Expiring returns how many bytes of the state's memory expire at the time at, which is in
+// microseconds since 1970. A commit with that time frees these bytes, whatever its entries are.
 func (s *State) Expiring(at int64) (bytes int64) {
 	for i := range len(s.keyed.list) - s.KeyedCount(at) {
 		bytes += s.keyed.list[i].memory()
@@ -43,30 +44,30 @@ func (s *State) Expiring(at int64) (bytes int64) {
 	return bytes + int64(s.delayed.due(at, 0))*delayedMemory
 }
 
-// KeyedMemory returns the memory in bytes of an append with an idempotency key and that number
-// of ranges.
+// KeyedMemory returns how many bytes the state needs for an append with an idempotency key and
+// that number of ranges.
 func KeyedMemory(ranges int) int64 {
 	return keyedMemory + int64(ranges)*int64(unsafe.Sizeof(format.KeyedRange{}))
 }
 
-// DelayedMemory is the memory in bytes of a run of delayed records.
+// DelayedMemory is how many bytes the state needs for a run of delayed records.
 const DelayedMemory = delayedMemory
 
-// meter sums up what entries add to the state's memory. The sum is never less than what the fold
-// will add. The sum is larger only if an entry also frees memory, or several entries change the
-// same thing.
+// meter adds up the memory that entries add to the state. The sum is never less than what the
+// fold will add. The sum is larger if an entry also frees memory, or if several entries change
+// the same thing.
 type meter struct {
 	d       *Draft
-	before  *meter // the meter of earlier entries, on which this meter builds, or nil
+	before  *meter // the meter of the entries before those of this meter, or nil
 	grown   int64
 	expires int64 // bytes that expire at the draft's time; below 0 if not yet computed
 
-	lists map[batchKey]batchList // the last chunks of the partitions that batches were added to
-	parts map[format.QueueID]int // by queue: how many partitions the queue's list has after the entries
+	lists map[batchKey]batchList // the last chunk of each partition that got a batch
+	parts map[format.QueueID]int // the length of each queue's list of partitions after the entries
 }
 
-// batchList describes the last chunk of a partition: the number of batches in the chunk, and how
-// many the chunk has memory for.
+// batchList describes the last chunk of a partition: how many batches the chunk has, and for
+// how many batches the chunk has memory.
 type batchList struct{ count, room int }
 
 func (m *meter) add(it format.Entry) {
@@ -94,9 +95,10 @@ func (m *meter) add(it format.Entry) {
 	}
 }
 
-// batch counts the memory of a batch and of the batch's object, since the batch may be the first
-// in the object. If the commit already has another batch of the partition, the new batch may need
-// a chunk of its own: a chunk can't refer to an object older than that of the chunk's first batch.
+// batch counts the memory of a batch and of the batch's object, since the batch may be the
+// first in the object. If the commit has an earlier batch of the same partition, the new batch
+// may need a new chunk: no object of a chunk may be older than the object of the chunk's first
+// batch.
 func (m *meter) batch(key batchKey) {
 	l, more := m.list(key)
 	grown := int64(0)
@@ -133,8 +135,8 @@ func roomFor(count int) int {
 	return room
 }
 
-// list returns the last chunk of a partition; more reports whether the commit has added a batch
-// to the partition.
+// list returns the last chunk of a partition. more reports whether the entries so far have
+// added a batch to the partition.
 func (m *meter) list(key batchKey) (l batchList, more bool) {
 	for x := m; x != nil; x = x.before {
 		if l, more = x.lists[key]; more {
@@ -199,8 +201,8 @@ func (m *meter) queueEntry(it format.Entry) {
 	}
 }
 
-// reach counts the memory of the partitions that the fold adds to a queue's list, so that the
-// list has at least count partitions.
+// reach counts the memory that the fold needs to make a queue's list of partitions at least
+// count long.
 func (m *meter) reach(queue format.QueueID, count int) {
 	had, known := 0, false
 	for x := m; x != nil && !known; x = x.before {
@@ -219,7 +221,7 @@ func (m *meter) reach(queue format.QueueID, count int) {
 	m.parts[queue] = count
 }
 
-// work returns the draft of a queue's work in a partition, or nil.
+// work returns a queue's work in a partition as the draft has it, or nil.
 func (m *meter) work(queue format.QueueID, partition format.Partition) *draftQueuePartition {
 	p, _, err := m.d.workedOn(queue, partition)
 	if err != nil {
@@ -228,8 +230,8 @@ func (m *meter) work(queue format.QueueID, partition format.Partition) *draftQue
 	return p
 }
 
-// attempt counts the memory that the new last delivery of a record adds to the fields attempts
-// and deadLetters of a queuePartition.
+// attempt counts the memory that a record's new last delivery adds to the fields attempts and
+// deadLetters of a queuePartition.
 func (m *meter) attempt(queue format.QueueID, partition format.Partition, offset format.Offset, now Attempt) {
 	var old Attempt
 	listed := false
@@ -247,14 +249,16 @@ func (m *meter) attempt(queue format.QueueID, partition format.Partition, offset
 	m.grown += int64(max(0, len(now.Reason)-len(old.Reason)))
 }
 
-// done counts the memory of the spans that records add to the set of done records.
+// done counts the memory of the spans that x adds to the set of done records.
 func (m *meter) done(x *format.RecordsDone) {
 	p := m.work(x.Queue, x.Partition)
-	var drafted done // records done by earlier entries of the commit
+	var drafted done // records that earlier entries of the commit marked as done
 	if p != nil {
 		drafted = p.done
 		if drafted.floor <= m.d.Start(m.d.queue(x.Queue).topic, x.Partition) {
-			drafted.floor = 0 // the fold need not count trimmed records as done, and then needs a span for those after them
+			// The draft counts trimmed records as done, but the fold may not: then done records
+			// at the partition's start need a span of their own.
+			drafted.floor = 0
 		}
 	}
 	last := format.Offset(-1) // the end of the previous run

@@ -10,8 +10,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// indexed is a thing with an id, which is never reused, and a name, which is unique among the
-// things of the same kind in the same topic.
+// indexed is a thing (such as a topic, API key, consumer or queue) with an id and a name. The
+// id is never reused. The name is unique among the things of the same kind in the same topic.
 type indexed[ID ids] interface {
 	ref() (id ID, name scopedName)
 }
@@ -19,7 +19,8 @@ type indexed[ID ids] interface {
 // ids are the types of ids.
 type ids interface{ ~uint64 }
 
-// scopedName is the name of a thing in its topic. Topics and API keys are in topic 0.
+// scopedName is the name of a thing and the id of the thing's topic. Names of topics and API
+// keys have the topic 0.
 type scopedName struct {
 	topic format.TopicID
 	name  string
@@ -40,7 +41,7 @@ func nameOrder[ID ids, T indexed[ID]](a, b T) int {
 // index holds all things of one kind: the topics, API keys, consumers or queues of the log.
 type index[ID ids, T indexed[ID]] struct {
 	kind   string
-	limit  int // largest number of things in any log, so that a damaged number can't take all memory
+	limit  int // how many things a log may have; without a limit, a damaged number could make a broker allocate all memory
 	next   ID
 	byID   map[ID]T
 	byName map[scopedName]T
@@ -49,7 +50,7 @@ type index[ID ids, T indexed[ID]] struct {
 	most   struct{ ids, names int } // the largest sizes of the maps: see shrunkMap
 }
 
-// indexMemory is the memory in bytes that one thing takes in the two maps and the list.
+// indexMemory is the memory in bytes of one thing in the two maps and the list.
 const indexMemory = 2*64 + sortedMemory
 
 func newIndex[ID ids, T indexed[ID]](kind string, limit int, order func(a, b T) int) index[ID, T] {
@@ -72,7 +73,7 @@ func (x *index[ID, T]) drop(t T) {
 }
 
 // after returns the things of t's topic that come after t in the index's order. It returns at
-// most the given number; the cost depends on that number alone.
+// most the given number of things; the cost depends on this number alone.
 func (x *index[ID, T]) after(t T, most int) (list []T) {
 	_, at := t.ref()
 	for next := range x.list.from(t, x.order) {
@@ -86,14 +87,16 @@ func (x *index[ID, T]) after(t T, most int) (list []T) {
 	return list
 }
 
-// oldest returns the things with the smallest ids, sorted by id; at most the given number.
+// oldest returns the things with the smallest ids, sorted by id. It returns at most the given
+// number of things.
 func (x *index[ID, T]) oldest(most int) []T {
 	return smallest(maps.Values(x.byID), most, idOrder[ID, T])
 }
 
-// continues does for things of one kind what [State.Continues] does: it returns an error if the
-// next id falls, a deleted thing comes back, or the name or topic of a thing changes. follows
-// reports whether the other fields of now can follow from those of was.
+// continues does for things of one kind what [State.Continues] does. It returns an error if the
+// next id falls, if a deleted thing comes back, or if the name or topic of a thing changes.
+// follows reports whether the other fields of a thing may change from those of was to those of
+// now.
 func (x *index[ID, T]) continues(old *index[ID, T], follows func(was, now T) bool) error {
 	if x.next < old.next {
 		return fmt.Errorf("%w: the next %s id was %d and is now %d", ErrDiscontinued, x.kind, old.next, x.next)
@@ -110,8 +113,8 @@ func (x *index[ID, T]) continues(old *index[ID, T], follows func(was, now T) boo
 	return nil
 }
 
-// decode reads the next id, then the things by ascending id. Each thing takes at least size
-// bytes.
+// decode reads the next id, then the things by ascending id. The function one decodes a thing,
+// which takes at least size bytes; the function put adds the thing to the state.
 func (x *index[ID, T]) decode(r *reader, size int, one func(r *reader) T, put func(t T)) {
 	x.next = ID(r.uvarint())
 	n := r.count(size)
@@ -167,8 +170,9 @@ func (x *indexDraft[ID, T, D]) idOf(name scopedName) (id ID, ok bool) {
 	return id, ok && (now != nil || !changed)
 }
 
-// find returns the draft of a thing, nil if the thing doesn't exist. It calls draft to make the
-// draft if the commit has not changed the thing yet.
+// find returns a thing with the changes of the commit; nil if the thing doesn't exist. If the
+// commit has not changed the thing yet, the result is draft(t), where t is the thing in the
+// index.
 func (x *indexDraft[ID, T, D]) find(id ID, draft func(t T) *D) *D {
 	if now, changed := x.changed[id]; changed {
 		return now
@@ -186,7 +190,7 @@ func (x *indexDraft[ID, T, D]) put(id ID, now *D) {
 	x.changed[id] = now
 }
 
-// create adds a thing if its id is the next one and its name is free.
+// create adds a thing if its id is the next one and the name is free.
 func (x *indexDraft[ID, T, D]) create(id ID, name scopedName, now *D) error {
 	if _, taken := x.idOf(name); taken || id != x.next || x.count >= x.base.limit {
 		return fmt.Errorf("%w: %s %d %q of topic %d can't be created; the next %s id is %d", ErrNonsense, x.base.kind, id, name.name, name.topic, x.base.kind, x.next)

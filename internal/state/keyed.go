@@ -10,42 +10,42 @@ import (
 )
 
 // KeyedFor is how long, in the log's time, the state keeps the answer to an append with an
-// idempotency key. Seb promises 24 hours; in the extra hour a broker may still commit a retry
-// that came at the last moment. The state keeps the answer even if the topic is deleted
-// meanwhile. KeyedFor is part of the format: every broker forgets the answer at the same commit.
+// idempotency key, even if the topic is deleted meanwhile. Seb promises 24 hours. In the extra
+// hour, a broker may still commit a retry that came at the end of the 24 hours. KeyedFor is
+// part of the format: every broker forgets an answer at the same commit.
 const KeyedFor = 25 * time.Hour
 
 // Keyed is an append with an idempotency key, as the state keeps it.
 type Keyed struct {
-	// Key is a hash of the idempotency key, its scope (such as a topic) and the caller. Print is a
-	// hash of the request.
+	// Key is a hash of three things: the idempotency key, the scope of that key (such as a
+	// topic), and the caller. Print is a hash of the request.
 	Key, Print format.Digest
 	Time       int64 // the log's time in microseconds
 	Ranges     []format.KeyedRange
 }
 
-// expired reports whether the state has forgotten the append at that time.
+// expired reports whether, at the given time, the state has forgotten the append.
 func (k *Keyed) expired(at int64) bool { return k.Time <= at-KeyedFor.Microseconds() }
 
-// keyed is a list of appends with an idempotency key, the oldest first. Its elements never
-// change, so views share them.
+// keyed is a list of appends with an idempotency key, the oldest first. The elements never
+// change, so a View shares them.
 type keyed struct {
 	first uint64 // number of list[0], counted from the log's first append with an idempotency key
 	list  []Keyed
-	index map[format.Digest]uint64 // the append's number, by Keyed.Key
-	gone  int                      // how many elements were cut off the front of list but still take memory
+	index map[format.Digest]uint64 // the number of the append with that Keyed.Key
+	gone  int                      // how many elements were cut off the front of list, and still take memory
 }
 
-// keyedMemory is about the memory in bytes of one append without its ranges, but with its entry
-// in the map.
+// keyedMemory is about the memory in bytes of one append and its entry in the map, without the
+// append's ranges.
 const keyedMemory = int64(unsafe.Sizeof(Keyed{})) + 2*24
 
 func (k *Keyed) memory() int64 {
 	return keyedMemory + int64(len(k.Ranges))*int64(unsafe.Sizeof(format.KeyedRange{}))
 }
 
-// Keyed returns the append with that key, even if its topic is deleted; false if there is no
-// such append, or the state has forgotten it by that time.
+// Keyed returns the append with that key, even if its topic is deleted. It returns false if
+// there is no such append, or if the state has forgotten the append at the given time.
 func (s *State) Keyed(key format.Digest, at int64) (Keyed, bool) {
 	n, ok := s.keyed.index[key]
 	if !ok || s.keyed.list[n-s.keyed.first].expired(at) {
@@ -54,7 +54,7 @@ func (s *State) Keyed(key format.Digest, at int64) (Keyed, bool) {
 	return s.keyed.list[n-s.keyed.first], true
 }
 
-// KeyedCount returns how many appends the state keeps at that time.
+// KeyedCount returns how many appends the state has not forgotten at the given time.
 func (s *State) KeyedCount(at int64) int {
 	list := s.keyed.list
 	return len(list) - sort.Search(len(list), func(i int) bool { return !list[i].expired(at) })
@@ -85,7 +85,7 @@ func (s *State) expireKeyed() {
 	s.keyed.list = s.keyed.list[n:]
 	s.keyed.gone += n
 	if s.keyed.gone > 3*len(s.keyed.list) {
-		s.keyed.list = slices.Clone(s.keyed.list) // list and map keep the memory of their largest size until they are copied
+		s.keyed.list = slices.Clone(s.keyed.list) // a list and a map that shrink keep their memory until they are copied
 		s.keyed.index = rebuilt(s.keyed.index)
 		s.keyed.gone = 0
 	}

@@ -18,8 +18,8 @@ const (
 	scopesAll = ScopeRead | ScopeWrite | ScopeAdmin | ScopeMetrics
 )
 
-// Bounds on API keys in any log, so that a damaged number can't take all memory. Brokers refuse
-// requests that exceed limits of their own, which are lower.
+// Bounds on API keys. A log that exceeds them is damaged. Without bounds, a damaged number
+// could make a broker allocate all memory. The limits for requests are lower.
 const (
 	KeysMax            = 10_000
 	KeyTopicsMax       = 1000
@@ -27,7 +27,7 @@ const (
 	KeyPatternBytesMax = 255
 )
 
-// Key is an API key without its secret. It never changes.
+// Key is an API key without its secret. A Key never changes.
 type Key struct {
 	ID      format.KeyID
 	Created int64 // the log's time in microseconds
@@ -45,8 +45,8 @@ func (k *Key) ref() (id format.KeyID, name scopedName) { return k.ID, scopedName
 // Keys returns the API keys that are not revoked, sorted by id.
 func (s *State) Keys() []*Key { return s.keys.after(&Key{}, len(s.keys.byID)) }
 
-// KeysAfter returns the ids of the API keys that are not revoked and whose ids are above id,
-// ascending. It returns at most the given number; the cost depends on that number alone.
+// KeysAfter returns the ids above id of API keys that are not revoked, ascending. It returns at
+// most the given number of ids; the cost depends on this number alone.
 func (s *State) KeysAfter(id format.KeyID, most int) (ids []format.KeyID) {
 	for _, k := range s.keys.after(&Key{ID: id}, most) {
 		ids = append(ids, k.ID)
@@ -63,8 +63,8 @@ func (s *State) HasKey(id format.KeyID) bool { return s.keys.byID[id] != nil }
 // KeyNamed returns the API key of that name, or nil.
 func (s *State) KeyNamed(name string) *Key { return s.keys.byName[scopedName{name: name}] }
 
-// NextKeyID returns the id of the next API key. It is 1 if no key was ever created: then the log
-// is open to everybody.
+// NextKeyID returns the id that the next API key gets. It is 1 if no key was ever created: then
+// requests need no key.
 func (s *State) NextKeyID() format.KeyID { return s.keys.next }
 
 func keyOf(x *format.KeyCreated, now int64) *Key {
@@ -118,7 +118,7 @@ func (d *Draft) HasKey(id format.KeyID) bool {
 	return d.keys.find(id, func(k *Key) *Key { return k }) != nil
 }
 
-// Key returns the API key of that id, as it was before the commit; nil if it did not exist then.
+// Key returns the API key of that id as it was before the commit; nil if it did not exist then.
 func (d *Draft) Key(id format.KeyID) *Key { return d.s.Key(id) }
 
 func (d *Draft) takeKey(x *format.KeyCreated) error {

@@ -2,10 +2,10 @@ package state
 
 import "sync"
 
-// Live is a state that one goroutine changes while others read it.
+// Live is a state that one goroutine changes while other goroutines read it.
 //
-// Readers take the read lock. The goroutine that changes the state needs no lock to read it, and
-// takes the write lock only for each change.
+// Readers hold the read lock. The goroutine that changes the state holds the write lock during
+// each change; it needs no lock to read.
 type Live struct {
 	sync.RWMutex
 	State *State
@@ -21,7 +21,7 @@ func (l *Live) View(f func(s *State)) {
 // Viewer gives access to a live state to callers that may only read it.
 type Viewer struct{ live *Live }
 
-// Viewer returns the viewer of l.
+// Viewer returns a Viewer of the live state.
 func (l *Live) Viewer() Viewer { return Viewer{l} }
 
 // View does what [Live.View] does.

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Moment says what the log's time was when this machine's monotonic clock showed At. The log's
-// time comes from the store's dates. The monotonic clock measures how much of a delay has
-// passed since At.
+// Moment pairs a reading of this machine's monotonic clock with the log's time at the same
+// moment. The log's time comes from the store's clock. A broker uses the monotonic clock to
+// measure how much time has passed since At.
 type Moment struct {
 	At time.Time
-	US int64 // microseconds since 1970
+	US int64 // the log's time at the moment At, in microseconds since 1970
 }
 
-// When returns the time of this machine's clock at which the log's time will be us, in
-// microseconds since 1970. It returns m.At if us is before m.US.
+// When returns when, by this machine's clock, the log's time will be us microseconds since
+// 1970. It returns m.At if us is before m.US.
 func (m Moment) When(us int64) time.Time {
 	left := min(max(0, us-m.US), math.MaxInt64/int64(time.Microsecond))
 	return m.At.Add(time.Duration(left) * time.Microsecond)

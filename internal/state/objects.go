@@ -13,8 +13,8 @@ type Object struct {
 	Size uint32
 }
 
-// object is an Object and the number of batches in it that the state still has. The state also
-// keeps objects without such batches. An object takes 24 bytes.
+// object is an Object, and live is the number of batches in it that the state still has. The
+// state also keeps objects of which it has no batch. An object takes 24 bytes.
 type object struct {
 	seq  uint64 // the highest bit is set for a data object
 	tag  uint64
@@ -31,8 +31,9 @@ func (o *object) Object() Object {
 	return Object{Data: o.seq&dataBit != 0, Seq: o.seq &^ dataBit, Tag: o.tag, Size: o.size}
 }
 
-// objects is a list of objects by index, without gaps from first on. Views share its chunks:
-// after an object was added, only the object's field live changes, which views don't read.
+// objects is a list of objects by index; the indexes from first on have no gaps. A View shares
+// the chunks: after an object was added, only its field live changes, and a View does not read
+// that field.
 type objects struct {
 	first  uint64
 	count  int
@@ -64,7 +65,7 @@ func (o *objects) retain(index uint64)  { o.entry(index).live++ }
 func (o *objects) release(index uint64) { o.entry(index).live-- }
 
 // AllObjects iterates over the objects that the state knows, in the order of the commits that
-// added them. The second value is whether the state still has a batch in the object.
+// added them. The second value says whether the state still has a batch in the object.
 func (s *State) AllObjects() iter.Seq2[Object, bool] {
 	return func(yield func(Object, bool) bool) {
 		for i := range s.objects.count {

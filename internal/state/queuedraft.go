@@ -16,16 +16,17 @@ type draftQueue struct {
 	push    *format.QueuePush
 	epoch   format.Epoch
 	owned   bool
-	base    *Queue // nil if the commit creates it
+	base    *Queue // nil if the commit creates the queue
 	touched map[format.Partition]*draftQueuePartition
 }
 
-// draftQueuePartition is a queue's work in a partition with the changes of the commit so far.
-// What the commit has not changed is in base.
+// draftQueuePartition is a queue's work in a partition, as a commit changes it. base is that work before
+// the commit. done, doneBy and attempts have only what the commit has changed so far; dispatchLimit and
+// uncertainEnd are the values after these changes.
 type draftQueuePartition struct {
 	base          *queuePartition
-	done          done                     // done in this commit
-	doneBy        map[format.Offset]uint32 // by offset of a record in done: the number of the delivery that succeeded
+	done          done                     // records that this commit marks as done
+	doneBy        map[format.Offset]uint32 // by offset of a record in done: the number of the acknowledged delivery
 	attempts      map[format.Offset]Attempt
 	dispatchLimit format.Offset
 	uncertainEnd  format.Offset
@@ -35,7 +36,7 @@ func (p *draftQueuePartition) isDone(offset format.Offset) bool {
 	return p.base.done.has(offset) || p.done.has(offset)
 }
 
-// attempt does what [queuePartition.attempt] does, with the changes of the commit so far.
+// attempt does what [queuePartition.attempt] does, after the changes of the commit so far.
 func (p *draftQueuePartition) attempt(offset format.Offset) (a Attempt, sure bool) {
 	if a, ok := p.attempts[offset]; ok {
 		return a, true
@@ -90,9 +91,9 @@ func (d *Draft) QueueDispatchLimit(id format.QueueID, partition format.Partition
 	return d.queuePartition(d.queue(id), partition).dispatchLimit
 }
 
-// RecordState returns whether a record is done or trimmed, and if not, the record's last
-// delivery in the log. sure is false if the owner may have handed out the record for the first
-// time without an entry in the log. Queue and partition must exist.
+// RecordState returns whether a record is done or trimmed. If not, a is the record's last
+// delivery according to the log. sure is false if the owner may have made the record's first
+// delivery without an entry in the log. Queue and partition must exist.
 func (d *Draft) RecordState(id format.QueueID, partition format.Partition, offset format.Offset) (isDone bool, a Attempt, sure bool) {
 	p, end, err := d.workedOn(id, partition)
 	if err != nil || offset >= end || p.isDone(offset) {
@@ -102,20 +103,22 @@ func (d *Draft) RecordState(id format.QueueID, partition format.Partition, offse
 	return false, a, sure
 }
 
-// IsLast reports whether a delivery is the last one of its record, and the record is not done
-// and was not redriven since. Workers may answer only such a delivery.
+// IsLast reports whether a delivery is the last one of its record, and the record is neither
+// done nor redriven since that delivery. Workers may answer only such a delivery.
 func (d *Draft) IsLast(id format.QueueID, partition format.Partition, offset format.Offset, number uint32) bool {
 	isDone, a, sure := d.RecordState(id, partition, offset)
 	return !isDone && counts(a, sure, number)
 }
 
-// DoneBy reports whether this commit marks a record as done by that delivery.
+// DoneBy reports whether this commit marks a record as done because a worker acknowledged that
+// delivery.
 func (d *Draft) DoneBy(id format.QueueID, partition format.Partition, offset format.Offset, number uint32) bool {
 	p, _, err := d.workedOn(id, partition)
 	return err == nil && number > 0 && p.doneBy[offset] == number
 }
 
-// HasRecord reports whether the topic of an existing queue has, or had, a record at an offset.
+// HasRecord reports whether the topic of an existing queue has a record at an offset, or had
+// one that was trimmed.
 func (d *Draft) HasRecord(id format.QueueID, partition format.Partition, offset format.Offset) bool {
 	end, ok := d.End(d.queue(id).topic, partition)
 	return ok && offset < end
@@ -136,9 +139,9 @@ func (d *Draft) QueueLeft(id format.QueueID, partition format.Partition) int64 {
 	return int64(end-start) - all.count(start)
 }
 
-// QueueDispatchLimits returns the dispatch limits for a new owner of an existing queue, by
-// partition. Each limit is the given number of records after the last record that may have been
-// handed out.
+// QueueDispatchLimits returns the dispatch limits that a new owner of an existing queue gets,
+// by partition. Each limit is the given number of records after the last record that may have
+// been handed out.
 func (d *Draft) QueueDispatchLimits(id format.QueueID, topic format.TopicID, records int64) []format.Offset {
 	q := d.queue(id)
 	limits := make([]format.Offset, d.topic(topic).partitions)
@@ -175,7 +178,7 @@ func (d *Draft) DeadLetters(id format.QueueID, limit int) (list []DeadLetter) {
 
 // deadLetterOffsets returns the offsets of up to limit dead letters, ascending.
 func (p *draftQueuePartition) deadLetterOffsets(limit int) (offsets []format.Offset) {
-	for o, a := range p.attempts { // dead letters that the commit adds
+	for o, a := range p.attempts { // dead letters that the commit under construction adds
 		if a.DeadLetter && !p.base.attempts[o].DeadLetter && !p.isDone(o) {
 			offsets = append(offsets, o)
 		}
@@ -194,7 +197,7 @@ func (p *draftQueuePartition) deadLetterOffsets(limit int) (offsets []format.Off
 	return offsets[:min(limit, len(offsets))]
 }
 
-// queue returns a queue with the changes of the commit so far, nil if it doesn't exist.
+// queue returns a queue with the changes of the commit so far; nil if the queue doesn't exist.
 func (d *Draft) queue(id format.QueueID) *draftQueue {
 	q := d.queues.find(id, func(old *Queue) *draftQueue {
 		q := &draftQueue{topic: old.Topic, name: old.Name, config: old.Config, push: old.Push, epoch: old.Epoch, owned: old.Owned, base: old}

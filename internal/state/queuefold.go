@@ -41,14 +41,16 @@ func (s *State) applyQueueEntry(it format.Entry) {
 	}
 }
 
-// changeQueue changes a queue, but not its partitions, and corrects the state's memory.
+// changeQueue changes a queue, but not its partitions, and updates the count of the state's
+// memory.
 func (s *State) changeQueue(q *Queue, change func()) {
 	s.memory -= q.memory()
 	change()
 	s.memory += q.memory()
 }
 
-// changeWork changes a queue's work in a partition, and corrects the state's memory.
+// changeWork changes a queue's work in a partition, and updates the count of the state's
+// memory.
 func (s *State) changeWork(q *Queue, partition format.Partition, change func(p *queuePartition)) {
 	p := s.work(q, partition)
 	s.memory -= p.memory()
@@ -57,7 +59,8 @@ func (s *State) changeWork(q *Queue, partition format.Partition, change func(p *
 	s.trimWork(q)
 }
 
-// work returns a queue's work in a partition. It creates what is missing in the queue's list.
+// work returns a queue's work in a partition. If the queue's list of partitions is too short,
+// work makes it longer.
 func (s *State) work(q *Queue, partition format.Partition) *queuePartition {
 	if more := int(partition) + 1 - len(q.partitions); more > 0 {
 		q.partitions = append(q.partitions, make([]queuePartition, more)...)
@@ -85,14 +88,14 @@ func (s *State) setQueue(x *format.QueueSet) {
 	s.changeQueue(q, func() { q.Config = x.Config })
 }
 
-// own gives a queue to a new owner. Records that the previous owner may have handed out become
-// uncertain: those below its dispatch limit, except records that are not in the log yet.
+// own gives a queue to a new owner. All records below the previous owner's dispatch limit, up
+// to the end of the partition, become uncertain: the previous owner may have handed them out.
 func (s *State) own(x *format.QueueOwned) {
 	q := s.queues.byID[x.Queue]
 	topic := s.topics.byID[q.Topic]
 	s.changeQueue(q, func() {
 		q.Epoch, q.Owned, q.Address, q.Seen = x.Epoch, true, x.Address, s.time
-		q.Session = format.SessionKey{} // a later SessionNamed entry may set it
+		q.Session = format.SessionKey{} // a SessionNamed entry after this one may set it
 	})
 	for i := range q.partitions {
 		p := &q.partitions[i]
@@ -180,12 +183,12 @@ func (s *State) putBack(x *format.RecordPutBack) {
 	})
 }
 
-// putBack returns a record's last delivery after the record was put back.
+// putBack returns a record's last delivery as it is after the record was put back.
 func (a Attempt) putBack(x *format.RecordPutBack) Attempt {
 	return Attempt{Number: x.Number, Redriven: a.Redriven, NotBefore: x.NotBefore, DeadLetter: x.DeadLetter, Reason: x.Reason}
 }
 
-// redriven returns the last delivery of a dead letter after a redrive.
+// redriven returns a dead letter's last delivery as it is after a redrive.
 func (a Attempt) redriven() Attempt { return Attempt{Number: a.Number, Redriven: a.Number} }
 
 func (s *State) redrive(x *format.RecordsRedriven) {
@@ -205,8 +208,9 @@ func (s *State) purge(q *Queue, partition format.Partition, before format.Offset
 	})
 }
 
-// purgeBelow purges all queues of a topic below the new start of a partition. A queue that has
-// not touched the partition begins at the partition's start anyway.
+// purgeBelow marks the records below the new start of a partition as done, in all queues of the
+// topic that have the partition in their list. All other queues begin at the partition's start
+// anyway.
 func (s *State) purgeBelow(topic format.TopicID, partition format.Partition, start format.Offset) {
 	for _, q := range s.Queues(topic) {
 		if int(partition) < len(q.partitions) {
@@ -224,7 +228,7 @@ func (s *State) viewQueues() []Queue {
 			p := &list[i].partitions[j]
 			p.done.above = slices.Clone(p.done.above)
 			p.attempts, p.most = maps.Clone(p.attempts), 0
-			p.deadLetters = sorted[format.Offset]{} // not needed: attempts say which records are dead letters
+			p.deadLetters = sorted[format.Offset]{} // not needed: attempts shows which records are dead letters
 		}
 	}
 	return list

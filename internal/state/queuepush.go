@@ -9,10 +9,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Bounds on push targets in any log, so that a damaged number can't take all memory. Brokers
-// refuse requests that exceed limits of their own, which are lower.
+// Bounds on push targets. A log that exceeds them is damaged. Without bounds, a damaged number
+// could make a broker allocate all memory. The limits for requests are lower.
 const (
-	PushTextBytesMax = 32 << 10 // all texts of one target together
+	PushTextBytesMax = 32 << 10 // total size of all texts of one target
 	PushHeadersMax   = 256
 )
 
@@ -25,7 +25,8 @@ func pushMemory(p *format.QueuePush) int64 {
 	return int64(unsafe.Sizeof(*p)) + int64(p.TextBytes()) + int64(len(p.Headers))*pushHeaderMemory
 }
 
-// QueuePush returns the push target of an existing queue, or nil. Callers must not change it.
+// QueuePush returns the push target of an existing queue, or nil. Callers must not change the
+// target.
 func (d *Draft) QueuePush(id format.QueueID) *format.QueuePush { return d.queue(id).push }
 
 // PushedQueues iterates over the queues with a push target, in no order. It includes queues
@@ -40,8 +41,8 @@ func (s *State) PushedQueues() iter.Seq[*Queue] {
 	}
 }
 
-// takePush checks a push target. The error does not name the target, because the target may
-// hold secrets.
+// takePush takes a push target. The error does not show the target, because the target may hold
+// secrets.
 func (d *Draft) takePush(x *format.QueuePushSet) error {
 	q := d.queue(x.Queue)
 	if q == nil {

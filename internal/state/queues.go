@@ -7,19 +7,19 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Bounds on queues in any log, so that a damaged number can't take all memory. Brokers refuse
-// requests that exceed limits of their own, which are lower.
+// Bounds on queues. A log that exceeds them is damaged. Without bounds, a damaged number could
+// make a broker allocate all memory. The limits for requests are lower.
 const (
 	QueuesMax         = 1 << 16
 	QueueNameBytesMax = 255
 	ReasonBytesMax    = 1024
 	AddressBytesMax   = 1024
-	// QueueMSMax bounds the times in a queue's config, so that conversions to other units
-	// don't overflow. It is 34 years.
+	// QueueMSMax bounds the times in a queue's config, in milliseconds: 34 years. So
+	// conversions to other units don't overflow.
 	QueueMSMax = 1 << 40
 )
 
-// Queue is a view of a topic's records as work to be done.
+// Queue is a queue: workers get the records of a topic from it, as work to be done.
 type Queue struct {
 	// ID is never reused.
 	ID      format.QueueID
@@ -27,57 +27,60 @@ type Queue struct {
 	Name    string
 	Created int64 // the log's time in microseconds
 	Config  format.QueueConfig
-	// Push is the target to which the records are pushed, or nil. The target is never changed in
-	// place.
+	// Push is the target to which the records are pushed, or nil. The struct that Push points
+	// to never changes.
 	Push *format.QueuePush
 
-	// Epoch counts owners. Owned says whether the last owner still owns the queue. If so,
-	// Address is the owner's address, Session is the key by which the owner proves its identity
-	// (zero if the log has none), and Seen is the time of the owner's last entry in the log.
+	// Epoch counts the owners so far. Owned says whether the last one still owns the queue. If
+	// so, Address is the owner's address, Session is the public key with which the owner proves
+	// its identity (zero if the log has none), and Seen is the time of the owner's last entry
+	// in the log.
 	Epoch   format.Epoch
 	Owned   bool
 	Address string
 	Session format.SessionKey
 	Seen    int64
 
-	partitions []queuePartition // up to the last one that was touched
+	partitions []queuePartition // up to the last partition that is not untouched
 }
 
-// queuePartition is the state of a queue's work in one partition.
+// queuePartition is a queue's work in one partition: which records are done, and what the log
+// says about deliveries of the other records.
 type queuePartition struct {
 	done done
-	// attempts holds, by offset, the last delivery of each record that is not done and about which
-	// the log has an entry: the record was handed out more than once, put back or dead-lettered, or
-	// a worker had it when its owner released the queue.
+	// attempts has, by offset, the last delivery of each listed record: the record is not done,
+	// and the log has an entry about it. There is an entry if the record was handed out more
+	// than once, was put back or dead-lettered, or was with a worker when the owner released
+	// the queue.
 	attempts    map[format.Offset]Attempt
 	deadLetters sorted[format.Offset] // offsets of the dead letters in attempts
 	reasons     int64                 // total size in bytes of the reasons in attempts
-	most        int                   // the largest size of attempts: see shrunkMap
-	// dispatchLimit is the offset before which the owner may hand out records for the first time.
+	most        int                   // the largest size of attempts so far: see shrunkMap
+	// dispatchLimit is the dispatch limit: the owner may hand out records before it for the
+	// first time.
 	dispatchLimit format.Offset
-	// uncertainEnd is the end of the uncertain range: records before it, and not in attempts,
-	// may have been handed out once by an earlier owner.
+	// uncertainEnd is the end of the uncertain range: an earlier owner may have handed out
+	// records before it once, unless attempts has them.
 	uncertainEnd format.Offset
 }
 
 // Attempt is the last delivery of a record.
 type Attempt struct {
-	// Number counts the record's deliveries from 1; 0 means that there was none. A redrive does
-	// not reset Number, because tokens of earlier deliveries contain it.
+	// Number counts the record's deliveries from 1; 0 means that there was no delivery. A
+	// redrive does not reset Number, because tokens of earlier deliveries contain it.
 	Number     uint32
 	Redriven   uint32 // Number at the last redrive; 0 if there was no redrive
-	NotBefore  int64  // earliest time of the next delivery, the log's time in microseconds
+	NotBefore  int64  // the log's time in microseconds before which the next delivery must not begin; 0 if none is set
 	DeadLetter bool
 	Reason     string // why the record was put back
 }
 
 // Used returns the number of attempts since the last redrive. The queue's limit on attempts
-// counts these.
+// applies to this number.
 func (a Attempt) Used() uint32 { return a.Number - a.Redriven }
 
-// unlisted returns the last delivery of a record that is neither done nor in attempts; sure is
-// false if the owner may have handed out the record for the first time without an entry in the
-// log.
+// unlisted returns the last delivery of a record that is neither done nor in attempts. sure is
+// false if the owner may have made the record's first delivery without an entry in the log.
 func unlisted(offset, dispatchLimit, uncertainEnd format.Offset) (a Attempt, sure bool) {
 	if offset < uncertainEnd {
 		return Attempt{Number: 1}, true
@@ -86,26 +89,27 @@ func unlisted(offset, dispatchLimit, uncertainEnd format.Offset) (a Attempt, sur
 }
 
 // isLast reports whether a delivery with that number is the last one of its record. a and sure
-// are what [queuePartition.attempt] returns for the record.
+// are what [queuePartition.attempt] returns for that record.
 func isLast(a Attempt, sure bool, number uint32) bool {
 	return !a.DeadLetter && number > 0 && (a.Number == number || !sure && number == 1)
 }
 
 // counts reports whether a worker may still answer a delivery: the delivery is the last one of
-// its record, and the record was not redriven since. The fold also accepts an answer to a
-// delivery before a redrive, since old logs have such answers.
+// its record, and the record was not redriven since. (The fold uses isLast instead: old logs
+// have answers to deliveries before a redrive.)
 func counts(a Attempt, sure bool, number uint32) bool {
 	return isLast(a, sure, number) && number > a.Redriven
 }
 
 // isNext reports whether a delivery with that number may follow the record's last delivery. a
-// and sure are as for [isLast].
+// and sure are what [queuePartition.attempt] returns for that record.
 func isNext(a Attempt, sure bool, number uint32) bool {
 	return !a.DeadLetter && number > 0 && (number-1 == a.Number || !sure && number == 2)
 }
 
-// attempt returns the last delivery in the log of a record that is not done; sure is false if
-// the owner may have handed out the record for the first time without an entry in the log.
+// attempt returns the last delivery of a record according to the log; the record must not be
+// done. sure is false if the owner may have made the record's first delivery without an entry
+// in the log.
 func (p *queuePartition) attempt(offset format.Offset) (a Attempt, sure bool) {
 	if a, ok := p.attempts[offset]; ok {
 		return a, true
@@ -113,8 +117,8 @@ func (p *queuePartition) attempt(offset format.Offset) (a Attempt, sure bool) {
 	return unlisted(offset, p.dispatchLimit, p.uncertainEnd)
 }
 
-// untouched reports whether no record is done or in attempts, and there is no dispatch limit and
-// no uncertain range.
+// untouched reports whether the queue has no work in the partition yet: no record is done or in
+// attempts, and there is no dispatch limit and no uncertain range.
 func (p *queuePartition) untouched() bool {
 	return p.done.floor == 0 && len(p.done.above) == 0 && len(p.attempts) == 0 && p.dispatchLimit == 0 && p.uncertainEnd == 0
 }
@@ -129,8 +133,8 @@ func (s *State) Queue(topic format.TopicID, name string) *Queue {
 	return s.queues.byName[scopedName{topic, name}]
 }
 
-// DeadLetteredTo returns the queues whose dead-letter topic has that name, sorted by id. It
-// scans all queues.
+// DeadLetteredTo returns the queues whose dead-letter topic has that name, sorted by id. The
+// cost depends on the number of all queues.
 func (s *State) DeadLetteredTo(name string) (found []*Queue) {
 	for _, q := range s.queues.byID {
 		if q.Config.DeadLetterTopic == name {
@@ -146,8 +150,8 @@ func (s *State) Queues(topic format.TopicID) []*Queue {
 	return s.QueuesAfter(topic, "", s.QueueCount())
 }
 
-// QueuesAfter returns a topic's queues whose names sort after a name, sorted by name. It returns
-// at most the given number; the cost depends on that number alone.
+// QueuesAfter returns a topic's queues whose names sort after a name, sorted by name. It
+// returns at most the given number of queues; the cost depends on this number alone.
 func (s *State) QueuesAfter(topic format.TopicID, name string, most int) []*Queue {
 	return s.queues.after(&Queue{Topic: topic, Name: name}, most)
 }
@@ -155,13 +159,14 @@ func (s *State) QueuesAfter(topic format.TopicID, name string, most int) []*Queu
 // QueueCount returns the number of queues of all topics.
 func (s *State) QueueCount() int { return len(s.queues.byID) }
 
-// OldestQueues returns the queues with the smallest ids, sorted by id; at most the given number.
+// OldestQueues returns the queues with the smallest ids, sorted by id. It returns at most the
+// given number of queues.
 func (s *State) OldestQueues(most int) []*Queue { return s.queues.oldest(most) }
 
 const (
 	queueMemory          = int64(unsafe.Sizeof(Queue{})) + 3*64 // the index takes at most 3*64 bytes for a queue
 	queuePartitionMemory = int64(unsafe.Sizeof(queuePartition{}))
-	attemptMemory        = 2 * (int64(unsafe.Sizeof(Attempt{})) + 8) // a map's slots are half used at worst
+	attemptMemory        = 2 * (int64(unsafe.Sizeof(Attempt{})) + 8) // at worst, half of a map's slots are unused
 )
 
 // memory returns the memory in bytes of a queue without its partitions.

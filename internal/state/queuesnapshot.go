@@ -144,13 +144,13 @@ func decodeQueuePartition(r *reader, end format.Offset, owned bool) (p queuePart
 	return p
 }
 
-// sound reports whether a decoded delivery is possible.
+// sound reports whether a delivery that was decoded is possible.
 func (a Attempt) sound() bool {
 	return a.Number > 0 && a.Redriven <= a.Number && len(a.Reason) <= ReasonBytesMax
 }
 
 // continuesQueues does for queues what [State.Continues] does. It also returns an error if a
-// done record is no longer done.
+// record was done in old and is not done in s.
 func (s *State) continuesQueues(old *State) error {
 	err := s.queues.continues(&old.queues, func(was, now *Queue) bool { return was.Epoch <= now.Epoch })
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// takeQueueEntry checks an entry about a queue; ok is false for any other entry. It repeats
-// checks of the decoder, because brokers call it with entries that were never encoded.
+// takeQueueEntry takes an entry about a queue; ok is false for any other entry. It repeats
+// checks of the decoder, because brokers also call it with entries that were never encoded.
 func (d *Draft) takeQueueEntry(it format.Entry) (ok bool, err error) {
 	switch x := it.(type) {
 	case *format.QueueSet:

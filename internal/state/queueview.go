@@ -8,10 +8,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// The owner of a queue reads the queue by the methods below. Their results share memory with the
-// state: use the results only while you hold the state's lock.
+// The methods below read a queue. Their results share memory with the state, so callers must
+// hold the state's lock while they use the results.
 
-// part returns the queue's work in a partition. The caller must not change it.
+// part returns the queue's work in a partition. Callers must not change the result.
 func (q *Queue) part(partition format.Partition) *queuePartition {
 	if int(partition) < len(q.partitions) {
 		return &q.partitions[partition]
@@ -19,7 +19,8 @@ func (q *Queue) part(partition format.Partition) *queuePartition {
 	return &queuePartition{}
 }
 
-// NextUndone returns the smallest offset that is not done and not below the given one.
+// NextUndone returns the smallest offset of a record that is not done, from the given offset
+// on.
 func (q *Queue) NextUndone(partition format.Partition, offset format.Offset) format.Offset {
 	return q.part(partition).done.next(offset)
 }
@@ -31,14 +32,14 @@ func (q *Queue) DispatchLimit(partition format.Partition) format.Offset {
 }
 
 // UncertainEnd returns the end of the uncertain range of a partition: an earlier owner may have
-// handed out records before that end once.
+// handed out the records before it once.
 func (q *Queue) UncertainEnd(partition format.Partition) format.Offset {
 	return q.part(partition).uncertainEnd
 }
 
-// Last returns the last delivery in the log of a record that is not done. listed reports whether
-// the state keeps an Attempt for this record. If not, a follows from the uncertain range:
-// a.Number is 1 inside that range, and 0 outside.
+// Last returns the last delivery of a record according to the log; the record must not be done.
+// listed reports whether the state keeps an Attempt for the record. If not, a.Number is 1 in
+// the uncertain range, where an earlier owner may have handed out the record, and 0 elsewhere.
 func (q *Queue) Last(partition format.Partition, offset format.Offset) (a Attempt, listed bool) {
 	p := q.part(partition)
 	_, listed = p.attempts[offset]
@@ -62,8 +63,8 @@ type Counts struct {
 	First       format.Offset // the first offset that is not done
 }
 
-// Count counts the work in a partition with the offsets [start, end), at a time in microseconds
-// since 1970.
+// Count counts the work of the queue in a partition that has the offsets [start, end). now is
+// in microseconds since 1970.
 func (q *Queue) Count(partition format.Partition, start, end format.Offset, now int64) Counts {
 	p := q.part(partition)
 	c := Counts{Left: int64(end-start) - p.done.count(start), First: p.done.next(start), DeadLetters: int64(p.deadLetters.count)}
@@ -86,8 +87,8 @@ func (q *Queue) DeadLetterCount() (n int64) {
 	return n
 }
 
-// DeadLetters iterates over the dead letters from a partition and offset on, sorted by partition
-// and offset.
+// DeadLetters iterates over the dead letters of the queue, sorted by partition and offset,
+// beginning at the given partition and offset.
 func (q *Queue) DeadLetters(partition format.Partition, offset format.Offset) iter.Seq2[DeadLetter, Attempt] {
 	return func(yield func(DeadLetter, Attempt) bool) {
 		for i := int(partition); i < len(q.partitions); i++ {
@@ -109,8 +110,8 @@ func (q *Queue) EachAttempt(partition format.Partition, f func(offset format.Off
 	}
 }
 
-// DoneCount returns how many records of d, a run of delayed records in the queue's topic, are
-// done.
+// DoneCount returns how many records of d are done. d is a run of delayed records in the
+// queue's topic.
 func (q *Queue) DoneCount(d Delayed) int64 {
 	done := &q.part(d.Partition).done
 	return done.count(d.Offset) - done.count(d.End())

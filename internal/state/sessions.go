@@ -9,20 +9,21 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// SessionsMax is how many sessions the state keeps. A new session replaces the session that was
-// named longest ago. A broker whose session was dropped names it again.
+// SessionsMax is how many sessions the state keeps. The log names a session in an entry. When
+// the list is full, a new session replaces the session that was named longest ago. A broker
+// whose session was replaced names it again.
 const SessionsMax = 256
 
-const sessionMemory = 2 * int64(unsafe.Sizeof(format.SessionKey{})) // up to half of the list's capacity may be unused
+const sessionMemory = 2 * int64(unsafe.Sizeof(format.SessionKey{})) // at worst, half of the list's memory is unused
 
-// sessions are the last sessions that the log has named, the one named longest ago first.
+// sessions has the sessions that the log has named last, the one named longest ago first.
 type sessions []format.SessionKey
 
 // KnowsSession reports whether a session is among the last [SessionsMax] that the log has named.
 func (s *State) KnowsSession(k format.SessionKey) bool { return slices.Contains(s.sessions, k) }
 
-// takeSession checks the session of a broker. If the entry names a queue, the entry's epoch must
-// be that of the queue's owner.
+// takeSession takes an entry that names the session of a broker. If the entry also names a
+// queue, the entry's epoch must be that of the queue's owner.
 func (d *Draft) takeSession(x *format.SessionNamed) error {
 	if !x.Sound() {
 		return fmt.Errorf("%w: session %x can't own queue %d with epoch %d", ErrNonsense, x.Session, x.Queue, x.Epoch)

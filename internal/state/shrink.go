@@ -5,12 +5,14 @@ import (
 	"slices"
 )
 
-// shrinkMin is the number of elements that a map or list must have held to be worth a copy.
+// shrinkMin is how many elements a map or list must have had room for before it is copied to
+// save memory.
 const shrinkMin = 64
 
-// shrunkMap returns m, or a copy if m holds less than a quarter of its largest size, because a
-// map keeps the memory of its largest size. most is the largest size so far; each map needs its
-// own variable for it. Call shrunkMap after each deletion.
+// shrunkMap returns m, or a smaller copy: a map keeps the memory of its largest size, so
+// shrunkMap copies m when it holds less than a quarter of that size. most is the largest size
+// so far; each map needs its own variable for it. Callers must call shrunkMap after each
+// deletion.
 func shrunkMap[M ~map[K]V, K comparable, V any](m M, most *int) M {
 	*most = max(*most, len(m)+1)
 	if *most < shrinkMin || len(m) >= *most/4 {
@@ -20,8 +22,8 @@ func shrunkMap[M ~map[K]V, K comparable, V any](m M, most *int) M {
 	return rebuilt(m)
 }
 
-// rebuilt returns a copy of m with memory for the present elements only; [maps.Clone] keeps all
-// memory.
+// rebuilt returns a copy of m that has memory for the present elements only ([maps.Clone] keeps
+// all memory).
 func rebuilt[M ~map[K]V, K comparable, V any](m M) M {
 	c := make(M, len(m))
 	maps.Copy(c, m)

@@ -73,7 +73,7 @@ import (
 //	             u … u … u …  URL, secret, why the push was stopped
 //	             u u      timeout in ms, most requests at a time
 //	             u        number of headers; then for each, by name, u … u …: name, value
-//	           u        number of partitions, the last of which was touched; then for each
+//	           u        number of partitions (in the last one, some value is not 0); then for each
 //	             u        floor: all offsets below it are done
 //	             u        number of runs of done records above floor; for each, by offset, u u: gap before it, records
 //	             u u      dispatch limit, end of the uncertain range
@@ -90,15 +90,18 @@ import (
 //	           u         id
 //	           32 bytes  public key
 //
-// Version 1 ends with the topics, which have no retention in it, version 2 with the API keys,
-// version 3 with the consumers, version 4 with the delayed records. Decode reads all versions.
+// Older versions end earlier: version 1 with the topics, which have no retention, version 2
+// with the API keys, version 3 with the consumers, version 4 with the delayed records. Decode
+// reads all versions.
 //
-// A snapshot is canonical: equal states give equal bytes, whatever commits led to them.
+// A snapshot is canonical: equal states give equal bytes, whichever commits led to these
+// states.
 const snapshotVersion = 5
 
 var errSnapshot = fmt.Errorf("snapshot: %w", format.ErrCorrupt)
 
-// View is the state at the time of [State.View]. Callers may read it while the state changes.
+// View is a copy of the state at the time of [State.View]. Callers may read the View while the
+// state changes.
 type View struct {
 	seq          format.Seq
 	time         int64
@@ -117,7 +120,7 @@ type View struct {
 	sessions     sessions
 }
 
-// View returns a view of the state. It copies the partitions without their batches, and what
+// View returns a copy of the state. It copies the partitions without their batches, and what
 // queues know about single records. It shares the batches with the state.
 func (s *State) View() *View {
 	v := &View{
@@ -141,10 +144,10 @@ func (s *State) View() *View {
 // Seq returns the slot of the last applied commit.
 func (v *View) Seq() format.Seq { return v.seq }
 
-// Encode returns the snapshot.
+// Encode returns the view as a snapshot.
 func (v *View) Encode() []byte { return appendSessions(v.withoutSessions(), v.sessions, v.queues) }
 
-// withoutSessions returns the snapshot up to its sessions.
+// withoutSessions returns the part of the snapshot before the sessions.
 func (v *View) withoutSessions() []byte {
 	b := []byte{snapshotVersion}
 	b = binary.AppendUvarint(b, uint64(v.time))
@@ -182,9 +185,9 @@ func (v *View) withoutSessions() []byte {
 	return appendDelayed(appendQueues(b, uint64(v.nextQueue), v.queues), v.delayed.sorted())
 }
 
-// Is reports whether body is a snapshot, of any supported version, of the same state. It ignores
-// sessions: old brokers write checkpoints without them, and a broker that starts from such a
-// checkpoint does not know the sessions named before that checkpoint.
+// Is reports whether body is a snapshot of the same state, in any supported version. It ignores
+// sessions: old brokers write checkpoints without sessions, and a broker that starts from such
+// a checkpoint does not know the sessions that were named earlier.
 func (v *View) Is(body []byte) bool {
 	s, err := Decode(v.seq, body)
 	return err == nil && bytes.Equal(v.withoutSessions(), s.View().withoutSessions())
@@ -377,8 +380,8 @@ func (s *State) decodeKeyed(r *reader) {
 	}
 }
 
-// reader takes values off the front of b. After the first error it returns zeros, so callers
-// need to check err only once.
+// reader reads values from the front of b, and cuts them off. After the first error it returns
+// zeros, so callers need to check err only once.
 type reader struct {
 	b   []byte
 	err error
@@ -445,7 +448,7 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// max reads a number, which must be at most most.
+// max reads a number. A number above most is an error.
 func (r *reader) max(most uint64) uint64 {
 	v := r.uvarint()
 	if v > most {
@@ -457,9 +460,9 @@ func (r *reader) max(most uint64) uint64 {
 
 func (r *reader) int64() int64 { return int64(r.max(1<<63 - 1)) }
 
-// count reads the number of elements that follow, each of at least size bytes. It refuses a
-// number that doesn't fit into the rest of the snapshot, so that a damaged number can't take all
-// memory.
+// count reads the number of elements that follow, each of which takes at least size bytes. It
+// refuses a number of elements that can't fit into the rest of the snapshot. Otherwise a
+// damaged number could make a broker allocate all memory.
 func (r *reader) count(size int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.b)/size) {

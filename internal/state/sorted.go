@@ -6,11 +6,12 @@ import (
 	"sort"
 )
 
-// sorted is a set of elements in the order of compare; every call must get the same compare. The
-// elements are in chunks, so that adding or removing one does not move all others, and an
-// iteration can begin anywhere. A removal keeps memory small: a large chunk is copied once it
-// fills less than half of its capacity, and merged with a neighbour once both together fill at
-// most half of a chunk.
+// sorted is a set of elements, in the order of a function compare. Callers pass compare to each
+// method, and must always pass the same function. The elements are in chunks. So adding or
+// removing an element does not move all others, and an iteration can begin anywhere.
+//
+// A removal also frees memory: a large chunk is copied when it fills less than half of its
+// capacity, and merged with a neighbour when the two fill at most half of a chunk.
 type sorted[T any] struct {
 	chunks [][]T // none is empty
 	count  int
@@ -19,8 +20,8 @@ type sorted[T any] struct {
 // sortedChunkMax is how many elements a chunk may hold.
 const sortedChunkMax = 512
 
-// chunkOf returns the index of the chunk that has x, or into which x belongs; 0 if the set is
-// empty.
+// chunkOf returns the index of the chunk that has x, or to which add would add x; 0 if the set
+// is empty.
 func (s *sorted[T]) chunkOf(x T, compare func(a, b T) int) int {
 	return max(0, sort.Search(len(s.chunks), func(i int) bool { return compare(s.chunks[i][0], x) > 0 })-1)
 }
@@ -38,7 +39,7 @@ func (s *sorted[T]) add(x T, compare func(a, b T) int) {
 	switch {
 	case len(c) < sortedChunkMax:
 		s.chunks[i] = slices.Insert(c, at, x)
-	case at == len(c) && i == len(s.chunks)-1: // elements added in ascending order fill their chunks
+	case at == len(c) && i == len(s.chunks)-1: // if elements come in ascending order, each chunk becomes full
 		s.chunks = slices.Insert(s.chunks, i+1, []T{x})
 	default:
 		half := len(c) / 2
@@ -68,8 +69,8 @@ func (s *sorted[T]) remove(x T, compare func(a, b T) int) {
 	s.tidy(i)
 }
 
-// tidy frees memory after an element was removed from the chunk at i. It removes the chunk if it
-// is empty or a neighbour has room for its elements.
+// tidy frees memory after an element was removed from the chunk with index i. It removes this
+// chunk if the chunk is empty, or moves the elements to a neighbour that has room for them.
 func (s *sorted[T]) tidy(i int) {
 	c := s.chunks[i]
 	gone := len(c) == 0
@@ -88,7 +89,8 @@ func (s *sorted[T]) tidy(i int) {
 	}
 }
 
-// from iterates over the elements from x on, in order. The set must not change meanwhile.
+// from iterates over the elements that are not before x, in order. The set must not change
+// during the iteration.
 func (s *sorted[T]) from(x T, compare func(a, b T) int) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		if len(s.chunks) == 0 {
@@ -107,8 +109,8 @@ func (s *sorted[T]) from(x T, compare func(a, b T) int) iter.Seq[T] {
 	}
 }
 
-// smallest returns the smallest items, sorted by compare; at most the given number. It takes
-// memory only for the items that it returns.
+// smallest returns the smallest items, sorted by compare: at most as many as most says. It
+// needs memory only for the items that it returns.
 func smallest[T any](items iter.Seq[T], most int, compare func(a, b T) int) []T {
 	var list []T
 	for x := range items {

@@ -1,14 +1,18 @@
 // Package state computes what the log means: which topics exist, and where the record of every
 // offset is stored. The state is a pure, deterministic fold over commits: no clock, no
-// randomness, no I/O, and no output in the order of a map. So all brokers that applied the same
-// commits have the same state, byte for byte.
+// randomness, no I/O, and no output that depends on the order of a map. So all brokers that
+// applied the same commits have the same state, byte for byte.
 //
-// The fold checks all entries of a commit before it applies any. It refuses commits that
-// contradict the state: offsets that leave a hole, topics that don't exist, objects that may be
-// deleted. The log's time is the time of the last applied commit, in microseconds since 1970.
+// The fold checks all entries of a commit before it applies any of them. It refuses a commit
+// that contradicts the state: a batch that leaves a gap between offsets, a topic that does not
+// exist, a data object that may be deleted. To take an entry is to check the entry and to note
+// its effect in the draft of the commit.
 //
-// A State is not safe for concurrent use; its owner guards it with a lock. A [View] may be
-// encoded while the state changes.
+// A run is a range of consecutive offsets. A trimmed record is a record before the start of its
+// partition. The log's time is the time of the last applied commit, in microseconds since 1970.
+//
+// A State is not safe for concurrent use; callers guard it with a lock (see [Live]). A [View]
+// may be encoded while the state changes.
 package state
 
 import (
@@ -33,7 +37,7 @@ type State struct {
 	topics    index[format.TopicID, *Topic]
 	objects   objects
 	keyed     keyed
-	keys      index[format.KeyID, *Key] // an id below next without a key belonged to a revoked key
+	keys      index[format.KeyID, *Key] // an id below keys.next that has no key belonged to a revoked key
 	consumers index[format.ConsumerID, *Consumer]
 	queues    index[format.QueueID, *Queue]
 	delayed   delayed
@@ -42,16 +46,15 @@ type State struct {
 	memory    int64
 }
 
-// Topic is a topic and its partitions. Fields are read-only outside of this package.
+// Topic is a topic and its partitions. Code outside of this package must not change a Topic.
 type Topic struct {
-	// ID is never reused, so that a later topic of the same name shares
-	// nothing with this one.
+	// ID is never reused. So a later topic of the same name shares nothing with this topic.
 	ID         format.TopicID
 	Name       string
 	Created    int64 // the log's time in microseconds
 	Config     format.TopicConfig
 	Partitions []Partition
-	delayed    delayed // the runs of delayed records in this topic
+	delayed    delayed // the runs of delayed records in this topic (see Delayed)
 }
 
 func (t *Topic) ref() (id format.TopicID, name scopedName) { return t.ID, scopedName{name: t.Name} }
@@ -59,21 +62,23 @@ func (t *Topic) ref() (id format.TopicID, name scopedName) { return t.ID, scoped
 // Partition is an ordered log of records.
 type Partition struct {
 	Start, End format.Offset // End is the next offset
-	Bytes      int64         // size of the batches, as stored
+	Bytes      int64         // total size of the batches, as stored
 	MaxTime    int64         // largest timestamp in ms of the last batch; 0 if there never was a batch
 	chunks     []chunk
 }
 
-// chunk holds up to chunkBatches batches, so that growing a partition copies little, and
-// batch.object fits 32 bits.
+// chunk holds up to chunkBatches batches. Chunks are small: when a partition grows, only one
+// chunk is copied, and batch.object, which is relative to the chunk's field object, fits into
+// 32 bits.
 type chunk struct {
-	object  uint64 // index of an object; batch.object is relative to it
+	object  uint64 // index of the object of the first batch; batch.object is relative to this index
 	maxTime int64  // largest maxTime of the chunk's batches
 	batches []batch
 }
 
-// batch says where a run of records is stored. The number of records follows from the base of
-// the next batch. The state takes 32 bytes for each batch of the log: keep this struct small.
+// batch says where the records of a batch are stored. The number of records follows from the
+// base of the next batch. The state needs 32 bytes for each batch of the log: keep this struct
+// small.
 type batch struct {
 	base    format.Offset
 	maxTime int64
@@ -111,11 +116,11 @@ func (s *State) Seq() format.Seq { return s.seq }
 // Time returns the log's time in microseconds since 1970.
 func (s *State) Time() int64 { return s.time }
 
-// DataFloor returns the data floor: a later commit must not refer to a data object whose seq is
-// below it.
+// DataFloor returns the data floor. Later commits must not refer to a data object whose seq is
+// below the data floor.
 func (s *State) DataFloor() format.Seq { return s.dataFloor }
 
-// Memory returns an estimate of the bytes that the state takes.
+// Memory returns an estimate of the state's memory in bytes.
 func (s *State) Memory() int64 { return s.memory }
 
 // Batches returns the number of batches that the state knows.
@@ -140,14 +145,14 @@ func (s *State) TopicCount() int { return len(s.topics.byID) }
 func (s *State) Topics() []*Topic { return s.TopicsAfter("", s.TopicCount()) }
 
 // TopicsAfter returns the topics whose names sort after a name, sorted by name. It returns at
-// most the given number; the cost depends on that number alone.
+// most the given number of topics; the cost depends on this number alone.
 func (s *State) TopicsAfter(name string, most int) []*Topic {
 	return s.topics.after(&Topic{Name: name}, most)
 }
 
-// Locate appends to dst the locations of batches of a partition, in order, from the batch with
-// offset on. It stops once these batches have bytesMax bytes together, or there are countMax of
-// them. It appends at least one location if the offset exists.
+// Locate appends to dst the locations of consecutive batches of a partition. The first one is
+// the batch that holds offset. Locate stops when these batches have bytesMax bytes together, or
+// when there are countMax of them. It appends at least one location if the offset exists.
 func (s *State) Locate(dst []Location, t *Topic, partition format.Partition, offset format.Offset, bytesMax int64, countMax int) []Location {
 	p := &t.Partitions[partition]
 	if offset < p.Start || offset >= p.End {
@@ -172,8 +177,8 @@ func (s *State) Locate(dst []Location, t *Topic, partition format.Partition, off
 }
 
 // LocateTime returns the location of the first batch that ends after offset and has a record
-// with a timestamp of at least ms, in ms since 1970. That record may be before offset, since
-// timestamps need not ascend. ok is false if there is no such batch.
+// with a timestamp of at least ms milliseconds since 1970. That record may be before offset,
+// since timestamps need not ascend. ok is false if there is no such batch.
 func (s *State) LocateTime(t *Topic, partition format.Partition, offset format.Offset, ms int64) (l Location, ok bool) {
 	p := &t.Partitions[partition]
 	offset = max(offset, p.Start)
@@ -262,7 +267,7 @@ func (s *State) Apply(c *format.Commit) error {
 	return nil
 }
 
-// applyEntries applies entries that Take has accepted.
+// applyEntries applies entries that [Draft.Take] has accepted.
 func (s *State) applyEntries(c *format.Commit) {
 	// The commit's own object and its data objects get the next indexes.
 	inline := slices.ContainsFunc(c.Entries, func(it format.Entry) bool {
@@ -298,7 +303,7 @@ func (s *State) applyEntries(c *format.Commit) {
 		case *format.PartitionsAdded:
 			t := s.topics.byID[x.Topic]
 			s.memory += int64(int(x.Partitions)-len(t.Partitions)) * partitionMemory
-			t.Partitions = append(make([]Partition, 0, x.Partitions), t.Partitions...)[:x.Partitions] // a plain append may allocate more capacity than Memory counts
+			t.Partitions = append(make([]Partition, 0, x.Partitions), t.Partitions...)[:x.Partitions] // a plain append could allocate more than Memory counts
 		case *format.DataFloor:
 			s.dataFloor = x.Seq
 		case *format.StartMoved:
@@ -329,7 +334,7 @@ func (s *State) applyEntries(c *format.Commit) {
 const (
 	partitionMemory = int64(unsafe.Sizeof(Partition{}))
 	topicMemory     = int64(unsafe.Sizeof(Topic{})) + indexMemory
-	sortedMemory    = 2 * 8 // per pointer or offset: at worst, half of a chunk's memory is unused
+	sortedMemory    = 2 * 8 // for each pointer or offset in a sorted set: at worst, half of a chunk's memory is unused
 	chunkMemory     = int64(unsafe.Sizeof(chunk{}))
 	batchMemory     = int64(unsafe.Sizeof(batch{}))
 	objectMemory    = int64(unsafe.Sizeof(object{}))
@@ -391,14 +396,15 @@ func (s *State) push(p *Partition, index uint64, b batch) {
 	p.Bytes += int64(b.size)
 }
 
-// moveStart drops the records before start, and the batches that have only such records.
+// moveStart moves the start of a partition. It drops the batches that have no record from start
+// on.
 func (s *State) moveStart(p *Partition, start format.Offset) {
 	p.Start = start
 	for len(p.chunks) > 0 && p.endOf(0, len(p.chunks[0].batches)-1) <= start {
 		c := &p.chunks[0]
 		s.dropFront(p, len(c.batches))
 		s.memory -= chunkMemory + int64(cap(c.batches))*batchMemory
-		*c = chunk{} // frees the batches: the array of p.chunks keeps this element until append copies the list
+		*c = chunk{} // frees the batches: without this, the array of p.chunks would keep them
 		p.chunks = p.chunks[1:]
 	}
 	if len(p.chunks) == 0 {
@@ -423,7 +429,7 @@ func (s *State) dropFront(p *Partition, n int) {
 		s.objects.release(c.object + uint64(b.object))
 		p.Bytes -= int64(b.size)
 	}
-	left := c.batches[n:] // copied, since a mere slice would keep the memory of the whole list
+	left := c.batches[n:] // copied, since a slice of the list would keep the whole list in memory
 	c.batches = append(make([]batch, 0, roomFor(len(left))), left...)
 	s.memory -= int64(before-cap(c.batches)) * batchMemory
 	s.batches -= n

@@ -2,12 +2,12 @@ package state
 
 import "github.com/simple-event-broker/seb/internal/format"
 
-// Use says what kind of things an entry adds to the state. A broker lets some uses take more of
-// the state's memory limit than others.
+// Use says what kind of things an entry adds to the state. The state has a memory limit, and a
+// broker refuses entries of some uses earlier than entries of other uses.
 type Use int
 
-// The uses, in ascending order of the share of the state's memory limit up to which a broker
-// accepts them.
+// The uses. A broker refuses entries of a use when the state has filled a certain share of the
+// memory limit: the later a use is in this list, the larger is the share.
 const (
 	UseRecords   Use = iota // appends, topics, queues, push targets
 	UseConsumers            // consumers and their positions
@@ -16,7 +16,7 @@ const (
 	UseOwners               // owners of queues
 )
 
-// String returns the use as words for a message.
+// String returns the use in words, for messages.
 func (u Use) String() string {
 	return [...]string{"appends, topics and queues", "consumers", "answers of workers", "API keys", "owners of queues"}[u]
 }

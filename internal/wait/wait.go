@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// For returns after d, or when ctx ends.
+// For waits for d, but only until ctx ends.
 func For(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -24,26 +24,25 @@ type Config struct {
 	Prefix string
 	// Endpoint is the base URL of an S3-compatible server.
 	Endpoint string
-	// Region defaults to us-east-1 if there is an endpoint: most servers have only
-	// one region.
+	// Region defaults to us-east-1 if there is an endpoint, here or in the environment: most such servers
+	// have only one region.
 	Region string
-	// PathStyle puts the bucket's name into the path of requests instead of the host
-	// name. nil means true if there is an endpoint, else false.
+	// PathStyle puts the bucket's name into the path of requests instead of the host name. nil means true if
+	// there is an endpoint, here or in the environment, else false.
 	PathStyle *bool
 	// AccessKeyID, SecretAccessKey and SessionToken can't be part of store URLs, which
 	// end up in logs and process lists. If they are "", the credentials come from the usual AWS
 	// environment variables, files and instance roles.
 	AccessKeyID, SecretAccessKey, SessionToken string
-	// DialContext, if not nil, makes the connections: for servers that are reached through
-	// the embedder's own tunnel, proxy or resolver. A store URL can't set it. There is no
-	// option for a whole HTTP client, since this package depends on the timeouts of its
-	// own client, and on the fact that this client never retries.
+	// DialContext, if not nil, makes the connections, for example through the embedder's own tunnel, proxy
+	// or resolver. A store URL can't set it. There is no option for a whole HTTP client, because this
+	// package depends on its own client's timeouts, and on the fact that this client never retries.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// bucketForm is what all servers require of a bucket's name. Today's rules are stricter, but old buckets of
-// AWS, and buckets of other servers, may have upper-case letters and underscores. The ARN of an access point
-// of AWS can stand for a bucket.
+// bucketForm is what all servers require of a bucket's name. AWS has stricter rules today, but old buckets
+// of AWS, and buckets of other servers, may have upper-case letters and underscores. The ARN of an access
+// point of AWS can stand for a bucket.
 var bucketForm = regexp.MustCompile(`^([0-9A-Za-z._-]{3,255}|arn:[^\s?#]+)$`)
 
 // ParseURL reads a URL such as

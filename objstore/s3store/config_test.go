@@ -111,7 +111,7 @@ func TestOpenUsesTheAWSVariables(t *testing.T) {
 	}
 }
 
-// The ARN of an access point is a bucket for the SDK. A URL can't hold it, but a Config can.
+// The SDK takes the ARN of an access point as a bucket. A URL can't hold an ARN, but a Config can.
 func TestOpenTakesAnAccessPoint(t *testing.T) {
 	isolate(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", "key")

@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/s3store"
 )
 
-// No server listens at the endpoint: only the configured dialer can reach one.
+// No server listens at the endpoint. Only the configured dialer can reach the server of this test.
 func TestConnectionsAreMadeByTheConfiguredDialer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)

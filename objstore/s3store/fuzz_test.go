@@ -14,8 +14,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// An accepted URL has the same configuration when it is written and parsed again. Errors never quote a URL that
-// has a secret.
+// The configuration of an accepted URL stays the same when it is written as a URL and parsed again. Errors
+// never quote a URL that has a secret.
 func FuzzParseURL(f *testing.F) {
 	f.Add("s3://bucket/some/prefix?endpoint=https://s3.example.com&region=eu-1&path_style=true")
 	f.Add("s3://bucket//a//?path_style=0")

@@ -17,12 +17,12 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// objectBytesMax is the largest object that a single PutObject can write. A larger
-// Content-Length is wrong: no memory is allocated for it.
+// objectBytesMax is the size of the largest object that a single PutObject can write. Get refuses an answer
+// with a larger Content-Length before it allocates memory for the body.
 const objectBytesMax = 5 << 30
 
-// Get implements [objstore.Store] by GetObject. An answer that is not exactly
-// the range that was asked for is an error.
+// Get implements [objstore.Store] by GetObject. If the answer does not have exactly the range that was asked
+// for, Get returns an error.
 func (s *Store) Get(ctx context.Context, key string, off, n int64) (objstore.Object, error) {
 	name, err := s.name(key)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Store) Get(ctx context.Context, key string, off, n int64) (objstore.Obj
 }
 
 func (s *Store) get(ctx context.Context, name string, off, n int64) (objstore.Object, error) {
-	// HTTP has no empty range. To learn the object's size, one byte is read.
+	// HTTP has no empty range. So a Get of 0 bytes, which tells the object's size, reads one byte.
 	ask := byteRange{off: off, n: n}
 	if n == 0 {
 		ask.n = 1
@@ -73,8 +73,8 @@ func (s *Store) get(ctx context.Context, name string, off, n int64) (objstore.Ob
 	return object, nil
 }
 
-// beyondEnd returns the answer to a Get whose off is at or beyond the object's end. rangeErr is the
-// server's error.
+// beyondEnd returns the answer to a Get of an offset at or beyond the object's end. rangeErr is the error
+// that the server answered.
 func (s *Store) beyondEnd(ctx context.Context, name string, off int64, rangeErr error) (objstore.Object, error) {
 	object := objstore.Object{Size: -1, Time: errorTime(rangeErr)}
 	if response, ok := errors.AsType[*smithyhttp.ResponseError](rangeErr); ok {
@@ -85,8 +85,8 @@ func (s *Store) beyondEnd(ctx context.Context, name string, off int64, rangeErr 
 		}
 	}
 	if object.Size < 0 {
-		// A 404 of HeadObject does not mean ErrNotFound: it has no body, which would say whether the object or the
-		// bucket is missing.
+		// A 404 of HeadObject does not mean ErrNotFound: such an answer has no body, so it does not say
+		// whether the object or the bucket is missing.
 		head, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: &name})
 		if err != nil {
 			return objstore.Object{}, fmt.Errorf("find out the size: %w", err)
@@ -116,7 +116,7 @@ func (r byteRange) header() *string {
 	return aws.String(fmt.Sprintf("bytes=%d-%d", r.off, r.off+r.n-1))
 }
 
-// check returns the object's size. It returns an error unless the answer has exactly the range.
+// check returns the object's size. It returns an error unless the answer has exactly the bytes of the range.
 func (r byteRange) check(out *s3.GetObjectOutput) (size int64, err error) {
 	if out.ContentLength == nil || *out.ContentLength < 0 {
 		return 0, errors.New("the response has no Content-Length")

@@ -5,9 +5,9 @@ import (
 	"io"
 )
 
-// partsReader reads the concatenation of parts without a copy. It can seek back, because
-// the signature of a body is computed before it is sent. Neither the transport
-// nor the SDK reads it after an operation has returned.
+// partsReader reads the concatenation of parts without a copy. It can seek back, because the SDK may read
+// the body twice: once for the signature, and once to send it. Neither the transport nor the SDK reads it
+// after an operation has returned.
 type partsReader struct {
 	parts [][]byte
 	size  int64

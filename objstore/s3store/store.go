@@ -1,15 +1,14 @@
 // Package s3store is a store in a bucket of Amazon S3, or of a server with the same
 // protocol.
 //
-// It needs conditional writes (If-None-Match: * on PutObject), strong
-// consistency, and lists in byte order: S3 has these, but not every
-// compatible server or bucket type. It never retries a request. If the SDK
-// retried a Create whose first attempt had succeeded, the caller would get "exists" and
-// believe that it lost a race. For other requests, callers have timeouts and backoff themselves.
+// The store needs conditional writes (If-None-Match: * on PutObject), strong consistency, and lists in byte
+// order. S3 has these, but not every compatible server or bucket type. The store never retries a request. If
+// the SDK retried a Create whose first attempt had succeeded, the caller would get "exists" and believe that
+// another writer had created the object. For all requests, callers have timeouts and backoff themselves.
 //
-// Over HTTPS, TLS protects the bodies of Creates, and they are not hashed for the signature. Over
-// plain HTTP they are hashed. The SDK's checksums are used only where S3 requires them, since many
-// servers don't support them: callers must be able to detect damaged objects.
+// Over HTTPS, TLS protects the bodies of Creates, and they are not hashed for the signature. Over plain HTTP
+// they are hashed. The SDK's checksums are used only where S3 requires them, since many servers don't
+// support them. So callers must be able to detect damaged objects.
 package s3store
 
 import (
@@ -37,8 +36,8 @@ const (
 	// requestTimeout bounds requests whose callers set no deadline. It is enough for
 	// 32 MiB at 0.5 MiB/s.
 	requestTimeout = 60 * time.Second
-	// responseTimeout is how long a server that has received a whole request may send
-	// nothing.
+	// responseTimeout is how long the store waits for the headers of an answer after it has sent a whole
+	// request.
 	responseTimeout = 30 * time.Second
 	// idleConnsMax is how many idle connections are kept: as many as one broker has
 	// parallel requests.
@@ -46,8 +45,8 @@ const (
 	bufferBytes  = 64 << 10
 )
 
-// Store is an [objstore.Store] in a bucket. The time of its clock is the Date header of
-// the server's responses, in whole seconds.
+// Store is an [objstore.Store] in a bucket. The times in its answers are the Date headers of the server's
+// responses, in whole seconds.
 type Store struct {
 	client *s3.Client
 	bucket string
@@ -56,8 +55,8 @@ type Store struct {
 
 var _ objstore.Store = (*Store)(nil)
 
-// Open returns the store at a URL of the form that [ParseURL] describes. It looks for
-// credentials, but sends no request to the bucket.
+// Open returns the store at a URL of the form that [ParseURL] describes. Open looks for credentials, but
+// sends no request to the bucket.
 func Open(ctx context.Context, storeURL string) (*Store, error) {
 	config, err := ParseURL(storeURL)
 	if err != nil {
@@ -66,7 +65,7 @@ func Open(ctx context.Context, storeURL string) (*Store, error) {
 	return OpenConfig(ctx, config)
 }
 
-// OpenConfig is [Open] for a Config.
+// OpenConfig is [Open] with a Config instead of a URL.
 func OpenConfig(ctx context.Context, config Config) (*Store, error) {
 	s, err := open(ctx, config)
 	if err != nil {
@@ -108,8 +107,8 @@ func open(ctx context.Context, config Config) (*Store, error) {
 	return s, nil
 }
 
-// Endpoint returns the base URL of the server, which came from the Config or from the
-// environment; "" if it is Amazon's.
+// Endpoint returns the base URL of the server from the Config or the environment; "" if the server is
+// Amazon's.
 func (s *Store) Endpoint() string { return aws.ToString(s.client.Options().BaseEndpoint) }
 
 func (c *Config) apply(o *s3.Options) {
@@ -124,12 +123,13 @@ func (c *Config) apply(o *s3.Options) {
 		o.UsePathStyle = *c.PathStyle
 	}
 	o.Retryer = aws.NopRetryer{}
-	o.RetryMaxAttempts = 0 // overrides AWS_MAX_ATTEMPTS: any value but 0 makes the SDK wrap the retryer
+	o.RetryMaxAttempts = 0 // overrides AWS_MAX_ATTEMPTS: with any other value the SDK would wrap the retryer, and retry
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	o.DisableLogOutputChecksumValidationSkipped = true
-	// With Expect: 100-continue the body of a refused PutObject would not be sent, but the header
-	// costs a round trip, and a second if the server ignores it. A large body is rarely refused.
+	// With Expect: 100-continue the client would not send the body of a PutObject that the server refuses.
+	// But the header costs a round trip, and one second if the server ignores it, and servers rarely refuse
+	// a large body.
 	o.ContinueHeaderThresholdBytes = -1
 }
 
@@ -200,7 +200,8 @@ func (s *Store) list(ctx context.Context, prefix, after string, limit int) (page
 		in.StartAfter = aws.String(s.prefix + after)
 	}
 	last := after
-	// S3 may answer with a page that has no keys although more pages follow.
+	// S3 may answer with a page without keys although more pages follow, so the loop goes on to the next
+	// page.
 	for first := true; ; first = false {
 		out, err := s.client.ListObjectsV2(ctx, in)
 		if err != nil {
@@ -212,14 +213,14 @@ func (s *Store) list(ctx context.Context, prefix, after string, limit int) (page
 		for _, object := range out.Contents {
 			key, ok := strings.CutPrefix(aws.ToString(object.Key), s.prefix)
 			if ok && key == "" {
-				continue // the object that consoles create for a folder: its name is the prefix
+				continue // the object that S3 consoles create for a folder: its key is the prefix
 			}
 			if !ok || !strings.HasPrefix(key, prefix) || key <= last {
 				return objstore.Page{}, fmt.Errorf("the store answered %q after %q: it does not list keys in byte order, so Seb can't use it", aws.ToString(object.Key), last)
 			}
 			last = key
-			// Keys that are not valid here are listed too: a caller that asks whether a
-			// prefix is empty must learn that it isn't.
+			// The page also has keys that [objstore.CheckKey] refuses: a caller that asks whether a prefix
+			// is empty must learn that it isn't.
 			page.Keys = append(page.Keys, key)
 		}
 		page.More = aws.ToBool(out.IsTruncated)
@@ -241,7 +242,7 @@ func (s *Store) Delete(ctx context.Context, key string) (time.Time, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	out, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &name})
-	if isNoSuchKey(err) { // unlike S3, some servers answer this
+	if isNoSuchKey(err) { // S3 answers with success, but some servers answer NoSuchKey
 		return errorTime(err), nil
 	}
 	if err != nil {
@@ -294,8 +295,8 @@ func status(err error) int {
 	return 0
 }
 
-// isNoSuchKey tells whether the store answered that the object does not exist. Other 404s
-// don't count: a missing bucket, a proxy's answer, an answer without a body.
+// isNoSuchKey reports whether the store answered that the object does not exist. It returns false for all
+// other 404s: for a missing bucket, a proxy's answer, an answer without a body.
 func isNoSuchKey(err error) bool {
 	api, ok := errors.AsType[smithy.APIError](err)
 	return ok && api.ErrorCode() == "NoSuchKey" && status(err) == http.StatusNotFound

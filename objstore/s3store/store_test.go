@@ -198,7 +198,7 @@ func TestGetRefusesWrongAnswers(t *testing.T) {
 				if test.object.contentRange != "" {
 					w.WriteHeader(http.StatusPartialContent)
 				}
-				// In some cases the write is cut short.
+				// The write may fail, because the client may hang up before it has read the whole body.
 				_, _ = io.WriteString(w, test.object.body)
 				if f, ok := w.(http.Flusher); ok {
 					f.Flush()
@@ -279,7 +279,7 @@ func TestListGoesOnAfterEmptyPages(t *testing.T) {
 	}
 }
 
-// A bucket with any object must not look empty: else two systems might share it.
+// A bucket with any object must not look empty: two systems might then share it.
 func TestListTellsOfForeignNamesButNotOfTheFolderItself(t *testing.T) {
 	store, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, listPage(false, "", "", ".hidden", "a b", "z"))
@@ -303,9 +303,8 @@ func listPage(more bool, token string, keys ...string) string {
 	return b.String()
 }
 
-// When a request is given up, the transport's goroutine may still be sending. net/http and the SDK make it
-// end before Create returns. With -race this test fails if they no longer
-// do so.
+// When the caller gives up a request, the transport's goroutine may still be sending. net/http and the SDK
+// make that goroutine end before Create returns. With -race, this test fails if they no longer do that.
 func TestPartsAreNotReadAfterCreate(t *testing.T) {
 	var giveUp atomic.Pointer[context.CancelFunc]
 	store, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -12,21 +12,20 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// Bucket is a store in memory whose content a test can change: the test can overwrite
-// and remove objects, copy the whole content, and restore a copy later. Bucket
-// stores every version of every object with its time, so that faults can
-// answer with old content. It keeps the promises of [objstore.Store] unless the
-// test changes it. It is safe for concurrent use, and never blocks.
+// Bucket is a store in memory whose content a test can change: the test can overwrite and remove objects,
+// copy the whole content, and restore a copy later. Bucket stores every version of every object with its
+// time, so that faults can answer with old content. It keeps the promises of [objstore.Store] as long as the
+// test changes no content. It is safe for concurrent use, and never blocks.
 type Bucket struct {
 	mu      sync.RWMutex
 	objects map[string][]version // oldest first
 	keys    []string             // sorted; includes those of removed objects
 }
 
-// version is the object under a key from a certain time on.
+// version is the content of a key from a certain time on.
 type version struct {
 	at   time.Time
-	body []byte // nil: removed
+	body []byte // nil if the object was removed
 }
 
 // Copy is the content of a bucket at one time: bodies by key. Callers must not change the bodies.
@@ -44,7 +43,7 @@ func (c Copy) Bucket() *Bucket {
 
 func now() time.Time { return time.Now().UTC() }
 
-// asOfLocked returns the object under key at that time, or nil.
+// asOfLocked returns the object that was under key at a time, or nil.
 func (b *Bucket) asOfLocked(key string, at time.Time) []byte {
 	for _, v := range slices.Backward(b.objects[key]) {
 		if !v.at.After(at) {
@@ -71,8 +70,8 @@ func (b *Bucket) putLocked(key string, body []byte) {
 	b.objects[key] = append(b.objects[key], version{now(), body})
 }
 
-// put writes body under key. If the key has an object, put replaces the object only if replace
-// returns true for it. put returns whether it wrote body.
+// put writes body under key. If the key has an object, put replaces the object only if replace returns true
+// for it. put reports whether it wrote body.
 func (b *Bucket) put(key string, body []byte, replace func(there version) bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +99,7 @@ func (b *Bucket) Put(key string, body []byte) { b.put(key, joined([][]byte{body}
 // Remove removes an object, if it exists.
 func (b *Bucket) Remove(key string) { b.put(key, nil, always) }
 
-// Body returns the object under key, or nil. Callers must not change it.
+// Body returns the bytes of the object under key, or nil. Callers must not change the bytes.
 func (b *Bucket) Body(key string) []byte {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

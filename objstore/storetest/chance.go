@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Sometimes applies fault to a request with probability p.
+// Sometimes applies fault to each request with probability p.
 func Sometimes(rng *rand.Rand, p float64, fault Fault) Fault {
 	d := newDice(rng)
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {

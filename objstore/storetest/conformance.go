@@ -1,5 +1,6 @@
-// Package storetest has what tests of and with object stores share: a suite
-// that every [objstore.Store] must pass, and a wrapper that injects faults.
+// Package storetest has code for tests of object stores, and for tests that use an object store: a suite
+// that every [objstore.Store] must pass, a store in memory ([Bucket]), and a wrapper that injects faults
+// ([Faulty]).
 package storetest
 
 import (
@@ -55,7 +56,7 @@ func Run(t *testing.T, open func(t *testing.T) objstore.Store) {
 	}
 }
 
-// suite is one test, with its store and the steps that tests share.
+// suite is one test, with its store and with steps that all tests use.
 type suite struct {
 	*testing.T
 	store objstore.Store
@@ -86,8 +87,8 @@ func (s *suite) list(prefix, after string, limit int) objstore.Page {
 	return page
 }
 
-// listAll returns the keys of all pages. It checks that each page but the last has More set, and
-// has keys.
+// listAll returns the keys of all pages. It checks that each page except the last has keys, and has More
+// set.
 func (s *suite) listAll(prefix, after string, limit int) []string {
 	s.Helper()
 	var keys []string
@@ -323,8 +324,9 @@ func testListOrderAndPrefix(t *testing.T, s *suite) {
 	}
 }
 
-// A prefix below an object has no keys. A store that can hold files other than objects returns
-// ErrNotRegular, since a file is where a directory must be; other stores return an empty list.
+// The prefix is an object's key and a slash, and no key begins with it. A store that can hold files other
+// than objects returns ErrNotRegular, since a file is where a directory must be. Other stores return an
+// empty list.
 func testListBelowAnObject(t *testing.T, s *suite) {
 	s.create("seb.json", []byte("x"))
 	s.create("t/1", []byte("x"))
@@ -403,8 +405,8 @@ func testStoreTime(t *testing.T, s *suite) {
 		if at.Before(last.Add(-clockTolerance)) {
 			t.Errorf("%s is dated %v, before %v", what, at, last)
 		}
-		// A comparison of two times with monotonic readings would use the readings, and the monotonic clock
-		// stops while a machine is suspended.
+		// A time must have no monotonic reading: the difference between two times with such readings leaves
+		// out the hours for which the machine was suspended.
 		if at != at.Round(0) {
 			t.Errorf("%s carries a monotonic clock reading: %v", what, at)
 		}
@@ -485,7 +487,7 @@ func testKeysRefused(t *testing.T, s *suite) {
 	}
 }
 
-// indefinite returns true for an error that is neither ErrExists nor ErrNotFound: it leaves the
+// indefinite reports whether err is an error other than ErrExists and ErrNotFound. Such an error leaves the
 // outcome unknown.
 func indefinite(err error) bool {
 	return err != nil && !errors.Is(err, objstore.ErrExists) && !errors.Is(err, objstore.ErrNotFound)

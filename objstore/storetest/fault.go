@@ -152,8 +152,8 @@ func (l *Late) Held() int {
 	return len(l.held)
 }
 
-// Release executes all held requests in the order in which they came, and
-// returns their errors. Their callers have already returned.
+// Release executes all held requests in the order in which they came, and returns the results of their
+// execution: an error or nil for each. Their callers have got an error long before.
 func (l *Late) Release() []error {
 	l.mu.Lock()
 	held := l.held
@@ -167,8 +167,8 @@ func (l *Late) Release() []error {
 	return outcomes
 }
 
-// Slow returns a wrapper of store that executes every request after the time perRequest.
-// In a test with testing/synctest it waits by the bubble's clock.
+// Slow returns a wrapper of store that waits for the time perRequest before it executes a request. In a test
+// with testing/synctest this time is virtual.
 func Slow(store objstore.Store, perRequest time.Duration) objstore.Store {
 	f := NewFaulty(store)
 	f.On("", "", Delay(perRequest))

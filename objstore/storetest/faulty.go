@@ -20,7 +20,7 @@ var ErrInjected = errors.New("injected fault")
 type Request struct {
 	Verb   objstore.Verb
 	Key    string   // of a List, the prefix
-	Parts  [][]byte // of Create; the memory is the caller's
+	Parts  [][]byte // of Create; the caller may reuse the memory after Create has returned
 	Off, N int64    // of Get
 	After  string   // of List
 	Limit  int      // of List
@@ -39,8 +39,8 @@ type Answer struct {
 // Next executes a request.
 type Next func(context.Context, Request) (Answer, error)
 
-// Fault stands between a caller and a store. It may call next to execute the request: at once, later
-// or never, and with the request as it is or a changed one. It may also change the answer.
+// Fault stands between a caller and a store. It may call next to execute the request: at once, later or
+// never. It may change the request before that, and the answer after that.
 type Fault func(ctx context.Context, request Request, next Next) (Answer, error)
 
 // Faulty is a store that applies faults to its requests, and counts them. It is
@@ -69,9 +69,9 @@ func NewFaulty(store objstore.Store) *Faulty {
 	return &Faulty{store: store, count: make(map[target]int)}
 }
 
-// On applies fault to the requests of verb ("" for all) whose key begins with keyPrefix,
-// until remove is called. If several faults match, the one that was
-// added first is the outermost.
+// On applies fault to the requests of verb ("" for all) whose key begins with keyPrefix, until remove is
+// called. If several faults match a request, the fault that was added first gets the request first, and
+// calls the others as its next.
 func (f *Faulty) On(verb objstore.Verb, keyPrefix string, fault Fault) (remove func()) {
 	r := &rule{target{verb, keyPrefix}, fault}
 	f.mu.Lock()
@@ -110,7 +110,7 @@ func (t target) matches(verb objstore.Verb, key string) bool {
 	return (t.verb == "" || t.verb == verb) && strings.HasPrefix(key, t.key)
 }
 
-// do executes a request with the faults that match it when it arrives.
+// do executes a request through all faults that match it.
 func (f *Faulty) do(ctx context.Context, request Request) (Answer, error) {
 	f.mu.Lock()
 	f.count[target{request.Verb, request.Key}]++

@@ -9,10 +9,10 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// The faults of this file answer Creates wrongly. Each executes Creates itself, instead of the
-// store, and passes all other requests on. b is the bucket below the faults. [Sometimes]
-// makes a fault occasional. A test that calls [Faulty.On] late makes a fault begin at that time, as
-// after the upgrade of a gateway.
+// The faults of this file are Creates that break the promises of [objstore.Store]: a "lie" is such a wrong
+// Create. A fault executes each Create itself, in the bucket b, and passes all other requests to the store.
+// [Sometimes] makes a fault occasional. A test can call [Faulty.On] in the middle of its run; then the store
+// becomes wrong at that moment, like a gateway after an upgrade.
 
 // create returns a fault that calls lie instead of the store's Create.
 func create(b *Bucket, lie func(ctx context.Context, request Request, body []byte) error) Fault {
@@ -32,8 +32,7 @@ func exists(request Request) error {
 	return fmt.Errorf("create %s: %w", request.Key, objstore.ErrExists)
 }
 
-// Overwrite ignores the condition: a Create replaces an existing object, and returns
-// success.
+// Overwrite makes a Create replace an existing object and return success.
 func Overwrite(b *Bucket) Fault {
 	return create(b, func(_ context.Context, request Request, body []byte) error {
 		b.Put(request.Key, body)
@@ -41,7 +40,7 @@ func Overwrite(b *Bucket) Fault {
 	})
 }
 
-// OverwriteUnsaid replaces an existing object, but returns that the object exists.
+// OverwriteUnsaid makes a Create replace an existing object, but return that the object exists.
 func OverwriteUnsaid(b *Bucket) Fault {
 	return create(b, func(_ context.Context, request Request, body []byte) error {
 		taken := !b.put(request.Key, body, never)
@@ -53,7 +52,7 @@ func OverwriteUnsaid(b *Bucket) Fault {
 	})
 }
 
-// OverwriteRacing replaces an object that was created less than window ago, and returns
+// OverwriteRacing makes a Create replace an object that was created less than window ago, and return
 // success, like a store that checks conditions against an index that lags.
 func OverwriteRacing(b *Bucket, window time.Duration) Fault {
 	return create(b, func(_ context.Context, request Request, body []byte) error {
@@ -64,7 +63,7 @@ func OverwriteRacing(b *Bucket, window time.Duration) Fault {
 	})
 }
 
-// AllWin returns success for every Create, but only the first Create of a key writes its bytes.
+// AllWin makes every Create return success, but only the first Create of a key writes its bytes.
 func AllWin(b *Bucket) Fault {
 	return create(b, func(_ context.Context, request Request, body []byte) error {
 		b.put(request.Key, body, never)
@@ -72,8 +71,8 @@ func AllWin(b *Bucket) Fault {
 	})
 }
 
-// Interleave overwrites a random part of an existing object with the bytes of a Create, and
-// returns success.
+// Interleave makes a Create overwrite a random part of an existing object with its own bytes, and return
+// success.
 func Interleave(rng *rand.Rand, b *Bucket) Fault {
 	d := newDice(rng)
 	return create(b, func(_ context.Context, request Request, body []byte) error {
@@ -88,8 +87,8 @@ func Interleave(rng *rand.Rand, b *Bucket) Fault {
 	})
 }
 
-// partial returns the beginning of body, as if only a part was written. If zeros is set, zeros
-// follow it up to body's length.
+// partial returns the beginning of body, as if only a part was written. If zeros is true, it adds zeros up
+// to the length of body.
 func (d *dice) partial(body []byte, zeros bool) []byte {
 	n := d.intN(len(body))
 	if zeros {
@@ -100,9 +99,9 @@ func (d *dice) partial(body []byte, zeros bool) []byte {
 	return body[:n]
 }
 
-// Torn writes only the beginning of the object, followed by zeros if zeros is set, when a Create
-// arrives. After d it writes the whole object and returns. If ctx ends before that, only the
-// beginning is left.
+// Torn makes a Create write only the beginning of the object at first, followed by zeros if zeros is true.
+// After d the Create writes the whole object and returns. If ctx ends before that, only the beginning is
+// left.
 func Torn(rng *rand.Rand, b *Bucket, d time.Duration, zeros bool) Fault {
 	dice := newDice(rng)
 	return create(b, func(ctx context.Context, request Request, body []byte) error {
@@ -119,8 +118,8 @@ func Torn(rng *rand.Rand, b *Bucket, d time.Duration, zeros bool) Fault {
 	})
 }
 
-// LeavePart writes only the beginning of the object, followed by zeros if zeros is set, and returns
-// an error. Nothing completes the object later.
+// LeavePart makes a Create write only the beginning of the object, followed by zeros if zeros is true, and
+// return an error. Nothing completes the object later.
 func LeavePart(rng *rand.Rand, b *Bucket, zeros bool) Fault {
 	dice := newDice(rng)
 	return create(b, func(_ context.Context, request Request, body []byte) error {

@@ -16,7 +16,7 @@ func KeepDeleted(ctx context.Context, request Request, next Next) (Answer, error
 	return Answer{Time: now()}, ctx.Err()
 }
 
-// DeleteForAWhile deletes an object, and creates it again after d, unless the key has
+// DeleteForAWhile makes a Delete undo itself: after d it creates the object again, unless the key has
 // another object by then.
 func DeleteForAWhile(b *Bucket, d time.Duration) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
@@ -29,8 +29,8 @@ func DeleteForAWhile(b *Bucket, d time.Duration) Fault {
 	}
 }
 
-// DeleteAnother deletes a random object whose key begins with prefix, instead of the requested
-// one.
+// DeleteAnother makes a Delete remove a random object whose key begins with prefix, instead of the requested
+// object.
 func DeleteAnother(rng *rand.Rand, b *Bucket, prefix string) Fault {
 	d := newDice(rng)
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {

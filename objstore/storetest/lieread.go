@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// LagGet answers Gets from old content of the bucket, as of lag before now: newer objects are not
-// found, overwritten objects have their old bytes, and deleted objects are still found.
+// LagGet answers each Get with the content that the bucket had lag ago: newer objects are not found,
+// overwritten objects have their old bytes, and deleted objects are still found.
 func LagGet(b *Bucket, lag time.Duration) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		if request.Verb != objstore.VerbGet {
@@ -21,8 +21,8 @@ func LagGet(b *Bucket, lag time.Duration) Fault {
 	}
 }
 
-// LagList answers Lists from old content of the bucket, as of lag before now: without newer
-// objects, and with objects that were deleted since.
+// LagList answers each List with the content that the bucket had lag ago: without newer objects, and with
+// objects that were deleted since.
 func LagList(b *Bucket, lag time.Duration) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		if request.Verb != objstore.VerbList {
@@ -84,8 +84,8 @@ func EndListEarly(n int) Fault {
 	return changeList(func(a *Answer) { a.Keys, a.More = a.Keys[:min(n, len(a.Keys))], false })
 }
 
-// EndlessList returns every page with More true, and begins every page with the first key,
-// whatever after is.
+// EndlessList sets More to true in every page, and begins every page with the first key, whatever key the
+// caller asks to start after.
 func EndlessList(ctx context.Context, request Request, next Next) (Answer, error) {
 	if request.Verb != objstore.VerbList {
 		return next(ctx, request)
@@ -96,8 +96,8 @@ func EndlessList(ctx context.Context, request Request, next Next) (Answer, error
 	return answer, err
 }
 
-// Elsewhere executes requests on another store, as if the bucket's name now referred to a
-// copy.
+// Elsewhere executes requests in another store, as if the bucket's name now referred to a copy of the
+// bucket.
 func Elsewhere(store objstore.Store) Fault {
 	return func(ctx context.Context, request Request, _ Next) (Answer, error) {
 		return execute(ctx, store, request)

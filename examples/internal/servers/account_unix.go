@@ -38,7 +38,7 @@ func serverAccount() (*account, error) {
 	return nil, fmt.Errorf("PostgreSQL does not run as root, and there is no user postgres or nobody for it")
 }
 
-// own makes the user the owner of a file.
+// own makes the account's user the owner of a file.
 func (a *account) own(path string) error {
 	if a.credential == nil {
 		return nil
@@ -46,7 +46,7 @@ func (a *account) own(path string) error {
 	return os.Chown(path, int(a.credential.Uid), int(a.credential.Gid))
 }
 
-// use makes cmd run as the user.
+// use makes cmd run as the account's user.
 func (a *account) use(cmd *exec.Cmd) {
 	if a.credential != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.credential}

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// PostgresVariable is the environment variable with the directory of PostgreSQL's
-	// programs.
+	// PostgresVariable is the name of the environment variable with the directory of
+	// PostgreSQL's programs.
 	PostgresVariable = "SEB_TEST_POSTGRES"
 
 	// leaveTimeout is how long run waits for the end of a program's output after the
-	// program has ended: a server that it started may keep the output open.
+	// program has ended: a server that the program has started may keep the output open.
 	leaveTimeout = 5 * time.Second
 )
 
@@ -40,9 +40,9 @@ type Postgres struct {
 	user *account
 }
 
-// FindPostgres returns the directory of PostgreSQL's programs: the one that
-// SEB_TEST_POSTGRES names, or that of the initdb in PATH, or that of the newest Debian
-// package. It returns [ErrNoPostgres] if none of these exists.
+// FindPostgres returns the directory of PostgreSQL's programs: the directory that
+// SEB_TEST_POSTGRES names, else the directory of the initdb in PATH, else the directory of
+// the newest Debian package. It returns [ErrNoPostgres] if none of these exists.
 func FindPostgres() (bin string, err error) {
 	if bin := os.Getenv(PostgresVariable); bin != "" {
 		if _, err := os.Stat(filepath.Join(bin, "pg_ctl")); err != nil {
@@ -80,7 +80,7 @@ func StartPostgres(ctx context.Context, bin string, settings ...string) (*Postgr
 	if err != nil {
 		return nil, err
 	}
-	// The name is short because paths of Unix sockets must be.
+	// The name is short, because the path of a Unix socket must be short.
 	dir, err := os.MkdirTemp("", "seb-pg-")
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (p *Postgres) create(ctx context.Context, settings []string) error {
 	}
 	settings = append([]string{"listen_addresses=''", "unix_socket_directories='" + p.dir + "'"}, settings...)
 	text := strings.Join(settings, "\n") + "\n"
-	if err := os.WriteFile(filepath.Join(p.data(), "postgresql.auto.conf"), []byte(text), 0o644); err != nil { // read by another user
+	if err := os.WriteFile(filepath.Join(p.data(), "postgresql.auto.conf"), []byte(text), 0o644); err != nil { // PostgreSQL may run as another user, who reads the file
 		return err
 	}
 	return p.Start(ctx)
@@ -115,18 +115,18 @@ func (p *Postgres) create(ctx context.Context, settings []string) error {
 
 func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
 
-// Start starts a server that was stopped, and returns when it answers.
+// Start starts the server, which must be down, and returns when the server answers.
 func (p *Postgres) Start(ctx context.Context) error {
 	log := filepath.Join(p.dir, "log")
 	if _, err := p.run(ctx, "pg_ctl", "start", "--wait", "--pgdata="+p.data(), "--log="+log); err != nil {
-		b, _ := os.ReadFile(log) // without it, the error only has less detail
+		b, _ := os.ReadFile(log) // if this fails, the error only has less detail
 		return fmt.Errorf("%w\n%s", err, b)
 	}
 	return nil
 }
 
-// Crash ends the server without a checkpoint, like a power cut: the next start
-// recovers.
+// Crash ends the server without a checkpoint, as a crash does. At the next start the server
+// recovers from its log.
 func (p *Postgres) Crash(ctx context.Context) error {
 	_, err := p.run(ctx, "pg_ctl", "stop", "--mode=immediate", "--pgdata="+p.data())
 	return err
@@ -136,7 +136,7 @@ func (p *Postgres) Crash(ctx context.Context) error {
 func (p *Postgres) Remove(ctx context.Context) error {
 	var err error
 	if _, missing := os.Stat(filepath.Join(p.data(), "postmaster.pid")); missing == nil {
-		err = p.Crash(ctx) // its data is deleted anyway
+		err = p.Crash(ctx) // the server's data is deleted anyway
 	}
 	return errors.Join(err, os.RemoveAll(p.dir))
 }

@@ -25,9 +25,10 @@ const (
 	OutboxProgram = "github.com/simple-event-broker/seb/examples/outbox"
 )
 
-// Build builds a program from its source. It puts the binary into the directory to, and returns
-// its path. The working directory must be in this module, whose go.mod says where the module of
-// Seb is. Build builds each program in its own module, whose go.mod has its dependencies.
+// Build builds a program from source. It puts the binary into the given directory, and returns the
+// path of the binary. The working directory must be in the module of the examples: the go.mod of
+// that module says where the module of Seb is. Build builds a program in the program's own module,
+// whose go.mod has the dependencies.
 func Build(ctx context.Context, program, to string) (string, error) {
 	var said bytes.Buffer
 	list := exec.CommandContext(ctx, "go", "list", "-find", "-f", "{{.Dir}}", program)
@@ -66,7 +67,8 @@ func StartSeb(ctx context.Context, binary, store string, flags ...string) (*Seb,
 }
 
 // freePort returns a loopback address with a free port. The port is outside of the range from
-// which systems choose ports for programs, so it is still free after the broker was killed.
+// which systems choose ports for programs. So no system gives the port to another program while
+// the broker is down.
 func freePort(ctx context.Context) (string, error) {
 	var err error
 	for range 100 {
@@ -79,7 +81,7 @@ func freePort(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("find a free port: %w", err)
 }
 
-// Start starts a broker that was killed, and returns when it is ready.
+// Start starts the broker, which must be down, and returns when the broker is ready.
 func (s *Seb) Start(ctx context.Context) error {
 	// Kill ends the process; the end of ctx does not.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.binary, s.args...)

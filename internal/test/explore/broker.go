@@ -6,7 +6,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/commitlog"
 )
 
-// broker drives one protocol, like commitlog.Log in a real broker.
+// broker drives one Protocol, as commitlog.Log does in a real broker.
 type broker struct {
 	name byte // not part of the state: brokers are interchangeable
 	p    commitlog.Protocol
@@ -14,16 +14,16 @@ type broker struct {
 	log     commit               // the applied log
 	payload entry                // what the broker wants to commit; 0 means nothing
 	stored  bool                 // the store has confirmed the payload's data object
-	claim   commit               // the commit that the protocol claims a slot for
-	read    [slotsMax + 1]commit // commits that were read or created and are not applied yet, by slot
+	claim   commit               // the commit that the broker tries to write; 0 if there is none
+	read    [slotsMax + 1]commit // commits that the broker has read or created, but not applied yet, by slot
 	pending pending
-	// false404 has a bit for every slot for which the protocol remembers a 404, although the slot had
-	// been written before the store gave that answer.
+	// false404 has a bit for each slot for which the protocol remembers a 404, although the slot had
+	// been written, and deleted again, before the store gave that answer.
 	false404 uint16
 	halted   bool
-	evidence int    // by what the broker has seen, no slot below this one is free
+	evidence int    // the broker has seen proof that all slots below this one were written
 	readBack bool   // a Get has found the broker's own claim
-	ended    commit // the last claim that ended after its Create was sent; kept if replies may still come
+	ended    commit // the last claim that ended after its Create was sent; kept only if Config.Replies is true
 }
 
 // kind is what a broker waits for.
@@ -51,7 +51,7 @@ type pending struct {
 }
 
 type got struct {
-	at       int8 // when the store answered; 0 means that it has not, -1 that the answer has no date
+	at       int8 // when the store answered; 0 means that it did not answer, -1 that the answer has no date
 	commit   commit
 	false404 bool
 }
@@ -70,14 +70,14 @@ func (w *world) living() iter.Seq[*broker] {
 // What a broker can do when none of its requests is under way.
 const (
 	goOn           = iota // perform the protocol's next action
-	renew                 // like goOn, but D/2 after the last List
+	renew                 // like goOn, but as if D/2 had passed since the last List
 	crash                 // crash and restart
 	abandon               // the caller stops waiting
 	relist                // a reader asks for a List, because the lease does not cover the answer that the reader got
 	syncs                 // a reader at the end of the log asks for a sync
 	propose               // a caller wants to commit something
-	putData               // propose, with the payload in a data object
-	sendCheckpoint        // send a checkpoint
+	putData               // upload a payload as a data object
+	sendCheckpoint        // begin to upload a checkpoint
 	waysCount
 )
 
@@ -142,7 +142,8 @@ func (w *world) idle(b *broker) bool {
 	return p.Next(0).Do == commitlog.Idle
 }
 
-// renew makes D/2 pass by the local clock.
+// renew performs the protocol's next action as if D/2 had passed by the local clock. If that action is
+// not a List, or is a List that is due already, the step is not possible.
 func (w *world) renew(b *broker) {
 	early, late := b.p.Clone(), b.p.Clone()
 	act := late.Next(w.lease())
@@ -154,7 +155,7 @@ func (w *world) renew(b *broker) {
 	w.request(b, act)
 }
 
-// crash loses everything in the broker's memory. Requests that it sent may still execute.
+// crash loses everything in the broker's memory. The store may still execute requests that the broker sent.
 func (w *world) crash(b *broker) {
 	if position, _ := b.p.Position(); !w.Crashes || !w.rarely(30) || position == 0 && b.pending.kind == nothing && b.payload == 0 && !b.p.Settled() {
 		w.skip() // the broker has only just begun, so a crash changes nothing
@@ -208,7 +209,7 @@ func (w *world) sendCheckpoint(b *broker) {
 	w.uploads = append(w.uploads[:len(w.uploads):len(w.uploads)], u)
 }
 
-// request mirrors Log.perform.
+// request performs an action of the protocol, as Log.perform does.
 func (w *world) request(b *broker, act commitlog.Action) {
 	switch act.Do {
 	case commitlog.DoList:
@@ -220,11 +221,11 @@ func (w *world) request(b *broker, act commitlog.Action) {
 	case commitlog.DoCreate:
 		w.create(b)
 	default:
-		w.undo = true // the action is Idle: settle has done all other actions that need no request
+		w.undo = true // the action is Idle, since settle has performed all other actions without a request
 	}
 }
 
-// settle does the local steps for which the broker needs no request.
+// settle performs actions of the protocol for as long as they need no request.
 func (w *world) settle(b *broker) {
 	for !b.halted && !w.undo && w.wrong == nil {
 		p := b.p.Clone()
@@ -246,7 +247,7 @@ func (w *world) settle(b *broker) {
 			}
 			w.violate(LossIsLoud, "false alarm of %c, which has applied slot %d: %v", b.name, b.log.seq(), p.Err())
 		case commitlog.DoList, commitlog.DoLoad:
-			b.p = p // the protocol has found the lease expired
+			b.p = p // keep the copy: its Next may have noted that the lease has ended
 			return
 		default:
 			return
@@ -287,8 +288,8 @@ func (w *world) apply(b *broker) {
 	}
 }
 
-// acknowledge tells a caller that its payload is in the log. If all invariants are checked, AckDurable
-// follows from RecoverOK. If only some are checked, the state keeps what was acknowledged.
+// acknowledge tells a caller that its payload is in the log. If only some invariants are checked, the
+// world keeps the acknowledged commits. If all are checked, AckDurable follows from RecoverOK.
 func (w *world) acknowledge(c commit) {
 	w.count(acks)
 	if decided := w.decided(); decided.prefix(c.seq()) != c {
@@ -299,7 +300,7 @@ func (w *world) acknowledge(c commit) {
 	}
 }
 
-// tail notes that the log ends at the applied slot.
+// tail notes that the protocol takes the applied slot for the end of the log, and checks that.
 func (w *world) tail(b *broker) {
 	w.count(tails)
 	w.tell("%c: the log ends at slot %d", b.name, b.log.seq())

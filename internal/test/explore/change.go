@@ -10,10 +10,11 @@ type change struct {
 	what   changeKind
 	epoch  uint8
 	record uint8
-	number uint8 // number of the delivery that the change is about
-	window uint8
-	out    uint8 // has a bit for each record that, as a release says, a worker has
-	// silent says that the previous owner is released first, so that nothing is uncertain.
+	number uint8 // the number of a delivery of the record
+	window uint8 // the new dispatch limit
+	out    uint8 // for a release: a bit for each record that a worker has
+	// silent says that the commit of a takeover releases the previous owner first. Then the fold does not
+	// extend the uncertain range.
 	silent bool
 }
 
@@ -21,10 +22,10 @@ type changeKind uint8
 
 const (
 	anAppend    changeKind = iota
-	aTakeover              // uses the fields epoch and window
-	aWindow                // uses the field epoch
-	anAttempt              // uses the field epoch
-	aRelease               // uses the field epoch
+	aTakeover              // uses the fields epoch, window and silent
+	aWindow                // uses the fields epoch and window
+	anAttempt              // uses the fields epoch, record and number
+	aRelease               // uses the fields epoch and out
 	anAck                  // RecordsDone
 	aNack                  // RecordPutBack
 	aDeadLetter            // a RecordPutBack that makes the record a dead letter

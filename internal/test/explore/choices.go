@@ -2,8 +2,8 @@ package explore
 
 import "math/rand/v2"
 
-// choices makes every decision that could also go another way: at random, or so that all combinations
-// come up one after the other.
+// choices decides between the things that can happen in a step. It decides at random, or it goes
+// through all combinations of decisions, one after the other.
 type choices struct {
 	rand  *rand.Rand // nil means all combinations
 	taken []choice

@@ -42,8 +42,8 @@ func (c commit) then(e entry) commit {
 	return c | commit(e)<<(slotBits*c.seq())
 }
 
-// floor returns the slot of the newest floor entry, which is the data floor; 0 if there is none. After
-// that entry, a commit may refer to a data object below the floor only if a commit before the entry did.
+// floor returns the slot of the newest floor entry, which is the data floor; 0 if there is none. A
+// commit after that entry must not be the first to refer to a data object below the floor.
 func (c commit) floor() int {
 	for s := c.seq(); s > 0; s-- {
 		if c.at(s).floor() {

@@ -12,8 +12,8 @@ const (
 	// OffByOne: the lease covers an answer that the store gave at the instant at which the lease ends
 	// (<= instead of <).
 	OffByOne
-	// SendTime: the lease covers the answer to a Create if it covers the time at which the Create was
-	// sent, not the time at which the store answered.
+	// SendTime: the answer to a Create has the time at which the Create was sent, not the time at which
+	// the store executed it.
 	SendTime
 	// NoDelay: slots are deleted as soon as a checkpoint covers them.
 	NoDelay
@@ -24,28 +24,29 @@ const (
 	DeleteNewest
 	// LoadOlder: an older checkpoint is loaded although a newer one is listed.
 	LoadOlder
-	// MoveOn: after a load has ended the claim of a payload, the payload goes to another slot.
+	// MoveOn: after the load of a checkpoint has ended the claim of a payload, the broker claims another
+	// slot for that payload.
 	MoveOn
 	// NoNonce: a broker that reads its own commit takes it for the commit of another broker.
 	NoNonce
-	// LateReply: after a load has ended a claim, a late reply to the claim acknowledges the claim if
-	// the new lease covers the reply.
+	// LateReply: after the load of a checkpoint has ended a claim, a broker that gets a late reply to the
+	// claim acknowledges the payload if the new lease covers the reply.
 	LateReply
-	// OwnState: a slot is deleted if the newest state shows that its payload is dead. With the rule, the
-	// state of a checkpoint that is D old must show it.
+	// OwnState: a slot is deleted if the newest state shows that the slot's payload is dead. With the
+	// rule, the state in a checkpoint that is D old must show that.
 	OwnState
 	// AlarmOrder: a 404 counts as a loss even if the broker learned only afterwards that a later slot
 	// exists.
 	AlarmOrder
-	// ClaimEarly: a claim is sent before the store has confirmed its data object.
+	// ClaimEarly: a commit is sent before the store has confirmed the commit's data object.
 	ClaimEarly
-	// IgnoreFloor: a data object below the floor is not uploaded again.
+	// IgnoreFloor: a payload whose data object is below the floor is not uploaded again.
 	IgnoreFloor
-	// SweepUnsaid: data objects that the newest state does not know are swept without a floor entry
-	// in the log.
+	// SweepUnsaid: data objects to which no commit refers are deleted although the log has no floor
+	// entry.
 	SweepUnsaid
-	// BlindStart: log/ is not listed, so that a broker counts as recovered at the last slot that it
-	// happens to know.
+	// BlindStart: a broker that starts does not list log/. It takes the last slot that it happens to
+	// know for the end of the log.
 	BlindStart
 	// NoRollback: brokers don't check that the applied slot still exists.
 	NoRollback
@@ -66,30 +67,29 @@ var ruleNames = [...]string{
 
 func (r Rule) String() string { return ruleNames[r] }
 
-// Config sets the bounds of an exploration, and which faults it has.
+// Config sets the bounds of an exploration, and its faults.
 type Config struct {
 	Brokers, Slots, Payloads int
 
 	// Delay is D: a slot may be deleted once a checkpoint that covers it has been visible for D. A log
 	// lease lasts D minus Margin. Skew is how far the clocks of the store may differ. Time goes from 1
-	// to Times. All are in units of time.
+	// to Times. All four count ticks.
 	Delay, Margin, Skew, Times int
 
 	// Keep is how many of the newest checkpoints are not deleted.
 	Keep int
 	// Aged: a checkpoint is deleted only when a newer one is D old.
 	Aged bool
-	// Janitor: checkpoints of any prefix of the log appear at any time, as if
-	// more brokers ran. If Janitor is false, the brokers of the world send the checkpoints, which
-	// may become visible late.
+	// Janitor: checkpoints of any prefix of the log appear at any time, as if other brokers wrote them. If
+	// Janitor is false, the brokers of the world write the checkpoints, which may become visible late.
 	Janitor bool
-	// Live: every commit moves the payload of the previous one, so that the newest payload is
-	// always live. A slot or data object from which a payload moved is deleted only if a
-	// checkpoint after the move covers it.
+	// Live: every commit moves the payload of the previous commit, so that only the newest payload is
+	// live. The slot or data object that held the moved payload may be deleted once a checkpoint that
+	// covers the move is D old. If Live is false, all data objects are live, and no other payload is.
 	Live bool
 	// Data: payloads are in data objects; with Inline, some are in commits.
 	Data, Inline bool
-	// Sweeps: brokers commit floors, and data objects below them that no commit refers to are swept.
+	// Sweeps: brokers commit data floors, and orphans below a floor are deleted.
 	Sweeps bool
 	// Replies: the replies to Creates may come at any later time.
 	Replies bool
@@ -103,7 +103,7 @@ type Config struct {
 	Renewals bool
 	// Split: the Lists of checkpoint/ and of log/ are two steps.
 	Split bool
-	// Relists: readers ask for Lists beyond those that the protocol wants.
+	// Relists: readers ask for Lists, in addition to those that the protocol asks for.
 	Relists bool
 	// Losses is how many objects of the log a store that breaks its promise may lose. If it is not 0,
 	// only LossIsLoud and Contiguity can hold.
@@ -115,7 +115,7 @@ type Config struct {
 
 	// Without is the rule that is left out; None if all are kept.
 	Without Rule
-	// Only are the invariants that are checked; if there are none, all are.
+	// Only lists the invariants that are checked; if it is empty, all are checked.
 	Only []Invariant
 	// StatesMax is the number of states after which the exploration ends; 0 means no limit.
 	StatesMax int

@@ -10,8 +10,8 @@ import (
 type object struct {
 	entry  entry // the entry that will refer to the object
 	stands bool
-	// landed says that the object was written at some time, even if it is deleted by now. This matters
-	// while the sender of the Create waits for the answer.
+	// landed says that the store has written the object at some time, even if the object is deleted by
+	// now. Then the sender of the Create may still get the answer "success".
 	landed bool
 }
 
@@ -36,9 +36,9 @@ func (w *world) putObject(o object) {
 	w.objects = slices.Concat(w.objects[:i], []object{o}, w.objects[i:])
 }
 
-// upload mirrors Broker.put: a payload gets its own data object, which the broker creates again and
-// again until the store confirms it. The only thing in the log that matters for the upload is the
-// slot that is applied when the upload begins.
+// upload mirrors Engine.put: a payload gets its own data object, and the broker sends the Create of the
+// object again and again until the store confirms it. The object's name has the slot that the broker
+// had applied when the upload began.
 func (w *world) upload(b *broker) {
 	switch {
 	case !w.Data || b.claim != 0 || b.stored || b.payload != 0 && !b.payload.data():
@@ -53,8 +53,9 @@ func (w *world) upload(b *broker) {
 	w.sendObject(b)
 }
 
-// sendObject has three outcomes: the Create executes and the broker gets the answer; or neither happens
-// yet; or the broker gets the answer to a Create that executed before.
+// sendObject sends the Create of a data object. There are three outcomes: the Create executes and the
+// broker gets the answer; neither happens yet; or the broker gets the late answer to an earlier Create,
+// whose object was deleted in the meantime.
 func (w *world) sendObject(b *broker) {
 	e := b.payload
 	i, sent := w.findObject(e)
@@ -86,7 +87,7 @@ func (w *world) landObject() {
 	}
 	o := w.objects[w.pick(len(w.objects))]
 	if o.stands {
-		w.skip() // it changes nothing
+		w.skip() // the object exists, so the Create changes nothing
 		return
 	}
 	w.tell("an upload of %v, sent some time ago, executes at the store", o.entry)
@@ -94,8 +95,8 @@ func (w *world) landObject() {
 	w.count(lateData)
 }
 
-// renewed mirrors the check of Broker.build: if a sweep may have deleted a data object, the broker
-// uploads it again under another key. renewed returns whether it did.
+// renewed mirrors Engine.useless: if a sweep may have deleted the data object of a payload, the broker
+// uploads the payload again under another key. renewed returns whether the broker did so.
 func (w *world) renewed(b *broker) bool {
 	if !b.payload.data() || b.payload.begin() >= b.log.floor() || w.Without == IgnoreFloor {
 		return false
@@ -107,8 +108,8 @@ func (w *world) renewed(b *broker) bool {
 	return true
 }
 
-// live reports whether the payload of a slot, in the commit or in a data object, is live in the state
-// after a log.
+// live reports whether the state after a log still needs the payload of a slot, which is in the commit
+// or in a data object.
 func (w *world) live(log commit, s int) bool {
 	e := log.at(s)
 	switch {
@@ -125,8 +126,7 @@ func (w *world) live(log commit, s int) bool {
 	return true
 }
 
-// deleteObject deletes a data object: one below a floor that no commit refers to, or one whose payload
-// moved.
+// deleteObject deletes an orphan, or a data object whose payload is dead.
 func (w *world) deleteObject() {
 	if len(w.objects) == 0 {
 		w.skip()
@@ -163,8 +163,8 @@ func (w *world) orphan(e entry, decided commit) bool {
 	return false
 }
 
-// dead reports whether the payload of a slot counts as dead for deletion: it is not live in the state of
-// a checkpoint that is D old.
+// dead reports whether the payload of a slot may be deleted, because a checkpoint that is D old no longer
+// needs it.
 func (w *world) dead(s int) bool {
 	if w.Without == OwnState {
 		return !w.live(w.decided(), s) && w.covered(s, w.old)

@@ -2,7 +2,7 @@ package explore
 
 import "slices"
 
-// delete deletes something that the rules allow to delete.
+// delete deletes a slot, a checkpoint or a data object, if the rules allow that.
 func (w *world) delete() {
 	switch w.pick(3) {
 	case 0:
@@ -30,7 +30,7 @@ func (w *world) deleteSlot(s int) {
 // deletable reports whether the rules allow a slot to be deleted.
 func (w *world) deletable(s int) bool {
 	if w.first[s].last().data() {
-		return w.covered(s, w.old) // the slot's payload is in a data object
+		return w.covered(s, w.old) // the payload is elsewhere: in a data object
 	}
 	return w.dead(s)
 }
@@ -40,7 +40,8 @@ func (w *world) covered(s int, ok func(checkpoint) bool) bool {
 	return slices.ContainsFunc(w.checkpoints[s:w.Slots+1], func(c checkpoint) bool { return c.since != 0 && ok(c) })
 }
 
-// old reports whether, for deletion, a checkpoint counts as D old.
+// old reports whether a deleting broker may take a checkpoint for D old. The clock that the broker goes by
+// may be ahead by Skew.
 func (w *world) old(c checkpoint) bool {
 	switch w.Without {
 	case NoDelay:

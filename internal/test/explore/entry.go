@@ -5,14 +5,13 @@ import "fmt"
 // entry is the content of a commit of the model: a payload, or a data floor.
 //
 //   - The low four bits are a number from 1. No two payloads or floors share a number, so the number
-//     also stands for the nonce.
+//     also stands for the nonce of the commit.
 //   - The next three bits tell where the payload is: 0 means in the commit itself; n from 1 to 7 means
 //     in a data object whose upload began when slot n-1 was applied.
-//   - The highest bit marks a data floor: no later entry is the first to refer to a data object whose
-//     upload began before the slot of the floor was applied.
+//   - The highest bit marks a data floor, see the package comment.
 //
-// An entry with a data object also names the object. When a broker uploads a payload again, it has
-// applied more slots. So the payload gets a different entry, and the new object a different name.
+// An entry with a data object is also the name of the object. A broker that uploads a payload again has
+// applied more slots by then. So the payload gets another entry, and the new object another name.
 type entry uint8
 
 const (

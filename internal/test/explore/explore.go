@@ -38,14 +38,14 @@ type explorer[W any, P living[W]] struct {
 	model model[W]
 	trace trace
 	seen  table
-	// frontier and after hold the keys of the states at the current depth and at the next one, each
-	// with its length.
+	// frontier has the keys of the states at the current depth, and after those of the states one step
+	// deeper.
 	frontier, after [][]byte
 	result          Result
 }
 
-// Explore visits every state within the bounds, those with the fewest steps first, until an invariant
-// is violated. So the story of a violation has the fewest steps possible.
+// Explore visits every state within the bounds, those with the fewest steps first. It ends at the first
+// violation of an invariant. So the story of the violation has the fewest steps possible.
 func Explore(cfg Config) Result {
 	return explore[world](&keys{cfg: &cfg}, cfg.StatesMax)
 }
@@ -128,8 +128,8 @@ func (e *explorer[W, P]) visit(w P, from, n int) *violation {
 	return now.wrong
 }
 
-// story replays the steps to a state, and ends with the violation. Brokers keep their names, although
-// their order may change from step to step.
+// story replays the choices that lead to a violation, and returns what happens in each step. A broker
+// keeps its name in the story, although the order of the brokers may change after each step.
 func (e *explorer[W, P]) story(path []uint16) []string {
 	w := P(e.model.begin())
 	e.model.of(w)
@@ -163,7 +163,7 @@ func (e *explorer[W, P]) story(path []uint16) []string {
 	return append(t.story, w.here().wrong.detail)
 }
 
-// Walk takes random steps, and checks the invariants after each. The last argument is their number.
+// Walk takes the given number of random steps, and checks the invariants after each step.
 func Walk(cfg Config, seed uint64, steps int) Result {
 	return walk[world](&keys{cfg: &cfg}, seed, steps)
 }
@@ -197,11 +197,11 @@ func walk[W any, P living[W]](m model[W], seed uint64, steps int) Result {
 	return result
 }
 
-// table is the set of the states that were seen. It has the 128-bit hash of each state's key, and how
-// the state was first reached.
+// table is the set of the states that were seen. For each state it has the 128-bit hash of the key, and
+// the step by which the state was first reached: from which state, and with which choice.
 type table struct {
 	seeds  [2]maphash.Seed
-	index  []uint32 // 1 + the number of a state, by hash; 0 means free
+	index  []uint32 // a hash table, whose entries are 0, or 1 + the number of a state
 	hashes [][2]uint64
 	from   []uint32
 	choice []uint16

@@ -8,17 +8,17 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// fold stands for the state that the log of a queue's world leads to: its index in folds.
+// fold is the index, in folds.states, of the state that a log leads to.
 type fold uint32
 
-// folds are the states of all logs, each once, and the results of commits on them. The code that
-// brokers run computes them: every commit is encoded, decoded and applied to a state that was encoded
-// and decoded.
+// folds has every state that a log has led to so far, each once, and the results of commits on these
+// states. Package state computes them, as in brokers: every commit is encoded, decoded and applied to a
+// state that was encoded and decoded.
 type folds struct {
 	states []knownFold
 	byBody map[string]fold
 	after  map[attempted]outcome
-	// finished has the folds for which a check has shown that a next owner can finish all work.
+	// finished has the folds for which checkNext has shown that a next owner can finish all work.
 	finished map[fold]bool
 }
 
@@ -35,13 +35,13 @@ type knownFold struct {
 type recordState struct {
 	state.Attempt
 	done bool
-	sure bool // false if the record is below the dispatch limit, and only its owner knows whether it was handed out
+	sure bool // false if the record is below the dispatch limit, and only the queue's owner knows whether it was handed out
 }
 
 // over reports whether the record needs no more work.
 func (r *recordState) over() bool { return r.done || r.DeadLetter }
 
-// fresh reports whether, by the log, the record was never handed out.
+// fresh reports whether the record is not done, and the log shows no delivery of the record.
 func (r *recordState) fresh() bool { return !r.done && r.Number == 0 }
 
 type attempted struct {
@@ -60,7 +60,7 @@ const (
 	theQueue = 1
 )
 
-// newFolds returns the log of an empty topic with a queue, as fold 0.
+// newFolds returns a folds with one state, as fold 0: an empty topic with a queue.
 func newFolds(attempts int) *folds {
 	f := &folds{byBody: map[string]fold{}, after: map[attempted]outcome{}, finished: map[fold]bool{}}
 	s := state.New()
@@ -89,8 +89,8 @@ func (f *folds) try(from fold, c change) (to fold, taken bool) {
 
 func (f *folds) commit(from fold, c change) outcome {
 	k := f.at(from)
-	// The state has the slot of each batch. This slot is the number of records so far, so that the
-	// state does not depend on how many other commits there were.
+	// A state has the slot of each batch. Take the number of records as the slot: then two logs with the
+	// same records, but different numbers of other commits, lead to the same state.
 	s, err := state.Decode(format.Seq(k.end), []byte(k.body))
 	if err != nil {
 		panic(fmt.Sprintf("explore: the snapshot of a fold is refused: %v", err))
@@ -104,8 +104,7 @@ func (f *folds) commit(from fold, c change) outcome {
 	return outcome{f.add(s), true}
 }
 
-// apply applies a commit of entries to s, after it has encoded and decoded the commit, as brokers
-// do.
+// apply encodes and decodes a commit of entries, as brokers do, and applies it to s.
 func apply(s *state.State, entries ...format.Entry) error {
 	c := &format.Commit{Seq: s.Seq() + 1, Entries: entries}
 	for _, it := range entries {
@@ -120,7 +119,7 @@ func apply(s *state.State, entries ...format.Entry) error {
 	return s.Apply(read)
 }
 
-// add returns the fold of a state.
+// add returns the fold of a state, which may be new.
 func (f *folds) add(s *state.State) fold {
 	body := string(s.View().Encode())
 	if n, ok := f.byBody[body]; ok {

@@ -10,10 +10,10 @@ const (
 	// SlotAgreement: all brokers that have applied a slot have applied the same commit, the first one
 	// ever created there.
 	SlotAgreement Invariant = iota + 1
-	// Contiguity: what is applied is a prefix of the log, and each commit is
-	// applied on top of the one that it was built on.
+	// Contiguity: the commits that a broker has applied are a prefix of the log, and each was built on
+	// the commit that the broker applied before.
 	Contiguity
-	// AckDurable: every later recovery finds what was acknowledged, with its data.
+	// AckDurable: every recovery finds the commits that were acknowledged before, with their data.
 	AckDurable
 	// NoPhantom: what a broker reported as not committed never appears in the log.
 	NoPhantom
@@ -26,18 +26,18 @@ const (
 	// that is gone, or that holds a commit other than its first one, is at or below the newest
 	// checkpoint. Every checkpoint holds a prefix of the log.
 	FloorSafe
-	// LossIsLoud: a broker halts only when something is wrong. If the store may lose objects, then: a
-	// broker that has seen a slot, or a checkpoint that covers a slot, never takes an earlier slot
-	// for the end of the log, and never claims that slot; it halts when it finds an earlier slot missing;
-	// and no broker goes on after a List that shows that the slot it has applied is gone.
+	// LossIsLoud: a broker halts only after the store has lost an object. A broker that has seen a slot,
+	// or a checkpoint that covers the slot, never claims an earlier slot, and never takes an earlier
+	// slot for the end of the log. When it finds an earlier slot missing, it does not go on. No
+	// broker goes on after a List which shows that the last slot that the broker has applied is gone.
 	LossIsLoud
-	// RecoverOK: a recovery at any time finds all that was ever decided, acknowledged or not, and all
-	// data objects that are live in it.
+	// RecoverOK: a recovery at any time finds the first commit of every slot, acknowledged or not, and
+	// every data object that these commits still need.
 	RecoverOK
-	// MissOK: if the lease covers a 404, the slot was never written.
+	// MissOK: if the log lease covers a 404 for a slot, the slot was never written.
 	MissOK
-	// ReadOK: while the lease covers a read, what is live, in a slot or in a data object, is found as
-	// it was first written.
+	// ReadOK: while the log lease covers a read, the read finds every live payload, in a slot or in a
+	// data object, as it was first written.
 	ReadOK
 
 	// OwnNumber: no two deliveries of a record have the same number.
@@ -45,22 +45,22 @@ const (
 	// AtMost: no record is handed out more often than its queue allows, counted from the record's
 	// last redrive.
 	AtMost
-	// LastCounts: an answer counts only if no later delivery of the record was made, and the record
-	// was not redriven after the answered delivery. An answer for which both are true is refused only
-	// if the log already has a later attempt, or the record is done or a dead letter.
+	// LastCounts: a worker's answer is accepted only if no later delivery of the record was made, and
+	// the record was not redriven after the answered delivery. If both are true, the answer is refused
+	// only if the log already has a later attempt, or if the record is done or a dead letter.
 	LastCounts
-	// LeaseKept: until the owner sees the lease of a delivery end, the first answer of the worker
-	// that got this delivery is not refused.
+	// LeaseKept: the first answer of the worker that got a delivery is not refused before the owner has
+	// seen the lease of the delivery end.
 	LeaseKept
 	// DoneOnce: a record becomes done at most once. Of the commits in which workers acknowledge the
 	// record, at most one is accepted.
 	DoneOnce
 	// Fenced: what an owner commits is refused after another broker has taken over.
 	Fenced
-	// OneEach: each owner uses up at most one attempt of a record that no worker got.
+	// OneEach: for each record, an owner uses up at most one attempt that reaches no worker.
 	OneEach
-	// NeverLost: a record that is neither done nor a dead letter is handed out again at some time: by
-	// the current owner, once it knows the log, and by the next owner.
+	// NeverLost: if a record is neither done nor a dead letter, the current owner can still act on the
+	// record once it knows the log, and the next owner can finish the record.
 	NeverLost
 )
 

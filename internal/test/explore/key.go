@@ -10,7 +10,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// keys is the model of the log. Brokers are interchangeable, so their order in a key is fixed.
+// keys is the model of the log: it encodes worlds as keys, and decodes keys. Brokers are interchangeable,
+// so a key has them in sorted order.
 type keys struct {
 	cfg     *Config
 	key     []byte
@@ -63,8 +64,8 @@ func (k *keys) of(w *world) []byte {
 
 const storedBit = 0x80
 
-// matters reports whether a commit refers to a data object, or can still do so. Any other object is an
-// orphan for ever, whether it is in the store or not.
+// matters reports whether a commit refers to a data object, or may still do so. No commit will ever
+// refer to any other object, so a key need not have that object.
 func (w *world) matters(e entry) bool {
 	for b := range w.living() {
 		if b.payload == e {
@@ -74,8 +75,8 @@ func (w *world) matters(e entry) bool {
 	return w.decided().slotOf(e) != 0 || slices.ContainsFunc(w.flights, func(c commit) bool { return c.last() == e })
 }
 
-// objectFlags tells whether a data object is in the store, and whether it was ever written. That it was
-// written matters only while a broker waits for the answer.
+// objectFlags tells whether a data object is in the store, and whether the object was ever written. The
+// latter matters only while a broker waits for the answer to its upload.
 func (w *world) objectFlags(o object) (flags byte) {
 	if o.stands {
 		flags |= 1
@@ -133,7 +134,7 @@ func (w *world) appendBroker(b []byte, br *broker) []byte {
 	}
 	evidence := br.evidence
 	if w.Losses == 0 || evidence <= br.log.seq()+1 {
-		evidence = 0 // it makes no difference: the broker claims no slot below the next one
+		evidence = 0 // it makes no difference: the broker never claims a slot that it has applied
 	}
 	b = append(b, flags, kind, byte(br.payload), byte(evidence))
 	b = appendCommit(b, br.log)
@@ -142,7 +143,7 @@ func (w *world) appendBroker(b []byte, br *broker) []byte {
 	for s := 1; s <= w.Slots; s++ {
 		c := br.read[s]
 		if !br.p.Held(format.Seq(s)) {
-			c = 0 // the slot is read again before it is used
+			c = 0 // the broker reads the slot again before it applies the slot
 		}
 		b = appendCommit(b, c)
 	}
@@ -168,7 +169,7 @@ func (w *world) appendBroker(b []byte, br *broker) []byte {
 	return b
 }
 
-// horizon returns a time that is before all answers that the broker can still get.
+// horizon returns the earliest date that an answer can have which the broker's protocol will still get.
 func (w *world) horizon(b *broker) int {
 	if w.Replies || w.Without == SendTime {
 		return 0
@@ -254,7 +255,7 @@ func (w *world) readBroker(r *reader, b *broker) {
 	}
 }
 
-// reader reads what the append functions wrote.
+// reader decodes a key.
 type reader struct{ b []byte }
 
 func (r *reader) byte() byte {

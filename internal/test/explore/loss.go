@@ -2,8 +2,8 @@ package explore
 
 import "github.com/simple-event-broker/seb/internal/commitlog"
 
-// lose makes a store that breaks its promise lose an object of the log: a slot above all checkpoints,
-// or the newest checkpoint with everything that is in no other object.
+// lose removes an object of the log, as a store that breaks its promise may: a slot above all
+// checkpoints, or the newest checkpoint together with all slots and payloads that only it stands for.
 func (w *world) lose() {
 	s := 1 + w.pick(w.Slots)
 	newest := w.newest()
@@ -30,21 +30,23 @@ func (w *world) lose() {
 	w.count(losses)
 }
 
-// saw notes that a broker has seen that a slot exists, so that no lower slot is free. The slot itself
-// is left out: if another answer says that it is missing, the protocol asks again.
+// saw notes that a broker has seen that a slot exists, which proves that all lower slots were written.
+// The slot itself is left out: if a later answer says that this slot is missing, the protocol asks again.
 func (w *world) saw(b *broker, s int) { b.evidence = max(b.evidence, s) }
 
-// sawCheckpoint notes that a broker has seen a checkpoint, so that no slot that it covers is free.
+// sawCheckpoint notes that a broker has seen a checkpoint, which proves that all slots up to the
+// checkpoint were written.
 func (w *world) sawCheckpoint(b *broker, s int) { w.saw(b, s+1) }
 
-// checkGap checks a broker that assumes that a slot is free.
+// checkGap checks that a broker which takes a slot for free has seen no proof that the slot was written.
 func (w *world) checkGap(b *broker, s int, what string) {
 	if b.evidence > s {
 		w.violate(LossIsLoud, "%c %s slot %d, though it has seen that none below %d is free", b.name, what, s, b.evidence)
 	}
 }
 
-// checkRollback checks a broker after a List which showed that the slot that it has applied is gone.
+// checkRollback checks that a broker has halted if its List showed that the slot which it has applied is
+// gone.
 func (w *world) checkRollback(b *broker) {
 	s := b.log.seq()
 	if s > 0 && w.slots[s] == 0 && w.newest() < s && b.p.Err() == nil {
@@ -52,8 +54,8 @@ func (w *world) checkRollback(b *broker) {
 	}
 }
 
-// checkAlarm checks a broker that learns that the next slot is missing after it has seen a later one.
-// The broker must not just ask again, since that would hide the loss for ever.
+// checkAlarm checks a broker that has seen a later slot, and now learns that the next slot is missing.
+// The broker must not just Get the next slot again, since then nobody would ever notice the loss.
 func (w *world) checkAlarm(b *broker, a commitlog.Answer) {
 	applied, _ := b.p.Position()
 	if a.Found || a.Seq != applied+1 || a.Known <= a.Seq || !b.p.Covers(a.At) {

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// model is what an exploration needs of a model: it makes worlds of type W, and tells them apart.
+// model makes worlds of type W, and the keys by which an exploration tells worlds apart. There is a model
+// of the log and a model of a queue.
 type model[W any] interface {
 	// begin returns the initial world.
 	begin() *W
-	// of returns the key of a world, its canonical form, which is valid until the next call. Two
-	// worlds with the same key have the same future. of puts interchangeable parts of the world in
-	// order.
+	// of sorts the interchangeable parts of a world, and returns the world's key, which is valid
+	// until the next call. If two worlds have the same key, the same can happen in both.
 	of(*W) []byte
-	// worldOf returns the world with a key. The world is valid until the key changes.
+	// worldOf returns the world that has the key. The world is valid until the bytes of key change.
 	worldOf(key []byte, c *choices, t *trace) *W
 }
 
-// living is a world that can take steps. A copy of a world is independent of it: what both share is
-// never changed in place.
+// living is a world that can take steps. A step of a world does not change the copies of that world: the
+// slices that they share are never changed in place.
 type living[W any] interface {
 	*W
 	here() *moment
@@ -28,14 +28,14 @@ type living[W any] interface {
 	check()
 }
 
-// moment is what the worlds of every model have.
+// moment has the fields that the worlds of all models share. Each world embeds one.
 type moment struct {
 	*choices
 	*trace             // nil means no trace
 	only   []Invariant // the invariants that are checked; if empty, all are
 	wrong  *violation
-	// undo says that the step was impossible, or that another choice leads to the same state.
-	// untouched says in addition that the step has changed nothing.
+	// undo says that the step was impossible, or that another choice leads to the same state: so the
+	// exploration drops the world after this step. untouched says that the step has not changed the world.
 	undo, untouched bool
 }
 

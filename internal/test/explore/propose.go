@@ -19,8 +19,8 @@ func (w *world) propose(b *broker) {
 	w.request(b, b.p.Next(0))
 }
 
-// choose gives a broker something to commit that needs no data object. It returns false if there is
-// nothing.
+// choose gives a broker a payload inside the commit, or a floor entry. It returns false if neither is
+// possible.
 func (w *world) choose(b *broker) bool {
 	var kinds []entry
 	if !w.Data || w.Inline {
@@ -41,7 +41,7 @@ func (w *world) choose(b *broker) bool {
 	return true
 }
 
-// number gives a broker a payload that no broker had before. It returns false if none is left.
+// number gives a broker a payload with a new number. It returns false if all numbers are used.
 func (w *world) number(b *broker) bool {
 	if w.payloads == w.Payloads {
 		w.skip()

@@ -22,7 +22,7 @@ func (w *queueWorld) check() {
 }
 
 // checkOwner checks that the current owner, once it knows the log, can still act on each record that
-// is not over.
+// needs more work.
 func (w *queueWorld) checkOwner(now *queueBroker) {
 	b, k := *now, w.known()
 	w.learn(&b)
@@ -33,7 +33,7 @@ func (w *queueWorld) checkOwner(now *queueBroker) {
 	}
 }
 
-// mayAct reports whether an owner can act on a record, now or when its lease ends.
+// mayAct reports whether an owner can act on a record, now or once the record's lease has ended.
 func (w *queueWorld) mayAct(b *queueBroker, record int) bool {
 	if r := &w.folds.at(b.view).records[record]; r.fresh() && r.sure { // the record is fresh and beyond the dispatch limit
 		_, moves := w.folds.try(b.view, change{what: aWindow, epoch: b.epoch, window: uint8(record + 1)})
@@ -42,7 +42,7 @@ func (w *queueWorld) mayAct(b *queueBroker, record int) bool {
 	return b.keeps[record] != 0 || w.mayHandOut(b, record) || w.mayAttempt(b, record) || w.mayDeadLetter(b, record) || w.mayHandOutAgain(b, record)
 }
 
-// checkNext checks that a next owner could finish everything.
+// checkNext checks that, after a takeover now, the new owner could finish all records.
 func (w *queueWorld) checkNext() {
 	next := *w
 	next.trace = &trace{}
@@ -57,8 +57,8 @@ func (w *queueWorld) checkNext() {
 	w.folds.finished[w.log] = true
 }
 
-// finish makes an owner hand a record out and a worker acknowledge it, or makes the owner dead-letter
-// it.
+// finish makes an owner hand out a record, and a worker acknowledge the record. If the record has no
+// attempts left, finish makes the owner turn the record into a dead letter.
 func (w *queueWorld) finish(b *queueBroker, record int) bool {
 	number, c := w.last(b, record), change{record: uint8(record)}
 	switch {

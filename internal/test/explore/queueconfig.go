@@ -14,14 +14,15 @@ const (
 	// AttemptAhead: a further attempt is made durable although the previous one was not handed out
 	// yet.
 	AttemptAhead
-	// NoAttemptCheck: an answer counts, whichever delivery it is about.
+	// NoAttemptCheck: an answer is accepted whichever delivery it is for.
 	NoAttemptCheck
 	// NoUncertainRange: a takeover does not extend the uncertain range.
 	NoUncertainRange
 	// NoEpoch: the commits of an owner are not checked against the queue's epoch.
 	NoEpoch
-	// NoEpochAtDeadLetter: only dead-lettering is not checked against the epoch. So any broker may
-	// dead-letter a record whose last lease has ended, as far as that broker knows.
+	// NoEpochAtDeadLetter: the commits that make records dead letters are not checked against the
+	// queue's epoch. So a lost owner may make a dead letter of a record if it believes that the record's
+	// last lease has ended.
 	NoEpochAtDeadLetter
 	// SilentRelease: a release does not say which records are with workers.
 	SilentRelease
@@ -30,30 +31,31 @@ const (
 	// OwnerByName: a broker that restarts acts as the owner without taking the queue over, because
 	// the log names it as the owner.
 	OwnerByName
-	// TakeUp: an owner makes the deliveries whose attempts the previous owner made durable. But the
-	// previous owner may have made these deliveries too.
+	// TakeUp: an owner hands out the deliveries whose attempts the previous owner made durable. But the
+	// previous owner may have handed them out too.
 	TakeUp
-	// ExtendLate: a lease is extended although the claim of the next attempt is on its way to the
-	// log.
+	// ExtendLate: a lease is extended although the record claim for the next attempt is on its way to
+	// the log.
 	ExtendLate
-	// OwnOnly: an owner hands out again only records that it has handed out itself.
+	// OwnOnly: an owner hands out again only records that it has handed out itself, so never those of an
+	// earlier owner.
 	OwnOnly
 	// NoMost: the number of attempts has no limit.
 	NoMost
-	// RefuseUnsynced: a broker refuses an answer by what it knows, without a sync before.
+	// RefuseUnsynced: a broker refuses an answer without a sync before.
 	RefuseUnsynced
 	// DoneAgain: the log accepts results that a worker commits with an acknowledgement although the
 	// record is already done, since the commit might be a retry.
 	DoneAgain
-	// CountAnew: after a redrive, a record gets delivery numbers again that it had before.
+	// CountAnew: after a redrive, the numbers of a record's deliveries begin at 1 again.
 	CountAnew
-	// AnswerRedriven: the last worker that had a record before its redrive may still answer,
-	// until the record is handed out again.
+	// AnswerRedriven: after a redrive, the worker that last had the record may still answer, until the
+	// record is handed out again.
 	AnswerRedriven
 	// LimitBelow: an owner moves the dispatch limit back below what it has handed out.
 	LimitBelow
 	// LimitUnheeded: an owner that has sent a lower dispatch limit to the log still hands out records
-	// beyond the lower limit, until it learns that the log has it.
+	// beyond that limit, until it learns that the log has the lower limit.
 	LimitUnheeded
 )
 
@@ -83,7 +85,7 @@ type QueueConfig struct {
 
 	// Without is the rule that is left out; EveryQueueRule if all are kept.
 	Without QueueRule
-	// Only are the invariants that are checked; if there are none, all are.
+	// Only lists the invariants that are checked; if it is empty, all are checked.
 	Only []Invariant
 	// StatesMax is the number of states after which the exploration ends; 0 means no limit.
 	StatesMax int

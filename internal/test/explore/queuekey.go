@@ -5,7 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// queueKeys is the model of a queue. Brokers are interchangeable, so their order in a key is fixed.
+// queueKeys is the model of a queue: it encodes worlds as keys, and decodes keys. Brokers are
+// interchangeable, so a key has them in sorted order.
 type queueKeys struct {
 	cfg     *QueueConfig
 	folds   *folds
@@ -53,9 +54,9 @@ func (k *queueKeys) of(w *queueWorld) []byte {
 
 const leavingBit = 0x80
 
-// appendBroker appends a broker to a key. It leaves out what the broker knows while it owns nothing,
-// since that decides nothing, and the deliveries that follow from the broker's view of the log
-// anyway.
+// appendBroker appends a broker to a key. If the broker does not believe that it is the owner, the key
+// leaves out what the broker knows, since nothing that the broker does depends on that. The key also
+// leaves out deliveries that the broker's view of the log shows.
 func (w *queueWorld) appendBroker(b []byte, br *queueBroker) []byte {
 	epoch := br.epoch
 	if br.leaving {

@@ -4,26 +4,27 @@ package explore
 type queueBroker struct {
 	name byte // not part of the state: brokers are interchangeable
 
-	view  fold  // the log up to what the broker has applied
-	epoch uint8 // the epoch in which the broker believes to be the owner; 0 if it does not
+	view  fold  // the state at the last slot that the broker has applied
+	epoch uint8 // the epoch in which the broker believes that it is the owner; 0 if it believes it is not
 	// gave is the number of the broker's last delivery of each record in this epoch.
 	gave [recordsMax]uint8
 	// owes is, for each record, the number of a delivery that the broker will make once it learns that
-	// the log has the attempt; deadLetter if the broker has made the record a dead letter; 0 if neither.
+	// the log has the attempt. It is deadLetter once the broker has asked the log to make the record a
+	// dead letter, and else 0.
 	owes [recordsMax]uint8
 	// keeps is, for each record, the number of a delivery whose lease has not ended.
 	keeps [recordsMax]uint8
 	// lower is the dispatch limit that the broker has sent to the log, until the broker learns that the
 	// log has this limit; 0 means that there is no such limit.
 	lower uint8
-	// leaving says that the broker has sent its release, and hands out nothing after that.
+	// leaving says that the broker has released the queue, and hands out no more records.
 	leaving bool
 }
 
-// deadLetter is the value of owes for a record that the owner has asked the log to dead-letter.
+// deadLetter is the value of owes for a record that the owner has asked the log to make a dead letter.
 const deadLetter = 0xf
 
-// owns reports whether, by the log, a broker is the owner, whatever it believes itself.
+// owns reports whether the log says that a broker is the owner.
 func (w *queueWorld) owns(b *queueBroker) bool {
 	k := w.known()
 	return k.owned && k.epoch == int(b.epoch)
@@ -36,7 +37,7 @@ const (
 	moveWindow
 	handOut      // hand out a fresh record
 	attemptNext  // make a further attempt durable
-	handOutAgain // make the delivery that the field owes names
+	handOutAgain // make the delivery whose number is in the field owes
 	deadLetterRecord
 	extendLease
 	endLease
@@ -96,15 +97,15 @@ func (w *queueWorld) stepRecord(b *queueBroker, what, record int) {
 // sync makes a broker apply what the log has.
 func (w *queueWorld) sync(b *queueBroker) {
 	if b.view == w.log || b.epoch == 0 && w.Without != RefuseUnsynced {
-		w.skip() // there is nothing new, or the broker's view decides nothing
+		w.skip() // the log has nothing new, or the broker is no owner and decides nothing by what it knows
 		return
 	}
 	w.tell("%c syncs", b.name)
 	w.learn(b)
 }
 
-// learn brings a broker to the end of the log: it learns whether it is still the owner, and which
-// leases are over.
+// learn brings a broker to the end of the log. There the broker learns whether it is still the owner, and
+// which leases have ended.
 func (w *queueWorld) learn(b *queueBroker) {
 	b.view, b.lower = w.log, 0
 	if b.epoch != 0 && !w.owns(b) && w.Without != NoEpoch {
@@ -122,8 +123,8 @@ func (w *queueWorld) learn(b *queueBroker) {
 
 func (b *queueBroker) forget() { *b = queueBroker{name: b.name, view: b.view} }
 
-// take makes a broker the owner, for no particular reason. The new dispatch limit is the end of the
-// partition, or the offset after all records that the world can have.
+// take makes a broker the owner, whatever the state of the previous owner. The new dispatch limit is the
+// end of the partition, or the offset after all records that the world can have.
 func (w *queueWorld) take(b *queueBroker) {
 	was := w.known()
 	if was.epoch == w.Takeovers || !w.rarely(6) {
@@ -159,12 +160,12 @@ func (w *queueWorld) own(b *queueBroker, window int) {
 	b.view, b.epoch = w.log, c.epoch
 }
 
-// commit tries to commit a change for an owner, and reports whether the log has it. The
+// commit tries to commit a change for an owner, and reports whether the log has accepted the change. The
 // owner may learn of that only when it syncs.
 //
-// Two checks refuse a commit of a former owner: the broker's own check when it builds the commit, and
-// the fold's check of the epoch. The fold can't check a dead letter: it is a RecordPutBack, which has
-// no epoch, since workers put records back through any broker.
+// The fold refuses a commit of a former owner by its epoch. But a commit that makes a record a dead letter
+// has no epoch: it is a RecordPutBack, and workers may put records back through any broker. So the
+// broker itself checks such a commit when it builds the commit.
 func (w *queueWorld) commit(b *queueBroker, c change) bool {
 	owns := w.owns(b)
 	may := owns || w.Without == NoEpoch || c.what != aDeadLetter || w.Without == NoEpochAtDeadLetter
@@ -189,7 +190,8 @@ func (w *queueWorld) commit(b *queueBroker, c change) bool {
 	return true
 }
 
-// hear makes a broker learn that its commit is in the log, or go on without this knowledge.
+// hear makes a broker learn that its commit is in the log. If Config.Late is true, the broker may also go
+// on without that knowledge.
 func (w *queueWorld) hear(b *queueBroker) {
 	if w.Late && w.pick(2) == 1 {
 		w.tell("%c does not learn yet that this is in the log", b.name)
@@ -218,8 +220,8 @@ func (w *queueWorld) moveWindow(b *queueBroker) {
 	w.hear(b)
 }
 
-// given returns the last record whose first delivery the broker has made and the log does not tell;
-// -1 if there is no such record.
+// given returns the last record that the broker has handed out for the first time, and of which the log
+// shows no delivery; -1 if there is no such record.
 func (w *queueWorld) given(b *queueBroker) int {
 	v, last := w.folds.at(b.view), -1
 	for o := range w.Records {
@@ -251,8 +253,8 @@ func (w *queueWorld) last(b *queueBroker, record int) uint8 {
 	return max(uint8(r.Number), b.gave[record])
 }
 
-// again reports whether a record must be handed out once more or dead-lettered, because its lease has
-// ended. Leases may end at any time.
+// again reports whether the lease of a record has ended, so that the owner must hand out the record once
+// more, or make it a dead letter.
 func (w *queueWorld) again(b *queueBroker, record int) bool {
 	if w.folds.at(b.view).records[record].over() || w.last(b, record) == 0 || w.Without == OwnOnly && b.gave[record] == 0 {
 		return false
@@ -273,15 +275,16 @@ func (w *queueWorld) mayDeadLetter(b *queueBroker, record int) bool {
 	return w.again(b, record) && w.attempts(b, record) >= w.Attempts
 }
 
-// mayExtend reports whether an owner may extend the lease of a record's last delivery. It may not
-// after it has sent the claim of the next attempt to the log, since it can't take the claim back. The
-// last delivery before a redrive no longer has a lease.
+// mayExtend reports whether an owner may extend the lease of a record's last delivery. The owner must not
+// extend the lease once it has sent the record claim for the next attempt to the log, since it can't take
+// that claim back. A redrive also ends the right to extend.
 func (w *queueWorld) mayExtend(b *queueBroker, record int) bool {
 	return w.Leases && w.made[record]&(1<<w.last(b, record)) != 0 && b.keeps[record] == 0 && w.attempts(b, record) > 0 &&
 		!w.folds.at(b.view).records[record].over() && (b.owes[record] == 0 || w.Without == ExtendLate)
 }
 
-// attempt is rule 2: the owner sends the next delivery to the log. Another step makes the delivery.
+// attempt is rule 2: the owner commits the next attempt of a record before it hands the record out, which
+// is another step.
 func (w *queueWorld) attempt(b *queueBroker, record int) {
 	number := w.last(b, record) + 1
 	if w.Without == AttemptAfter {
@@ -312,8 +315,8 @@ func (w *queueWorld) deadLetter(b *queueBroker, record int) {
 	w.hear(b)
 }
 
-// release ends the ownership. The commit names the records of which the owner has made only the first
-// delivery, since the log already has all other deliveries.
+// release ends the ownership. The commit names the records that the owner has handed out only once,
+// since the log has all later deliveries, but no first ones.
 func (w *queueWorld) release(b *queueBroker) {
 	if b.epoch == 0 || b.leaving && w.Without != WorkOnAfterRelease || !w.rarely(10) {
 		w.skip()
@@ -336,7 +339,7 @@ func (w *queueWorld) release(b *queueBroker) {
 	w.hear(b)
 }
 
-// crash ends a broker's life, and begins another life at the end of the log.
+// crash makes a broker lose its memory, and restarts it at the end of the log.
 func (w *queueWorld) crash(b *queueBroker) {
 	if b.epoch == 0 || !w.rarely(20) {
 		w.skip()

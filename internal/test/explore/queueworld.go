@@ -1,8 +1,8 @@
 package explore
 
-// queueWorld is a topic with a queue, the brokers that may own it, and the deliveries that were
-// made. There is a worker for each delivery. A worker answers at any time, any number of times,
-// through any broker.
+// queueWorld is a topic with a queue, the brokers that may own the queue, and the deliveries that were
+// made. Each delivery has its own worker, which answers at any time, any number of times, through any
+// broker.
 type queueWorld struct {
 	*QueueConfig
 	moment
@@ -11,12 +11,12 @@ type queueWorld struct {
 	log      fold
 	brokers  [brokersMax]queueBroker
 	redriven int
-	// made has, for each record, a bit for each number that a delivery of it had.
+	// made has, for each record, a bit for the number of each delivery of the record.
 	made [recordsMax]uint8
 	// back has, for each record, a bit for each delivery whose worker put the record back, and so gave
-	// up the lease. It is kept only if Leases is true.
+	// up the lease. back is kept only if Leases is true.
 	back [recordsMax]uint8
-	// base is, for each record, the number of the last delivery before its last redrive.
+	// base is, for each record, the number of the last delivery before the record's last redrive.
 	base [recordsMax]uint8
 }
 
@@ -99,7 +99,7 @@ func (w *queueWorld) deliver(b *queueBroker, record, number int) {
 }
 
 // answer is a step in which a worker answers a delivery. It does not matter which broker commits the
-// answer, since all brokers decide by the log. A broker's sync is a separate step.
+// answer, since the broker decides by the state at the end of the log.
 func (w *queueWorld) answer() {
 	o := w.pick(w.Records)
 	n := 1 + w.pick(w.Attempts*(w.Redrives+1))
@@ -114,12 +114,12 @@ func (w *queueWorld) answer() {
 	}
 }
 
-// token returns the delivery number that an answer carries. It is the number of the delivery, unless
-// a rule is left out.
+// token returns the delivery number in an answer. That is the number of the answered delivery, unless a
+// rule is left out.
 func (w *queueWorld) token(record, number int) uint8 {
 	now := &w.known().records[record]
 	switch {
-	case w.Without == CountAnew: // the token is also that of a delivery after the redrive
+	case w.Without == CountAnew: // a delivery after the redrive may have the same token
 		return uint8(int(now.Redriven) + (number-1)%w.Attempts + 1)
 	case w.Without == NoAttemptCheck && !now.done:
 		return uint8(max(1, now.Number))
@@ -128,8 +128,8 @@ func (w *queueWorld) token(record, number int) uint8 {
 	}
 }
 
-// ack mirrors an acknowledgement, alone or with other changes that a worker commits with it. The state
-// says whether the acknowledgement counts.
+// ack makes a worker acknowledge a record, which in a real broker may be part of a larger commit. The
+// state decides whether the acknowledgement is accepted.
 func (w *queueWorld) ack(record, number int) {
 	c := change{what: anAck, record: uint8(record), number: w.token(record, number)}
 	if w.refusedUnsynced(record, number, c) {
@@ -156,8 +156,7 @@ func (w *queueWorld) ack(record, number int) {
 	}
 }
 
-// nack mirrors a worker that puts a record back. After its last attempt, the record becomes a dead
-// letter.
+// nack makes a worker put a record back. If the record has no attempts left, it becomes a dead letter.
 func (w *queueWorld) nack(record, number int) {
 	was := w.known().records[record]
 	c := change{what: aNack, record: uint8(record), number: w.token(record, number)}
@@ -178,7 +177,8 @@ func (w *queueWorld) nack(record, number int) {
 	}
 }
 
-// tryAnswer mirrors how brokers and the state treat an answer.
+// tryAnswer commits an answer, unless it is for a delivery before the record's last redrive: brokers
+// refuse that answer.
 func (w *queueWorld) tryAnswer(c change, was recordState) (to fold, taken bool) {
 	if uint32(c.number) <= was.Redriven && w.Without != AnswerRedriven {
 		return to, false
@@ -215,8 +215,8 @@ func (w *queueWorld) refused(record, number int, was recordState) {
 	w.undo = w.wrong == nil
 }
 
-// refusedUnsynced picks a broker, and reports whether that broker refuses an acknowledgement by what it
-// knows without a sync.
+// refusedUnsynced reports whether a broker refuses an acknowledgement because the broker has not synced.
+// That can happen only if Without is RefuseUnsynced.
 func (w *queueWorld) refusedUnsynced(record, number int, c change) bool {
 	if w.Without != RefuseUnsynced {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// resume continues the request of a broker that is under way.
+// resume continues the pending request of a broker.
 func (w *world) resume(b *broker) {
 	switch b.pending.kind {
 	case aListing:
@@ -23,8 +23,8 @@ func (w *world) resume(b *broker) {
 	w.settle(b)
 }
 
-// list mirrors the first half of Log.list. The model does not lose the answer: for the broker that is
-// the same as if the List had not been sent yet. Only a Create differs, since it changes the store.
+// list mirrors the first half of Log.list. The model does not lose the answer: for the broker, a lost
+// answer would be the same as a List that was not sent yet. A Create differs, since it changes the store.
 func (w *world) list(b *broker) {
 	applied, _ := b.p.Position()
 	l := commitlog.Listing{At: w.listStamp()}
@@ -32,7 +32,7 @@ func (w *world) list(b *broker) {
 		l.Checkpoint = format.Seq(s)
 	}
 	if w.Without == LoadOlder {
-		// The listing has a checkpoint above the applied slot.
+		// The List shows any checkpoint above the applied slot, instead of the newest.
 		s := int(applied) + 1 + w.pick(w.Slots-int(applied))
 		if s > w.Slots || w.checkpoints[s].since == 0 {
 			w.undo = l.Checkpoint > applied
@@ -81,7 +81,7 @@ func (w *world) listLog(b *broker) {
 	}
 }
 
-// load mirrors Log.load, and the return of Log.Commit if the load ends a claim.
+// load mirrors Log.load, and what Log.Commit does if the load ends a claim.
 func (w *world) load(b *broker, seq format.Seq) {
 	s := int(seq)
 	c := w.checkpoints[s]
@@ -115,7 +115,7 @@ func (w *world) load(b *broker, seq format.Seq) {
 func (w *world) get(b *broker, act commitlog.Action) {
 	to := act.To
 	if w.Without == AlarmOrder && to == act.Seq {
-		to++ // one more Get, of the slot after those that are known to exist
+		to++ // also Get the slot after those that are known to exist
 	}
 	p := pending{kind: someGets, known: int(b.p.Known())}
 	for s := act.Seq; s <= min(to, format.Seq(w.Slots+1)); s++ {
@@ -130,14 +130,14 @@ func (w *world) get(b *broker, act commitlog.Action) {
 	}
 }
 
-// getOne ends one of the Gets, with or without an answer. When all Gets have ended, the protocol gets
-// all answers.
+// getOne ends one of the pending Gets, with or without an answer. When all have ended, the protocol gets
+// their answers.
 func (w *world) getOne(b *broker) {
 	p := &b.pending
 	s := w.wanted(p)
 	p.want &^= 1 << s
 	outcomes := []int{answered}
-	if !p.alone { // a single Get without an answer is as if it had not been sent
+	if !p.alone { // a single Get without an answer would be the same as a Get that was not sent yet
 		outcomes = append(outcomes, unanswered)
 	}
 	if w.Undated {
@@ -188,8 +188,8 @@ func found(g got, s int) string {
 	return g.commit.at(s).String()
 }
 
-// gotAll passes the answers to the protocol, in the order in which the store gave them. In another order,
-// answers that are further apart than the margin would look as if the store's clock stepped back.
+// gotAll passes the answers to the protocol, in the order in which the store gave them. In another order
+// the store's clock could seem to step back by more than the margin.
 func (w *world) gotAll(b *broker) {
 	p := b.pending
 	b.pending = pending{}
@@ -246,8 +246,8 @@ func (w *world) create(b *broker) {
 	w.createNow(b)
 }
 
-// createNow executes the Create and passes the reply to the broker. Or it does neither; then the Create
-// may execute at any later time.
+// createNow executes the Create and passes the reply to the broker, or does neither. In the latter case
+// the store may still execute the Create at any later time.
 func (w *world) createNow(b *broker) {
 	c, at := b.claim, w.stamp()
 	s := c.seq()
@@ -272,7 +272,7 @@ func (w *world) createNow(b *broker) {
 }
 
 // lateReply tells a broker that its Create has succeeded, after the broker has stopped waiting for the
-// reply. The broker may still want the slot.
+// reply. If the broker's claim is still open, the claim wins.
 func (w *world) lateReply(b *broker, r reply) {
 	at := stampAt(r.at)
 	b.p = b.p.Clone()

@@ -14,23 +14,23 @@ const (
 	races           // claims whose slot another broker won
 	lost            // Creates without an answer
 	loads           // checkpoints loaded
-	unknowns        // claims that a load ended
-	ghosts          // late PUTs in deleted slots
+	unknowns        // sent claims that the load of a checkpoint ended
+	ghosts          // late Creates that wrote another commit into a deleted slot
 	false404s       // 404 for a slot that was written
 	crashes
 	deletions
 	tails
 	lateData      // uploads of data objects that executed late
-	renewals      // data objects uploaded again, since the first was below the floor
-	sweeps        // orphaned data objects swept
-	dataDeletions // data objects deleted that a commit had referred to
+	renewals      // payloads uploaded again, since their data object was below the floor
+	sweeps        // orphans deleted
+	dataDeletions // deletions of data objects to which a commit refers
 	losses        // objects lost by a store that breaks its promise
 	alarms        // brokers that halted after a loss
 
 	uncertains    // records that a lost owner may have handed out
 	handOuts      // first deliveries
 	staleHandOuts // deliveries by former owners
-	againOuts     // further attempts
+	againOuts     // second and later deliveries
 	deadLetters   // records that owners made dead letters
 	fenced        // refused commits of former owners
 	ownerlessAcks // answers accepted while the queue had no owner

@@ -14,8 +14,8 @@ const tick = 4 * time.Nanosecond
 // brokersMax is how many brokers a world can have.
 const brokersMax = 3
 
-// world is the store, the requests on their way to it, the brokers, and what the invariants need to
-// know of the past.
+// world is the store, the requests on their way to the store, the brokers, and what the invariants need
+// to know of the past.
 type world struct {
 	*Config
 	moment
@@ -28,12 +28,12 @@ type world struct {
 	flights     commits  // commits whose Create was sent
 	uploads     []upload // checkpoints whose Create was sent
 	replies     []reply  // replies to Creates, on their way
-	objects     []object // data objects whose Create was sent, by entry
+	objects     []object // data objects whose Create was sent, sorted by entry
 	losses      int      // how many objects the store has lost so far
 
 	first [slotsMax + 1]commit // the first commit ever created in each slot
-	acked commits              // what was acknowledged; kept only if some invariants are not checked
-	void  uint16               // payloads that a broker reported as not committed
+	acked commits              // the acknowledged commits; kept only if Config.Only is set
+	void  uint16               // a bit for each payload that a broker reported as not committed
 
 	brokers [brokersMax]broker
 }
@@ -74,7 +74,8 @@ func (w *world) newProtocol() commitlog.Protocol {
 	return commitlog.NewProtocol(w.lease(), time.Duration(w.Margin)*tick)
 }
 
-// lease returns the D that brokers count with. It is too long if Without is NoLease or OffByOne.
+// lease returns the D by which brokers compute the end of the log lease. If Without is NoLease or
+// OffByOne, that D is too long.
 func (w *world) lease() time.Duration {
 	d := time.Duration(w.Delay) * tick
 	switch w.Without {
@@ -91,15 +92,15 @@ func stampAt(t int) commitlog.Stamp {
 	return commitlog.Stamp{Store: time.Unix(0, 0).Add(time.Duration(t) * tick)}
 }
 
-// listStamp returns the date of a List's answer. The most dangerous date is as late as the clocks
-// allow.
+// listStamp returns the date of a List's answer. The most dangerous date is the latest that the clocks
+// allow, since the log lease begins at that date.
 func (w *world) listStamp() commitlog.Stamp { return stampAt(w.now + w.skewed()) }
 
-// stamp returns the date of any answer except that of a List. The most dangerous date is as early as
-// the clocks allow.
+// stamp returns the date of any other answer. The most dangerous date is the earliest that the clocks
+// allow, since the log lease covers only answers before a certain date.
 func (w *world) stamp() commitlog.Stamp { return stampAt(w.now + w.Skew - w.skewed()) }
 
-// skewed returns how far a clock is off in the dangerous direction.
+// skewed returns how far a clock is wrong in the dangerous direction.
 func (w *world) skewed() int {
 	if w.rand == nil {
 		return w.Skew
@@ -147,7 +148,7 @@ func (w *world) land() {
 	}
 	c := w.flights[w.pick(len(w.flights))]
 	if w.slots[c.seq()] != 0 {
-		w.skip() // it changes nothing
+		w.skip() // the slot is taken, so the Create changes nothing
 		return
 	}
 	w.tell("a Create of slot %d with %v, sent some time ago, executes at the store", c.seq(), c.last())
@@ -182,7 +183,7 @@ func (w *world) reply() {
 	r := w.replies[i]
 	w.replies = slices.Delete(slices.Clone(w.replies), i, i+1)
 	if w.now+w.Skew-r.at > w.Margin && w.Without != LateReply {
-		w.undo = true // the reply is so late that its sender has given up; the store's time would seem to go back
+		w.undo = true // the reply is so late that the sender has given up; the store's time would seem to go back
 		return
 	}
 	for b := range w.living() {
@@ -192,10 +193,10 @@ func (w *world) reply() {
 			return
 		}
 	}
-	w.undo = true // its sender has crashed or ended the claim
+	w.undo = true // no broker waits for the reply: the sender has crashed, for example
 }
 
-// decided returns the log of the first commits of all slots that were ever written.
+// decided returns the log that has the first commit of every slot that was ever written.
 func (w *world) decided() (log commit) {
 	for s := 1; s <= w.Slots && w.first[s] != 0; s++ {
 		log |= commit(w.first[s].at(s)) << (slotBits * (s - 1))

@@ -32,7 +32,7 @@ func Open(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker {
 	return b
 }
 
-// OpenOnly opens a broker. The test must end it.
+// OpenOnly opens a broker like [Open], but does not close it: the test has to.
 func OpenOnly(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker {
 	t.Helper()
 	b, err := seb.Open(t.Context(), store, opts)
@@ -50,7 +50,7 @@ func MustCreateTopic(t testing.TB, b *seb.Broker, name string, partitions int32)
 	}
 }
 
-// Values returns records with these values.
+// Values returns records with the given values.
 func Values(vs ...string) []seb.Record {
 	rs := make([]seb.Record, len(vs))
 	for i, v := range vs {
@@ -104,7 +104,7 @@ func AppendTo(t testing.TB, b *seb.Broker, partition int32, n int) {
 	}
 }
 
-// Take returns the next n records, each as "partition/offset".
+// Take reads the next n records of a follower, and returns each as "partition/offset".
 func Take(t testing.TB, f *seb.Follower, n int) []string {
 	t.Helper()
 	got := []string{}
@@ -120,7 +120,7 @@ func Take(t testing.TB, f *seb.Follower, n int) []string {
 	return got
 }
 
-// Timed returns records with these timestamps, in milliseconds.
+// Timed returns records with the given timestamps, in milliseconds.
 func Timed(ms ...int64) []seb.Record {
 	rs := make([]seb.Record, len(ms))
 	for i, at := range ms {
@@ -129,7 +129,7 @@ func Timed(ms ...int64) []seb.Record {
 	return rs
 }
 
-// ReadAll returns the values of a partition, and fails unless offsets are dense from 0.
+// ReadAll returns the values of a partition. It fails the test unless the offsets are 0, 1, 2 and so on.
 func ReadAll(t testing.TB, b *seb.Broker, topic string, partition int32) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -147,7 +147,7 @@ func ReadAll(t testing.TB, b *seb.Broker, topic string, partition int32) []strin
 	return got
 }
 
-// WantValues fails unless partition 0 of a topic holds these values.
+// WantValues fails unless partition 0 of a topic holds the given values.
 func WantValues(t testing.TB, b *seb.Broker, topic string, want ...string) {
 	t.Helper()
 	if got := ReadAll(t, b, topic, 0); !slices.Equal(got, want) {
@@ -155,15 +155,15 @@ func WantValues(t testing.TB, b *seb.Broker, topic string, want ...string) {
 	}
 }
 
-// End ends a broker like kill -9: the outcome of requests under way stays undecided. Unlike kill -9,
-// it waits for the broker's goroutines.
+// End ends a broker like kill -9: it does not wait for the outcome of requests under way. Unlike kill -9, it
+// waits until the broker's goroutines have ended.
 func End(b *seb.Broker) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return b.Shutdown(ctx)
 }
 
-// Kill calls [End], which must return no error.
+// Kill calls [End], and fails the test if End returns an error.
 func Kill(t testing.TB, b *seb.Broker) {
 	t.Helper()
 	if err := End(b); err != nil {

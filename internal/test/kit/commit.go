@@ -7,20 +7,21 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Appends returns a commit's append of values to a topic.
+// Appends returns the part of a commit that appends values to a topic.
 func Appends(topic string, vs ...string) seb.CommitAppend {
 	return seb.CommitAppend{Topic: topic, Records: Values(vs...)}
 }
 
-// Counted returns a worker's commit. It appends the results outs, and moves consumer "worker" of topic
-// "in" from one offset to another, on condition that the consumer is at the first one.
+// Counted returns the commit of a worker that reads topic "in" as the consumer "worker". The commit appends
+// outs, and moves the consumer to the offset to. Its condition is that the consumer is at the offset from.
 func Counted(from, to seb.Offset, outs ...seb.CommitAppend) seb.Commit {
 	return seb.Commit{Appends: outs, Positions: []seb.CommitPositions{
 		{Topic: "in", Consumer: "worker", Expect: seb.Offsets{0: from}, Offsets: seb.Offsets{0: to}},
 	}}
 }
 
-// WithWorker creates topic "in" with that many records, and a consumer at its start.
+// WithWorker creates topic "in" with the given number of records, and the consumer "worker" at the start of
+// the topic.
 func WithWorker(t testing.TB, b *seb.Broker, records int) *seb.Consumer {
 	t.Helper()
 	MustAppend(t, b, "in", Numbered("in", records)...)

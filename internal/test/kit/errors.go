@@ -8,13 +8,13 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// WantCode fails unless err is a broker's error with this code.
+// WantCode fails unless err is a broker's error with the given code.
 func WantCode(t testing.TB, err error, code seb.Code) {
 	t.Helper()
 	_ = WantError(t, err, code)
 }
 
-// WantError fails unless err is a broker's error with this code, and returns it.
+// WantError fails unless err is a broker's error with the given code. It returns that error.
 func WantError(t testing.TB, err error, code seb.Code) *seb.Error {
 	t.Helper()
 	var e *seb.Error
@@ -24,7 +24,7 @@ func WantError(t testing.TB, err error, code seb.Code) *seb.Error {
 	return e
 }
 
-// WantOutcome fails unless err has this outcome.
+// WantOutcome fails unless err has the given outcome.
 func WantOutcome(t testing.TB, err error, o seb.Outcome) {
 	t.Helper()
 	if got := seb.OutcomeOf(err); got != o {
@@ -45,8 +45,8 @@ func WantText(t testing.TB, err error, parts ...string) {
 	}
 }
 
-// WantConflict fails unless err is an offset conflict that names this end, with the outcome that
-// nothing is committed.
+// WantConflict fails unless err is an offset conflict which names end as the end of the partition, and whose
+// outcome is that nothing is committed.
 func WantConflict(t testing.TB, err error, end seb.Offset) {
 	t.Helper()
 	if e := WantError(t, err, seb.CodeOffsetConflict); e.End != end || e.Outcome != seb.NotCommitted {
@@ -54,8 +54,8 @@ func WantConflict(t testing.TB, err error, end seb.Offset) {
 	}
 }
 
-// WantPart fails unless err has this code, names this part of a commit, and has the outcome that
-// nothing is committed.
+// WantPart fails unless err has the given code, names part as the refused part of a commit, and has the
+// outcome that nothing is committed.
 func WantPart(t testing.TB, err error, code seb.Code, part string) {
 	t.Helper()
 	if e := WantError(t, err, code); e.Part != part || e.Outcome != seb.NotCommitted {

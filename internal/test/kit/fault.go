@@ -12,8 +12,9 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// DataIsThere fails the test if a commit is sent that refers to a data object which is not completely
-// in the store. The function referred returns how many references to data objects were checked.
+// DataIsThere fails the test if a broker sends a commit to the store before a data object that the commit
+// refers to is completely in the store. memory is the store behind f. The function referred returns how many
+// references to data objects were checked.
 func DataIsThere(t *testing.T, memory *objstore.Memory, f *storetest.Faulty) (referred func() int) {
 	var (
 		mu sync.Mutex

@@ -37,10 +37,11 @@ func MustPush(t testing.TB, q *seb.Queue, url string) {
 	}
 }
 
-// ArrivalMax is how long a test waits for something that must arrive, in real time.
+// ArrivalMax is how long, in real time, a test waits for something that must happen.
 const ArrivalMax = 20 * time.Second
 
-// Eventually waits until f returns "". Before that, f returns what is wrong.
+// Eventually calls f again and again until it returns "". If that takes longer than [ArrivalMax], the test
+// fails with the last text of f, which says what is wrong.
 func Eventually(t testing.TB, f func() string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -58,7 +59,7 @@ func Eventually(t testing.TB, f func() string) {
 	}
 }
 
-// WantDone waits until all records of a queue are done, except for that many dead letters.
+// WantDone waits until a queue has the given number of dead letters, and all its other records are done.
 func WantDone(t testing.TB, q *seb.Queue, dead int64) {
 	t.Helper()
 	Eventually(t, func() string {
@@ -89,7 +90,7 @@ func DeliverWith(t testing.TB, b *seb.Broker, o seb.PushOptions) (end func()) {
 	return end
 }
 
-// Status returns a handler that answers with this status and no body.
+// Status returns a handler that answers with the given status and no body.
 func Status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }

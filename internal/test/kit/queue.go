@@ -22,7 +22,7 @@ func MustSet(t testing.TB, q *seb.Queue, u seb.QueueUpdate) seb.QueueInfo {
 	return info
 }
 
-// MustReceive receives at most that many records.
+// MustReceive receives at most the given number of records.
 func MustReceive(t testing.TB, q *seb.Queue, most int, wait time.Duration) []seb.Message {
 	t.Helper()
 	got, err := q.Receive(t.Context(), seb.ReceiveOptions{Max: most, Wait: wait})
@@ -32,7 +32,8 @@ func MustReceive(t testing.TB, q *seb.Queue, most int, wait time.Duration) []seb
 	return got
 }
 
-// Handed returns the messages as "[offset#attempt ...]".
+// Handed writes the offset and the attempt of each message: "[0#1 1#2]" is attempt 1 of offset 0, then
+// attempt 2 of offset 1.
 func Handed(ms []seb.Message) string {
 	var s []string
 	for _, m := range ms {
@@ -41,7 +42,7 @@ func Handed(ms []seb.Message) string {
 	return fmt.Sprint(s)
 }
 
-// WantHanded fails unless the messages are these, as [Handed] writes them.
+// WantHanded fails unless the messages are those in want, in the form of [Handed].
 func WantHanded(t testing.TB, ms []seb.Message, want string) {
 	t.Helper()
 	if got := Handed(ms); got != want {
@@ -65,8 +66,8 @@ func Tokens(ms []seb.Message) (list []string) {
 	return list
 }
 
-// Waiting starts a receiver that waits for records of the queue, and returns the channel with its
-// result.
+// Waiting starts a receive that waits for records of a queue, and returns once the receive waits. The channel
+// gets the records.
 func Waiting(t *testing.T, q *seb.Queue, wait time.Duration) <-chan []seb.Message {
 	t.Helper()
 	got := make(chan []seb.Message, 1)
@@ -81,7 +82,8 @@ func Waiting(t *testing.T, q *seb.Queue, wait time.Duration) <-chan []seb.Messag
 	return got
 }
 
-// QueueOf creates queue "work" of topic "t" with n records of that size, each in its own commit.
+// QueueOf creates queue "work" of topic "t", and appends n records of the given size, each in a separate
+// request.
 func QueueOf(t *testing.T, b *seb.Broker, n, size int) *seb.Queue {
 	t.Helper()
 	MustCreateTopic(t, b, "t", 1)
@@ -95,7 +97,7 @@ func QueueOf(t *testing.T, b *seb.Broker, n, size int) *seb.Queue {
 	return q
 }
 
-// OpenQueue opens a broker on an empty store, and creates queue "work" of topic "t" with that many
+// OpenQueue opens a broker on an empty store, and creates queue "work" of topic "t" with the given number of
 // records.
 func OpenQueue(t *testing.T, records int, u seb.QueueUpdate) (*seb.Broker, *seb.Queue) {
 	return OpenQueueOn(t, objstore.NewMemory(), records, u)
@@ -113,7 +115,7 @@ func OpenQueueOn(t *testing.T, store objstore.Store, records int, u seb.QueueUpd
 	return b, q
 }
 
-// WantLeft fails unless that many records of a queue are not done; dead letters count as not done.
+// WantLeft fails unless a queue has the given number of records that are not done, dead letters included.
 func WantLeft(t *testing.T, q *seb.Queue, left int64) {
 	t.Helper()
 	info, err := q.Describe(t.Context())

@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// NewFaulty returns an empty store, and a view of it that can fail.
+// NewFaulty returns an empty store, and a view of that store whose requests a test can make fail.
 func NewFaulty() (*objstore.Memory, *storetest.Faulty) {
 	m := objstore.NewMemory()
 	return m, storetest.NewFaulty(m)
@@ -58,7 +58,7 @@ func Body(t testing.TB, store objstore.Store, key string) []byte {
 	return o.Body
 }
 
-// Replace overwrites the object under a key with other bytes. Brokers never do that.
+// Replace gives the object under a key other bytes. Brokers never do that.
 func Replace(t testing.TB, store objstore.Store, key string, b []byte) {
 	t.Helper()
 	Remove(t, store, key)
@@ -75,7 +75,8 @@ func Remove(t testing.TB, store objstore.Store, key string) {
 	}
 }
 
-// Shifted returns a view of a store whose dates are off by the duration that offset returns.
+// Shifted returns a view of a store. The times in the answers of the view are off by the duration that offset
+// returns.
 func Shifted(store objstore.Store, offset func() time.Duration) *storetest.Faulty {
 	f := storetest.NewFaulty(store)
 	for _, verb := range []objstore.Verb{objstore.VerbCreate, objstore.VerbGet, objstore.VerbList} {
@@ -84,10 +85,10 @@ func Shifted(store objstore.Store, offset func() time.Duration) *storetest.Fault
 	return f
 }
 
-// OffBy returns an offset for [Shifted] that is always d.
+// OffBy returns a function for [Shifted] that always returns d.
 func OffBy(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
-// WallOff returns options with a wall clock that is off by d.
+// WallOff returns options with a wall clock that is ahead by d.
 func WallOff(d time.Duration) seb.Options {
 	o := Immediate()
 	o.WallClock = func() time.Time { return time.Now().Add(d) }

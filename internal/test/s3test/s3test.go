@@ -1,8 +1,8 @@
-// Package s3test gives tests an S3 server on the loopback interface: a fake one in the test's process,
-// which is always available, or a real one in its own process.
+// Package s3test gives tests an S3 server on the loopback interface. [Fake] starts a fake one in the test's
+// process, which works everywhere. [VersityGW] and [Start] start a real one in a separate process.
 //
-// Both take [AccessKey] and [SecretKey]. [Open] opens a store in the
-// test's process; [Env] returns the environment variables for a child process.
+// All servers accept the credentials [AccessKey] and [SecretKey]. [Open] opens a store in the test's process;
+// [Env] returns the environment variables for a child process.
 package s3test
 
 import (
@@ -57,8 +57,8 @@ func Open(t testing.TB, storeURL string) *s3store.Store {
 	return store
 }
 
-// Fake starts an S3 server in this process, and returns the URL of an empty store in a bucket of
-// that server. The server ends with the test.
+// Fake starts an S3 server in this process, which ends with the test. It returns the URL of an empty store in
+// a bucket of that server.
 func Fake(t testing.TB) string {
 	t.Helper()
 	backend := s3mem.New()

@@ -20,16 +20,15 @@ const (
 	startPoll       = 10 * time.Millisecond
 )
 
-// VersityGW starts a real S3 server that keeps objects as files in a temporary directory. It returns
-// the URL of an empty store in a bucket of that server. If the server's binary is missing, the test is
-// skipped; see [Start].
+// VersityGW starts a real S3 server, which keeps objects as files in a temporary directory. It returns the
+// URL of an empty store in a bucket of that server. For a missing binary, see [Start].
 func VersityGW(t testing.TB) string {
 	t.Helper()
 	return Start(t).URL
 }
 
-// Server is a versitygw process; between Kill and Restart, it is the server's files and port. Its
-// methods may not be called concurrently.
+// Server is a versitygw server: its files, its port, and its process, which is missing between Kill and
+// Restart. Only one goroutine at a time may call the methods.
 type Server struct {
 	// URL is the URL of an empty store; restarts do not change it.
 	URL string
@@ -38,24 +37,23 @@ type Server struct {
 	binary  string
 	dir     string
 	port    int
-	process *exec.Cmd // nil while it is down
+	process *exec.Cmd // nil while no process runs
 	exited  chan struct{}
 	output  *bytes.Buffer // readable once exited is closed
 }
 
-// Start is [VersityGW] for tests that also stop the server. The binary is the one that
-// SEB_TEST_VERSITYGW names, else the versitygw in PATH. If there is none, the test is skipped; it
-// fails instead if SEB_TEST_REQUIRE is 1.
+// Start is like [VersityGW], for tests that also stop the server. The variable SEB_TEST_VERSITYGW names the
+// binary; if it is not set, Start uses the versitygw in PATH. Without a binary, the test is skipped, or fails
+// if SEB_TEST_REQUIRE is 1.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{t: t, binary: findBinary(t), dir: t.TempDir()}
-	// The server's buckets are the directories in its directory.
+	// versitygw takes each directory in its directory for a bucket.
 	if err := os.Mkdir(filepath.Join(s.dir, bucket), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Kill)
-	// The port is free when it is chosen. If another process takes it before the server does, another
-	// port is tried.
+	// Another process may take the free port before the server does: then the loop tries another port.
 	var err error
 	for range 3 {
 		if s.port, err = freePort(); err != nil {
@@ -104,7 +102,7 @@ func (s *Server) Kill() {
 	if s.process == nil {
 		return
 	}
-	// An error says that the process has already exited.
+	// The only error is that the process has already exited.
 	_ = s.process.Process.Kill()
 	<-s.exited
 	s.process = nil
@@ -130,7 +128,8 @@ func (s *Server) Restart() {
 // start starts the process and returns once it serves the bucket.
 func (s *Server) start() error {
 	s.output = new(bytes.Buffer)
-	// The cleanup kills the process: t.Context would end before the test's own cleanups.
+	// The process needs no context, since a cleanup kills it. t.Context would end the process before the
+	// cleanups of the test, which may still need the server.
 	process := exec.CommandContext(context.Background(), s.binary, "--port", "127.0.0.1:"+strconv.Itoa(s.port), "--region", region,
 		"--keep-alive", "--quiet", "posix", s.dir)
 	process.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+AccessKey, "ROOT_SECRET_ACCESS_KEY="+SecretKey)
@@ -141,7 +140,7 @@ func (s *Server) start() error {
 	s.process, s.exited = process, make(chan struct{})
 	go func(exited chan<- struct{}) {
 		defer close(exited)
-		_ = process.Wait() // waitReady and other users of the server notice that it has ended
+		_ = process.Wait() // waitReady sees that exited is closed; later users get errors of their requests
 	}(s.exited)
 	err := s.waitReady()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// bucket is the store behind all links. It keeps the first object that
-// was created under each key, even after its deletion.
+// bucket is the store that all brokers use. It keeps the bytes of the first object that was created under
+// each key, also after that object was deleted.
 type bucket struct {
 	*objstore.Memory
 
@@ -21,7 +21,7 @@ type bucket struct {
 	first  map[string][]byte
 	since  map[string]time.Time // when the current object of a key was created
 	firsts map[string]time.Time // when the first object of a key was created
-	ghosts int                  // late creates of slots that had been deleted
+	ghosts int                  // objects that a late request created again after their deletion
 }
 
 func newBucket() *bucket {
@@ -45,7 +45,7 @@ func (b *bucket) Create(ctx context.Context, key string, parts ...[]byte) (time.
 	return at, nil
 }
 
-// remove deletes a key, as another broker would.
+// remove deletes the object under a key.
 func (b *bucket) remove(key string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -70,7 +70,7 @@ func (b *bucket) keys(prefix string) ([]string, error) {
 	}
 }
 
-// seqs returns the slots under a prefix, in order.
+// seqs returns the slots that the keys under a prefix name, in order.
 func (b *bucket) seqs(prefix string) ([]format.Seq, error) {
 	keys, err := b.keys(prefix)
 	seqs := make([]format.Seq, 0, len(keys))
@@ -84,7 +84,7 @@ func (b *bucket) seqs(prefix string) ([]format.Seq, error) {
 	return seqs, err
 }
 
-// created returns when the object under a key became visible.
+// created returns when the current object under a key was created; zero if there is none.
 func (b *bucket) created(key string) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +100,7 @@ func (b *bucket) original(key string) []byte {
 	return b.first[key]
 }
 
-// visible returns when the first object under a key became visible.
+// visible returns when the first object under a key was created.
 func (b *bucket) visible(key string) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

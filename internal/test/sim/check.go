@@ -23,9 +23,8 @@ func (s *simulation) check(final *log) {
 		in := final.all[topic]
 		for p := range in.partitions {
 			for i, id := range in.partitions[p].ids {
-				// The network may delay a retried request until its topic, and with it the
-				// idempotency key, was deleted and another topic got the name. Then both topics
-				// have the record.
+				// The network may delay a retry of an append until the topic was deleted, together with the
+				// idempotency key, and another topic got the name. Then both topics have the record.
 				if first, ok := x.lives[id]; ok && keyed[id] && first != topic && final.all[first].name == in.name {
 					continue
 				}
@@ -55,8 +54,8 @@ type checker struct {
 	sim     *simulation
 	history *history
 	final   *log
-	at      map[string][]position     // where the log has the record with an id
-	lives   map[string]format.TopicID // the topic of each id
+	at      map[string][]position     // for each id, where the log has the record
+	lives   map[string]format.TopicID // for each id, the topic that has the record
 }
 
 type position struct {
@@ -64,7 +63,7 @@ type position struct {
 	offset seb.Offset
 }
 
-// stays reports whether a topic existed from the first operation to the last.
+// stays reports whether a topic exists during the whole run.
 func (x *checker) stays(name string) bool {
 	return slices.ContainsFunc(x.sim.plan.topics, func(t topic) bool { return t.name == name })
 }
@@ -116,10 +115,10 @@ func (x *checker) checkAcked(o *op) {
 	}
 }
 
-// checkOrder expects the log to have the records of an append in the order of the append. It expects
-// two appends of a client in the order in which the client sent them, if the client sent the second
-// one after the acknowledgement of the first. If the first returned without an acknowledgement, it may
-// still be on its way; the order is expected only if both were library calls to one life of a broker.
+// checkOrder expects the log to have the records of an append in the order of the append. It expects two
+// appends of a client in the order in which the client sent them, if the client had the acknowledgement of
+// the first append when it sent the second. An append that failed may still come into the log later. After
+// such an append, the order is expected only if both appends were library calls to one life of a broker.
 func (x *checker) checkOrder(ops []*op) {
 	type author struct {
 		client string
@@ -155,8 +154,8 @@ func (x *checker) checkOrder(ops []*op) {
 // direct reports whether two operations are library calls to the same life of a broker.
 func direct(a, b *op) bool { return a.broker == b.broker && a.via == viaLibrary && b.via == viaLibrary }
 
-// checkReads expects every read to have found what the log has at the end of the run, and at least
-// what its broker must have known.
+// checkReads expects the log to have the records that each read found. It expects the read to know at least
+// as much of the partition's start and end as the read's broker must have known.
 func (x *checker) checkReads(ops []*op) {
 	for i, o := range ops {
 		if o.kind == reads && !x.stays(o.topic) {
@@ -207,7 +206,7 @@ func (x *checker) checkFound(o *op, log []string) {
 	}
 }
 
-// asked returns the offset from which a read was to begin, if it named one.
+// asked returns the offset from which the client wanted to read. ok is false if the client named no offset.
 func (x *checker) asked(o *op) (seb.Offset, bool) {
 	for at := range seb.Offset(len(x.final.ids(place{o.topic, o.partition})) + 3) {
 		if o.from == seb.At(at) {
@@ -217,9 +216,9 @@ func (x *checker) asked(o *op) (seb.Offset, bool) {
 	return 0, false
 }
 
-// known returns what the broker of a read must have known, at least, of the bounds of a partition when
-// the client asked: bounds that any answer named up to the time that freshSince returns, or that
-// an earlier answer of the same life of the broker named.
+// known returns the bounds of a partition that the broker of a read must have known when the client asked;
+// the real bounds may be higher. The broker must have known all bounds that any answer named up to the time
+// that freshSince returns, and all bounds that earlier answers of the same life named.
 func (x *checker) known(before []*op, o *op, p place) (known bounds) {
 	fresh := x.freshSince(o)
 	for _, b := range before {
@@ -233,10 +232,9 @@ func (x *checker) known(before []*op, o *op, p place) (known bounds) {
 // staleMax is more than any broker's StaleMax plus the time of a sync.
 const staleMax = time.Second + 10*time.Millisecond
 
-// freshSince returns the time up to which the broker of a read must have known the log. If the read
-// reached the end of the partition and there are no faults, this time is staleMax before the client
-// asked, or the start of the broker's life if that is later. In all other cases it is the start of
-// the broker's life.
+// freshSince returns the time up to which the broker of a read must have known the log. If the read reached
+// the end of the partition and there are no faults, this time is staleMax before the client asked, or the
+// start of the broker's life if that is later. In all other cases, it is the start of the broker's life.
 func (x *checker) freshSince(o *op) time.Duration {
 	began := x.sim.began(o.broker)
 	if (x.sim.plan.calm || o.client == atEnd) && o.next == o.end {
@@ -256,8 +254,8 @@ func (x *checker) acknowledged(ops []*op, p place, then time.Duration) (end seb.
 	return end
 }
 
-// told returns the bounds that a partition had reached, at least, according to an operation's
-// answer.
+// told returns the bounds of a partition that an operation's answer shows. The partition had at least these
+// bounds when the answer came.
 func told(o *op, p place) (b bounds) {
 	if o.topic != p.topic {
 		return b

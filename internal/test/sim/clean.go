@@ -25,7 +25,7 @@ func (s *simulation) cleanOnce() error {
 	if err != nil {
 		return err
 	}
-	// floor is the newest checkpoint that has been visible for the delay D.
+	// floor is the slot of the newest checkpoint that is at least as old as the log's delete delay.
 	var floor format.Seq
 	for _, q := range checkpoints {
 		if time.Since(s.bucket.created(format.CheckpointKey(q))) >= s.plan.delay {
@@ -56,8 +56,8 @@ func (s *simulation) cleanOnce() error {
 	return nil
 }
 
-// deadAt returns the keys of the slots and data objects in the bucket in which nothing is live,
-// according to the state of a checkpoint.
+// deadAt returns the keys of the commits and data objects in the bucket that hold no live data, according to
+// the state in the checkpoint at the slot floor.
 func (s *simulation) deadAt(floor format.Seq) ([]string, error) {
 	c, err := format.DecodeCheckpoint(s.bucket.original(format.CheckpointKey(floor)))
 	if err != nil {

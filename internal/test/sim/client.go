@@ -24,7 +24,7 @@ type client struct {
 	starts, ends map[place]seb.Offset   // of partitions, as far as the client knows
 	churn, free  []string               // the client's own topics: those that may exist, and those that it deleted
 	grown        map[string]int         // how many partitions each topic has grown to
-	versions     map[consumerRef]string // the version of each consumer that the last answer to this client named
+	versions     map[consumerRef]string // for each consumer, the version in the last answer to this client
 
 	queueWorker bool      // the client works on queues, and does little else
 	held        []message // received messages on which the client still works
@@ -51,7 +51,7 @@ func (s *simulation) newClient(name string, rng *rand.Rand) *client {
 	c.http = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			for _, n := range s.nodes {
-				// The address has the name of one life: no other life answers at it.
+				// The address names one life, and no other life answers there.
 				if l := n.current(); l != nil && l.name+":80" == addr {
 					return l.listen.dial(ctx, c.brittleness())
 				}
@@ -191,9 +191,9 @@ func (c *client) deliver(l *life, o *op, key string, values []string) {
 	}
 }
 
-// insist repeats an append with an idempotency key, through any broker, until it is acknowledged or
-// has been tried a few times. After that it may send the append once more. All of these requests are
-// one operation, which may take effect once.
+// insist repeats an append with an idempotency key, through any broker, until it is acknowledged or has been
+// tried a few times. Sometimes it sends the append again after the acknowledgement. All of these requests
+// are one operation, which may take effect at most once.
 func (c *client) insist(l *life, o *op, key string, values []string) {
 	o.client = c.name
 	begun := c.sim.now()
@@ -210,7 +210,7 @@ func (c *client) insist(l *life, o *op, key string, values []string) {
 	c.sim.history.add(o)
 }
 
-// attempt sends an append with its idempotency key, and notes in o what the client knows after that.
+// attempt sends an append with an idempotency key, and notes in o what the client knows after the answer.
 func (c *client) attempt(l *life, o *op, key string, values []string) {
 	t := &op{kind: appends, topic: o.topic, partition: o.partition, values: o.values, key: o.key, ifOffset: o.ifOffset, delay: o.delay}
 	c.send(l, t, func(ctx context.Context, by caller) { by.append(ctx, t, key, values) })

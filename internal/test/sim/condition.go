@@ -6,9 +6,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// appendIf appends on condition that the partition ends where the client believes it to end, like a
-// client that decides by what it has read. After a conflict it may try again with the end that the
-// conflict names.
+// appendIf appends on condition that the partition ends where the client believes that it ends. After a
+// conflict it may try again with the end that the conflict names.
 func (c *client) appendIf(l *life, p place) {
 	for range pick(c.rng, 1, 2, 3) {
 		end := c.ends[p]
@@ -27,13 +26,13 @@ func (c *client) appendIf(l *life, p place) {
 // conflicts reports whether an append was refused because of its condition.
 func (o *op) conflicts() bool { return o.kind == appends && o.failure == seb.CodeOffsetConflict }
 
-// passed reports whether a conflict names an end beyond that of the condition, so that the condition
-// can never hold again.
+// passed reports whether an append was refused because the partition ends beyond the offset in the
+// condition. The end never moves back, so the condition can never hold again.
 func (o *op) passed() bool { return o.conflicts() && o.ifOffset != nil && o.end > *o.ifOffset }
 
-// checkConditions expects the records of an append with a condition to be at the offset of the
-// condition, or not in the log. It expects each conflict to name an end other than that of the
-// condition. checkLinear checks whether the partition really had the end that the conflict names.
+// checkConditions expects the records of an append with a condition to begin at the offset in the condition,
+// or not to be in the log. It expects each conflict to name an end that differs from that offset.
+// checkLinear checks whether the partition really had the end that the conflict names.
 func (x *checker) checkConditions(ops []*op) {
 	for _, o := range ops {
 		if o.conflicts() && (o.ifOffset == nil || o.end == *o.ifOffset) {

@@ -48,8 +48,8 @@ func (x *checker) consumers(ops []*op) []consumerRef {
 	})
 }
 
-// checkMoves checks each move (change of positions) of a consumer alone, so that a violation names
-// the wrong move.
+// checkMoves checks each move (change of positions) of a consumer by itself, so that a violation names the
+// wrong move.
 func (x *checker) checkMoves(s consumerRef, history []*positions, effects []effect) {
 	for i := range len(history) - 1 {
 		from, to := history[i], history[i+1]
@@ -76,7 +76,7 @@ func (x *checker) checkMoves(s consumerRef, history []*positions, effects []effe
 	}
 }
 
-// checkConsumed checks the failures of a read with a consumer, and compares the records that it found
+// checkConsumed checks the failures of a read with a consumer, and compares the records that the read found
 // with the log.
 func (x *checker) checkConsumed(before []*op, o *op) {
 	switch {
@@ -90,9 +90,9 @@ func (x *checker) checkConsumed(before []*op, o *op) {
 	}
 }
 
-// checkRefusal expects a failed operation that changes a consumer to tell an outcome. Brokers may
-// refuse the operation's offsets only if some are before a start, or beyond every end that any
-// answer has named.
+// checkRefusal expects the error of a failed change of a consumer to tell the outcome. A broker may refuse a
+// change because of an offset only if at least one offset is before the start of a partition, or beyond
+// every end that any answer has named.
 func (x *checker) checkRefusal(ops []*op, o *op) {
 	if !o.acked() && o.outcome == "" {
 		x.history.violate("NoPhantom", "a failed write without an outcome: %v", o)

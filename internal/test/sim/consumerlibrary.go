@@ -80,7 +80,8 @@ func positionsOf(info seb.ConsumerInfo) positions {
 	return s
 }
 
-// come notes the partition of the records that a read returned; all of them are of one partition.
+// come notes the partition of a record that a read returned, and expects all records of the read to be of
+// one partition.
 func (o *op) come(h *history, partition int) {
 	if o.partition >= 0 && partition != o.partition {
 		h.violate("DenseOffsets", "records of partition %d: %v", partition, o)
@@ -88,7 +89,8 @@ func (o *op) come(h *history, partition int) {
 	o.partition = partition
 }
 
-// behindRecords notes the offsets that an answer says to commit when the answer's records are done.
+// behindRecords notes the offset that the client is to commit when it has done the work on the answer's
+// records.
 func (o *op) behindRecords(offsets seb.Offsets) {
 	o.next = offsets[int32(o.partition)]
 	o.end = o.next // the answer does not tell where the partition ends

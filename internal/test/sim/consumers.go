@@ -18,8 +18,8 @@ const (
 // consumerRef names a consumer, or all consumers that had that name one after the other.
 type consumerRef struct{ topic, consumer string }
 
-// useConsumer uses a consumer of a topic that exists during the whole run, or of the client's own
-// topic.
+// useConsumer uses a consumer of a topic that exists during the whole run, or of one of the client's own
+// topics.
 func (c *client) useConsumer(l *life, stays topic) {
 	if chance(c.rng, 0.4) {
 		c.work(l, stays)
@@ -35,7 +35,7 @@ func (c *client) useConsumer(l *life, stays topic) {
 	}
 }
 
-// useFreely does any of the operations with a consumer.
+// useFreely does a random operation with a consumer.
 func (c *client) useFreely(l *life, s consumerRef, partitions int) {
 	switch what := c.rng.IntN(16); {
 	case what < 4:
@@ -92,7 +92,7 @@ func (c *client) describe(l *life, s consumerRef) {
 	c.hear(o)
 }
 
-// consume reads with a consumer, from all partitions if partition is -1.
+// consume reads with a consumer. If partition is -1, the broker chooses the partition.
 func (c *client) consume(l *life, s consumerRef, partition int) *op {
 	o := s.op(consumes)
 	o.partition = partition
@@ -101,8 +101,8 @@ func (c *client) consume(l *life, s consumerRef, partition int) *op {
 	return o
 }
 
-// commit sets positions of a consumer, if insists is true on condition of its version. After an unknown
-// outcome, the client may repeat the commit, through any broker.
+// commit sets positions of a consumer. If insists is true, the commit has a version of the consumer as its
+// condition. After an unknown outcome, the client may repeat the commit, through any broker.
 func (c *client) commit(l *life, s consumerRef, offsets seb.Offsets, insists bool) {
 	var version string
 	if insists {
@@ -122,9 +122,9 @@ func (c *client) commit(l *life, s consumerRef, offsets seb.Offsets, insists boo
 	}
 }
 
-// versionOf returns a version of a consumer, for the condition of a commit: the version in the last
-// answer to this client, or the one in the last answer to any client; "" if no answer named a version.
-// So several clients may send commits with the same condition.
+// versionOf returns a version of a consumer, for the condition of a commit: the version in the last answer
+// to this client, or the version in the last answer to any client. So several clients may send commits with
+// the same condition. It returns "" if no answer named a version.
 func (c *client) versionOf(s consumerRef) string {
 	if chance(c.rng, 0.5) && c.versions[s] != "" {
 		return c.versions[s]
@@ -146,7 +146,8 @@ func (c *client) hear(o *op) {
 	c.sim.versions[s] = o.told[0].version
 }
 
-// finalLists lists all consumers when the store has had no faults for longer than StaleMax.
+// finalLists lists the consumers of all topics. The caller calls it when the store has had no faults for
+// longer than StaleMax, so that the broker must know all consumers.
 func (s *simulation) finalLists(l *life) {
 	for _, t := range s.plan.topics {
 		o := consumerRef{topic: t.name}.op(lists)

@@ -139,7 +139,7 @@ func (a consumerAnswer) positions() positions {
 	return s
 }
 
-// etag returns the version that an answer tells, or "".
+// etag returns the version in the ETag header of an answer, or "".
 func (a *answer) etag() string {
 	version, err := strconv.Unquote(a.header.Get("ETag"))
 	if err != nil {

@@ -12,21 +12,22 @@ import (
 // deadLetterSuffix distinguishes the id of a dead letter's copy from the id of the record.
 const deadLetterSuffix = " (dead letter)"
 
-// deadLetters are the records that one commit makes dead letters, and their copies in that commit.
+// deadLetters are the records that one commit makes dead letters, and the copies of dead letters that this
+// commit appends to the dead-letter topic.
 type deadLetters struct {
 	sim     *simulation
 	records []deadLetter
 	copies  []deadLetter
 }
 
-// deadLetter names a dead letter in the way in which the headers of its copy do: the queue, and the place
-// of the record.
+// deadLetter names a dead letter as the headers of the copy do: by the queue, and by the record's place.
 type deadLetter struct {
 	topic, queue string
 	spot
 }
 
-// name returns the id of a record. The copy of a dead letter has a different id.
+// name returns the id of a record in the log. A record with the headers of a dead letter's copy gets an id
+// with deadLetterSuffix.
 func (g *deadLetters) name(id string, headers []record.Header) string {
 	var of deadLetter
 	isCopy := false

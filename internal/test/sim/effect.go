@@ -8,8 +8,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// effect is what an operation, or a part of one, does to a consumer: it finds the consumer at
-// certain positions, or changes the positions to the next ones.
+// effect is what an operation, or a part of an operation, does to a consumer: it finds the consumer at
+// certain positions, or changes the positions.
 type effect struct {
 	op        *op
 	call, ret time.Duration // the effect happens between these times
@@ -18,11 +18,11 @@ type effect struct {
 	changes func(from, to *positions) bool
 	maybe   bool // the operation may also have done nothing
 
-	may         []int // ascending indexes in the position history: the consumer may be at these positions right after the effect
-	least, most int   // the first index in may that fits the earlier effects, and the last one that fits the later effects
+	may         []int // indexes in the position history, ascending: the consumer may be at these positions right after the effect
+	least, most int   // the first index in may that fits the earlier effects; the last index in may that fits the later effects
 }
 
-// effects returns how an operation changed a consumer, and how it found the consumer.
+// effects returns the effects of an operation on a consumer.
 func (x *checker) effects(before []*op, o *op, s consumerRef) []effect {
 	d := effect{op: o, call: o.call, ret: o.ret}
 	if !o.acked() {
@@ -30,7 +30,7 @@ func (x *checker) effects(before []*op, o *op, s consumerRef) []effect {
 	}
 	switch {
 	case o.kind == deletes:
-		d.changes, d.maybe = gone, true // a request to delete may find no such consumer
+		d.changes, d.maybe = gone, true // the deleted topic may have had no such consumer
 		return d.unless(o.outcome == seb.NotCommitted)
 	case o.kind == lists && o.acked():
 		return []effect{{op: o, call: x.freshSince(o), ret: o.ret, finds: o.lists(s.consumer)}}
@@ -55,7 +55,7 @@ func (x *checker) effects(before []*op, o *op, s consumerRef) []effect {
 	return d.unless(d.changes == nil || o.outcome == seb.NotCommitted)
 }
 
-// unless returns the effect, or no effect if the operation did nothing.
+// unless returns the effect d, or no effect if nothing is true.
 func (d effect) unless(nothing bool) []effect {
 	if nothing {
 		return nil
@@ -68,8 +68,8 @@ func (o *op) tells(s *positions) bool {
 	return s != nil && s.consumer == o.consumer && s.version == o.told[0].version && s.is(o.told[0])
 }
 
-// lists returns a function that reports whether a list of all consumers agrees with certain
-// positions of one of these consumers.
+// lists returns a function that reports whether the answer to a list of all consumers agrees with the
+// positions s of one consumer. If s is nil, the consumer does not exist, and the list must not have it.
 func (o *op) lists(consumer string) func(*positions) bool {
 	at := slices.IndexFunc(o.told, func(t positions) bool { return t.consumer == consumer })
 	return func(s *positions) bool {
@@ -106,7 +106,7 @@ func (o *op) changes() func(from, to *positions) bool {
 	}
 }
 
-// consumeEffects returns the effects of a read with a consumer: it may have created the consumer, and
+// consumeEffects returns the effects of a read with a consumer: the read may have created the consumer, and
 // it found the consumer at some positions.
 func (x *checker) consumeEffects(before []*op, o *op, creates effect) []effect {
 	creates.changes, creates.maybe = o.changes(), true
@@ -124,7 +124,7 @@ func (x *checker) consumeEffects(before []*op, o *op, creates effect) []effect {
 	return []effect{creates, found}
 }
 
-// left reports whether a consumer at positions s had records to read that the read's broker must have
+// left reports whether a consumer at positions s had records to read that the broker of the read must have
 // known.
 func (x *checker) left(before []*op, o *op, s *positions) bool {
 	for p := range partitionsMax {

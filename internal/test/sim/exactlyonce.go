@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// exactlyOnce is a queue that exists from the beginning to the end. Its workers append one
-	// result for each record in the commit that acknowledges the record. So each record has
-	// exactly one result, no matter how often it was handed out.
+	// exactlyOnce is a queue that exists from the beginning to the end. Its workers append one result for
+	// each record, in the commit that acknowledges the record. So each record has exactly one result, no
+	// matter how often the queue has handed the record out.
 	exactlyOnce = "commit"
 	// made is the topic of the results. It exists during the whole run, and nothing else is written to
 	// it.
@@ -46,8 +46,8 @@ func (c *client) workExactlyOnce(l *life, q queueRef) {
 	}
 }
 
-// commitResults commits the results of records until the commit is acknowledged or the lease is
-// lost. It tries a few times, through any broker.
+// commitResults commits the results of records, through any broker. It stops when a commit is acknowledged,
+// when the lease is lost, or after a few attempts.
 func (c *client) commitResults(l *life, got []message) {
 	for range pick(c.rng, 1, 2, 4) {
 		w, values := c.sim.transform(got, func() string {
@@ -64,8 +64,8 @@ func (c *client) commitResults(l *life, got []message) {
 	}
 }
 
-// transform returns a commit that appends one result for each of some records of one queue, and
-// acknowledges them.
+// transform returns a commit that acknowledges deliveries of one queue, and appends one result for each of
+// them.
 func (s *simulation) transform(of []message, name func() string) (w *together, values []string) {
 	w = &together{
 		append: &op{kind: appends, topic: made, partition: -1},
@@ -125,7 +125,8 @@ func (x *checker) checkMade() {
 	}
 }
 
-// countMade counts the results that are in the log, and those that are not.
+// countMade counts the results that are in the log, and the results that workers sent and that are not in
+// the log.
 func (s *simulation) countMade(c *Counts) {
 	in := map[string]bool{}
 	for _, p := range s.final.partitions {

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// injectFaults changes networks, stops processes and crashes them until the run heals.
+// injectFaults changes networks, stops processes and crashes them, until heal ends the faults.
 func (s *simulation) injectFaults() {
 	if s.plan.calm {
 		return
@@ -56,7 +56,7 @@ func (s *simulation) heal() {
 			l.clear()
 		}
 	}
-	time.Sleep(4*s.plan.delay + 10*time.Minute) // by then the latest create has executed, and the longest downtime is over
+	time.Sleep(4*s.plan.delay + 10*time.Minute) // by then the store has executed the most delayed request, and the longest downtime is over
 }
 
 func (s *simulation) healed() bool {

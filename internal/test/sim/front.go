@@ -21,11 +21,11 @@ const frontBucket = "bucket"
 // tokenPrefix begins every continuation token, so that no token is also a key.
 const tokenPrefix = "after:"
 
-// front is the S3 front end of one process: it serves the requests of the S3 client. A fault of the
-// network becomes an error as a client of S3 would see it.
+// front is a small S3 server between the S3 client of one process and the bucket. A fault of the simulated
+// network reaches the S3 client as an error of S3, as a broken connection, or as silence.
 type front struct {
 	link   *link
-	store  objstore.Store // the bucket, behind the network
+	store  objstore.Store // the bucket, behind the simulated network
 	listen *listener
 	server *http.Server
 	ledger *ledger
@@ -54,7 +54,7 @@ func (f *front) client() *s3store.Store {
 	return store
 }
 
-// close ends the front end, and with it every connection of the client.
+// close ends the server, and with it every connection of the S3 client.
 func (f *front) close() {
 	_ = f.server.Close() // closing its listener never fails
 	f.listen.hangUp()
@@ -88,7 +88,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkPut expects a PutObject to overwrite nothing, and to belong to a Create that the broker called.
+// checkPut expects the condition of a PutObject to forbid overwriting. It expects no more PutObjects of a
+// key than the broker has called Create for that key.
 func (f *front) checkPut(r *http.Request, key string) {
 	if condition := r.Header.Get("If-None-Match"); condition != "*" {
 		f.link.sim.history.violate("SlotAgreement", "%s sends a PutObject of %s with If-None-Match: %q", f.link.name, key, condition)
@@ -175,11 +176,11 @@ func (f *front) list(w http.ResponseWriter, r *http.Request) {
 	_ = xml.NewEncoder(w).Encode(result) // the connection may be broken
 }
 
-// call is a request that the bucket has executed, and its result.
+// call is a request to the bucket, and the bucket's answer.
 type call struct {
 	verb objstore.Verb
 	key  string
-	at   time.Time // zero = the answer has no date
+	at   time.Time // zero if the answer has no date
 	err  error
 }
 

@@ -55,7 +55,7 @@ const (
 // op is one operation of one client, and all that the client learned from the operation's answer.
 type op struct {
 	client string
-	broker string // the life it was sent to
+	broker string // name of the life that the client called
 	via    string
 	kind   kind
 	topic  string
@@ -67,7 +67,8 @@ type op struct {
 
 	values []string // ids of the records of an append, in order
 	key    string   // idempotency key of the append, or ""
-	// ifOffset is the end that an append has as its condition; nil without a condition.
+	// ifOffset is the condition of an append: the offset at which the partition must end; nil without a
+	// condition.
 	ifOffset *seb.Offset
 
 	// The answer. failure is the code of an error; "" if the operation succeeded. outcome is the
@@ -114,13 +115,12 @@ type seen struct {
 
 func (o *op) acked() bool { return o.failure == "" }
 
-// asks reports whether an operation writes nothing to the log for which the caller needs an outcome: if it
-// fails, its error has none.
+// asks reports whether the operation is of a kind whose errors tell no outcome.
 func (o *op) asks() bool {
 	return o.kind == reads || o.kind == consumes || o.kind == describes || o.kind == lists || o.kind == receives || o.kind == extends
 }
 
-// String is the operation's line in a story.
+// String returns the operation's line in the story of a run.
 func (o *op) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%-4s %-4s %s ", o.client, o.broker, o.via)
@@ -238,7 +238,8 @@ func (h *history) send(id, value string) {
 	h.values[id] = value
 }
 
-// identify returns the id of a value that was read. ok is true if exactly this value was sent.
+// identify returns the id of a value that a client has read. ok is true if a client has sent exactly this
+// value.
 func (h *history) identify(value string) (id string, ok bool) {
 	id, _, _ = strings.Cut(value, "|")
 	h.mu.Lock()

@@ -102,9 +102,8 @@ func (s *simulation) finalShows(l *life) {
 // a key that no client can have revoked.
 func (x *checker) checkKeys(ops []*op) {
 	for _, o := range ops {
-		// A life that began before the log had keys may have accepted a request without a key, and
-		// refuse the rest of that request when it learns that there are keys. So the check leaves out
-		// such lives.
+		// A life that began before the log had API keys may let a request without a key begin, and refuse
+		// the rest of that request when the life learns of the keys. So the check leaves out such lives.
 		if o.failure == seb.CodeUnauthorized && o.via == viaHTTP && x.sim.began(o.broker) >= x.sim.secretSince {
 			x.history.violate("KeyAsAsked", "a request was refused although its key was never revoked: %v", o)
 		}

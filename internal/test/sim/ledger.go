@@ -9,13 +9,13 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// ledger compares the calls of a process to its S3 client with the requests that reach the front end,
-// and the front end's answers with the client's results. Even if the S3 client repeated a Create, or
-// took a conflict for an existing key, the log would survive, but the contract of [objstore.Store]
-// allows neither.
+// ledger compares the calls of a process to its S3 client with the requests that reach the front, and the
+// front's answers with the results that the S3 client reports. So it finds two errors that would not harm
+// the log, but that break the contract of [objstore.Store]: an S3 client that repeats a Create by itself,
+// and an S3 client that reports a 409 as an existing key.
 type ledger struct {
 	mu    sync.Mutex
-	lines map[line]int // how often the other side may still report this line
+	lines map[line]int // for each line, how many calls of debit may still succeed
 }
 
 type line struct{ what, key string }
@@ -36,7 +36,8 @@ func (g *ledger) debit(what, key string) bool {
 	return g.lines[line{what, key}] >= 0
 }
 
-// verdict names what an answer decides; "" if it decides nothing.
+// verdict names what an answer says about a key: created or deleted ("success"), existing, or missing. It
+// returns "" for all other answers.
 func verdict(verb objstore.Verb, err error) string {
 	switch {
 	case errors.Is(err, objstore.ErrExists):
@@ -49,7 +50,7 @@ func verdict(verb objstore.Verb, err error) string {
 	return ""
 }
 
-// audit is the [storetest.Fault] around the S3 client. It changes nothing.
+// audit is the [storetest.Fault] around the S3 client. It injects no fault: it writes the ledger.
 func (f *front) audit(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 	if r.Verb == objstore.VerbCreate {
 		f.ledger.credit("create", r.Key)

@@ -11,10 +11,10 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// bounds are the state of the porcupine model of a partition: an append moves the end, a trim moves
-// the start, and answers tell both. Other checks compare the record at an offset with the log. The log
-// also tells the offsets of appends with an unknown outcome; an append that is not in the log never
-// happened.
+// bounds are the start and the end of a partition. They are the state of the porcupine model: an append
+// moves the end, a trim moves the start, and answers name both. The model takes the offset of each append
+// from the log. So an append with an unknown outcome is in the model only if the log has it. Other checks
+// compare the record at an offset with the log.
 type bounds struct{ start, end seb.Offset }
 
 // later returns the larger start and the larger end of b and o.
@@ -34,8 +34,8 @@ var register = porcupine.Model{
 	DescribeState:     func(state any) string { return fmt.Sprint(state) },
 }
 
-// step is an operation on one partition, or a part of an operation: the bounds that it finds, and how
-// it changes the bounds.
+// step is an operation on one partition, or a part of an operation: the bounds at which the step may take
+// effect, and how the step changes them.
 type step struct {
 	op        *op
 	call, ret time.Duration // the step takes effect between these times
@@ -48,10 +48,10 @@ type step struct {
 
 const linearTimeout = time.Minute
 
-// checkLinear looks for an order of all operations on a partition that explains every answer, and in
-// which each operation takes effect between its call and its return. A write of unknown outcome may
-// take effect at any later time. A read may tell what its broker knew before it was asked. A refusal
-// must tell bounds that the partition had after the client sent the request.
+// checkLinear looks for an order of all operations on a partition that explains every answer, and in which
+// each operation takes effect between its call and its return. A write of unknown outcome may take effect at
+// any later time. A read may return what the broker knew before the client asked. A refusal must name bounds
+// that the partition had after the client sent the request.
 func (x *checker) checkLinear(ops []*op) {
 	for p := range x.final.partitions {
 		if !x.stays(p.topic) {
@@ -75,7 +75,7 @@ func (x *checker) checkLinear(ops []*op) {
 	}
 }
 
-// steps returns what an operation did to a partition, and which bounds it found.
+// steps returns what an operation did to a partition, and which bounds the operation found.
 func (x *checker) steps(o *op, p place) []step {
 	told := step{call: o.call, ret: o.ret, startMin: o.start, startMax: o.start, end: o.end}
 	switch {
@@ -104,9 +104,9 @@ func (x *checker) steps(o *op, p place) []step {
 	return nil
 }
 
-// startsBetween returns the lowest and the highest start that a read allows for its partition. If
-// the client asked for a read from the start, both are the offset at which the read began. If not,
-// the start is at most that offset.
+// startsBetween returns bounds of the start of the partition, as the answer to a read gives them: the lowest
+// and the highest start that the partition can have. If the client asked for a read from the start, both are the offset at which the read began. For
+// all other reads, the start is between 0 and that offset.
 func (o *op) startsBetween() (low, high seb.Offset) {
 	if o.from == seb.Earliest {
 		return o.first(), o.first()
@@ -122,7 +122,7 @@ func (o *op) first() seb.Offset {
 	return o.next
 }
 
-// appendStep returns the step of an append; none if its records are not in the log.
+// appendStep returns the step of an append, or no step if the log does not have the append's records.
 func (x *checker) appendStep(o *op, p place) []step {
 	first, count := seb.Offset(-1), 0
 	for _, id := range o.values {

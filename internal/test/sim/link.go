@@ -20,16 +20,18 @@ var (
 	errLost    = errors.New("the answer was lost")
 )
 
-// damagedMax is how often a process gets damaged answers about one key. A process that reads damaged
+// damagedMax is how many damaged answers about one key a process gets at most. A process that reads damaged
 // bytes five times concludes that the object in the store is damaged.
 const damagedMax = 2
 
-// proofsMax bounds how many creates of a broker's probes get an answer that proves nothing. If three
-// probes in a row prove nothing, the broker refuses the store.
+// proofsMax limits a fault during a broker's probe. The probe creates one object several times at once, to
+// test that the store does not overwrite objects. If the store executes a create twice, the second answer
+// proves nothing, and the broker refuses the store after three probes that prove nothing. So the network may
+// do this only to the first proofsMax creates of a link.
 const proofsMax = 8
 
-// link carries the requests of one process to the store. Its network injects faults into them. When
-// the process dies, the link is cut.
+// link carries the requests of one process to the store. The link's network injects faults into these
+// requests. When the process dies, the link is cut.
 type link struct {
 	sim   *simulation
 	name  string        // name of the process
@@ -41,12 +43,12 @@ type link struct {
 
 	mu      sync.Mutex
 	network network
-	stopped time.Time     // the process is stopped until then
+	stopped time.Time     // the process is stopped until this time
 	changed chan struct{} // closed when stopped changes
 	counts  map[string]int
 	damaged map[string]int
 	sent    int
-	crashAt int // the process dies at this request, counted from 1; 0 means that it does not
+	crashAt int // number of the request, from 1, at which the process dies; 0 if it does not die
 	isCut   bool
 }
 
@@ -119,8 +121,8 @@ func (l *link) begin(r storetest.Request) (f outcome, dies bool, err error) {
 	return f, false, nil
 }
 
-// drawLocked returns the random numbers for a kind of event on the link. They
-// depend on how often the event has happened before.
+// drawLocked returns the random numbers for a kind of event on the link. The numbers depend on how often the
+// event has happened before.
 func (l *link) drawLocked(what string) *rand.Rand {
 	l.counts[what]++
 	return stream(l.sim.cfg.Seed, l.name, what, l.counts[what])
@@ -178,12 +180,12 @@ func (l *link) carry(ctx context.Context, r storetest.Request, next storetest.Ne
 		answer.Time = time.Time{}
 	}
 	if !answer.Time.IsZero() {
-		answer.Time = answer.Time.Add(l.skew + time.Duration(f.dateJitter*float64(l.sim.plan.dateJitter))).Truncate(time.Second) // as in a Date header
+		answer.Time = answer.Time.Add(l.skew + time.Duration(f.dateJitter*float64(l.sim.plan.dateJitter))).Truncate(time.Second) // whole seconds, as in a Date header
 	}
 	return answer, err
 }
 
-// later sends a request to the store after its sender has stopped waiting.
+// later executes a request after a delay, when the sender may have stopped waiting.
 func (l *link) later(after time.Duration, do func()) {
 	l.sim.flights.Go(func() {
 		time.Sleep(after)
@@ -204,7 +206,7 @@ func (l *link) clear() {
 	defer l.mu.Unlock()
 	l.network, l.crashAt = healthy, 0
 	if l.front != nil {
-		l.front.listen.hangUp() // ends connections that might break; new ones don't break
+		l.front.listen.hangUp() // closes the connections that were made to break later; new ones don't break
 	}
 }
 

@@ -9,19 +9,20 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// network tells how requests to the store travel: how long they take, and how likely each fault is.
+// network tells how requests to the store travel: how long they take, and with which probability (0 to 1)
+// each fault occurs.
 type network struct {
 	name    string
 	latency time.Duration // a usual request takes at most this long to the store, and its answer at most this long back
-	slow    float64       // the request takes 1 s to 60 s longer, so that its caller may have stopped waiting
-	refuse  float64       // 409, 429, 503, reset: the store never executes it
-	lose    float64       // the store executes it, and the answer is lost
-	late    float64       // the caller gets an error, and the store executes it up to hours later
-	twice   float64       // the store executes it, and again later
-	retried float64       // the store executes it twice, and the caller gets the second answer
+	slow    float64       // the request takes 1 s to 60 s longer, so that the caller may have stopped waiting
+	refuse  float64       // the store never executes the request: 409, 429, 503 or a reset connection
+	lose    float64       // the store executes the request, and the answer is lost
+	late    float64       // the caller gets an error, and the store executes the request up to hours later
+	twice   float64       // the store executes the request, and executes it again later
+	retried float64       // the store executes the request twice, and the caller gets the second answer
 	damage  float64       // the answer is cut off, or a byte of it is flipped
 	undated float64       // the answer lacks the store's time
-	stripes int           // one key in this many is throttled: always refused
+	stripes int           // one key of this many is throttled: the network refuses all requests for it; 0 = no key is
 }
 
 var (
@@ -44,8 +45,8 @@ var (
 type outcome struct {
 	before, after time.Duration // how long the request takes to the store, and the answer back
 	refused, lost bool
-	late          time.Duration // > 0: executed this long after the error
-	again         time.Duration // > 0: executed once more, this much later
+	late          time.Duration // if > 0, the caller gets an error, and the store executes the request this much later
+	again         time.Duration // if > 0, the store executes the request once more, this much later
 	retried       bool
 	damage        storetest.Fault
 	undated       bool
@@ -55,8 +56,8 @@ type outcome struct {
 	pages          int // most keys in a page of a List; 0 means the store's limit
 }
 
-// draw decides the outcome of a request. The fields take their random numbers in a fixed order: a new
-// fault must be drawn last, so that the others stay as they are.
+// draw decides the outcome of a request. The fields take their random numbers in a fixed order. A new fault
+// must be drawn last, so that the other faults of each seed stay the same.
 func (w *network) draw(r *rand.Rand, verb objstore.Verb, hours time.Duration) outcome {
 	f := outcome{
 		before:         time.Duration(r.Int64N(int64(w.latency) + 1)),
@@ -86,9 +87,9 @@ func (w *network) draw(r *rand.Rand, verb objstore.Verb, hours time.Duration) ou
 	return f
 }
 
-// delayed returns how late the store executes a request. Half of the delays are mostly short, so
-// that the sender may still run when the request is executed. The others are mostly hours, so that
-// others may have deleted the object that the request was for.
+// delayed returns how late the store executes a request. Half of the delays are mostly short, so that the
+// sender may still run then. The others are mostly long, so that the object under the request's key may have
+// been deleted by then.
 func delayed(r *rand.Rand, hours time.Duration) time.Duration {
 	if chance(r, 0.5) {
 		return between(r, 10*time.Millisecond, hours)

@@ -22,7 +22,7 @@ const (
 	leaveTimeout = 30 * time.Second // longer than the 10 s of seb serve, because a process that was paused takes longer to end
 )
 
-// node is a machine with its disk. Brokers run on it one after the other; each is a life.
+// node is a machine with its disk. Brokers run on the machine one after the other; each run is a life.
 type node struct {
 	sim  *simulation
 	name string
@@ -30,7 +30,7 @@ type node struct {
 	dir  string // directory of the cache; "" if there is none
 
 	mu   sync.Mutex
-	life *life // nil while it is down
+	life *life // nil while no broker serves clients on the node
 	link *link // link of the life that runs or starts
 	born int
 }
@@ -51,7 +51,7 @@ func (n *node) current() *life {
 	return n.life
 }
 
-// present returns the link of the life that runs or starts; nil before the first.
+// present returns the link of the life that runs or starts; nil before the first life.
 func (n *node) present() *link {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -78,8 +78,8 @@ func (n *node) newLife() *life {
 	n.born++
 	l := &life{name: fmt.Sprintf("%s%d", n.name, n.born), listen: newListener()}
 	n.sim.begin(l.name)
-	// Each link has a clock of its own, which dates the store's answers. The dates of two links at
-	// the same moment differ by less than half the margin, with jitter and rounding to whole seconds.
+	// Each link has a clock of its own, which dates the store's answers. The dates of two links at the same
+	// moment differ by less than half of the option Margin, including jitter and rounding to whole seconds.
 	most := n.sim.plan.margin/4 - n.sim.plan.dateJitter - time.Second
 	skew := time.Duration(n.rng.Int64N(int64(2*most))) - most
 	l.link = newLink(n.sim, l.name, n.sim.network(n.name), skew, func() { n.crash(l) })
@@ -133,7 +133,7 @@ func (n *node) start() *life {
 // wallJumps is the time between two jumps of a machine's wall clock.
 const wallJumps = time.Minute
 
-// wall returns a wall clock that is hours off, by a different amount after each jump.
+// wall returns a wall clock that is up to 6 hours off. Every wallJumps it jumps to a different error.
 func (n *node) wall() func() time.Time {
 	return func() time.Time {
 		r := stream(n.sim.cfg.Seed, "wall", n.name, n.sim.now()/wallJumps)
@@ -158,7 +158,7 @@ func (s *simulation) dialPeer(l *life) func(context.Context, string, string) (ne
 	}
 }
 
-// watch notices a broker that stops by itself.
+// watch reports a violation if the broker of a life stops by itself.
 func (n *node) watch(l *life) {
 	select {
 	case <-l.link.cut:
@@ -171,7 +171,7 @@ func (n *node) watch(l *life) {
 	}
 }
 
-// leave removes the life from the node, so that no new client finds it.
+// leave removes a life from the node, so that no new client connects to it.
 func (n *node) leave(l *life) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -180,8 +180,8 @@ func (n *node) leave(l *life) {
 	}
 }
 
-// crash ends a life as kill -9 does: from this instant on nothing that it does
-// reaches the store or a client.
+// crash ends a life as kill -9 does: from this instant on, nothing that the life does reaches the store or a
+// client.
 func (n *node) crash(l *life) {
 	n.leave(l)
 	n.sim.history.note("%s crashes", l.name)
@@ -216,7 +216,7 @@ func (n *node) stop(l *life) {
 	l.link.sever()
 }
 
-// within expects do to return within d.
+// within calls do, and reports a violation if do has not returned after the time d.
 func (n *node) within(d time.Duration, complaint string, do func()) {
 	done := make(chan struct{})
 	n.sim.flights.Go(func() {

@@ -59,8 +59,8 @@ type address struct{}
 func (address) Network() string { return "pipe" }
 func (address) String() string  { return "pipe" }
 
-// dial connects to the listener. The connection breaks once it has carried the given number of bytes,
-// both directions together. A number of 0 means that it never breaks.
+// dial connects to the listener. The connection breaks once it has carried the given number of bytes, both
+// directions together. If bytes is 0, the connection never breaks.
 func (l *listener) dial(ctx context.Context, bytes int) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {

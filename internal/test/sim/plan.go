@@ -14,17 +14,18 @@ import (
 type plan struct {
 	brokers, clients, ops int
 
-	// calm says that nothing fails, so that the checker can expect fresh reads.
+	// calm says that the run has no faults. Then the checker expects fresh reads.
 	calm bool
-	// clock says that the clock since boot follows the bubble's time. Otherwise it stands still, as
-	// in a virtual machine that was restored from a snapshot.
+	// clock says that the brokers' clock since boot follows the bubble's time. If clock is false, that clock
+	// stands still, as in a virtual machine that was restored from a snapshot.
 	clock bool
 	cache bool
-	// dateJitter is how far, at most, the date of an answer differs from the clock of its link.
+	// dateJitter is how far, at most, the date of an answer differs from the clock of the link that carries
+	// the answer.
 	dateJitter time.Duration
 	// walls says that the wall clocks of machines are hours off, and jump.
 	walls bool
-	// deletes says that a deleter removes what the log's rules allow.
+	// deletes says that a goroutine deletes the objects that the log's rules allow a broker to delete.
 	deletes       bool
 	delay, margin time.Duration
 	// s3 says that brokers reach the bucket through the S3 client, by HTTP.
@@ -51,12 +52,12 @@ const (
 	reachable   reach = "each its own"
 )
 
-// skew is more than the difference between the date of any answer and the time at which the answer was
-// dated.
+// skew is larger than the error in the date of any answer of the store.
 func (p *plan) skew() time.Duration { return p.margin/4 + time.Second }
 
-// skewBetween is an upper bound of the difference between the times that two brokers know. When another
-// broker takes a queue over, a delay may get shorter or longer by up to this time.
+// skewBetween is larger than the difference between the times that two brokers take from the store's
+// answers. When another broker takes a queue over, a delay may get shorter or longer by up to this
+// difference.
 func (p *plan) skewBetween() time.Duration { return 2 * p.skew() }
 
 // address returns the address that a life advertises.
@@ -134,7 +135,7 @@ func (p *plan) planQueues(r *rand.Rand) {
 	p.queue.BackoffMax = 8 * p.queue.BackoffMin
 }
 
-// options returns a configuration for a broker. A restarted broker may get another one.
+// options returns a configuration for a broker. A restarted broker may get a different one.
 func (p *plan) options(r *rand.Rand) seb.Options {
 	return seb.Options{
 		Batching:          pick(r, seb.Immediate(), seb.Immediate(), seb.Each(), seb.Timed(pick(r, time.Millisecond, 250*time.Millisecond), 64<<10)),

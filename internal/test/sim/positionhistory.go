@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// The log gives the order of a consumer's positions, so checkPositionHistory only has to find between
-// which two moves each operation may have taken effect. Porcupine would have to try out which of the
-// operations without an answer took effect, and when.
+// The log gives the order of a consumer's moves (changes of positions). So checkPositionHistory only has to
+// find out between which two moves each operation may have taken effect. That is much less work than a
+// general search with porcupine, which would have to try out which of the operations without an answer took
+// effect, and when.
 
 // checkPositionHistory expects that some order of all operations on a consumer explains its position
 // history and every answer. In that order, each operation lies between its call and its return, and
@@ -47,7 +48,7 @@ func (x *checker) checkPositionHistory(s consumerRef, history []*positions, effe
 		if at < 0 {
 			at = len(d.may)
 		}
-		d.most = d.may[at-1] // at > 0, since d.least is in d.may and at most d.most
+		d.most = d.may[at-1] // at > 0, because d.may has d.least, which is at most d.most
 	}
 	x.checkDoers(s, history, effects, sure)
 }
@@ -60,8 +61,7 @@ func (d *effect) step() int {
 	return 0
 }
 
-// indexes returns indexes in the position history: the consumer may be at these positions right after
-// the effect.
+// indexes returns the indexes of the positions at which the consumer may be right after the effect.
 func (d *effect) indexes(history []*positions) (might []int) {
 	for i := range history {
 		if d.finds != nil && d.finds(history[i]) || d.changes != nil && i > 0 && d.changes(history[i-1], history[i]) {
@@ -71,19 +71,20 @@ func (d *effect) indexes(history []*positions) (might []int) {
 	return might
 }
 
-// before reports whether an effect d certainly came before the effect o, which follows d in the list. It
-// did if d was over when o was called, or if both belong to one operation. It also did if both have the
-// same client or the same life of a broker, and the operation of d ended before that of o began.
+// before reports whether the effect d certainly came before the effect o, which follows d in the list. That
+// is certain in three cases: d had ended when o began; d and o belong to one operation; or their operations
+// have the same client or the same life of a broker, and the operation of d ended before the operation of o
+// began.
 func (d *effect) before(o *effect) bool {
 	return d.ret < o.call || d.op == o.op || d.op.client == o.op.client && d.ret <= o.call ||
 		d.op.broker == o.op.broker && d.op.ret < o.op.call
 }
 
-// checkDoers pairs moves of the consumer with operations that may have taken effect when the consumer
-// moved, so that no operation did two moves. It expects a pair for each move, and for each effect in
-// sure that changes positions. These are the effects that must have happened.
+// checkDoers pairs each move of the consumer with an operation that may have made that move. An operation
+// has made at most one move. So checkDoers expects different operations for all moves, and different moves
+// for all effects in sure that change positions. The effects in sure must have happened.
 func (x *checker) checkDoers(s consumerRef, history []*positions, effects []effect, sure []*effect) {
-	moves := make([]window, len(history)) // for each entry of the history, when the move to it was made
+	moves := make([]window, len(history)) // for each index in history, when the consumer moved to these positions
 	for i := range moves {
 		moves[i] = window{0, lifetimeMax}
 		for _, d := range sure {
@@ -113,7 +114,7 @@ func (x *checker) checkDoers(s consumerRef, history []*positions, effects []effe
 	}
 }
 
-// window is the span of time in which something was done.
+// window is a span of time in which a move was made.
 type window struct{ call, ret time.Duration }
 
 // match pairs as many left items as possible with one right item each. It returns the partner of each

@@ -18,17 +18,18 @@ type consumer struct {
 	deleted bool // by a request to delete it; false if it was deleted with its topic
 }
 
-// positions are a consumer's positions between two of its moves, as an answer or the log tells them.
+// positions are a consumer's positions between two of its moves (changes of positions), as an answer or the
+// log tells them.
 type positions struct {
-	consumer string       // its name; "" in the answer to a commit
+	consumer string       // the consumer's name; "" in the answer to a commit
 	version  string       // "" in an answer without a version
 	at       []seb.Offset // by partition; nil in the answer to a commit
-	bounds   []bounds     // of the topic's partitions at that time
+	bounds   []bounds     // start and end of each partition of the topic at that time
 
-	moved seb.Offsets // the positions that the last move set, as the log has it
+	moved seb.Offsets // the positions that the last move set; only from the log
 }
 
-// move adds a move of the consumer to its history, with the bounds of the topic's partitions.
+// move adds the positions after a move to the consumer's history, with the bounds of the topic's partitions.
 func (c *consumer) move(x *format.PositionsMoved, in *incarnation) {
 	s := positions{consumer: c.name, version: fmt.Sprintf("%d.%d", x.Consumer, len(c.history)+1), moved: seb.Offsets{}}
 	s.at = make([]seb.Offset, len(in.partitions))
@@ -62,7 +63,7 @@ func (s *positions) position(partition int) seb.Offset {
 	return 0
 }
 
-// is reports whether what an answer tells agrees with s. An answer may leave out the version or the
+// is reports whether the positions in an answer agree with s. An answer may leave out the version or the
 // offsets.
 func (s *positions) is(told positions) bool {
 	if told.version != "" && told.version != s.version || told.at != nil && len(told.at) < len(s.at) {
@@ -104,7 +105,7 @@ func (all truth) topicOf(consumer format.ConsumerID) *incarnation {
 	return nil
 }
 
-// consumersAgain returns how many consumers have the name of an earlier one.
+// consumersAgain returns how many consumers have the name of an earlier consumer of the topic.
 func (all truth) consumersAgain() (n int) {
 	names := map[consumerRef]bool{}
 	for _, in := range all {
@@ -116,8 +117,9 @@ func (all truth) consumersAgain() (n int) {
 	return n - len(names)
 }
 
-// positionHistory returns the positions of all consumers that had a name, in the order of the log. The
-// first entry is nil, for the time before the first of them. Each deletion adds another nil.
+// positionHistory returns the positions of all consumers that had a name, in the order of the log. The first
+// entry is nil: the positions before the first such consumer was created. Each deletion of a consumer adds
+// another nil.
 func (all truth) positionHistory(s consumerRef) []*positions {
 	history := []*positions{nil}
 	for _, topic := range slices.Sorted(maps.Keys(all)) {

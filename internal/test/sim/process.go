@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// process is the [storetest.Fault] between a process and everything that it sends. A stopped process
-// sends and gets nothing until it runs again. A dead process never sends or gets anything.
+// process is the [storetest.Fault] through which all requests of a process go. A stopped process sends and
+// gets nothing until it runs again. A dead process never sends or gets anything.
 func (l *link) process(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 	l.whileStopped()
 	if l.dead() {
@@ -49,7 +49,7 @@ func (l *link) process(ctx context.Context, r storetest.Request, next storetest.
 	return got.answer, got.err
 }
 
-// sever ends the process: it sends and gets nothing more.
+// sever ends the process: from now on, the process sends and gets nothing.
 func (l *link) sever() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,8 +87,8 @@ func (l *link) whileStopped() {
 	}
 }
 
-// stop stops the process for d, as SIGSTOP does: it sends nothing, and gets answers only later. If d
-// is 0, the process runs again.
+// stop stops the process for d, as SIGSTOP does: the process sends nothing during d, and gets answers only
+// after d. If d is 0, the process runs again.
 func (l *link) stop(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,11 +13,11 @@ type seenDelivery struct {
 	op *op
 }
 
-// answering is an operation that acknowledges, puts back or extends a delivery, and perhaps other
-// deliveries too.
+// answering is an operation that acknowledges, puts back or extends a delivery, together with the index of
+// that delivery in the operation.
 type answering struct {
 	op    *op
-	index int // index of the delivery's token in op
+	index int // index of the delivery's token in op.tokens
 }
 
 // queueChecker compares the operations on queues with the log.
@@ -28,8 +28,8 @@ type queueChecker struct {
 	ops     []*op
 }
 
-// checkQueues expects queues to have handed out records by their rules, and the log to tell what
-// clients did with the records, and nothing else.
+// checkQueues expects queues to have handed out records by their rules. It expects the log to tell what
+// clients did with these records, and nothing else.
 func (x *checker) checkQueues(ops []*op) {
 	q := &queueChecker{checker: x, seen: map[delivery]seenDelivery{}, answers: map[delivery][]answering{}, ops: ops}
 	for _, o := range ops {
@@ -70,7 +70,8 @@ func (x *checker) checkQueues(ops []*op) {
 	}
 }
 
-// known returns the queue of a delivery; nil if there can be no such delivery.
+// known returns the queue of a delivery. If the log has no such queue or no such record, it reports a
+// violation and returns nil.
 func (q *queueChecker) known(d seenDelivery) *work {
 	w := q.final.all.workOf(d.queue)
 	if w == nil || w.name != d.queueName || w.of.name != d.topic || d.partition >= len(w.of.partitions) ||
@@ -81,8 +82,8 @@ func (q *queueChecker) known(d seenDelivery) *work {
 	return w
 }
 
-// checkDelivery expects the log to have a delivery before it is made, and a record not to be delivered
-// too often or too early.
+// checkDelivery expects the log to allow a delivery before the broker hands the record out. It expects no
+// delivery beyond the queue's limit of attempts, and none before the end of the record's delay.
 func (q *queueChecker) checkDelivery(w *work, d seenDelivery) {
 	var base uint32
 	durable := false
@@ -117,10 +118,10 @@ func (q *queueChecker) checkDelay(o *op) {
 	}
 }
 
-// early returns by how much the owner that a queue has at the time then may have shortened a delay. A
-// broker that has owned the queue since the delay was committed waits for the whole delay. A later
-// owner compares times of the store, whose clocks differ. It counts the delay from the time in the
-// commit, which is earlier than the time at which the commit came into the log.
+// early returns by how much a delay may have been too short at a time. A broker that has owned the queue
+// since the delay was committed waits for the whole delay. A later owner may wait less, for two reasons. Its
+// clock may differ from the clock of the broker that committed the delay. And it counts the delay from the
+// time in the commit, which is earlier than the time at which the commit came into the log.
 func (q *queueChecker) early(w *work, d delaying, then time.Duration) time.Duration {
 	alone := q.sim.plan.brokers == 1
 	for _, o := range w.owners {
@@ -135,11 +136,11 @@ func (q *queueChecker) early(w *work, d delaying, then time.Duration) time.Durat
 // slack is how far a time may be off because of rounding.
 const slack = time.Millisecond
 
-// checkClaim expects a delivery of a record only after the previous delivery had failed, or the lease of
-// the previous delivery had run out.
+// checkClaim expects the log to count a delivery of a record only after the previous delivery had failed or
+// the lease of the previous delivery had run out.
 func (q *queueChecker) checkClaim(w *work, d seenDelivery) {
 	before, got := q.seen[delivery{d.queue, d.spot, d.attempt - 1}]
-	var at time.Duration // when d was claimed
+	var at time.Duration // when the record claim of d came into the log
 	free, early := time.Duration(-1), time.Duration(0)
 	for _, e := range w.events(d.spot) {
 		switch {
@@ -166,8 +167,8 @@ func (q *queueChecker) checkClaim(w *work, d seenDelivery) {
 	}
 }
 
-// leaseEnd returns the earliest time at which the lease of an unanswered delivery may end, by what
-// happened up to the time then.
+// leaseEnd returns the earliest time at which the lease of an unanswered delivery may end, given what
+// happened up to a time.
 func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) time.Duration {
 	end, owned := d.until, time.Duration(-1)
 	for _, o := range w.owners {
@@ -186,9 +187,9 @@ func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) tim
 		case o.kind != extends || o.call > then:
 		case !o.acked():
 			return 0 // the outcome of the extension is unknown, so the lease may end at any time
-		case !o.taken(a.index) || o.ret < owned: // extensions are lost with their owner
+		case !o.taken(a.index) || o.ret < owned: // a new owner does not know of earlier extensions
 		case o.call < owned+staleMax:
-			end = min(end, o.until) // the previous owner may have answered, before it learned of the new owner
+			end = min(end, o.until) // the previous owner may have accepted the extension before it learned of the new owner
 		default:
 			end = o.until
 		}
@@ -196,8 +197,9 @@ func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) tim
 	return end
 }
 
-// follows reports whether an owner before o may have made a delivery, so that o took over the lease.
-// The earlier owner may even have made the delivery after o's takeover, until it learned of o.
+// follows reports whether an owner earlier than o may have made a delivery, so that o took over the
+// delivery's lease. Such an owner may even have made the delivery shortly after o took the queue over,
+// because it had not learned of o.
 func (w *work) follows(o owning, d seenDelivery) bool {
 	switch at := o.at.Duration; {
 	case at >= d.op.call:
@@ -213,8 +215,8 @@ func (w *work) follows(o owning, d seenDelivery) bool {
 	}
 }
 
-// checkKeyOrder expects no record of a key to be handed out before all earlier records of that
-// key are settled.
+// checkKeyOrder expects no record of a key to be handed out before all earlier records of that key are
+// settled (see settledBy).
 func (q *queueChecker) checkKeyOrder(w *work, d seenDelivery) {
 	p := w.of.partitions[d.partition]
 	if !w.config.Ordered || p.info[d.offset].key == "" || w.redrivenBy(d.spot, d.op.ret) {
@@ -237,7 +239,7 @@ func (w *work) redrivenBy(at spot, then time.Duration) bool {
 	return false
 }
 
-// settledBy reports whether the log had a record as done, a dead letter or gone by a given time.
+// settledBy reports whether, by a given time, the log had a record as done, as a dead letter, or as gone.
 func (w *work) settledBy(at spot, then time.Duration) bool {
 	for _, e := range w.events(at) {
 		if (e.what == wasDone || e.what == wasDeadLettered) && e.at.Duration <= then {
@@ -247,9 +249,10 @@ func (w *work) settledBy(at spot, then time.Duration) bool {
 	return w.gone(at, then)
 }
 
-// checkRested expects a broker that acknowledged a pause or a purge to hand out no more of the records
-// that the pause or purge concerns. It leaves out requests that the broker may have forwarded to
-// another broker, which may not know of the pause or purge yet.
+// checkRested expects a broker that acknowledged a pause of a queue to hand out no more records of the
+// queue, and a broker that acknowledged a purge to hand out none of the purged records. It leaves out
+// requests that the broker may have forwarded to another broker, which may not know of the pause or purge
+// yet.
 func (q *queueChecker) checkRested(w *work, d seenDelivery) {
 	if d.op.via == viaHTTP && q.sim.plan.reach == reachable {
 		return
@@ -277,14 +280,14 @@ func (q *queueChecker) mayRun(w *work, from, to time.Duration) bool {
 	return false
 }
 
-// lost reports whether, by a given time, the log had the record of delivery d as done, a dead letter or
-// gone, or had an attempt after d.
+// lost reports whether a worker had lost the delivery d by a given time: the log had the record as done, as
+// a dead letter or as gone, or it had a later attempt.
 func (w *work) lost(d delivery, by time.Duration) bool {
 	dead := time.Duration(-1)
 	for _, e := range w.events(d.spot) {
 		switch at := e.at.Duration; {
 		case e.what == wasRedriven && d.attempt > e.attempt:
-			dead = -1 // d was made after the redrive, so the dead letter before that does not matter
+			dead = -1 // d was made after the redrive, so an earlier dead letter does not matter
 		case e.what == wasDeadLettered && dead < 0:
 			dead = at
 		case e.what == wasDone && at <= by, e.attempt > d.attempt && at <= by:
@@ -294,13 +297,13 @@ func (w *work) lost(d delivery, by time.Duration) bool {
 	return dead >= 0 && dead <= by || w.gone(d.spot, by)
 }
 
-// checkAnswers expects each answer that a broker accepted to be in the log. If a broker refused the
-// answer to a delivery, that delivery must have been lost by then.
+// checkAnswers expects the log to have each acknowledgement and each nack that a broker accepted. If a
+// broker refused a worker's answer to a delivery, the worker must have lost that delivery by then.
 func (q *queueChecker) checkAnswers(o *op) {
 	for i, m := range o.tokens {
 		w := q.final.all.workOf(m.queue)
 		if w == nil {
-			continue // known has reported the violation
+			continue // [queueChecker.known] has reported the violation
 		}
 		switch {
 		case o.kind != extends && o.taken(i):
@@ -337,8 +340,8 @@ func (q *queueChecker) leftAlone(w *work, m message, o *op) bool {
 	return q.leaseEnd(w, d, o.ret) <= o.ret
 }
 
-// inLog reports whether the log had an accepted answer to a delivery by the time that the broker
-// confirmed it: the record done by an acknowledgement, or put back or dead-lettered by a nack.
+// inLog reports whether the log had what an acknowledgement or a nack did when the broker accepted it: the
+// record was done after an acknowledgement; after a nack it was put back or a dead letter.
 func (q *queueChecker) inLog(w *work, o *op, m message) bool {
 	for _, e := range w.events(m.spot) {
 		switch {

@@ -13,10 +13,11 @@ const (
 	// finalWait is how long workers wait for records at the end of the run. It is longer than an
 	// owner may be silent before another broker takes over.
 	finalWait = 35 * time.Second
-	// finalRounds is more than the receives that the work of a queue takes at the end of the run.
+	// finalRounds is larger than the number of receives that the work of one queue takes at the end of the
+	// run.
 	finalRounds = 200
-	// finalLate is how often an acknowledgement may time out. If each request gets its own commit, an
-	// acknowledgement waits until the commits of all dead letters are done.
+	// finalLate is how many acknowledgements of a queue may time out. If each request gets its own commit,
+	// an acknowledgement waits for the commits of all dead letters, and may time out.
 	finalLate = 5
 	// finalDelay is longer than all delays and leases.
 	finalDelay = 2 * time.Minute
@@ -129,8 +130,8 @@ func (s *simulation) compareQueues(b *seb.Broker, topic string, in *incarnation)
 	}
 }
 
-// left returns the records that are neither done nor gone: undone are those to be handed out, and dead
-// are the dead letters.
+// left returns the records that are neither done nor gone: the records that the queue still has to hand out,
+// and the dead letters.
 func (w *work) left() (undone, dead []spot) {
 	for p := range w.of.partitions {
 		for o := range seb.Offset(len(w.of.partitions[p].ids)) {

@@ -25,7 +25,7 @@ type spot struct {
 	offset    seb.Offset
 }
 
-// delivery is one delivery of a record by a queue, with the attempt number that its token has.
+// delivery is one delivery of a record by a queue, with the attempt number in the delivery's token.
 type delivery struct {
 	queue format.QueueID // the queue's id
 	spot
@@ -38,9 +38,9 @@ type message struct {
 	token       string
 	topic       string
 	queueName   string // the queue's name
-	id          string // of the record
+	id          string // id of the record
 	toldAttempt int
-	until       time.Duration // when its lease ends
+	until       time.Duration // when the lease ends
 }
 
 // String describes a message in a story of the run.
@@ -67,8 +67,8 @@ func (o *op) receive(h *history, m message, value string) {
 	o.messages = append(o.messages, m)
 }
 
-// refusedToken reports whether the operation certainly did nothing for token i: the delivery no longer
-// counted, or the operation was not committed.
+// refusedToken reports whether the operation certainly did nothing for token i, because the lease was lost
+// or the operation was not committed.
 func (o *op) refusedToken(i int) bool {
 	if len(o.verdicts) > 0 {
 		return o.verdicts[i] == seb.CodeLeaseLost

@@ -7,8 +7,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// work is a queue from its creation to its end, as the log tells it: what happened to each record,
-// in order. Without the help of the fold, it checks that each event may follow the event before.
+// work is the history of a queue from its creation to its end: what happened to each record, in order. It is
+// built from the entries of the log without the brokers' fold, and each entry is checked against the entries
+// before it.
 type work struct {
 	id     format.QueueID
 	name   string
@@ -74,7 +75,7 @@ type event struct {
 	reason         string
 }
 
-// workOf returns the queue with an id, nil if no commit created it.
+// workOf returns the history of the queue with an id, or nil if no commit created such a queue.
 func (all truth) workOf(id format.QueueID) *work {
 	for _, in := range all {
 		if w := in.queues[id]; w != nil {
@@ -132,7 +133,8 @@ func (w *work) gone(at spot, then time.Duration) bool {
 	return at.partition < len(w.parts) && reached(w.parts[at.partition].passed, at.offset, then)
 }
 
-// reached reports whether anything in all had reached an offset by a given time.
+// reached reports whether, by a given time, one of these dispatch limits, purges or trims had gone beyond an
+// offset.
 func reached(all []reaching, offset seb.Offset, then time.Duration) bool {
 	for _, r := range all {
 		if r.upTo > offset && r.at.Duration <= then {
@@ -142,9 +144,9 @@ func reached(all []reaching, offset seb.Offset, then time.Duration) bool {
 	return false
 }
 
-// last returns the number of a record's last delivery: the one that the log names, or 1 in the uncertain
-// range, or 0. If maybe is true, the record is below the dispatch limit, so it may have had a first
-// delivery that the log does not name.
+// last returns the attempt number of a record's last delivery: the number that the log names, or 1 in the
+// uncertain range, or 0. If maybe is true, the record is below the dispatch limit, so it may have had a
+// first delivery that the log does not name.
 func (w *work) last(at spot) (attempt uint32, maybe bool) {
 	p, j := w.part(at.partition), w.job(at)
 	switch {
@@ -157,8 +159,8 @@ func (w *work) last(at spot) (attempt uint32, maybe bool) {
 	}
 }
 
-// isLast reports whether an attempt may be that of a record's last delivery, and whether this delivery
-// was made after the record's last redrive.
+// isLast reports whether an attempt may be a record's last delivery, and came after the record's last
+// redrive.
 func (w *work) isLast(at spot, attempt uint32) bool {
 	last, maybe := w.last(at)
 	return attempt > w.job(at).attemptsBefore && (attempt == last || maybe && attempt == 1)
@@ -210,14 +212,15 @@ func (s *simulation) tellQueue(all truth, entry format.Entry, at moment, commit 
 // delaying is a delay in the log, and the moment at which its commit came into the log.
 type delaying struct {
 	from    moment
-	written time.Duration // the time in the commit; a broker may need many requests to bring the commit into the log
+	written time.Duration // the time in the commit; the commit may have come into the log much later
 	delay   time.Duration
 }
 
 func (d delaying) until() time.Duration { return d.from.Duration + d.delay }
 
-// delaying returns a delay that begins with a commit. The commit came into the log at the moment at. The
-// time in the commit and the end of the delay are in microseconds since 1970.
+// delaying returns a delay that begins with a commit. The argument at is when the commit came into the log.
+// The arguments commit and until are the time in the commit and the end of the delay, in microseconds since
+// 1970.
 func (s *simulation) delaying(at moment, commit, until int64) delaying {
 	return delaying{at, time.UnixMicro(commit).Sub(s.begun), time.Duration(until-commit) * time.Microsecond}
 }
@@ -249,7 +252,7 @@ func (s *simulation) tellOwned(w *work, x *format.QueueOwned, at moment) {
 	}
 }
 
-// open notes that the owner may hand out records for the first time up to a dispatch limit.
+// open notes that the owner may now hand out the records below a dispatch limit.
 func (w *work) open(partition int, limit seb.Offset, at moment) {
 	p := w.part(partition)
 	p.limit = limit

@@ -12,7 +12,8 @@ import (
 
 func (w wire) queuePath(o *op, verb string) string { return "/queues/" + o.queue + verb }
 
-// post sends fields to a queue, and reads the answer into to.
+// post sends a POST request about a queue, with a JSON body that has the given fields. It decodes the answer
+// into to, and reports whether that succeeded.
 func (w wire) post(ctx context.Context, o *op, verb string, fields map[string]any, to any) bool {
 	body, err := json.Marshal(fields)
 	if err != nil {

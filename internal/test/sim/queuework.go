@@ -50,8 +50,8 @@ func (q *queueChecker) mayPass(w *work, partition int, r reaching) bool {
 		slices.Contains(w.of.partitions[partition].starts, r.upTo)
 }
 
-// checkEvent expects the owner or a client to have asked for what happened to a record, and no
-// delivery to be done after a client got a later one.
+// checkEvent expects the owner or a client to have asked for what happened to a record. It expects no
+// acknowledgement of a delivery to come into the log after a client got a later delivery of the record.
 func (q *queueChecker) checkEvent(w *work, at spot, e event) {
 	d := delivery{w.id, at, e.attempt}
 	by := func(what kind) bool {
@@ -78,7 +78,7 @@ func (q *queueChecker) checkEvent(w *work, at spot, e event) {
 	}
 }
 
-// rests reports whether a record that was put back is delayed for as long as the client asked for.
+// rests reports whether the log delays a record that was put back for as long as the client asked for.
 func (o *op) rests(e event) bool {
 	return o.delay == nil || e.what == wasDeadLettered || (e.rest.delay-*o.delay).Abs() <= slack || !o.acked()
 }
@@ -132,8 +132,8 @@ func (q *queueChecker) cameAbout(o *op, w *work) bool {
 	}
 }
 
-// redriven returns the largest number of records that one commit has redriven, of the commits at the
-// moments that when selects.
+// redriven returns the largest number of records that one commit has redriven. It considers only the commits
+// for which the function when returns true.
 func (w *work) redriven(when func(moment) bool) int64 {
 	counts := map[moment]int64{}
 	var most int64
@@ -150,8 +150,8 @@ func (w *work) redriven(when func(moment) bool) int64 {
 	return most
 }
 
-// stood reports whether, at some time during an operation that pauses or resumes a queue, the queue
-// was as the operation set it.
+// stood reports whether, at some time during an operation that pauses or resumes a queue, the queue was
+// paused or running as the operation asked for.
 func (q *queueChecker) stood(w *work, o *op) bool {
 	for i, p := range w.paused {
 		until := lifetimeMax

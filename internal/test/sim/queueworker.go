@@ -25,7 +25,7 @@ func newWorker(s *simulation, index int) *client {
 	return c
 }
 
-// workOnQueue does one operation with a queue.
+// workOnQueue does a random operation with a queue.
 func (c *client) workOnQueue(l *life, stays topic) {
 	q := queueRef{stays.name, jobs}
 	switch what := c.rng.IntN(20); {
@@ -106,7 +106,7 @@ func (c *client) openQueue(l *life, q queueRef) {
 	c.call(l, o, func(ctx context.Context, by caller) { by.open(ctx, o, &c.sim.plan) })
 }
 
-// receive asks for records, and holds those that it gets.
+// receive asks for records, and keeps those that it gets in held.
 func (c *client) receive(l *life, q queueRef) { c.held = append(c.held, c.ask(l, q)...) }
 
 // ask asks for records, and may wait long for them. If another broker owns the queue, the client
@@ -129,8 +129,8 @@ func (c *client) ask(l *life, q queueRef) (got []message) {
 	return got
 }
 
-// follow returns the life that owns a queue, as far as l knows. If that life has ended, l takes the
-// queue over, and follow returns l. If follow can't find an owner, it returns nil.
+// follow returns the life that owns a queue, as far as the broker of l knows. If the owner has ended, that
+// broker takes the queue over, and follow returns l. If follow can't find an owner, it returns nil.
 func (s *simulation) follow(l *life, q queueRef) *life {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -18,8 +18,8 @@ import (
 // Config selects a run.
 type Config struct {
 	Seed uint64
-	// S3 makes the brokers reach the bucket through the S3 client. If S3 is false, the brokers of
-	// one seed in 16 do so too.
+	// S3 makes the brokers reach the bucket through the S3 client. If S3 is false, only the brokers of one
+	// seed in 16 use that client.
 	S3 bool
 }
 
@@ -36,27 +36,34 @@ type Result struct {
 // Counts count what happened in a run.
 type Counts struct {
 	Acked, NotCommitted, Unknown, Reads, FailedReads int
-	// Conditional counts the appends with a condition that Acked includes. Conflicts counts those
-	// that NotCommitted includes.
+	// Conditional counts acknowledged appends that had a condition; Acked includes them. Conflicts counts
+	// appends that were refused because of their condition; NotCommitted includes them.
 	Conditional, Conflicts int
-	// Trims are included in Acked. OutOfRange are included in FailedReads and NotCommitted.
+	// Trims counts acknowledged trims; Acked includes them. OutOfRange counts operations that were refused
+	// because of an offset; FailedReads and NotCommitted include them.
 	Trims, OutOfRange int
-	// Updates are included in Acked. Recreated counts topics with the name of an earlier one.
+	// Updates counts acknowledged updates of topics; Acked includes them. Recreated counts topics that got
+	// the name of a deleted topic.
 	Updates, Recreated int
-	// Revoked are included in Acked. KeysGood and KeysRefused are included in no other count.
+	// Revoked counts acknowledged revocations of API keys; Acked includes them. KeysGood and KeysRefused
+	// count authentications with an API key; no other count includes them.
 	Revoked, KeysGood, KeysRefused int
-	// Moved and Forgotten count changes of consumers, and are included in Acked. Overtaken are
-	// included in NotCommitted, and Consumed in Reads. Again counts consumers with the name of an
-	// earlier one.
+	// Moved counts acknowledged commits of positions, and Forgotten acknowledged deletions of consumers;
+	// Acked includes both. Overtaken counts commits of positions that were refused because of the consumer's
+	// version; NotCommitted includes them. Consumed counts reads with a consumer that found records; Reads
+	// includes them. Again counts consumers that got the name of a deleted consumer.
 	Moved, Forgotten, Overtaken, Consumed, Again int
-	// Received counts records that queues handed out, and Retried those of them that were handed out
-	// before. Elsewhere counts receives at a broker that did not own the queue. Worked, Late and
-	// PutBack count workers' answers: acknowledgements, answers that were refused because they were
-	// too late, and records put back.
+	// Received counts deliveries of records by queues. Retried counts those of them that were not the first
+	// delivery of a record. Elsewhere counts requests to a broker that did not own the queue. Worked, Late
+	// and PutBack count workers' answers: acknowledgements, answers that were refused because they were too
+	// late, and records put back.
 	Received, Retried, Elsewhere, Worked, Late, PutBack int
-	// DeadLettered, Redriven and Owners count what the log tells about queues. Together counts
-	// commits of several parts, and is included in Acked. Made counts results in the log; Remade
-	// counts results that workers sent and that are not in the log.
+	// DeadLettered counts dead letters, Redriven redriven records, and Owners takeovers of queues, all from
+	// the log. Together counts acknowledged commits of several parts; Acked includes them. Made counts
+	// results of exactly-once jobs that are in the log. Remade counts results that workers sent and that are
+	// not in the log.
+	// Lives counts runs of brokers. Deleted counts objects that the run deleted. Ghosts counts objects that
+	// a late request created again after their deletion.
 	DeadLettered, Redriven, Owners, Together     int
 	Made, Remade                                 int
 	Lives, Commits, Checkpoints, Deleted, Ghosts int
@@ -102,7 +109,7 @@ func (c *Counts) Add(o Counts) {
 	c.Ghosts += o.Ghosts
 }
 
-// Story returns what happened, and what the store holds at the end of the run.
+// Story returns what happened in the run, and what the store holds at the end.
 func (r *Result) Story() string {
 	var w strings.Builder
 	r.history.write(&w)
@@ -110,8 +117,8 @@ func (r *Result) Story() string {
 	return w.String()
 }
 
-// lifetimeMax is how long a run may take. A run that takes longer is given up, because a goroutine
-// waits for ever.
+// lifetimeMax is how long a run may take. In a run that takes longer, some goroutine waits for ever, so the
+// simulator gives the run up.
 const lifetimeMax = 1000 * time.Hour
 
 // simulation is a run.
@@ -134,11 +141,11 @@ type simulation struct {
 	endedLives  []*life
 	updates     int64                  // updates of topics so far
 	keys        []apiKey               // keys that clients created
-	secret      string                 // of the API key with scope admin; "" in a log without API keys
-	secretSince time.Duration          // when that key was created
-	versions    map[consumerRef]string // the version of each consumer that the last answer to any client named
-	done        map[string]bool        // by id of a record: its work is done
-	sources     map[string]delivery    // by id of a result: the delivery whose result it is
+	secret      string                 // of the API key that clients use over HTTP; "" in a log without API keys
+	secretSince time.Duration          // when the API key of secret was created
+	versions    map[consumerRef]string // for each consumer, the version in the last answer to any client
+	done        map[string]bool        // ids of the records whose work is done
+	sources     map[string]delivery    // for each id of a result, the delivery that a worker made the result for
 
 	final *log // what the bucket holds at the end of the run
 }
@@ -168,8 +175,8 @@ func Run(t *testing.T, cfg Config) *Result {
 		}
 		s.live()
 	})
-	if s.final != nil { // final is nil if the bucket could not be opened
-		// The check runs outside of the bubble, so that its timeouts are in real time.
+	if s.final != nil { // final is nil if the log could not be replayed or the bucket not opened
+		// The check runs outside of the bubble, so that the check's timeouts are in real time.
 		s.history.now = func() time.Duration { return lifetimeMax }
 		s.check(s.final)
 	}
@@ -223,7 +230,8 @@ func (s *simulation) live() {
 	s.verifyBucket()
 }
 
-// inTime waits for a group. A group that has not ended after lifetimeMax never ends.
+// inTime waits until all goroutines of wg have ended. If that takes longer than lifetimeMax, it gives the
+// run up.
 func (s *simulation) inTime(wg *sync.WaitGroup, complaint string) {
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
@@ -264,8 +272,8 @@ func (s *simulation) begin(life string) {
 	s.begins[life] = s.now()
 }
 
-// keepEnded keeps an ended life until all goroutines have ended. Then the memory of the life's broker is
-// checked.
+// keepEnded keeps an ended life. When all goroutines have ended, the run checks that the life's broker has
+// released all memory.
 func (s *simulation) keepEnded(l *life) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,7 +305,7 @@ func (s *simulation) network(node string) network {
 	return healthy
 }
 
-// setNetwork changes the network of one node, also for its future lives.
+// setNetwork changes the network of a node, for the life on it and for all later lives.
 func (s *simulation) setNetwork(n *node, w network) {
 	s.mu.Lock()
 	s.networks[n.name] = w

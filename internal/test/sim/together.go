@@ -68,8 +68,7 @@ func (w *together) commit(values []string) seb.Commit {
 	return all
 }
 
-// otherPart is the failure noted for a part of a failed commit if the error names another part as the
-// cause.
+// otherPart is the failure of a part of a failed commit if the error names another part as the cause.
 const otherPart seb.Code = "other_part"
 
 // blame corrects the failures of the parts, if the error of the commit names the part that caused it:

@@ -76,7 +76,7 @@ func (c *client) partitionsOf(t topic) int { return max(t.partitions, c.grown[t.
 // shape is the part of a topic that updates change.
 type shape struct {
 	partitions int
-	config     int64 // its retention in bytes
+	config     int64 // the topic's retention in bytes
 }
 
 // checkTopics expects topics to have been created, changed and deleted as clients asked for.
@@ -133,8 +133,8 @@ func (x *checker) livesOf(o *op) format.TopicID {
 	return 0
 }
 
-// checkDelete expects no operation that a client sent after the acknowledgement of a deletion to
-// affect the deleted topic.
+// checkDelete expects no append that a client sent after the acknowledgement of a deletion to go to the
+// deleted topic.
 func (x *checker) checkDelete(ops []*op, d *op) {
 	var before format.TopicID // the newest topic with that name that certainly existed
 	for _, o := range ops {
@@ -175,8 +175,9 @@ func (x *checker) checkDeleted(ops []*op) {
 	}
 }
 
-// checkOwnRead expects a read to have found records of one topic with the name, and of no older topic
-// than the newest one that the broker must have known when the client asked.
+// checkOwnRead checks a read of a topic that clients delete and create again under the same name. All
+// records of the read must be of one of the topics with that name. When the client asked, the broker must
+// not have known of a newer topic with that name.
 func (x *checker) checkOwnRead(before []*op, o *op) {
 	if o.failure == seb.CodeDataLost {
 		x.history.violate("LossIsLoud", "a broker reported lost data, but nothing was lost: %v", o)

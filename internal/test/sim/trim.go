@@ -7,8 +7,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// trim moves the start of a partition: mostly by a little, so that records are
-// left to read; seldom to its end, or beyond it.
+// trim moves the start of a partition. Mostly it moves the start by a few records, so that some are left to
+// read. Seldom it moves the start to the end of the partition, or tries an offset beyond the end.
 func (c *client) trim(l *life, p place) {
 	o := &op{kind: trims, topic: p.topic, partition: p.partition, before: c.starts[p] + seb.Offset(c.rng.IntN(5))}
 	if chance(c.rng, 0.1) {

@@ -12,11 +12,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/test/kit"
 )
 
-// truth has every topic that was ever created, by its id, as it follows from the commits that were
-// the first in their slots and from the objects that these refer to, deleted objects included.
+// truth has every topic that was ever created, by id. It is built from the commits that were the first in
+// their slots and from their data objects, also if these objects were deleted.
 type truth map[format.TopicID]*incarnation
 
-// recreated returns how many topics have the name of an earlier one.
+// recreated returns how many topics have the name of an earlier topic.
 func (all truth) recreated() int {
 	names := map[string]bool{}
 	for _, in := range all {
@@ -107,7 +107,7 @@ func (s *simulation) noneAbove(q format.Seq) error {
 	return err
 }
 
-// tell adds a commit, which a fold has accepted, to the truth.
+// tell adds a commit to the truth. The fold has accepted this commit before.
 func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
 	at := moment{s.bucket.visible(format.LogKey(c.Seq)).Sub(s.begun), c.Seq}
 	dead := &deadLetters{sim: s}

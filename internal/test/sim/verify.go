@@ -18,8 +18,8 @@ const (
 	atEnd = "end"
 )
 
-// setUp creates the topics that exist during the whole run. At that time there are no faults except
-// those that new processes have from their start.
+// setUp creates the topics that exist during the whole run. At that time the only faults are crashes of new
+// processes.
 func (s *simulation) setUp() {
 	for _, t := range s.plan.topics {
 		for created := false; !created; s.sleep(100 * time.Millisecond) {
@@ -36,8 +36,8 @@ func (s *simulation) setUp() {
 	}
 }
 
-// verifyLiveness expects every broker to answer on a store without faults, and to send no requests
-// while it has no clients. Its operations are part of the history.
+// verifyLiveness expects every broker to answer on a store without faults, and to send no requests while it
+// has no clients. It adds the operations of this check to the history.
 func (s *simulation) verifyLiveness() {
 	var lives []*life
 	for _, n := range s.nodes {
@@ -87,8 +87,9 @@ func (s *simulation) sentBy(lives []*life) (n int) {
 	return n
 }
 
-// finalAppend appends one record. If a broker slept beyond its log lease and its clock stood still, it
-// learns this only after it has sent its claim. The outcome of that claim is unknown.
+// finalAppend appends one record. It may try twice if the brokers' clock stands still. A broker that was
+// idle for longer than its log lease then notices that only after it has sent its claim, so the outcome of
+// the append is unknown.
 func (s *simulation) finalAppend(l *life, topic, id string) {
 	o := &op{kind: appends, topic: topic, partition: -1, values: []string{id}}
 	s.history.send(id, id)

@@ -26,7 +26,7 @@ const (
 type wire struct {
 	http    *http.Client
 	history *history
-	lines   bool // bodies are x-ndjson instead of the compact form
+	lines   bool // bodies are x-ndjson; if false, they have Seb's compact form for batches
 	secret  string
 }
 
@@ -163,8 +163,9 @@ func (a *answer) offset(name string) seb.Offset {
 	return seb.Offset(n)
 }
 
-// do sends a request about the operation's topic, and returns the answer, or nil after it has noted
-// the failure. mediaType is the type of the body, or without a body the type that the client accepts.
+// do sends a request about the operation's topic, and returns the answer. If the request fails, it notes the
+// failure in the operation and returns nil. mediaType is the type that the client accepts in the answer to a
+// GET, and the type of the body of any other request.
 func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, body []byte) *answer {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+o.broker+"/v1/topics/"+o.topic+rest, bytes.NewReader(body))
 	if err != nil {

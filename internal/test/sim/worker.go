@@ -6,9 +6,9 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// work uses a consumer as workers do: it reads with the consumer that all workers share, does the
-// work, and commits what is done. It may die at any point. Several clients may do this at the same
-// time. The client resets the consumer only if records were deleted before they were read.
+// work uses a consumer as workers do: it reads with the consumer that all workers share, does the work, and
+// commits what is done. The worker may die at any point. Several clients may do this at the same time. The
+// client resets the consumer only if records were deleted before they were read.
 func (c *client) work(l *life, t topic) {
 	s := consumerRef{t.name, workConsumer}
 	for range pick(c.rng, 1, 2, 3) {
@@ -40,7 +40,7 @@ func (s *simulation) finish(o *op) {
 	}
 }
 
-// roundsMax is more than the reads that the work on a topic takes at the end of the run.
+// roundsMax is larger than the number of reads that the work on a topic takes at the end of the run.
 const roundsMax = 100
 
 // finalWork does the work that is left in a topic after all faults have ended.
