@@ -360,12 +360,12 @@ func canceled(err error) *Error {
 
 func errClosed() error {
 	return &Error{Code: CodeBrokerClosed, Detail: "the broker is closed or closing", RetryAfter: time.Second,
-		Hint: "send the request to another broker, or to this one when it is back"}
+		Hint: "send the request to another broker, or to this broker once it has started again"}
 }
 
 func topicRecreated(name string) *Error {
-	e := refused(CodeTopicRecreated, "topic %q is not the topic that was read before, which was deleted or is in another bucket", name)
-	e.Hint = "start over: no record of this topic has been read"
+	e := refused(CodeTopicRecreated, "topic %q was deleted and created again since you began to read it, or is in another bucket", name)
+	e.Hint = "read the topic from its start: you have read no record of the new topic"
 	return e
 }
 

@@ -488,7 +488,7 @@ func TestAppendWhoseTopicMayHaveBeenCreated(t *testing.T) {
 }
 
 // The error of each refused token has the outcome of its answer, if the call commits answers.
-func TestRefusedTokensTellTheirOutcomes(t *testing.T) {
+func TestRefusedTokensHaveOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, q := openQueue(t, 2, seb.QueueUpdate{})
 		gone := b.Queue("t", "gone")

@@ -173,7 +173,7 @@ type InFlight struct{ in dispatch.InFlight }
 func NewInFlight(most int) (_ *InFlight, err error) {
 	defer reads(&err)
 	if most < 1 || most > receiveMax {
-		return nil, limited(CodeInvalidRequest, receiveMax, "the maximum of messages in flight is %d; it must be 1 to %d", most, receiveMax)
+		return nil, limited(CodeInvalidRequest, receiveMax, "%d messages in flight are not allowed: the number must be 1 to %d", most, receiveMax)
 	}
 	return &InFlight{dispatch.InFlight{Max: most}}, nil
 }

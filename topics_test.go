@@ -138,7 +138,7 @@ func TestTopicConfig(t *testing.T) {
 }
 
 // A reader that waits at the end of a partition gets an error if it misses a record.
-func TestFollowIsToldOfRecordsThatWereDeletedBeforeItReadThem(t *testing.T) {
+func TestFollowReportsRecordsDeletedBeforeItReadThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
 		b, other := open(t, memory, immediate()), open(t, memory, immediate())

@@ -502,7 +502,7 @@ func TestWhatWaitsEndsWithAKeyThatWasRevokedElsewhere(t *testing.T) {
 
 // The figures of a broker that has stopped are worth knowing. It checks keys by the last state
 // that it knew.
-func TestStoppedBrokerTellsItsKeysWhatItDid(t *testing.T) {
+func TestStoppedBrokerServesItsMetricsAndBill(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{Gatherer: prometheus.NewRegistry()})
 	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
 	k, revoked := newKey(t, s.broker, "revoked", seb.ScopeAdmin)

@@ -44,7 +44,7 @@ func (h *Handler) batchOf(ctx context.Context, spec *appendSpec, body []byte) (*
 // add up to the length of body.
 func checkBatch(body []byte) (count int, err error) {
 	if len(body) < batchCountBytes {
-		return 0, invalid("", "the batch has %d bytes; the number of records at its start alone takes %d", len(body), batchCountBytes)
+		return 0, invalid("", "the batch has %d bytes; it must start with the number of records, which takes %d bytes", len(body), batchCountBytes)
 	}
 	n := int64(binary.LittleEndian.Uint32(body))
 	values := int64(len(body)) - batchCountBytes - batchSizeBytes*n
@@ -56,7 +56,7 @@ func checkBatch(body []byte) (count int, err error) {
 		at := batchCountBytes + batchSizeBytes*i
 		left -= int64(binary.LittleEndian.Uint32(body[at:]))
 		if left < 0 {
-			return 0, invalid("", "the size of record %d of the batch (4 bytes, at byte %d of the body) is too large: the record would end %d bytes after the end of the body", i, at, -left)
+			return 0, invalid("", "record %d of the batch would end %d bytes after the end of the body: its size, the 4 bytes at byte %d of the body, is too large", i, -left, at)
 		}
 	}
 	if left > 0 {

@@ -72,7 +72,7 @@ type billStored struct {
 	Covers  string `json:"covers"`
 }
 
-const storedCovers = "objects that hold records of the log, whichever broker wrote them; not those without records, checkpoints, or older versions"
+const storedCovers = "objects that hold records of the log, whichever broker wrote them; checkpoints, objects without records, and older versions of objects are not counted"
 
 // cost is in dollars.
 type cost struct {

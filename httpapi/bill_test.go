@@ -45,7 +45,7 @@ func TestBillOfAnIdleBrokerIsItsStorage(t *testing.T) {
 	}
 }
 
-func TestBillTellsNoMonthByItsFirstMinute(t *testing.T) {
+func TestBillEstimatesNoMonthFromItsFirstMinute(t *testing.T) {
 	b := billOf(seb.Usage{Store: seb.StoreUse{Creates: 1}, Serving: time.Minute - 1}, &dear)
 	if b.Month != nil || b.SoFar == nil || !strings.Contains(b.Hint, "a minute") {
 		t.Errorf("%+v", b)
@@ -88,7 +88,7 @@ func TestBillOverHTTP(t *testing.T) {
 	s.get("/v1/bill?month=1").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 }
 
-func TestBillWithoutPricesTellsWhatWasUsed(t *testing.T) {
+func TestBillWithoutPricesShowsUsage(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	a := s.get("/v1/bill")
 	var b bill

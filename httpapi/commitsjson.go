@@ -190,7 +190,7 @@ func (p *commitParser) acks() error {
 func (p *commitParser) name(what string) (string, error) {
 	s, err := p.json.string(what)
 	if len(s) > nameBytesMax {
-		return "", invalid("a name has at most 249 bytes", "the %s has %d bytes", what, len(s))
+		return "", invalid("names have at most 249 bytes; send tokens unchanged", "the value of the field %s has %d bytes", what, len(s))
 	}
 	return string(s), err
 }

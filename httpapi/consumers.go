@@ -296,7 +296,7 @@ func ifMatch(r *http.Request) ([]seb.CommitOption, error) {
 func refuseConditions(r *http.Request) error {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if len(r.Header.Values(name)) > 0 {
-			return invalid("leave it out: only commits take a condition, the header If-Match; a PUT without a body leaves a consumer that exists as it is",
+			return invalid("leave this header out: only a commit of positions takes a condition, in the header If-Match; a PUT without a body does not change an existing consumer",
 				"%s has no effect here", name)
 		}
 	}

@@ -23,7 +23,7 @@ func (s *server) wantRead(topic, query string, records int) {
 	a.wantHeader(s.t, "Seb-Next-Offset", fmt.Sprint(records))
 }
 
-func TestReadTakesAThousandRecordsOrAMebibyteUnlessTold(t *testing.T) {
+func TestReadTakesAThousandRecordsOrAMebibyteByDefault(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	s.append("many", strings.Repeat("x\n", 1001), "Content-Type", typeNDJSON)
 	s.wantRead("many", "", 1000)
@@ -56,7 +56,7 @@ func TestReadTakesNoMoreThanItsMost(t *testing.T) {
 	}
 }
 
-func TestReadDoesNotWaitUnlessTold(t *testing.T) {
+func TestReadDoesNotWaitUnlessAsked(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "old")
 		start := time.Now()

@@ -96,7 +96,7 @@ func (h *Handler) resumed(r *http.Request, q query, partition int32) (*seb.Follo
 	}
 	if mark.Partition != partition {
 		return nil, invalid("use the same partition, or leave the id out to start over",
-			"the last event id %.80q is not one of %s", last, nameOf(partition))
+			"the last event id %.80q is not from a stream of %s", last, nameOf(partition))
 	}
 	return h.broker.ResumeFollower(r.Context(), r.PathValue("topic"), mark)
 }

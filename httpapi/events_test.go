@@ -527,7 +527,7 @@ func TestStreamGoesOnAfterTheStoreFailed(t *testing.T) {
 	})
 }
 
-func TestStreamTellsOfLostData(t *testing.T) {
+func TestStreamReportsLostData(t *testing.T) {
 	store := objstore.NewMemory()
 	s := newServerOn(t, store, seb.Options{}, Options{})
 	s.append("orders", "a")
@@ -549,7 +549,7 @@ func TestStreamTellsOfLostData(t *testing.T) {
 
 // If unread records are deleted during a stream, the client gets an error. The events before it are
 // complete.
-func TestStreamTellsOfRecordsThatAreNoLongerHeld(t *testing.T) {
+func TestStreamReportsRecordsThatAreNoLongerHeld(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		for _, v := range []string{"a", "b", "c"} {
 			s.append("orders", strings.Repeat(v, 1<<20))
@@ -568,7 +568,7 @@ func TestStreamTellsOfRecordsThatAreNoLongerHeld(t *testing.T) {
 	})
 }
 
-func TestStreamTellsThatItsBrokerHasStopped(t *testing.T) {
+func TestStreamReportsThatItsBrokerHasStopped(t *testing.T) {
 	store := storetest.NewFaulty(objstore.NewMemory())
 	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
 		s.append("orders", "a")

@@ -133,7 +133,7 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 func (h *Handler) warnOf(e *seb.Error, err error) {
 	if errors.Is(err, peer.ErrOtherSession) {
 		h.warnOfPeer.Do(func() {
-			h.log.Warn("another broker answers at the address that a broker advertises: give each an address of its own (seb serve --advertise)", "address", e.Address)
+			h.log.Warn("another broker answers at the address of a queue's owner: let each broker advertise an address of its own (seb serve --advertise)", "address", e.Address)
 		})
 	}
 }

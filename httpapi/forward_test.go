@@ -593,7 +593,7 @@ func TestOwnerShowsThatItWaits(t *testing.T) {
 	})
 }
 
-func TestOwnerIsDialedAsTold(t *testing.T) {
+func TestOwnerIsDialedWithDialPeer(t *testing.T) {
 	shared := objstore.NewMemory()
 	owner := newPeer(t, shared)
 	owner.ownQueue(1)

@@ -10,7 +10,7 @@ import (
 )
 
 // If the last part of a path below a queue or a consumer is unknown, the hint lists all valid ones.
-func TestHintsBelowQueuesAndConsumersTellWhatThereIs(t *testing.T) {
+func TestHintsBelowQueuesAndConsumersListTheRoutes(t *testing.T) {
 	s := newServerWith(t, 1)
 	for kind, pattern := range map[string]string{
 		"queues": "/v1/topics/{topic}/queues/{queue}/", "consumers": "/v1/topics/{topic}/consumers/{consumer}/",
@@ -54,7 +54,7 @@ func TestHintsNameTheRange(t *testing.T) {
 
 // The hint for a missing queue or consumer says how to create it, and how to list the existing
 // ones.
-func TestHintsTellHowToCreateWhatIsMissing(t *testing.T) {
+func TestHintsSayHowToCreateWhatIsMissing(t *testing.T) {
 	s := newServerWith(t, 1)
 	const queue, consumer = "/v1/topics/orders/queues/x", "/v1/topics/orders/consumers/x"
 	token := s.clusterTag() + ".1/0:0.1"

@@ -137,7 +137,7 @@ func (j *jsonReader) object(what string, field func(name []byte) error) error {
 		case j.take('}'):
 			return nil
 		default:
-			return j.malformed("a comma or the object's end is missing")
+			return j.malformed("a comma or the closing bracket is missing")
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (j *jsonReader) list(what string, element func(index int) error) error {
 		case j.take(']'):
 			return nil
 		default:
-			return j.malformed("a comma or the list's end is missing")
+			return j.malformed("a comma or the closing bracket is missing")
 		}
 	}
 }
@@ -283,7 +283,7 @@ func (j *jsonReader) members(first, last byte, member func() error) error {
 			return nil
 		}
 		if !j.take(',') {
-			return j.malformed("a comma or the end is missing")
+			return j.malformed("a comma or the closing bracket is missing")
 		}
 	}
 }

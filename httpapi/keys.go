@@ -91,7 +91,7 @@ func (h *Handler) listKeys(w *response, r *http.Request) error {
 	var after uint64
 	if p.after != "" {
 		if after, err = strconv.ParseUint(p.after, 10, 64); err != nil {
-			return invalid("send the value of next from the previous response, such as 7", "invalid after %.100q: it must be the id of an API key", p.after)
+			return invalid("as after, send the value of next from the previous response, such as 7", "invalid after %.100q: it must be the id of an API key", p.after)
 		}
 	}
 	return listing[seb.Key]{

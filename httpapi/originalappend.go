@@ -170,7 +170,7 @@ func (h *Handler) sizedRecords(ctx context.Context, sizes, values []byte) (*reco
 	case count == 0:
 		return nil, invalid("", "%q is an empty list: the request has no records", sizesField)
 	case sum != int64(len(values)):
-		return nil, invalid("", "%q adds up to %d bytes, %q has %d", sizesField, sum, recordsField, len(values))
+		return nil, invalid("", "the sizes in %q add up to %d bytes, but %q has %d bytes", sizesField, sum, recordsField, len(values))
 	}
 	l, err := h.newRecordList(ctx, count)
 	if err != nil {

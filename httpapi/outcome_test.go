@@ -99,7 +99,7 @@ func TestOutcomeOfAReceiveIsThatOfItsAcks(t *testing.T) {
 
 // Each refused token has its own outcome: for a lost lease none, for a record that was to become a dead letter
 // with a copy the outcome of that commit.
-func TestRefusedTokensTellTheirOutcome(t *testing.T) {
+func TestRefusedTokensHaveAnOutcome(t *testing.T) {
 	store := storetest.NewFaulty(objstore.NewMemory())
 	opts := seb.Options{AppendTimeout: time.Second, Batching: seb.Immediate()}
 	bubbleOn(t, store, opts, Options{}, 0, func(t *testing.T, s *server) {

@@ -62,9 +62,9 @@ func parseValues(r *http.Request, known ...string) (url.Values, error) {
 	}
 	for name := range values {
 		if !slices.Contains(known, name) {
-			hint := "this request takes none"
+			hint := "this request takes no query parameters"
 			if len(known) > 0 {
-				hint = "known here are " + strings.Join(known, ", ")
+				hint = "this request takes the parameters " + strings.Join(known, ", ")
 			}
 			return nil, invalid(hint, "unknown query parameter %.100q", name)
 		}

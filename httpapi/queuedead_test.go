@@ -14,7 +14,7 @@ import (
 
 // The copy of a dead letter says where the record comes from and why it is there. The same commit makes
 // the copy and the dead letter.
-func TestParkedRecordIsCopiedWithItsHistory(t *testing.T) {
+func TestDeadLetterIsCopiedWithItsHistory(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "42", "Seb-Key", "k", "Seb-Header-App", "shop", "Seb-Timestamp", "2026-01-31T12:00:00Z")
 		s.do("PUT", "/v1/topics/orders.dead", nil).want(t, http.StatusCreated)
@@ -54,7 +54,7 @@ func TestParkedRecordIsCopiedWithItsHistory(t *testing.T) {
 }
 
 // If a record lease ends without an answer on the last attempt, the record becomes a dead letter.
-func TestSilentWorkersGetARecordParked(t *testing.T) {
+func TestSilentWorkersMakeADeadLetter(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "x")
 		s.setQueue("mail", `{"max_attempts":2,"backoff":"0s","lease":"10s"}`, http.StatusCreated)

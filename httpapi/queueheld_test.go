@@ -7,7 +7,7 @@ import (
 
 // A broker that has taken a queue over shows how many records it holds back, and until when. It
 // counts them neither as ready nor as leased.
-func TestHeldRecordsAreToldWithTheirTime(t *testing.T) {
+func TestHeldRecordsAreReportedWithTheirTime(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 30)
 	if q := peers[0].describeQueue("mail"); q.Held == nil || *q.Held != 0 || q.HeldUntil != nil {
 		t.Errorf("before anything was lost %+v", q)

@@ -140,7 +140,7 @@ func TestPushRefusals(t *testing.T) {
 	s.get(pushPath).wantProblem(t, http.StatusNotFound, seb.CodePushNotFound)
 }
 
-func TestStoppedPushIsToldAndResumed(t *testing.T) {
+func TestStoppedPushIsShownAndResumed(t *testing.T) {
 	s := newServer(t, seb.Options{PushNetworks: loopback}, Options{})
 	s.append("orders", "x")
 	s.setQueue("mail", "", http.StatusCreated)

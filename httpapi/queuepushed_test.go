@@ -115,7 +115,7 @@ func TestPushedRecordComesSignedAndIsDoneOnceItWasTaken(t *testing.T) {
 }
 
 // A target that fails is tried as often as the queue's attempts allow. Redirects are not followed.
-func TestPushedRecordIsParkedWithTheTargetsLastAnswer(t *testing.T) {
+func TestPushedDeadLetterHasTheTargetsLastAnswer(t *testing.T) {
 	elsewhere, strayed := newTarget(t, func(http.ResponseWriter, *http.Request) {})
 	s := newPushing(t, `{"max_attempts":2,"backoff":"0s"}`)
 	url, came := newTarget(t, func(w http.ResponseWriter, r *http.Request) {

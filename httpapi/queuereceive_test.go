@@ -217,7 +217,7 @@ func TestEachTokenIsAnsweredForItself(t *testing.T) {
 
 // A token of another queue has a different hint than a lost lease, which says to leave the record alone:
 // here nobody else has the record.
-func TestTokenOfAnotherQueueIsToldFromALostLease(t *testing.T) {
+func TestTokenOfAnotherQueueIsNotALostLease(t *testing.T) {
 	s := newServerWithQueue(t, 1, "")
 	s.setQueue("other", "", http.StatusCreated)
 	s.received("other", "") // so that this broker hands out its records
@@ -246,7 +246,7 @@ func TestTokenOfAnotherQueueIsToldFromALostLease(t *testing.T) {
 	}
 }
 
-func TestParkedRecordsAreShownPageByPageAndRedriven(t *testing.T) {
+func TestDeadLettersAreShownPageByPageAndRedriven(t *testing.T) {
 	s := newServerWithQueue(t, 5, `{"max_attempts":1}`)
 	ms := s.received("mail", `{"max":5}`)
 	s.post(mailPath+"/nack", `{"tokens":`+tokensOf(t, ms)+`,"reason":"no \"such\" address"}`).want(t, 200)
@@ -369,7 +369,7 @@ func TestDrainEndsReceiveThatWaitsForMemory(t *testing.T) {
 	})
 }
 
-func TestQueueTellsHowItGoes(t *testing.T) {
+func TestQueueShowsItsProgress(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.queueOf(6, `{"max_attempts":1}`)
 		s.append("orders", "x", delayHeader, "1h")

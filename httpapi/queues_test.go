@@ -97,7 +97,7 @@ func TestQueueIsCreatedWithDefaultsAndChangedFieldByField(t *testing.T) {
 	s.get(mailPath).wantProblem(t, http.StatusNotFound, seb.CodeQueueNotFound)
 }
 
-func TestQueueBeginsWhereItIsTold(t *testing.T) {
+func TestQueueBeginsAtItsStart(t *testing.T) {
 	s := newServerWith(t, 3)
 	for i, c := range []struct {
 		from string
@@ -254,7 +254,7 @@ func TestDeadLetterTopicMustBeOneThatTheKeyMayWrite(t *testing.T) {
 }
 
 // Answers that describe a queue show its dead-letter topic only to keys with access to that topic.
-func TestDeadLetterTopicIsToldToKeysForIt(t *testing.T) {
+func TestDeadLetterTopicIsShownToKeysForItOnly(t *testing.T) {
 	s := newServerWith(t, 1)
 	s.append("secret.dead", "x")
 	s.setQueue("mail", `{"dead_letter_topic":"secret.dead"}`, http.StatusCreated)

@@ -109,7 +109,7 @@ func (h *Handler) parseRead(r *http.Request) (readSpec, error) {
 		return s, err
 	}
 	if s.topicID = q["topic_id"]; !topicIDForm.MatchString(s.topicID) {
-		return s, invalid("use the "+topicIDHeader+" of an earlier response unchanged, such as 1f0c6a3e.7", "topic_id %.80q is not the id of a topic", s.topicID)
+		return s, invalid("use the "+topicIDHeader+" of an earlier response unchanged, such as 1f0c6a3e.7", "topic_id %.80q does not have the form of a topic id", s.topicID)
 	}
 	return s, h.parseBounds(q, &s)
 }

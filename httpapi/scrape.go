@@ -55,7 +55,7 @@ func (s *scrapes) begin(ctx context.Context, of seb.Holder) (end func(), err err
 		case <-timer.C:
 			return nil, &seb.Error{
 				Code: seb.CodeOverMemoryBudget, RetryAfter: scrapeWaitMax, Limit: scrapesMax,
-				Detail: "two other callers, or one with the same API key or address, are reading the metrics", Hint: "try again later, and ask less often",
+				Detail: "two other callers, or a caller with the same API key or address, are reading the metrics now", Hint: "try again later, and ask less often",
 			}
 		}
 	}

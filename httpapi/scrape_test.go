@@ -17,7 +17,7 @@ import (
 )
 
 // A series with the name of a topic, a queue or a consumer needs a key with the scope metrics for the topic.
-func TestMetricsTellNamesToThoseWhoMaySeeThem(t *testing.T) {
+func TestMetricsShowNamesToKeysThatMaySeeThem(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s := newServer(t, seb.Options{}, Options{Registerer: registry, Gatherer: registry})
 	registry.MustRegister(sebprom.NewCollector(s.broker.Metrics))
@@ -58,7 +58,7 @@ func TestMetricsTellNamesToThoseWhoMaySeeThem(t *testing.T) {
 }
 
 // Callers that read metrics slowly make others wait, but the broker holds at most two answers.
-func TestMetricsAreToldToFewAtATime(t *testing.T) {
+func TestMetricsServeFewCallersAtATime(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Registerer: registry, Gatherer: registry}, 0, func(t *testing.T, s *server) {
 		registry.MustRegister(sebprom.NewCollector(s.broker.Metrics))

@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-func TestMemoryTellsTheTimeOfTheBubble(t *testing.T) {
+func TestMemoryUsesTheTimeOfTheBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
 		first, err := store.Create(t.Context(), "log/1")

@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/sebprom"
 )
 
-func TestCollectorTellsWhatIsReadNow(t *testing.T) {
+func TestCollectorReportsCurrentUse(t *testing.T) {
 	sent := metric.Family{Name: "sent_total", Help: "Letters sent.", Kind: metric.Counter, Labels: []string{"to", "by"}}
 	size := metric.Family{Name: "size_bytes", Help: "Sizes.", Kind: metric.Histogram}
 	read := func() []metric.Family {

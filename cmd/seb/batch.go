@@ -50,7 +50,7 @@ func costOf(batch string, linger time.Duration, prices *httpapi.Prices) string {
 	case batch == batchEach:
 		return fmt.Sprintf("a PUT per append, %s%s", price, idle)
 	default:
-		return fmt.Sprintf("while records come, one PUT after another; at 20/s and %s that is $%.0f a month%s", price, month(20), idle)
+		return fmt.Sprintf("while records come, one PUT after another; 20 PUTs/s at %s cost $%.0f a month%s", price, month(20), idle)
 	}
 }
 

@@ -127,7 +127,7 @@ func TestGathererKeepsEveryLineInOrderWithinItsLimits(t *testing.T) {
 	})
 }
 
-func TestGathererTellsThatReadingBrokeOff(t *testing.T) {
+func TestGathererReportsThatReadingBrokeOff(t *testing.T) {
 	broken := errors.New("cable cut")
 	r := io.MultiReader(strings.NewReader("a\nb\nhalf a li"), iotest.ErrReader(broken))
 	batches, err := readBatches(t.Context(), t, newBatcher((&formatFlags{}).input(false), 1<<20, 1000), r, 0)

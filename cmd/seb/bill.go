@@ -84,7 +84,7 @@ func (b *billInfo) print(p *printer) error {
 			if b.Prices.AsOf != "" {
 				t.printf(", as of %s", b.Prices.AsOf)
 			}
-			t.printf(": $%v and $%v a million, $%v a GB and month\n", b.Prices.ClassA, b.Prices.ClassB, b.Prices.Storage)
+			t.printf(": $%v per million class A requests, $%v per million class B requests, $%v per GB and month\n", b.Prices.ClassA, b.Prices.ClassB, b.Prices.Storage)
 		}
 		b.SoFar.print(t, "so far")
 		b.Month.print(t, "a month")

@@ -114,9 +114,9 @@ func (c *consumeCmd) explain(err error, r *topicReader) error {
 		err = hinted(err, fmt.Sprintf("%s; the next records were deleted before they were read: skip them with `seb consumer reset %s %s --from earliest`, or choose another position",
 			written, c.Topic, c.Consumer))
 	case errors.As(err, new(outputError)) && c.Consumer != "":
-		err = hinted(err, written+" whole; the output may hold more records after these, the last one cut off; "+goOn)
+		err = hinted(err, written+" completely; more records may follow in the output, the last of them cut off; "+goOn)
 	case errors.As(err, new(outputError)):
-		err = hinted(err, fmt.Sprintf("%s whole; the output may hold more records after these, the last one cut off; to continue after the first %d, use %s",
+		err = hinted(err, fmt.Sprintf("%s completely; more records may follow in the output, the last of them cut off; to continue after the first %d, use %s",
 			written, r.written, r.positions()))
 	case r.written > 0:
 		goOn = written + "; " + goOn

@@ -316,9 +316,9 @@ func TestConsumeCountsWhatTheOutputTook(t *testing.T) {
 		room int
 		want string
 	}{
-		"nothing":   {0, "0 records were written whole; the output may hold more records after these, the last one cut off; to continue after the first 0, use --from 0\n"},
-		"a buffer":  {64 << 10, "0 records were written whole; the output may hold more records after these, the last one cut off; to continue after the first 0, use --from 0\n"},
-		"an answer": {150000, "20000 records were written whole; the output may hold more records after these, the last one cut off; to continue after the first 20000, use --from 20000\n"},
+		"nothing":   {0, "0 records were written completely; more records may follow in the output, the last of them cut off; to continue after the first 0, use --from 0\n"},
+		"a buffer":  {64 << 10, "0 records were written completely; more records may follow in the output, the last of them cut off; to continue after the first 0, use --from 0\n"},
+		"an answer": {150000, "20000 records were written completely; more records may follow in the output, the last of them cut off; to continue after the first 20000, use --from 20000\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := newFakeLog(t, &fakeLog{records: records, perFetch: 20000})

@@ -186,7 +186,7 @@ func (d *diagnosis) unobstructed(ctx context.Context) (string, error) {
 	if _, err := d.get(ctx, "", clusterKey, 0, 1); err != nil && !errors.Is(err, objstore.ErrNotFound) {
 		return "", err
 	}
-	return "no file or directory of the wrong kind is where Seb keeps objects", nil
+	return "Seb can use every path that it needs", nil
 }
 
 // roundTrips writes objects of two sizes, and reads each right after that. Most latencies are measured
@@ -351,7 +351,7 @@ func (d *diagnosis) estimate(kind storeKind, prices *httpapi.Prices) {
 	})
 	linger := kind.linger()
 	creates := d.samples["create 1 KiB"]
-	d.printf("\n  a lone append is acknowledged in about %v linger + %s, at worst %s more\n",
+	d.printf("\n  a lone append is acknowledged after about %v (linger) + %s; in the slowest case, %s later\n",
 		linger, ms(percentile(creates, 50)), ms(percentile(creates, 100)-percentile(creates, 50)))
 	d.Cost = costOf(batchTimed, linger, prices)
 	d.printf("  cost: %s\n", d.Cost)

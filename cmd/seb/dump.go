@@ -215,7 +215,7 @@ func (d *dumper) commit(b []byte, name string) error {
 		case *format.StartMoved:
 			d.line("item", "%d: partition %d of topic %d starts at %d from here on", i, x.Partition, x.Topic, x.Start)
 		case *format.TopicConfigured:
-			d.line("item", "%d: topic %d has a retention of %v and %d bytes from here on (0: no limit)", i, x.Topic, time.Duration(x.Config.RetentionMS)*time.Millisecond, x.Config.RetentionBytes)
+			d.line("item", "%d: topic %d has the retention settings %v and %d bytes from here on (0: not set)", i, x.Topic, time.Duration(x.Config.RetentionMS)*time.Millisecond, x.Config.RetentionBytes)
 		case *format.AppendKeyed:
 			d.line("item", "%d: append to topic %d with the idempotency key that hashes to %x: %d ranges", i, x.Topic, x.Key, len(x.Ranges))
 			for _, r := range x.Ranges {

@@ -130,7 +130,7 @@ func TestDumpShowsEveryKindOfObject(t *testing.T) {
 			"commit, version 2", "slot         7\n", "data/00000000000000000005-0000000000000abc", `topic 1 created: "orders", 2 partitions`,
 			"offsets 40 to 41", "inline at 0", `40 2023-11-14T22:13:20.000Z key null value "one"`, `value "two"`, "batch: 2 records, compression none",
 			"offsets 42 to 42", "in data 1 at 0", "topic 1 has 3 partitions", "below 4", "topic 1 deleted", "unknown kind 99",
-			"partition 2 of topic 1 starts at 41", "retention of 1h0m0s and 9 bytes", "key that hashes to ab00", "partition 1: offsets 5 to 6",
+			"partition 2 of topic 1 starts at 41", "the retention settings 1h0m0s and 9 bytes", "key that hashes to ab00", "partition 1: offsets 5 to 6",
 			`API key 5 created: "shop", scopes 0x3, topics ["orders.*"], expires 2023-11-14T22:13:20.000000Z`, "API key 5 revoked",
 			`consumer 2 of topic 1 created: "billing"`, "consumer 2 moved", "partition 1: the next offset to read is 43", "consumer 2 deleted",
 			`queue 3 of topic 1 set: "mail", lease 30s, at most 5 attempts, backoff 1s to 1m0s, dead letters to "dead", ordered by key, paused`, "queue 4 deleted",

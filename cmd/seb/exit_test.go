@@ -93,7 +93,7 @@ func TestUnknownOutcomesNameTheCommandThatShowsTheResult(t *testing.T) {
 }
 
 // With a wrong scheme no request reaches the broker: the outcome is certain, and a retry can't help.
-func TestWrongSchemeIsToldAndNothingWasDone(t *testing.T) {
+func TestWrongSchemeIsReportedAndNothingIsDone(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())

@@ -132,15 +132,15 @@ func parseFetched(header http.Header, body []byte) (fetched, error) {
 		return f, err
 	}
 	if len(body) < 4 {
-		return f, fmt.Errorf("%d bytes are too few for a batch", len(body))
+		return f, fmt.Errorf("the response has %d bytes, too few for a batch", len(body))
 	}
 	count := int64(binary.LittleEndian.Uint32(body))
 	if body = body[4:]; int64(len(body)) < 4*count {
-		return f, fmt.Errorf("%d bytes are too few for the sizes of %d records", len(body), count)
+		return f, fmt.Errorf("after its count, the response has %d bytes, too few for the sizes of %d records", len(body), count)
 	}
 	f.first = f.next - count
 	if first := header.Get("Seb-Offset"); f.first < 0 || (count > 0 && first != strconv.FormatInt(f.first, 10)) {
-		return f, fmt.Errorf("%d records end before offset %d, but begin at %q", count, f.next, first)
+		return f, fmt.Errorf("the response has %d records that end before offset %d, but its first offset is %q", count, f.next, first)
 	}
 	f.sizes, f.values = body[:4*count], body[4*count:]
 	var sum int64
@@ -148,7 +148,7 @@ func parseFetched(header http.Header, body []byte) (fetched, error) {
 		sum += int64(binary.LittleEndian.Uint32(rest))
 	}
 	if sum != int64(len(f.values)) {
-		return f, fmt.Errorf("sizes add up to %d bytes, values have %d", sum, len(f.values))
+		return f, fmt.Errorf("the records' sizes add up to %d bytes, but their values have %d bytes", sum, len(f.values))
 	}
 	return f, nil
 }

@@ -109,7 +109,7 @@ func decoded(t *testing.T, lines string) (all []any) {
 	return all
 }
 
-func TestProduceTellsWhereItsInputIsWrong(t *testing.T) {
+func TestProduceSaysWhereItsInputIsWrong(t *testing.T) {
 	sized := string(appendSized(appendSized(nil, nil), []byte("abc")))
 	for _, test := range []struct{ name, args, in, message string }{
 		{"no JSON", "--format json", "{\"value\":\"a\"}\nhello\n", "line 2: it is not a JSON object"},
@@ -229,7 +229,7 @@ func TestConsumeFromATime(t *testing.T) {
 
 // If a broker refuses a byte of a request, produce names the line of the input, since the user never sees
 // the request.
-func TestProduceTellsTheLineAndTheByteThatTheBrokerRefused(t *testing.T) {
+func TestProduceNamesTheLineAndTheByteThatTheBrokerRefused(t *testing.T) {
 	broker := serve(t, nil, "--store", "memory:", "--linger", "1ms")
 	for _, test := range []struct{ line, message string }{
 		{`{"key":7,"value":"a"}`, "line 3: key must be a string, at byte 8"},

@@ -172,7 +172,7 @@ func verdict(p *printer, r *fsck.Report) {
 	case len(r.Of(fsck.Newer)) > 0:
 		p.printf("verdict: needs another version of seb\n")
 	case !r.Deep:
-		p.printf("verdict: %s (batches were not read; --deep does)\n", p.paint(green, "whole"))
+		p.printf("verdict: %s (batches were not read; --deep reads them)\n", p.paint(green, "whole"))
 	default:
 		p.printf("verdict: %s\n", p.paint(green, "whole"))
 	}

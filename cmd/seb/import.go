@@ -23,7 +23,7 @@ func (importCmd) Help() string {
 	return `Appends the records of the original Seb's files, named TOPIC/OFFSET.record_batch, plain or gzip, to topics of
 the same names, each at the offset that it had, with the time of its batch. The files are only read.
 
-A topic in Seb must be new, or hold what an earlier import appended: then this import continues where that one stopped.
+A topic in Seb must be new, or hold what an earlier import appended: then this import continues where the earlier import stopped.
 No other program may append to it meanwhile. If an import fails or is interrupted, run the same command again.
 
 Examples:

@@ -394,7 +394,7 @@ func TestImportOfNothingIsRefused(t *testing.T) {
 	target := newImportTarget(t)
 	from := originals{"seb.json": []byte("{}")}.dir(t)
 	target.run(t.Context(), t, from).want(t, exitRefused, "no files named TOPIC/OFFSET.record_batch", "name the directory")
-	target.run(t.Context(), t, from, "--topic", "orders").want(t, exitRefused, "no files of this topic, such as orders/")
+	target.run(t.Context(), t, from, "--topic", "orders").want(t, exitRefused, "no files of this topic (the first would be orders/")
 }
 
 func TestImportRenumbers(t *testing.T) {

@@ -182,7 +182,7 @@ func takeInventory(ctx context.Context, source importSource, topics []string) (*
 	}
 	for _, topic := range topics {
 		if v.topics[topic] == nil {
-			return nil, codedError{fmt.Errorf("the source has no files of this topic, such as %s", original.Name(topic, 0)), exitRefused}
+			return nil, codedError{fmt.Errorf("the source has no files of this topic (the first would be %s)", original.Name(topic, 0)), exitRefused}
 		}
 	}
 	if len(v.topics) == 0 {

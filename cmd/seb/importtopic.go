@@ -37,7 +37,7 @@ type topicImport struct {
 func (t *topicImport) run(ctx context.Context) error {
 	t.First = t.offsets[0]
 	if t.First != 0 && !t.cmd.Renumber {
-		return hinted(fmt.Errorf("the first file is %s: offsets can't be kept if those before %d are missing", original.Name(t.Topic, t.First), t.First),
+		return hinted(fmt.Errorf("the first file is %s: offsets can't be kept if the records before offset %d are missing", original.Name(t.Topic, t.First), t.First),
 			"restore the files before it, or give the records new offsets from 0 with --renumber")
 	}
 	t.base = t.First

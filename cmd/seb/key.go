@@ -40,9 +40,9 @@ type keyCreateCmd struct {
 	keyringFlag
 	outputFlag
 	Name      string        `arg:"" help:"Name of the key. A client certificate of that name can be used instead of the key."`
-	Scope     []string      `required:"" placeholder:"SCOPE" help:"What it allows: read, write, metrics, admin (which includes the others); comma-separated."`
-	Topic     []string      `default:"*" placeholder:"PATTERN" help:"Topics that it allows: names, or the beginning of names and *; comma-separated (default: all)."`
-	ExpiresIn time.Duration `placeholder:"DURATION" help:"How long it is valid (default: until it is revoked)."`
+	Scope     []string      `required:"" placeholder:"SCOPE" help:"What the key allows: read, write, metrics, admin (which includes the others); comma-separated."`
+	Topic     []string      `default:"*" placeholder:"PATTERN" help:"Topics that the key allows: names, or the beginning of names and *; comma-separated (default: all)."`
+	ExpiresIn time.Duration `placeholder:"DURATION" help:"How long the key is valid (default: until it is revoked)."`
 	NewLog    bool          `env:"-" help:"Create a log in --store if it holds none."`
 }
 
@@ -159,7 +159,7 @@ func (keyRevokeCmd) Help() string {
     seb key revoke shop
 
 Every broker refuses the key within its --stale-max (1 s), and ends the requests of the key as soon as it knows.
-URLs signed with it become invalid. If you revoke the last admin key you are locked out; see seb key --help.`
+URLs signed with it become invalid. If you revoke the last admin key, no request can make a new one; seb key create --store can: see seb key --help.`
 }
 
 // Run revokes the key.

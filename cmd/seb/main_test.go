@@ -53,7 +53,7 @@ func (r result) want(t *testing.T, code int, messages ...string) {
 	}
 }
 
-func TestExitCodesTellUsageFromFailure(t *testing.T) {
+func TestExitCodesSeparateUsageFromFailure(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		args []string
@@ -199,7 +199,7 @@ func TestEnvironmentSetsFlags(t *testing.T) {
 }
 
 // The help of seb says what Seb is, and then what to do first.
-func TestHelpTellsWhatSebIsAndHowToBegin(t *testing.T) {
+func TestHelpSaysWhatSebIsAndHowToBegin(t *testing.T) {
 	r := runSeb(t, nil, "--help")
 	r.want(t, exitOK)
 	at := 0

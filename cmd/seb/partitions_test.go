@@ -50,7 +50,7 @@ func TestConsumeReadsAllPartitions(t *testing.T) {
 }
 
 // The hint how to continue names every partition, also one that was not read yet.
-func TestConsumeTellsWhereEveryPartitionGoesOn(t *testing.T) {
+func TestConsumeShowsTheNextOffsetOfEveryPartition(t *testing.T) {
 	r := &topicReader{cmd: &consumeCmd{From: "-5"}}
 	r.readers = []*partitionReader{{topicReader: r, next: 3}, {topicReader: r, partition: 1, next: -1}}
 	if got := r.positions(); got != "--partition 0 --from 3, --partition 1 --from -5" {

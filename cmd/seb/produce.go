@@ -22,7 +22,7 @@ type produceCmd struct {
 	outputFlag
 	Topic        string        `arg:"" type:"topic" help:"Name of the topic; created if it does not exist."`
 	File         string        `type:"existingfile" placeholder:"FILE" help:"Read records from FILE (default: standard input)."`
-	Partition    *int32        `placeholder:"N" help:"Append to partition N (default: the one in the record's JSON, else by its key, else round robin)."`
+	Partition    *int32        `placeholder:"N" help:"Append to partition N (default: the partition that the record's JSON names, else one chosen by the record's key, else round robin)."`
 	Repartition  bool          `help:"Choose partitions by key, not by the records' JSON."`
 	Skip         int64         `placeholder:"N" help:"Skip the first N records, which an earlier call appended (default: none)."`
 	BatchBytes   size          `default:"8MiB" help:"Largest request to send (default ${default})."`
@@ -30,7 +30,7 @@ type produceCmd struct {
 	RetryFor     time.Duration `default:"2m" help:"How long to retry requests that certainly appended nothing (default ${default})."`
 	Delay        time.Duration `env:"-" placeholder:"DURATION" help:"Queues hand the records out this long after their append, such as 10m (default: at once)."`
 	DeliverAt    *time.Time    `env:"-" placeholder:"TIME" help:"Queues hand the records out from this time on, such as 2026-01-31T12:00:00Z (default: at once)."`
-	Idempotent   bool          `help:"Also retry requests that may have appended: the log recognizes each request, and appends it once."`
+	Idempotent   bool          `help:"Also retry requests that may have appended their records: the log recognizes each request, and appends its records once."`
 }
 
 // Help shows examples.
@@ -54,7 +54,7 @@ Examples:
 With json, only a value is required; value_json holds JSON that becomes the value as it stands; offset is ignored.
 With raw, all of the input is one record.
 
-With --delay or --deliver-at queues hand the records out later; readers of the topic see them at once.
+With --delay or --deliver-at, queues hand the records out later; readers of the topic see them at once.
 
 With --idempotent each request has a key that the log remembers for a day, so that a retry after a lost response
 appends nothing twice. The log remembers a million keys: input that arrives in small amounts, many
@@ -311,7 +311,7 @@ func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 		}
 		return codedError{hinted(fmt.Errorf("produce %s: %ss %d to %d: %w", p.cmd.Topic, p.unit, from, to, err),
 			fmt.Sprintf("%s; %ss %d to %d may or may not be in the log: check the last record with `seb consume %s --from -1`,"+
-				" then go on with --skip %d if they are missing, --skip %d if not%s",
+				" then go on with --skip %d if they are missing, or with --skip %d if they are in the log%s",
 				done, p.unit, from, to, p.cmd.Topic, p.acked, to, next)), exitUnknown}
 	}
 	goOn := fmt.Sprintf("go on with --skip %d", p.acked)
@@ -325,5 +325,5 @@ func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 		err = fmt.Errorf("%ss %d to %d: %w", p.unit, from, to, err)
 	}
 	return hinted(fmt.Errorf("produce %s: %w", p.cmd.Topic, err),
-		fmt.Sprintf("%s, and no later one is in the log; %s", done, goOn))
+		fmt.Sprintf("%s, and none after these is in the log; %s", done, goOn))
 }

@@ -143,7 +143,7 @@ func TestProduceStopsAtAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-func TestProduceRetriesUnknownOutcomesIfTold(t *testing.T) {
+func TestProduceRetriesUnknownOutcomesWithItsFlag(t *testing.T) {
 	f, url := newFakeBroker(t, nil, hangUp, problem(http.StatusServiceUnavailable, "store_unavailable", "unknown"))
 	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2", "--idempotent")
 	r.want(t, exitOK, "5 records")
@@ -162,7 +162,7 @@ func TestProduceRemembersThatAnOutcomeIsUnknown(t *testing.T) {
 func TestProduceSaysHowToGoOn(t *testing.T) {
 	f, url := newFakeBroker(t, nil, problem(http.StatusRequestEntityTooLarge, "record_too_large", "not_committed"))
 	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
-	r.want(t, exitRefused, "produce orders: lines 3 to 4: record_too_large", "2 lines are acknowledged, and no later one is in the log", "--skip 2")
+	r.want(t, exitRefused, "produce orders: lines 3 to 4: record_too_large", "2 lines are acknowledged, and none after these is in the log", "--skip 2")
 
 	r = runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--skip", "2")
 	r.want(t, exitOK, "3 records")

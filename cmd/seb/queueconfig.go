@@ -56,7 +56,7 @@ func (queueCreateCmd) Help() string {
     seb topic create orders.dead && seb queue create orders mail --dead-letter-topic orders.dead
     seb queue create orders accounts --order key
 
-A queue that exists takes the settings that are named, keeps the others, and goes on. Its order can't change.`
+If the queue exists, the settings that you name change, the others stay, and no record is lost. The order can't change.`
 }
 
 // Run creates the queue. If the queue exists, Run changes the settings for which flags were given.
@@ -98,8 +98,8 @@ func (queueUpdateCmd) Help() string {
     seb queue update orders mail --lease 10m
     seb queue update orders mail --dead-letter-topic none
 
-What is not named stays as it is. Records that are with workers keep their lease. With fewer attempts, records that
-already failed more often are parked at their next failure.`
+What is not named stays as it is. Records that are with workers keep their lease. If you lower
+--max-attempts, a record that has already failed as often is parked at its next failure.`
 }
 
 // Run changes an existing queue.

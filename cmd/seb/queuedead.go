@@ -36,7 +36,7 @@ func (queueDeadCmd) Help() string {
 
 Dead letters (parked records) by partition and offset. ATTEMPTS is how often the record was handed out, REASON what the
 last worker said. If there are more, the last line says how to go on. With --output json records are complete, and
-"next" is null or the value for --next. seb queue redrive hands them out again.`
+"next" is null or the value for --next. seb queue redrive hands dead letters out again.`
 }
 
 // deadRecord is what a line shows of a dead letter (parked record).

@@ -12,7 +12,7 @@ import (
 )
 
 type queuePushCmd struct {
-	Set    queuePushSetCmd    `cmd:"" help:"Push a queue's records to a URL, or change how."`
+	Set    queuePushSetCmd    `cmd:"" help:"Push a queue's records to a URL, or change the settings of the push."`
 	Show   queuePushShowCmd   `cmd:"" help:"Show the URL that a queue is pushed to."`
 	Resume queuePushResumeCmd `cmd:"" help:"Push again after the receiver answered 410 (Gone)."`
 	Delete queuePushDeleteCmd `cmd:"" help:"Stop the push, and forget the URL."`
@@ -69,8 +69,8 @@ func (f queueFlags) askPush(ctx context.Context, doing, method string, body any,
 // another. It reads secrets from files, since other users of the machine can see a command line.
 type queuePushSetCmd struct {
 	queueFlags
-	URL         string         `arg:"" optional:"" help:"Where to send them, http:// or https:// (default: unchanged)."`
-	SecretFile  string         `env:"-" type:"existingfile" placeholder:"FILE" help:"Sign requests with the secret in FILE, whsec_ and 24 to 64 bytes in base64, or with several (default: unchanged; a new target gets one, which is shown)."`
+	URL         string         `arg:"" optional:"" help:"URL to send the records to, http:// or https:// (default: unchanged)."`
+	SecretFile  string         `env:"-" type:"existingfile" placeholder:"FILE" help:"Sign requests with the secrets in FILE, separated by white space: whsec_ and 24 to 64 bytes in base64 (default: unchanged; for a new target the broker makes a secret, which is shown)."`
 	HeaderFile  string         `env:"-" type:"existingfile" placeholder:"FILE" help:"Send the headers in FILE, one per line, such as Authorization: Bearer 123; they replace the previous ones (default: unchanged; none for a new target)."`
 	MaxInFlight *int           `env:"-" placeholder:"N" help:"Most requests at a time, 1 to 1024 (default: unchanged; 64 for a new target)."`
 	Timeout     *time.Duration `env:"-" placeholder:"DURATION" help:"How long a request may take, 1s to 5m (default: unchanged; 30s for a new target)."`

@@ -18,7 +18,7 @@ type urlCmd struct {
 	Topic     string        `required:"" placeholder:"TOPIC" help:"Topic that may be read."`
 	From      string        `default:"latest" placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour before the URL is made (default ${default})."`
 	Partition *int32        `placeholder:"N" help:"Partition to read (default: 0, or all for an event stream)."`
-	TTL       time.Duration `name:"ttl" default:"1h" placeholder:"DURATION" help:"How long it is valid (default ${default})."`
+	TTL       time.Duration `name:"ttl" default:"1h" placeholder:"DURATION" help:"How long the URL is valid (default ${default})."`
 }
 
 // Help shows examples.

@@ -58,7 +58,7 @@ func TestWorkerThatCanRunNothingEnds(t *testing.T) {
 }
 
 // A process that a command left behind may hold its output open; the next record does not wait for it.
-func TestCommandThatLeavesAChildBehindIsDoneWhenItHasLeft(t *testing.T) {
+func TestCommandIsDoneWhenItExitsEvenIfItsChildRuns(t *testing.T) {
 	var written strings.Builder
 	h := handlerOf(`echo said >&2; sleep 30 & echo $!; exit 0`, streams{err: &written})
 	child, err := os.CreateTemp(t.TempDir(), "")

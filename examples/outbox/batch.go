@@ -80,7 +80,7 @@ func (s *session) oldBatches(ctx context.Context, except []string) ([]batch, err
 		RETURNING topic, id::text, row_ids, false, created < now() - make_interval(secs => $1), false`
 	batches, err := s.batches(ctx, query, doubtMax.Seconds(), except)
 	if err != nil {
-		return nil, fmt.Errorf("look for batches on their way: %w", err)
+		return nil, fmt.Errorf("read the batches that may have been sent: %w", err)
 	}
 	return batches, nil
 }

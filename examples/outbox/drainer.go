@@ -238,7 +238,7 @@ func (d *drainer) report(every time.Duration) {
 	if d.moved.batches == 0 || took < every {
 		return
 	}
-	d.log.Info("moved", "rows", d.moved.rows, "batches", d.moved.batches, "of them sent again", d.moved.replayed, "in", took.Round(time.Millisecond))
+	d.log.Info("moved", "rows", d.moved.rows, "batches", d.moved.batches, "batches sent again", d.moved.replayed, "in", took.Round(time.Millisecond))
 	d.moved = tally{since: time.Now()}
 }
 

@@ -97,8 +97,8 @@ func parse(args []string, errOut io.Writer) (d *drainer, showSchema bool, err er
 	flags.DurationVar(&d.poll, "poll", time.Second, "look for rows this often, even without a notification")
 	flags.DurationVar(&d.pace, "pace", 250*time.Millisecond,
 		"gather rows for this long if they come one by one; each batch uses one of the million idempotency keys that Seb remembers for a day")
-	flags.IntVar(&d.most.rows, "rows", 1000, "send at most so many `rows` at a time")
-	flags.IntVar(&d.most.bytes, "bytes", 4<<20, "send at most so many `bytes` of values, keys and headers at a time; a larger row goes alone")
+	flags.IntVar(&d.most.rows, "rows", 1000, "the most `rows` to send at a time")
+	flags.IntVar(&d.most.bytes, "bytes", 4<<20, "the most `bytes` of values, keys and headers to send at a time; a larger row is sent alone")
 	flags.BoolVar(&showSchema, "schema", false, "print the SQL that makes the tables, and end")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

@@ -114,7 +114,7 @@ func TestLostAnswer(t *testing.T) {
 	if code := run(t.Context(), []string{"-database", r.database, "-server", r.seb.URL, "-once"}, &out, &out); code != 0 {
 		t.Fatalf("ended with %d:\n%s", code, &out)
 	}
-	if !strings.Contains(out.String(), `"of them sent again"=1`) {
+	if !strings.Contains(out.String(), `"batches sent again"=1`) {
 		t.Errorf("it does not say that a batch was there already:\n%s", &out)
 	}
 	r.wantTopic("a", "b", "c")

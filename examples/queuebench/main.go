@@ -54,9 +54,9 @@ func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("queuebench", flag.ContinueOnError)
 	flags.IntVar(&o.messages, "messages", 20_000, "how many messages a queue has when its workers begin")
-	flags.IntVar(&o.payload, "payload", 200, "how many `bytes` each of them has")
-	flags.IntVar(&o.workers, "workers", 64, "how many workers take them, each over a connection of its own")
-	flags.IntVar(&o.rate, "rate", 0, "how many messages a second the workers take together at most, to see how long it takes where nothing is overloaded; 0: as many as they can")
+	flags.IntVar(&o.payload, "payload", 200, "how many `bytes` each message has")
+	flags.IntVar(&o.workers, "workers", 64, "how many workers take messages, each over a connection of its own")
+	flags.IntVar(&o.rate, "rate", 0, "the most messages per second that all workers take together, to see latencies without overload; 0: no limit")
 	batches := flags.String("batches", "1,10", "how many messages a worker takes at a time: a run for each")
 	sides := flags.String("sides", strings.Join(sideNames, ","), "what to compare")
 	flags.StringVar(&o.postgres, "postgres", "", "use the PostgreSQL server at `URL`, and create its table queuebench again (default: start one)")

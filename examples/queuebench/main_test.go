@@ -34,7 +34,7 @@ func TestQueuesAreMeasured(t *testing.T) {
 	}
 }
 
-func TestMistakesAreTold(t *testing.T) {
+func TestMistakesAreReported(t *testing.T) {
 	for want, args := range map[string][]string{
 		`there is no side "kafka"; the sides are postgres-locked, postgres-leased, seb, seb-immediate`: {"-sides", "kafka"},
 		`"ten" is not a number`: {"-batches", "1,ten"},

@@ -76,7 +76,7 @@ func TestCallersOfAClassAreServedInOrder(t *testing.T) {
 	})
 }
 
-func TestCallerThatLeavesLetsThoseBehindIn(t *testing.T) {
+func TestCallerThatLeavesFreesTheQueueForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := newBudget(1600)
 		mustTake(t, b, budget.Batches, 1000)

@@ -367,7 +367,7 @@ func (d *disk) foundCorrupt(path string, err error) {
 	d.corrupt++
 	d.mu.Unlock()
 	d.warnCorrupt.Do(func() {
-		d.log.Warn("disk cache is damaged; what is damaged is fetched again", "file", path, "err", err)
+		d.log.Warn("disk cache is damaged; the broker reads damaged batches from the store again", "file", path, "err", err)
 	})
 }
 

@@ -55,7 +55,7 @@ func TestNothingToCommit(t *testing.T) {
 	})
 }
 
-func TestBuildIsToldWhatItBuildsOn(t *testing.T) {
+func TestBuildGetsThePreviousSlot(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()
 		c := a.mustCommit(1, "x")

@@ -378,7 +378,7 @@ func TestAnotherOwnerEndsTheDispatcher(t *testing.T) {
 	})
 }
 
-func TestReleaseTellsWhatIsWithWorkers(t *testing.T) {
+func TestReleaseReportsWhatIsWithWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, config())
 		f.append("a", "b")

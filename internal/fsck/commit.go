@@ -100,7 +100,7 @@ func (c *checker) readCommit(ctx context.Context, s format.Seq) (commit *format.
 	case err != nil:
 		return nil, nil, err
 	case commit.Cluster != c.cluster || commit.Seq != s:
-		return nil, nil, fmt.Errorf("%w: it is slot %d of cluster %v", format.ErrForeign, commit.Seq, commit.Cluster)
+		return nil, nil, fmt.Errorf("%w: the object is the commit of slot %d of cluster %v", format.ErrForeign, commit.Seq, commit.Cluster)
 	case commit.Size() != o.Size:
 		return nil, nil, wrongSize(o.Size, commit.Size())
 	}

@@ -275,7 +275,7 @@ func TestProxyIsTheOperatorsAlone(t *testing.T) {
 }
 
 // The owner of the queue must not learn where the operator's proxy is, or its name.
-func TestReasonTellsNothingOfTheProxy(t *testing.T) {
+func TestReasonDoesNotNameTheProxy(t *testing.T) {
 	for name, proxy := range map[string]string{
 		"nobody listens":  "http://127.0.0.1:1",
 		"no name":         "http://secret.invalid:1",

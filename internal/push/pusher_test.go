@@ -360,7 +360,7 @@ func TestShutdownReturnsWhatHasNotBegun(t *testing.T) {
 	})
 }
 
-func TestQueueIsToldAgainUntilItHears(t *testing.T) {
+func TestQueueIsAskedAgainUntilItAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.ackErr = func(call int) error {
@@ -406,7 +406,7 @@ func TestQueueThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	})
 }
 
-func TestMetricsTellOfEachTarget(t *testing.T) {
+func TestMetricsShowEachTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics, q := NewMetrics(), newQueue()
 		registry := prometheus.NewRegistry()

@@ -154,7 +154,7 @@ func TestNonsenseAboutConsumersIsRefusedAndChangesNothing(t *testing.T) {
 }
 
 // A draft shows the changes of the entries taken so far, so that a broker can decide by them.
-func TestDraftTellsOfConsumers(t *testing.T) {
+func TestDraftShowsConsumers(t *testing.T) {
 	s := consumerState(t)
 	d := s.Draft(9)
 	take := func(it format.Entry) {

@@ -186,7 +186,7 @@ func (s *State) decodeDelayed(r *reader) {
 	for range n {
 		x := Delayed{Due: last.Due + r.int64(), Topic: format.TopicID(r.uvarint()), Partition: format.Partition(r.max(math.MaxInt32)), Offset: format.Offset(r.int64()), Count: uint32(r.max(1<<32 - 1))}
 		if r.err == nil && (x.Count == 0 || int64(x.Count) > int64(s.end(x.Topic, x.Partition)-x.Offset) || x.Due <= s.time || compareDelayed(last, x) >= 0) {
-			r.fail("invalid delay: %d records from offset %d on, due at %d µs since 1970", x.Count, x.Offset, x.Due)
+			r.fail("invalid run of %d delayed records at offset %d, due at %d µs since 1970: it is empty, beyond the end of its partition, due already, or out of order", x.Count, x.Offset, x.Due)
 		}
 		if r.err != nil {
 			return

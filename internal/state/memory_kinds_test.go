@@ -11,7 +11,7 @@ import (
 
 // For each kind of entry, Memory returns about what the entries take on the heap, also after
 // most of them were removed.
-func TestMemoryTellsAboutWhatEachKindTakes(t *testing.T) {
+func TestMemoryCountsWhatEachKindTakes(t *testing.T) {
 	const n = 20_000
 	one := func(its ...format.Entry) []format.Entry { return its }
 	for _, kind := range []struct {

@@ -59,7 +59,7 @@ func TestBatchTakesAtMost64Bytes(t *testing.T) {
 	}
 }
 
-func TestAttemptTakesAboutWhatMemoryTells(t *testing.T) {
+func TestAttemptTakesTheMemoryThatIsCounted(t *testing.T) {
 	const n = 150_000
 	before := heapInUse()
 	s := parkedState(t, n)
@@ -115,7 +115,7 @@ func BenchmarkWork(b *testing.B) {
 	}
 }
 
-func BenchmarkViewOfParked(b *testing.B) {
+func BenchmarkViewOfDeadLetters(b *testing.B) {
 	s := parkedState(b, 1e5)
 	b.ReportAllocs()
 	for b.Loop() {

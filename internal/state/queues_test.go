@@ -389,7 +389,7 @@ func TestNonsenseAboutQueuesIsRefusedAndChangesNothing(t *testing.T) {
 }
 
 // A draft shows the changes of the entries taken so far, so that a broker can decide by them.
-func TestDraftTellsOfQueues(t *testing.T) {
+func TestDraftShowsQueues(t *testing.T) {
 	d := queueState(t).Draft(9)
 	take := func(its ...format.Entry) {
 		t.Helper()

@@ -323,7 +323,7 @@ func TestObjectIndexBeyond32BitsBeginsAChunk(t *testing.T) {
 	}
 }
 
-func TestAllObjectsTellsTheLiveFromTheDead(t *testing.T) {
+func TestAllObjectsSeparatesLiveFromUnused(t *testing.T) {
 	s := sound(t)
 	type entry struct {
 		data, live bool

@@ -72,7 +72,7 @@ func parse(u *url.URL) (Config, error) {
 	case u.Host == "":
 		return Config{}, errors.New("no bucket: it must look like s3://bucket/prefix")
 	case u.Fragment != "":
-		return Config{}, errors.New("a store's URL has no fragment (#...)")
+		return Config{}, errors.New("a store's URL must not have a fragment (#...)")
 	}
 	config := Config{Bucket: u.Host, Prefix: strings.Trim(u.Path, "/")}
 	values, err := url.ParseQuery(u.RawQuery)

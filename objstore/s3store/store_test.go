@@ -280,7 +280,7 @@ func TestListGoesOnAfterEmptyPages(t *testing.T) {
 }
 
 // A bucket with any object must not look empty: two systems might then share it.
-func TestListTellsOfForeignNamesButNotOfTheFolderItself(t *testing.T) {
+func TestListReportsForeignNamesButNotTheFolderItself(t *testing.T) {
 	store, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, listPage(false, "", "", ".hidden", "a b", "z"))
 	})

@@ -206,7 +206,7 @@ func testPartsMayBeReused(t *testing.T, s *suite) {
 	s.create("log/1", part)
 	copy(part, "scratchy")
 	if got := s.get("log/1", 0, -1).Body; string(got) != "original" {
-		t.Errorf("object is %q: it follows the caller's buffer", got)
+		t.Errorf("object is %q: it changed when the caller changed its buffer", got)
 	}
 }
 

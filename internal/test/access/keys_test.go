@@ -392,7 +392,7 @@ func TestWhatGoesOnEndsWithItsKey(t *testing.T) {
 
 // A sync that did not reach the end of the log may have read only the first key. After such a sync, the
 // broker must not refuse another key as unknown.
-func TestGoodKeyIsNotRefusedAfterHalfALook(t *testing.T) {
+func TestGoodKeyIsNotRefusedAfterAPartialSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
 		b := open(t, faulty, immediate())

@@ -134,7 +134,7 @@ func TestAppendIfOffsetLeavesItsNeighboursAlone(t *testing.T) {
 }
 
 // The condition of an append may become true or false when its slot is lost to another broker.
-func TestConditionIsDecidedAnewAfterALostRace(t *testing.T) {
+func TestConditionIsDecidedAgainAfterALostRace(t *testing.T) {
 	for name, test := range map[string]struct {
 		elsewhere []string
 		want      seb.Code
@@ -176,7 +176,7 @@ func TestConditionIsDecidedAnewAfterALostRace(t *testing.T) {
 
 // A broker may learn late that its own commit is in the log. It must not tell the end of that commit
 // as the partition's end if others have appended since.
-func TestConflictTellsTheEndOfTheLog(t *testing.T) {
+func TestConflictNamesTheEndOfTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
 		b := open(t, faulty, immediate())

@@ -211,7 +211,7 @@ func TestCommitIsNotRefusedForWhatOnlyThisBrokerDoesNotKnow(t *testing.T) {
 
 // If retention deletes records that a consumer has not read, the consumer's reads fail until it is
 // reset.
-func TestConsumerWhoseRecordsWereDeletedIsTold(t *testing.T) {
+func TestConsumerWhoseRecordsWereDeletedGetsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), immediate())
 		mustAppend(t, b, "t", "a", "b", "c", "d")
@@ -407,7 +407,7 @@ func TestPositionsRideInTheCommitsOfRecords(t *testing.T) {
 }
 
 // The metrics of consumers agree with the state, and leave out deleted consumers.
-func TestMetricsTellWhereConsumersAre(t *testing.T) {
+func TestMetricsShowPositionsOfConsumers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		b := open(t, objstore.NewMemory(), immediate())

@@ -113,7 +113,7 @@ func TestTopicCreatedThroughTwoBrokersAtOnce(t *testing.T) {
 }
 
 // If a slot is lost to another broker, all requests of the commit are checked again.
-func TestRefusalIsDecidedAnewAfterALostRace(t *testing.T) {
+func TestRefusalIsDecidedAgainAfterALostRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
 		b := open(t, faulty, immediate())

@@ -129,7 +129,7 @@ func TestExpiredOwnerCommitsNothing(t *testing.T) {
 
 // An owner's commit to dead-letter a record comes after another broker has taken over. It must be
 // refused: the record may be with a worker that has a lease of the new owner.
-func TestExpiredOwnerParksNothing(t *testing.T) {
+func TestExpiredOwnerMakesNoDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
 		_, q := openQueueOn(t, faulty, 1, seb.QueueUpdate{Lease: ptr(10 * time.Second), MaxAttempts: ptr(1)})

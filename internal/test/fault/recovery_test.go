@@ -13,7 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-func TestLongReplayTellsHowFarItIs(t *testing.T) {
+func TestLongReplayReportsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
 		b := openOnly(t, memory, immediate())

@@ -487,7 +487,7 @@ func TestBrokerThatAppendsAboveAHoleStopsAtTheNextCheckpoint(t *testing.T) {
 }
 
 // Slots that others have deleted behind a checkpoint are no hole.
-func TestSlotsDeletedBehindACheckpointAreNoHole(t *testing.T) {
+func TestSlotsDeletedBelowACheckpointAreNoHole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
 		b := withCheckpoint(t, faulty, 12)
@@ -539,7 +539,7 @@ func TestHoleFoundDuringACommitEndsTheCommit(t *testing.T) {
 }
 
 // The operator is told of the hole even if the broker is being closed.
-func TestHoleFoundDuringShutdownIsTold(t *testing.T) {
+func TestHoleFoundDuringShutdownIsReported(t *testing.T) {
 	for appends, name := range []string{"no checkpoint under way", "a checkpoint under way"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -139,7 +139,7 @@ func TestFirstReaderToWaitForSomeTimeIsNotLate(t *testing.T) {
 	})
 }
 
-func TestWaitingReaderHearsThatTheBrokerStopped(t *testing.T) {
+func TestWaitingReaderEndsWhenTheBrokerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
 		b := openOnly(t, memory, immediate())

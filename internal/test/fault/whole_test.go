@@ -305,7 +305,7 @@ func TestCommitWhoseBrokerDied(t *testing.T) {
 }
 
 // The condition of a commit becomes true or false when its slot is lost to another broker.
-func TestCommitIsDecidedAnewAfterALostRace(t *testing.T) {
+func TestCommitIsDecidedAgainAfterALostRace(t *testing.T) {
 	for name, want := range map[string]seb.Code{"it comes true": "", "it comes false": seb.CodePositionConflict} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

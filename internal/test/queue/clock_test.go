@@ -199,7 +199,7 @@ func TestDelayOfARecordThatTheNewOwnerHasNotComeToGoesByElapsedTime(t *testing.T
 }
 
 // No client receives for an hour, so the owner learns late of what another broker has appended.
-func TestDelayThatIsOverWhenTheOwnerHearsOfItIsNotWaitedForAgain(t *testing.T) {
+func TestDelayThatHasPassedBeforeTheOwnerReadsItIsNotWaitedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
 		owns, appends := open(t, store, immediate()), open(t, store, immediate())
@@ -214,7 +214,7 @@ func TestDelayThatIsOverWhenTheOwnerHearsOfItIsNotWaitedForAgain(t *testing.T) {
 
 // If the store's clock was ahead and is set back, the log's time stays ahead. A broker that lost a
 // queue must still take it over when the owner has been silent for long.
-func TestSilenceOfAnOwnerIsNotToldByTheStoresClock(t *testing.T) {
+func TestSilenceOfAnOwnerIsNotMeasuredByTheStoresClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ahead atomic.Int64
 		ahead.Store(int64(30 * time.Minute))

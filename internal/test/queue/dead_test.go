@@ -16,7 +16,7 @@ import (
 
 // While parked records are read, their topic is deleted, and another topic gets its name and as many
 // records.
-func TestParkedRecordIsNotShownAsThatOfAnotherTopic(t *testing.T) {
+func TestDeadLetterIsNotShownAsThatOfAnotherTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
 		b := open(t, memory, kit.InVirtualTime(immediate()))
@@ -60,7 +60,7 @@ func parkMany(t *testing.T, q *seb.Queue, n int) {
 }
 
 // A page of parked records costs memory only for its own records, however many there are in the queue.
-func TestPageOfParkedRecordsTakesMemoryForItselfAlone(t *testing.T) {
+func TestPageOfDeadLettersTakesMemoryForItselfAlone(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	q := queueOf(t, b, 20_000, 10)
 	parkMany(t, q, 20_000)
@@ -82,7 +82,7 @@ func TestPageOfParkedRecordsTakesMemoryForItselfAlone(t *testing.T) {
 }
 
 // A record that is too large for the rest of a page is not kept in memory with the page.
-func TestPageOfParkedRecordsKeepsNoRecordOfTheNextPage(t *testing.T) {
+func TestPageOfDeadLettersKeepsNoRecordOfTheNextPage(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	q := queueOf(t, b, 3, 1000)
 	mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
@@ -101,7 +101,7 @@ func TestPageOfParkedRecordsKeepsNoRecordOfTheNextPage(t *testing.T) {
 	}
 }
 
-func TestRedriveTellsHowManyRemain(t *testing.T) {
+func TestRedriveReportsHowManyRemain(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	q := queueOf(t, b, 50, 10)
 	parkMany(t, q, 50)

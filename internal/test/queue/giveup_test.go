@@ -13,7 +13,7 @@ import (
 
 // A commit goes on when its caller gives up. The caller is not told a number that the commit may count
 // later.
-func TestCallerThatGivesUpIsToldNoNumber(t *testing.T) {
+func TestCallerThatGivesUpGetsNoOffset(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *seb.Queue) (int, error){
 		"purge": func(ctx context.Context, q *seb.Queue) (int, error) {
 			n, err := q.Purge(ctx)

@@ -42,7 +42,7 @@ func TestQueueHasABoundOfRecordsOut(t *testing.T) {
 
 // The owner reads ahead beyond the waiting records of a key, so that other keys go on, but only up to
 // a bound.
-func TestKeyThatWaitsHoldsUpOthersBehindManyOfItsOwn(t *testing.T) {
+func TestKeyThatWaitsHoldsUpOthersAfterManyOfItsOwn(t *testing.T) {
 	for behind, want := range map[int]string{4000: "[0#1 4000#1]", 5000: "[0#1]"} {
 		synctest.Test(t, func(t *testing.T) {
 			b := open(t, objstore.NewMemory(), immediate())

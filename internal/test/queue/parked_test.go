@@ -13,7 +13,7 @@ import (
 
 // A record whose last attempt failed does not wait for a retry. So the time shown is when it was
 // parked, and not when a retry would have been due.
-func TestParkedRecordTellsWhenItWasParked(t *testing.T) {
+func TestDeadLetterShowsItsTime(t *testing.T) {
 	delays := map[string]*time.Duration{"the queue's backoff": nil, "the worker's": ptr(48 * time.Hour)}
 	for name, delay := range delays {
 		t.Run(name, func(t *testing.T) {

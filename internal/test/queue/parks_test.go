@@ -55,7 +55,7 @@ func TestRecordsAreCopiedAFewAtATime(t *testing.T) {
 
 // A record that can't be read is not parked without its copy. Its worker is told that nothing was
 // done, and to try again.
-func TestRecordThatCanNotBeCopiedNowIsNotParked(t *testing.T) {
+func TestRecordThatCanNotBeCopiedNowIsNotADeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
 		b := open(t, memory, immediate())
@@ -84,7 +84,7 @@ func TestRecordThatCanNotBeCopiedNowIsNotParked(t *testing.T) {
 
 // A token that is sent twice in one request gets the same result twice, even if its record could not
 // be parked.
-func TestTokenThatIsSentTwiceIsToldTheSame(t *testing.T) {
+func TestTokenThatIsSentTwiceGetsTheSameResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
 		opts := immediate()
@@ -139,7 +139,7 @@ func TestLargestRecordIsCopiedToTheDeadLetterTopic(t *testing.T) {
 
 // All records that are with workers fail for the last time at once, while the store accepts no
 // commits. The cost of that is bounded, and in the end all records are parked.
-func TestRecordsAreParkedSomeAtATime(t *testing.T) {
+func TestDeadLettersAreCommittedSomeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const records = 3000
 		_, faulty := newFaulty()

@@ -66,7 +66,7 @@ func TestDelayedRecordsAreHandedOutWhenTheyAreDue(t *testing.T) {
 	})
 }
 
-func TestRecordThatKeepsFailingIsParkedAndRedriven(t *testing.T) {
+func TestRecordThatKeepsFailingIsADeadLetterAndRedriven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), kit.InVirtualTime(immediate()))
 		mustCreateTopic(t, b, "t", 1)
@@ -139,7 +139,7 @@ func TestRedrivenRecordHasAllItsAttemptsAndNoneOfItsTokens(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-func TestParkedRecordIsCopiedToTheDeadLetterTopicInTheSameCommit(t *testing.T) {
+func TestDeadLetterIsCopiedToTheDeadLetterTopicInTheSameCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, objstore.NewMemory(), kit.InVirtualTime(immediate()))
 		mustCreateTopic(t, b, "t", 1)
@@ -186,7 +186,7 @@ func TestParkedRecordIsCopiedToTheDeadLetterTopicInTheSameCommit(t *testing.T) {
 	})
 }
 
-func TestMetricsTellHowQueuesAre(t *testing.T) {
+func TestMetricsShowQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		b := open(t, objstore.NewMemory(), kit.InVirtualTime(immediate()))
@@ -240,7 +240,7 @@ seb_queues 1
 }
 
 // A record is parked without a copy only if no copy can ever be made.
-func TestParkingWaitsForTheRoomThatACopyNeeds(t *testing.T) {
+func TestDeadLetterWaitsForTheRoomThatItsCopyNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
 		opts := kit.InVirtualTime(immediate())

@@ -210,7 +210,7 @@ func TestFollowerRefusals(t *testing.T) {
 	}
 }
 
-func TestFollowerTellsWhyItEnds(t *testing.T) {
+func TestFollowerReportsWhyItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
 		b := openOnly(t, store, immediate())

@@ -149,7 +149,7 @@ func TestRoundOfVeryManyPartitionsWaits(t *testing.T) {
 	})
 }
 
-func TestRoundOfVeryManyPartitionsTellsOfRecordsThatWereDeleted(t *testing.T) {
+func TestRoundOfVeryManyPartitionsReportsDeletedRecords(t *testing.T) {
 	b := openWide(t, 7, 3000)
 	c := b.Consumer("t", "c")
 	if _, _, err := c.Create(t.Context()); err != nil {
