@@ -103,7 +103,7 @@ func (a Access) CheckTopic(s Scopes, topic string) (err error) {
 }
 
 // CheckAll returns an error with [CodeForbidden] unless the access has all scopes in s and
-// covers all topics. Managing keys requires this.
+// covers all topics. A caller needs such an access to manage keys.
 func (a Access) CheckAll(s Scopes) (err error) {
 	defer writes(&err)
 	if err := a.CheckScope(s); err != nil {

@@ -19,7 +19,7 @@ type Appended struct {
 	Topic string
 	Count int
 	// Ranges are sorted by partition, then by offset. A partition has several ranges only if
-	// the append did not fit into one batch, and records of other appends are between its batches.
+	// the append did not fit into one batch, and records of other appends are between these batches.
 	Ranges []Range
 	// Replayed is true if nothing was appended, because the log has an earlier append with
 	// the same idempotency key. Then Ranges are those of the earlier append.
@@ -53,9 +53,9 @@ func ToPartition(p int32) AppendOption {
 	return func(o *appendOptions) { o.partition = p }
 }
 
-// ToPartitions sends each record to the partition at the record's index in ps. Where ps has -1,
-// the record's key chooses the partition. len(ps) must be the number of records. The broker does
-// not keep ps.
+// ToPartitions sends each record to the partition at the record's index in ps. For a record with -1
+// in ps, the partition is chosen as if the option were not given. len(ps) must be the number of
+// records. The caller may change ps after the call of the append.
 func ToPartitions(ps []int32) AppendOption {
 	return func(o *appendOptions) { o.partitions = ps }
 }
@@ -110,8 +110,8 @@ type Pending struct {
 
 // AppendAsync is [Broker.Append] without the wait for the commit. It copies the records, so
 // the caller may reuse them when AppendAsync has returned. It blocks while the memory budget
-// has no room for them. Appends that one goroutine begins are committed in the order of its
-// calls.
+// has no room for the records. If one goroutine calls AppendAsync several times, the appends are
+// committed in the order of the calls.
 func (b *Broker) AppendAsync(ctx context.Context, topic string, records []Record, opts ...AppendOption) (_ *Pending, err error) {
 	defer writes(&err)
 	ticket, err := b.appendAsync(ctx, topic, records, newAppendOptions(opts))
@@ -154,8 +154,8 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o a
 	return b.engine.Submit(ctx, r)
 }
 
-// newRequest returns a request on behalf of the caller in ctx, and a context with the time when the request
-// came. This time is the one that [WithArrival] has put into ctx, or now if ctx has none.
+// newRequest returns a request on behalf of the caller in ctx, and a context that says when the request
+// came: at the time that [WithArrival] has put into ctx, or now if there is no such time.
 func newRequest(ctx context.Context) (*engine.Request, context.Context) {
 	r := &engine.Request{Callers: callersOf(ctx)}
 	return r, r.Arriving(ctx)

@@ -55,7 +55,7 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err 
 		if err := b.engine.SyncIfOld(ctx); err != nil {
 			return Access{}, err
 		}
-		a, err = authenticate(b.engine, c) // decide by what is known now; if the store failed, the sync may have read only part of the log
+		a, err = authenticate(b.engine, c) // decide again by what this broker knows now: the whole log, or a part of it if the store failed
 	}
 	if errors.Is(err, errNotHere) {
 		if err := b.engine.SyncRarely(ctx); err != nil {
@@ -87,7 +87,7 @@ func authenticate(e *engine.Engine, c Credential) (a Access, err error) {
 
 func authenticateIn(s *state.State, c Credential, now time.Time) (a Access, err error) {
 	switch {
-	case c.KeyID != 0: // comes first: this broker may know no key yet, although another broker knows this one
+	case c.KeyID != 0: // comes first: another broker knows the key c.KeyID, but this broker may not know any key yet
 		a, err = authenticateID(s, c.KeyID)
 	case s.NextKeyID() == 1:
 		return Access{open: true}, nil

@@ -25,7 +25,7 @@ const FollowPartitionsMax = 1024
 // digits. TOPIC, PARTITION and OFFSET are decimal numbers.
 type Bookmark struct {
 	// Cluster is the first eight digits of the cluster's id, Topic the topic's id.
-	// Together they distinguish a topic from one that is created later under the same name.
+	// Together they distinguish the topic from a topic that is created later under the same name.
 	Cluster string
 	Topic   TopicID
 	// Partition is the only partition that the follower reads, or AllPartitions.
@@ -96,7 +96,7 @@ func (m Bookmark) AppendText(b []byte) ([]byte, error) {
 
 // String returns the text of m.
 func (m Bookmark) String() string {
-	b, _ := m.AppendText(nil) // it never returns an error
+	b, _ := m.AppendText(nil) // AppendText never returns an error
 	return string(b)
 }
 

@@ -78,7 +78,7 @@ type Broker struct {
 	pushMemory  *push.Memory
 	pushMetrics *push.Metrics
 	permits     *push.Permits
-	copies      chan struct{} // a token for each record that is being copied to a dead-letter topic
+	copies      chan struct{} // holds one element for each record that is being copied to a dead-letter topic
 	turn        atomic.Uint32 // counts appends, so that records without a key go to the partitions in turn
 
 	shutdown atomic.Bool   // Shutdown was called
@@ -204,12 +204,12 @@ func (b *Broker) Close() (err error) {
 }
 
 // Shutdown refuses new requests, commits the requests that wait, writes a checkpoint and ends
-// the broker. If ctx ends first, Shutdown gives up the remaining requests; the outcomes of
-// their errors tell whether they may be committed. Later calls wait until the first call is done.
+// the broker. If ctx ends first, Shutdown gives up the remaining requests; the [Outcome] of a request's
+// error tells whether the request may be committed. Later calls wait until the first call is done.
 func (b *Broker) Shutdown(ctx context.Context) (err error) {
 	defer reads(&err)
 	if ctx.Err() != nil {
-		b.engine.End() // AfterFunc calls End in another goroutine, perhaps only after further commits
+		b.engine.End() // end at once: the AfterFunc below runs in another goroutine, perhaps only after further commits
 	}
 	stop := context.AfterFunc(ctx, b.engine.End)
 	defer stop()

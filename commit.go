@@ -45,19 +45,19 @@ type CommitPositions struct {
 	Offsets Offsets
 }
 
-// CommitAcks acknowledges a queue's records, as [Queue.Ack] does. But if one token is refused, or
-// if the token's record is done already, the whole commit is refused. No other part of the commit
-// may name the same queue.
+// CommitAcks acknowledges a queue's records, as [Queue.Ack] does. But if the broker refuses one of
+// the tokens, or if a record is done already, the broker refuses the whole commit. No other part of
+// the commit may name the same queue.
 type CommitAcks struct {
 	Topic, Queue string
 	Tokens       []string
 }
 
-// Committed is the result of a commit: the offsets of its records.
+// Committed is the result of a commit: the offsets of its records, and the new versions of its consumers.
 type Committed struct {
 	Appends []Appended // one for each of [Commit].Appends
 	// Versions has the new version of each consumer whose positions the commit set, in the
-	// order of [Commit].Positions. It is empty if Replayed is true.
+	// order of [Commit].Positions. Versions is empty if Replayed is true.
 	Versions []string
 	// Replayed is true if nothing was changed, because the log has an earlier commit with
 	// the same idempotency key. Then Appends are those of the earlier commit.

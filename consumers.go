@@ -59,7 +59,7 @@ type ConsumerPosition struct {
 // ConsumerPositionBytes is the memory that a [ConsumerPosition] takes.
 const ConsumerPositionBytes = int64(unsafe.Sizeof(ConsumerPosition{}))
 
-// Lag is how many records the consumer has still to read.
+// Lag is how many records of the partition the consumer still has to read.
 func (p ConsumerPosition) Lag() int64 { return int64(p.End - max(p.Next, p.Start)) }
 
 // Missed is how many records were deleted before the consumer committed them. While Missed is not

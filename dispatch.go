@@ -16,8 +16,8 @@ import (
 
 const (
 	// Dispatchers may fill 1/prefetchShare of [Options].Memory with records that they read ahead.
-	// This memory is not taken from the memory budget: slow workers would keep part of the budget in
-	// use for long.
+	// This memory does not belong to the memory budget. Otherwise slow workers would keep a part of
+	// the budget in use for a long time.
 	prefetchShare = 16
 
 	recordBytes = int64(unsafe.Sizeof(Record{}))

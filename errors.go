@@ -25,8 +25,8 @@ const (
 	CodeTopicNotFound     Code = "topic_not_found"
 	CodeTopicExists       Code = "topic_exists"
 	CodePartitionNotFound Code = "partition_not_found"
-	// CodeTopicRecreated says that a bookmark or a topic tag belongs to another topic: one that
-	// was deleted before this topic got its name, or one in another bucket.
+	// CodeTopicRecreated says that a bookmark or a topic tag belongs to another topic: to a deleted
+	// topic that had the same name, or to a topic in another bucket.
 	CodeTopicRecreated   Code = "topic_recreated"
 	CodeOffsetOutOfRange Code = "offset_out_of_range"
 	CodeOffsetConflict   Code = "offset_conflict"
@@ -126,7 +126,7 @@ type Error struct {
 	Err error
 }
 
-// Error returns code, detail, cause, outcome and hint in one line.
+// Error returns code, part, detail, cause, outcome and hint in one line.
 func (e *Error) Error() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s: ", e.Code)
@@ -183,7 +183,7 @@ func public(err error) error {
 	return err
 }
 
-// worded returns the public form of err; ok is false if there is none.
+// worded returns the public form of err; ok is false if err has none.
 func worded(err error) (_ error, ok bool) {
 	switch e := err.(type) { //nolint:errorlint // worded unwraps the chain itself, one error at a time
 	case *Error:

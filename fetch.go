@@ -29,16 +29,16 @@ type FetchOptions struct {
 	MaxBytes int64
 	// Wait is how long to wait for the first record at the end of the partition.
 	Wait time.Duration
-	// TopicTag is the tag of the expected topic: see [Fetched]. If the topic of that name has
-	// another tag, the fetch returns CodeTopicRecreated. "" accepts any topic.
+	// TopicTag is the tag of the expected topic: see [Fetched]. If the topic with the given name has
+	// another tag, the fetch returns CodeTopicRecreated. "" accepts any tag.
 	TopicTag string
 	// Reserve, unless it is nil, is called before records are read, so that the caller can reserve
-	// memory for them. records is how many are read at most, and bytes bounds their size. Reserve
-	// may return lower bounds: then no more than these are read.
+	// memory for them: at most the given number of records, with at most the given number of bytes.
+	// Reserve may return lower bounds, and the broker then reads no more than these.
 	Reserve func(ctx context.Context, records int, bytes int64) (limit int, maxBytes int64, err error)
 }
 
-// read checks the options, and returns them in the form of the engine.
+// read checks the options, and returns them as the engine's options.
 func (o FetchOptions) read() (engine.ReadOptions, error) {
 	def(&o.Limit, fetchRecordsDefault)
 	def(&o.MaxBytes, fetchBytesDefault)
@@ -137,7 +137,7 @@ func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from
 		for err == nil {
 			to := page{partition: partition}
 			_, _, err = c.Next(ctx, engine.ReadOptions{Records: fetchRecordsDefault, Bytes: fetchBytesDefault, Wait: wait}, &to)
-			c.Floats, wait = false, followWait // from here on, records that are deleted before they are read are an error
+			c.Floats, wait = false, followWait // from now on, Next fails if records were deleted before they were read
 			for _, r := range to.records {
 				if !yield(r, nil) {
 					return
@@ -148,9 +148,9 @@ func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from
 	})
 }
 
-// twiceIfRecreated calls the function read. It calls read again if read fails because the topic was
-// deleted, and a new topic has the name now: one sync may have applied both the deletion and the
-// creation.
+// twiceIfRecreated calls the function read. If read fails because the topic was deleted, and another
+// topic has the name by now, twiceIfRecreated calls read once more, for that topic. This happens if
+// one sync learns that the topic was deleted and created again.
 func twiceIfRecreated(b *Broker, topic string, read func() error) error {
 	err := read()
 	if CodeOf(err) != CodeTopicNotFound {
@@ -165,7 +165,7 @@ func twiceIfRecreated(b *Broker, topic string, read func() error) error {
 }
 
 // openCursor returns a cursor at a position of a partition, and the id of the topic. If tag is not
-// empty, it fails unless the topic has this tag (see Broker.TopicTag).
+// empty, openCursor fails unless the topic has this tag (see Broker.TopicTag).
 func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int32, from Position) (c *engine.Cursor, id TopicID, err error) {
 	if id, err = findPartition(ctx, b, topic, tag, partition); err != nil {
 		return nil, 0, err
@@ -187,9 +187,9 @@ func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int
 	return c, id, err
 }
 
-// findPartition returns the id of a topic. If tag is not empty, it fails unless the topic has this
-// tag. If this broker does not know the partition, findPartition syncs; the caller then checks again
-// whether the partition exists.
+// findPartition returns the id of a topic. If tag is not empty, findPartition fails unless the topic
+// has this tag. If this broker does not know the partition, findPartition syncs, and the caller checks
+// again whether the partition exists.
 func findPartition(ctx context.Context, b *Broker, topic, tag string, partition int32) (id TopicID, err error) {
 	if err := b.engine.Usable(); err != nil {
 		return 0, err

@@ -56,8 +56,8 @@ func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark
 	return f, nil
 }
 
-// find sets the id of the topic. If tag is not empty, it fails unless the topic has this tag (see
-// Broker.TopicTag). It first syncs if the last sync is older than Options.StaleMax.
+// find sets the id of the topic. If tag is not empty, find fails unless the topic has this tag (see
+// Broker.TopicTag). If the last sync is older than Options.StaleMax, find first syncs.
 func (f *Follower) find(ctx context.Context, tag string) (err error) {
 	if err := f.b.engine.SyncIfOld(ctx); err != nil {
 		return err
@@ -217,15 +217,15 @@ func (f *Follower) Bookmark() Bookmark {
 	return Bookmark{Cluster: clusterTag(f.b.engine), Topic: f.id, Partition: f.only, Offsets: slices.Clone(f.next)}
 }
 
-// Wait returns true as soon as there are records to read, and false if there are none after d. It
-// reads no records, so a waiting caller needs no memory for them.
+// Wait returns true as soon as there are records to read. It returns false if there are still none
+// when the time d has passed. It reads no records, so a waiting caller needs no memory for records.
 func (f *Follower) Wait(ctx context.Context, d time.Duration) (_ bool, err error) {
 	defer reads(&err)
 	i, err := f.wait(ctx, d)
 	return i >= 0, err
 }
 
-// wait returns the index of a partition that has records to read; -1 if no partition has any after d.
+// wait waits up to d. It returns the index of a partition that has records to read; -1 if no partition has any.
 func (f *Follower) wait(ctx context.Context, d time.Duration) (i int, err error) {
 	i = -1
 	err = f.b.engine.Await(ctx, f.id, format.Partition(f.only), d, func() (_ bool, err error) {
@@ -252,7 +252,7 @@ func (f *Follower) Next(ctx context.Context, opts FetchOptions) (_ []Record, err
 		return nil, err
 	}
 	// While there are records to read, f.wait returns at once and does not sync. Sync here, so that
-	// the broker learns of other brokers' commits even then: one may revoke the reader's API key.
+	// the broker learns of other brokers' commits even then: a commit may revoke the reader's API key.
 	if err := f.b.engine.SyncIfOlder(ctx, engine.FollowIntervalMax/2); err != nil {
 		return nil, err
 	}
@@ -267,6 +267,6 @@ func (f *Follower) Next(ctx context.Context, opts FetchOptions) (_ []Record, err
 	} else {
 		f.next[i] = c.Offset
 	}
-	f.turn = i + 1 // after an error too: the error may last, and other partitions may have records
+	f.turn = i + 1 // after an error too: the next call may fail in the same way, and other partitions may have records
 	return to.records, err
 }

@@ -59,8 +59,8 @@ type digester struct {
 	scratch []byte
 }
 
-// append hashes an append's records and options. For a record without a timestamp it hashes -1, and not
-// the timestamp that the broker gives to the record.
+// append hashes an append's records and options. For a record without a timestamp it hashes -1, because the
+// broker gives such a record the current time, which differs in a retry.
 func (d *digester) append(records []Record, o appendOptions) {
 	d.number(int64(o.partition))
 	d.number(int64(o.ifOffset))
@@ -87,7 +87,7 @@ func (d *digester) append(records []Record, o appendOptions) {
 			d.number(r.Timestamp.UnixMilli())
 		}
 	}
-	if o.delay != 0 || !o.due.IsZero() { // old versions of Seb knew no delays: an append without a delay must keep its hash
+	if o.delay != 0 || !o.due.IsZero() { // an append without a delay must have the same hash as in old versions of Seb, which have no delays
 		d.number(int64(o.delay))
 		d.number(o.due.UnixMicro())
 	}

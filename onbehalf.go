@@ -25,9 +25,9 @@ func WithAccess(ctx context.Context, a Access) context.Context {
 }
 
 // WithArrival returns a context for a write. The function arrived returns the time when the client
-// requested the write: [Options.AppendTimeout] counts from that time. An adapter passes this context
-// to [Broker.Authenticate] already, so that the timeout includes the check of the caller's access.
-// arrived must be safe to call until the write has returned.
+// requested the write: [Options.AppendTimeout] counts from that time. An adapter passes the context
+// to [Broker.Authenticate] and then to the write, so that the timeout includes both. The broker may
+// call arrived until the write has returned.
 func WithArrival(ctx context.Context, arrived func() time.Time) context.Context {
 	return engine.WithArrival(ctx, arrived)
 }
@@ -35,17 +35,17 @@ func WithArrival(ctx context.Context, arrived func() time.Time) context.Context 
 // caller is the part of an [Access] that decides whether the access is still valid. It is small,
 // because every waiting request keeps one.
 type caller struct {
-	key    KeyID     // id of the API key; 0 if there is none
+	key    KeyID     // id of the caller's API key; 0 if the caller has none
 	until  time.Time // when the access expires; zero means never
-	open   bool      // the caller needs no key as long as the log never had one
-	signed bool      // the caller has a signed URL, which expires before its API key
+	open   bool      // the caller has no key, and needs none until the log has its first key
+	signed bool      // the caller has a signed URL, which expires before the API key that signed the URL
 }
 
 func (a Access) caller() caller {
 	return caller{key: a.Key.ID, until: a.Until, open: a.open, signed: a.Topic != "" && !a.Until.Equal(a.Key.Expires)}
 }
 
-// callerOf returns the caller that [WithAccess] has put into ctx; ok is false if there is none.
+// callerOf returns the caller that [WithAccess] has put into ctx; ok is false if ctx has no caller.
 func callerOf(ctx context.Context) (c caller, ok bool) {
 	c, ok = ctx.Value(accessKey{}).(caller)
 	return c, ok
@@ -79,7 +79,7 @@ func (a Access) holds(e *engine.Engine) (err error) {
 	return err
 }
 
-// callersOf returns the caller that [WithAccess] has put into ctx; an empty list if there is none.
+// callersOf returns the caller that [WithAccess] has put into ctx; an empty list if ctx has no caller.
 func callersOf(ctx context.Context) []engine.Caller {
 	if c, ok := callerOf(ctx); ok {
 		return []engine.Caller{c}
@@ -105,9 +105,8 @@ func (c caller) May(in engine.Keyring, now time.Time) error {
 
 // While returns a context for work that goes on long after the caller was authenticated. The
 // context ends when ctx ends, when the access expires, or when this broker learns that the access's
-// API key was revoked.
-// If the access has ended, the cause is an [Error] with [CodeUnauthorized]. The caller calls leave
-// when the work is done.
+// API key was revoked. In the last two cases the context's cause is an [Error] with
+// [CodeUnauthorized]. The caller calls leave when the work is done.
 func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	watch := &accessWatch{end}
@@ -127,7 +126,8 @@ func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave 
 	}
 }
 
-// accessWatches cancels the contexts that [Broker.While] returned when their API key is revoked.
+// accessWatches has the contexts that [Broker.While] returned. When an API key is revoked, it cancels the
+// contexts of accesses with that key.
 type accessWatches struct {
 	mu sync.Mutex
 	m  map[KeyID]map[*accessWatch]struct{} // by the id of the API key; 0 for accesses without a key
@@ -174,7 +174,7 @@ func (w *accessWatches) Loaded(s *state.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, watches := range w.m {
-		c := caller{key: key, open: key == 0} // no until: the context of a watch has a deadline for that
+		c := caller{key: key, open: key == 0} // until is not set: when the access expires, the deadline of the context ends the context
 		if err := c.May(s, time.Time{}); err != nil {
 			for watch := range watches {
 				watch.end(err)

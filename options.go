@@ -18,8 +18,8 @@ type Options struct {
 	// Timed(10ms, 4 MiB).
 	Batching Batching
 	// AppendTimeout bounds how long a write waits for syncs and for its commit, counted from the
-	// time when it was requested. A write that is not part of a commit by then is withdrawn. Default
-	// 30 s.
+	// time when the write was requested. If the write is not part of a commit by then, the broker
+	// withdraws the write. Default 30 s.
 	AppendTimeout time.Duration
 	// CheckpointCommits is the number of commits between two checkpoints, 1 to 1,024. Default 1,000.
 	// If checkpoints are over 1 MiB, the broker writes them less often, so that it spends at most
@@ -103,9 +103,9 @@ type Limits struct {
 	CommitParts   int // appends, positions and tokens of one [Broker.Commit]. Default 1,000
 	Consumers     int // consumers of all topics. Default 100,000, at most 1,048,576
 	Queues        int // queues of all topics. Default 10,000, at most 65,536
-	Delayed       int // appends whose delay is not over; each counts once for each of its partitions. Default 1,000,000
+	Delayed       int // appends whose delay is not over; an append to 3 partitions counts 3 times. Default 1,000,000
 	Keys          int // API keys that are not revoked. Default 1,000, at most 10,000
-	// IdempotencyKeys is how many idempotency keys the log remembers, each for 24 hours. A key
+	// IdempotencyKeys is how many idempotency keys the log may remember, each for 25 hours. A key
 	// takes about 150 bytes of Options.StateMemory. Default 1,000,000.
 	IdempotencyKeys int
 }
@@ -128,9 +128,9 @@ const (
 	defaultCacheBytes    = 1024 * mib
 	defaultRecordBytes   = 8 * mib
 	defaultRequestBytes  = 32 * mib
-	requestBytesMax      = 1024 * mib // a single record may fill a request, its batch is larger, and a batch must stay below 2 GiB
+	requestBytesMax      = 1024 * mib // one record may be as large as a request, and the batch of that record, which is larger, must stay below 2 GiB
 	defaultRecordHeaders = 100
-	recordHeadersMax     = record.RecordHeadersDefault / 2 // only half of what readers accept, because the broker adds headers to copies of dead letters
+	recordHeadersMax     = record.RecordHeadersDefault / 2 // half of what readers accept: the copy of a dead letter has further headers, which the broker adds
 	defaultTopics        = 10_000
 	defaultPartitions    = 1_000
 	defaultCommitParts   = 1_000
@@ -262,7 +262,7 @@ type Batching interface {
 	// under way. The broker calls Wait again whenever a request joins. Wait must not block.
 	Wait(open Fill) time.Duration
 
-	// Admits reports whether another request may join an open batch that holds at least one.
+	// Admits reports whether another request may join an open batch that has a request already.
 	// If Admits returns false, the request joins the next batch. Admits must not block.
 	Admits(open Fill) bool
 }
@@ -303,7 +303,7 @@ type each struct{}
 func (each) Wait(Fill) time.Duration { return 0 }
 func (each) Admits(Fill) bool        { return false }
 
-// batching is a Batching in the form of the engine.
+// batching gives a Batching to the engine.
 type batching struct{ of Batching }
 
 func (b batching) Wait(open engine.Fill) time.Duration { return b.of.Wait(Fill(open)) }

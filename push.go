@@ -17,7 +17,7 @@ import (
 // PushUpdate says what to change about a queue's push target. Where a field is nil, the value stays
 // as it is; a new target gets the default.
 type PushUpdate struct {
-	// URL receives a POST for each record. A new target needs one.
+	// URL receives a POST for each record. A new target must have a URL.
 	URL *string
 	// Headers are sent with each request. They replace all headers that the target had. Their
 	// values are never shown.

@@ -101,7 +101,7 @@ func (x pushBroker) TakeOver(ctx context.Context, q push.Pushed) error {
 	queue := x.b.Queue(q.Topic, q.Name)
 	d, o, err := queue.ownedHere()
 	if err != nil || d != nil || o.Epoch != q.Epoch {
-		return ifNoQueue(err) // the queue has another owner by now
+		return ifNoQueue(err) // the queue was deleted, or has a new owner by now
 	}
 	return ifNoQueue(queue.takeOver(ctx, o, false, 0))
 }

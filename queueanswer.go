@@ -52,7 +52,7 @@ type NackOptions struct {
 }
 
 // Nack says that the work on the records of tokens failed. Each record is handed out again after a
-// delay, or becomes a dead letter if this was its last attempt. Each token is decided alone: see
+// delay, or becomes a dead letter if the attempt was the last one. Each token is decided alone: see
 // [Queue.Ack].
 func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err error) {
 	defer writes(&err)
@@ -99,7 +99,7 @@ func (q *Queue) deadLetterAll(ctx context.Context, answers []*change.Answer, rea
 		}
 	}
 	for _, a := range answers {
-		if err := failed[a.Token]; err != nil { // both answers get the error if the caller sent the token twice
+		if err := failed[a.Token]; err != nil { // if the caller sent a token twice, both answers get the error
 			a.Err = err
 		}
 	}

@@ -14,7 +14,8 @@ import (
 // [Queue.Redrive] redrives it.
 type DeadMessage struct {
 	Record
-	// Attempts is how often the record was delivered, since it was last redriven if it ever was.
+	// Attempts is how often the record was delivered. Deliveries before the last redrive of the
+	// record don't count.
 	Attempts int
 	// Reason is why the last attempt failed.
 	Reason string
@@ -46,7 +47,7 @@ const (
 )
 
 // Dead returns dead letters, sorted by partition and offset. If there are further dead letters, more
-// is true and next is the place of the next one. A record that can no longer be read comes without
+// is true and next is the place of the first of them. A record that can no longer be read comes without
 // key, value, headers and timestamp.
 func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, next Place, more bool, err error) {
 	defer reads(&err)

@@ -91,7 +91,8 @@ func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*engine.Append, e
 	record := f.Records[0]
 	// The limits are checked without the added headers, so that every record that a client could
 	// append can be copied. Only a record that is such a copy itself, with headers from earlier
-	// dead-letter topics, may exceed a limit. It is refused, which ends a cycle of such topics.
+	// dead-letter topics, may exceed a limit. copyOf refuses such a record. So a record does not go
+	// around forever if the dead-letter topics of several queues form a cycle.
 	if _, err := b.opts.Limits.checkRecords(f.Records[:1]); err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	recordOverheadBytes = 32 // how many bytes at most a batch adds to a record, apart from headerOverheadBytes per header
+	recordOverheadBytes = 32 // a batch adds at most this many bytes to a record, and headerOverheadBytes to each header
 	headerOverheadBytes = 10
 )
 
@@ -203,8 +203,8 @@ func (o *Options) checkSize(appends ...*engine.Append) error {
 		size += a.Bytes
 		records += a.Count
 	}
-	// The overhead that the broker adds to each record doesn't count against the limit, so that
-	// callers can tell what they may send.
+	// recordOverheadBytes don't count against the limit: a caller that compares the size of its records
+	// with the limit does not know them.
 	if payload := size - int64(records)*recordOverheadBytes; payload > int64(o.Limits.RequestBytes) {
 		return limited(CodeRequestTooLarge, o.Limits.RequestBytes, "the request has %d bytes; at most %d bytes are allowed", payload, o.Limits.RequestBytes)
 	}

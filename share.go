@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/budget"
 )
 
-// Share is a part of the memory budget. It is for the requests and answers that the broker
-// must hold for as long as clients send or read them slowly.
+// Share is a part of the memory budget. It is for requests and answers: the broker must hold these
+// until the clients have sent or read them, which takes long if a client is slow.
 type Share int
 
 const (

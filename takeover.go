@@ -29,7 +29,7 @@ func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher,
 			return d, err
 		}
 		if q.b.shutdown.Load() {
-			return nil, engine.ErrClosed // the next owner could not tell whether workers have records that are handed out now
+			return nil, engine.ErrClosed // after a shutdown began, the log does not learn which records this broker hands out: the next owner could not know them
 		}
 		if err := publicOwner(q.b.dispatchers.MayTake(owner, false), owner); err != nil {
 			return nil, err
@@ -79,8 +79,8 @@ func (q *Queue) Owner(ctx context.Context) (address string, epoch Epoch, err err
 }
 
 // takeOver makes this broker the owner in place of o, unless the queue has another owner by now.
-// The takeover goes on if the caller goes away or the store takes too long. deaf tells whether o
-// has left a request unanswered; most is how many records the caller wants.
+// If ctx ends or the store takes too long, takeOver returns, but the takeover goes on. deaf tells
+// whether o did not answer a request; most is how many records the caller wants.
 func (q *Queue) takeOver(ctx context.Context, o dispatch.Owner, deaf bool, most int) error {
 	timed, cancel := context.WithTimeout(ctx, q.b.opts.AppendTimeout)
 	defer cancel()
@@ -106,7 +106,7 @@ func (q *Queue) takeOver(ctx context.Context, o dispatch.Owner, deaf bool, most 
 }
 
 // publicOwner returns err unless err says that another broker owns the queue. In that case it returns
-// an error with CodeQueueElsewhere. If this broker can reach the owner o, the error has o's address.
+// an error with CodeQueueElsewhere. If this broker can ask the owner o, the error has o's address.
 func publicOwner(err error, o dispatch.Owner) error {
 	elsewhere, ok := errors.AsType[*dispatch.ElsewhereError](err)
 	if !ok {

@@ -24,8 +24,8 @@ type Topic struct {
 	Partitions []Partition
 }
 
-// TopicConfig says how long records are kept. The broker stores and shows it, but does not yet
-// delete records because of it. Zero means no limit.
+// TopicConfig says how long records are to be kept. The broker only stores and shows the config: so
+// far, it deletes no records because of their age or size. Zero means no limit.
 type TopicConfig struct {
 	// Retention is the age after which records may be deleted, in whole milliseconds.
 	Retention time.Duration
@@ -312,8 +312,8 @@ func (b *Broker) findTopic(ctx context.Context, name string) (id TopicID, partit
 	}
 }
 
-// findTagged finds a topic. If want is not empty, it fails unless the topic has the tag want. It syncs
-// before it fails: this broker may not know the topic with that tag yet.
+// findTagged finds a topic. If want is not empty, findTagged fails unless the topic has the tag want.
+// It syncs before it fails, since this broker may not know the topic with that tag yet.
 func (b *Broker) findTagged(ctx context.Context, name, want string) (id TopicID, partitions int, err error) {
 	for synced := false; ; synced = true {
 		id, partitions, err = b.findTopic(ctx, name)

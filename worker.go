@@ -61,7 +61,7 @@ func (e *RetryIn) Unwrap() error { return e.Err }
 
 const (
 	workerWait     = 20 * time.Second
-	workerExtends  = QueueLeaseDefault / 3 // longest time between extensions: a new owner of the queue does not know of earlier ones, and grants only the queue's lease
+	workerExtends  = QueueLeaseDefault / 3 // longest time between extensions: a new owner of the queue does not know of earlier extensions, and leases end as the queue's config says
 	workerRetryMin = 100 * time.Millisecond
 	workerRetryMax = 5 * time.Second
 )
