@@ -101,7 +101,7 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 }
 
 // KnowOwner returns at once if this broker knows the queue's owner of the given epoch, or of a later
-// epoch. Otherwise KnowOwner syncs first. All callers share at most one such sync a second.
+// epoch. Otherwise KnowOwner syncs. All callers share at most one such sync a second.
 func (q *Queue) KnowOwner(ctx context.Context, epoch Epoch) (err error) {
 	defer reads(&err)
 	if _, o, err := q.ownedHere(); err == nil && o.Epoch >= epoch {

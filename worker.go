@@ -61,7 +61,7 @@ func (e *RetryIn) Unwrap() error { return e.Err }
 
 const (
 	workerWait     = 20 * time.Second
-	workerExtends  = QueueLeaseDefault / 3 // longest time between extensions: a new owner of the queue does not know of earlier extensions, and leases end as the queue's config says
+	workerExtends  = QueueLeaseDefault / 3 // longest time between extensions: a new owner of the queue does not know of earlier extensions, and gives each worker only the queue's lease
 	workerRetryMin = 100 * time.Millisecond
 	workerRetryMax = 5 * time.Second
 )

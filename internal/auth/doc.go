@@ -1,3 +1,3 @@
 // Package auth makes and parses credentials: the secrets of API keys, and the tokens of
-// signed URLs. It does not know which keys are valid and what they may do: the log says that.
+// signed URLs. It does not know which keys are valid, or what the keys permit: the log says that.
 package auth

@@ -12,9 +12,9 @@ import (
 )
 
 // Secret is the secret of an API key: 256 random bits, and the key's id, which tells a broker which key
-// the secret belongs to. Nobody can try 2^256 secrets, so one SHA-256 with a salt protects
-// the stored hash. A slow hash, as for passwords, would not protect the secret better, and would
-// slow down every request.
+// the secret belongs to. The log stores one SHA-256 of a salt and the bits. Nobody can find the bits from
+// the hash by trying all 2^256 values. So a slow hash, as for passwords, would not protect the secret
+// better, and would slow down every request.
 type Secret struct {
 	ID   uint64
 	bits [32]byte

@@ -16,8 +16,8 @@ import (
 //	     9    8 expires, seconds since 1970, big-endian
 //	    17   64 Ed25519 signature of "seb read token\n", bytes 0 to 16, and the topic's name
 //
-// The log has only the public half of the signing key: any broker can check a token, but a reader of
-// the bucket can't make one.
+// The log has only the public half of the signing key. So every broker can check a token, but someone who
+// can only read the bucket can't make a token.
 const (
 	tokenVersion   = 1
 	tokenFixedSize = 17

@@ -45,8 +45,8 @@ const (
 	classCount
 )
 
-// FullError says that a caller waited for room in vain, that it asked for more than it can ever have, or
-// that the budget revoked its reservation.
+// FullError says why a caller gets no memory: no room came while the caller waited, the caller asked for more
+// than it can ever have, or the budget revoked the caller's reservation.
 type FullError struct {
 	Detail string // what is full, and its size
 	Limit  int64  // size of the budget or the share, in bytes
@@ -61,7 +61,7 @@ type waiter struct {
 }
 
 // New returns a budget of limit bytes. Whenever the number of bytes that are not handed out changes, the
-// budget calls resize with that number. It holds its lock during the call: resize must not call the budget.
+// budget calls resize with that number. resize must not call the budget, which holds its lock meanwhile.
 func New(limit int64, resize func(rest int64)) *Budget {
 	b := &Budget{limit: limit, resize: resize}
 	for i := range b.shares {
@@ -73,7 +73,7 @@ func New(limit int64, resize func(rest int64)) *Budget {
 // of returns n/16 of the budget.
 func (b *Budget) of(n int64) int64 { return b.limit / 16 * n }
 
-// max returns how many bytes a class may have while no other class and no share has any.
+// max returns how many bytes a class may have while no other class and no share has any bytes.
 func (b *Budget) max(c Class) int64 {
 	switch c {
 	case Adapters:

@@ -37,8 +37,9 @@ type Holder struct {
 const (
 	// shareWaitMin is how long a request waits before the share ends other requests to make room.
 	shareWaitMin = time.Second
-	// confinedFor is how long a holder is confined (may have only its part of the share), after the share
-	// ended one of its requests in favor of a holder with less memory.
+	// confinedFor is how long a holder is confined after the share ended a request of that holder in favor
+	// of a holder with less memory. A confined holder may have only its part of the share: see the method
+	// part.
 	confinedFor = time.Minute
 	// confinedMax is how many holders can be confined at a time.
 	confinedMax = 4096
@@ -46,11 +47,11 @@ const (
 
 // share is memory that holders compete for. While there is room, every holder gets what it asks
 // for, except that a confined holder gets at most its part: see the methods mayHave and part. When
-// the share is full, requests wait. The first one served is the request whose holder would then have
-// the least memory. If this request has waited for shareWaitMin, the share ends another request: one
-// of a holder that has more memory, or else one that also waits and that began later. So some
-// requests can always finish, and no request has to wait for a client that has stopped sending or
-// reading.
+// the share is full, requests wait. The share first serves the request whose holder would then have
+// the least memory. If this request has waited for shareWaitMin, the share ends another request: a
+// request of a holder that has more memory, or else a request that also waits and that began later.
+// So some requests can always finish, and no request has to wait for a client that has stopped
+// sending or reading.
 type share struct {
 	name    Share
 	limit   int64
@@ -112,8 +113,9 @@ func (b *Budget) ShareBytes(s Share) (used, limit int64) {
 	return b.shares[s].used, b.shares[s].limit
 }
 
-// ShareAlone returns the part of a share that a holder should use at most while no other holder uses the
-// share. A request that can choose how much it takes should not take more, so that later requests have room.
+// ShareAlone returns how many bytes of a share a holder should use at most while no other holder uses the
+// share. A request that can work with less memory should not take more than that, so that later requests
+// have room.
 func (b *Budget) ShareAlone(s Share) int64 { return b.shares[s].alone() }
 
 // Grow takes n more bytes. It waits up to 5 s for room, then returns a [*FullError]. If ctx ends
@@ -127,8 +129,8 @@ func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) er
 	return r.grow(ctx, n, min(d, waitMax))
 }
 
-// GrowNow takes up to most bytes, as many as there is room for at present, and returns how many it took.
-// It takes none if there is room for fewer than least bytes, or if another request should be served first.
+// GrowNow takes as many bytes as there is room for now, up to most, and returns how many it took. It takes
+// none if there is room for fewer than least bytes, or if there is a waiting request that may have memory.
 func (r *Reservation) GrowNow(least, most int64) int64 {
 	b, s := r.b, r.share
 	b.mu.Lock()
@@ -265,8 +267,8 @@ func (b *Budget) growLocked(r *Reservation, n int64) {
 	}
 }
 
-// serveShareLocked gives memory to waiting requests while there is room. The method next says which request
-// gets memory first.
+// serveShareLocked gives memory to waiting requests while there is room, in the order that the method next
+// decides.
 func (b *Budget) serveShareLocked(s *share) {
 	for len(s.waiting) > 0 && s.used < s.limit && b.used < s.ceiling {
 		r := s.next()
@@ -342,9 +344,10 @@ func (b *Budget) takeBackFor(waiting *Reservation) {
 }
 
 // victim returns the reservation to revoke so that r gets memory, or nil if there is none. A reservation
-// can be revoked if its holder has more memory than r's holder would have, or if it waits and began
-// after r. Of these reservations, victim chooses those of the holder with the most memory, and returns
-// the one that began last. unfair tells whether this holder has more memory than r's holder would have.
+// can be revoked if its holder has more memory than r's holder would have with the bytes that r wants, or
+// if the reservation also waits and began after r. Of these reservations, victim chooses those of the
+// holder with the most memory, and of these it returns the reservation that began last. unfair tells
+// whether that holder has more memory than r's holder would have.
 func (s *share) victim(r *Reservation) (found *Reservation, unfair bool) {
 	mine, most := s.weight(r, r.wants), int64(-1)
 	for v := range s.holding {
@@ -410,9 +413,9 @@ func (s *share) count(h Holder, bytes int64, requests int) {
 // weight returns how many bytes r's holder would have if r got n more bytes.
 func (s *share) weight(r *Reservation, n int64) int64 { return s.accounts[r.holder].used + n }
 
-// mayHave tells whether r may have n more bytes under the limit of r's holder, whether or not there is
-// room. The limit is the holder's part of the share if the holder is confined, or if r can't be
-// revoked. In other cases, or if no other reservation has memory of the share, there is no limit.
+// mayHave tells whether the limit of r's holder allows n more bytes for r. It does not check whether there
+// is room. The limit is the holder's part of the share if the holder is confined, or if r can't be revoked.
+// Otherwise the holder has no limit. If r alone has memory of the share, there is no limit either.
 func (s *share) mayHave(r *Reservation, n int64) bool {
 	if s.used == r.held || r.revoke != nil && !s.isConfined(r.holder) {
 		return true // r alone has memory of the share, or r is not limited to the holder's part

@@ -18,13 +18,13 @@ type Histogram struct {
 }
 
 // New returns a histogram with one bucket for each bound, and one for larger values. A value that equals a
-// bound is counted in the bucket of that bound. Bounds must be ascending. They are not copied.
+// bound is counted in the bucket of that bound. The bounds must be ascending. New does not copy them.
 func New(bounds []float64) *Histogram {
 	return &Histogram{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
 }
 
-// Exponential returns count bounds. They begin with first, and each later bound is factor times the bound
-// before it.
+// Exponential returns count bounds, each factor times as large as the bound before: Exponential(5, 2, 3)
+// returns 5, 10, 20.
 func Exponential(first, factor float64, count int) []float64 {
 	bounds := make([]float64, count)
 	for i := range bounds {

@@ -1,8 +1,8 @@
 package leases
 
-// Holder counts the records that one worker has leased, so that the caller can limit their number. A
-// record counts from its delivery until its lease ends or the worker answers. If the worker extends a
-// lease that has ended, the record counts again.
+// Holder counts the records that one worker has leased, so that the caller can limit this number. A
+// record counts from its delivery until the lease ends or the worker answers. If the lease has ended,
+// and the worker then extends the lease, the record counts again.
 type Holder struct {
 	out   int
 	Freed func() // the table calls Freed when the count falls; Freed must not call the table

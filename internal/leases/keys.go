@@ -2,7 +2,8 @@ package leases
 
 import "slices"
 
-// NoKey is the key hash of records that need no order.
+// NoKey is the key hash of records that need no order: records without a key, and all records of a queue
+// without order.
 const NoKey = 0
 
 // enter adds a record to the list of records with the same key. It returns true unless an earlier

@@ -4,8 +4,8 @@
 //
 // The table has a record from the time when the caller finds the record in the log until the record is
 // done or a dead letter. Meanwhile the record is fresh (ready for its first delivery), leased to a
-// worker, or waits for its next delivery. Every delivery but the first needs a claim: before a worker
-// gets the record again, a commit has to count the attempt.
+// worker, or waits for its next delivery. Every delivery but the first needs a claim: a commit that
+// counts the attempt before a worker gets the record again (a record claim).
 package leases
 
 import (
@@ -37,10 +37,10 @@ type Delivery struct {
 type phase uint8
 
 const (
-	fresh    phase = iota // in the queue of fresh records: the first delivery may begin now
-	ready                 // in the queue of ready records: the next delivery may begin now, and needs no further claim
+	fresh    phase = iota // in the list of fresh records: the first delivery may begin now
+	ready                 // in the list of ready records: the next delivery may begin now, and no commit has to count the attempt first
 	later                 // waits until the time entry.at
-	claiming              // a claim of the record's next attempt is under way; the record is in no queue or heap
+	claiming              // a commit that counts the next attempt is under way; the record is in no list or heap
 	leased
 	blocked // waits for an earlier record with the same key
 )
@@ -50,8 +50,8 @@ type entry struct {
 	Delivery          // the last delivery; Attempt is 0 before the first delivery
 	key        uint64 // hash of the record's key, if the table is ordered
 	phase      phase
-	first      bool      // the record was never handed out, so the next delivery needs no claim
-	maySucceed bool      // the outcome of a claim of the next attempt is unknown: that attempt may be in the log
+	first      bool      // the record was never handed out, so no commit has to count the next attempt
+	maySucceed bool      // the log may already count the next attempt: the outcome of such a commit is unknown
 	at         time.Time // in phase later, the earliest time of the next delivery; in phase leased, the end of the lease
 	index      int       // position in the heap of the phase
 	holder     *Holder   // counts the records of the worker that got the last delivery; may be nil
@@ -68,7 +68,7 @@ type Table struct {
 	out     byTime             // records in phase leased
 	keys    map[uint64][]Place // records of each key, in order; only the first may be handed out
 	blocked int                // number of records in phase blocked
-	turn    bool               // when the next Take splits an odd number, the records that are not fresh get the larger half
+	turn    bool               // if the next Take splits an odd number, the records that are not fresh get the larger half
 }
 
 // New returns an empty table. An ordered table hands out at most one record of a key at a time, in the
@@ -83,7 +83,7 @@ func (t *Table) Len() int { return len(t.entries) }
 // Fresh returns how many records can be handed out now for the first time.
 func (t *Table) Fresh() int { return t.fresh.len() }
 
-// Ready returns how many records can be handed out now, after a claim that succeeded.
+// Ready returns how many records that are not fresh can be handed out now without a claim.
 func (t *Table) Ready() int { return t.ready.len() }
 
 // Leased returns how many records are leased at the given time.
@@ -125,7 +125,7 @@ func (t *Table) add(e *entry, from time.Time) {
 	t.enqueue(e)
 }
 
-// enqueue puts a record in the queue of fresh records if the record was never handed out and is not
+// enqueue puts a record in the list of fresh records if the record was never handed out and is not
 // delayed. Otherwise the record waits until e.at.
 func (t *Table) enqueue(e *entry) {
 	if e.first && e.at.IsZero() {
@@ -141,7 +141,7 @@ func (t *Table) putLater(e *entry, at time.Time) {
 	heap.Push(&t.again, e)
 }
 
-// leave takes a record out of the queue or heap of its phase.
+// leave takes a record out of the list or heap of its phase.
 func (t *Table) leave(e *entry) {
 	switch e.phase {
 	case later:
@@ -157,7 +157,7 @@ func (t *Table) leave(e *entry) {
 		t.blocked--
 	case claiming:
 	}
-	e.phase = claiming // in no queue or heap
+	e.phase = claiming // the record is in no list or heap now
 }
 
 // Remove removes a record. Callers remove records that are done, dead letters, or no longer in the log.
@@ -190,8 +190,8 @@ func (t *Table) RemoveBelow(partition format.Partition, before format.Offset) {
 // Due returns how many records in phase later are due, but not more than most.
 func (t *Table) Due(now time.Time, most int) int { return t.again.due(0, now, most) }
 
-// WaitUntil returns how many records wait until exactly the given time. It counts only records that
-// were handed out before.
+// WaitUntil returns how many of the records that were handed out before now wait until exactly the given
+// time.
 func (t *Table) WaitUntil(at time.Time) (n int) {
 	for _, e := range t.entries {
 		if (e.phase == later || e.phase == blocked) && !e.first && e.at.Equal(at) {
@@ -214,8 +214,8 @@ func (t *Table) PutBack(d Delivery, from time.Time) bool {
 	return true
 }
 
-// Claiming reports whether a claim is still needed. The caller makes this claim because Take returned d
-// as one of the Claims. The claim is not needed if the record was put back or done meanwhile.
+// Claiming reports whether the claim of a delivery that Take returned in Claims is still needed. It is not
+// needed if a worker has put the record back meanwhile, or if the record is done.
 func (t *Table) Claiming(d Delivery) bool {
 	e := t.entries[d.Place]
 	return e != nil && e.phase == claiming && e.Attempt == d.Attempt
@@ -243,9 +243,9 @@ func (t *Table) Unclaimed(p Place, again time.Time, mayCommit bool) {
 	}
 }
 
-// Unneeded removes a record that needs no claim, because the record is done or a dead letter. d is what
-// Take returned as one of the Claims. Unneeded keeps the record if it was added again since, or if its
-// next attempt was counted since.
+// Unneeded removes a record that Take returned in Claims as delivery d. The caller calls Unneeded when it
+// finds that the record is done or a dead letter, so that no claim is needed. Unneeded keeps the record if
+// the record was added again since, or if its next attempt was counted since.
 func (t *Table) Unneeded(d Delivery) {
 	if e := t.entries[d.Place]; e != nil && e.phase == claiming && e.Attempt == d.Attempt {
 		t.Remove(d.Place)
@@ -263,9 +263,9 @@ func (t *Table) Return(d Delivery) {
 	t.ready.push(e)
 }
 
-// Extend moves the end of a lease. It also renews a lease that has run out, if nobody got the record
-// since. It returns false if d is not the record's last delivery, or if a claim of the next attempt is
-// under way or may be in the log.
+// Extend moves the end of the lease of delivery d. It also renews a lease that has run out, if no worker got
+// the record since. Extend returns false if d is not the record's last delivery, or if a claim of the next
+// attempt is under way or may be in the log.
 func (t *Table) Extend(d Delivery, until time.Time) bool {
 	e := t.entries[d.Place]
 	if e == nil || e.Attempt != d.Attempt || e.phase != leased && e.phase != later || e.first || e.maySucceed {

@@ -9,17 +9,18 @@ import (
 type Taken struct {
 	// Out has the deliveries that are leased now.
 	Out []Delivery
-	// Claims has the last delivery of each record that needs a claim now. The caller reports the
-	// outcome of each claim with Claimed or Unclaimed.
+	// Claims has the last delivery of each record that needs a claim now. The caller must commit each
+	// claim, and report its outcome with Claimed or Unclaimed.
 	Claims []Delivery
 }
 
-// Take leases records until the given time, but not more than most. The holder to counts these records,
-// unless to is nil. Some records need a claim before they can be leased. Take returns these records as
-// Claims, but not more than claims.
+// Take leases up to most records until the given time. If to is not nil, it counts these records. Records
+// that need a claim (see the package comment) are not leased yet: Take returns up to claims of them in
+// Claims.
 //
 // If there are both fresh records and other records (handed out before, or delayed and due now), Take
-// takes half from each kind. So neither a backlog nor many retries make the other kind wait.
+// takes half of most from each kind. So many fresh records don't make the other records wait, and many
+// retries don't make the fresh records wait.
 func (t *Table) Take(now, until time.Time, most, claims int, to *Holder) (got Taken) {
 	t.Expire(now)
 	share := most
@@ -57,7 +58,7 @@ func (t *Table) hand(e *entry, until time.Time, to *Holder, got *Taken) {
 	got.Out = append(got.Out, e.Delivery)
 }
 
-// takeAgain takes up to most records that are not in the queue of fresh records.
+// takeAgain takes up to most records that are not in the list of fresh records.
 func (t *Table) takeAgain(now, until time.Time, most, claims int, to *Holder, got *Taken) {
 	for ; most > 0; most-- {
 		e := t.ready.pop()
@@ -78,8 +79,8 @@ func (t *Table) takeAgain(now, until time.Time, most, claims int, to *Holder, go
 	}
 }
 
-// fifo is a queue of records in one phase. A record that leaves the phase stays in list until pop skips
-// it.
+// fifo is a list of records in one phase, first in, first out. A record that leaves the phase stays in the
+// field list until pop skips the record.
 type fifo struct {
 	list []*entry
 	gone int // how many records of list have left the phase
@@ -100,7 +101,7 @@ func (l *fifo) pop() *entry {
 		l.list[0] = nil
 		l.list = l.list[1:]
 		if e.phase == l.of {
-			e.phase = claiming // in no queue or heap
+			e.phase = claiming // the record is in no list or heap now
 			return e
 		}
 		l.gone--

@@ -40,12 +40,12 @@ func (c *Conn) Session() Key { return c.session }
 // Close ends the connection without a TLS alert: see [Abrupt] for the reason.
 func (c *Conn) Close() error { return c.raw.Close() }
 
-// Trust removes the limit on the bytes that the other side may send. Until then, the other side may send only
-// the header of one request. The caller calls Trust after it has found the session in the log.
+// Trust removes the limit on the bytes that the other side may send. Before Trust is called, the other side
+// may send only the header of one request. The caller calls Trust after it has found the session in the log.
 func (c *Conn) Trust() { c.raw.allow(unbounded) }
 
-// Accept turns the connection of a request into a connection to the session that asks. Before, the caller has
-// checked with [Asks] that the request asks for such a connection. The handshake ends when ctx ends. Until the
+// Accept turns the connection of a request into a connection to the session that asks. The caller must first
+// check with [Asks] that the request asks for such a connection. The handshake ends when ctx ends. Until the
 // caller calls [Conn.Trust], the connection reads only as many bytes as a handshake and the header of one
 // request need.
 func (i *Identity) Accept(ctx context.Context, w http.ResponseWriter) (*Conn, error) {
@@ -57,7 +57,7 @@ func (i *Identity) Accept(ctx context.Context, w http.ResponseWriter) (*Conn, er
 		_ = conn.Close() // this broker has sent nothing yet, so nothing is lost if Close fails
 		return nil, errors.New("take over the connection: the client sent data before it had the response")
 	}
-	_ = conn.SetDeadline(time.Time{}) // if the connection is closed, the write below fails
+	_ = conn.SetDeadline(time.Time{}) // an error may be ignored: it means that the connection is closed, and then the write below fails
 	const answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + protocol + "\r\n\r\n"
 	if _, err := conn.Write([]byte(answer)); err != nil {
 		_ = conn.Close()

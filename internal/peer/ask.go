@@ -14,7 +14,7 @@ import (
 // If another server answers, that server learns only that a broker asks. If Ask returns an error, it has
 // closed conn.
 func (i *Identity) Ask(ctx context.Context, conn net.Conn, host string, owner Key) (net.Conn, error) {
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends a read or a write that waits
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // closing the connection ends a read or a write that waits
 	inner, err := i.ask(ctx, conn, host, owner)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// A broker reads a bounded number of bytes from an unknown peer, so that the peer can't make the
-// broker use much memory. TLS itself would read messages of up to 256 KiB.
+// A broker reads only a bounded number of bytes from a peer that it does not know yet, so that the peer
+// can't make the broker use much memory. TLS alone would accept messages of up to 256 KiB.
 const (
 	// answerBytesMax bounds the header of the response to an upgrade.
 	answerBytesMax = 8 << 10
@@ -23,7 +23,7 @@ const (
 // bounded is a connection with a limit on the bytes that are read from it.
 type bounded struct {
 	net.Conn
-	left atomic.Int64 // how many more bytes may be read; negative: any number
+	left atomic.Int64 // how many more bytes may be read; a negative number means no limit
 }
 
 func newBounded(conn net.Conn, n int64) *bounded {
@@ -47,6 +47,6 @@ func (b *bounded) Read(p []byte) (int, error) {
 		p = p[:min(int64(len(p)), left)]
 	}
 	n, err := b.Conn.Read(p)
-	b.left.Add(int64(-n)) // if allow(unbounded) was called meanwhile, left stays negative: no limit
+	b.left.Add(int64(-n)) // if allow(unbounded) was called during the read, left stays negative, which means no limit
 	return n, err         //nolint:wrapcheck // the connection's error, unchanged
 }

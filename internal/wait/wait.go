@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// For waits for d, but only until ctx ends.
+// For waits until the time d has passed or ctx ends.
 func For(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
