@@ -10,8 +10,8 @@ import (
 // AllPartitions stands for every partition of a topic, including those that are added later.
 const AllPartitions = int32(engine.AllPartitions)
 
-// FollowPartitionsMax is how many partitions one [Follower] may read. This bounds the size of
-// a [Bookmark]. A consumer's follower may read more partitions, since it needs no Bookmark: the
+// FollowPartitionsMax is how many partitions one [Follower] may read, so that a [Bookmark] does
+// not become too large. A consumer's follower may read more partitions, since it needs no Bookmark: the
 // consumer stores the follower's position.
 const FollowPartitionsMax = 1024
 

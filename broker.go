@@ -34,8 +34,8 @@
 //
 // # Reading
 //
-// [Broker.Read] iterates to the end of a partition. [Broker.Follow] then waits for more
-// records. [Broker.Fetch] returns a page of records, and the offset where the next page
+// [Broker.Read] iterates to the end of a partition. [Broker.Follow] does the same, and then
+// waits for more records. [Broker.Fetch] returns a page of records, and the offset where the next page
 // begins. These methods store nothing about the reader: the reader itself stores the offset
 // after the last record that it has processed, best together with the results of its work. A
 // [Consumer] stores a reader's offsets in the log. A [Queue] hands out records as work.

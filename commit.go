@@ -222,7 +222,7 @@ func (b *Broker) commitAppends(c Commit) (each []appendOptions, appends []*engin
 	return each, appends, b.opts.checkSize(appends...)
 }
 
-// key returns the key by which the log recognises a retry of the commit by the same caller.
+// key returns the key by which the log recognises that the same caller sends the commit again.
 func (c Commit) key(key string, each []appendOptions, by caller) *engine.Key {
 	k := &engine.Key{}
 	for i := range max(1, len(c.Appends)) {

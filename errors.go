@@ -263,7 +263,7 @@ func worded(err error) (_ error, ok bool) {
 // publicError returns the *Error in public(err).
 func publicError(err error) (*Error, bool) { return errors.AsType[*Error](public(err)) }
 
-// Inside the package, an error has the outcome Unknown or none. Each public method begins with a
+// Inside the package, an error has the outcome Unknown or no outcome. Each public method begins with a
 // deferred call of reads or writes, which sets the outcome that callers see.
 // A test in internal/test/hygiene fails if a public method lacks this call.
 
@@ -272,7 +272,8 @@ func publicError(err error) (*Error, bool) { return errors.AsType[*Error](public
 func reads(err *error) { *err = withoutOutcome(*err) }
 
 // writes sets the outcome of an error to NotCommitted, unless the outcome is Unknown. A method
-// defers it if the method commits something, or checks the caller's access for a later commit.
+// defers it if the method commits something, or if the method is a step before a commit, such as
+// Authenticate and Reserve.
 func writes(err *error) { *err = notCommitted(*err) }
 
 // reading removes the outcome from the errors of an iterator, as reads does from one error.

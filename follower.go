@@ -21,9 +21,9 @@ type Follower struct {
 	topic string
 	id    TopicID
 	only  int32    // the only partition that the follower reads, or AllPartitions
-	next  []Offset // offsets to read next, by partition; only one offset unless only is AllPartitions
-	turn  int      // index in next of the partition to serve first
-	round *round   // has the offsets instead of next, if there are too many partitions for a Bookmark; else nil
+	next  []Offset // next offset to read of each partition; one offset if the follower reads one partition
+	turn  int      // index in next of the partition that comes first in the next call of Next
+	round *round   // if the topic has too many partitions for a Bookmark: has the offsets, and next is nil; else round is nil
 }
 
 // NewFollower returns a follower of a topic's partition, or of AllPartitions, that begins at

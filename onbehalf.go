@@ -174,7 +174,7 @@ func (w *accessWatches) Loaded(s *state.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, watches := range w.m {
-		c := caller{key: key, open: key == 0} // until is not set: when the access expires, the deadline of the context ends the context
+		c := caller{key: key, open: key == 0} // the field until stays zero: when an access expires, the deadline of the watched context ends that context
 		if err := c.May(s, time.Time{}); err != nil {
 			for watch := range watches {
 				watch.end(err)

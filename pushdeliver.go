@@ -18,8 +18,8 @@ import (
 
 // PushOptions are the options of [Broker.DeliverPushed].
 type PushOptions struct {
-	// Grace is how long requests to targets may go on after the context of DeliverPushed
-	// ended. Default 0: each request may take the timeout of its target.
+	// Grace is how long requests to targets may go on after the context of DeliverPushed has ended.
+	// 0 means that each request may go on until the timeout of its target.
 	Grace time.Duration
 	// Proxy, if set, receives all requests to targets. Then the proxy decides where requests may go,
 	// and Options.PushNetworks and Options.PushDenied do not. Environment variables that name a

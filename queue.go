@@ -222,8 +222,8 @@ type QueueInfo struct {
 	// Oldest is about when the oldest record that is neither done nor a dead letter was written;
 	// zero if there is no such record.
 	Oldest time.Time
-	// Owner is the address of the broker that owns the queue, "" if no broker owns it or its owner
-	// has no address. Session is the owner's session, zero if the owner runs an old version of Seb
+	// Owner is the address of the broker that owns the queue, "" if no broker owns the queue or the
+	// owner has no address. Session is the owner's session, zero if the owner runs an old version of Seb
 	// without sessions. Epoch rises with each new owner.
 	Owner   string
 	Session SessionKey

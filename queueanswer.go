@@ -19,7 +19,7 @@ const (
 // Ack marks the records of tokens as done. It returns once the store has the commit, which may
 // also have changes of other requests. Every broker can do this, not only the queue's owner.
 //
-// Each token is decided alone: if some are refused, the error is a [*TokensError]. A token is
+// Ack may accept some tokens and refuse others: then the error is a [*TokensError]. A token is
 // refused with CodeLeaseLost if the record may have gone to another worker. The end of the
 // lease alone is no reason to refuse a token.
 func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
@@ -52,8 +52,8 @@ type NackOptions struct {
 }
 
 // Nack says that the work on the records of tokens failed. Each record is handed out again after a
-// delay, or becomes a dead letter if the attempt was the last one. Each token is decided alone: see
-// [Queue.Ack].
+// delay, or becomes a dead letter if the attempt was the last one. Nack may accept some tokens and
+// refuse others: see [Queue.Ack].
 func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err error) {
 	defer writes(&err)
 	if len(o.Reason) > state.ReasonBytesMax {

@@ -91,9 +91,9 @@ func runOf(list []DeadMessage) int {
 	return len(list)
 }
 
-// readDead reads the contents of dead letters of one partition whose offsets have no gaps. It handles
-// at least the first dead letter, and returns how many it has handled. A record that can no longer be
-// read stays without contents.
+// readDead reads the contents of dead letters that are in one partition and have offsets without gaps. It
+// handles at least the first dead letter, and returns how many it has handled. A record that can no longer
+// be read stays without contents.
 func (q *Queue) readDead(ctx context.Context, topic TopicID, run []DeadMessage, bytes int64) (int, error) {
 	f, err := q.b.Fetch(ctx, q.topic, run[0].Partition, At(run[0].Offset),
 		FetchOptions{Limit: len(run), MaxBytes: max(1, bytes), TopicTag: q.b.TopicTag(topic)})

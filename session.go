@@ -48,7 +48,7 @@ func (b *Broker) Session() SessionKey { return SessionKey(b.session.public) }
 // prove to other brokers that it acts for this broker.
 func (b *Broker) SessionSigner() crypto.Signer { return b.session.private }
 
-// KnowsSession reports whether the log names the session as that of one of its brokers. If this
+// KnowsSession reports whether the log names the session as the session of a broker. If this
 // broker does not know the session, it syncs first. All callers share at most one such sync a
 // second, so that other programs can't cause many store requests.
 func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err error) {

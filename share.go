@@ -39,9 +39,9 @@ type Holder struct {
 type Reservation struct{ of *budget.Reservation }
 
 // NewReservation returns a reservation of a share for a request of that holder. The
-// reservation holds nothing yet. If other holders need the memory more, the broker calls
-// revoke, once; then the request must end and give back its memory. revoke must not block. A
-// nil revoke means that the broker can't take the memory back.
+// reservation holds nothing yet. If a request of a holder with less memory waits for room, the
+// broker may call revoke, once. Then the request of this reservation must end and give back its
+// memory. revoke must not block. A nil revoke means that the broker can't take the memory back.
 func (b *Broker) NewReservation(s Share, of Holder, revoke func()) *Reservation {
 	return &Reservation{of: b.engine.Budget().Reservation(budget.Share(s), budget.Holder{Key: uint64(of.Key), Address: of.Address}, revoke)}
 }
@@ -51,8 +51,8 @@ func (b *Broker) ShareBytes(s Share) (used, limit int64) {
 	return b.engine.Budget().ShareBytes(budget.Share(s))
 }
 
-// ShareAlone returns how many bytes of a share a holder may have while no other holder wants
-// any. A request that can work with less memory should not take more than that, so that later
+// ShareAlone returns how many bytes of a share a holder should use at most while no other holder uses
+// the share. A request that can work with less memory should not take more than that, so that later
 // requests have room.
 func (b *Broker) ShareAlone(s Share) int64 { return b.engine.Budget().ShareAlone(budget.Share(s)) }
 

@@ -40,7 +40,7 @@ func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher,
 	}
 }
 
-// ownedHere returns the queue's owner, and the queue's dispatcher if this broker is the owner; else nil.
+// ownedHere returns the queue's owner, and the queue's dispatcher; d is nil if this broker is not the owner.
 func (q *Queue) ownedHere() (d *dispatch.Dispatcher, o dispatch.Owner, err error) {
 	err = q.view(func(_ *state.State, _ *state.Topic, found *state.Queue) { d, o = q.b.dispatchers.Owner(found) })
 	return d, o, err
@@ -56,7 +56,7 @@ func (q *Queue) TakeOver(ctx context.Context, epoch Epoch) (err error) {
 	}
 	d, o, err := q.ownedHere()
 	if err != nil || d != nil || o.Epoch != epoch {
-		return err // the queue has another owner by now
+		return err // the queue was deleted, or has a new owner by now
 	}
 	if err := publicOwner(q.b.dispatchers.MayTake(o, true), o); err != nil {
 		return err

@@ -96,7 +96,7 @@ func CheckTopicName(name string) (err error) {
 
 // CreateTopic creates a topic. If a topic of that name exists with the same number of
 // partitions, and has each config value that opts sets, CreateTopic changes nothing and
-// created is false. If that topic differs, CreateTopic returns CodeTopicExists.
+// created is false. If the existing topic differs, CreateTopic returns CodeTopicExists.
 func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions) (_ Topic, created bool, err error) {
 	defer writes(&err)
 	def(&opts.Partitions, 1)
@@ -140,8 +140,8 @@ type QueueName struct{ Topic, Queue string }
 
 // DeadLetteredTo returns the queues whose dead-letter topic has that name, as far as this
 // broker knows, the oldest queue first. If the topic is deleted, these queues stay: their next
-// dead letter creates the topic again. With [Options.NoAutoCreate], dead letters are not copied
-// then.
+// dead letter creates the topic again. With [Options.NoAutoCreate], brokers don't create the topic, and
+// don't copy dead letters until somebody creates it.
 func (b *Broker) DeadLetteredTo(topic string) (names []QueueName) {
 	b.engine.View(func(s *state.State) {
 		for _, q := range s.DeadLetteredTo(topic) {

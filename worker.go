@@ -189,7 +189,7 @@ func (w *Worker) keep(work context.Context, m Message, lose context.CancelCauseF
 			lose(err)
 			return
 		default:
-			// This worker may still have the record. If it does not, the next Extend says so.
+			// This worker may still have the record. If the lease is lost, a later Extend returns CodeLeaseLost.
 			w.Logger.Warn("a lease was not extended; trying again", "err", err, "left", time.Until(ends).Round(time.Millisecond))
 			pause = min(w.Lease/10, time.Second)
 		}

@@ -13,8 +13,8 @@ import (
 // waitMax is how long a caller waits for room before it gets a [FullError].
 const waitMax = 5 * time.Second
 
-// Budget hands out a broker's memory. The cache uses the memory that is not handed out, and gives it
-// back as soon as the budget hands it out.
+// Budget hands out a broker's memory. The cache uses the memory that is not handed out, and shrinks as soon
+// as a caller takes some of that memory.
 //
 // A client that sends or reads slowly makes a broker hold memory for a long time. Such memory comes
 // from shares: see [Reservation]. The shares, and what requests need in addition while they run (the

@@ -68,7 +68,7 @@ type Table struct {
 	out     byTime             // records in phase leased
 	keys    map[uint64][]Place // records of each key, in order; only the first may be handed out
 	blocked int                // number of records in phase blocked
-	turn    bool               // if the next Take splits an odd number, the records that are not fresh get the larger half
+	turn    bool               // true if the records that are not fresh get the larger half when the next Take splits an odd number
 }
 
 // New returns an empty table. An ordered table hands out at most one record of a key at a time, in the
@@ -187,11 +187,11 @@ func (t *Table) RemoveBelow(partition format.Partition, before format.Offset) {
 	}
 }
 
-// Due returns how many records in phase later are due, but not more than most.
+// Due counts the records in phase later whose time has come, up to most.
 func (t *Table) Due(now time.Time, most int) int { return t.again.due(0, now, most) }
 
-// WaitUntil returns how many of the records that were handed out before now wait until exactly the given
-// time.
+// WaitUntil counts the records that wait until exactly the given time. Records that were never handed out
+// are not counted.
 func (t *Table) WaitUntil(at time.Time) (n int) {
 	for _, e := range t.entries {
 		if (e.phase == later || e.phase == blocked) && !e.first && e.at.Equal(at) {
@@ -214,8 +214,8 @@ func (t *Table) PutBack(d Delivery, from time.Time) bool {
 	return true
 }
 
-// Claiming reports whether the claim of a delivery that Take returned in Claims is still needed. It is not
-// needed if a worker has put the record back meanwhile, or if the record is done.
+// Claiming reports whether the record of d still needs the claim for which Take returned d in Claims. The
+// claim is not needed if a worker has put the record back meanwhile, or if the record is done.
 func (t *Table) Claiming(d Delivery) bool {
 	e := t.entries[d.Place]
 	return e != nil && e.phase == claiming && e.Attempt == d.Attempt
@@ -233,9 +233,9 @@ func (t *Table) Claimed(d Delivery) {
 	t.ready.push(e)
 }
 
-// Unclaimed notes that a claim of the record's next attempt has failed, or that its outcome is unknown.
-// mayCommit says that the outcome is unknown: the claim may be in the log, or may get there later.
-// again is the earliest time at which Take asks for another claim of this record.
+// Unclaimed notes that a claim of the record's next attempt has failed. mayCommit says that the outcome of
+// the claim is unknown instead: the claim may be in the log, or may get there later. again is the earliest
+// time at which Take asks for another claim of this record.
 func (t *Table) Unclaimed(p Place, again time.Time, mayCommit bool) {
 	if e := t.entries[p]; e != nil && e.phase == claiming {
 		e.maySucceed = e.maySucceed || mayCommit

@@ -121,8 +121,8 @@ func (h byTime) Less(i, j int) bool {
 	return h[i].Compare(h[j].Place) < 0
 }
 
-// due returns how many records are due in the part of the heap whose root is at index i, but not more
-// than most.
+// due counts the records whose time has come, up to most, in the part of the heap that begins at index i:
+// the record at i, and the records below it in the tree.
 func (h byTime) due(i int, now time.Time, most int) (n int) {
 	if i >= len(h) || most <= 0 || h[i].at.After(now) {
 		return 0

@@ -11,8 +11,8 @@ import (
 )
 
 // Ask turns an HTTP connection to a broker into a connection to the session whose public key is owner.
-// If another server answers, that server learns only that a broker asks. If Ask returns an error, it has
-// closed conn.
+// If a server without the private key of that session answers, the server learns only that a broker asks. If
+// Ask returns an error, it has closed conn.
 func (i *Identity) Ask(ctx context.Context, conn net.Conn, host string, owner Key) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // closing the connection ends a read or a write that waits
 	inner, err := i.ask(ctx, conn, host, owner)
