@@ -22,8 +22,8 @@ type Follower struct {
 	id    TopicID
 	only  int32    // the only partition that the follower reads, or AllPartitions
 	next  []Offset // next offset to read of each partition; one offset if the follower reads one partition
-	turn  int      // index in next of the partition that comes first in the next call of Next
-	round *round   // if the topic has too many partitions for a Bookmark: has the offsets, and next is nil; else round is nil
+	turn  int      // index of the partition that is read first if it has records
+	round *round   // nil, unless the topic has too many partitions for a Bookmark: then round has the offsets, and next is nil
 }
 
 // NewFollower returns a follower of a topic's partition, or of AllPartitions, that begins at

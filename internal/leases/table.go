@@ -51,7 +51,7 @@ type entry struct {
 	key        uint64 // hash of the record's key, if the table is ordered
 	phase      phase
 	first      bool      // the record was never handed out, so no commit has to count the next attempt
-	maySucceed bool      // the log may already count the next attempt: the outcome of such a commit is unknown
+	maySucceed bool      // the outcome of a claim is unknown, so the log may already count the next attempt
 	at         time.Time // in phase later, the earliest time of the next delivery; in phase leased, the end of the lease
 	index      int       // position in the heap of the phase
 	holder     *Holder   // counts the records of the worker that got the last delivery; may be nil

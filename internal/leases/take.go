@@ -14,7 +14,7 @@ type Taken struct {
 	Claims []Delivery
 }
 
-// Take leases up to most records until the given time. If to is not nil, it counts these records. Records
+// Take leases up to most records until the given time. If a Holder is given, it counts these records. Records
 // that need a claim (see the package comment) are not leased yet: Take returns up to claims of them in
 // Claims.
 //
