@@ -186,8 +186,8 @@ type start struct {
 	use         engine.StoreUse // store requests from began until done
 }
 
-// Stopped returns a channel that is closed when the broker takes no further requests, because
-// it was closed or the log is damaged. [Broker.Status] returns the reason.
+// Stopped returns a channel that is closed when the broker takes no further requests: it was
+// closed, the log is damaged, or the store answers no requests. [Broker.Status] returns the reason.
 func (b *Broker) Stopped() <-chan struct{} { return b.engine.Done() }
 
 // Limits returns the limits in force.

@@ -65,9 +65,9 @@ type Fetched struct {
 // Fetch returns the records of a partition from a position on, within the bounds of opts. At the
 // end of the partition it returns no records and no error. Once it has the first records, Fetch
 // waits at most about one second for further records from the store. So it may return fewer records
-// than there are: continue from [Fetched.Next] until Next equals [Fetched.End]. For a position outside of the
-// partition, Fetch returns CodeOffsetOutOfRange. If ctx ends or the store fails after some records
-// were read, Fetch returns these records without an error.
+// than there are: continue from [Fetched.Next] until Next equals [Fetched.End]. For a position
+// outside of the partition, Fetch returns CodeOffsetOutOfRange. If ctx ends or the store fails after
+// some records were read, Fetch returns these records without an error.
 func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (f Fetched, err error) {
 	defer reads(&err)
 	bounds, err := opts.read()

@@ -225,7 +225,7 @@ func (f *Follower) Wait(ctx context.Context, d time.Duration) (_ bool, err error
 	return i >= 0, err
 }
 
-// wait waits up to d. It returns the index of a partition that has records to read; -1 if no partition has any.
+// wait waits up to d. It returns the index of a partition that has records to read; -1 if none has any.
 func (f *Follower) wait(ctx context.Context, d time.Duration) (i int, err error) {
 	i = -1
 	err = f.b.engine.Await(ctx, f.id, format.Partition(f.only), d, func() (_ bool, err error) {

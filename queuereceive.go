@@ -165,8 +165,8 @@ func (q *Queue) Return(messages []Message) (err error) {
 
 // InFlight bounds how many messages of one queue a worker has at a time: see
 // [ReceiveOptions.InFlight]. A message counts until the worker has answered it, through any
-// broker, or until the message's lease has ended. The count restarts at zero when another broker becomes the
-// queue's owner. Only one Receive at a time may use an InFlight.
+// broker, or until the message's lease has ended. The count restarts at zero when another broker
+// becomes the queue's owner. Only one Receive at a time may use an InFlight.
 type InFlight struct{ in dispatch.InFlight }
 
 // NewInFlight returns an [InFlight] that allows the worker the given number of messages, 1 to 1,000.

@@ -102,8 +102,8 @@ func At(o Offset) Position { return Position{fromOffset, int64(o)} }
 // AtOrAfter is the first record that the partition holds.
 func AtOrAfter(o Offset) Position { return Position{fromOffsetOn, int64(o)} }
 
-// stored returns the position in the form that changes use. For a position made by AtTime it returns the start
-// of the partition: the caller of stored then searches for the first record of that time.
+// stored returns the position in the form that changes use. For a position made by AtTime it returns the
+// start of the partition: the caller of stored then searches for the first record of that time.
 func (p Position) stored() change.Position {
 	switch p.kind {
 	case fromLatest:

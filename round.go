@@ -16,7 +16,7 @@ type round struct {
 	consumer string
 	id       format.ConsumerID // the consumer's id, since another consumer may get the name later; 0 before inState sets it
 	ahead    map[int]Offset
-	checked  bool // every partition was checked once
+	checked  bool // true once every partition was checked
 }
 
 // roundStep is how many partitions are checked each time that the state is locked.

@@ -14,7 +14,7 @@ const (
 
 // Family is a metric: all series with the same name.
 type Family struct {
-	Name   string // ends with the unit, such as seb_commit_bytes
+	Name   string // such as seb_commit_bytes; ends with the unit if there is a unit
 	Help   string
 	Kind   Kind
 	Labels []string // the names of the labels
