@@ -53,7 +53,7 @@ type CommitAcks struct {
 	Tokens       []string
 }
 
-// Committed is the result of a commit: the offsets of its records, and the new versions of its consumers.
+// Committed is the result of a commit: the offsets of the records, and the new versions of the consumers.
 type Committed struct {
 	Appends []Appended // one for each of [Commit].Appends
 	// Versions has the new version of each consumer whose positions the commit set, in the

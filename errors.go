@@ -25,8 +25,8 @@ const (
 	CodeTopicNotFound     Code = "topic_not_found"
 	CodeTopicExists       Code = "topic_exists"
 	CodePartitionNotFound Code = "partition_not_found"
-	// CodeTopicRecreated says that a bookmark or a topic tag belongs to another topic: to a deleted
-	// topic that had the same name, or to a topic in another bucket.
+	// CodeTopicRecreated says that a bookmark or a topic tag belongs to another topic, such as a deleted
+	// topic that had the same name, or a topic in another bucket.
 	CodeTopicRecreated   Code = "topic_recreated"
 	CodeOffsetOutOfRange Code = "offset_out_of_range"
 	CodeOffsetConflict   Code = "offset_conflict"
