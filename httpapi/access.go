@@ -43,7 +43,7 @@ var (
 
 func topicOfPath(r *http.Request) string { return r.PathValue("topic") }
 
-// tokenParameter carries the token of a signed URL.
+// tokenParameter is the query parameter with the token of a signed URL.
 const tokenParameter = "token"
 
 // admit identifies the caller, and returns r as the action should see it: without a token, and with
@@ -55,7 +55,7 @@ func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, 
 			return r, nil, err
 		}
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			h.watch(w) // only for reads: if a write ended with the access, the client would have to guess how much of the write was done
+			h.watch(w) // only for reads: if the end of the access cut off a write, the client could not know how much of the write was done
 		}
 	}
 	ctx, leave := linger(w.clientContext)

@@ -35,9 +35,9 @@ const (
 // appendRecords hands the records to the broker and frees the request's memory before
 // it waits for the commit: an append spends most of its time waiting.
 //
-// If the client seems to have left, the append is withdrawn as long as that is possible. Otherwise a client
-// that retries while the store is slow would append its records once per attempt. A client that has
-// only shut down its sending side seems to have left, too. Such a client still gets an answer.
+// If the client seems to have left, appendRecords withdraws the append, if that is still possible. Without
+// this, a client that gives up and tries again while the store is slow would append its records once per
+// attempt. A client that has only shut down its sending side also seems to have left, but still gets an answer.
 func (h *Handler) appendRecords(w *response, _ *http.Request) error {
 	r := w.clientRequest()
 	spec, err := parseAppend(r)

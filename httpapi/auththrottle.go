@@ -13,7 +13,8 @@ const (
 	// authentication takes one attempt away, and each attemptsInterval gives one back.
 	attemptsBurst    = 10
 	attemptsInterval = 3 * time.Second
-	// attemptsAddressesMax is how many addresses have a count of their own. All others share one count.
+	// attemptsAddressesMax is how many addresses have a count of their own. All other addresses share
+	// one count.
 	attemptsAddressesMax = 4096
 )
 

@@ -33,7 +33,8 @@ func (b *body) free() {
 }
 
 // readBody reads the whole body, and decodes it. The decoded body may have up to limit bytes. An
-// encoded body may have only limit/2 bytes, since both bodies are in memory for a time.
+// encoded body may have only limit/2 bytes, since for a time the encoded and the decoded body are both in
+// memory.
 func (h *Handler) readBody(w *response, r *http.Request, limit int) (body, error) {
 	decode, err := h.decoder(r)
 	if err != nil {
@@ -199,7 +200,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	// may support no deadlines, does not stall.
 	_ = b.w.conn.SetReadDeadline(b.got.deadline(b.w.slowLimit, time.Now()))
 	if b.memory.revoked.Load() {
-		return 0, b.memory.ended() // revoke has set a deadline, too; SetReadDeadline above may have overwritten that deadline
+		return 0, b.memory.ended() // revoke sets a deadline that ends the read; SetReadDeadline above may have overwritten that deadline
 	}
 	began := time.Now()
 	n, err := b.src.Read(p)
@@ -209,7 +210,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decoding is a function that decodes a whole body. The new body has at most limit bytes.
+// decoding is a function that decodes a whole body. The decoded body has at most limit bytes.
 type decoding func(ctx context.Context, encoded []byte, limit int) (body, error)
 
 // decoder returns the function that decodes r's Content-Encoding, or nil if the body isn't encoded.

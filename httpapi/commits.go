@@ -10,7 +10,7 @@ import (
 
 // commitAll does everything that the body asks for in one commit of the log, or does nothing. It frees the
 // request's memory before it waits for the commit. If the client seems to have left, the request is
-// withdrawn as long as that is possible. See [Handler.appendRecords] for the reasons of both.
+// withdrawn if that is still possible. [Handler.appendRecords] does the same, and its comment has the reasons.
 func (h *Handler) commitAll(w *response, _ *http.Request) error {
 	r := w.clientRequest()
 	pending, err := h.submitCommit(w, r)

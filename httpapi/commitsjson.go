@@ -11,14 +11,14 @@ import (
 // The memory that the parts of a commit take at most, in addition to the body and the records.
 const (
 	partBytes   = 512 // a part, with its maps or options, and with the first token of an acknowledgement
-	offsetBytes = 64  // an offset in a map that has just grown
+	offsetBytes = 64  // an offset in a map; maps take the most memory per element just after they have grown
 	tokenBytes  = 320 // each further token of an acknowledgement
 )
 
 const nameBytesMax = 255 // no valid name or token is longer
 
-// commitJSONOf reads a commit from body. Keys, headers and values are slices of body. The caller
-// frees the list of records, which is the field out of the returned parser.
+// commitJSONOf reads a commit from body. Keys, headers and values are slices of body. If the returned parser
+// is p, then p.out has the records, and the caller frees p.out.
 func (h *Handler) commitJSONOf(ctx context.Context, body []byte) (*commitParser, error) {
 	records, err := h.newRecordsParser(ctx, &appendSpec{partition: -1}, body)
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *commitParser) acks() error {
 			a.Queue, err = p.name("queue")
 		case "tokens":
 			err = p.json.list("tokens", func(index int) error {
-				if index > 0 { // the first token was counted as a part of the acknowledgement
+				if index > 0 { // partBytes already counts the first token
 					if err := p.count(tokenBytes); err != nil {
 						return err
 					}

@@ -62,9 +62,9 @@ func (h *Handler) readConsumer(w *response, r *http.Request) error {
 	}
 }
 
-// consumerFollower returns a follower that begins at the consumer's position. It creates the consumer if
-// there is none. But it does not create a consumer for a HEAD request, nor for a web page of another origin
-// that may not send a POST.
+// consumerFollower returns a follower that begins at the consumer's position. If the consumer does not
+// exist, consumerFollower creates it. But a HEAD request never creates a consumer, and neither does a request
+// of a web page from whose origin the broker refuses a POST.
 func (h *Handler) consumerFollower(w *response, r *http.Request, partition int32) (*seb.Follower, error) {
 	refusal := h.cors.checkEffect(r)
 	if w.head || refusal != nil {
@@ -131,7 +131,7 @@ func (h *Handler) followConsumer(w *response, r *http.Request) error {
 	switch {
 	case err != nil:
 	case f == nil:
-		// NewFollower finds out whether the request can be streamed: otherwise it must not create a consumer.
+		// NewFollower finds out whether the request can be streamed: a request that can't must create no consumer.
 		if _, err = h.broker.NewFollower(r.Context(), r.PathValue("topic"), partition, seb.Latest); err == nil {
 			f, err = h.consumerFollower(w, r, partition)
 		}

@@ -43,7 +43,7 @@ func CheckOrigin(origin string) error {
 	return nil
 }
 
-const preflightSeconds = "7200" // how long browsers may cache the answer to a preflight; no browser has a lower limit
+const preflightSeconds = "7200" // how long a browser may cache the answer to a preflight; some browsers cache it for a shorter time
 
 // check sets the headers that tell the browser what the page may do, and refuses a request
 // that the page may not send. done is true if the answer is complete.
@@ -103,8 +103,8 @@ func errCrossOrigin(hint, format string, args ...any) error {
 	return &seb.Error{Code: codeCrossOrigin, Outcome: seb.NotCommitted, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// preflight tells the browser that the page may send a request. The broker checks the request itself when the
-// request comes.
+// preflight tells the browser that the page may send the request for which the browser asks. The broker checks
+// that request again when it comes.
 func (o *cors) preflight(w *response, r *http.Request) {
 	w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
 	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// forwardedHeader marks a request that another broker has forwarded. The header's value is the
-	// bucket's tag and the epoch of the intended owner, such as 1f0c6a3e.7. A marked request is never
+	// forwardedHeader marks a request that another broker has forwarded. The header's value is
+	// the log's tag and the epoch of the intended owner, such as 1f0c6a3e.7: see epochTag. A marked request is never
 	// forwarded again.
 	forwardedHeader = "Seb-Forwarded"
 	// ownerTries is how often a request tries to reach the owner of its queue.
@@ -99,7 +99,7 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 		if forwarded || begun() || !errors.As(last, &e) || e.Code != seb.CodeQueueElsewhere || e.Address == "" {
 			return last
 		}
-		if c.back != nil && h.drained() { // if this were forwarded, the owner would hand out records to a stream that is about to end
+		if c.back != nil && h.drained() { // if the call were forwarded, the owner would hand out records to a stream that is about to end
 			return last
 		}
 		epoch, err := h.forward(w, r, e, c)
@@ -191,7 +191,7 @@ func (h *Handler) forward(w *response, r *http.Request, e *seb.Error, c ownerCal
 	}
 	ctx, cancel := context.WithCancelCause(c.ends(w, r))
 	defer cancel(nil)
-	if c.waits && (c.back != nil || !h.drained()) { // not for a long poll that comes while this broker shuts down: c.body then asks the owner not to wait
+	if c.waits && (c.back != nil || !h.drained()) { // a long poll that comes while this broker shuts down needs no cancel: its c.body asks the owner not to wait
 		defer context.AfterFunc(h.draining, func() { cancel(errDrained) })()
 	}
 	if err := h.broker.NameSession(ctx); err != nil {

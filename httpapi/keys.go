@@ -139,8 +139,8 @@ func parseKeyOptions(body []byte) (o seb.KeyOptions, err error) {
 		case "topics":
 			o.Topics, err = j.strings("topics")
 			if err == nil && o.Topics != nil && len(o.Topics) == 0 {
-				// An empty list must not mean all topics: a client that sends one hardly wants to give
-				// access to all topics.
+				// An empty list must not mean all topics: a client that sends an empty list hardly wants to
+				// give access to all topics.
 				return invalid("to create a key for all topics, leave topics out", "topics is an empty list")
 			}
 			return err

@@ -25,8 +25,8 @@ const (
 	besideValuesMax  = 1 << 20
 )
 
-// codeChooseMediaType is the code for an Accept header without a media type that the original
-// can answer with.
+// codeChooseMediaType is the code of the error for an Accept header that names a media type in which the
+// original can't answer.
 const codeChooseMediaType seb.Code = "choose_media_type"
 
 // originalSpec is the query of a read.
@@ -167,7 +167,7 @@ func (h *Handler) fetchUntil(ctx context.Context, w *response, deadline time.Tim
 	return found, nil, err
 }
 
-// awaitOffset waits for a record at spec.offset. It returns true when there is one, and false at the
+// awaitOffset waits for a record at spec.offset. It returns true when that record exists, and false at the
 // deadline or when the broker is shutting down. end is the last known end of the partition.
 func (h *Handler) awaitOffset(ctx context.Context, spec originalSpec, end seb.Offset, deadline time.Time) (bool, error) {
 	waiting, cancel := context.WithCancel(ctx)

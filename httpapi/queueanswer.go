@@ -29,8 +29,9 @@ const (
 	tokensHint = "send the tokens in several requests, up to 1000 in each, and reasons of up to 1 KiB"
 )
 
-// readAnswer reads the tokens from the body, and the fields that more returns. The memory of all these is
-// reserved until the answer is written. The parameter what names the body in errors.
+// readAnswer reads from the body the tokens and the fields that the function more returns. The memory of all
+// these is reserved until the answer is written. The parameter what names the body in errors; headers lists
+// the Seb- headers that the request may have.
 func (h *Handler) readAnswer(w *response, r *http.Request, what string, more func(*answerSpec) fields, headers ...string) (s answerSpec, _ error) {
 	if err := refuseHeaders(r.Header, headers...); err != nil {
 		return s, err

@@ -76,8 +76,8 @@ func errLease(lease time.Duration) error {
 	return invalid("use 1s to 12h, or leave it out to use the queue's lease", "lease is %v; it must be 1s to 12h", lease)
 }
 
-// body returns s as the body of a request to another broker, which may then wait for records for the time in
-// left. The body has no tokens to acknowledge, since these were acknowledged before.
+// body returns s as the body of a request to another broker. The parameter left is how long that broker may
+// wait for records. The body has no tokens: this broker has already acknowledged them.
 func (s receiveSpec) body(left time.Duration) []byte {
 	b := fmt.Appendf(nil, `{"max":%d,"max_bytes":%d,"wait":%q`, s.max, s.maxBytes, max(0, left))
 	if s.lease != 0 {
@@ -110,7 +110,7 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 			return writeResults(w, spec.done, time.Time{}, err)
 		}
 		w.reads = true
-		spec.done = nil // while the receive waits, the tokens need no memory
+		spec.done = nil // frees the memory of the tokens, since the receive may wait for long
 	}
 	signs := r.Header.Get(forwardedHeader) != ""
 	return h.forwardToOwner(w, r, ownerCall{
@@ -193,7 +193,8 @@ func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline 
 	return messages, release, err
 }
 
-// takeWithin receives messages. If there are none, it waits at most for the given duration. release is never nil.
+// takeWithin receives messages. If no messages are ready, it waits for at most the given duration. release is
+// never nil.
 func (h *Handler) takeWithin(ctx context.Context, w *response, q *seb.Queue, spec receiveSpec, wait time.Duration) (_ []seb.Message, release func(), _ error) {
 	const messageHolds = recordStructBytes + messageBytes
 	m := h.newAnswerMemory(w)

@@ -151,7 +151,7 @@ func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetc
 			spec.from = seb.AtOrAfter(found.Next)
 		}
 		if err := h.waitFor(w.clientContext, topic, spec, wait); err != nil {
-			return seb.Fetched{}, nil, err // found is not returned: otherwise found would stay in memory during the wait
+			return seb.Fetched{}, nil, err // if found were returned here, its records would stay in memory during the wait
 		}
 	}
 }
@@ -203,8 +203,8 @@ func (h *Handler) waitFor(ctx context.Context, topic string, spec readSpec, wait
 	})
 }
 
-// untilDrained calls wait, and cancels its context when the broker is shutting down. Then it returns no error,
-// since its caller should answer with the records that it has.
+// untilDrained calls wait with a context that is canceled when the broker is shutting down. If wait fails for
+// this reason, untilDrained returns nil, so that the request is answered with the records that are there.
 func (h *Handler) untilDrained(ctx context.Context, wait func(context.Context) error) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()

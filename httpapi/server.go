@@ -32,7 +32,7 @@ func NewServer(h *Handler, log *slog.Logger) *http.Server {
 		MaxHeaderBytes:    headerBytesMax,
 		ConnContext:       httpconn.NoticeLoss,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		// h answers OPTIONS * itself, with the headers of all its answers.
+		// h itself answers OPTIONS *, with the headers that every answer of h has.
 		DisableGeneralOptionsHandler: true,
 	}
 	s.RegisterOnShutdown(h.Drain)

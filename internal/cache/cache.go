@@ -3,8 +3,8 @@
 //
 // The cache is not durable. Every batch in it may vanish or be damaged at any time. If a batch on
 // disk is damaged, the cache behaves as if it did not have the batch. The cache does not know the
-// rules of the log: callers must add only bytes that those rules allow them to use, under names
-// that are never reused.
+// rules of the log: callers must add only batches that are valid by those rules, under names that
+// are never reused.
 //
 // The package starts goroutines only in [Cache.Flight], one for each running call. [Cache.Close]
 // waits for them.
@@ -133,7 +133,7 @@ func (c *Cache) Get(r Range) []byte {
 
 // Add keeps the batch b, which was just committed, in memory but not on disk. Readers are likely
 // to want b soon, while it is still in memory. After the call, the caller must not change b. Add
-// ignores b if the size or CRC of b differs from r. b should not be a slice of a larger
+// ignores b if the size or CRC of b is not the one in r. b should not be a slice of a larger
 // allocation: the whole allocation would stay in memory, but the cache would count only b.
 func (c *Cache) Add(r Range, b []byte) {
 	if matches(r, b) {
@@ -142,7 +142,7 @@ func (c *Cache) Add(r Range, b []byte) {
 }
 
 // AddFetched keeps the batch b, which the caller fetched from the store and verified, both in memory and
-// on disk. Otherwise it does the same as Add.
+// on disk. In all other respects, AddFetched does the same as Add.
 func (c *Cache) AddFetched(r Range, b []byte) {
 	if !matches(r, b) {
 		return

@@ -61,7 +61,7 @@ type disk struct {
 	// small. If two hashes collide, get finds an entry with another Range, and returns nothing.
 	index map[uint64]place
 	// rolling is true while one call of add creates a new segment. Other calls of add don't wait
-	// for it: they return without writing their entries.
+	// for the new segment: they return without writing their entries.
 	rolling                  bool
 	nextID                   uint64
 	corrupt, failed, evicted uint64

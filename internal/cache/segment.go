@@ -49,7 +49,7 @@ const (
 	entryHeadSize = entryHeaderSize + uncovered
 
 	// scanWindow is how many bytes scanSegment reads at once. One read has the headers of many small
-	// entries; of a large entry, most bytes are never read.
+	// entries. Most bytes of a large entry are never read.
 	scanWindow = 64 << 10
 )
 

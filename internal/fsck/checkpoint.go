@@ -45,9 +45,9 @@ func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoi
 	return cp, err
 }
 
-// passCheckpoint compares checkpoint s with c.hash and c.state. The walk is at slot s, or, if slot s
-// does not exist, at the last existing slot before it. If c.state is unknown, the walk continues
-// with the checkpoint's state.
+// passCheckpoint compares the checkpoint of slot s with c.hash and c.state. walk calls it when the walk has
+// reached slot s or, if slot s does not exist, the last existing slot before s. If c.state is unknown, the
+// walk continues with the checkpoint's state.
 func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	defer c.progress()
 	key := format.CheckpointKey(s)

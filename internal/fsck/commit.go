@@ -111,8 +111,8 @@ func wrongSize(has, should int64) error {
 	return fmt.Errorf("%w: it has %d bytes instead of %d", format.ErrCorrupt, has, should)
 }
 
-// checkPayload verifies the inline batches of a commit. If body is the whole object, and its batches
-// are sound, it need not read from the store. Otherwise it reads the payload, again if necessary.
+// checkPayload verifies the inline batches of a commit. If body is the whole object and the batches in body
+// are sound, checkPayload reads nothing from the store. Otherwise it reads the payload from the store.
 func (c *checker) checkPayload(ctx context.Context, commit *format.Commit, body []byte, rows []row) (batches int, err error) {
 	if int64(len(body)) == commit.Size() {
 		if batches, err = checkBatches(body[commit.PayloadStart:], rows); err == nil {

@@ -105,7 +105,7 @@ func (c *checker) foundTwice(s format.Seq, key dataKey) {
 	c.found(Corrupt, format.LogKey(s), "%v: it refers to %s, to which an earlier commit refers already: the log has the same records twice", format.ErrCorrupt, key)
 }
 
-// remaining is a data object that the walk did not check, since no commit that it read refers to the object.
+// remaining is a data object that the walk did not check, since no commit that the walk read refers to it.
 type remaining struct {
 	ref    format.DataRef // Size is 0 if no known commit or checkpoint refers to the object
 	rows   []row
@@ -178,8 +178,8 @@ const inFlightSlots = 1000
 
 // judgeUnused judges a data object to which no known commit refers, and whose upload began when slot s was
 // the last slot. It returns [InUse] if a missing, damaged or later commit may refer to the object, else
-// [Orphaned]. It is certain only for objects below the state's data floor: no later commit is the first to
-// refer to such an object.
+// [Orphaned]. The answer is certain only if s is below the state's data floor: no later commit can be the
+// first to refer to a data object whose upload began that early.
 func (c *checker) judgeUnused(s format.Seq) (Class, string) {
 	switch {
 	case c.state != nil && s < c.state.DataFloor():

@@ -4,12 +4,12 @@
 //
 // A check is not a broker: it takes no lease and claims no slot. If brokers use the bucket, the
 // report is about the log as it was when the check began. While the check runs, brokers may
-// delete objects that the log no longer needs. The check does not report them as missing. It
+// delete objects that the log no longer needs. The check does not report those objects as missing. It
 // follows these rules, in which "sound" means found without damage:
 //
 //   - One List shows the bucket in the order of the keys: checkpoint/, data/,
-//     log/. So the slots of listed checkpoints were written before the List came
-//     to log/. The same holds for the commits that already referred to a data
+//     log/. So the commits that a listed checkpoint covers were written before the
+//     List came to log/. The same holds for the commits that already referred to a data
 //     object when the List showed that object.
 //   - The log needs the objects in which the state of the newest sound checkpoint
 //     has batches, and the objects of later commits. Brokers may have deleted any
@@ -103,7 +103,7 @@ type checker struct {
 }
 
 // unappliedCommit identifies a commit that was read while the state was unknown. If the state of a later
-// checkpoint has batches in that slot, it must have the same tag and size for the slot.
+// checkpoint has batches in the commit's slot, that state must name the same tag and size for the slot.
 type unappliedCommit struct {
 	tag  uint64
 	size int64

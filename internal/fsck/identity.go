@@ -11,9 +11,9 @@ import (
 
 // identify finds the cluster id of the log. Normally this is the id in seb.json. But seb.json may be lost,
 // or it may be the seb.json of another cluster: then every object would seem foreign. So identify also
-// reads the ids in up to three objects, the witnesses. It takes the id that most witnesses have in two
-// cases: if seb.json can't be read, and if no witness has the id in seb.json but at least two witnesses
-// have the same other id.
+// reads the ids in up to three objects, the witnesses. In two cases identify ignores seb.json and takes the
+// id that most witnesses have: if seb.json can't be read, or if no witness has the id in seb.json but at
+// least two witnesses have the same other id.
 func (c *checker) identify(ctx context.Context) error {
 	named, err := c.readCluster(ctx)
 	if err != nil {
@@ -76,8 +76,8 @@ func (c *checker) readCluster(ctx context.Context) (format.ClusterID, error) {
 	return cluster.ID, nil
 }
 
-// witnesses returns the cluster ids in the first slot, the last slot and the newest checkpoint,
-// as far as these have a sound prologue.
+// witnesses returns the cluster ids in the first slot, the last slot and the newest checkpoint. It leaves out
+// an object that is absent, or whose prologue (the first 32 bytes of the object) is damaged.
 func (c *checker) witnesses(ctx context.Context) ([]format.ClusterID, error) {
 	var keys []string
 	if s := c.inv.slots; len(s) > 0 {
@@ -89,7 +89,7 @@ func (c *checker) witnesses(ctx context.Context) ([]format.ClusterID, error) {
 	if n := len(c.inv.checkpoints); n > 0 {
 		keys = append(keys, format.CheckpointKey(c.inv.checkpoints[n-1]))
 	}
-	const idEnd = int64(format.PrologueSize + len(format.ClusterID{})) // every kind of head begins with the id
+	const idEnd = int64(format.PrologueSize + len(format.ClusterID{})) // the head follows the prologue, and every kind of head begins with the cluster id
 	var ids []format.ClusterID
 	for _, key := range keys {
 		o, err := c.get(ctx, key, 0, idEnd)

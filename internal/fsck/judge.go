@@ -53,7 +53,7 @@ func (c *checker) absentSlots() (missing, deleted spans) {
 	}
 	end := max(c.covered, format.Seq(c.report.Last))
 	for _, x := range c.inv.slots.without(gone).gaps(end) {
-		if x.to > c.covered { // no checkpoint covers them
+		if x.to > c.covered { // no checkpoint covers the slots after c.covered
 			missing = append(missing, span{max(x.from, c.covered+1), x.to})
 			x.to = c.covered
 		}
@@ -126,7 +126,7 @@ func (c *checker) absolve(later checkpoint, slots spans, data []dataKey) (spans,
 		}
 	}
 	slices.Sort(live)
-	var dead spans // slots that later covers, and in which later.state has no batches
+	var dead spans // slots that the later checkpoint covers, and in which its state has no batches
 	var liveSlots spans
 	for _, s := range slices.Compact(live) {
 		liveSlots.add(s)
@@ -139,7 +139,7 @@ func (c *checker) absolve(later checkpoint, slots spans, data []dataKey) (spans,
 }
 
 // judgePruned reports as missing the checkpoints that disappeared during the check although no broker may
-// delete them: a broker may delete a checkpoint only if two newer ones exist.
+// delete them: a broker may delete a checkpoint only if two newer checkpoints exist.
 func (c *checker) judgePruned(listed []format.Seq) {
 	for _, s := range c.pruned {
 		newer := 0

@@ -61,7 +61,8 @@ func isObject(key string) bool {
 	return ok || key == format.ClusterKey
 }
 
-// isPrefix reports whether a name is the name of a directory that holds objects.
+// isPrefix reports whether a name must be the name of a directory: one that holds objects, or one that the
+// store itself needs, such as .tmp.
 func isPrefix(name string) bool {
 	return strings.HasPrefix(name, ".") || slices.Contains([]string{format.LogPrefix, format.DataPrefix, format.CheckpointPrefix, format.ProbePrefix}, name+"/")
 }

@@ -93,8 +93,8 @@ func (c *checker) passSlot(r slotResult) error {
 	return nil
 }
 
-// follow checks that a commit fits the previous commits: its prev is their hash, and their state accepts its
-// entries.
+// follow checks that a commit fits the previous commits: the commit must name the hash of the previous commit,
+// and the state after the previous commit must accept the entries of this commit.
 func (c *checker) follow(key string, commit *format.Commit) {
 	if c.hash != nil && *c.hash != commit.Prev {
 		c.found(Corrupt, key, "%v: it names %v as the hash of the commit before it, but that commit has the hash %v: one of the two commits is of another log",

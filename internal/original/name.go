@@ -35,7 +35,7 @@ func ParseName(name string) (topic string, offset int64, batch bool, err error) 
 }
 
 // IsOffsets reports whether name is the name of a list of offsets. The original Seb writes such a
-// file only to save itself listing the batches.
+// file so that it need not list the batches.
 func IsOffsets(name string) bool {
 	base := path.Base(name)
 	return strings.HasPrefix(base, offsetsPrefix) && strings.HasSuffix(base, offsetsSuffix)

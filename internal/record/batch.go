@@ -24,9 +24,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Batch is the header of a batch.
 type Batch struct {
-	Base        int64 // base offset in the header; a batch in the store has no valid one, see Stamp
+	Base        int64 // base offset in the header; not valid for a batch in the store, see Stamp
 	Size        int   // size of the whole batch in bytes, including the header
-	LeaderEpoch int32 // leader epoch in the header; a batch in the store has no valid one, see Stamp
+	LeaderEpoch int32 // leader epoch in the header; not valid for a batch in the store, see Stamp
 	CRC         uint32
 	Attributes  int16
 	Codec       Codec // from Attributes

@@ -141,7 +141,7 @@ func (b *Builder) seal(p []byte, c Codec) {
 
 // Without returns a new builder with the records of b, except those whose index is in a span of
 // skip. It does not change b. If records of several requests share a batch, and one request is
-// withdrawn, the caller uses Without to remove its records.
+// withdrawn, the caller uses Without to remove the records of that request.
 func (b *Builder) Without(skip []Span) *Builder {
 	out := new(Builder)
 	if b.count == 0 {
