@@ -18,7 +18,7 @@ type need struct {
 	nobody   bool // anyone may call: no access is checked
 	anyKey   bool // any valid key is enough; a broker that knows no keys does not read the log to look for new keys
 	scope    seb.Scopes
-	topic    func(*http.Request) string // nil: the action checks topics itself
+	topic    func(*http.Request) string // the topic that the caller needs access to; nil: the action names no topic, or checks topics itself
 	all      bool                       // the key must have the scope for all topics
 	parts    bool                       // the action itself checks the access to each part of the body, with mayDo
 	signed   bool                       // the token of a signed URL gives access, too
@@ -214,7 +214,7 @@ func credentialOf(w *response, r *http.Request, n need) (c seb.Credential, err e
 	case len(given) > 1:
 		detail = fmt.Sprintf("the request has %d headers Authorization; it must have at most one", len(given))
 	case !strings.EqualFold(scheme, "Bearer"):
-		detail = "the header Authorization does not have the scheme Bearer" // the value may be a secret
+		detail = "the header Authorization does not have the scheme Bearer" // without the value, which may be a secret
 	case c.Secret == "":
 		detail = "the header Authorization has the scheme Bearer, but no API key"
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // commitAll does everything that the body asks for in one commit of the log, or does nothing. It frees the
-// request's memory before it waits for the commit. If the client seems to have left, the request is
-// withdrawn if that is still possible. [Handler.appendRecords] does the same, and its comment has the reasons.
+// request's memory before it waits for the commit, and withdraws the request of a client that seems to have
+// left. [Handler.appendRecords] says why.
 func (h *Handler) commitAll(w *response, _ *http.Request) error {
 	r := w.clientRequest()
 	pending, err := h.submitCommit(w, r)

@@ -167,7 +167,7 @@ func (p *commitParser) acks() error {
 			a.Queue, err = p.name("queue")
 		case "tokens":
 			err = p.json.list("tokens", func(index int) error {
-				if index > 0 { // partBytes already counts the first token
+				if index > 0 { // list has counted the first token together with the acknowledgement
 					if err := p.count(tokenBytes); err != nil {
 						return err
 					}

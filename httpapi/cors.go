@@ -103,8 +103,8 @@ func errCrossOrigin(hint, format string, args ...any) error {
 	return &seb.Error{Code: codeCrossOrigin, Outcome: seb.NotCommitted, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// preflight tells the browser that the page may send the request for which the browser asks. The broker checks
-// that request again when it comes.
+// preflight tells the browser that the page may send the request that the browser asks about. The broker checks
+// that request later, when the browser sends it.
 func (o *cors) preflight(w *response, r *http.Request) {
 	w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
 	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {

@@ -22,8 +22,8 @@ import (
 
 const (
 	// forwardedHeader marks a request that another broker has forwarded. The header's value is
-	// the log's tag and the epoch of the intended owner, such as 1f0c6a3e.7: see epochTag. A marked request is never
-	// forwarded again.
+	// the log's tag and the epoch of the intended owner, such as 1f0c6a3e.7: see epochTag. A marked request is
+	// never forwarded again.
 	forwardedHeader = "Seb-Forwarded"
 	// ownerTries is how often a request tries to reach the owner of its queue.
 	ownerTries = 4

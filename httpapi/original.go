@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// The endpoints of the original Seb (github.com/micvbang/simple-event-broker), so
-// that programs written for the original run unchanged. They append to and read from partition 0.
+// originalPaths are the paths of the original Seb (github.com/micvbang/simple-event-broker). Programs written
+// for the original run unchanged. Requests to these paths append to partition 0, and read from partition 0.
 //
 //	POST /records?topic-name=                                            append
 //	GET  /records?topic-name=&offset=&max-records=&max-bytes=&timeout=   read, or wait

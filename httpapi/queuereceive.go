@@ -165,7 +165,7 @@ func writeMessages(w *response, messages []seb.Message) error {
 
 // take receives messages. Their memory is reserved until release is called. While take waits for messages, no
 // memory is reserved, and the wait ends when the client's access ends. If signs is true, take tells the
-// forwarding broker from time to time that it still works on the request.
+// forwarding broker from time to time that this broker still works on the request.
 func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline time.Time, signs bool) (messages []seb.Message, release func(), err error) {
 	messages, release, err = h.takeWithin(r.Context(), w, h.queue(r), spec, 0)
 	for {

@@ -26,8 +26,8 @@ const (
 	// segment drops at most an eighth of the cache.
 	segmentsMin = 8
 
-	// indexMax bounds the entries on disk: each takes about 40 bytes of memory, so all of them
-	// about 10 MiB. That is enough for 1 GiB of disk with batches of 4 KiB on average.
+	// indexMax bounds the entries on disk: each entry takes about 40 bytes of memory, so all of
+	// them take about 10 MiB. That is enough for 1 GiB of disk with batches of 4 KiB on average.
 	indexMax = 1 << 18
 
 	// offsetMax bounds where an entry may begin in a file, since place.at has 32 bits.
@@ -291,7 +291,7 @@ func (d *disk) hasRoomLocked(n int64) bool {
 		len(s.hashes) < d.segmentEntriesMax()
 }
 
-// rollLocked drops old segments to make room for a new one, and creates the new one. It returns
+// rollLocked drops old segments to make room for a new segment, and creates the new segment. It returns
 // false if it can't create the file. It unlocks d.mu while it works on files.
 func (d *disk) rollLocked() bool {
 	dropped := d.evictLocked(d.bytesMax-d.segmentBytes, d.indexMax-d.segmentEntriesMax())

@@ -58,8 +58,8 @@ func (k *key) mac(nonce, header, batch []byte) []byte {
 }
 
 // openKey reads the key file at path. If there is no such file, openKey makes one with a new key. The
-// caller must hold the lock of the directory. If a crash left an incomplete key file, openKey replaces it: no entry
-// can exist yet, since entries are written only after the key file is complete.
+// caller must hold the lock of the directory. If a crash left an incomplete key file, openKey replaces the
+// file: no entry can exist yet, since entries are written only after the key file is complete.
 func openKey(path string) (*key, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,7 @@ const (
 	deepBytes = 256 << 10
 )
 
-// slotResult is what a worker found about a slot.
+// slotResult is what checkSlot found about a slot.
 type slotResult struct {
 	seq     format.Seq
 	absent  bool

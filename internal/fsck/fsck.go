@@ -4,13 +4,16 @@
 //
 // A check is not a broker: it takes no lease and claims no slot. If brokers use the bucket, the
 // report is about the log as it was when the check began. While the check runs, brokers may
-// delete objects that the log no longer needs. The check does not report those objects as missing. It
-// follows these rules, in which "sound" means found without damage:
+// delete objects that the log no longer needs. The check does not report those objects as missing.
+//
+// The walk is the main part of a check: it goes through the commits in the order of the log, and through the
+// checkpoints between them, and applies the commits to a state. The check follows these rules, in which "sound" means
+// found without damage:
 //
 //   - One List shows the bucket in the order of the keys: checkpoint/, data/,
-//     log/. So the commits that a listed checkpoint covers were written before the
-//     List came to log/. The same holds for the commits that already referred to a data
-//     object when the List showed that object.
+//     log/. So the commits that a listed checkpoint covers (those up to its slot)
+//     were written before the List came to log/. The same holds for the commits
+//     that already referred to a data object when the List showed that object.
 //   - The log needs the objects in which the state of the newest sound checkpoint
 //     has batches, and the objects of later commits. Brokers may have deleted any
 //     other object. If an object has no batches in that state, it has none in any

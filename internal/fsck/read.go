@@ -99,8 +99,8 @@ func (r *reader) try(ctx context.Context, bytes int64, request func(context.Cont
 }
 
 // believe calls read, and calls it again if the object seems damaged or absent: networks and proxies may
-// damage bytes, and a store may show an object late. After rechecksMax such calls, believe returns the
-// last error.
+// damage bytes, and a store may show an object late. It calls read at most rechecksMax times, and
+// returns the error of the last call.
 func believe(ctx context.Context, read func() error) error {
 	for times := 1; ; times++ {
 		err := read()

@@ -61,8 +61,8 @@ func bytesLimit(limit int) error {
 }
 
 // Check checks a batch that a client sent: b must be exactly one batch with a right CRC. Check
-// decodes all records. There must be as many as the header says, with the offset deltas 0, 1, 2 and
-// so on, and they must not exceed lim. Errors wrap [ErrCorrupt], [ErrMagic] or [ErrControl], or are
+// decodes all records. Their number must be the one in the header, their offset deltas must be 0, 1, 2
+// and so on, and the batch must not exceed lim. Errors wrap [ErrCorrupt], [ErrMagic] or [ErrControl], or are
 // a [*LimitError].
 //
 // Some clients write a wrong MaxTimestamp into the header. So in the result, MaxTimestamp is the
