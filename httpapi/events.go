@@ -81,8 +81,8 @@ func (h *Handler) follower(r *http.Request) (*seb.Follower, error) {
 // resumed returns a follower that continues after the last event that the client has received. It
 // returns nil if the request names no such event.
 func (h *Handler) resumed(r *http.Request, q query, partition int32) (*seb.Follower, error) {
-	// If both are given, the header wins: a browser that reconnects adds the header, but repeats
-	// the query of its first request, and the event id in that query is older.
+	// If the request has an event id in the header and in the query, the header wins: a browser that
+	// reconnects adds the header, but repeats the query of its first request, so the id in the query is older.
 	last := r.Header.Get(lastEventIDHeader)
 	if last == "" {
 		last = q["last_event_id"]

@@ -94,7 +94,7 @@ func (c *chunks) endPage(more bool, next func()) error {
 	return c.flush()
 }
 
-// reserveTopic reserves memory for an answer with size bytes for each partition of a topic. partitions is
+// reserveTopic reserves memory for an answer that takes size bytes for each partition of a topic. partitions is
 // the number of partitions that the topic shall have after the request, or 0 if the request does not say.
 func (h *Handler) reserveTopic(w *response, r *http.Request, size int64, partitions int) (release func(), err error) {
 	n := max(partitions, h.broker.PartitionCount(r.PathValue("topic")))

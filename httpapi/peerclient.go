@@ -42,7 +42,7 @@ func newPeerClient(identity *peer.Identity, opts Options) *peerClient {
 const (
 	ownerDialMax = 2 * time.Second
 	// ownerConnectMax is how long the handshakes of a connection may take after the connection was
-	// dialled: a broker with as many connections as it allows accepts a new connection late.
+	// dialled: a broker that already has as many connections as it allows accepts a new connection late.
 	ownerConnectMax = 12 * time.Second
 )
 

@@ -151,7 +151,7 @@ func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetc
 			spec.from = seb.AtOrAfter(found.Next)
 		}
 		if err := h.waitFor(w.clientContext, topic, spec, wait); err != nil {
-			return seb.Fetched{}, nil, err // without found: if it were returned here, it would stay in memory during the wait
+			return seb.Fetched{}, nil, err // found is left out: a returned found would stay in memory during the wait
 		}
 	}
 }

@@ -16,8 +16,8 @@ const (
 )
 
 // NewServer returns a server for h. The server's timeouts close the connections of idle, half-open and lost
-// clients. The server logs net/http's messages to log; if log is nil, they are discarded. Its Shutdown
-// ends the wait of reads that wait for records: these reads answer with the records that they have. So
+// clients. The server logs net/http's messages to log; if log is nil, they are discarded. The server's
+// Shutdown ends the wait of reads that wait for records: these reads answer with the records that they have. So
 // Shutdown waits only for other requests.
 //
 // The server has no timeout for bodies: h limits the time for a body, since the limit depends on the size.
@@ -39,8 +39,8 @@ func NewServer(h *Handler, log *slog.Logger) *http.Server {
 	return s
 }
 
-// LimitConnections returns a listener; the caller lets s serve it instead of l. At most n of its
-// connections are open at a time; n <= 0 means no limit. While n connections are open,
+// LimitConnections returns a listener; the caller lets s serve this listener instead of l. At most n of the
+// listener's connections are open at a time; n <= 0 means no limit. While n connections are open,
 // further clients are not refused but wait: one in the listener, the others in the kernel's backlog.
 //
 // While a client waits, the connection that was idle longest is closed once it has been idle for

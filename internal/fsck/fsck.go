@@ -7,8 +7,8 @@
 // delete objects that the log no longer needs. The check does not report those objects as missing.
 //
 // The walk is the main part of a check: it goes through the commits in the order of the log, and through the
-// checkpoints between them, and applies the commits to a state. The check follows these rules, in which "sound" means
-// found without damage:
+// checkpoints between them, and applies the commits to a state. The check follows these rules, in which
+// "sound" means found without damage:
 //
 //   - One List shows the bucket in the order of the keys: checkpoint/, data/,
 //     log/. So the commits that a listed checkpoint covers (those up to its slot)
