@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// changeTime returns when the inode last changed; false if it isn't known.
+// changeTime returns when the inode last changed, and false if that time is unknown.
 func changeTime(info fs.FileInfo) (time.Time, bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

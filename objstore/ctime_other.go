@@ -7,6 +7,6 @@ import (
 	"time"
 )
 
-// changeTime always returns false: this system has no way to learn the time. So a Get of a name that this
-// process has not made durable costs an fsync.
+// changeTime always returns false: on this system a program can't learn when an inode last changed. So a Get
+// of a name that this process has not made durable costs an fsync.
 func changeTime(fs.FileInfo) (time.Time, bool) { return time.Time{}, false }

@@ -33,18 +33,19 @@ const (
 // Dir is a store in a local directory: the object "log/1" is the file log/1
 // in it. Any number of processes on this machine may share a directory.
 //
-// Create fsyncs an object's bytes in a temporary file, then links it to its key with link(2), which
-// fails if the name exists. A crash can undo the link until the directory is fsynced, but other
-// processes see the name before that. So the store answers "created", "exists" and "found" only if
-// the directory was fsynced after the link, whichever process made the link. List does not wait for
-// that: a client that relies on a listed name must Get the object first.
+// Create fsyncs an object's bytes in a temporary file, then links it to its key with link(2), which fails if
+// the name exists. A crash can undo the link until the directory is fsynced, but other processes see the name
+// before that fsync. So the store answers "created", "exists" and "found" only if the directory was fsynced
+// after the link, whichever process made the link. List does not wait for the fsync: a client that relies on
+// a listed name must Get the object first.
 //
 // After a failed fsync it is unknown what is on the disk, and another fsync may succeed although the kernel
 // has dropped pages. So the store stops: the request whose fsync failed and all later requests return
 // [ErrStopped].
 //
-// If part of a key's path is not a directory, for example because "log" is a file or a symbolic
-// link, requests return [ErrNotRegular]: the objects below that part may be somewhere else.
+// If part of a key's path is not a directory, for example because "log" is a file or a symbolic link,
+// requests return [ErrNotRegular], and not [ErrNotFound]: the objects below that part may exist somewhere
+// else.
 //
 // The store also stops if the directory is moved away or replaced while the store is open. It answers no
 // request from a directory that was moved.
@@ -108,7 +109,7 @@ func OpenDirReadOnly(dirPath string) (*Dir, error) {
 }
 
 // openRoot creates the directory and its missing parents, fsyncs the directories that got new entries, and
-// opens the directory. Requests use the open handle, so they can't leave the directory.
+// opens the directory. Requests use the open handle, which refuses paths to files outside of the directory.
 func (d *Dir) openRoot(dirPath string) error {
 	dirPath, err := filepath.Abs(dirPath)
 	if err != nil {
@@ -126,8 +127,8 @@ func (d *Dir) openRoot(dirPath string) error {
 	if err := os.MkdirAll(dirPath, dirMode); err != nil {
 		return err
 	}
-	// The loop runs even if no directory was missing: another process may just have created the
-	// directory, and not fsynced its parent yet.
+	// The loop runs even if no directory was missing: another process may have created the directory just
+	// before, and may not have fsynced the parent yet.
 	for p := dirPath; p != parent && p != filepath.Dir(p); {
 		p = filepath.Dir(p)
 		f, err := os.Open(p)
@@ -176,7 +177,7 @@ func (d *Dir) prepare() error {
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err != nil || d.now().Sub(info.ModTime()) < tempAgeMax {
-			continue // so young that it may be in use, or just removed by its process
+			continue // the file is so young that it may be in use, or its process has just removed it
 		}
 		if err := d.root.Remove(path.Join(tempDir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -8,7 +8,7 @@ import (
 )
 
 // FirstMissing implements [Finder]. It looks up each name, and does not read the whole directory. Like List,
-// it does not wait until names are durable.
+// FirstMissing does not wait until names are durable.
 func (d *Dir) FirstMissing(ctx context.Context, keys []string) (int, error) {
 	if reason := d.stopped.Load(); reason != nil {
 		return 0, fmt.Errorf("find objects: %w", reason)

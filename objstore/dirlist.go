@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// List implements [Store]. A directory has its names in no order. So for every page, List reads all names in
-// the directories that can have keys with the prefix: about half a second for a million names. A cache of
-// names would be cheaper, but would miss objects that other processes create. A caller that walks a large
-// directory should ask for large pages, which take no longer. A caller that wants to know whether certain
-// objects exist should use [Dir.FirstMissing].
+// List implements [Store]. A file system returns the names of a directory in no order. So for every page,
+// List reads all names in the directories that can have keys with the prefix: about half a second for a
+// million names. A cache of names would be cheaper, but would miss objects that other processes create. A
+// caller that walks a large directory should ask for large pages, which take no longer. A caller that wants
+// to know whether certain objects exist should use [Dir.FirstMissing].
 func (d *Dir) List(ctx context.Context, prefix, after string, limit int) (Page, error) {
 	if reason := d.stopped.Load(); reason != nil {
 		return Page{}, fmt.Errorf("list %s: %w", prefix, reason)
@@ -48,8 +48,8 @@ type listing struct {
 	dir           *Dir
 	prefix, after string
 	keep          int // how many keys to select
-	// bound is "" until smallest has found keep keys. Then it is the largest of these, and the listing needs
-	// no key above it.
+	// bound is "" until the listing has found keep keys. From then on, no key above bound can be among the
+	// keep smallest keys.
 	bound string
 	keys  []string
 }
@@ -146,7 +146,7 @@ func (l *listing) visit(ctx context.Context, key string, entry fs.DirEntry) erro
 		}
 		return l.descend(ctx, sub)
 	}
-	// Files that are not regular also occupy a key: Get returns an error that says what they are.
+	// A file that is not regular is listed too: a Get of its key returns an error that says what the file is.
 	if !strings.HasPrefix(key, l.prefix) || key <= l.after || l.bound != "" && key > l.bound {
 		return nil
 	}

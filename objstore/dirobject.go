@@ -90,10 +90,10 @@ type heldDirectory struct {
 	info fs.FileInfo
 }
 
-// find returns an open directory, and the path of key's object in that directory. The directory is the
-// object's own directory if the store holds that open, or if it may hold one more directory open. If not,
-// the directory is the root. To open the object's directory for every request would take longer than to
-// check that the open directory is still at its path.
+// find returns an open directory, and the path of key's object relative to that directory. Usually this is
+// the directory that contains the object. find opens that directory if it is not open yet, and keeps it open:
+// to open it for every request would take longer than to check that it is still at its path. If heldMax other
+// directories are open, find returns the root instead.
 func (d *Dir) find(key string) (*os.Root, string, error) {
 	dirPath := path.Dir(key)
 	info, err := d.checkWay(dirPath)
@@ -117,8 +117,8 @@ func (d *Dir) find(key string) (*os.Root, string, error) {
 	if info, err = root.Stat("."); err != nil {
 		return nil, "", errors.Join(err, root.Close())
 	}
-	// Other requests may still use the open directory that is replaced here, so the garbage collector closes
-	// it.
+	// If this replaces an open directory, find can't close the old one, since other requests may still use
+	// it. The garbage collector closes it.
 	d.held[dirPath] = heldDirectory{root, info}
 	return root, path.Base(key), nil
 }

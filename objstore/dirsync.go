@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// clockStepMax is how far this machine's wall clock may step back. If a file's inode changed more
-// than clockStepMax before an fsync of the file's directory began, the file had its name when the
-// fsync began.
+// clockStepMax is how far this machine's wall clock may step back. A link changes the file's inode. So if the
+// inode last changed more than clockStepMax before an fsync of the directory began, the link was made before
+// that fsync, even if the clock has stepped back since.
 const clockStepMax = time.Hour
 
-// stampMax is at least the time between two ticks of the clock that stamps changes of files.
+// stampMax bounds the time between two ticks of the clock from which file systems take the times of changes.
 const stampMax = 2 * time.Second
 
 // stopReason is what went wrong, such as an fsync that failed.
@@ -48,14 +48,14 @@ func (d *Dir) syncFile(f *os.File) error {
 }
 
 // directory is a directory of the store. The directory's name in its parent is durable. Callers share the
-// fsyncs of a directory: at most one fsync runs at a time, and all callers that come meanwhile share the
-// next one.
+// fsyncs of a directory: at most one fsync runs at a time, and all callers that come while it runs share the
+// next fsync.
 type directory struct {
 	path  string
 	baton chan struct{} // capacity 1: the caller that put a value in it may fsync
 
 	mu     sync.Mutex
-	queued *syncRound  // the next round, which has not begun; nil if nobody waits for one
+	queued *syncRound  // the next fsync, which has not begun; nil if no caller waits for one
 	synced time.Time   // wall-clock time at which the last successful fsync began
 	before fs.FileInfo // the directory's file info from just before the last successful fsync; see unchanged
 }
@@ -100,8 +100,9 @@ func (d *Dir) lookup(dirPath string) *directory {
 	return d.dirs[dirPath]
 }
 
-// makeDirectory is openDirectory for a directory that may not exist yet. If this process has already used
-// the directory and it is gone, makeDirectory does not create it again: the objects in it are lost too.
+// makeDirectory is openDirectory for a directory that may not exist yet. If this process has used the
+// directory before and the directory is gone, makeDirectory does not create it again, since the objects in
+// the directory are lost too.
 func (d *Dir) makeDirectory(ctx context.Context, dirPath string) (*directory, error) {
 	if dir := d.lookup(dirPath); dir != nil {
 		return dir, nil
@@ -124,14 +125,14 @@ func (d *Dir) sync(ctx context.Context, dir *directory) error {
 	select {
 	case dir.baton <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err() // another caller runs the fsync of this round
+		return ctx.Err() // the round's other callers can still run the fsync
 	}
 	defer func() { <-dir.baton }()
 	if round.done {
 		return round.err
 	}
 	dir.mu.Lock()
-	dir.queued = nil // the link of a caller that comes from now on may be too late for this fsync
+	dir.queued = nil // a caller that comes from now on waits for the next fsync: its link may be too late for this one
 	dir.mu.Unlock()
 	begun := d.time()
 	before, err := d.syncDirectory(dir.path)
@@ -147,8 +148,8 @@ func (d *Dir) sync(ctx context.Context, dir *directory) error {
 // syncDirectory fsyncs a directory. It returns the directory's file info from before the fsync, so
 // that unchanged can tell whether the directory has changed since.
 func (d *Dir) syncDirectory(dirPath string) (before fs.FileInfo, err error) {
-	// If a step before the fsync fails, no name counts as durable, so the store need not stop. Such a
-	// failure may be temporary, for example if too many files are open.
+	// If Open or Stat fails, the caller gets an error and treats no name as durable, so the store need not
+	// stop. Such a failure may be temporary, for example if too many files are open.
 	f, err := d.root.Open(dirPath)
 	if err != nil {
 		return nil, fmt.Errorf("fsync %s: %w", dirPath, err)
@@ -160,9 +161,9 @@ func (d *Dir) syncDirectory(dirPath string) (before fs.FileInfo, err error) {
 	return before, d.syncFile(f)
 }
 
-// confirm makes sure that the name key is durable; info is the file info of that file. confirm needs no
-// fsync if this process has made key durable before, if the name is older than the last fsync of the
-// directory, or if the directory has not changed since that fsync.
+// confirm makes sure that key's name in its directory is durable. info is the file info of key's file.
+// confirm needs no fsync if this process has made key durable before, if the name is older than the last
+// fsync of the directory, or if the directory has not changed since that fsync.
 func (d *Dir) confirm(ctx context.Context, key string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return d.notRegular(key, info.Mode())
@@ -184,8 +185,9 @@ func (d *Dir) confirm(ctx context.Context, key string, info fs.FileInfo) error {
 	return nil
 }
 
-// covers reports whether the last fsync of dir certainly began after a file got its name. It compares the
-// inode's change time, which link(2) sets and programs can't set themselves, with the time of that fsync.
+// covers reports whether the last fsync of dir certainly began after the file of info got its name. It
+// compares the inode's change time, which link(2) sets and programs can't set themselves, with the time of
+// that fsync.
 func (dir *directory) covers(info fs.FileInfo) bool {
 	changed, ok := changeTime(info)
 	if !ok {
@@ -215,11 +217,11 @@ func (d *Dir) unchanged(dir *directory) bool {
 	return ok && changed.Equal(last) && isUnique(last, synced)
 }
 
-// isUnique reports whether every change of a directory after an fsync certainly has another time than
-// changed, the time of the last change before the fsync. synced is the time at which the fsync began.
-// changed must be more than stampMax before synced. It must also not be a whole number of microseconds: such
-// a time may come from a file system with coarse times, where a change after the clock has stepped back can
-// get the same time.
+// isUnique reports whether the next change of a directory certainly gets another change time than changed.
+// The directory last changed at that time, and an fsync of the directory began at synced. So changed must be
+// more than stampMax before synced. It must also not be a whole number of microseconds: such a time may come
+// from a file system with coarse times, where a change after the clock has stepped back can get the same
+// time.
 func isUnique(changed, synced time.Time) bool {
 	return changed.Before(synced.Add(-stampMax)) && changed.Nanosecond()%1000 != 0
 }
@@ -234,8 +236,8 @@ type durableNames struct {
 
 const durableNamesMax = 8192
 
-// add stores a name with the modification time of the file. So if another process deletes the object and
-// creates it again, the new name does not count as durable: the new file has another time.
+// add stores a name with the modification time of the file. If another process deletes the object and creates
+// it again, the new file has another time, and has returns false.
 func (n *durableNames) add(key string, modTime time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -73,7 +73,7 @@ func (m *Memory) Create(ctx context.Context, key string, parts ...[]byte) (time.
 	if !m.discards(key) {
 		object.body = slices.Concat(parts...)
 		if object.body == nil {
-			object.body = []byte{} // not nil, which means discarded
+			object.body = []byte{} // nil would mean that the bytes were discarded
 		}
 	}
 	if !m.insert(key, object) {

@@ -74,8 +74,8 @@ type Store interface {
 type Finder interface {
 	Store
 
-	// FirstMissing returns the index of the first key without an object, or len(keys) if all
-	// keys have one. It looks up each object after the call has begun.
+	// FirstMissing returns the index of the first key without an object, or len(keys) if all keys have one.
+	// It finds every object whose Create was answered before the call.
 	FirstMissing(ctx context.Context, keys []string) (int, error)
 }
 

@@ -12,9 +12,9 @@ var ErrTooLarge = errors.New("the object is too large")
 // wholeFirst is how many bytes [GetWhole] reads before it knows an object's size.
 const wholeFirst = 1 << 20
 
-// GetWhole reads an object. If the object has more than bytesMax bytes, it returns [ErrTooLarge] and does
-// not read the rest, so that an object from another program can't take too much memory. An object of more
-// than 1 MiB costs two Gets.
+// GetWhole reads an object. If the object has more than bytesMax bytes, GetWhole returns [ErrTooLarge] and
+// does not read the rest, so that an object from another program can't take too much memory. An object of
+// more than 1 MiB costs two Gets.
 func GetWhole(ctx context.Context, store Store, key string, bytesMax int64) (Object, error) {
 	return GetWholeIf(ctx, store, key, bytesMax, func([]byte, int64) error { return nil })
 }

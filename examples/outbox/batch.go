@@ -43,9 +43,9 @@ type record struct {
 	Timestamp time.Time         `json:"timestamp"`
 }
 
-// makeBatches makes a batch of the oldest rows for each topic that has no batch. It looks
-// at all rows, not only at rows with ids above the last id, because rows do not become
-// visible in the order of their ids. Every row in the table has yet to be moved.
+// makeBatches makes a batch of the oldest rows for each topic that has no batch. It looks at all rows, not
+// only at rows with ids above the ids of earlier batches: a row may become visible after rows with higher
+// ids. Every row in the table has yet to be moved.
 func (s *session) makeBatches(ctx context.Context, most limits, except []string) ([]batch, error) {
 	const query = `
 		WITH oldest AS (

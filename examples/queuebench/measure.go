@@ -34,11 +34,11 @@ type side interface {
 
 // worker is one client of a queue.
 type worker interface {
-	// Take receives up to most messages, and returns their ids for Done. If Done has left messages
-	// for this Take to finish, finished is the number of these messages.
+	// Take receives up to most messages, and returns their ids for Done. finished is how many earlier
+	// messages this Take has finished: those that Done has left for it.
 	Take(ctx context.Context, most int) (ids []string, finished int, err error)
-	// Done finishes the messages of the last Take, and returns their number. Or it returns 0, and
-	// leaves the messages for the next Take to finish.
+	// Done finishes the messages of the last Take, and returns their number. A worker that receives and
+	// finishes with one request returns 0, and its next Take finishes the messages.
 	Done(ctx context.Context, ids []string) (finished int, err error)
 	Close() error
 }

@@ -28,10 +28,10 @@ type counter struct {
 
 // count counts from the consumer's position on, until a request fails.
 func (c *counter) count(ctx context.Context) error {
-	// Read the version first, and then the position and the counts. If another counter commits
-	// after the version was read, the broker refuses the commit below, because it names an old
-	// version. If the counts were read first, a commit could name the new version, but have
-	// counts without those of the other counter.
+	// Read the version first, and then the position and the counts. If another counter commits after the
+	// version was read, the broker refuses the commit below, because that commit names an old version. If the
+	// counts were read first, a commit could name the new version, but have counts without those of the other
+	// counter.
 	consumer := c.broker.Consumer(c.from, "wordcount")
 	info, _, err := consumer.Create(ctx)
 	if err != nil {

@@ -15,8 +15,9 @@ const (
 	commitClients     = 32
 )
 
-// commits measures a log of many small commits: appends at its beginning and its end, checkpoints,
-// and starts from the newest checkpoint, from the second newest, and without a checkpoint.
+// commits measures a log of many small commits: appends at the log's beginning and end, the number of
+// checkpoints, and how soon a broker starts from the newest checkpoint, from the second newest, and without a
+// checkpoint.
 func commits(ctx context.Context, r *run) error {
 	n := r.size(100_000, 1_000_000)
 	part := n / 10

@@ -14,7 +14,7 @@ const (
 	listWidth   = 1_000 // partitions of each topic
 )
 
-// lists measures many requests for the list of topics that are under way at the same time.
+// lists measures requests for the list of topics, many of them at the same time.
 func lists(ctx context.Context, r *run) error {
 	n := r.size(300, 3_000)
 	store, err := r.store()

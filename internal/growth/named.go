@@ -78,8 +78,8 @@ func queues(ctx context.Context, r *run) error {
 	})
 }
 
-// grown starts a broker on an empty directory, and calls the parameter fill. It measures how long fill takes,
-// then the load of do, the broker's memory, and how soon the next broker on the directory is ready.
+// grown starts a broker on an empty directory. It measures how long fill takes, a load of calls of do, the
+// broker's memory, and how soon the next broker on the directory is ready.
 func grown(ctx context.Context, r *run, what string, fill func(context.Context, *broker) error, do func(ctx context.Context, b *broker, worker, call int) error) error {
 	store, err := r.store()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// queueLease is the record lease of the measured queues. After the loss of a broker, the new owner waits for
-// that time before it hands out records that workers may have.
+// queueLease is the record lease of the measured queues. After a broker is lost, the new owner of a queue
+// waits for the length of a record lease before it hands out records that workers may have.
 const queueLease = 30 * time.Second
 
 // queueRestart measures how many messages workers get, from many queues with a backlog, before and after the
@@ -125,7 +125,7 @@ func queueLost(ctx context.Context, r *run) error {
 	if _, err := workOnce(ctx, b, 0, 1); err != nil {
 		return err
 	}
-	if _, err := b.ask(ctx, http.MethodPost, "/v1/topics/t/queues/q0/receive", `{}`); err != nil { // never acknowledged
+	if _, err := b.ask(ctx, http.MethodPost, "/v1/topics/t/queues/q0/receive", `{}`); err != nil { // this record is never acknowledged
 		return err
 	}
 	b.kill()

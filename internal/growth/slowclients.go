@@ -37,7 +37,7 @@ func slowClients(ctx context.Context, r *run) error {
 		method: http.MethodPost, path: "/v1/topics/uploads/records", contentType: "application/octet-stream",
 		size: uploadBytes, sendRate: phoneRate,
 	}
-	// The rate is a little above the lowest that the broker accepts.
+	// The readRate is a little above the lowest rate that the broker accepts.
 	read := throttled{method: http.MethodGet, path: "/v1/topics/large/records?limit=16&max_bytes=8388608", readRate: 160_000}
 	for _, others := range []struct {
 		what   string

@@ -24,11 +24,11 @@ type Config struct {
 	Prefix string
 	// Endpoint is the base URL of an S3-compatible server.
 	Endpoint string
-	// Region defaults to us-east-1 if there is an endpoint, here or in the environment: most such servers
-	// have only one region.
+	// Region defaults to us-east-1 if Endpoint or the environment names an endpoint: most such servers have
+	// only one region.
 	Region string
 	// PathStyle puts the bucket's name into the path of requests instead of the host name. nil means true if
-	// there is an endpoint, here or in the environment, else false.
+	// Endpoint or the environment names an endpoint, else false.
 	PathStyle *bool
 	// AccessKeyID, SecretAccessKey and SessionToken can't be part of store URLs, which
 	// end up in logs and process lists. If they are "", the credentials come from the usual AWS

@@ -219,8 +219,8 @@ func (s *Store) list(ctx context.Context, prefix, after string, limit int) (page
 				return objstore.Page{}, fmt.Errorf("the store answered %q after %q: it does not list keys in byte order, so Seb can't use it", aws.ToString(object.Key), last)
 			}
 			last = key
-			// The page also has keys that [objstore.CheckKey] refuses: a caller that asks whether a prefix
-			// is empty must learn that it isn't.
+			// The page also has keys that [objstore.CheckKey] refuses: a caller that asks whether a prefix is
+			// empty must learn that there are such objects.
 			page.Keys = append(page.Keys, key)
 		}
 		page.More = aws.ToBool(out.IsTruncated)

@@ -11,8 +11,8 @@ import (
 
 // The faults of this file are Creates that break the promises of [objstore.Store]: a "lie" is such a wrong
 // Create. A fault executes each Create itself, in the bucket b, and passes all other requests to the store.
-// [Sometimes] makes a fault occasional. A test can call [Faulty.On] in the middle of its run; then the store
-// becomes wrong at that moment, like a gateway after an upgrade.
+// With [Sometimes] only some Creates are wrong. A test that calls [Faulty.On] in the middle of its run makes
+// the store wrong from that moment on, like a gateway after an upgrade.
 
 // create returns a fault that calls lie instead of the store's Create.
 func create(b *Bucket, lie func(ctx context.Context, request Request, body []byte) error) Fault {
@@ -71,8 +71,8 @@ func AllWin(b *Bucket) Fault {
 	})
 }
 
-// Interleave makes a Create overwrite a random part of an existing object with its own bytes, and return
-// success.
+// Interleave makes a Create overwrite a random part of an existing object with bytes of the new object, and
+// return success.
 func Interleave(rng *rand.Rand, b *Bucket) Fault {
 	d := newDice(rng)
 	return create(b, func(_ context.Context, request Request, body []byte) error {

@@ -50,7 +50,7 @@ func ShuffleList(rng *rand.Rand) Fault {
 	return changeList(func(a *Answer) { d.shuffle(a.Keys) })
 }
 
-// SkipInList leaves n adjacent keys, from a random one on, out of every page.
+// SkipInList leaves n adjacent keys, which begin at a random key, out of every page.
 func SkipInList(rng *rand.Rand, n int) Fault {
 	d := newDice(rng)
 	return changeList(func(a *Answer) {
