@@ -18,7 +18,7 @@ const readChunkBytes = 256 << 10
 
 // recordBatch holds records in the form of an append request. In the compact form, head has the number of
 // records and the size of each (uint32, little-endian), and values has their values back to back. In JSON,
-// values has the body of the request without jsonTail, and head is empty.
+// values has the body of the request except for its end, jsonTail, and head is empty.
 type recordBatch struct {
 	json   bool
 	n      int
@@ -94,8 +94,8 @@ var (
 )
 
 // inLines changes an error of a broker that names a byte of the request. Afterwards the error names the line
-// of the input, and the byte in that line, both counted from 1. The input has before lines in front of the
-// batch.
+// of the input, and the byte in that line, both counted from 1. before is how many lines of the input precede
+// the batch.
 func (b *recordBatch) inLines(err error, before int64) {
 	e, ok := errors.AsType[*apiError](err)
 	if !ok {

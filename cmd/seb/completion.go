@@ -145,7 +145,7 @@ func parseLine(root *kong.Node, words []string) commandLine {
 	return l
 }
 
-// take ends the wait for the value of l.flag, and keeps the value if the flag is --server.
+// take is called with the value of l.flag. It stores the value if the flag is --server.
 func (l *commandLine) take(value string) {
 	if l.flag.Name == "server" {
 		l.server = value

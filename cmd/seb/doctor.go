@@ -130,7 +130,8 @@ type latencyInfo struct {
 	Max     float64 `json:"max_seconds"`
 }
 
-// examine runs all checks. The check "delete" removes the objects of the others, whatever these have found.
+// examine runs all checks. The check "delete" removes the objects of the other checks, whatever their
+// results.
 func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
 	if d.answered = d.check(ctx, "answers", d.answers); !d.answered {
 		return // after this failure every other check would run into a time-out
@@ -145,8 +146,8 @@ func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
 	d.check(ctx, "store time", d.clock)
 }
 
-// check runs one check and reports its result. After an interrupt it reports nothing, since a check that was
-// cut short says nothing about the store; but it still runs the check, so that "delete" removes the objects.
+// check runs one check and reports its result. After an interrupt it still runs the check, so that "delete"
+// removes the objects, but reports nothing: a check that was cut short says nothing about the store.
 func (d *diagnosis) check(ctx context.Context, name string, run func(context.Context) (string, error)) (ok bool) {
 	detail, err := run(ctx)
 	d.progress.clear()

@@ -100,8 +100,8 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 	return o.Body, nil
 }
 
-// judge sees the first MiB of a file or object that is larger than that. It returns an error if dump can't
-// show the whole, which is then not read into memory.
+// judge gets the first MiB of a file or object that is larger than 1 MiB. If dump can't show the object,
+// judge returns an error, and the rest is not read into memory.
 func (c *dumpCmd) judge(first []byte, size int64) error {
 	if original.IsBatch(first) {
 		return nil

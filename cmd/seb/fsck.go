@@ -178,7 +178,8 @@ func verdict(p *printer, r *fsck.Report) {
 	}
 }
 
-// counts lists how many findings each class has, for the classes for which of returns true.
+// counts lists how many findings each class has. It leaves out the classes for which the function of returns
+// false.
 func counts(r *fsck.Report, of func(fsck.Class) bool) string {
 	var parts []string
 	for _, class := range fsck.Classes {

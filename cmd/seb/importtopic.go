@@ -138,7 +138,7 @@ func (t *topicImport) copyFile(ctx context.Context, f *importFile) error {
 	first, at := f.first-t.base, importTime(f.batch.Time)
 	for i := range f.batch.Count() {
 		if first+int64(i) < t.end+int64(t.pending.count()) {
-			continue // the topic or the pending batch has it
+			continue // the topic or the pending batch has this record
 		}
 		value := f.batch.Record(i)
 		if t.pending.full(len(value), int(t.cmd.BatchBytes)) {

@@ -27,7 +27,7 @@ type keyringFlag struct {
 }
 
 // with calls do with the keyring. If create is false, the store of --store must have a log: otherwise a
-// mistyped --store would get a new one.
+// mistyped --store would get a new log.
 func (f keyringFlag) with(ctx context.Context, create bool, do func(keyring) error) error {
 	if f.Store == "" {
 		broker, err := f.client()

@@ -27,7 +27,7 @@ type positionCommitter struct {
 	topic, name string
 	turn        chan struct{}
 
-	// Only the reader that has sent to turn may use these two.
+	// Only the reader whose value is in turn may use etag and unknown.
 	etag    string
 	unknown map[int32]int64 // offsets of the last commit if its outcome is unknown, else nil
 

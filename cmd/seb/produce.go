@@ -182,7 +182,7 @@ type producer struct {
 	unit     string // what acked counts: line or record
 	acked    int64  // how many lines or records of the input are in the log or were skipped
 	bytes    int64  // bytes of the input that were acknowledged in this run
-	answered bool   // a broker has answered before
+	answered bool   // a broker has answered a request of this run
 	waits    *waitNotes
 
 	partitions map[int32]*appendedPartition

@@ -113,8 +113,8 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	// Listen before the first access to the store: an address in use is a common mistake, and must change
-	// nothing there.
+	// Listen before the first access to the store. An address in use is a common mistake, and serve must then
+	// end without a change to the store.
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.HTTP)
 	if err != nil {
 		return notListening(fmt.Errorf("listen for HTTP: %w", err))
@@ -191,9 +191,9 @@ func (c *serveCmd) secure(log *slog.Logger) (*tls.Config, error) {
 	return nil, nil
 }
 
-// serveHTTP serves until the server is shut down. It speaks only HTTP/1.1, with TLS as without. A connection
-// then carries one request at a time: the limits on connections, on slow clients and on lost clients rely on
-// this.
+// serveHTTP serves until the server is shut down. It speaks only HTTP/1.1, with or without TLS. So a
+// connection carries one request at a time: the limits on connections, on slow clients and on lost clients
+// rely on this.
 func (c *serveCmd) serveHTTP(server *http.Server, l net.Listener, secure *tls.Config) error {
 	if secure == nil {
 		return server.Serve(l)

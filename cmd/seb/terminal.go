@@ -16,7 +16,7 @@ import (
 // such as the names and errors of a server, may contain control sequences, which the terminal would obey.
 type terminal struct{ file *os.File }
 
-// shown returns a terminal for f if f is one, else f.
+// shown returns a writer that escapes what it writes to f if f is a terminal, else f itself.
 func shown(f *os.File) io.Writer {
 	if term.IsTerminal(int(f.Fd())) {
 		return terminal{f}
@@ -105,7 +105,7 @@ const (
 
 func startColor(c color) string { return "\x1b[" + string(c) + "m" }
 
-// painter colours text if it is true.
+// painter colours text if its value is true.
 type painter bool
 
 // painterFor returns a painter that colours text if w is a terminal, and neither NO_COLOR

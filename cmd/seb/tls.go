@@ -100,7 +100,7 @@ func (t *tlsFiles) latest() *tls.Config {
 		if t.fault != err.Error() {
 			t.log.Error("the TLS files changed and can't be used; the previous ones stay in use", "error", err)
 		}
-		t.fault, t.seen = err.Error(), nil // nil makes the next check load the files again: one may be half written now
+		t.fault, t.seen = err.Error(), nil // nil makes the next check load the files again: a file may be half written now
 		return t.current.Load()
 	}
 	t.fault, t.seen = "", seen

@@ -9,7 +9,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// urlTTLMax is the longest time for which a URL is signed: to revoke a URL, one has to revoke its key.
+// urlTTLMax is the longest time for which a URL is signed. There is a limit because a URL can't be revoked
+// alone, but only together with its key.
 const urlTTLMax = 366 * 24 * time.Hour
 
 type urlCmd struct {

@@ -38,7 +38,7 @@ type drainer struct {
 	most   limits
 	once   bool          // end when the outbox is empty, or at the first failure
 	poll   time.Duration // longest wait for a notification of new rows
-	pace   time.Duration // shortest time between two looks for rows, while rows come one by one
+	pace   time.Duration // shortest time between two queries for rows, while rows come one by one
 	log    *slog.Logger
 
 	paused map[string]pause // topics that failed
