@@ -117,8 +117,8 @@ func (d *Dir) find(key string) (*os.Root, string, error) {
 	if info, err = root.Stat("."); err != nil {
 		return nil, "", errors.Join(err, root.Close())
 	}
-	// If this replaces an open directory, find can't close the old one, since other requests may still use
-	// it. The garbage collector closes it.
+	// If this assignment replaces an open directory, find can't close the old one, since other requests may
+	// still use it. The garbage collector closes it.
 	d.held[dirPath] = heldDirectory{root, info}
 	return root, path.Base(key), nil
 }

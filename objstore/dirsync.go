@@ -12,7 +12,7 @@ import (
 
 // clockStepMax is how far this machine's wall clock may step back. A link changes the file's inode. So if the
 // inode last changed more than clockStepMax before an fsync of the directory began, the link was made before
-// that fsync, even if the clock has stepped back since.
+// that fsync, even if the clock stepped back in between.
 const clockStepMax = time.Hour
 
 // stampMax bounds the time between two ticks of the clock from which file systems take the times of changes.
@@ -185,9 +185,9 @@ func (d *Dir) confirm(ctx context.Context, key string, info fs.FileInfo) error {
 	return nil
 }
 
-// covers reports whether the last fsync of dir certainly began after the file of info got its name. It
-// compares the inode's change time, which link(2) sets and programs can't set themselves, with the time of
-// that fsync.
+// covers reports whether the last fsync of dir certainly began after the file that info describes got its
+// name. It compares the inode's change time, which link(2) sets and programs can't set themselves, with the
+// time of that fsync.
 func (dir *directory) covers(info fs.FileInfo) bool {
 	changed, ok := changeTime(info)
 	if !ok {
@@ -219,8 +219,8 @@ func (d *Dir) unchanged(dir *directory) bool {
 
 // isUnique reports whether the next change of a directory certainly gets another change time than changed.
 // The directory last changed at that time, and an fsync of the directory began at synced. So changed must be
-// more than stampMax before synced. It must also not be a whole number of microseconds: such a time may come
-// from a file system with coarse times, where a change after the clock has stepped back can get the same
+// more than stampMax before synced. Also, changed must not be a whole number of microseconds: such a time may
+// come from a file system with coarse times, where a change after the clock has stepped back can get the same
 // time.
 func isUnique(changed, synced time.Time) bool {
 	return changed.Before(synced.Add(-stampMax)) && changed.Nanosecond()%1000 != 0
@@ -237,7 +237,7 @@ type durableNames struct {
 const durableNamesMax = 8192
 
 // add stores a name with the modification time of the file. If another process deletes the object and creates
-// it again, the new file has another time, and has returns false.
+// it again, the new file has another modification time, so the new name does not pass for the old one.
 func (n *durableNames) add(key string, modTime time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
