@@ -396,6 +396,6 @@ func (d *Dir) delete(ctx context.Context, key string) error {
 		return err
 	}
 	// The fsync is needed even if the name did not exist: the process that removed the name may not have
-	// fsynced yet.
+	// fsynced the directory yet.
 	return d.sync(ctx, dir)
 }

@@ -81,7 +81,7 @@ func (d *Dir) checkWay(dirPath string) (fs.FileInfo, error) {
 	return info, err
 }
 
-// heldMax is how many directories a store holds open.
+// heldMax is the most directories that a store keeps open.
 const heldMax = 16
 
 // heldDirectory is an open directory below the root.

@@ -226,9 +226,9 @@ func isUnique(changed, synced time.Time) bool {
 	return changed.Before(synced.Add(-stampMax)) && changed.Nanosecond()%1000 != 0
 }
 
-// durableNames remembers some names that were fsynced. A name that it has forgotten costs one more fsync. It
-// holds two generations of up to durableNamesMax names, about 3 MB. When the younger generation is full, it
-// drops the older one.
+// durableNames remembers some names that were fsynced. A name that was forgotten costs one more fsync. There
+// are two generations of up to durableNamesMax names, about 3 MB. When the younger generation is full, the
+// older generation is dropped.
 type durableNames struct {
 	mu           sync.Mutex
 	young, older map[string]int64 // the file's modification time, nanoseconds since 1970

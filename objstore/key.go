@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// keyBytesMax is the length of the longest name that common file systems allow. It leaves room for a prefix
-// within S3's limit of 1,024 bytes.
+// keyBytesMax is the length of the longest name that common file systems allow. S3 allows keys of 1,024
+// bytes, so there is room for a prefix.
 const keyBytesMax = 255
 
 // CheckKey returns an error unless key is a valid key: segments of ASCII letters, digits, '-', '_' and '.',

@@ -19,9 +19,9 @@ func GetWhole(ctx context.Context, store Store, key string, bytesMax int64) (Obj
 	return GetWholeIf(ctx, store, key, bytesMax, func([]byte, int64) error { return nil })
 }
 
-// GetWholeIf is [GetWhole] for objects whose first bytes show their kind. Before it reads all of an
-// object of more than 1 MiB, it calls judge with the first MiB and the object's size. It returns
-// an error of judge unchanged.
+// GetWholeIf is [GetWhole] for objects whose first bytes show their kind. Before it reads all of an object of
+// more than 1 MiB, it calls judge with the first MiB and the object's size. If judge returns an error,
+// GetWholeIf returns that error unchanged.
 func GetWholeIf(ctx context.Context, store Store, key string, bytesMax int64, judge func(first []byte, size int64) error) (Object, error) {
 	o, err := store.Get(ctx, key, 0, min(bytesMax, wholeFirst))
 	if err == nil && o.Size > int64(len(o.Body)) && o.Size <= bytesMax {

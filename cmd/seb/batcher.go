@@ -56,7 +56,8 @@ func (b *recordBatch) size() int {
 // sizeWith returns an upper bound of the batch's size after the addition of a record of the given size.
 func (b *recordBatch) sizeWith(record int) int { return b.size() + 4 + record }
 
-// add adds a record: in the compact form the bytes of its value, in JSON its JSON.
+// add adds a record. In the compact form, record has the bytes of the value; in JSON, record is the record's
+// JSON.
 func (b *recordBatch) add(record []byte) {
 	b.n++
 	if b.json {
@@ -79,8 +80,8 @@ func (b *recordBatch) mediaType() string {
 	return batchType
 }
 
-// body returns a reader of the request's body. Every call returns the same bytes, as retries need. The reader
-// uses the memory of b.
+// body returns a reader of the request's body. Every call returns a reader of the same bytes, so that a retry
+// can send them again. The reader uses the memory of b.
 func (b *recordBatch) body() io.Reader {
 	if b.json {
 		return io.MultiReader(bytes.NewReader(b.values), strings.NewReader(jsonTail))
@@ -182,10 +183,9 @@ func (g *batcher) split(ctx context.Context, r io.Reader, skip int64) error {
 	}
 }
 
-// add adds the complete records of data to the open batch, and waits whenever that batch is full. end tells
-// that the input ends with data. The result used is the number of bytes of data that became records. The
-// caller's counter at goes up for each record of the input, also for the first skip records, which are left
-// out.
+// add adds the complete records of data to the open batch, and waits whenever that batch is full. end is true
+// if the input ends with data. used is how many bytes of data became records. add increments *at for each
+// record of the input, also for the first skip records, which it leaves out of the batch.
 func (g *batcher) add(ctx context.Context, data []byte, end bool, at *int64, skip int64) (used int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -86,8 +86,8 @@ func (f serverFlag) client() (*client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.IdleConnTimeout = idleConnTimeout
-	// consume --follow has a request for each partition under way at the same time. The transport keeps as
-	// many idle connections, so that the next requests can use them again.
+	// consume --follow has a request for each partition under way at the same time. The transport keeps up to
+	// idleConnsMax idle connections, so that the next requests can use them again.
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConnsMax, idleConnsMax
 	if transport.TLSClientConfig, err = f.config(); err != nil {
 		return nil, err
@@ -231,8 +231,9 @@ func unanswered(base *url.URL, err error) error {
 // was not sent.
 func isUntrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
 
-// refusal returns err, the error of an answer. Go's HTTP server answers an HTTP request with a line of text
-// if it expects HTTPS; refusal turns that answer into a transportError that names the problem.
+// refusal returns err, the error of an answer, with one exception: a Go HTTP server that expects HTTPS
+// answers a plain HTTP request with a line of text. refusal turns that answer into a transportError that
+// names the problem.
 func (c *client) refusal(err error) error {
 	var e *apiError
 	if c.base.Scheme == "http" && errors.As(err, &e) && e.Code == "" && strings.HasSuffix(e.Detail, "to an HTTPS server.") {
@@ -334,8 +335,8 @@ func retryable(err error) (retry bool, outcome seb.Outcome) {
 	return retry, outcome
 }
 
-// backoff makes the pauses between retries. Each pause is twice the last one, up to backoffMax, or as long as
-// the broker asks for if that is longer.
+// backoff makes the pauses between retries. Each pause is twice as long as the previous pause, up to
+// backoffMax. If the broker asks for a longer pause, the pause is as long as the broker asks for.
 type backoff struct{ last time.Duration }
 
 // wait pauses after err, and returns false once ctx ends.

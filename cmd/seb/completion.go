@@ -13,7 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionTimeout bounds how long a person's Tab waits for a broker.
+// completionTimeout bounds how long a shell waits for a broker after the user has pressed Tab.
 const completionTimeout = time.Second
 
 type completionCmd struct {

@@ -48,8 +48,8 @@ func (c consumerInfo) missed() (n int64) {
 	return n
 }
 
-// at returns the consumer's position in a partition, or 0 for a partition that was added after the consumer
-// was read.
+// at returns the consumer's position in a partition. It returns 0 for a partition that c does not list, since
+// that partition was added after the broker made the list.
 func (c consumerInfo) at(partition int32) int64 {
 	for _, p := range c.Positions {
 		if p.Partition == partition {

@@ -56,7 +56,7 @@ func (d *dumper) queueItem(i int, item format.Entry) {
 	}
 }
 
-// sessionItem shows an entry about a session. It may show the session's key, which is public.
+// sessionItem shows an entry about a session. The output has the session's public key, which is no secret.
 func (d *dumper) sessionItem(i int, x *format.SessionNamed) {
 	if x.Queue == 0 {
 		d.line("item", "%d: session %x is one of this log", i, x.Session)

@@ -132,8 +132,8 @@ func (e *apiError) exitCode() int {
 	return exitFailure
 }
 
-// brokerExitCode returns the exit code for an error of a broker in this process. It is the same code as for a
-// broker that seb asked by HTTP.
+// brokerExitCode returns the exit code for an error of a broker in this process. An error of a broker that
+// seb asks by HTTP gets the same code.
 func brokerExitCode(e *seb.Error) int {
 	if e.Outcome == seb.Unknown {
 		return exitUnknown

@@ -27,9 +27,9 @@ const (
 	topicIDHeader = "Seb-Topic-Id"
 )
 
-// fetched is one answer: the records from offset first to next-1 of a partition that ends at end. The records
-// are either in sizes and values (each size as uint32, little-endian, and the values back to back), or in
-// lines, as a line of JSON each.
+// fetched is one answer: the records of a partition with the offsets first to next-1. end is the offset after
+// the partition's last record. The records are either in sizes and values (each size as uint32,
+// little-endian, and the values back to back), or in lines, one line of JSON for each record.
 type fetched struct {
 	first, next, end int64
 	sizes, values    []byte

@@ -26,8 +26,9 @@ const (
 	importTries = 6
 )
 
-// importSource reads the files of the original. It is not an [objstore.Store]: a directory of the original
-// may hold names that are invalid in a store, and import must report these instead of skipping them.
+// importSource reads the files of the original Seb. It is not an [objstore.Store]: a directory of the
+// original Seb may hold names that are invalid in a store, and import must report these instead of skipping
+// them.
 type importSource interface {
 	// list calls each with the name of every file whose name begins with prefix.
 	list(ctx context.Context, prefix string, each func(name string) error) error

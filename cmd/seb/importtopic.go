@@ -17,8 +17,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/original"
 )
 
-// errNotOurs means that something other than an import appended to the topic. To run the import again does
-// not help then.
+// errNotOurs means that something other than an import appended to the topic. In that case it does not help
+// to run the import again.
 var errNotOurs = errors.New("the topic holds records that no import appended")
 
 // topicImport is the import of one topic. Offsets are those of the topic in Seb, unless a comment names the
@@ -112,9 +112,9 @@ func (t *topicImport) resumeAt() int {
 	return max(0, after-1)
 }
 
-// checkStored compares one record of the source with the record that the topic in Seb had at the same offset
-// at the start: the last record that both have. If f holds that record, and the two differ, checkStored
-// returns an error. For all other files it does nothing.
+// checkStored compares the last record that both the source and the topic in Seb had at the start. If f holds
+// that record and the two versions of it differ, checkStored returns an error. For all other files it does
+// nothing.
 func (t *topicImport) checkStored(ctx context.Context, f *importFile) error {
 	first, end := f.first-t.base, f.end()-t.base
 	last := min(t.Found, end) - 1

@@ -182,7 +182,7 @@ func (c *keyRevokeCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
-// findKey returns the key whose id is which, if which is a number, else the key whose name is which.
+// findKey returns an API key by its id if which is a number, else by its name.
 func findKey(ctx context.Context, keys keyring, which string) (keyInfo, error) {
 	ks, err := keys.list(ctx)
 	if err != nil {

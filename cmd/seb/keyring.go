@@ -21,8 +21,8 @@ type keyring interface {
 // keyringFlag chooses the keyring.
 type keyringFlag struct {
 	serverFlag
-	// Not from the environment: SEB_STORE, which is for serve, must not make this command bypass the
-	// broker.
+	// This flag is not read from the environment: SEB_STORE, which is meant for serve, must not make this
+	// command bypass the broker.
 	Store string `env:"-" placeholder:"DIR|URL" help:"Change the log in this store, without a broker: for the first key, or when you have no key left (default: ask the broker)."`
 }
 

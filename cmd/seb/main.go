@@ -278,8 +278,8 @@ func report(w io.Writer, err error) {
 		message = strings.Replace(message, "; "+hint, "", 1)
 	}
 	if errors.As(err, &b) && b.Outcome != "" {
-		// The outcome is cut out of the message. If it is unknown, the exit code says so; if it is
-		// not_committed, nothing was done.
+		// The message leaves out the outcome, since the exit code tells whether the outcome is unknown. With
+		// any other exit code, nothing was done.
 		message = strings.Replace(message, fmt.Sprintf(" (outcome: %s)", b.Outcome), "", 1)
 		if b.Outcome == seb.Unknown && hint == "" {
 			hint = "the change may have been carried out: check before you try again"

@@ -411,7 +411,8 @@ func (c *serveCmd) noKeys(there bool) error {
 		first+"add --insecure if everyone may read and write")}
 }
 
-// checkPositive refuses a 0 for which the library would use its default, and budgets that are too small.
+// checkPositive refuses flags that are 0 or less, since the library would use its default for a 0. It also
+// refuses memory limits that are too small.
 func (c *serveCmd) checkPositive() error {
 	for _, flag := range []struct {
 		name  string
@@ -441,6 +442,7 @@ func (c *serveCmd) checkPositive() error {
 
 const memoryMin size = 8 << 20 // the same minimum as in seb.Options
 
-// stateMemoryMin is the least --state-memory. Its reserve of 64 KiB is enough to create API keys when the log
-// is full, and to finish the work of its queues. The rest has room for some 17,000 commits.
+// stateMemoryMin is the least --state-memory. It includes a reserve of 64 KiB: enough to create API keys when
+// the log is full, and to finish the work of the log's queues. The rest has room for the state of some 17,000
+// commits.
 const stateMemoryMin size = 1 << 20

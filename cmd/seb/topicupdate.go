@@ -13,7 +13,8 @@ type topicUpdateCmd struct {
 	outputFlag
 	configFlags
 	Topic string `arg:"" type:"topic" help:"Name of the topic."`
-	// Not from the environment: a forgotten variable could add partitions, which can't be removed again.
+	// This flag is not read from the environment: a forgotten variable could add partitions, which can't be
+	// removed again.
 	Partitions *int32 `env:"-" placeholder:"N" help:"New number of partitions; it can't shrink (default: unchanged)."`
 }
 

@@ -55,7 +55,7 @@ func (s *boundedSource) Receive(ctx context.Context, o seb.ReceiveOptions) ([]se
 	return messages, nil
 }
 
-// Ack counts what is done.
+// Ack acknowledges records, and counts them as done.
 func (s *boundedSource) Ack(ctx context.Context, tokens ...string) error {
 	err := s.WorkSource.Ack(ctx, tokens...)
 	if err == nil {
@@ -64,7 +64,7 @@ func (s *boundedSource) Ack(ctx context.Context, tokens ...string) error {
 	return err
 }
 
-// Nack counts what is put back.
+// Nack puts records back, and counts them.
 func (s *boundedSource) Nack(ctx context.Context, o seb.NackOptions, tokens ...string) error {
 	err := s.WorkSource.Nack(ctx, o, tokens...)
 	if err == nil {

@@ -17,8 +17,8 @@ type latencies struct {
 	over   time.Duration
 }
 
-// load runs workers, each of which calls do again and again for the duration during. do gets the number of
-// the worker, and the number of calls that this worker has made before.
+// load runs workers, each of which calls do again and again until the time during has passed. do gets the
+// number of the worker, and the number of calls that this worker has made before.
 func load(ctx context.Context, workers int, during time.Duration, do func(ctx context.Context, worker, call int) error) latencies {
 	var mu sync.Mutex
 	var all latencies

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// pushes measures how much many pushed queues with a backlog slow down appends, and how evenly the queues are
-// served. The target of the pushes runs on the same machine, and uses CPU time too.
+// pushes measures appends while many pushed queues have a backlog, and how evenly the broker serves the
+// queues. The target of the pushes runs on the same machine, and uses CPU time too.
 func pushes(ctx context.Context, r *run) error {
 	queues, records := r.size(200, 1_000), r.size(3_000, 10_000)
 	const topics = 20

@@ -62,7 +62,7 @@ func slowClients(ctx context.Context, r *run) error {
 	return nil
 }
 
-// compared says how many times as long requests take with other clients as alone.
+// compared says by what factor requests take longer with other clients than alone.
 func compared(with, alone latencies) string {
 	return fmt.Sprintf("p50 and p99 are %.2f and %.2f times as long as alone", float64(with.at(0.50))/float64(alone.at(0.50)), float64(with.at(0.99))/float64(alone.at(0.99)))
 }

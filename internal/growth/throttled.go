@@ -113,7 +113,7 @@ type statuses struct {
 
 // beset runs do while n throttled clients send requests. Each client sends one request after the other, each
 // over a new connection, and waits for a second after a refusal or a lost connection. beset returns the
-// statuses of the requests that ended before do did.
+// statuses of the requests that ended before do returned.
 func beset(ctx context.Context, b *broker, n int, client throttled, do func()) string {
 	ctx, cancel := context.WithCancel(ctx)
 	all := statuses{counts: map[int]int{}}

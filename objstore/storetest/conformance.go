@@ -25,8 +25,8 @@ const (
 	clockTolerance = 2 * time.Second
 )
 
-// Run checks that the stores that open returns keep the promises of
-// [objstore.Store]. Each call of open must return an empty store.
+// Run checks that stores keep the promises of [objstore.Store]. It gets a store for each test by calling
+// open, which must return an empty store.
 func Run(t *testing.T, open func(t *testing.T) objstore.Store) {
 	tests := []struct {
 		name string
@@ -87,8 +87,8 @@ func (s *suite) list(prefix, after string, limit int) objstore.Page {
 	return page
 }
 
-// listAll returns the keys of all pages. It checks that each page except the last has keys, and has More
-// set.
+// listAll returns the keys of all pages. The test fails if a page has more than limit keys, or if a page is
+// empty but says that more keys follow.
 func (s *suite) listAll(prefix, after string, limit int) []string {
 	s.Helper()
 	var keys []string
@@ -324,9 +324,9 @@ func testListOrderAndPrefix(t *testing.T, s *suite) {
 	}
 }
 
-// The prefix is an object's key and a slash, and no key begins with it. A store that can hold files other
-// than objects returns ErrNotRegular, since a file is where a directory must be. Other stores return an
-// empty list.
+// testListBelowAnObject lists a prefix that is an object's key and a slash. No key begins with that prefix. A
+// store that can hold files other than objects returns ErrNotRegular, since a file is where a directory must
+// be. Other stores return an empty list.
 func testListBelowAnObject(t *testing.T, s *suite) {
 	s.create("seb.json", []byte("x"))
 	s.create("t/1", []byte("x"))
