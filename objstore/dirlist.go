@@ -26,7 +26,7 @@ func (d *Dir) List(ctx context.Context, prefix, after string, limit int) (Page, 
 		return Page{}, fmt.Errorf("list: %w", err)
 	}
 	limit = pageLimit(limit)
-	page := Page{Time: d.time()} // before the directories are read
+	page := Page{Time: d.time()} // taken before the directories are read: the time must not be later than the list
 	walk := listing{dir: d, prefix: prefix, after: after, keep: limit + 1}
 	// The part of the prefix before its last slash names a directory.
 	if err := walk.descend(ctx, prefix[:strings.LastIndexByte(prefix, '/')+1]); err != nil {

@@ -57,7 +57,7 @@ type directory struct {
 	mu     sync.Mutex
 	queued *syncRound  // the next fsync, which has not begun; nil if no caller waits for one
 	synced time.Time   // wall-clock time at which the last successful fsync began
-	before fs.FileInfo // the directory's file info from just before the last successful fsync; see unchanged
+	before fs.FileInfo // the directory's file info from just before the last successful fsync, for the method unchanged
 }
 
 // syncRound is one fsync. Only the holder of the directory's baton may access the fields.

@@ -137,7 +137,7 @@ func (m *Memory) List(ctx context.Context, prefix, after string, limit int) (Pag
 		return Page{}, fmt.Errorf("list: %w", err)
 	}
 	limit = pageLimit(limit)
-	page := Page{Time: m.time()} // before the list is made
+	page := Page{Time: m.time()} // taken before the list is made: the time must not be later than the list
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sortLocked()

@@ -63,7 +63,7 @@ func (f tlsFlags) peerConfig(secure *tls.Config) *tls.Config {
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
-		roots = x509.NewCertPool() // the system's authorities can't be read
+		roots = x509.NewCertPool() // the system's authorities can't be read: trust --tls-cert alone
 	}
 	if own, err := secure.GetConfigForClient(nil); err == nil {
 		for _, der := range own.Certificates[0].Certificate {

@@ -238,7 +238,7 @@ func (l *commandLine) values(ctx context.Context, argument *kong.Positional, add
 	}
 }
 
-// consumers adds the consumers of the topic on the command line.
+// consumers adds the names of the consumers of the topic that is on the command line.
 func (l *commandLine) consumers(ctx context.Context, add func(word, meaning string)) {
 	if len(l.args) == 0 {
 		return
@@ -252,7 +252,7 @@ func (l *commandLine) consumers(ctx context.Context, add func(word, meaning stri
 	}
 }
 
-// queues adds the queues of the topic on the command line.
+// queues adds the names of the queues of the topic that is on the command line.
 func (l *commandLine) queues(ctx context.Context, add func(word, meaning string)) {
 	if len(l.args) == 0 {
 		return

@@ -38,7 +38,7 @@ func fileName(ctx *kong.DecodeContext, target reflect.Value) error {
 // as a FIFO, whose reader would have to wait for a writer. Before it reads a file of more than 1 MiB, it
 // calls judge with the first MiB.
 func readRegular(name string, bytesMax int64, judge func(first []byte, size int64) error) (b []byte, err error) {
-	info, err := os.Stat(name) // before the open, which fails for a socket
+	info, err := os.Stat(name) // comes before the open, which would fail for a socket
 	if err != nil {
 		return nil, err
 	}

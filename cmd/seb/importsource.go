@@ -30,7 +30,7 @@ const (
 // original Seb may hold names that are invalid in a store, and import must report these instead of skipping
 // them.
 type importSource interface {
-	// list calls each with the name of every file whose name begins with prefix.
+	// list calls the function each with the name of every file whose name begins with prefix.
 	list(ctx context.Context, prefix string, each func(name string) error) error
 	// read returns a file, or an error if the file is larger than original.FileBytesMax.
 	read(ctx context.Context, name string) ([]byte, error)
@@ -55,7 +55,7 @@ func openImportSource(ctx context.Context, spec string) (importSource, error) {
 	return dirSource{root}, nil
 }
 
-// dirSource is a directory with a directory per topic.
+// dirSource is a directory that has a subdirectory for each topic.
 type dirSource struct{ root *os.Root }
 
 func (s dirSource) close() { _ = s.root.Close() } // nothing was written
@@ -156,7 +156,7 @@ type inventory struct {
 	ignored int64 // files that hold no records
 }
 
-// takeInventory lists the files of the named topics of a source, or of all if topics is empty.
+// takeInventory lists the files of the given topics of a source, or of all topics if none is given.
 func takeInventory(ctx context.Context, source importSource, topics []string) (*inventory, error) {
 	v := &inventory{topics: make(map[string][]int64)}
 	prefixes := []string{""}

@@ -26,8 +26,8 @@ type keyringFlag struct {
 	Store string `env:"-" placeholder:"DIR|URL" help:"Change the log in this store, without a broker: for the first key, or when you have no key left (default: ask the broker)."`
 }
 
-// with calls do with the keyring. If create is false, the store of --store must have a log: otherwise a
-// mistyped --store would get a new log.
+// with opens the keyring that the flags choose, and calls do. If create is false, the store of --store must
+// have a log: otherwise a mistyped --store would get a new log.
 func (f keyringFlag) with(ctx context.Context, create bool, do func(keyring) error) error {
 	if f.Store == "" {
 		broker, err := f.client()

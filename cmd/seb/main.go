@@ -132,7 +132,7 @@ type secondSignal struct{ do atomic.Pointer[func()] }
 
 type secondSignalKey struct{}
 
-// onSecondSignal makes the second signal call do, until the caller calls undo.
+// onSecondSignal makes main call do at the second signal, until the caller calls undo.
 func onSecondSignal(ctx context.Context, do func()) (undo func()) {
 	second, ok := ctx.Value(secondSignalKey{}).(*secondSignal)
 	if !ok {

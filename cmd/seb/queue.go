@@ -71,7 +71,7 @@ func (c queueConfigInfo) String() string {
 	return s
 }
 
-// textOr returns *v as text, or the text nothing if v is nil.
+// textOr returns *v as text, or the parameter nothing if v is nil.
 func textOr[T any](v *T, nothing string) string {
 	if v == nil {
 		return nothing

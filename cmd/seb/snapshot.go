@@ -39,7 +39,7 @@ func takeSnapshot(ctx context.Context, broker *client) (*snapshot, error) {
 	}
 	topics, err := listAs[topicInfo](ctx, broker, "topics", "topics")
 	if err != nil && (l.notReady == "" || !errors.As(err, &refusal)) {
-		return nil, err // a refusal is no error if the broker is not ready
+		return nil, err // if the broker is not ready, it may refuse the list: the snapshot then has no topics
 	}
 	l.topics, l.at = topics, time.Now()
 	return l, nil

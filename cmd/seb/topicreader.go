@@ -302,7 +302,7 @@ func (p *partitionReader) commitPosition(ctx context.Context) error {
 			return commitError{err}
 		}
 		p.complain(err)
-		pause.wait(ctx, err) // an interrupt ends the pause; then one more attempt
+		pause.wait(ctx, err) // an interrupt ends the pause, and then there is one more attempt
 	}
 }
 
@@ -328,7 +328,7 @@ func (p *partitionReader) fetch(ctx context.Context) (f fetched, err error) {
 		spec.limit = max(1, p.cmd.Limit-p.written)
 	}
 	spec.bytes = fetchBytes
-	if p.cmd.Follow { // one answer per partition is in memory
+	if p.cmd.Follow { // with --follow, one answer of each partition is in memory at the same time
 		spec.bytes = max(fetchBytes/len(p.readers), fetchBytesMin)
 		spec.wait = followWait
 	}

@@ -34,7 +34,7 @@ type both struct {
 }
 
 func (b *both) Take(_ context.Context, most int) (tokens []string, finished int, _ error) {
-	tokens, err := b.receive(receiving{Max: most, Ack: b.tokens}) // no Wait: the broker would delay its answer, and so the report of the finished messages
+	tokens, err := b.receive(receiving{Max: most, Ack: b.tokens}) // no Wait, since a wait would also delay the confirmation of b.tokens
 	finished, b.tokens = len(b.tokens), nil
 	return tokens, finished, err
 }

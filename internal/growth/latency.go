@@ -75,7 +75,7 @@ func (l latencies) at(share float64) time.Duration {
 	return l.took[min(len(l.took)-1, int(share*float64(len(l.took))))]
 }
 
-// and merges l and more.
+// and returns the latencies of l and of more together.
 func (l latencies) and(more latencies) latencies {
 	took := slices.Concat(l.took, more.took)
 	slices.Sort(took)

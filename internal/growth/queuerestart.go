@@ -57,7 +57,7 @@ func queueRestart(ctx context.Context, r *run) error {
 	if b, err = r.serve(ctx, store, "--linger", "20ms"); err != nil {
 		return err
 	}
-	for i := range 9 { // 9 slices of 5 s: the last begin after the record leases of the killed broker have ended
+	for i := range 9 { // 9 slices of 5 s: the last slices begin after the record leases of the killed broker have ended
 		if _, err := slice(fmt.Sprintf("after kill -9, %d to %d s", 5*i, 5*i+5)); err != nil {
 			return err
 		}

@@ -55,8 +55,6 @@ func (r *run) row(what string, figures ...string) {
 	fmt.Printf("  %-44s %s\n", what, strings.Join(figures, "  "))
 }
 
-// mib formats a number of bytes as MiB.
 func mib(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
 
-// seconds formats a duration in seconds.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

@@ -105,7 +105,7 @@ func (s *Seb) Start(ctx context.Context) error {
 				break
 			}
 		}
-		for lines.Scan() { // so that the broker can always write its output
+		for lines.Scan() { // reads on, so that the broker can always write its output
 			continue
 		}
 		_ = cmd.Wait() // ProcessState tells how the process ended
