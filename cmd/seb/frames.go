@@ -21,7 +21,7 @@ type frame struct {
 
 // framing finds the records in a stream.
 type framing interface {
-	// cut returns the first record of data, or false if data doesn't hold all of the record. end tells that
+	// cut returns the first record of data, or false if data doesn't hold all of the record. end is true if
 	// the input ends with data. If cut returned a record, the caller next passes the rest of data; if it
 	// returned false, the caller next passes the same data with more bytes at the end.
 	cut(data []byte, end bool) (frame, bool, error)

@@ -212,9 +212,9 @@ func (t *topicImport) append(ctx context.Context) error {
 	}
 }
 
-// settle is called if the broker has refused the batch with conflict: the topic no longer ends at t.end.
-// settle returns nil if the records there are those of the batch, which an earlier request of this import
-// appended.
+// The caller calls settle when the broker has refused the batch because the topic no longer ends at t.end;
+// conflict is the broker's error. settle returns nil if the records from t.end on are those of the batch,
+// which an earlier request of this import appended.
 func (t *topicImport) settle(ctx context.Context, conflict error) error {
 	end, err := t.readEnd(ctx)
 	if err != nil {

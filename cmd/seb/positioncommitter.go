@@ -18,8 +18,8 @@ import (
 // records is still committed.
 const commitGrace = 5 * time.Second
 
-// positionCommitter commits the positions of the consumer that consume --consumer names. The readers of all
-// partitions use it. It sends one request at a time, which commits the positions of all readers that wait. A
+// positionCommitter commits the positions of the consumer that consume --consumer names, for the readers of
+// all partitions. It sends one request at a time, which commits the positions of all readers that wait. A
 // request names the ETag of the last answer: if another program has moved the consumer since, the broker
 // refuses the request. So seb undoes neither a reset nor another program's commit.
 type positionCommitter struct {

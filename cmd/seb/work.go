@@ -202,7 +202,7 @@ const (
 	exitNoCommand   = 127
 )
 
-// noCommandError means that this machine can't run the command, whichever record it is for.
+// noCommandError means that this machine can't run the command for any record.
 type noCommandError struct{ error }
 
 func (e noCommandError) Unwrap() error { return e.error }

@@ -25,9 +25,10 @@ const (
 	reasonBytes = 900
 	// variableBytesMax is the size of the largest variable, its name included; systems allow 128 KiB.
 	variableBytesMax = 64 << 10
-	// variablesBytesMax is the size of all variables of a record together.
+	// variablesBytesMax is the largest size of all variables of a record together.
 	variablesBytesMax = 256 << 10
-	// outputGrace is how long work waits if processes that a command left running hold its output open.
+	// outputGrace is how long seb work waits after a command has ended, if processes that the command left
+	// running keep its output open.
 	outputGrace = time.Second
 
 	variablePrefix = "SEB_MESSAGE_"

@@ -45,8 +45,8 @@ func (d *drainer) connected(ctx context.Context) error {
 	return d.drain(ctx, s)
 }
 
-// again sets d.wait to the time that run waits before it connects again after err. It
-// returns an error if run should end instead.
+// again decides what run does after err. If run should connect again, again sets d.wait to the time that run
+// waits before that. If run should end, again returns an error.
 func (d *drainer) again(err error) error {
 	hint, hopeless := hopeless(err)
 	if hopeless {

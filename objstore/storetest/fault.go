@@ -127,8 +127,8 @@ func between(begin, end int64, fault Fault) Fault {
 	}
 }
 
-// Late executes requests after their callers have given up: it returns an error for each at
-// once, and executes the request when the test calls Release.
+// Late executes requests after their callers have given up. It answers each request at once with an error,
+// and executes the request when the test calls Release.
 type Late struct {
 	mu   sync.Mutex
 	held []func() (Answer, error)
