@@ -97,9 +97,9 @@ func openDir(dirPath string, fsync func(*os.File) error) (*Dir, error) {
 	return d, nil
 }
 
-// OpenDirReadOnly opens the store in an existing directory for reading. It writes nothing, refuses
-// Create and Delete, and works on a read-only file system. Its Get may return objects that a crash
-// could still remove, so a broker can't use such a store.
+// OpenDirReadOnly opens the store in an existing directory for reading. The store writes nothing, refuses
+// Create and Delete, and works on a read-only file system. A Get may return an object that a crash could
+// still remove, so a broker can't use the store.
 func OpenDirReadOnly(dirPath string) (*Dir, error) {
 	d := &Dir{now: time.Now, readOnly: true, held: make(map[string]heldDirectory)}
 	if err := d.pin(dirPath); err != nil {

@@ -100,9 +100,8 @@ func (d *Dir) lookup(dirPath string) *directory {
 	return d.dirs[dirPath]
 }
 
-// makeDirectory is openDirectory for a directory that may not exist yet. If this process has used the
-// directory before and the directory is gone, makeDirectory does not create it again, since the objects in
-// the directory are lost too.
+// makeDirectory is like openDirectory, but creates a missing directory. It does not do so for a directory
+// that this process has used before: if that directory is gone, the objects in it are lost too.
 func (d *Dir) makeDirectory(ctx context.Context, dirPath string) (*directory, error) {
 	if dir := d.lookup(dirPath); dir != nil {
 		return dir, nil

@@ -78,9 +78,9 @@ func queues(ctx context.Context, r *run) error {
 	})
 }
 
-// grown starts a broker on an empty directory, and calls fill and then a load of calls of do. It measures how
-// long fill takes, the latencies of do before and after kill -9 of the broker, the memory, and how soon the
-// next broker on the directory is ready.
+// grown measures a broker on a directory that is empty at first: how long fill takes, the latencies of many
+// calls of do at the same time (before and after kill -9 of the broker), the broker's memory, and how soon
+// the next broker on the directory is ready.
 func grown(ctx context.Context, r *run, what string, fill func(context.Context, *broker) error, do func(ctx context.Context, b *broker, worker, call int) error) error {
 	store, err := r.store()
 	if err != nil {
