@@ -190,8 +190,9 @@ func (t *topicImport) append(ctx context.Context) error {
 			return t.settle(context.WithoutCancel(ctx), err)
 		}
 		if codeOf(err) == seb.CodeTopicNotFound && t.end == 0 && !created {
-			// Appends to this broker create no topics (--no-auto-create). An append was tried first, since
-			// only a key with the scope admin may create topics.
+			// This broker does not create topics at their first append (--no-auto-create), so import creates
+			// the topic. An append was tried first, since creating a topic needs a key with the scope admin,
+			// and an append does not.
 			created = true
 			if err = t.create(ctx); err == nil {
 				continue

@@ -74,8 +74,8 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return fmt.Errorf("work on queue %s of %s: %w", c.Queue, c.Topic, err)
 	}
-	// main ignores SIGPIPE, and a child process would ignore it too. If this process has a handler for
-	// SIGPIPE instead, the commands of --exec get the default action.
+	// main ignores SIGPIPE, and a child process would ignore it too. While this process has a handler for
+	// SIGPIPE, the commands of --exec get the default action instead.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)

@@ -152,8 +152,8 @@ func (l *Late) Held() int {
 	return len(l.held)
 }
 
-// Release executes all held requests in the order in which they came, and returns the results of their
-// execution: an error or nil for each. Their callers have got an error long before.
+// Release executes all held requests in the order in which they came, and returns the result of each: an
+// error or nil. The callers of these requests have got an error long before.
 func (l *Late) Release() []error {
 	l.mu.Lock()
 	held := l.held
