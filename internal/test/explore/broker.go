@@ -23,7 +23,7 @@ type broker struct {
 	halted   bool
 	evidence int    // the broker has seen proof that all slots below this one were written
 	readBack bool   // a Get has found the broker's own claim
-	ended    commit // the last claim that ended after its Create was sent; kept only if Config.Replies is true
+	ended    commit // the last claim that the broker gave up after it had sent the Create; only if Config.Replies is true
 }
 
 // kind is what a broker waits for.
@@ -183,7 +183,7 @@ func (w *world) abandon(b *broker) {
 	b.claim, b.payload, b.stored = 0, 0, false
 }
 
-// end remembers a claim that ended after it was sent.
+// end remembers the broker's claim, which ends although its Create was sent: a reply may still come.
 func (w *world) end(b *broker) {
 	if w.Replies {
 		b.ended = b.claim
@@ -288,8 +288,8 @@ func (w *world) apply(b *broker) {
 	}
 }
 
-// acknowledge tells a caller that its payload is in the log. If only some invariants are checked, the
-// world keeps the acknowledged commits. If all are checked, AckDurable follows from RecoverOK.
+// acknowledge tells a caller that its payload is in the log. The world keeps the acknowledged commits only
+// if some invariants are not checked. If all are checked, AckDurable follows from RecoverOK without them.
 func (w *world) acknowledge(c commit) {
 	w.count(acks)
 	if decided := w.decided(); decided.prefix(c.seq()) != c {
@@ -300,7 +300,8 @@ func (w *world) acknowledge(c commit) {
 	}
 }
 
-// tail notes that the protocol takes the applied slot for the end of the log, and checks that.
+// tail performs the action Tail: for the protocol, the log ends at the applied slot. tail checks that the
+// log does end there.
 func (w *world) tail(b *broker) {
 	w.count(tails)
 	w.tell("%c: the log ends at slot %d", b.name, b.log.seq())

@@ -33,9 +33,9 @@ const (
 	// claim acknowledges the payload if the new lease covers the reply.
 	LateReply
 	// OwnState: a slot is deleted if the newest state shows that the slot's payload is dead. With the
-	// rule, the state in a checkpoint that is D old must show that.
+	// rule, the state in a checkpoint that is D old must show that the payload is dead.
 	OwnState
-	// AlarmOrder: a 404 counts as a loss even if the broker learned only afterwards that a later slot
+	// AlarmOrder: a 404 counts as a loss even if the broker learned only after the 404 that a later slot
 	// exists.
 	AlarmOrder
 	// ClaimEarly: a commit is sent before the store has confirmed the commit's data object.
@@ -67,7 +67,7 @@ var ruleNames = [...]string{
 
 func (r Rule) String() string { return ruleNames[r] }
 
-// Config sets the bounds of an exploration, and its faults.
+// Config sets the bounds of an exploration, and which faults can happen.
 type Config struct {
 	Brokers, Slots, Payloads int
 
@@ -87,7 +87,7 @@ type Config struct {
 	// live. The slot or data object that held the moved payload may be deleted once a checkpoint that
 	// covers the move is D old. If Live is false, all data objects are live, and no other payload is.
 	Live bool
-	// Data: payloads are in data objects; with Inline, some are in commits.
+	// Data: payloads are in data objects. If Inline is true too, some payloads are in commits.
 	Data, Inline bool
 	// Sweeps: brokers commit data floors, and orphans below a floor are deleted.
 	Sweeps bool

@@ -37,8 +37,8 @@ func (w *world) putObject(o object) {
 }
 
 // upload mirrors Engine.put: a payload gets its own data object, and the broker sends the Create of the
-// object again and again until the store confirms it. The object's name has the slot that the broker
-// had applied when the upload began.
+// object again and again until the store confirms it. The object's name contains the slot that
+// was the broker's last applied slot when the upload began.
 func (w *world) upload(b *broker) {
 	switch {
 	case !w.Data || b.claim != 0 || b.stored || b.payload != 0 && !b.payload.data():
@@ -62,7 +62,7 @@ func (w *world) sendObject(b *broker) {
 	const answered, lost, late = 0, 1, 2
 	switch w.pick(3) {
 	case answered:
-		// Success; or the object exists, and the broker reads it back and finds its own bytes.
+		// The Create succeeds. Or the object exists, and the broker reads it and finds its own bytes.
 		w.tell("%c uploads %v: success", b.name, e)
 		w.putObject(object{e, true, true})
 		b.stored = true
@@ -149,8 +149,8 @@ func (w *world) deleteObject() {
 	}
 }
 
-// orphan reports whether a sweep may delete a data object: the log sets a floor above the object's
-// key, and no commit up to that floor refers to the object.
+// orphan reports whether a sweep may delete a data object: the log has a floor entry in a slot above the
+// slot in the object's name, and no commit up to that entry refers to the object.
 func (w *world) orphan(e entry, decided commit) bool {
 	if w.Without == SweepUnsaid {
 		return e.begin() < decided.seq() && decided.slotOf(e) == 0

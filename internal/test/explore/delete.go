@@ -40,8 +40,8 @@ func (w *world) covered(s int, ok func(checkpoint) bool) bool {
 	return slices.ContainsFunc(w.checkpoints[s:w.Slots+1], func(c checkpoint) bool { return c.since != 0 && ok(c) })
 }
 
-// old reports whether a deleting broker may take a checkpoint for D old. The clock that the broker goes by
-// may be ahead by Skew.
+// old reports whether a broker that deletes objects may conclude that a checkpoint has been visible for D.
+// The clock by which the broker decides may be ahead by Skew.
 func (w *world) old(c checkpoint) bool {
 	switch w.Without {
 	case NoDelay:

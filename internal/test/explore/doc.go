@@ -2,12 +2,12 @@
 // of the store, without goroutines, clocks or I/O, and checks that the log loses no commit.
 //
 // A world is one state of a store and its brokers. A step makes one thing happen in a world. [Explore]
-// visits every state that steps can reach within small bounds, those with the fewest steps first.
-// [Walk] takes random steps, within larger bounds. Both check each [Invariant] after every step. If
-// an invariant does not hold, they tell a story: what happened in each step.
+// visits every state that steps can reach within small bounds; it begins with the states that the fewest
+// steps reach. [Walk] takes random steps, within larger bounds. Both check each [Invariant] after every
+// step. If an invariant does not hold, they return a story, which tells what happened in each step.
 //
-// D is how long a checkpoint must have been visible before brokers may delete what it replaces. The
-// package checks queues in the same way: see Queues, below.
+// In this package, D is how long a checkpoint must have been visible before brokers may delete what the
+// checkpoint replaces. The package checks queues in the same way: see Queues, below.
 //
 // These faults can happen:
 //
@@ -23,9 +23,10 @@
 //
 // The steps of a broker mirror Log.perform in package commitlog, and the loops that call it. There is
 // one simplification: a broker applies a commit as soon as it has read the commit, since neither the
-// store nor another broker can tell when that happens. A crash before that is the same as a lost answer.
+// store nor another broker can tell when a broker applies a commit. A crash between the read and the
+// application is the same as a lost answer to the read.
 // The model has no local clock, since that clock can only shorten a lease. Instead, a broker may at any
-// time renew its lease early, or get an answer that is too late by its clock.
+// time renew its lease early, or get an answer that its local clock finds too late.
 //
 // # Data objects
 //
@@ -46,7 +47,7 @@
 // A store that breaks its promise may lose a slot above all checkpoints, or the
 // newest checkpoint with everything that is in no other object ([Config.Losses]).
 // Then only [LossIsLoud] and [Contiguity] hold. The other invariants can't hold, since
-// the loss can stay unnoticed for some time:
+// the brokers may notice the loss only after some time. Examples:
 //
 //   - The newest slot is lost, and no running broker has seen a later slot. Then a broker that
 //     recovers writes another commit into the lost slot. A broker that had applied the lost
@@ -107,7 +108,7 @@
 // # Bounds
 //
 // An exploration proves nothing for larger bounds. It checks no bytes of records, and of the fold only
-// the part for queues. Two worlds are taken for the same if the 128-bit hashes of their keys are equal.
+// the part for queues. Two worlds count as equal if the 128-bit hashes of their keys are equal.
 // A key leaves out what can no longer change anything: data objects to which no commit can refer any
 // longer, and acknowledged commits if all invariants are checked ([AckDurable] then follows from
 // [RecoverOK]).

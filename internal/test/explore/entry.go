@@ -7,7 +7,7 @@ import "fmt"
 //   - The low four bits are a number from 1. No two payloads or floors share a number, so the number
 //     also stands for the nonce of the commit.
 //   - The next three bits tell where the payload is: 0 means in the commit itself; n from 1 to 7 means
-//     in a data object whose upload began when slot n-1 was applied.
+//     in a data object whose upload began when slot n-1 was the broker's last applied slot.
 //   - The highest bit marks a data floor, see the package comment.
 //
 // An entry with a data object is also the name of the object. A broker that uploads a payload again has
@@ -18,11 +18,11 @@ const (
 	numberBits       = 4
 	numberMask       = 1<<numberBits - 1
 	floorBit   entry = 0x80
-	// beginMax is the highest slot after which an upload can begin.
+	// beginMax is the highest slot that begin can return.
 	beginMax = 6
 )
 
-// inData returns the entry of a payload whose upload begins at a slot.
+// inData returns the entry of a payload whose upload begins when begin is the last applied slot.
 func (e entry) inData(begin int) entry {
 	return e&numberMask | entry(begin+1)<<numberBits
 }
@@ -32,7 +32,7 @@ func (e entry) number() int { return int(e & numberMask) }
 // data reports whether the payload is in a data object.
 func (e entry) data() bool { return e&^numberMask != 0 && !e.floor() }
 
-// begin returns the slot that was applied when the upload began.
+// begin returns the slot that was the broker's last applied slot when the upload began.
 func (e entry) begin() int { return int(e>>numberBits) - 1 }
 
 func (e entry) floor() bool { return e&floorBit != 0 }

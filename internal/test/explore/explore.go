@@ -38,14 +38,14 @@ type explorer[W any, P living[W]] struct {
 	model model[W]
 	trace trace
 	seen  table
-	// frontier has the keys of the states at the current depth, and after those of the states one step
-	// deeper.
+	// frontier has the keys of the states at the current depth. The field after has the keys of the states
+	// that are one step deeper.
 	frontier, after [][]byte
 	result          Result
 }
 
-// Explore visits every state within the bounds, those with the fewest steps first. It ends at the first
-// violation of an invariant. So the story of the violation has the fewest steps possible.
+// Explore visits every state within the bounds. It begins with the states that the fewest steps reach, and
+// ends at the first violation of an invariant. So the story of the violation has the fewest steps possible.
 func Explore(cfg Config) Result {
 	return explore[world](&keys{cfg: &cfg}, cfg.StatesMax)
 }

@@ -11,9 +11,9 @@ import (
 // fold is the index, in folds.states, of the state that a log leads to.
 type fold uint32
 
-// folds has every state that a log has led to so far, each once, and the results of commits on these
-// states. Package state computes them, as in brokers: every commit is encoded, decoded and applied to a
-// state that was encoded and decoded.
+// folds has every state that a log has led to so far, each once. It also has the outcome of each commit that
+// was tried on these states. Package state computes the states, as in brokers: every commit is encoded,
+// decoded and applied to a state that was encoded and decoded.
 type folds struct {
 	states []knownFold
 	byBody map[string]fold
@@ -25,7 +25,7 @@ type folds struct {
 // knownFold is the snapshot of a state, and what brokers learn from the state.
 type knownFold struct {
 	body    string
-	end     int // records in the log
+	end     int // how many records were appended
 	epoch   int
 	owned   bool
 	records [recordsMax]recordState

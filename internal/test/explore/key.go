@@ -64,8 +64,8 @@ func (k *keys) of(w *world) []byte {
 
 const storedBit = 0x80
 
-// matters reports whether a commit refers to a data object, or may still do so. No commit will ever
-// refer to any other object, so a key need not have that object.
+// matters reports whether a commit refers to a data object, or may refer to it later. If neither is so, a
+// key leaves the object out.
 func (w *world) matters(e entry) bool {
 	for b := range w.living() {
 		if b.payload == e {
@@ -169,7 +169,7 @@ func (w *world) appendBroker(b []byte, br *broker) []byte {
 	return b
 }
 
-// horizon returns the earliest date that an answer can have which the broker's protocol will still get.
+// horizon returns the earliest date of the answers that the broker's protocol can still get.
 func (w *world) horizon(b *broker) int {
 	if w.Replies || w.Without == SendTime {
 		return 0

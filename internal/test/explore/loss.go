@@ -2,8 +2,8 @@ package explore
 
 import "github.com/simple-event-broker/seb/internal/commitlog"
 
-// lose removes an object of the log, as a store that breaks its promise may: a slot above all
-// checkpoints, or the newest checkpoint together with all slots and payloads that only it stands for.
+// lose removes an object of the log, as a store that breaks its promise may: a slot above all checkpoints,
+// or the newest checkpoint. With the checkpoint, everything is lost that is in no other object.
 func (w *world) lose() {
 	s := 1 + w.pick(w.Slots)
 	newest := w.newest()
@@ -30,15 +30,16 @@ func (w *world) lose() {
 	w.count(losses)
 }
 
-// saw notes that a broker has seen that a slot exists, which proves that all lower slots were written.
-// The slot itself is left out: if a later answer says that this slot is missing, the protocol asks again.
+// saw notes that a broker has seen that slot s exists, which proves that all lower slots were written. The
+// note does not cover slot s itself: if a later answer says that slot s is missing, the protocol asks again.
 func (w *world) saw(b *broker, s int) { b.evidence = max(b.evidence, s) }
 
 // sawCheckpoint notes that a broker has seen a checkpoint, which proves that all slots up to the
 // checkpoint were written.
 func (w *world) sawCheckpoint(b *broker, s int) { w.saw(b, s+1) }
 
-// checkGap checks that a broker which takes a slot for free has seen no proof that the slot was written.
+// checkGap checks a broker that treats a slot as never written: the broker must not have seen proof that the
+// slot was written.
 func (w *world) checkGap(b *broker, s int, what string) {
 	if b.evidence > s {
 		w.violate(LossIsLoud, "%c %s slot %d, though it has seen that none below %d is free", b.name, what, s, b.evidence)
@@ -54,8 +55,8 @@ func (w *world) checkRollback(b *broker) {
 	}
 }
 
-// checkAlarm checks a broker that has seen a later slot, and now learns that the next slot is missing.
-// The broker must not just Get the next slot again, since then nobody would ever notice the loss.
+// checkAlarm checks a broker that gets a 404 for the slot after its applied slot, although it has seen that a
+// later slot exists. The broker must not just Get the missing slot again: then no broker would notice the loss.
 func (w *world) checkAlarm(b *broker, a commitlog.Answer) {
 	applied, _ := b.p.Position()
 	if a.Found || a.Seq != applied+1 || a.Known <= a.Seq || !b.p.Covers(a.At) {

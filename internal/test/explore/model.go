@@ -10,8 +10,8 @@ import (
 type model[W any] interface {
 	// begin returns the initial world.
 	begin() *W
-	// of sorts the interchangeable parts of a world, and returns the world's key, which is valid
-	// until the next call. If two worlds have the same key, the same can happen in both.
+	// of returns the key of a world, after it has sorted the world's interchangeable parts. The key is
+	// valid until the next call. If two worlds have the same key, the same steps are possible in both.
 	of(*W) []byte
 	// worldOf returns the world that has the key. The world is valid until the bytes of key change.
 	worldOf(key []byte, c *choices, t *trace) *W

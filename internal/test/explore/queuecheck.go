@@ -42,7 +42,7 @@ func (w *queueWorld) mayAct(b *queueBroker, record int) bool {
 	return b.keeps[record] != 0 || w.mayHandOut(b, record) || w.mayAttempt(b, record) || w.mayDeadLetter(b, record) || w.mayHandOutAgain(b, record)
 }
 
-// checkNext checks that, after a takeover now, the new owner could finish all records.
+// checkNext checks that if a broker took the queue over now, it could finish all records.
 func (w *queueWorld) checkNext() {
 	next := *w
 	next.trace = &trace{}

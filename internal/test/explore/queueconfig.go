@@ -42,7 +42,7 @@ const (
 	OwnOnly
 	// NoMost: the number of attempts has no limit.
 	NoMost
-	// RefuseUnsynced: a broker refuses an answer without a sync before.
+	// RefuseUnsynced: a broker refuses an answer of a worker although it has not synced first.
 	RefuseUnsynced
 	// DoneAgain: the log accepts results that a worker commits with an acknowledgement although the
 	// record is already done, since the commit might be a retry.
@@ -52,7 +52,7 @@ const (
 	// AnswerRedriven: after a redrive, the worker that last had the record may still answer, until the
 	// record is handed out again.
 	AnswerRedriven
-	// LimitBelow: an owner moves the dispatch limit back below what it has handed out.
+	// LimitBelow: an owner moves the dispatch limit back below a record that it has handed out.
 	LimitBelow
 	// LimitUnheeded: an owner that has sent a lower dispatch limit to the log still hands out records
 	// beyond that limit, until it learns that the log has the lower limit.

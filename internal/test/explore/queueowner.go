@@ -8,11 +8,12 @@ type queueBroker struct {
 	epoch uint8 // the epoch in which the broker believes that it is the owner; 0 if it believes it is not
 	// gave is the number of the broker's last delivery of each record in this epoch.
 	gave [recordsMax]uint8
-	// owes is, for each record, the number of a delivery that the broker will make once it learns that
-	// the log has the attempt. It is deadLetter once the broker has asked the log to make the record a
-	// dead letter, and else 0.
+	// owes has a number for each record. If the broker has sent the claim for an attempt to the log, and
+	// will hand the record out once it learns that the log has the claim: the number of that attempt. If
+	// the broker has asked the log to make the record a dead letter: deadLetter. Otherwise 0.
 	owes [recordsMax]uint8
-	// keeps is, for each record, the number of a delivery whose lease has not ended.
+	// keeps has, for each record, the number of the delivery whose lease has not ended; 0 means that no
+	// lease is left.
 	keeps [recordsMax]uint8
 	// lower is the dispatch limit that the broker has sent to the log, until the broker learns that the
 	// log has this limit; 0 means that there is no such limit.
@@ -123,7 +124,7 @@ func (w *queueWorld) learn(b *queueBroker) {
 
 func (b *queueBroker) forget() { *b = queueBroker{name: b.name, view: b.view} }
 
-// take makes a broker the owner, whatever the state of the previous owner. The new dispatch limit is the
+// take makes a broker the owner, even if the previous owner still works. The new dispatch limit is the
 // end of the partition, or the offset after all records that the world can have.
 func (w *queueWorld) take(b *queueBroker) {
 	was := w.known()
@@ -190,8 +191,8 @@ func (w *queueWorld) commit(b *queueBroker, c change) bool {
 	return true
 }
 
-// hear makes a broker learn that its commit is in the log. If Config.Late is true, the broker may also go
-// on without that knowledge.
+// hear makes a broker learn that its commit is in the log. If QueueConfig.Late is true, the broker may
+// also go on without that knowledge.
 func (w *queueWorld) hear(b *queueBroker) {
 	if w.Late && w.pick(2) == 1 {
 		w.tell("%c does not learn yet that this is in the log", b.name)
@@ -232,7 +233,7 @@ func (w *queueWorld) given(b *queueBroker) int {
 	return last
 }
 
-// mayHandOut is rule 1: an owner hands out fresh records only below the dispatch limit in the log. After
+// mayHandOut is rule 1 in docs/rfcs/0002: an owner hands out fresh records only below the dispatch limit in the log. After
 // it has sent a lower limit to the log, it hands out fresh records only below the lower limit.
 func (w *queueWorld) mayHandOut(b *queueBroker, record int) bool {
 	v := w.folds.at(b.view)
@@ -253,8 +254,8 @@ func (w *queueWorld) last(b *queueBroker, record int) uint8 {
 	return max(uint8(r.Number), b.gave[record])
 }
 
-// again reports whether the lease of a record has ended, so that the owner must hand out the record once
-// more, or make it a dead letter.
+// again reports whether a record was handed out, needs more work, and has no lease left. Then the owner must
+// hand the record out once more, or make it a dead letter.
 func (w *queueWorld) again(b *queueBroker, record int) bool {
 	if w.folds.at(b.view).records[record].over() || w.last(b, record) == 0 || w.Without == OwnOnly && b.gave[record] == 0 {
 		return false
@@ -276,15 +277,15 @@ func (w *queueWorld) mayDeadLetter(b *queueBroker, record int) bool {
 }
 
 // mayExtend reports whether an owner may extend the lease of a record's last delivery. The owner must not
-// extend the lease once it has sent the record claim for the next attempt to the log, since it can't take
-// that claim back. A redrive also ends the right to extend.
+// extend the lease once it has sent the record claim for the next attempt to the log, since it can't
+// withdraw the record claim. After a redrive of the record, the owner must not extend the lease either.
 func (w *queueWorld) mayExtend(b *queueBroker, record int) bool {
 	return w.Leases && w.made[record]&(1<<w.last(b, record)) != 0 && b.keeps[record] == 0 && w.attempts(b, record) > 0 &&
 		!w.folds.at(b.view).records[record].over() && (b.owes[record] == 0 || w.Without == ExtendLate)
 }
 
-// attempt is rule 2: the owner commits the next attempt of a record before it hands the record out, which
-// is another step.
+// attempt is rule 2: the owner commits the next attempt of a record before it hands the record out. The
+// hand-out is a separate step.
 func (w *queueWorld) attempt(b *queueBroker, record int) {
 	number := w.last(b, record) + 1
 	if w.Without == AttemptAfter {

@@ -39,7 +39,7 @@ const (
 	nacks
 	redrives
 	extensions
-	releases // releases with records that are with workers
+	releases // releases of the queue while workers have records
 	ownerLosses
 	events
 )

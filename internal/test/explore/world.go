@@ -140,7 +140,7 @@ func (w *world) pass() {
 	w.tell("time passes: it is %d now", w.now)
 }
 
-// land executes a Create that was sent before.
+// land executes the Create of a commit that was sent before.
 func (w *world) land() {
 	if len(w.flights) == 0 {
 		w.skip()
@@ -183,7 +183,7 @@ func (w *world) reply() {
 	r := w.replies[i]
 	w.replies = slices.Delete(slices.Clone(w.replies), i, i+1)
 	if w.now+w.Skew-r.at > w.Margin && w.Without != LateReply {
-		w.undo = true // the reply is so late that the sender has given up; the store's time would seem to go back
+		w.undo = true // so late a reply is never used: the sender has given up, and the store's clock would seem to step back
 		return
 	}
 	for b := range w.living() {

@@ -32,7 +32,7 @@ func Open(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker {
 	return b
 }
 
-// OpenOnly opens a broker like [Open], but does not close it: the test has to.
+// OpenOnly is like [Open], but the test itself must close the broker.
 func OpenOnly(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker {
 	t.Helper()
 	b, err := seb.Open(t.Context(), store, opts)

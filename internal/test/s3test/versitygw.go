@@ -140,7 +140,7 @@ func (s *Server) start() error {
 	s.process, s.exited = process, make(chan struct{})
 	go func(exited chan<- struct{}) {
 		defer close(exited)
-		_ = process.Wait() // waitReady sees that exited is closed; later users get errors of their requests
+		_ = process.Wait() // an early exit makes waitReady fail; after a later exit, the test's requests fail
 	}(s.exited)
 	err := s.waitReady()
 	if err != nil {
