@@ -206,7 +206,8 @@ func (x *checker) checkFound(o *op, log []string) {
 	}
 }
 
-// asked returns the offset from which the client wanted to read. ok is false if the client named no offset.
+// asked returns the offset from which the client wanted to read, and true. It returns false if the client named
+// no offset.
 func (x *checker) asked(o *op) (seb.Offset, bool) {
 	for at := range seb.Offset(len(x.final.ids(place{o.topic, o.partition})) + 3) {
 		if o.from == seb.At(at) {

@@ -22,7 +22,7 @@ type client struct {
 
 	sent         int
 	starts, ends map[place]seb.Offset   // of partitions, as far as the client knows
-	churn, free  []string               // the client's own topics: those that may exist, and those that it deleted
+	churn, free  []string               // topics that only this client uses: those that may exist, and those that it has deleted
 	grown        map[string]int         // how many partitions each topic has grown to
 	versions     map[consumerRef]string // for each consumer, the version in the last answer to this client
 

@@ -5,9 +5,9 @@
 // they are configured, what the clients do, and which faults occur: requests to
 // the store that are slow, refused, executed without an answer, executed hours
 // later or twice; damaged answers, throttled keys, outages;
-// processes that are stopped for hours, crash before or after any store request
-// and start again, with their cache, without it or with a damaged one; client
-// connections that break in the middle of a request or an answer. A deleter
+// processes that are stopped for hours; processes that crash before or after any
+// store request and start again, with a cache on disk that is intact, damaged or
+// gone; client connections that break in the middle of a request or an answer. A
 // goroutine deletes all objects that the log's rules allow a broker to delete.
 //
 // In one seed of 16 the brokers reach the bucket through the S3 client, over HTTP. Between that client and
@@ -24,7 +24,7 @@
 // TopicAsAsked, KeyAsAsked, ConsumerAsAsked, NothingPassed, QueueAsAsked, Fenced, OwnNumber, LastCounts,
 // AtMost, NotBeforeDue, DueInTime, KeysInOrder, ParkedOnce, AllOrNothing, ExactlyOnce, Liveness). It also
 // checks linearizability: each partition is an append-only register whose start moves up, and each consumer
-// a register whose values are all in the log.
+// is a register whose values are all in the log.
 //
 // Clients use some consumers in every possible way. One consumer of each topic is for workers. They commit
 // only records whose work they have done, and die at any point. In the end, each record that exists must
@@ -34,8 +34,8 @@
 // leases, die with the work undone, answer late and twice, put records back, and commit acknowledgements
 // together with the results of the work. Other clients pause, purge and delete queues, redrive dead letters,
 // and create queues with the names of deleted queues. The log tells which deliveries there were and what
-// became of each delivery. The checker follows the deliveries of each record, without the fold of the
-// brokers, and compares them with the answers that the workers got. In the end the simulator does all work
+// became of each delivery. The checker follows the deliveries of each record with code that is
+// not the brokers' fold, and compares these deliveries with the answers that the workers got. In the end the simulator does all work
 // that is left, and checks that no record was left out. One queue is for exactly-once jobs: its workers
 // acknowledge a record only in the commit that also appends the result of the work, and repeat commits of
 // unknown outcome. Each record that is done must have exactly one result.

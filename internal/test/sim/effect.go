@@ -55,7 +55,7 @@ func (x *checker) effects(before []*op, o *op, s consumerRef) []effect {
 	return d.unless(d.changes == nil || o.outcome == seb.NotCommitted)
 }
 
-// unless returns the effect d, or no effect if nothing is true.
+// unless returns no effect if its argument is true. If the argument is false, it returns the effect d.
 func (d effect) unless(nothing bool) []effect {
 	if nothing {
 		return nil

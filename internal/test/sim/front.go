@@ -88,8 +88,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkPut expects the condition of a PutObject to forbid overwriting. It expects no more PutObjects of a
-// key than the broker has called Create for that key.
+// checkPut expects the condition of a PutObject to forbid overwriting. It expects at most one PutObject for
+// each call of Create by the broker.
 func (f *front) checkPut(r *http.Request, key string) {
 	if condition := r.Header.Get("If-None-Match"); condition != "*" {
 		f.link.sim.history.violate("SlotAgreement", "%s sends a PutObject of %s with If-None-Match: %q", f.link.name, key, condition)

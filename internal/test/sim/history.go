@@ -82,7 +82,7 @@ type op struct {
 	to       string      // the position to which a set resets the consumer; "" if the set only creates the consumer
 	offsets  seb.Offsets // the positions that a commit or a set sets
 	version  string      // the version that a commit has as its condition, or ""
-	created  bool        // the answer to a set tells that it created the consumer
+	created  bool        // the answer to a set says that the set created the consumer
 	told     []positions // what the answer tells about consumers
 
 	before seb.Offset   // the offset that a trim moves the start to

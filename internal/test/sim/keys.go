@@ -34,8 +34,7 @@ func (s *simulation) setUpKeys() {
 	}
 }
 
-// useKeys creates or revokes an API key, or authenticates with one, as an adapter does for its
-// callers.
+// useKeys creates or revokes an API key, or authenticates with an API key, all through the library.
 func (c *client) useKeys(l *life) {
 	s := c.sim
 	s.mu.Lock()

@@ -27,7 +27,7 @@ type caller interface {
 	queuer
 }
 
-// library calls the broker as an embedder does.
+// library calls the broker as a program does that embeds the broker.
 type library struct {
 	broker  *seb.Broker
 	history *history

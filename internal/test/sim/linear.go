@@ -11,7 +11,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// bounds are the start and the end of a partition. They are the state of the porcupine model: an append
+// bounds are the start and the end of a partition. They are the state of the model that porcupine, a checker
+// of linearizability, compares with the operations: an append
 // moves the end, a trim moves the start, and answers name both. The model takes the offset of each append
 // from the log. So an append with an unknown outcome is in the model only if the log has it. Other checks
 // compare the record at an offset with the log.
@@ -98,15 +99,15 @@ func (x *checker) steps(o *op, p place) []step {
 		return []step{told}
 	case o.kind == trims && o.acked():
 		return []step{{call: o.call, ret: o.ret, startMax: math.MaxInt64, end: -1, trim: o.before}, told}
-	case o.mayTrim(p) && slices.Contains(x.final.partitions[p].starts, o.before): // the start was moved there, by this trim or another
+	case o.mayTrim(p) && slices.Contains(x.final.partitions[p].starts, o.before): // the start was moved to that offset, by this trim or another
 		return []step{{call: o.call, ret: lifetimeMax, startMax: math.MaxInt64, end: -1, trim: o.before}}
 	}
 	return nil
 }
 
-// startsBetween returns bounds of the start of the partition, as the answer to a read gives them: the lowest
-// and the highest start that the partition can have. If the client asked for a read from the start, both are the offset at which the read began. For
-// all other reads, the start is between 0 and that offset.
+// startsBetween returns the lowest and the highest start that the partition can have, according to the answer
+// to a read. If the client asked for a read from the start, both are the offset at which the read began. For
+// all other reads, low is 0, and high is the offset at which the read began.
 func (o *op) startsBetween() (low, high seb.Offset) {
 	if o.from == seb.Earliest {
 		return o.first(), o.first()

@@ -22,7 +22,7 @@ type network struct {
 	retried float64       // the store executes the request twice, and the caller gets the second answer
 	damage  float64       // the answer is cut off, or a byte of it is flipped
 	undated float64       // the answer lacks the store's time
-	stripes int           // one key of this many is throttled: the network refuses all requests for it; 0 = no key is
+	stripes int           // one key in this many is throttled: the network refuses all requests for it; 0 means no key
 }
 
 var (
@@ -97,7 +97,7 @@ func delayed(r *rand.Rand, hours time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(hours)))
 }
 
-// throttles reports whether the network always refuses a key.
+// throttles reports whether the network refuses all requests for a key.
 func (w *network) throttles(r *rand.Rand, key string) bool {
 	return w.stripes > 0 && strings.Contains(key, "/") && r.IntN(w.stripes) == 0
 }

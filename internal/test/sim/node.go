@@ -31,7 +31,7 @@ type node struct {
 
 	mu   sync.Mutex
 	life *life // nil while no broker serves clients on the node
-	link *link // link of the life that runs or starts
+	link *link // link of the newest life, which may have ended
 	born int
 }
 
@@ -51,7 +51,7 @@ func (n *node) current() *life {
 	return n.life
 }
 
-// present returns the link of the life that runs or starts; nil before the first life.
+// present returns the link of the newest life, which may have ended; nil before the first life.
 func (n *node) present() *link {
 	n.mu.Lock()
 	defer n.mu.Unlock()

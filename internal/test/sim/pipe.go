@@ -10,8 +10,8 @@ import (
 
 var errNobody = errors.New("connection refused")
 
-// listener accepts connections made of net.Pipe. With real sockets, virtual time would stand still
-// while a goroutine waits for them.
+// listener accepts connections made of net.Pipe. With real sockets, virtual time would stand still while a
+// goroutine waits for a socket.
 type listener struct {
 	conns chan net.Conn
 
@@ -19,7 +19,7 @@ type listener struct {
 	closed chan struct{}
 
 	mu   sync.Mutex
-	open []net.Conn // the clients' ends
+	open []net.Conn // the clients' ends of the connections
 }
 
 func newListener() *listener {
@@ -87,7 +87,7 @@ type brittle struct {
 	left int
 }
 
-// take returns how many of n bytes may still pass.
+// take returns how many of n bytes may still pass, and counts these bytes as passed.
 func (b *brittle) take(n int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -43,7 +43,8 @@ type plan struct {
 	reach reach
 }
 
-// reach tells which address brokers advertise: no address, all the same one, or each its own.
+// reach tells which addresses brokers advertise: none; the same address for all brokers; or a different
+// address for each life of a broker.
 type reach string
 
 const (

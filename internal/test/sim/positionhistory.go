@@ -7,8 +7,8 @@ import (
 
 // The log gives the order of a consumer's moves (changes of positions). So checkPositionHistory only has to
 // find out between which two moves each operation may have taken effect. That is much less work than a
-// general search with porcupine, which would have to try out which of the operations without an answer took
-// effect, and when.
+// general search with porcupine (see checkLinear), which would have to try out which of the operations without
+// an answer took effect, and when.
 
 // checkPositionHistory expects that some order of all operations on a consumer explains its position
 // history and every answer. In that order, each operation lies between its call and its return, and
@@ -105,7 +105,8 @@ func (x *checker) checkDoers(s consumerRef, history []*positions, effects []effe
 			x.history.violate("ConsumerAsAsked", "%v went from %v to %v, and every operation that can have done that did another move", s, history[move-1], history[move])
 		}
 	}
-	// If one match covers all moves, and another all sure effects, then some match covers both.
+	// If one match covers all moves, and another match covers all effects in sure, then there is a match that
+	// covers both. So the two may be checked separately.
 	done := match(len(sure), len(history), func(d, move int) bool { return can(sure[d], move) })
 	for i, d := range sure {
 		if d.changes != nil && done[i] < 0 {

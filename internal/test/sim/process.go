@@ -16,7 +16,8 @@ func (l *link) process(ctx context.Context, r storetest.Request, next storetest.
 	if l.dead() {
 		return storetest.Answer{}, errCut
 	}
-	// The caller may reuse the memory of the parts once it has the answer.
+	// Copy the parts: the caller may reuse their memory once it has an answer, and the store may execute the
+	// request after that.
 	r.Parts = [][]byte{bytes.Join(r.Parts, nil)}
 	type reply struct {
 		answer storetest.Answer

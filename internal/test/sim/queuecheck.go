@@ -167,8 +167,8 @@ func (q *queueChecker) checkClaim(w *work, d seenDelivery) {
 	}
 }
 
-// leaseEnd returns the earliest time at which the lease of an unanswered delivery may end, given what
-// happened up to a time.
+// leaseEnd returns the earliest time at which the lease of an unanswered delivery may end. It considers only
+// what happened up to a given time.
 func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) time.Duration {
 	end, owned := d.until, time.Duration(-1)
 	for _, o := range w.owners {
@@ -187,7 +187,7 @@ func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) tim
 		case o.kind != extends || o.call > then:
 		case !o.acked():
 			return 0 // the outcome of the extension is unknown, so the lease may end at any time
-		case !o.taken(a.index) || o.ret < owned: // a new owner does not know of earlier extensions
+		case !o.taken(a.index) || o.ret < owned: // the broker refused the extension; or a later owner does not know of it
 		case o.call < owned+staleMax:
 			end = min(end, o.until) // the previous owner may have accepted the extension before it learned of the new owner
 		default:
@@ -197,9 +197,8 @@ func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) tim
 	return end
 }
 
-// follows reports whether an owner earlier than o may have made a delivery, so that o took over the
-// delivery's lease. Such an owner may even have made the delivery shortly after o took the queue over,
-// because it had not learned of o.
+// follows reports whether an owner before o may have made the delivery d. Then o took over the lease of d. The
+// earlier owner may even have made the delivery shortly after o took the queue over, before it learned of o.
 func (w *work) follows(o owning, d seenDelivery) bool {
 	switch at := o.at.Duration; {
 	case at >= d.op.call:
@@ -239,7 +238,8 @@ func (w *work) redrivenBy(at spot, then time.Duration) bool {
 	return false
 }
 
-// settledBy reports whether, by a given time, the log had a record as done, as a dead letter, or as gone.
+// settledBy reports whether, according to the log, a record was done, a dead letter or gone (see gone) by a
+// given time.
 func (w *work) settledBy(at spot, then time.Duration) bool {
 	for _, e := range w.events(at) {
 		if (e.what == wasDone || e.what == wasDeadLettered) && e.at.Duration <= then {
@@ -280,8 +280,8 @@ func (q *queueChecker) mayRun(w *work, from, to time.Duration) bool {
 	return false
 }
 
-// lost reports whether a worker had lost the delivery d by a given time: the log had the record as done, as
-// a dead letter or as gone, or it had a later attempt.
+// lost reports whether a worker had lost the delivery d by a given time: according to the log, the record was
+// done, a dead letter or gone (see gone), or had a later attempt.
 func (w *work) lost(d delivery, by time.Duration) bool {
 	dead := time.Duration(-1)
 	for _, e := range w.events(d.spot) {

@@ -166,13 +166,14 @@ func (w *work) isLast(at spot, attempt uint32) bool {
 	return attempt > w.job(at).attemptsBefore && (attempt == last || maybe && attempt == 1)
 }
 
-// over reports whether the log has a record as done, dead-lettered or gone.
+// over reports whether, according to the log, a record is done, a dead letter or gone (see gone).
 func (w *work) over(at spot) bool {
 	j := w.job(at)
 	return j.done || j.deadLettered || w.gone(at, lifetimeMax)
 }
 
-// tellQueue adds an entry about a queue; commit is the time of the entry's commit, in microseconds.
+// tellQueue adds an entry about a queue to the truth. The argument commit is the time in the entry's commit,
+// in microseconds since 1970.
 func (s *simulation) tellQueue(all truth, entry format.Entry, at moment, commit int64, dead *deadLetters) {
 	switch x := entry.(type) {
 	case *format.QueueSet:

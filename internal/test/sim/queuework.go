@@ -78,7 +78,7 @@ func (q *queueChecker) checkEvent(w *work, at spot, e event) {
 	}
 }
 
-// rests reports whether the log delays a record that was put back for as long as the client asked for.
+// rests reports whether a record that a nack put back has the delay in the log that the client asked for.
 func (o *op) rests(e event) bool {
 	return o.delay == nil || e.what == wasDeadLettered || (e.rest.delay-*o.delay).Abs() <= slack || !o.acked()
 }

@@ -53,8 +53,8 @@ type Counts struct {
 	// version; NotCommitted includes them. Consumed counts reads with a consumer that found records; Reads
 	// includes them. Again counts consumers that got the name of a deleted consumer.
 	Moved, Forgotten, Overtaken, Consumed, Again int
-	// Received counts deliveries of records by queues. Retried counts those of them that were not the first
-	// delivery of a record. Elsewhere counts requests to a broker that did not own the queue. Worked, Late
+	// Received counts deliveries of records by queues. Retried counts the deliveries among them that were
+	// not the first of a record. Elsewhere counts requests to a broker that did not own the queue. Worked, Late
 	// and PutBack count workers' answers: acknowledgements, answers that were refused because they were too
 	// late, and records put back.
 	Received, Retried, Elsewhere, Worked, Late, PutBack int

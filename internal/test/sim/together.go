@@ -71,8 +71,8 @@ func (w *together) commit(values []string) seb.Commit {
 // otherPart is the failure of a part of a failed commit if the error names another part as the cause.
 const otherPart seb.Code = "other_part"
 
-// blame corrects the failures of the parts, if the error of the commit names the part that caused it:
-// this part keeps the error, and the other parts fail with otherPart.
+// blame corrects the failures of the parts if the error of the commit names the part that caused it. The named
+// part keeps the error, and the other parts get the failure otherPart.
 func (w *together) blame(err error) {
 	var part string
 	if e := (*seb.Error)(nil); errors.As(err, &e) {

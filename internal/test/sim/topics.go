@@ -54,8 +54,8 @@ func (c *client) delete(l *life) {
 	}
 }
 
-// update changes a topic that exists during the whole run: its config and, often, its number of
-// partitions, to one more than the client knows.
+// update changes the config of a topic that exists during the whole run. Often it also adds a partition to
+// the partitions that the client knows.
 func (c *client) update(l *life, t topic) {
 	c.sim.mu.Lock()
 	c.sim.updates++

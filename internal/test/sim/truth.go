@@ -13,7 +13,7 @@ import (
 )
 
 // truth has every topic that was ever created, by id. It is built from the commits that were the first in
-// their slots and from their data objects, also if these objects were deleted.
+// their slots and from their data objects, even if these objects were deleted later.
 type truth map[format.TopicID]*incarnation
 
 // recreated returns how many topics have the name of an earlier topic.

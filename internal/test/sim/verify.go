@@ -87,9 +87,9 @@ func (s *simulation) sentBy(lives []*life) (n int) {
 	return n
 }
 
-// finalAppend appends one record. It may try twice if the brokers' clock stands still. A broker that was
-// idle for longer than its log lease then notices that only after it has sent its claim, so the outcome of
-// the append is unknown.
+// finalAppend appends one record. If the brokers' clock stands still, finalAppend may try twice: with such a
+// clock, a broker that was idle for longer than its log lease notices the end of the lease only after it has
+// sent its claim. Then the outcome of the append is unknown.
 func (s *simulation) finalAppend(l *life, topic, id string) {
 	o := &op{kind: appends, topic: topic, partition: -1, values: []string{id}}
 	s.history.send(id, id)

@@ -209,9 +209,9 @@ func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, bod
 // lose notes that the client got no answer.
 func (o *op) lose(err error) {
 	o.failure, o.outcome, o.detail = noAnswer, seb.Unknown, fmt.Sprintf("%.150v", err)
-	// If there was no broker at the address, nothing is committed. That is not sure with an idempotency
-	// key: net/http repeats such a request when its connection breaks, and the second request may find
-	// no broker although the first one took effect.
+	// If there was no broker at the address, nothing is committed. That is not certain for a request with an
+	// idempotency key: net/http repeats the request when its connection breaks, and the second request
+	// may find no broker although the first request took effect.
 	if strings.Contains(err.Error(), errNobody.Error()) && o.key == "" {
 		o.failure, o.outcome = noBroker, seb.NotCommitted
 	}
