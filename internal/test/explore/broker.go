@@ -23,7 +23,7 @@ type broker struct {
 	halted   bool
 	evidence int    // the broker has seen proof that all slots below this one were written
 	readBack bool   // a Get has found the broker's own claim
-	ended    commit // the last claim that the broker gave up after it had sent the Create; only if Config.Replies is true
+	ended    commit // the last claim whose outcome the broker did not learn; only if Config.Replies is true
 }
 
 // kind is what a broker waits for.
@@ -42,7 +42,7 @@ type pending struct {
 	// listing is what the List of checkpoint/ has returned.
 	listing commitlog.Listing
 	// known is the highest slot that the protocol knew to exist when the Gets were sent. want has a
-	// bit for each slot that was not answered yet. got has the answers.
+	// bit for each slot whose Get has no answer yet. got has the answers.
 	known int
 	want  uint16
 	alone bool // there is only one Get; it is sent and ends in the same step
@@ -73,7 +73,7 @@ const (
 	renew                 // like goOn, but as if D/2 had passed since the last List
 	crash                 // crash and restart
 	abandon               // the caller stops waiting
-	relist                // a reader asks for a List, because the lease does not cover the answer that the reader got
+	relist                // a reader asks for a List, because the lease does not cover the reader's answer
 	syncs                 // a reader at the end of the log asks for a sync
 	propose               // a caller wants to commit something
 	putData               // upload a payload as a data object
@@ -183,7 +183,8 @@ func (w *world) abandon(b *broker) {
 	b.claim, b.payload, b.stored = 0, 0, false
 }
 
-// end remembers the broker's claim, which ends although its Create was sent: a reply may still come.
+// end remembers a claim whose outcome the broker does not learn. The Create was sent, and the reply to it may
+// still come.
 func (w *world) end(b *broker) {
 	if w.Replies {
 		b.ended = b.claim
@@ -288,8 +289,8 @@ func (w *world) apply(b *broker) {
 	}
 }
 
-// acknowledge tells a caller that its payload is in the log. The world keeps the acknowledged commits only
-// if some invariants are not checked. If all are checked, AckDurable follows from RecoverOK without them.
+// acknowledge tells a caller that its payload is in the log. The world keeps acknowledged commits only if
+// Config.Only is set: if all invariants are checked, AckDurable follows from RecoverOK.
 func (w *world) acknowledge(c commit) {
 	w.count(acks)
 	if decided := w.decided(); decided.prefix(c.seq()) != c {

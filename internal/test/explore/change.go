@@ -4,7 +4,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// change is what a commit does to a queue. It is comparable, so that the result of each change on each
+// change is what a commit does to a queue. It is a part of a map key: the outcome of each change on each
 // state is computed only once.
 type change struct {
 	what   changeKind
@@ -13,8 +13,8 @@ type change struct {
 	number uint8 // the number of a delivery of the record
 	window uint8 // the new dispatch limit
 	out    uint8 // for a release: a bit for each record that a worker has
-	// silent says that the commit of a takeover releases the previous owner first. Then the fold does not
-	// extend the uncertain range.
+	// silent says that the commit of a takeover first releases the queue, as if the previous owner had done
+	// that. Then the fold does not extend the uncertain range.
 	silent bool
 }
 

@@ -24,13 +24,13 @@ const (
 	DeleteNewest
 	// LoadOlder: an older checkpoint is loaded although a newer one is listed.
 	LoadOlder
-	// MoveOn: after the load of a checkpoint has ended the claim of a payload, the broker claims another
-	// slot for that payload.
+	// MoveOn: a broker that loads a checkpoint while a claim is under way does not learn the outcome of
+	// the claim. It claims another slot for the same payload.
 	MoveOn
 	// NoNonce: a broker that reads its own commit takes it for the commit of another broker.
 	NoNonce
-	// LateReply: after the load of a checkpoint has ended a claim, a broker that gets a late reply to the
-	// claim acknowledges the payload if the new lease covers the reply.
+	// LateReply: a broker loads a checkpoint while a claim is under way, and gets the reply to the Create
+	// afterwards. It acknowledges the payload if the new lease covers the reply.
 	LateReply
 	// OwnState: a slot is deleted if the newest state shows that the slot's payload is dead. With the
 	// rule, the state in a checkpoint that is D old must show that the payload is dead.
@@ -45,14 +45,14 @@ const (
 	// SweepUnsaid: data objects to which no commit refers are deleted although the log has no floor
 	// entry.
 	SweepUnsaid
-	// BlindStart: a broker that starts does not list log/. It takes the last slot that it happens to
-	// know for the end of the log.
+	// BlindStart: a broker that starts does not list log/. It concludes that the log ends at the last slot
+	// that it happens to know.
 	BlindStart
 	// NoRollback: brokers don't check that the applied slot still exists.
 	NoRollback
 	// NoPrev: a commit's hash of the previous commit is not checked.
 	NoPrev
-	// AnyReply: a late reply is taken for a reply to the current claim.
+	// AnyReply: a broker takes the late reply to an earlier Create for the reply to its current claim.
 	AnyReply
 )
 
@@ -83,7 +83,7 @@ type Config struct {
 	// Janitor: checkpoints of any prefix of the log appear at any time, as if other brokers wrote them. If
 	// Janitor is false, the brokers of the world write the checkpoints, which may become visible late.
 	Janitor bool
-	// Live: every commit moves the payload of the previous commit, so that only the newest payload is
+	// Live: every commit moves the payload of the previous commit elsewhere, so only the newest payload is
 	// live. The slot or data object that held the moved payload may be deleted once a checkpoint that
 	// covers the move is D old. If Live is false, all data objects are live, and no other payload is.
 	Live bool

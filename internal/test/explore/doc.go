@@ -24,9 +24,9 @@
 // The steps of a broker mirror Log.perform in package commitlog, and the loops that call it. There is
 // one simplification: a broker applies a commit as soon as it has read the commit, since neither the
 // store nor another broker can tell when a broker applies a commit. A crash between the read and the
-// application is the same as a lost answer to the read.
-// The model has no local clock, since that clock can only shorten a lease. Instead, a broker may at any
-// time renew its lease early, or get an answer that its local clock finds too late.
+// application is the same as a lost answer to the read. The model has no local clock, since that clock
+// can only shorten a lease. Instead, a broker may at any time renew its lease early, or get an answer that
+// its local clock finds too late.
 //
 // # Data objects
 //
@@ -90,7 +90,7 @@
 //   - ack and nack model answers, and the sync before them.
 //
 // A broker acts on the state that it knew after its last sync, however old that state is. So the model
-// has brokers that pause at any time, lost owners that still hand out what they may, and late commits. A
+// has brokers that pause at any time, former owners that still hand out records, and late commits. A
 // commit is checked against the state at the end of the log, and is in the log at once. The model has no
 // lost races, since after a lost race a broker only checks its commit again. The sender of a commit may
 // learn the outcome later, or never ([QueueConfig.Late]).

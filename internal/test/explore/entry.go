@@ -11,18 +11,20 @@ import "fmt"
 //   - The highest bit marks a data floor, see the package comment.
 //
 // An entry with a data object is also the name of the object. A broker that uploads a payload again has
-// applied more slots by then. So the payload gets another entry, and the new object another name.
+// applied more slots since the first upload. So the payload gets another entry, and the new object another
+// name.
 type entry uint8
 
 const (
 	numberBits       = 4
 	numberMask       = 1<<numberBits - 1
 	floorBit   entry = 0x80
-	// beginMax is the highest slot that begin can return.
+	// beginMax is the highest slot that the method begin can return.
 	beginMax = 6
 )
 
-// inData returns the entry of a payload whose upload begins when begin is the last applied slot.
+// inData returns the entry for the payload of e in a data object. The argument is the broker's last applied
+// slot when the upload begins.
 func (e entry) inData(begin int) entry {
 	return e&numberMask | entry(begin+1)<<numberBits
 }

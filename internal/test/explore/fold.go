@@ -76,7 +76,8 @@ func newFolds(attempts int) *folds {
 
 func (f *folds) at(n fold) *knownFold { return &f.states[n] }
 
-// try commits a change on top of a fold. taken reports whether the state accepts it.
+// try commits a change on top of the state with the index from. taken reports whether that state accepts the
+// change.
 func (f *folds) try(from fold, c change) (to fold, taken bool) {
 	what := attempted{from, c}
 	o, ok := f.after[what]
@@ -119,7 +120,7 @@ func apply(s *state.State, entries ...format.Entry) error {
 	return s.Apply(read)
 }
 
-// add returns the fold of a state, which may be new.
+// add returns the index of a state in f.states. It appends a state that f.states does not have yet.
 func (f *folds) add(s *state.State) fold {
 	body := string(s.View().Encode())
 	if n, ok := f.byBody[body]; ok {

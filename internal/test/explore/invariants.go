@@ -7,8 +7,8 @@ type Invariant uint8
 
 // The invariants.
 const (
-	// SlotAgreement: all brokers that have applied a slot have applied the same commit, the first one
-	// ever created there.
+	// SlotAgreement: all brokers that have applied a slot have applied the same commit: the first that was
+	// ever created in that slot.
 	SlotAgreement Invariant = iota + 1
 	// Contiguity: the commits that a broker has applied are a prefix of the log, and each was built on
 	// the commit that the broker applied before.
@@ -19,8 +19,8 @@ const (
 	NoPhantom
 	// AtMostOnce: no payload takes effect twice.
 	AtMostOnce
-	// DenseOffsets: slots are written in order, each on top of the previous one. The first commit
-	// written in a slot stays the content of that slot for ever.
+	// DenseOffsets: slots are written in order. The first commit of each slot was built on the first commit
+	// of the previous slot.
 	DenseOffsets
 	// FloorSafe: a slot is deleted only at or below a checkpoint that has been visible for D. A slot
 	// that is gone, or that holds a commit other than its first one, is at or below the newest

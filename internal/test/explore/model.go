@@ -17,8 +17,8 @@ type model[W any] interface {
 	worldOf(key []byte, c *choices, t *trace) *W
 }
 
-// living is a world that can take steps. A step of a world does not change the copies of that world: the
-// slices that they share are never changed in place.
+// living is a world that can take steps. A step of a world does not change the copies of that world: slices
+// that a world shares with its copies are never changed in place.
 type living[W any] interface {
 	*W
 	here() *moment
@@ -31,7 +31,7 @@ type living[W any] interface {
 // moment has the fields that the worlds of all models share. Each world embeds one.
 type moment struct {
 	*choices
-	*trace             // nil means no trace
+	*trace             // counts the events, and writes the story
 	only   []Invariant // the invariants that are checked; if empty, all are
 	wrong  *violation
 	// undo says that the step was impossible, or that another choice leads to the same state: so the

@@ -19,8 +19,8 @@ func (w *world) propose(b *broker) {
 	w.request(b, b.p.Next(0))
 }
 
-// choose gives a broker a payload inside the commit, or a floor entry. It returns false if neither is
-// possible.
+// choose gives a broker something to commit: a payload that will be in the commit itself, or a floor entry. It
+// returns false if neither is possible.
 func (w *world) choose(b *broker) bool {
 	var kinds []entry
 	if !w.Data || w.Inline {

@@ -7,14 +7,14 @@ type QueueRule uint8
 const (
 	// EveryQueueRule: all rules are kept.
 	EveryQueueRule QueueRule = iota
-	// WindowAfter: fresh records are handed out beyond the durable dispatch limit.
+	// WindowAfter: an owner hands out records for the first time beyond the dispatch limit in the log.
 	WindowAfter
-	// AttemptAfter: a further attempt is handed out before it is durable.
+	// AttemptAfter: an owner hands out a record again before the log has the record's next attempt.
 	AttemptAfter
-	// AttemptAhead: a further attempt is made durable although the previous one was not handed out
-	// yet.
+	// AttemptAhead: an owner commits a record's next attempt although it has not handed out the record for
+	// the previous attempt yet.
 	AttemptAhead
-	// NoAttemptCheck: an answer is accepted whichever delivery it is for.
+	// NoAttemptCheck: a worker's answer is accepted, whichever delivery of the record it is for.
 	NoAttemptCheck
 	// NoUncertainRange: a takeover does not extend the uncertain range.
 	NoUncertainRange
@@ -31,7 +31,7 @@ const (
 	// OwnerByName: a broker that restarts acts as the owner without taking the queue over, because
 	// the log names it as the owner.
 	OwnerByName
-	// TakeUp: an owner hands out the deliveries whose attempts the previous owner made durable. But the
+	// TakeUp: an owner hands out the deliveries whose attempts the previous owner committed, although the
 	// previous owner may have handed them out too.
 	TakeUp
 	// ExtendLate: a lease is extended although the record claim for the next attempt is on its way to
@@ -44,8 +44,8 @@ const (
 	NoMost
 	// RefuseUnsynced: a broker refuses an answer of a worker although it has not synced first.
 	RefuseUnsynced
-	// DoneAgain: the log accepts results that a worker commits with an acknowledgement although the
-	// record is already done, since the commit might be a retry.
+	// DoneAgain: a worker commits results together with the acknowledgement of a record. The log accepts
+	// this commit although the record is already done.
 	DoneAgain
 	// CountAnew: after a redrive, the numbers of a record's deliveries begin at 1 again.
 	CountAnew
@@ -71,9 +71,9 @@ func (r QueueRule) String() string { return queueRuleNames[r] }
 
 // QueueConfig sets the bounds of an exploration of a queue.
 type QueueConfig struct {
-	// Brokers is how many brokers can own the queue. Records is how many records are appended,
-	// Attempts how often each may be handed out, Takeovers how many owners there are, and Redrives
-	// how often a dead letter is sent back to work.
+	// Brokers is how many brokers can own the queue. Records is how many records are appended, at most;
+	// Attempts how often each record may be handed out; Takeovers how often a broker takes the queue
+	// over, at most; and Redrives how often a dead letter is sent back to work, at most.
 	Brokers, Records, Attempts, Takeovers, Redrives int
 
 	// Late: a broker may learn only later that its commit is in the log.

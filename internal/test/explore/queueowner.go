@@ -6,11 +6,12 @@ type queueBroker struct {
 
 	view  fold  // the state at the last slot that the broker has applied
 	epoch uint8 // the epoch in which the broker believes that it is the owner; 0 if it believes it is not
-	// gave is the number of the broker's last delivery of each record in this epoch.
+	// gave has, for each record, the number of the broker's last delivery in this epoch; 0 means that there
+	// was no delivery.
 	gave [recordsMax]uint8
-	// owes has a number for each record. If the broker has sent the claim for an attempt to the log, and
-	// will hand the record out once it learns that the log has the claim: the number of that attempt. If
-	// the broker has asked the log to make the record a dead letter: deadLetter. Otherwise 0.
+	// owes has, for each record, the number of the attempt that the broker has claimed: the broker hands
+	// the record out once it learns that the log has the record claim. The number is deadLetter if the
+	// broker has asked the log to make the record a dead letter, and 0 if the broker has done neither.
 	owes [recordsMax]uint8
 	// keeps has, for each record, the number of the delivery whose lease has not ended; 0 means that no
 	// lease is left.
@@ -37,7 +38,7 @@ const (
 	takeOver
 	moveWindow
 	handOut      // hand out a fresh record
-	attemptNext  // make a further attempt durable
+	attemptNext  // commit the next attempt of a record
 	handOutAgain // make the delivery whose number is in the field owes
 	deadLetterRecord
 	extendLease
@@ -98,14 +99,14 @@ func (w *queueWorld) stepRecord(b *queueBroker, what, record int) {
 // sync makes a broker apply what the log has.
 func (w *queueWorld) sync(b *queueBroker) {
 	if b.view == w.log || b.epoch == 0 && w.Without != RefuseUnsynced {
-		w.skip() // the log has nothing new, or the broker is no owner and decides nothing by what it knows
+		w.skip() // the broker knows all of the log, or is not the owner and so does not act on what it knows
 		return
 	}
 	w.tell("%c syncs", b.name)
 	w.learn(b)
 }
 
-// learn brings a broker to the end of the log. There the broker learns whether it is still the owner, and
+// learn makes a broker apply the log up to its end. Then the broker knows whether it is still the owner, and
 // which leases have ended.
 func (w *queueWorld) learn(b *queueBroker) {
 	b.view, b.lower = w.log, 0
@@ -164,9 +165,9 @@ func (w *queueWorld) own(b *queueBroker, window int) {
 // commit tries to commit a change for an owner, and reports whether the log has accepted the change. The
 // owner may learn of that only when it syncs.
 //
-// The fold refuses a commit of a former owner by its epoch. But a commit that makes a record a dead letter
-// has no epoch: it is a RecordPutBack, and workers may put records back through any broker. So the
-// broker itself checks such a commit when it builds the commit.
+// The fold refuses a commit of a former owner because of the epoch in the commit. But a commit that makes a
+// record a dead letter has no epoch: it is a RecordPutBack, and workers may put records back through any
+// broker. So the broker itself checks such a commit when it builds the commit.
 func (w *queueWorld) commit(b *queueBroker, c change) bool {
 	owns := w.owns(b)
 	may := owns || w.Without == NoEpoch || c.what != aDeadLetter || w.Without == NoEpochAtDeadLetter
@@ -233,8 +234,8 @@ func (w *queueWorld) given(b *queueBroker) int {
 	return last
 }
 
-// mayHandOut is rule 1 in docs/rfcs/0002: an owner hands out fresh records only below the dispatch limit in the log. After
-// it has sent a lower limit to the log, it hands out fresh records only below the lower limit.
+// mayHandOut is rule 1 of docs/rfcs/0002: an owner hands out fresh records only below the dispatch limit in
+// the log. After it has sent a lower limit to the log, it hands out fresh records only below the lower limit.
 func (w *queueWorld) mayHandOut(b *queueBroker, record int) bool {
 	v := w.folds.at(b.view)
 	r := &v.records[record]
@@ -284,8 +285,8 @@ func (w *queueWorld) mayExtend(b *queueBroker, record int) bool {
 		!w.folds.at(b.view).records[record].over() && (b.owes[record] == 0 || w.Without == ExtendLate)
 }
 
-// attempt is rule 2: the owner commits the next attempt of a record before it hands the record out. The
-// hand-out is a separate step.
+// attempt is rule 2 of docs/rfcs/0002: the owner commits the next attempt of a record before it hands the record
+// out. The hand-out is a separate step.
 func (w *queueWorld) attempt(b *queueBroker, record int) {
 	number := w.last(b, record) + 1
 	if w.Without == AttemptAfter {
@@ -316,8 +317,8 @@ func (w *queueWorld) deadLetter(b *queueBroker, record int) {
 	w.hear(b)
 }
 
-// release ends the ownership. The commit names the records that the owner has handed out only once,
-// since the log has all later deliveries, but no first ones.
+// release ends the ownership. The commit names the records that the owner has handed out only once, since the
+// log has every later delivery of a record, but not the first.
 func (w *queueWorld) release(b *queueBroker) {
 	if b.epoch == 0 || b.leaving && w.Without != WorkOnAfterRelease || !w.rarely(10) {
 		w.skip()

@@ -114,8 +114,8 @@ func (w *queueWorld) answer() {
 	}
 }
 
-// token returns the delivery number in an answer. That is the number of the answered delivery, unless a
-// rule is left out.
+// token returns the delivery number in an answer. It is the number of the answered delivery, unless the test
+// leaves out CountAnew or NoAttemptCheck.
 func (w *queueWorld) token(record, number int) uint8 {
 	now := &w.known().records[record]
 	switch {
@@ -128,8 +128,8 @@ func (w *queueWorld) token(record, number int) uint8 {
 	}
 }
 
-// ack makes a worker acknowledge a record, which in a real broker may be part of a larger commit. The
-// state decides whether the acknowledgement is accepted.
+// ack makes a worker acknowledge a record. The state decides whether the acknowledgement is accepted. In a real
+// broker, the acknowledgement may be a part of a larger commit.
 func (w *queueWorld) ack(record, number int) {
 	c := change{what: anAck, record: uint8(record), number: w.token(record, number)}
 	if w.refusedUnsynced(record, number, c) {
@@ -149,7 +149,7 @@ func (w *queueWorld) ack(record, number int) {
 		w.tell("the worker of delivery %d of record %d commits its result again", number, record)
 		w.violate(DoneOnce, "a result for record %d is committed twice", record)
 	case was.done:
-		w.undo = true // the broker answers that the record is done: a retry, or a late answer
+		w.undo = true // the acknowledgement is late or a retry: the broker answers that the record is done
 		w.count(retries)
 	default:
 		w.refused(record, number, was)
@@ -177,8 +177,8 @@ func (w *queueWorld) nack(record, number int) {
 	}
 }
 
-// tryAnswer commits an answer, unless it is for a delivery before the record's last redrive: brokers
-// refuse that answer.
+// tryAnswer commits a worker's answer. It refuses an answer to a delivery before the record's last redrive, as
+// brokers do.
 func (w *queueWorld) tryAnswer(c change, was recordState) (to fold, taken bool) {
 	if uint32(c.number) <= was.Redriven && w.Without != AnswerRedriven {
 		return to, false

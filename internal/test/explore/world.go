@@ -92,15 +92,15 @@ func stampAt(t int) commitlog.Stamp {
 	return commitlog.Stamp{Store: time.Unix(0, 0).Add(time.Duration(t) * tick)}
 }
 
-// listStamp returns the date of a List's answer. The most dangerous date is the latest that the clocks
-// allow, since the log lease begins at that date.
+// listStamp returns the date of a List's answer. [Explore] uses only the most dangerous date: the latest that
+// the clocks allow, since the log lease begins at that date. [Walk] draws a date.
 func (w *world) listStamp() commitlog.Stamp { return stampAt(w.now + w.skewed()) }
 
-// stamp returns the date of any other answer. The most dangerous date is the earliest that the clocks
-// allow, since the log lease covers only answers before a certain date.
+// stamp returns the date of any other answer. For these answers, the most dangerous date is the earliest that
+// the clocks allow, since the log lease covers only answers before a certain date.
 func (w *world) stamp() commitlog.Stamp { return stampAt(w.now + w.Skew - w.skewed()) }
 
-// skewed returns how far a clock is wrong in the dangerous direction.
+// skewed returns how far a clock is wrong in the dangerous direction: Skew in [Explore], up to Skew in [Walk].
 func (w *world) skewed() int {
 	if w.rand == nil {
 		return w.Skew
@@ -183,7 +183,7 @@ func (w *world) reply() {
 	r := w.replies[i]
 	w.replies = slices.Delete(slices.Clone(w.replies), i, i+1)
 	if w.now+w.Skew-r.at > w.Margin && w.Without != LateReply {
-		w.undo = true // so late a reply is never used: the sender has given up, and the store's clock would seem to step back
+		w.undo = true // brokers never use a reply that is so late: by its date, the store's clock would have stepped back
 		return
 	}
 	for b := range w.living() {

@@ -13,7 +13,7 @@ import (
 )
 
 // bucket is the store that all brokers use. It keeps the bytes of the first object that was created under
-// each key, also after that object was deleted.
+// each key, even after that object was deleted.
 type bucket struct {
 	*objstore.Memory
 
@@ -84,7 +84,7 @@ func (b *bucket) seqs(prefix string) ([]format.Seq, error) {
 	return seqs, err
 }
 
-// created returns when the current object under a key was created; zero if there is none.
+// created returns when the current object under a key was created; the zero time if there is no such object.
 func (b *bucket) created(key string) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

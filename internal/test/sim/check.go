@@ -154,8 +154,8 @@ func (x *checker) checkOrder(ops []*op) {
 // direct reports whether two operations are library calls to the same life of a broker.
 func direct(a, b *op) bool { return a.broker == b.broker && a.via == viaLibrary && b.via == viaLibrary }
 
-// checkReads expects the log to have the records that each read found. It expects the read to know at least
-// as much of the partition's start and end as the read's broker must have known.
+// checkReads expects the log to have the records that each read found. The answer must not
+// contradict the start and the end of the partition that the broker must have known.
 func (x *checker) checkReads(ops []*op) {
 	for i, o := range ops {
 		if o.kind == reads && !x.stays(o.topic) {

@@ -10,7 +10,7 @@
 // gone; client connections that break in the middle of a request or an answer. A
 // goroutine deletes all objects that the log's rules allow a broker to delete.
 //
-// In one seed of 16 the brokers reach the bucket through the S3 client, over HTTP. Between that client and
+// For one seed in 16, the brokers reach the bucket through the S3 client, over HTTP. Between that client and
 // the bucket there is then a small S3 server (type front). It answers with the faults of S3 and its network:
 // 409, 429, 500 and 503, silence, connections that break. A ledger compares what the S3 client reports with
 // what this server answered.
@@ -34,11 +34,11 @@
 // leases, die with the work undone, answer late and twice, put records back, and commit acknowledgements
 // together with the results of the work. Other clients pause, purge and delete queues, redrive dead letters,
 // and create queues with the names of deleted queues. The log tells which deliveries there were and what
-// became of each delivery. The checker follows the deliveries of each record with code that is
-// not the brokers' fold, and compares these deliveries with the answers that the workers got. In the end the simulator does all work
-// that is left, and checks that no record was left out. One queue is for exactly-once jobs: its workers
-// acknowledge a record only in the commit that also appends the result of the work, and repeat commits of
-// unknown outcome. Each record that is done must have exactly one result.
+// became of each delivery. The checker follows the deliveries of each record with code that is not the
+// brokers' fold, and compares these deliveries with the answers that the workers got. In the end the
+// simulator does all work that is left, and checks that no record was left out. One queue is for
+// exactly-once jobs: its workers acknowledge a record only in the commit that also appends the result of the
+// work, and repeat commits of unknown outcome. Each record that is done must have exactly one result.
 //
 // A seed decides everything except the order in which goroutines that are ready at the same instant run, and
 // the brokers' random bytes. So a seed that fails usually fails again, but not always. Which fault a request

@@ -56,7 +56,7 @@ func (f *front) client() *s3store.Store {
 
 // close ends the server, and with it every connection of the S3 client.
 func (f *front) close() {
-	_ = f.server.Close() // closing its listener never fails
+	_ = f.server.Close() // the listener's Close never fails
 	f.listen.hangUp()
 }
 

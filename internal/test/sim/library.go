@@ -27,7 +27,7 @@ type caller interface {
 	queuer
 }
 
-// library calls the broker as a program does that embeds the broker.
+// library calls the methods of the broker, as a program that embeds the broker does.
 type library struct {
 	broker  *seb.Broker
 	history *history

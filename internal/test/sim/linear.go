@@ -11,11 +11,11 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// bounds are the start and the end of a partition. They are the state of the model that porcupine, a checker
-// of linearizability, compares with the operations: an append
-// moves the end, a trim moves the start, and answers name both. The model takes the offset of each append
-// from the log. So an append with an unknown outcome is in the model only if the log has it. Other checks
-// compare the record at an offset with the log.
+// bounds are the start and the end of a partition. They are the state of a partition's model. Porcupine, a
+// checker of linearizability, compares the operations with this model: an append moves the end, a trim moves
+// the start, and answers name both. The model takes the offset of each append from the log. So an append with
+// an unknown outcome is in the model only if the log has it. Other checks compare the record at an offset with
+// the log.
 type bounds struct{ start, end seb.Offset }
 
 // later returns the larger start and the larger end of b and o.

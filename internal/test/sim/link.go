@@ -206,7 +206,7 @@ func (l *link) clear() {
 	defer l.mu.Unlock()
 	l.network, l.crashAt = healthy, 0
 	if l.front != nil {
-		l.front.listen.hangUp() // closes the connections that were made to break later; new ones don't break
+		l.front.listen.hangUp() // closes the connections that would break later; new connections don't break
 	}
 }
 

@@ -30,7 +30,7 @@ type plan struct {
 	delay, margin time.Duration
 	// s3 says that brokers reach the bucket through the S3 client, by HTTP.
 	s3 bool
-	// keys says that the log has API keys, so that every HTTP request needs one.
+	// keys says that the log has API keys. Then every HTTP request needs an API key.
 	keys bool
 
 	topics []topic // topics that exist during the whole run

@@ -16,8 +16,8 @@ const (
 	// finalRounds is larger than the number of receives that the work of one queue takes at the end of the
 	// run.
 	finalRounds = 200
-	// finalLate is how many acknowledgements of a queue may time out. If each request gets its own commit,
-	// an acknowledgement waits for the commits of all dead letters, and may time out.
+	// finalLate is how many acknowledgements of a queue may time out. If the broker makes a separate
+	// commit for each request, an acknowledgement waits for the commits of all dead letters, and may time out.
 	finalLate = 5
 	// finalDelay is longer than all delays and leases.
 	finalDelay = 2 * time.Minute

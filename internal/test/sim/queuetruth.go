@@ -8,8 +8,8 @@ import (
 )
 
 // work is the history of a queue from its creation to its end: what happened to each record, in order. It is
-// built from the entries of the log without the brokers' fold, and each entry is checked against the entries
-// before it.
+// built from the entries of the log, with code that is not the brokers' fold. Each entry is checked against
+// the earlier entries.
 type work struct {
 	id     format.QueueID
 	name   string
@@ -210,7 +210,7 @@ func (s *simulation) tellQueue(all truth, entry format.Entry, at moment, commit 
 	}
 }
 
-// delaying is a delay in the log, and the moment at which its commit came into the log.
+// delaying is a delay in the log, and the moment at which the commit with the delay came into the log.
 type delaying struct {
 	from    moment
 	written time.Duration // the time in the commit; the commit may have come into the log much later

@@ -106,7 +106,7 @@ func (c *client) openQueue(l *life, q queueRef) {
 	c.call(l, o, func(ctx context.Context, by caller) { by.open(ctx, o, &c.sim.plan) })
 }
 
-// receive asks for records, and keeps those that it gets in held.
+// receive asks for records, and adds the received records to c.held.
 func (c *client) receive(l *life, q queueRef) { c.held = append(c.held, c.ask(l, q)...) }
 
 // ask asks for records, and may wait long for them. If another broker owns the queue, the client
@@ -180,8 +180,8 @@ func (c *client) answer(l *life) {
 	}
 }
 
-// answerAgain acknowledges or puts back a record that the client no longer holds, for most records
-// a second time.
+// answerAgain acknowledges or puts back a record that the client no longer holds. For most records, this is the
+// client's second answer.
 func (c *client) answerAgain(l *life) {
 	m := c.past[c.rng.IntN(len(c.past))]
 	c.say(l, pick(c.rng, acks, acks, nacks), []message{m})

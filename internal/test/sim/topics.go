@@ -136,7 +136,7 @@ func (x *checker) livesOf(o *op) format.TopicID {
 // checkDelete expects no append that a client sent after the acknowledgement of a deletion to go to the
 // deleted topic.
 func (x *checker) checkDelete(ops []*op, d *op) {
-	var before format.TopicID // the newest topic with that name that certainly existed
+	var before format.TopicID // the newest topic with that name that certainly existed when the client sent the deletion
 	for _, o := range ops {
 		if o.topic == d.topic && o.acked() && o.ret <= d.call {
 			before = max(before, x.livesOf(o))

@@ -62,8 +62,8 @@ func (p *partition) start() seb.Offset {
 	return 0
 }
 
-// replay folds all commits that were the first in their slots. On the way, it compares the state with
-// every checkpoint that was ever written.
+// replay applies, in order, the commits that were the first in their slots. After each commit, it compares the
+// state with the checkpoint of that slot, if there ever was such a checkpoint.
 func (s *simulation) replay() (*log, error) {
 	st, all := state.New(), truth{}
 	var hash format.Hash
@@ -107,7 +107,7 @@ func (s *simulation) noneAbove(q format.Seq) error {
 	return err
 }
 
-// tell adds a commit to the truth. The fold has accepted this commit before.
+// tell adds a commit to the truth. The caller has already applied the commit to the state.
 func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
 	at := moment{s.bucket.visible(format.LogKey(c.Seq)).Sub(s.begun), c.Seq}
 	dead := &deadLetters{sim: s}
@@ -250,7 +250,7 @@ func newLog(all truth, st *state.State) *log {
 	return l
 }
 
-// ids returns every record that a partition ever held.
+// ids returns the ids of all records that a partition ever held.
 func (l *log) ids(p place) []string {
 	if x := l.partitions[p]; x != nil {
 		return x.ids
