@@ -79,7 +79,7 @@ func (w *world) sendObject(b *broker) {
 	}
 }
 
-// landObject executes a Create of a data object that was sent before.
+// landObject executes a Create of a data object. A broker sent the Create in an earlier step.
 func (w *world) landObject() {
 	if len(w.objects) == 0 {
 		w.skip()

@@ -42,7 +42,7 @@ const (
 	OwnOnly
 	// NoMost: the number of attempts has no limit.
 	NoMost
-	// RefuseUnsynced: a broker refuses an answer of a worker although it has not synced first.
+	// RefuseUnsynced: a broker refuses a worker's answer by the state that the broker knows, without a sync.
 	RefuseUnsynced
 	// DoneAgain: a worker commits results together with the acknowledgement of a record. The log accepts
 	// this commit although the record is already done.

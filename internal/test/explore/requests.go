@@ -272,7 +272,7 @@ func (w *world) createNow(b *broker) {
 }
 
 // lateReply tells a broker that its Create has succeeded, after the broker has stopped waiting for the
-// reply. If the broker still tries to write that commit, its claim succeeds.
+// reply. If the broker still tries to write the commit of that Create, its claim succeeds.
 func (w *world) lateReply(b *broker, r reply) {
 	at := stampAt(r.at)
 	b.p = b.p.Clone()

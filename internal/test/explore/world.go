@@ -140,7 +140,7 @@ func (w *world) pass() {
 	w.tell("time passes: it is %d now", w.now)
 }
 
-// land executes the Create of a commit that was sent before.
+// land executes a Create of a commit. A broker sent the Create in an earlier step.
 func (w *world) land() {
 	if len(w.flights) == 0 {
 		w.skip()

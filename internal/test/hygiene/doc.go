@@ -4,6 +4,6 @@
 // decided. The package exports nothing.
 //
 // Each rule is a row of a table that gives the rule's reason. Each check is itself
-// tested on a small tree that breaks it. If a rule makes code worse, change the rule
+// tested on a small tree that breaks the rule. If a rule makes code worse, change the rule
 // here, with the new reason.
 package hygiene

@@ -23,8 +23,8 @@ func (s *simulation) check(final *log) {
 		in := final.all[topic]
 		for p := range in.partitions {
 			for i, id := range in.partitions[p].ids {
-				// The network may delay a retry of an append until the topic was deleted, together with the
-				// idempotency key, and another topic got the name. Then both topics have the record.
+				// The network may delay a retry of an append. By then, the topic may be deleted together with the
+				// idempotency key, and another topic may have its name. Then both topics have the record.
 				if first, ok := x.lives[id]; ok && keyed[id] && first != topic && final.all[first].name == in.name {
 					continue
 				}
@@ -154,8 +154,8 @@ func (x *checker) checkOrder(ops []*op) {
 // direct reports whether two operations are library calls to the same life of a broker.
 func direct(a, b *op) bool { return a.broker == b.broker && a.via == viaLibrary && b.via == viaLibrary }
 
-// checkReads expects the log to have the records that each read found. The answer must not
-// contradict the start and the end of the partition that the broker must have known.
+// checkReads expects the log to have the records that each read found. The answer must not contradict the start
+// and the end of the partition that the broker must have known.
 func (x *checker) checkReads(ops []*op) {
 	for i, o := range ops {
 		if o.kind == reads && !x.stays(o.topic) {

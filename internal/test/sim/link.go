@@ -24,10 +24,10 @@ var (
 // bytes five times concludes that the object in the store is damaged.
 const damagedMax = 2
 
-// proofsMax limits a fault during a broker's probe. The probe creates one object several times at once, to
-// test that the store does not overwrite objects. If the store executes a create twice, the second answer
-// proves nothing, and the broker refuses the store after three probes that prove nothing. So the network may
-// do this only to the first proofsMax creates of a link.
+// proofsMax limits how often the network executes a create of a broker's probe twice. The probe creates one
+// object several times at once, to test that the store does not overwrite objects. If the store executes a
+// create twice, the second answer proves nothing. After three probes that prove nothing, the broker refuses the
+// store. So only the first proofsMax creates of a link may be executed twice.
 const proofsMax = 8
 
 // link carries the requests of one process to the store. The link's network injects faults into these

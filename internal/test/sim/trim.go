@@ -56,8 +56,8 @@ func (x *checker) checkTrims(ops []*op) {
 	}
 }
 
-// checkOutOfRange expects a broker to refuse a read only if its offset is below a start that a client asked
-// for, or beyond every end that an answer has named.
+// checkOutOfRange checks a read that a broker refused: the offset of the read must be below a start that a
+// client asked for, or beyond every end that an answer has named.
 func (x *checker) checkOutOfRange(ops []*op, o *op) {
 	p := place{o.topic, o.partition}
 	at, ok := x.asked(o)
