@@ -19,11 +19,11 @@ type Answer struct {
 	// Results, which Apply sets:
 
 	TopicID  format.TopicID // id of the queue's topic
-	Attempts int            // the number of this delivery, counted from 1 since the record's last redrive, if any
+	Attempts int            // the number of this delivery; a record's first delivery, and the first after a redrive, have number 1
 	// If DeadLetterTopic is not "", the caller has to append a copy of the record to that topic, and
 	// commit the copy together with a [DeadLetter].
 	DeadLetterTopic string
-	Outdated        bool  // the delivery is not the record's last one, or the record is done
+	Outdated        bool  // the delivery is not the last delivery of the record, or the record is done
 	Err             error // why the answer is refused; nil if the answer is not refused
 }
 
@@ -107,9 +107,9 @@ func (x NackRecords) delay(config format.QueueConfig, attempts int, last bool) t
 
 // answerable returns the answers that are accepted, sorted by partition and offset, without duplicates.
 // An answer is accepted if its delivery is the last one of the record, and the record is not done.
-// answerable refuses all other answers: it sets Err of each. There is one exception. If done is set,
-// the answers are acknowledgements, and an acknowledgement is neither returned nor refused if an
-// earlier entry of this commit has acknowledged the same delivery.
+// answerable refuses all other answers: it sets Err of each. With done, there is one exception: an
+// answer is neither returned nor refused if an earlier entry of this commit has acknowledged the same
+// delivery.
 func answerable(d *state.Draft, topic format.TopicID, id format.QueueID, answers []*Answer, done bool) []*Answer {
 	good := make([]*Answer, 0, len(answers))
 	for _, a := range answers {

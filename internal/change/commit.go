@@ -57,8 +57,8 @@ func (a CommitAck) apply(d *state.Draft) ([]format.Entry, error) {
 	}
 	good := answerable(d, topic, id, a.Answers, false)
 	for i, x := range a.Answers {
-		// A delivery that was already acknowledged is refused, too. So a client that repeats the commit
-		// can't make its other changes twice.
+		// A delivery that was already acknowledged is refused, too. So a client that repeats a commit
+		// can't make the other changes of the commit twice.
 		if x.Err != nil {
 			return nil, ofPart(a.TokenPart(i), x.Err)
 		}

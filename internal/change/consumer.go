@@ -114,9 +114,8 @@ func (x CreateConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 type ResetConsumer struct {
 	ConsumerSetting
 	From Position
-	// If TopicID is not 0, the consumer is reset to a time. The caller has looked up this time in the
-	// topic with the id TopicID, and has put the offsets that it found, by partition, into Next. Next
-	// replaces From.
+	// If TopicID is not 0, the consumer is reset to a time, and Next replaces From. Next has the offsets
+	// of that time, by partition. The caller found them in the topic with the id TopicID.
 	TopicID format.TopicID
 	Next    []format.Offset
 }

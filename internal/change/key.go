@@ -28,8 +28,8 @@ func (x CreateKey) Apply(d *state.Draft) ([]format.Entry, error) {
 			"once a key exists, every request needs one, even to create another key: create an admin key first",
 			"the first API key must have the scope admin, for all topics")
 	}
-	// x is a copy, so this does not change an entry that an earlier call has returned. That entry may
-	// still be in use, if the commit lost its slot.
+	// If the commit loses its slot, Apply runs again, while the entry that the first call returned may
+	// still be in use. x is a copy, so setting the id does not change that entry.
 	x.Key.ID = d.NextKeyID()
 	return []format.Entry{&x.Key}, nil
 }

@@ -23,8 +23,8 @@ func (q QueueName) findPush(d *state.Draft) (id format.QueueID, old *format.Queu
 	return id, d.QueuePush(id), nil
 }
 
-// pushChanged returns the entries that replace a queue's push target old by next. There are none if the
-// two are equal. nil means no push target.
+// pushChanged returns the entries that replace a queue's push target old by next; no entries if the two
+// are equal. A nil target means that the queue has no push target.
 func pushChanged(queue format.QueueID, old, next *format.QueuePush) []format.Entry {
 	if samePush(old, next) {
 		return nil
@@ -95,8 +95,8 @@ func (u PushUpdate) apply(t push.Target) push.Target {
 type SetPush struct {
 	QueueName
 	Update PushUpdate
-	Secret string // the target gets this secret if it has none and Update sets none
-	// Allowed and Denied are the networks of push targets: see [push.Networks].
+	Secret string // the target gets this secret if the old target has none and Update sets none
+	// Allowed and Denied say to which addresses a broker may push: see [push.Networks].
 	Allowed, Denied []netip.Prefix
 
 	// Results: the target, whether the queue had no target before, and whether the target got Secret.
@@ -180,8 +180,8 @@ func (x *ResumePush) Apply(d *state.Draft) ([]format.Entry, error) {
 	return pushChanged(id, old, &next), nil
 }
 
-// StopPush stops the push of a queue to Target. It changes nothing if the queue has another target by
-// now.
+// StopPush stops the push of a queue to Target. It changes nothing if the queue's target is no longer
+// Target.
 type StopPush struct {
 	QueueName
 	Target push.Target

@@ -135,7 +135,7 @@ type SetQueue struct {
 	QueueName
 	Update    QueueUpdate
 	Create    bool
-	Defaults  QueueConfig // the config of a new queue, where Update sets nothing
+	Defaults  QueueConfig // what a new queue has in the fields that Update leaves nil
 	From      Position    // where a new queue begins in each partition
 	QueuesMax int         // how many queues the log may have
 

@@ -27,8 +27,8 @@ func CheckTopicName(name string) error {
 	return nil
 }
 
-// CreateTopic creates a topic. If a topic of that name exists, CreateTopic changes nothing. It then
-// refuses if the number of partitions differs, or a value that Config sets.
+// CreateTopic creates a topic. If a topic of that name exists, CreateTopic changes nothing. It refuses
+// the request if that topic has another number of partitions, or another value where Config sets one.
 type CreateTopic struct {
 	Name       string
 	Partitions uint32
@@ -52,8 +52,8 @@ func (x CreateTopic) Apply(d *state.Draft) ([]format.Entry, error) {
 	return entries, nil
 }
 
-// differs compares x with the existing topic of the same name, which has the given partitions and the
-// config has. It returns nil if x would change nothing, else a refusal.
+// differs compares x with the existing topic of the same name; has is the config of that topic. differs
+// returns nil if x asks for the same number of partitions and the same config, else a refusal.
 func (x CreateTopic) differs(partitions uint32, has format.TopicConfig) error {
 	want := has
 	if x.Config.RetentionMS != 0 {

@@ -26,8 +26,8 @@ type Consumer struct {
 	Moved   int64 // the log's time in microseconds when the positions were last set
 	// Version counts how often the positions were set.
 	Version uint64
-	// positions has the next offset to read, by partition. It is 0 in partitions beyond the
-	// list.
+	// positions has the next offset to read, by partition. In partitions beyond the end of the
+	// list, the next offset is 0.
 	positions []format.Offset
 }
 

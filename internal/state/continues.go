@@ -14,8 +14,8 @@ var ErrDiscontinued = errors.New("the state does not follow from the state befor
 // can follow from old: no counter fell, no partition ends earlier, and the last batch of each
 // partition of old is the same in s, if s still has that batch. A broker calls Continues when
 // it loads a checkpoint: it has not read the commits between the two states, so it can't
-// compare their hashes. Comparing only the last batch of each partition is enough: if two
-// histories differ from some slot on, so do the batches that were appended from that slot on.
+// compare their hashes. Comparing only the last batch of each partition is enough: if two logs
+// differ from some slot on, the batches that were appended from that slot on differ, too.
 func (s *State) Continues(old *State) error {
 	if s.seq < old.seq || s.time < old.time || s.topics.next < old.topics.next || s.dataFloor < old.dataFloor {
 		return fmt.Errorf("%w: the state has slot %d, time %d, next topic id %d and data floor %d; the state before it has slot %d, time %d, next topic id %d and data floor %d",

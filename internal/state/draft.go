@@ -8,7 +8,8 @@ import (
 
 // Draft checks the entries of one commit. It checks each entry against the state and the
 // earlier entries of the commit, without changing the state. A broker builds its commits with a
-// Draft, and [State.Apply] checks every commit with a Draft. So both accept the same entries.
+// Draft, and [State.Apply] checks every commit with a Draft. So a commit that a broker built
+// passes the checks of all brokers.
 type Draft struct {
 	s         *State
 	time      int64
@@ -56,7 +57,7 @@ func (d *Draft) NextTopicID() format.TopicID { return d.topics.next }
 func (d *Draft) TopicCount() int { return d.topics.count }
 
 // TopicID returns the id and the number of partitions of the topic of that
-// name; ok reports whether it exists.
+// name; ok reports whether the topic exists.
 func (d *Draft) TopicID(name string) (id format.TopicID, partitions uint32, ok bool) {
 	if id, ok = d.topics.idOf(scopedName{name: name}); !ok {
 		return 0, 0, false
@@ -110,7 +111,7 @@ func (d *Draft) CheckData(r format.DataRef) error {
 	return nil
 }
 
-// Take checks an entry and adds it to the commit. Its errors wrap [ErrNonsense].
+// Take checks an entry and adds the entry to the commit. All errors of Take wrap [ErrNonsense].
 func (d *Draft) Take(it format.Entry) error {
 	if d.meter != nil {
 		d.meter.add(it)

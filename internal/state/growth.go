@@ -63,7 +63,7 @@ type meter struct {
 	expires int64 // bytes that expire at the draft's time; below 0 if not yet computed
 
 	lists map[batchKey]batchList // the last chunk of each partition that got a batch
-	parts map[format.QueueID]int // the length of each queue's list of partitions after the entries
+	parts map[format.QueueID]int // the length of each queue's list of partitions after the entries so far
 }
 
 // batchList describes the last chunk of a partition: how many batches the chunk has, and for
@@ -95,10 +95,10 @@ func (m *meter) add(it format.Entry) {
 	}
 }
 
-// batch counts the memory of a batch and of the batch's object, since the batch may be the
-// first in the object. If the commit has an earlier batch of the same partition, the new batch
-// may need a new chunk: no object of a chunk may be older than the object of the chunk's first
-// batch.
+// batch counts the memory of a batch, and of the object that holds the batch, since the batch
+// may be the first one in that object. If the commit has an earlier batch of the same
+// partition, the new batch may need a new chunk: in a chunk, no batch may be in an object with
+// a lower index than the object of the first batch.
 func (m *meter) batch(key batchKey) {
 	l, more := m.list(key)
 	grown := int64(0)
@@ -201,8 +201,8 @@ func (m *meter) queueEntry(it format.Entry) {
 	}
 }
 
-// reach counts the memory that the fold needs to make a queue's list of partitions at least
-// count long.
+// reach counts the memory that the fold needs to give a queue's list of partitions at least
+// the length count.
 func (m *meter) reach(queue format.QueueID, count int) {
 	had, known := 0, false
 	for x := m; x != nil && !known; x = x.before {
@@ -256,8 +256,9 @@ func (m *meter) done(x *format.RecordsDone) {
 	if p != nil {
 		drafted = p.done
 		if drafted.floor <= m.d.Start(m.d.queue(x.Queue).topic, x.Partition) {
-			// The draft counts trimmed records as done, but the fold may not: then done records
-			// at the partition's start need a span of their own.
+			// The draft marks trimmed records as done in every queue, the fold only in some
+			// queues. In the other queues, done records at the start of the partition need a
+			// span of their own.
 			drafted.floor = 0
 		}
 	}

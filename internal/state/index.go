@@ -95,8 +95,8 @@ func (x *index[ID, T]) oldest(most int) []T {
 
 // continues does for things of one kind what [State.Continues] does. It returns an error if the
 // next id falls, if a deleted thing comes back, or if the name or topic of a thing changes.
-// follows reports whether the other fields of a thing may change from those of was to those of
-// now.
+// follows reports whether the other fields of a thing may have changed from their values in was
+// to their values in now.
 func (x *index[ID, T]) continues(old *index[ID, T], follows func(was, now T) bool) error {
 	if x.next < old.next {
 		return fmt.Errorf("%w: the next %s id was %d and is now %d", ErrDiscontinued, x.kind, old.next, x.next)

@@ -13,8 +13,8 @@ type Moment struct {
 	US int64 // the log's time at the moment At, in microseconds since 1970
 }
 
-// When returns when, by this machine's clock, the log's time will be us microseconds since
-// 1970. It returns m.At if us is before m.US.
+// When returns the time of this machine's clock at which the log's time will be us
+// microseconds since 1970. It returns m.At if us is less than m.US.
 func (m Moment) When(us int64) time.Time {
 	left := min(max(0, us-m.US), math.MaxInt64/int64(time.Microsecond))
 	return m.At.Add(time.Duration(left) * time.Microsecond)

@@ -91,9 +91,9 @@ func (d *Draft) QueueDispatchLimit(id format.QueueID, partition format.Partition
 	return d.queuePartition(d.queue(id), partition).dispatchLimit
 }
 
-// RecordState returns whether a record is done or trimmed. If not, a is the record's last
-// delivery according to the log. sure is false if the owner may have made the record's first
-// delivery without an entry in the log. Queue and partition must exist.
+// RecordState returns isDone if a record is done, was trimmed, or does not exist. For other
+// records, a is the record's last delivery according to the log, and sure is false if the owner
+// may have made the record's first delivery without an entry in the log.
 func (d *Draft) RecordState(id format.QueueID, partition format.Partition, offset format.Offset) (isDone bool, a Attempt, sure bool) {
 	p, end, err := d.workedOn(id, partition)
 	if err != nil || offset >= end || p.isDone(offset) {
@@ -224,7 +224,7 @@ func (d *Draft) queuePartition(q *draftQueue, partition format.Partition) *draft
 		}
 		q.touched[partition] = p
 	}
-	p.done.raise(d.Start(q.topic, partition)) // records before the start are trimmed
+	p.done.raise(d.Start(q.topic, partition)) // trimmed records count as done
 	return p
 }
 

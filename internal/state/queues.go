@@ -31,17 +31,17 @@ type Queue struct {
 	// to never changes.
 	Push *format.QueuePush
 
-	// Epoch counts the owners so far. Owned says whether the last one still owns the queue. If
-	// so, Address is the owner's address, Session is the public key with which the owner proves
-	// its identity (zero if the log has none), and Seen is the time of the owner's last entry
-	// in the log.
+	// Epoch counts the owners so far. Owned says whether the last owner still owns the queue.
+	// If Owned is set, Address is the owner's address, Session is the public key with which the
+	// owner proves its identity (zero if the log has no such key), and Seen is the time of the
+	// owner's last entry in the log.
 	Epoch   format.Epoch
 	Owned   bool
 	Address string
 	Session format.SessionKey
 	Seen    int64
 
-	partitions []queuePartition // up to the last partition that is not untouched
+	partitions []queuePartition // without the untouched partitions at the end (see untouched)
 }
 
 // queuePartition is a queue's work in one partition: which records are done, and what the log
@@ -56,11 +56,11 @@ type queuePartition struct {
 	deadLetters sorted[format.Offset] // offsets of the dead letters in attempts
 	reasons     int64                 // total size in bytes of the reasons in attempts
 	most        int                   // the largest size of attempts so far: see shrunkMap
-	// dispatchLimit is the dispatch limit: the owner may hand out records before it for the
-	// first time.
+	// The owner may hand out the records below dispatchLimit for the first time.
 	dispatchLimit format.Offset
-	// uncertainEnd is the end of the uncertain range: an earlier owner may have handed out
-	// records before it once, unless attempts has them.
+	// uncertainEnd is the end of the uncertain range: an earlier owner may have handed out each
+	// record below uncertainEnd once. This is not so for the records in attempts: for them, the
+	// log says what the last delivery was.
 	uncertainEnd format.Offset
 }
 
@@ -95,8 +95,9 @@ func isLast(a Attempt, sure bool, number uint32) bool {
 }
 
 // counts reports whether a worker may still answer a delivery: the delivery is the last one of
-// its record, and the record was not redriven since. (The fold uses isLast instead: old logs
-// have answers to deliveries before a redrive.)
+// its record, and the record was not redriven after that delivery. (The fold uses isLast
+// instead, because old logs contain answers that came after a redrive, to deliveries before the
+// redrive.)
 func counts(a Attempt, sure bool, number uint32) bool {
 	return isLast(a, sure, number) && number > a.Redriven
 }

@@ -7,7 +7,8 @@ import (
 )
 
 // takeQueueEntry takes an entry about a queue; ok is false for any other entry. It repeats
-// checks of the decoder, because brokers also call it with entries that were never encoded.
+// checks of the decoder, because a broker that builds a commit takes entries that were never
+// decoded.
 func (d *Draft) takeQueueEntry(it format.Entry) (ok bool, err error) {
 	switch x := it.(type) {
 	case *format.QueueSet:

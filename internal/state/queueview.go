@@ -32,14 +32,15 @@ func (q *Queue) DispatchLimit(partition format.Partition) format.Offset {
 }
 
 // UncertainEnd returns the end of the uncertain range of a partition: an earlier owner may have
-// handed out the records before it once.
+// handed out each of the records below that offset once.
 func (q *Queue) UncertainEnd(partition format.Partition) format.Offset {
 	return q.part(partition).uncertainEnd
 }
 
 // Last returns the last delivery of a record according to the log; the record must not be done.
-// listed reports whether the state keeps an Attempt for the record. If not, a.Number is 1 in
-// the uncertain range, where an earlier owner may have handed out the record, and 0 elsewhere.
+// listed reports whether the state keeps an Attempt for the record. For a record without an
+// Attempt, a.Number is 1 in the uncertain range, where an earlier owner may have handed out the
+// record, and 0 elsewhere.
 func (q *Queue) Last(partition format.Partition, offset format.Offset) (a Attempt, listed bool) {
 	p := q.part(partition)
 	_, listed = p.attempts[offset]
@@ -48,8 +49,8 @@ func (q *Queue) Last(partition format.Partition, offset format.Offset) (a Attemp
 }
 
 // IsLast reports whether a delivery with that number is the last one of its record, and the
-// record was not redriven since. The record must not be done. Workers may answer only such a
-// delivery.
+// record was not redriven after that delivery. The record must not be done. Workers may answer
+// only such a delivery.
 func (q *Queue) IsLast(partition format.Partition, offset format.Offset, number uint32) bool {
 	a, sure := q.part(partition).attempt(offset)
 	return counts(a, sure, number)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// shrinkMin is how many elements a map or list must have had room for before it is copied to
-// save memory.
+// shrinkMin is a number of elements. A map or list that never had room for so many elements is
+// not copied, because a copy would save little memory.
 const shrinkMin = 64
 
 // shrunkMap returns m, or a smaller copy: a map keeps the memory of its largest size, so

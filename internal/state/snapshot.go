@@ -90,9 +90,9 @@ import (
 //	           u         id
 //	           32 bytes  public key
 //
-// Older versions end earlier: version 1 with the topics, which have no retention, version 2
-// with the API keys, version 3 with the consumers, version 4 with the delayed records. Decode
-// reads all versions.
+// Older versions end earlier: version 1 after the topics, version 2 after the API keys, version
+// 3 after the consumers, version 4 after the delayed records. Topics in version 1 have no
+// retention. Decode reads all versions.
 //
 // A snapshot is canonical: equal states give equal bytes, whichever commits led to these
 // states.
@@ -380,8 +380,8 @@ func (s *State) decodeKeyed(r *reader) {
 	}
 }
 
-// reader reads values from the front of b, and cuts them off. After the first error it returns
-// zeros, so callers need to check err only once.
+// reader reads values from the front of b, and cuts them off. After the first error, all
+// methods return zeros, so callers need to check err only once.
 type reader struct {
 	b   []byte
 	err error

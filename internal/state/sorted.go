@@ -39,7 +39,7 @@ func (s *sorted[T]) add(x T, compare func(a, b T) int) {
 	switch {
 	case len(c) < sortedChunkMax:
 		s.chunks[i] = slices.Insert(c, at, x)
-	case at == len(c) && i == len(s.chunks)-1: // if elements come in ascending order, each chunk becomes full
+	case at == len(c) && i == len(s.chunks)-1: // don't split the chunk: so all chunks become full if elements come in ascending order
 		s.chunks = slices.Insert(s.chunks, i+1, []T{x})
 	default:
 		half := len(c) / 2
@@ -109,8 +109,8 @@ func (s *sorted[T]) from(x T, compare func(a, b T) int) iter.Seq[T] {
 	}
 }
 
-// smallest returns the smallest items, sorted by compare: at most as many as most says. It
-// needs memory only for the items that it returns.
+// smallest returns the smallest items, sorted by compare. It returns at most the given number
+// of items, and needs memory only for the items that it returns.
 func smallest[T any](items iter.Seq[T], most int, compare func(a, b T) int) []T {
 	var list []T
 	for x := range items {

@@ -26,7 +26,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// ErrNonsense says that a commit contradicts the state. Every error of Apply wraps it.
+// ErrNonsense says that a commit contradicts the state. Every error of [State.Apply] wraps
+// ErrNonsense.
 var ErrNonsense = errors.New("commit contradicts the log before it")
 
 // State is the result of the fold.
@@ -61,15 +62,15 @@ func (t *Topic) ref() (id format.TopicID, name scopedName) { return t.ID, scoped
 
 // Partition is an ordered log of records.
 type Partition struct {
-	Start, End format.Offset // End is the next offset
+	Start, End format.Offset // End is the offset of the next record
 	Bytes      int64         // total size of the batches, as stored
 	MaxTime    int64         // largest timestamp in ms of the last batch; 0 if there never was a batch
 	chunks     []chunk
 }
 
-// chunk holds up to chunkBatches batches. Chunks are small: when a partition grows, only one
-// chunk is copied, and batch.object, which is relative to the chunk's field object, fits into
-// 32 bits.
+// chunk holds up to chunkBatches batches. Small chunks have two advantages: when a partition
+// grows, only one chunk is copied; and batch.object needs only 32 bits, because it is relative
+// to chunk.object.
 type chunk struct {
 	object  uint64 // index of the object of the first batch; batch.object is relative to this index
 	maxTime int64  // largest maxTime of the chunk's batches
@@ -429,7 +430,7 @@ func (s *State) dropFront(p *Partition, n int) {
 		s.objects.release(c.object + uint64(b.object))
 		p.Bytes -= int64(b.size)
 	}
-	left := c.batches[n:] // copied, since a slice of the list would keep the whole list in memory
+	left := c.batches[n:] // the next line copies these batches: a slice of the list would keep the whole list in memory
 	c.batches = append(make([]batch, 0, roomFor(len(left))), left...)
 	s.memory -= int64(before-cap(c.batches)) * batchMemory
 	s.batches -= n
