@@ -115,7 +115,7 @@ type ResetConsumer struct {
 	ConsumerSetting
 	From Position
 	// If TopicID is not 0, the consumer is reset to a time, and Next replaces From. Next has the offsets
-	// of that time, by partition. The caller found them in the topic with the id TopicID.
+	// of that time, by partition. The caller found these offsets in the topic with the id TopicID.
 	TopicID format.TopicID
 	Next    []format.Offset
 }

@@ -69,7 +69,7 @@ func (e *Engine) UntilLate(ctx context.Context) (context.Context, context.Cancel
 	return context.WithDeadlineCause(ctx, at.Add(e.opts.AppendTimeout), e.late())
 }
 
-// ErrOf returns why a context that UntilLate has returned ended.
+// ErrOf takes a context that UntilLate has returned. It returns why that context has ended.
 func ErrOf(ctx context.Context) error {
 	if late, ok := errors.AsType[*LateError](context.Cause(ctx)); ok {
 		return late

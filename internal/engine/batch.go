@@ -8,8 +8,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
-// batchBytes is about the largest size of a batch. To read a record, a broker reads and verifies the whole
-// batch.
+// batchBytes is about the largest size of a batch. A larger batch would make the read of a single record
+// slow, because a broker must read and verify the whole batch.
 const batchBytes = 1 * mib
 
 // partitionKey names a partition by its number and the id of its topic. Unlike a topic's name, that id
@@ -32,7 +32,7 @@ type batch struct {
 	count   uint32
 	maxTime int64
 
-	// Set when a commit is built with the batch.
+	// Set by finish, pack and build.
 	row format.Batch
 }
 
@@ -104,7 +104,7 @@ func (s *batchSet) add(r *Request, a *Append) {
 }
 
 // share begins a share of the append a in the partition's newest batch. It begins a new batch if the
-// newest is full, or if the two requests must not share a batch because one of them is whole.
+// newest batch is full, or if r must not share that batch with other requests: see [Request.whole].
 func (s *batchSet) share(r *Request, a *Append, key partitionKey) *batchShare {
 	var only *Request
 	if r.whole() {

@@ -44,11 +44,11 @@ func (b *batcher) admitLocked(now time.Time) *batchSet {
 	return b.open
 }
 
-// join adds a request to the open batch set, copies its records, and returns r. But if an undecided
-// request has the same idempotency key, and at least one caller of that request may still make
-// requests, join returns the undecided request instead of adding r. The caller of r then waits for the
-// outcome of that request. join returns an error if the broker is closing, or if the undecided request
-// has other contents than r.
+// join adds r to the open batch set, copies the records of r, and returns r. There is one exception: if
+// an earlier request with the same idempotency key is still undecided, join returns the earlier request,
+// and the caller of r waits for the outcome of that request. This exception does not apply if the earlier
+// request was withdrawn, or if none of its callers may still make requests. join returns an error if the
+// engine is closing, or if the earlier request has other contents than r.
 //
 // A request that is urgent, or that has waited for a sync already, does not wait for further requests.
 func (b *batcher) join(r *Request) (*Request, error) {
@@ -88,8 +88,9 @@ func (b *batcher) join(r *Request) (*Request, error) {
 }
 
 // allowed returns nil if a request has no callers, or if at least one of its callers may still make
-// requests; otherwise it returns the refusal. A later call may return nil, unless another request with the
-// same idempotency key has joined by then: a commit can't have two requests with the same key.
+// requests; otherwise it returns the refusal. After a refusal, a later call may return nil, unless another
+// request with the same idempotency key has joined in between: a commit can't have two requests with the
+// same key.
 func (b *batcher) allowed(r *Request, in Keyring, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BootClock returns a clock that goes on while the machine is suspended. The monotonic clock of package
-// time stops meanwhile on Linux.
+// BootClock returns a clock that goes on while the machine is suspended. On Linux, the monotonic clock of
+// package time stops while the machine is suspended.
 func BootClock() func() time.Duration {
 	return func() time.Duration {
 		var ts unix.Timespec

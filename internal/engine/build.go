@@ -17,8 +17,8 @@ type building struct {
 	sets    []*batchSet
 	commit  *format.Commit
 	refusal map[*Request]error
-	// promised is the memory that the state needs for entries that the commit has after all batches: the
-	// entries of idempotency keys and of delays.
+	// promised is the memory that the state needs for the entries of idempotency keys and delays. build
+	// adds these entries to the commit after all batches, so the draft does not count them before that.
 	promised int64
 }
 
@@ -133,8 +133,8 @@ func (e *Engine) buildChange(c *format.Commit, d *state.Draft, r *Request) {
 	}
 }
 
-// buildShared refuses all requests of a batch set that share batches if the state has no room for these
-// batches.
+// buildShared checks whether the state has room for the batches that several requests of a batch set may
+// share. If not, it refuses all requests with such batches.
 func (e *Engine) buildShared(d *state.Draft, set *batchSet) {
 	var requests []*Request
 	for _, r := range set.requests {
@@ -219,7 +219,8 @@ func (e *Engine) take(c *format.Commit, d *state.Draft, entry format.Entry) {
 }
 
 // buildBatch assigns offsets to a batch, and takes the batch into the commit. It returns false if the
-// requests of the batch are refused. If the topic of the batch was deleted, buildBatch refuses them.
+// requests of the batch are refused. If the topic of the batch was deleted, buildBatch refuses these
+// requests itself.
 func (e *Engine) buildBatch(c *format.Commit, d *state.Draft, t *batch) bool {
 	if r := t.only; r != nil {
 		if t == r.first() {

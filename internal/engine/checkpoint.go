@@ -21,7 +21,8 @@ const checkpointShare = 8
 // maybeCheckpoint is called when this broker has won a slot. If a checkpoint is due, it searches for
 // holes in the log and writes a checkpoint, concurrently with the commit loop. A checkpoint is due if
 // CheckpointCommits divides the slot. A checkpoint is also due if this broker has neither loaded nor begun
-// one in the last 2*CheckpointCommits slots: then the broker that won the divisible slot may have failed.
+// one in the last 2*CheckpointCommits slots: then the broker that should have written the last checkpoint
+// may have failed.
 func (e *Engine) maybeCheckpoint(won format.Seq) {
 	every := format.Seq(e.opts.CheckpointCommits)
 	if won%every != 0 && won < e.lastCheckpoint+2*every || e.stopped.Load() != nil {
@@ -70,7 +71,8 @@ func (e *Engine) maybeCheckpoint(won format.Seq) {
 }
 
 // snapshot returns a view of the state, and the hash of the last commit in that view. Only the commit loop
-// may call it, or its caller after the loop has ended: so no commit is applied between the two reads.
+// may call it, or Shutdown after the loop has ended. So no commit is applied between the read of the hash
+// and that of the state.
 func (e *Engine) snapshot() (*state.View, format.Hash) {
 	e.live.RLock()
 	defer e.live.RUnlock()

@@ -144,8 +144,8 @@ func (c *Cursor) locate(opts *ReadOptions) error {
 }
 
 // locateTime finds the first batch from the cursor on that has a record of the time ms or later, in
-// milliseconds since 1970. It moves a cursor before the start of the partition to the start. If there is
-// no such batch, it moves the cursor to the end of the partition.
+// milliseconds since 1970. If the cursor is before the start of the partition, locateTime first moves the
+// cursor to that start. If there is no such batch, it moves the cursor to the end of the partition.
 func (c *Cursor) locateTime(ms int64) (l state.Location, found bool, err error) {
 	err = c.view(func(s *state.State, t *state.Topic, p *state.Partition) error {
 		c.Offset, c.loads = max(c.Offset, p.Start), c.e.loads

@@ -35,7 +35,7 @@ const mib = 1 << 20
 type Options struct {
 	Batching          Batching
 	AppendTimeout     time.Duration // how long a caller waits for its commit, counted from the arrival of its request
-	StaleMax          time.Duration // an answer may rely on the last sync if that sync is not older than this
+	StaleMax          time.Duration // how old the last sync may be if an answer relies on it
 	CheckpointCommits int           // number of commits between two checkpoints
 	CheckpointLarge   int           // after a checkpoint of at least this many bytes, the next one may be skipped: see checkpointShare
 	IdempotencyKeys   int           // how many idempotency keys the log may remember
@@ -45,7 +45,7 @@ type Options struct {
 	CacheDir    string
 	CacheBytes  int64 // limit, in bytes, of the files in CacheDir
 
-	DeleteDelay, Margin time.Duration // written into a bucket that Open sets up; any other bucket has its own
+	DeleteDelay, Margin time.Duration // written into a bucket that Open sets up; any other bucket has values of its own
 
 	Logger *slog.Logger
 	Boot   func() time.Duration // the time since the machine started, suspended time included
@@ -152,7 +152,7 @@ func (e *Engine) Open(ctx context.Context) error {
 func (e *Engine) recover(ctx context.Context) error {
 	var err error
 	if e.opts.CacheDir != "" && e.opts.CacheBytes > 0 {
-		if err := cache.CheckDir(e.opts.CacheDir); err != nil { // before the store is touched
+		if err := cache.CheckDir(e.opts.CacheDir); err != nil { // checked first, so that a wrong directory leaves the store as it is
 			return &CacheError{err}
 		}
 	}
@@ -236,7 +236,7 @@ func (e *Engine) StoreErr() error {
 
 func (e *Engine) storeFails() bool { return e.storeErr.Load() != nil }
 
-// Usable returns why the engine takes no requests, a *StoppedError or ErrClosed; nil if it takes them.
+// Usable returns nil if the engine takes requests. Otherwise it returns a *StoppedError or ErrClosed.
 func (e *Engine) Usable() error {
 	if stopped := e.stopped.Load(); stopped != nil {
 		return stopped
@@ -271,7 +271,7 @@ func (e *Engine) Life() context.Context { return e.life }
 // Go runs f in a goroutine that Shutdown waits for.
 func (e *Engine) Go(f func()) { e.tasks.Go(f) }
 
-// Done returns a channel that is closed when the engine takes no further requests.
+// Done returns a channel that is closed when the commit loop has ended: then the engine makes no commits.
 func (e *Engine) Done() <-chan struct{} { return e.loopDone }
 
 // End ends the engine at once: requests that wait fail, and so does the commit under way.

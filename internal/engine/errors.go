@@ -189,7 +189,7 @@ func (e *DataLostError) Error() string { return fmt.Sprintf("%s: %v", e.Key, e.E
 // Unwrap returns the cause.
 func (e *DataLostError) Unwrap() error { return e.Err }
 
-// Hint tells what to do about a damaged log; "" if err is about something else.
+// Hint tells what an operator can do if err is about a damaged log or an unusable store; otherwise "".
 func Hint(err error) string {
 	switch {
 	case errors.Is(err, format.ErrVersion):

@@ -21,7 +21,7 @@ type Key struct {
 	Hashes []format.Digest
 	// Unscoped has the hashes, one for each of Hashes, under which earlier versions of Seb may have
 	// stored the request; it may be empty. These hashes do not depend on the caller, so the log may have
-	// them from another caller's request. Only if Print is equal too, the log has this request.
+	// them from another caller's request. The log has this request only if Print is equal, too.
 	Unscoped []format.Digest
 	Print    format.Digest  // digest of the whole request
 	Topic    format.TopicID // the only topic in which the key is valid; 0 if the key belongs to no topic
@@ -30,11 +30,12 @@ type Key struct {
 func (k *Key) hash() format.Digest { return k.Hashes[0] }
 
 // Replay settles a request if the log has the request's idempotency key: the request gets the outcome of
-// the earlier request with that key. Otherwise Replay returns false. at is the log's time in microseconds
-// since 1970: the log keeps a key until [state.KeyedFor] after the commit that stored the key, even if
-// the topic is deleted before. The caller must call Begin before Replay. If Replay returns true, and the
-// key belongs to a topic, the caller must sync and then call Confirm, since another broker may have
-// deleted the topic.
+// the earlier request with that key, or ErrKeyReused if the earlier request was another one. If the log
+// does not have the key, Replay returns false. at is the log's time in microseconds since 1970. It matters
+// because the log keeps a key only until [state.KeyedFor] after the commit that stored the key.
+//
+// The caller must call Begin before Replay. If Replay returns true, and the key belongs to a topic, the
+// caller must sync and then call Confirm, since another broker may have deleted the topic.
 func (e *Engine) Replay(r *Request, at int64) bool {
 	var first state.Keyed
 	var known bool
@@ -127,7 +128,8 @@ func (e *Engine) hasTopic(id format.TopicID) (has bool) {
 //   - requests with an idempotency key that have waited longer than keyedPatience;
 //   - requests for whose idempotency key there is no room.
 //
-// If the commit that is being built revokes an API key, it still has the appends of that key's caller.
+// If the commit that is being built revokes an API key, that commit may still have appends of the caller
+// with that key.
 func (e *Engine) settle(sets []*batchSet, at int64) {
 	room := e.opts.IdempotencyKeys - e.live.State.KeyedCount(at)
 	for _, set := range sets {

@@ -17,7 +17,7 @@ const (
 
 // loop is the commit loop: the one goroutine that claims slots, follows the log and changes the
 // state. It ends when the engine is closing and no request waits, when e.life ends, or when the
-// engine stops because the log is damaged.
+// engine has stopped itself.
 func (e *Engine) loop() {
 	defer close(e.loopDone)
 	timer := time.NewTimer(time.Hour)

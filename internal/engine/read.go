@@ -57,10 +57,11 @@ const (
 
 // readFound returns the bytes of the batches in c.found, in order. It ends before the first batch that
 // can't be read, or that comes too late: see readWaitsFor. It reads up to ReadsMax batches from the store
-// at the same time, since a thousand small commits, one after the other, would take a thousand round trips.
+// at the same time: one after the other, the batches of a thousand small commits would take a thousand
+// round trips.
 func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
 	if len(c.found) == 0 {
-		return nil, nil // before WithCancel, whose memory ctx would keep while the caller waits for records
+		return nil, nil // return before WithCancel: it allocates memory that ctx keeps while the caller waits for records
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -179,8 +180,8 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error
 			at = rangeOf(l)
 			try++
 		case err != nil:
-			// A missing object counts as damage. A corrupt answer counts as damage only if no attempt
-			// failed in another way.
+			// The last error decides whether the batch is lost. But after an attempt that failed for
+			// another reason, such as a timeout, a corrupt answer is ignored; a missing object is not.
 			if last == nil || lost(last) || errors.Is(err, objstore.ErrNotFound) {
 				last = err
 			}
@@ -227,8 +228,9 @@ func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 	if int64(l.Object.Size) <= readWindowBytes {
 		off, n = 0, int64(l.Object.Size)
 	}
-	// Fetches are a class of their own in the budget: adapters hold memory while they wait for a fetch, and
-	// appends must not wait behind fetches.
+	// Fetches are a class of their own in the budget, for two reasons: requests that hold memory of the
+	// budget wait for fetches, so fetches must not wait for these requests; and appends must not wait
+	// behind fetches.
 	if err := e.budget.Take(ctx, budget.Fetches, n); err != nil {
 		return nil, err
 	}
@@ -258,8 +260,8 @@ func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 }
 
 // covered returns nil if the engine may rely on an answer of the store about data of the log: because the
-// log lease covers the answer, or because a List after it shows that the answer was right. loads is how
-// many checkpoints the engine had loaded when it read from the state where the data is.
+// log lease covers the answer, or because a List after the answer shows that the answer was right. loads
+// is how many checkpoints the engine had loaded when the state said where the data is.
 func (e *Engine) covered(ctx context.Context, o objstore.Object, loads uint64) error {
 	if !e.log.Covers(o.Time) {
 		if err := e.sync(ctx, true); err != nil {

@@ -261,7 +261,7 @@ func (e *Engine) ticket(r *Request, began time.Time) *Ticket {
 // Done returns a channel that is closed when the outcome is known.
 func (t *Ticket) Done() <-chan struct{} { return t.r.done }
 
-// Wait waits for the outcome. If ctx ends before, or [Options].AppendTimeout has passed since the request
+// Wait waits for the outcome. If ctx ends first, or [Options].AppendTimeout has passed since the request
 // came, Wait withdraws the request. If it is too late to withdraw, the error is an *UnknownError.
 func (t *Ticket) Wait(ctx context.Context) error {
 	select {

@@ -15,8 +15,8 @@ const stateReserveMin = 64 << 10
 // stateLimit returns the size in bytes up to which requests of the given use may let the state grow.
 // Appends must leave a reserve. So when appends are refused, consumers can still commit, workers can still
 // answer, and operators can still create keys. Entries of queues' owners have no limit, since workers
-// can't empty a queue without an owner. Such entries let the state grow by 64 bytes for each partition
-// of a queue, however often the owner changes.
+// can't empty a queue without an owner. Such entries let the state grow by about 100 bytes for each
+// partition of a queue, however often the owner changes.
 func (o *Options) stateLimit(use state.Use) int64 {
 	reserve := max(o.StateMemory/16, min(stateReserveMin, o.StateMemory/4))
 	switch use {

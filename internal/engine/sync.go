@@ -26,7 +26,7 @@ type tail struct {
 	mu       sync.Mutex
 	syncs    []*syncRequest
 	waiting  int           // readers at the end of the log
-	leftAt   time.Time     // when a reader last left
+	leftAt   time.Time     // when a reader last stopped waiting
 	provenAt time.Time     // begin of the last sync or own commit that has proven where the log ends
 	triedAt  time.Time     // end of the last sync or own commit, even if the sync failed
 	interval time.Duration // time between two syncs while readers wait
@@ -149,8 +149,8 @@ const syncTimeout = 10 * time.Second
 // is late before the read has ended.
 func (e *Engine) Sync(ctx context.Context) error { return e.sync(ctx, false) }
 
-// sync is Sync if relist is false. If relist is true, it first renews the log lease by a List, even if
-// the lease is young.
+// sync does what Sync does. If relist is true, sync first renews the log lease by a List, even if the
+// lease is young.
 func (e *Engine) sync(ctx context.Context, relist bool) error {
 	if err := e.Usable(); err != nil {
 		return err
@@ -197,8 +197,8 @@ func (e *Engine) SyncIfOlder(ctx context.Context, ageMax time.Duration) error {
 	return err
 }
 
-// SyncToAct also syncs if the last sync is older than [Options].StaleMax, but returns a *StoreError while
-// the store fails. It is for callers that must not act on an old state.
+// SyncToAct syncs if the last sync is older than [Options].StaleMax. Unlike SyncIfOld, it returns an error
+// if the store fails. It is for callers that must not act on an old state.
 func (e *Engine) SyncToAct(ctx context.Context) error {
 	if err := e.Usable(); err != nil || e.Fresh() {
 		return err

@@ -17,7 +17,7 @@ func (e *Engine) Now() (now int64) {
 	return now
 }
 
-// NowIn is like Now, for a caller that is in a [Engine.View].
+// NowIn is like Now. It is for functions that [Engine.View] calls, and takes the state of that call.
 func (e *Engine) NowIn(s *state.State) int64 { return max(s.Time(), e.StoreNow().UnixMicro()) }
 
 // Time returns the time of the log's last commit, in microseconds since 1970. The log forgets
@@ -32,8 +32,8 @@ func (e *Engine) StoreNow() time.Time { return e.log.StoreNow() }
 
 // timeOf returns the log's time at the moment when a commit is applied. For a commit of this broker,
 // that is the commit's time. A commit of another broker may have been made a while ago, so timeOf adds the
-// time that has passed since the commit, by the store's clock. It adds no more than the time since this
-// broker last knew where the log ends, since at that moment the log did not have the commit yet.
+// time that has passed since the commit, by the store's clock. But it adds at most the time since the
+// last sync, because that sync has shown that the log did not have the commit yet.
 func (e *fold) timeOf(c *format.Commit, own bool) state.Moment {
 	l := state.Moment{At: time.Now(), US: c.Time}
 	if !own {

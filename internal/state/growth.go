@@ -35,8 +35,9 @@ func (d *Draft) Growth(entries ...format.Entry) int64 {
 	return m.grown
 }
 
-// Expiring returns how many bytes of the state's memory expire at the time at, which is in
-// microseconds since 1970. A commit with that time frees these bytes, whatever its entries are.
+// Expiring returns how many bytes of the state's memory will have expired at a time, which is
+// in microseconds since 1970. A commit with that time frees these bytes, whatever entries the
+// commit has.
 func (s *State) Expiring(at int64) (bytes int64) {
 	for i := range len(s.keyed.list) - s.KeyedCount(at) {
 		bytes += s.keyed.list[i].memory()
@@ -58,7 +59,7 @@ const DelayedMemory = delayedMemory
 // the same thing.
 type meter struct {
 	d       *Draft
-	before  *meter // the meter of the entries before those of this meter, or nil
+	before  *meter // the meter of earlier entries of the same commit, or nil
 	grown   int64
 	expires int64 // bytes that expire at the draft's time; below 0 if not yet computed
 

@@ -6,15 +6,15 @@ import "iter"
 type Object struct {
 	// Data is true for a data object, false for a commit.
 	Data bool
-	// Seq and Tag of a commit are its slot and the first 64 bits of its nonce; those of a data
-	// object are the two numbers in its key.
+	// For a commit, Seq is the slot, and Tag is the first 64 bits of the nonce. For a data
+	// object, Seq and Tag are the two numbers in the object's key.
 	Seq, Tag uint64
 	// Size is the size of the whole object in bytes.
 	Size uint32
 }
 
-// object is an Object, and live is the number of batches in it that the state still has. The
-// state also keeps objects of which it has no batch. An object takes 24 bytes.
+// object is an Object in 24 bytes. live is the number of batches in the object that the state
+// still has. The state also keeps objects whose live is 0.
 type object struct {
 	seq  uint64 // the highest bit is set for a data object
 	tag  uint64
@@ -31,9 +31,9 @@ func (o *object) Object() Object {
 	return Object{Data: o.seq&dataBit != 0, Seq: o.seq &^ dataBit, Tag: o.tag, Size: o.size}
 }
 
-// objects is a list of objects by index; the indexes from first on have no gaps. A View shares
-// the chunks: after an object was added, only its field live changes, and a View does not read
-// that field.
+// objects is a list of objects by index; the indexes from first on have no gaps. A View can
+// share the chunks with the state: after an object was added, the state changes only the field
+// live of the object, and a View does not read that field.
 type objects struct {
 	first  uint64
 	count  int

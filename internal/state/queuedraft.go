@@ -91,8 +91,8 @@ func (d *Draft) QueueDispatchLimit(id format.QueueID, partition format.Partition
 	return d.queuePartition(d.queue(id), partition).dispatchLimit
 }
 
-// RecordState returns isDone if a record is done, was trimmed, or does not exist. For other
-// records, a is the record's last delivery according to the log, and sure is false if the owner
+// RecordState returns true for isDone if a record is done, was trimmed, or does not exist. For
+// other records, a is the record's last delivery according to the log, and sure is false if the owner
 // may have made the record's first delivery without an entry in the log.
 func (d *Draft) RecordState(id format.QueueID, partition format.Partition, offset format.Offset) (isDone bool, a Attempt, sure bool) {
 	p, end, err := d.workedOn(id, partition)

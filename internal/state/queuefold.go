@@ -95,7 +95,7 @@ func (s *State) own(x *format.QueueOwned) {
 	topic := s.topics.byID[q.Topic]
 	s.changeQueue(q, func() {
 		q.Epoch, q.Owned, q.Address, q.Seen = x.Epoch, true, x.Address, s.time
-		q.Session = format.SessionKey{} // a SessionNamed entry after this one may set it
+		q.Session = format.SessionKey{} // a later SessionNamed entry may set the session
 	})
 	for i := range q.partitions {
 		p := &q.partitions[i]

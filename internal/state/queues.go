@@ -48,10 +48,10 @@ type Queue struct {
 // says about deliveries of the other records.
 type queuePartition struct {
 	done done
-	// attempts has, by offset, the last delivery of each listed record: the record is not done,
-	// and the log has an entry about it. There is an entry if the record was handed out more
-	// than once, was put back or dead-lettered, or was with a worker when the owner released
-	// the queue.
+	// attempts has, by offset, the last delivery of each listed record. A record is listed if it
+	// is not done and the log has an entry about one of its deliveries. The log has such an
+	// entry if the record was handed out more than once, was put back, became a dead letter, or
+	// was with a worker when the owner released the queue.
 	attempts    map[format.Offset]Attempt
 	deadLetters sorted[format.Offset] // offsets of the dead letters in attempts
 	reasons     int64                 // total size in bytes of the reasons in attempts

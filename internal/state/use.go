@@ -7,7 +7,8 @@ import "github.com/simple-event-broker/seb/internal/format"
 type Use int
 
 // The uses. A broker refuses entries of a use when the state has filled a certain share of the
-// memory limit: the later a use is in this list, the larger is the share.
+// memory limit: the later a use is in this list, the larger is the share. UseOwners has no
+// limit.
 const (
 	UseRecords   Use = iota // appends, topics, queues, push targets
 	UseConsumers            // consumers and their positions
