@@ -16,7 +16,7 @@ import (
 type fold Engine
 
 // Load replaces the state by the state in a checkpoint. It returns an error if the new state contradicts
-// the old one, on which this broker's answers so far rely.
+// the old state, because this broker's earlier answers rely on the old state.
 func (e *fold) Load(c *format.Checkpoint) error {
 	s, err := state.Decode(c.Seq, c.Body)
 	if err != nil {
@@ -57,7 +57,7 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 	if err != nil {
 		return err
 	}
-	if own { // first, since Applied wakes readers: a reader at the end of a partition then needs no sync
+	if own { // before Applied wakes readers: so a reader at the end of a partition needs no sync
 		e.tail.proven(e.building.begun)
 	}
 	for _, o := range e.observers {

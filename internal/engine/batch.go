@@ -70,7 +70,7 @@ func (s *batchSet) fill(now time.Time) Fill {
 func (s *batchSet) add(r *Request, a *Append) {
 	var (
 		cur    *batchShare
-		mine   map[partitionKey]*batchShare // the append's last share in each partition; nil until the partition changes
+		mine   map[partitionKey]*batchShare // the append's last share in each partition; nil until a record goes to a second partition
 		spread = len(a.Partitions) > 0
 		rec    record.Record
 	)

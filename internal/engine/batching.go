@@ -9,10 +9,10 @@ type Fill struct {
 	Age      time.Duration // since the first of the requests came
 }
 
-// Batching decides when the open batch set becomes a commit. It must not block.
+// Batching decides when the open batch set becomes a commit. Its methods must not block.
 type Batching interface {
-	// Wait returns how much longer the open batch set stays open; 0 or less closes it now. Once closed,
-	// the set is committed as soon as no other commit is under way.
+	// Wait returns how much longer the open batch set stays open; 0 or less closes it now. The
+	// engine commits a closed set as soon as no other commit is under way.
 	Wait(open Fill) time.Duration
 	// Admits tells whether one more request may join the open batch set, which has at least one request.
 	Admits(open Fill) bool

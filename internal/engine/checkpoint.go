@@ -71,8 +71,8 @@ func (e *Engine) maybeCheckpoint(won format.Seq) {
 }
 
 // snapshot returns a view of the state, and the hash of the last commit in that view. Only the commit loop
-// may call it, or Shutdown after the loop has ended. So no commit is applied between the read of the hash
-// and that of the state.
+// may call snapshot, or Shutdown after the loop has ended. So the engine applies no commit between reading
+// the hash and copying the state.
 func (e *Engine) snapshot() (*state.View, format.Hash) {
 	e.live.RLock()
 	defer e.live.RUnlock()

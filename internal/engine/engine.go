@@ -5,8 +5,9 @@
 // yields entries. The engine knows nothing about consumers, queues, push targets or API keys: a package
 // that must react to their entries is an [Observer].
 //
-// A request joins the open batch set, and waits there for further requests to share a commit with. When
-// the set is sealed, its requests can no longer be withdrawn: each will be in a commit, or get an error.
+// A request joins the open batch set and waits there, so that several requests share a commit. Once the
+// engine has sealed the set, callers can't withdraw the requests of the set: each request will be in a
+// commit, or get an error.
 //
 // One goroutine, the commit loop, claims slots and changes the state. Other goroutines read the state
 // in [Engine.View], which holds the state's read lock. The locks of the batcher, the budget, the waiters
@@ -34,7 +35,7 @@ const mib = 1 << 20
 // Options configure an [Engine]. Fields have no defaults.
 type Options struct {
 	Batching          Batching
-	AppendTimeout     time.Duration // how long a caller waits for its commit, counted from the arrival of its request
+	AppendTimeout     time.Duration // how long a caller waits for the commit of its request, counted from the arrival of the request
 	StaleMax          time.Duration // how old the last sync may be if an answer relies on it
 	CheckpointCommits int           // number of commits between two checkpoints
 	CheckpointLarge   int           // after a checkpoint of at least this many bytes, the next one may be skipped: see checkpointShare
@@ -45,14 +46,14 @@ type Options struct {
 	CacheDir    string
 	CacheBytes  int64 // limit, in bytes, of the files in CacheDir
 
-	DeleteDelay, Margin time.Duration // written into a bucket that Open sets up; any other bucket has values of its own
+	DeleteDelay, Margin time.Duration // written into a bucket that Open sets up; other buckets have their own values
 
 	Logger *slog.Logger
 	Boot   func() time.Duration // the time since the machine started, suspended time included
 	Wall   func() time.Time     // the wall clock, which dates records without a timestamp
 }
 
-// Observer learns of changes of the state. The commit loop calls it without holding a lock.
+// Observer learns of changes of the state. The commit loop holds no lock while it calls an Observer.
 type Observer interface {
 	// Loaded is called after a checkpoint has replaced the state.
 	Loaded(s *state.State)
@@ -138,7 +139,7 @@ func (e *Engine) Observe(observers ...Observer) { e.observers = append(e.observe
 func (e *Engine) Ride(r Rider) { e.rider = r }
 
 // Open recovers the log. If the bucket is empty, Open sets it up first. After an error, the engine has
-// ended. The end of ctx ends Open, but not an engine that is open.
+// ended. If ctx ends before Open returns, Open fails; after that, the end of ctx does nothing.
 func (e *Engine) Open(ctx context.Context) error {
 	e.observers = append(e.observers, &e.waiters)
 	if err := e.recover(ctx); err != nil {
@@ -152,7 +153,7 @@ func (e *Engine) Open(ctx context.Context) error {
 func (e *Engine) recover(ctx context.Context) error {
 	var err error
 	if e.opts.CacheDir != "" && e.opts.CacheBytes > 0 {
-		if err := cache.CheckDir(e.opts.CacheDir); err != nil { // checked first, so that a wrong directory leaves the store as it is
+		if err := cache.CheckDir(e.opts.CacheDir); err != nil { // before the first store request
 			return &CacheError{err}
 		}
 	}

@@ -71,7 +71,7 @@ func (e *StoreError) Error() string {
 // Unwrap returns the cause.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// LateError says that the store did not take a request's commit in time.
+// LateError says that [Options].AppendTimeout passed before a request was done.
 type LateError struct {
 	Within         time.Duration
 	Keyed, Changes bool  // whether the request has an idempotency key; whether it has a change
@@ -89,7 +89,7 @@ func (e *LateError) Error() string {
 // Unwrap returns the cause.
 func (e *LateError) Unwrap() error { return e.Err }
 
-// UnusableError says that the store does not keep what a log relies on, such as conditional creates.
+// UnusableError says that the store lacks something that a log relies on, such as conditional creates.
 type UnusableError struct {
 	Detail string
 	Err    error

@@ -30,8 +30,8 @@ type Key struct {
 func (k *Key) hash() format.Digest { return k.Hashes[0] }
 
 // Replay settles a request if the log has the request's idempotency key: the request gets the outcome of
-// the earlier request with that key, or ErrKeyReused if the earlier request was another one. If the log
-// does not have the key, Replay returns false. at is the log's time in microseconds since 1970. It matters
+// the earlier request with that key, or ErrKeyReused if that request had other contents. If the log does
+// not have the key, Replay returns false. at is the log's time in microseconds since 1970. It matters
 // because the log keeps a key only until [state.KeyedFor] after the commit that stored the key.
 //
 // The caller must call Begin before Replay. If Replay returns true, and the key belongs to a topic, the
@@ -121,8 +121,8 @@ func (e *Engine) hasTopic(id format.TopicID) (has bool) {
 	return has
 }
 
-// settle decides requests that must be in no commit, now or later, and removes their records from the
-// finished batch sets. These are:
+// settle decides the requests that must be in no commit, neither now nor later. It removes their records
+// from the finished batch sets. These requests are:
 //   - appends of callers that may no longer make requests: a revoked API key never becomes valid again;
 //   - requests whose idempotency key the log has by now;
 //   - requests with an idempotency key that have waited longer than keyedPatience;

@@ -108,7 +108,7 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	e.finish(sets, func(r *Request) error {
 		e := refusal[r]
 		if e != nil && err != nil {
-			return withoutUnknown(err) // not e: the refusal may rely on requests before r, which the failed commit may not have brought into the log
+			return withoutUnknown(err) // not e: the refusal may rely on earlier requests of the commit, and these may not be in the log
 		}
 		if e != nil {
 			return e

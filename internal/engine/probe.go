@@ -112,7 +112,7 @@ var errBroken = errors.New("an object was created twice")
 // racer is one of several writers that try to create the same key at once.
 type racer struct {
 	err    error // of the last create
-	unsure bool  // one of this racer's creates got no decision from the store, so the racer may have won without knowing
+	unsure bool  // the store left a create of this racer undecided, so the racer may have won without knowing
 }
 
 // run sends creates until the store decides: S3 may answer 409 to concurrent creates of a key, and

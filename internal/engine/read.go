@@ -24,7 +24,7 @@ const (
 	readWindowBytes = 1 * mib
 )
 
-// flightKey makes readers of one batch share one request to the store.
+// flightKey identifies a flight: a request to the store that all readers of one batch share.
 type flightKey cache.Range
 
 func rangeOf(l state.Location) cache.Range {
@@ -55,13 +55,13 @@ const (
 	readLast     = readWaitsFor / 4
 )
 
-// readFound returns the bytes of the batches in c.found, in order. It ends before the first batch that
-// can't be read, or that comes too late: see readWaitsFor. It reads up to ReadsMax batches from the store
+// readFound returns the bytes of the batches in c.found, in order. The result ends before the first
+// batch that can't be read, or that comes too late: see readWaitsFor. readFound reads up to ReadsMax batches from the store
 // at the same time: one after the other, the batches of a thousand small commits would take a thousand
 // round trips.
 func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
 	if len(c.found) == 0 {
-		return nil, nil // return before WithCancel: it allocates memory that ctx keeps while the caller waits for records
+		return nil, nil // return before WithCancel, whose memory ctx would keep while the caller waits
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -165,14 +165,14 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error
 		})
 		_, full := errors.AsType[*budget.FullError](err)
 		switch {
-		case err == nil && raw != nil: // err first: if it is not nil, the flight may still be writing raw
+		case err == nil && raw != nil: // check err first: if err is not nil, the flight may still be writing raw
 			return raw, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case e.life.Err() != nil:
 			return nil, ErrClosed
 		case full:
-			return nil, err // without a retry, since the flight has waited for memory already
+			return nil, err // no retry, since the flight has already waited for memory
 		case errors.Is(err, errMoved):
 			if l, loads, err = c.relocate(l); err != nil {
 				return nil, err
@@ -201,7 +201,7 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error
 // may be in another place now, and the log lease says nothing about the old place.
 var errMoved = errors.New("a checkpoint has replaced the state")
 
-// lost tells whether err says that an object is missing, or isn't what the log says. A batch with an
+// lost tells whether err says that an object is missing, or differs from what the log says. A batch with an
 // unknown magic is damaged: every batch had a known magic when it was committed.
 func lost(err error) bool {
 	return errors.Is(err, objstore.ErrNotFound) || errors.Is(err, objstore.ErrNotRegular) || errors.Is(err, record.ErrCorrupt) ||
@@ -219,7 +219,7 @@ func (e *Engine) dataLost(l state.Location, err error) error {
 // of a small object, or batches that follow in a large object. It puts these batches into the cache: see
 // cacheAround. loads is how many checkpoints the engine had loaded when l was found.
 func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location, loads uint64) ([]byte, error) {
-	// ctx is the flight's: it does not end when a reader gives up, so it must end when the engine ends.
+	// ctx belongs to the flight, and does not end when a reader gives up. So make it end when the engine ends.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(e.life, end)()

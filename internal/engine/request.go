@@ -15,8 +15,8 @@ import (
 
 const requestOverheadBytes = 256 // about the memory that a waiting append takes, without its records
 
-// Request is what one caller asks to commit: all of it, or nothing. Once a caller has submitted a request,
-// only the engine may change it.
+// Request is what one caller asks the engine to commit. The engine commits all of it, or nothing. Once a
+// caller has submitted a request, only the engine may change it.
 type Request struct {
 	Appends []*Append // empty if the request has only a change
 	Change  Change    // nil if the request has only appends
@@ -145,7 +145,8 @@ func (a *Append) ranges() []Range {
 	return mergeRanges(rs)
 }
 
-// mergeRanges merges neighbours without a gap between them. It returns them in the array of rs.
+// mergeRanges merges neighbouring ranges that have no gap between them. It returns the merged ranges in
+// the array of rs.
 func mergeRanges(rs []Range) []Range {
 	out := rs[:0]
 	for _, r := range rs {
@@ -165,11 +166,11 @@ func (r *Request) whole() bool {
 	return r.Change != nil || len(r.Appends) > 1 || len(r.Appends) == 1 && r.Appends[0].IfEnd >= 0
 }
 
-// first returns the batch of a request's first record. If the request is whole, its batches are adjacent
-// in their batch set, and that batch comes first.
+// first returns the batch of a request's first record. If whole returns true, the batches of the request
+// are adjacent in the batch set, and first returns the earliest of them.
 func (r *Request) first() *batch { return r.Appends[0].shares[0].batch }
 
-// batches returns the batches of a request that is whole.
+// batches returns the batches of a request for which whole returns true.
 func (r *Request) batches() (bs []*batch) {
 	for _, a := range r.Appends {
 		for _, s := range a.shares {

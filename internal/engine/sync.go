@@ -27,7 +27,7 @@ type tail struct {
 	syncs    []*syncRequest
 	waiting  int           // readers at the end of the log
 	leftAt   time.Time     // when a reader last stopped waiting
-	provenAt time.Time     // begin of the last sync or own commit that has proven where the log ends
+	provenAt time.Time     // start of the last sync or own commit that has proven where the log ends
 	triedAt  time.Time     // end of the last sync or own commit, even if the sync failed
 	interval time.Duration // time between two syncs while readers wait
 }
@@ -106,7 +106,7 @@ func (t *tail) synced(begun time.Time, foreign bool) {
 	}
 }
 
-// foreign notes a commit of another broker. Further such commits are likely, so the interval is reset.
+// foreign notes a commit of another broker. Further such commits are likely, so foreign resets the interval.
 func (t *tail) foreign() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

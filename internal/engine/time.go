@@ -33,7 +33,7 @@ func (e *Engine) StoreNow() time.Time { return e.log.StoreNow() }
 // timeOf returns the log's time at the moment when a commit is applied. For a commit of this broker,
 // that is the commit's time. A commit of another broker may have been made a while ago, so timeOf adds the
 // time that has passed since the commit, by the store's clock. But it adds at most the time since the
-// last sync, because that sync has shown that the log did not have the commit yet.
+// last sync or own commit, because at that moment the log did not have the new commit yet.
 func (e *fold) timeOf(c *format.Commit, own bool) state.Moment {
 	l := state.Moment{At: time.Now(), US: c.Time}
 	if !own {

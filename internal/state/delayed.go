@@ -138,7 +138,9 @@ func (d *Draft) takeDelay(x *format.RecordsDelayed) error {
 	end, ok := d.End(x.Topic, x.Partition)
 	runs := d.delayed.runs[key]
 	if runs == nil {
-		runs = &done{floor: d.s.end(x.Topic, x.Partition)} // with this floor, the check below refuses earlier records: a commit can delay only records that it appends
+		// With this floor, the check below refuses records of earlier commits: a commit can delay
+		// only records that it appends.
+		runs = &done{floor: d.s.end(x.Topic, x.Partition)}
 	}
 	if !ok || x.Count == 0 || x.Offset < 0 || int64(x.Count) > int64(end-x.Offset) || runs.overlaps(x.Offset, x.End()) || x.Due < 0 || d.DelayedCount() >= DelayedMax {
 		return fmt.Errorf("%w: %d records from offset %d on in partition %d of topic %d can't be delayed until %d µs since 1970", ErrNonsense, x.Count, x.Offset, x.Partition, x.Topic, x.Due)

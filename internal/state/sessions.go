@@ -9,9 +9,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// SessionsMax is how many sessions the state keeps. The log names a session in an entry. When
-// the list is full, a new session replaces the session that was named longest ago. A broker
-// whose session was replaced names it again.
+// SessionsMax is how many sessions the state keeps. A broker names its session in an entry of
+// the log. When the list is full, a new session replaces the session that was named longest
+// ago. A broker whose session was replaced names its session again.
 const SessionsMax = 256
 
 const sessionMemory = 2 * int64(unsafe.Sizeof(format.SessionKey{})) // at worst, half of the list's memory is unused
