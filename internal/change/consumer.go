@@ -75,8 +75,8 @@ func (x ConsumerSetting) topicIn(d *state.Draft) (topic format.TopicID, partitio
 	return topic, partitions, exists, nil
 }
 
-// to returns the entries that set the consumer to positions, and create the consumer if it does not
-// exist.
+// to returns the entries that set the consumer to the positions ps. If the consumer does not exist, the
+// entries also create it.
 func (x ConsumerSetting) to(d *state.Draft, topic format.TopicID, ps []format.Position) (entries []format.Entry, _ error) {
 	id, exists := d.ConsumerID(topic, x.Consumer)
 	if !exists {

@@ -5,7 +5,7 @@
 // be sent to another broker. The method Apply checks the change against the draft of a commit, and
 // returns the change's entries for that commit, or a [*Refusal]. If another broker wins the slot of the
 // commit, Apply runs again for the next commit. Some changes have fields for results that the entries
-// don't show; each run of Apply sets these fields again.
+// don't show; each call of Apply sets these fields again.
 //
 // The changes that the owner of a queue makes without a request are in package dispatch.
 package change

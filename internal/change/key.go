@@ -38,7 +38,7 @@ func (x CreateKey) Apply(d *state.Draft) ([]format.Entry, error) {
 type RevokeKey struct {
 	ID format.KeyID
 
-	// Key is a result: the revoked key. Key is zero if the same commit creates the key.
+	// Key is a result: the revoked key. Key is zero if an earlier entry of the same commit created the key.
 	Key state.Key
 }
 

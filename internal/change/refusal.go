@@ -76,7 +76,7 @@ func TopicDeleted(name string) *Refusal {
 	return refused(CodeTopicNotFound, "", "topic %q was deleted", name)
 }
 
-// PartitionNotFound refuses a partition of a topic that has count partitions.
+// PartitionNotFound refuses a partition that a topic with count partitions does not have.
 func PartitionNotFound(topic string, partition format.Partition, count int) *Refusal {
 	has := "only 0"
 	if count > 1 {

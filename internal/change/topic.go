@@ -27,8 +27,9 @@ func CheckTopicName(name string) error {
 	return nil
 }
 
-// CreateTopic creates a topic. If a topic of that name exists, CreateTopic changes nothing. It refuses
-// the request if that topic has another number of partitions, or another value where Config sets one.
+// CreateTopic creates a topic. If a topic of that name exists, CreateTopic changes nothing. It then
+// refuses the request unless the topic has the same number of partitions, and each value of Config that
+// is not 0.
 type CreateTopic struct {
 	Name       string
 	Partitions uint32
@@ -53,7 +54,7 @@ func (x CreateTopic) Apply(d *state.Draft) ([]format.Entry, error) {
 }
 
 // differs compares x with the existing topic of the same name; has is the config of that topic. differs
-// returns nil if x asks for the same number of partitions and the same config, else a refusal.
+// returns nil if x asks for the same number of partitions and for no other config, else a refusal.
 func (x CreateTopic) differs(partitions uint32, has format.TopicConfig) error {
 	want := has
 	if x.Config.RetentionMS != 0 {

@@ -55,10 +55,10 @@ const (
 	readLast     = readWaitsFor / 4
 )
 
-// readFound returns the bytes of the batches in c.found, in order. The result ends before the first
-// batch that can't be read, or that comes too late: see readWaitsFor. readFound reads up to ReadsMax batches from the store
-// at the same time: one after the other, the batches of a thousand small commits would take a thousand
-// round trips.
+// readFound returns the bytes of the batches in c.found, in order. The result ends before the first batch
+// that can't be read, or that comes too late: see readWaitsFor. readFound reads up to ReadsMax batches from
+// the store at the same time: one after the other, the batches of a thousand small commits would take a
+// thousand round trips.
 func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
 	if len(c.found) == 0 {
 		return nil, nil // return before WithCancel, whose memory ctx would keep while the caller waits

@@ -34,7 +34,7 @@ type Consumer struct {
 // Position returns the next offset to read in a partition.
 func (c *Consumer) Position(partition format.Partition) format.Offset {
 	if int(partition) >= len(c.positions) {
-		return 0 // the partition was added later, so the consumer begins at offset 0
+		return 0 // positions leaves out zeros at the end
 	}
 	return c.positions[partition]
 }

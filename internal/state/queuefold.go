@@ -209,8 +209,8 @@ func (s *State) purge(q *Queue, partition format.Partition, before format.Offset
 }
 
 // purgeBelow marks the records below the new start of a partition as done, in all queues of the
-// topic that have the partition in their list. All other queues begin at the partition's start
-// anyway.
+// topic that have the partition in their list. A queue without the partition in its list begins
+// at the start of the partition anyway.
 func (s *State) purgeBelow(topic format.TopicID, partition format.Partition, start format.Offset) {
 	for _, q := range s.Queues(topic) {
 		if int(partition) < len(q.partitions) {

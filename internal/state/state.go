@@ -270,7 +270,7 @@ func (s *State) Apply(c *format.Commit) error {
 
 // applyEntries applies entries that [Draft.Take] has accepted.
 func (s *State) applyEntries(c *format.Commit) {
-	// The commit's own object and its data objects get the next indexes.
+	// The commit object, if it holds batches, and the commit's data objects get the next indexes.
 	inline := slices.ContainsFunc(c.Entries, func(it format.Entry) bool {
 		b, ok := it.(*format.Batch)
 		return ok && b.Object == 0
@@ -374,8 +374,8 @@ func (s *State) addBatch(x *format.Batch, index uint64, payloadStart uint32) {
 	p.MaxTime = x.MaxTime
 }
 
-// push adds a batch to the end of a partition, and counts it in the object with the given
-// index, which holds the batch.
+// push adds a batch to the end of a partition. The object with the given index holds the batch;
+// push counts the batch in that object.
 func (s *State) push(p *Partition, index uint64, b batch) {
 	last := len(p.chunks) - 1
 	if last < 0 || len(p.chunks[last].batches) == chunkBatches || index-p.chunks[last].object > 1<<32-1 {
@@ -397,8 +397,8 @@ func (s *State) push(p *Partition, index uint64, b batch) {
 	p.Bytes += int64(b.size)
 }
 
-// moveStart moves the start of a partition. It drops the batches that have no record from start
-// on.
+// moveStart moves the start of a partition. It drops the batches whose records are all before
+// the new start.
 func (s *State) moveStart(p *Partition, start format.Offset) {
 	p.Start = start
 	for len(p.chunks) > 0 && p.endOf(0, len(p.chunks[0].batches)-1) <= start {
