@@ -106,7 +106,7 @@ func (x NackRecords) delay(config format.QueueConfig, attempts int, last bool) t
 }
 
 // answerable returns the answers that are accepted, sorted by partition and offset, without duplicates.
-// An answer is accepted if its delivery is the last one of the record, and the record is not done.
+// An answer is accepted if a worker may still answer the delivery: see [state.Draft.IsLast].
 // answerable refuses all other answers: it sets Err of each. If done is set, there is one exception:
 // an answer is neither returned nor refused if an earlier entry of this commit has acknowledged the same
 // delivery.
