@@ -52,8 +52,9 @@ func (d *Dispatcher) Attempt(x leases.Delivery) int {
 	return n
 }
 
-// settled notes the outcome of a commit of record claims, or of a dead letter. If err is nil, the state
-// has applied the commit. awaited is how many of the claims are counted in d.claiming.
+// settled notes the outcome of a commit with record claims, or of a call of Broker.DeadLetter. If err is
+// nil, the state has applied the commit. awaited is how many of the claims d.claiming counts: all of them,
+// or 0 after a call of Broker.DeadLetter.
 func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,9 +69,9 @@ func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 		}
 	}
 	if err == nil {
-		// The commit leaves out claims that were no longer needed. If the record of such a claim is
-		// done or a dead letter, remove the record from the table. Otherwise a worker put the record
-		// back meanwhile, and the record stays in the table.
+		// The commit left out claims that were no longer needed. If the record of such a claim is done
+		// or a dead letter, the record leaves the table. Otherwise the record stays: for example, a
+		// worker put the record back meanwhile, and the table lets it wait.
 		d.view(func(_ *state.Topic, q *state.Queue) {
 			for _, x := range claims {
 				if a, _ := q.Last(x.Partition, x.Offset); a.DeadLetter || q.NextUndone(x.Partition, x.Offset) != x.Offset {
@@ -96,18 +97,20 @@ func CheckOwner(dr *state.Draft, queue format.QueueID, epoch format.Epoch) error
 func (d *Dispatcher) checkOwner(dr *state.Draft) error { return CheckOwner(dr, d.queue, d.epoch) }
 
 // claim is a change that counts the next attempts of records that are not done. Only the owner of the
-// queue makes this change, since no other broker knows which records are due.
+// queue makes this change, since no other broker knows when the last attempt of a record has failed.
 type claim struct {
 	d    *Dispatcher
 	last []leases.Delivery
 }
 
-// Apply implements Change. It leaves out a record that is done or a dead letter. It also leaves out a
-// record whose last attempt in the log is not the one that the dispatcher knows: a worker may be about
-// to get the record with the attempt in the log, which must stay the last. And it leaves out a record
-// that a worker put back after the claim was requested, since that record has to wait first. If the
-// put-back was applied, the dispatcher's table shows it; if it is in the commit under construction,
-// only the draft shows it.
+// Apply implements Change. It leaves out three kinds of records:
+//   - A record that is done or a dead letter.
+//   - A record whose last attempt in the log has another number than the dispatcher expects. The log may
+//     have an earlier claim whose outcome was unknown: then the record goes out with that claim's attempt,
+//     and another attempt must not be counted.
+//   - A record that a worker put back after the claim was requested: the record has to wait first. If the
+//     state has applied the commit of the put-back, d.table knows about the put-back. If the put-back is in
+//     the commit under construction, only the draft knows.
 func (x claim) Apply(dr *state.Draft) (entries []format.Entry, _ error) {
 	d := x.d
 	if err := d.checkOwner(dr); err != nil {
@@ -131,8 +134,8 @@ func (x claim) Apply(dr *state.Draft) (entries []format.Entry, _ error) {
 	return entries, nil
 }
 
-// notBefore returns the time until which a record that was put back must wait: the log's time in
-// microseconds since 1970; 0 if no applied commit has put the record back.
+// notBefore returns until which time of the log a record that was put back must wait, in microseconds
+// since 1970. It returns 0 if no applied commit has put the record back.
 func (d *Dispatcher) notBefore(at leases.Place) (us int64) {
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		a, _ := q.Last(at.Partition, at.Offset)
@@ -141,8 +144,8 @@ func (d *Dispatcher) notBefore(at leases.Place) (us int64) {
 	return us
 }
 
-// opening returns a channel that is closed when the commit that moves the dispatch limit is decided. It
-// returns nil if no such commit is under way, or no record waits for it.
+// opening returns a channel that is closed when the commit that moves the dispatch limit has ended. It
+// returns nil if no such commit is under way, or if no record waits for that commit.
 func (d *Dispatcher) opening() (opened <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

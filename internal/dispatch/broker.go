@@ -8,7 +8,8 @@
 // it goes through the offsets of each partition in order, up to the dispatch limit, and enters the
 // records that are to be handed out into a table (a [leases.Table]). A record is fresh until it is
 // first handed out. A receiver is a caller of Receive; if it finds no record, it waits in line. A run
-// is a range of consecutive offsets.
+// is a range of consecutive offsets. A held record is one that a worker of a lost owner may still have:
+// the dispatcher does not hand it out again before one lease has passed since the takeover.
 //
 // A dispatcher learns what becomes of records only from the commits that this broker applies: its own,
 // and those of other brokers.
@@ -73,7 +74,7 @@ type Records interface {
 // Change is a change that a dispatcher asks the broker to commit.
 type Change interface {
 	// Apply checks the change against the draft of a commit, and returns the change's entries for that
-	// commit; there may be none. If another broker wins the slot, the broker calls Apply again.
+	// commit; there may be none. If another broker wins the slot, this broker calls Apply again.
 	Apply(d *state.Draft) ([]format.Entry, error)
 }
 

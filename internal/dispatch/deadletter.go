@@ -2,9 +2,8 @@ package dispatch
 
 import "github.com/simple-event-broker/seb/internal/leases"
 
-// deadLettersMax bounds how many records of a queue are made dead letters at the same time. All records
-// that workers have may fail their last attempt at once, and each of them takes a goroutine and a
-// request to the broker.
+// deadLettersMax bounds how many records of a queue are made dead letters at the same time. Each takes a
+// goroutine and a request to the broker, and thousands of records may fail their last attempt at once.
 const deadLettersMax = 256
 
 // deadLetterLocked starts to make a record a dead letter, after the last allowed delivery of the record

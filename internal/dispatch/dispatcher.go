@@ -14,7 +14,7 @@ import (
 
 const (
 	// knownMax bounds the records in the table of one queue. At the bound the scan stops until some of
-	// them are done.
+	// these records are done.
 	knownMax = 64 << 10
 	// scanRecords is how many records of a partition are scanned before the next partition's turn.
 	scanRecords = 256
@@ -40,9 +40,9 @@ type Dispatcher struct {
 	config        Config
 	table         *leases.Table
 	parts         []part
-	ahead         map[format.Partition][]aheadRun // runs of delayed records that were not scanned yet, ascending by offset; the state may not have the last runs yet
+	ahead         map[format.Partition][]aheadRun // runs of delayed records that were not scanned yet, ascending by offset; a run is added just before the state gets its records
 	turn          int                             // the partition to scan next
-	scanned       int64                           // how many records were scanned since that partition's turn began
+	scanned       int64                           // how many records of that partition were scanned in its present turn
 	delayed       delays                          // runs of records that were scanned before they were due, and are not in the table
 	extended      map[leases.Place]time.Time      // new ends of leases that workers extended, for records that were not scanned yet
 	putBacks      map[leases.Place]time.Time      // for records that were put back and not scanned yet: until when each of them waits
@@ -55,8 +55,8 @@ type Dispatcher struct {
 	holds         bool // whether any of parts has held ranges
 	pace          pace
 	behind        time.Time     // since when a limit should move; zero if no limit should move
-	moved         chan struct{} // closed when the commit that moves limits is decided; nil if no such commit is under way
-	urged         bool          // receivers wait for the commit that moves limits, so it is urgent
+	moved         chan struct{} // closed when the commit that moves limits has ended; nil if no such commit is under way
+	urged         bool          // the commit that moves limits is urgent, since receivers wait for it
 	shown         time.Time     // when this owner last wrote an entry to show that it runs
 	contested     time.Time     // until then, the previous owner may take the queue back
 	closed        bool
@@ -210,8 +210,8 @@ func (d *Dispatcher) putBackLocked(x leases.Delivery, until time.Time) {
 	}
 }
 
-// redrivenLocked enters redriven records into the table if they were already scanned. The scan enters
-// all others.
+// redrivenLocked enters redriven records into the table if they were already scanned. The scan will enter
+// all other redriven records.
 func (d *Dispatcher) redrivenLocked(x *format.RecordsRedriven, now time.Time) {
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		for _, o := range x.Offsets {

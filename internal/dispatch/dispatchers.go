@@ -119,8 +119,8 @@ func (x *Dispatchers) put(d *Dispatcher) {
 	x.byTopic[d.topic][d.queue] = d
 }
 
-// Loaded ends all dispatchers. The broker calls Loaded when a checkpoint has replaced the state: the
-// dispatchers did not see the commits before the checkpoint, so they don't know what became of the
+// Loaded ends all dispatchers. The broker calls Loaded when a checkpoint has replaced the state. The
+// dispatchers have not seen all commits that the checkpoint covers, so they don't know what became of the
 // records that they handed out.
 func (x *Dispatchers) Loaded(*state.State) {
 	for _, d := range x.list() {
@@ -128,8 +128,9 @@ func (x *Dispatchers) Loaded(*state.State) {
 	}
 }
 
-// Applying notes the delays in a commit that the state is about to apply at the given moment. So
-// dispatchers know that a record is delayed before the state has the record.
+// Applying notes which records a commit delays. The broker calls Applying just before the state applies
+// the commit. So when a dispatcher finds a record in the state, it already knows whether the record is
+// delayed.
 func (x *Dispatchers) Applying(entries []format.Entry, at state.Moment) {
 	for _, it := range entries {
 		if y, ok := it.(*format.RecordsDelayed); ok {
@@ -140,7 +141,7 @@ func (x *Dispatchers) Applying(entries []format.Entry, at state.Moment) {
 	}
 }
 
-// Applied notes a commit that the state applied at the given moment.
+// Applied notes a commit that the state has applied.
 func (x *Dispatchers) Applied(s *state.State, entries []format.Entry, at state.Moment) {
 	for _, it := range entries {
 		x.apply(it, at)
@@ -202,8 +203,8 @@ func (x *Dispatchers) apply(it format.Entry, at state.Moment) {
 	}
 }
 
-// warnOfLoss logs that another broker has taken over a queue from this one, although this one runs, and
-// which option to set. Only the commit loop calls warnOfLoss.
+// warnOfLoss logs that another broker has taken over a queue from this broker, although this broker runs.
+// The message names the option to set. Only the commit loop calls warnOfLoss.
 func (x *Dispatchers) warnOfLoss(d *Dispatcher) {
 	if !x.warned.IsZero() && time.Since(x.warned) < lossWarnEvery {
 		return
@@ -250,7 +251,7 @@ func (l *doneLately) add(x *format.RecordsDone) {
 	}
 }
 
-// DoneBy tells whether a delivery is among the doneMax most recently acknowledged ones.
+// DoneBy tells whether a delivery is one of the doneMax deliveries that were acknowledged last.
 func (x *Dispatchers) DoneBy(queue format.QueueID, delivery leases.Delivery) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Extend makes the leases of deliveries end after the duration lease, counted from now; 0 means the
-// queue's lease. until is the new end. out tells for each token whether the lease was extended; out is
-// nil if the dispatcher has ended.
+// Extend sets the end of the leases of deliveries to now plus lease. If lease is 0, the length of the
+// queue's leases counts instead. until is the new end. out tells for each token whether the lease was
+// extended; out is nil if the dispatcher has ended.
 //
 // A lease is not extended if the token is of another queue, if the dispatcher knows that no worker has
 // the record under this token, or if there is no room to remember the new end.

@@ -22,9 +22,9 @@ type inFlightAt struct {
 	freed chan struct{} // closed when the count falls; nil if no receiver waits for that
 }
 
-// roomLocked returns how many of d's records a worker may get now, if the worker wants up to most
-// records, and the holder that counts these records. If room is 0, the worker already has Max records:
-// then the channel full is closed as soon as the worker has fewer.
+// roomLocked returns how many of d's records a worker that wants up to most records may get now, and the
+// holder that counts them. If the worker already has Max records, room is 0, and roomLocked returns the
+// channel full, which is closed when the worker has fewer records.
 func (f *InFlight) roomLocked(d *Dispatcher, now time.Time, most int) (room int, holder *leases.Holder, full chan struct{}) {
 	if f == nil {
 		return most, nil, nil

@@ -18,7 +18,7 @@ type Info struct {
 	ReceivedRate, AcknowledgedRate float64
 }
 
-// Info returns the figures of this moment.
+// Info returns the current figures.
 func (d *Dispatcher) Info() (info Info) {
 	now := time.Now()
 	d.mu.Lock()
@@ -50,8 +50,8 @@ func (d *Dispatcher) DelaysAhead() (n int) {
 	return n
 }
 
-// Prefetched calls f with the records that are read ahead, and returns how many bytes they count
-// against Options.Memory.
+// Prefetched calls f once for each chunk of records that were read ahead. It returns how many bytes of
+// Options.Memory all chunks take.
 func (x *Dispatchers) Prefetched(f func(Records)) (bytes int64) {
 	for _, d := range x.list() {
 		d.mu.Lock()

@@ -12,9 +12,9 @@ import (
 
 // The dispatch limit of a partition is the offset up to which the owner may hand out fresh records.
 // The limit is in the log (as window) before these records go out, so that the next owner knows which
-// records may be with workers. When an owner is lost, all records from the last one that it handed out
-// up to the limit become uncertain. So the limit stays ahead of delivery by about one second of
-// deliveries, and is lowered when deliveries slow down.
+// records may be with workers. When an owner is lost, all its records below the limit become uncertain,
+// even records that it never handed out. To keep these few, the limit stays ahead of delivery by only
+// about one second of deliveries, and is lowered when deliveries slow down.
 const (
 	// reachMin is the least number of records by which the limit is ahead of delivery.
 	reachMin = 8
@@ -24,8 +24,9 @@ const (
 	paceSpan = time.Second
 	// paceFade is the time in which pace.most falls by about two thirds.
 	paceFade = 10 * time.Second
-	// limitRides is how long a new limit waits for another commit of this broker that it can be a part
-	// of. Workers' answers cause such commits, unless the answers come through other brokers.
+	// limitRides is how long the owner waits for another commit of its own before it makes a commit just
+	// for a new limit: the limit can be a part of the other commit. Workers' answers cause such commits,
+	// unless the workers answer through other brokers.
 	limitRides = 250 * time.Millisecond
 	// OwnerShows is the interval at which an owner with receivers writes an entry to the log. From this
 	// entry, brokers that can't ask the owner learn that the owner still runs.
@@ -77,9 +78,9 @@ func firstReach(most int, partitions uint32) int64 {
 }
 
 // reachLocked returns by how many records the limit of each partition should be ahead of delivery: twice
-// the partition's equal part of d.pace.reach (for example 2000 of 4000 with 4 partitions). It is at least
-// scanRecords, since so many records of one partition may be handed out before the next partition's turn,
-// but never more than d.pace.reach.
+// the partition's equal part of d.pace.reach. For example, if d.pace.reach is 4000 and the topic has 4
+// partitions, it is 2000. It is at least scanRecords, since up to scanRecords records of one partition are
+// handed out before the next partition's turn. It is never more than d.pace.reach.
 func (d *Dispatcher) reachLocked(now time.Time) int64 {
 	reach := d.pace.reach(now)
 	return min(reach, max(scanRecords, 2*reach/int64(max(1, len(d.parts)))))
@@ -103,7 +104,7 @@ func (d *Dispatcher) followLocked(now time.Time, lack int) {
 	near, stuck := d.nearLocked(now)
 	if stuck && lack > 0 {
 		d.pace.need(now, int64(max(lack, d.wanted)))
-		if d.moved == nil { // otherwise the commit under way may help
+		if d.moved == nil { // while a commit is under way, its new limits may be enough
 			d.pace.need(now, 2*d.pace.reach(now))
 		}
 	}
@@ -152,8 +153,8 @@ func (d *Dispatcher) nearLocked(now time.Time) (near, stuck bool) {
 // commit.
 func shouldMove(left, reach int64) bool { return left <= reach*3/4 || left > reach*3/2 }
 
-// Show writes an entry to the log. From this entry, brokers that can't ask this owner learn that it
-// still runs.
+// Show writes an entry to the log. From this entry, brokers that can't ask this owner learn that the
+// owner still runs.
 func (d *Dispatcher) Show(ctx context.Context) error { return d.moveLimits(ctx, false, true) }
 
 // moveLimits commits new limits. If shows is set, the commit has an entry even if no limit moves.
@@ -218,9 +219,9 @@ func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 	return entries
 }
 
-// Ride returns entries with new dispatch limits that the broker adds to a commit with the given
-// entries. They are for the queues of topics to which the commit appends, and for queues that wait for
-// the next commit to move their limits.
+// Ride returns entries with new dispatch limits. The broker adds them to a commit with the given entries.
+// The new limits are for queues of topics to which the commit appends, and for queues whose limits should
+// move with the next commit.
 func (x *Dispatchers) Ride(d *state.Draft, entries []format.Entry) (moves []format.Entry) {
 	for _, y := range x.behind(entries) {
 		moves = append(moves, y.limitMoves(d)...)

@@ -13,8 +13,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// OwnerSilence is how long an owner may write nothing to the log. After that time, a broker that can't
-// ask the owner considers the owner lost.
+// OwnerSilence is how long a queue's owner must have written nothing to the log before the broker that lost
+// the queue to this owner takes the queue back. It does so only if it can't ask the owner or gets no answer.
 const OwnerSilence = 30 * time.Second
 
 var (
@@ -96,8 +96,8 @@ type silence struct {
 
 // silentFor returns for how long, at least, an owner that took a queue over from this broker has
 // written nothing to the log; 0 if no broker took the queue over. seen is the log's time of the owner's
-// last entry. The difference between the store's time and seen would be too small after the store's
-// clock was set back.
+// last entry. silentFor measures by this machine's clock: if the store's clock was set back, the
+// difference between the store's time and seen would be too small.
 func (x *Dispatchers) silentFor(queue format.QueueID, seen time.Time) time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -171,7 +171,7 @@ func (x *Dispatchers) begin(takeover func()) bool {
 	return true
 }
 
-// endTakeovers refuses new takeovers, and waits for those under way until ctx ends.
+// endTakeovers refuses new takeovers. It waits until the takeovers under way have ended, or ctx has ended.
 func (x *Dispatchers) endTakeovers(ctx context.Context) {
 	t := &x.takeovers
 	t.mu.Lock()
@@ -189,7 +189,7 @@ func (x *Dispatchers) endTakeovers(ctx context.Context) {
 }
 
 // commitOwner writes this broker into the log as the next owner after o. most is how many records the
-// caller wants. When the commit is applied, the queue's dispatcher opens.
+// caller wants. When the commit is applied, [Dispatchers.open] opens the queue's dispatcher.
 func (x *Dispatchers) commitOwner(o Owner, deaf bool, most int) error {
 	// Another caller's takeover may have ended just after this caller found no dispatcher. Without this
 	// check, this broker would then take the queue over from itself.

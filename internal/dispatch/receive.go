@@ -158,8 +158,8 @@ func (r *receiver) wait(ctx context.Context, d *Dispatcher, turn chan struct{}) 
 	defer timer.Stop()
 	select {
 	case <-turn:
-		// turn is also closed when another receiver gives up. So this receiver gives up too if
-		// openingMax has passed since its deadline.
+		// turn is also closed when another receiver gives up: there need not be a record. So if
+		// openingMax has passed since this receiver's deadline, it gives up too.
 		r.over = opened != nil && !time.Now().Before(deadline)
 	case <-opened:
 		d.GiveTurn(turn)
@@ -282,9 +282,9 @@ func (d *Dispatcher) Take(now time.Time, w Want) (got Taken) {
 	return got
 }
 
-// handLocked leases up to most records to a receiver. wanted is how many records the receiver wants.
-// handLocked also makes record claims for other records, if this receiver and the receivers in line
-// want more records.
+// handLocked leases records to a receiver: up to most, which is how many the receiver may take now. wanted
+// is how many records the receiver wants. handLocked also makes record claims for other records, if this
+// receiver and the receivers in line want more records.
 func (d *Dispatcher) handLocked(now, until time.Time, most, wanted int, holder *leases.Holder) (out []leases.Delivery) {
 	for {
 		got := d.table.Take(now, until, most-len(out), d.claimsLocked(wanted), holder)
@@ -297,8 +297,8 @@ func (d *Dispatcher) handLocked(now, until time.Time, most, wanted int, holder *
 
 // claimsLocked returns how many more record claims the owner may make: as many as the receivers in line
 // want records, plus most for one further receiver, less the claims under way and the records that are
-// ready. More claims could do harm: if an owner is lost between a claim and the delivery, the attempt
-// is used up although no worker got the record.
+// already claimed and can be handed out. More claims could do harm: if an owner is lost between a claim
+// and the delivery, the attempt is used up although no worker got the record.
 func (d *Dispatcher) claimsLocked(most int) int {
 	return max(0, d.wanted+most-d.claiming-d.table.Ready())
 }

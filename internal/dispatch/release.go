@@ -11,10 +11,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Release refuses new takeovers, and waits for those under way until ctx ends. Then it writes to the
-// log which records of this broker's queues are with workers, so that the next owners know these
-// records. All queues are released at the same time, so that they share commits: there may be many
-// queues and little time.
+// Release refuses new takeovers, and waits until the takeovers under way have ended, or ctx has ended. Then
+// it writes to the log which records of this broker's queues are with workers, so that the next owners
+// know these records. It releases all queues at the same time, so that they share commits: there may be
+// many queues and little time.
 func (x *Dispatchers) Release(ctx context.Context) {
 	x.endTakeovers(ctx)
 	var releases sync.WaitGroup

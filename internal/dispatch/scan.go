@@ -135,8 +135,8 @@ func (d *Dispatcher) enterLocked(q *state.Queue, at leases.Place, key uint64, du
 	}
 }
 
-// mayBeOut tells whether a record may be with a worker that got it from an earlier owner. a is the last
-// attempt of the record in the log. The record must not be done.
+// mayBeOut tells whether a record may be with a worker that got it from an earlier owner. a and listed are
+// what [state.Queue.Last] returned. The record must not be done.
 func mayBeOut(a state.Attempt, listed bool) bool {
 	return !a.DeadLetter && a.Number > 0 && (!listed || a.Used() > 0 && a.NotBefore == 0)
 }

@@ -19,9 +19,9 @@ import (
 // offsets is a range: from inclusive, to exclusive.
 type offsets struct{ from, to format.Offset }
 
-// holdRangeLocked holds back the next records of a partition, up to the offset to, since a lost owner
-// may have handed them out. Two kinds of records are not in held ranges: records with an attempt in the
-// log enter the table, and delayed records wait until they are due.
+// holdRangeLocked holds back the next records of a partition whose offsets are below the offset to, since
+// a lost owner may have handed them out. Two kinds of records are not in held ranges: records with an
+// attempt in the log enter the table, and delayed records wait until they are due.
 func (d *Dispatcher) holdRangeLocked(q *state.Queue, partition format.Partition, to format.Offset, now time.Time) {
 	for _, run := range d.ahead[partition] {
 		p := &d.parts[partition]
@@ -41,8 +41,8 @@ func (d *Dispatcher) holdRangeLocked(q *state.Queue, partition format.Partition,
 	d.holdRunLocked(q, partition, to)
 }
 
-// holdRunLocked does what holdRangeLocked does, for records of which none waits to become due. It
-// returns false if the table has no room for all records that should enter it.
+// holdRunLocked does what holdRangeLocked does, for a range in which no record waits to become due. It
+// returns false if the table has no room for all records that should enter the table.
 func (d *Dispatcher) holdRunLocked(q *state.Queue, partition format.Partition, to format.Offset) bool {
 	p, all := &d.parts[partition], true
 	for _, o := range q.Listed(partition, p.next, to) {
