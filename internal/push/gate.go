@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Bounds on how long a gate closes if the target names no time. Without a successful request in between,
-// each closing is about twice as long as the previous one.
+// Bounds on how long a gate stays closed (the pusher sends nothing) if the target names no time. Without a
+// successful request in between, the gate stays closed about twice as long as the previous time.
 const (
 	closedMin = time.Second
 	closedMax = 5 * time.Minute
@@ -23,9 +23,9 @@ const warnEvery = time.Hour
 const settlingFactor = 16
 
 // gate limits the requests to one target. At most max requests are under way at a time. A closed gate lets
-// no request through until its time has passed. Then one request may be under way, after a success two, and
-// so on. If several requests began before the gate closed, and their answers would all close it, these
-// answers count as one closing.
+// no request through until the time until. Then one request may be under way, after a success two, and so
+// on, up to max. If several requests began before the gate closed, and each of their answers would close
+// it, these answers count as one closing.
 type gate struct {
 	max int
 
@@ -57,9 +57,9 @@ func (g *gate) room(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// receiving begins a call of the queue that receives messages. If the gate closes or a lease ends during that
-// call, the gate calls giveUp. When the call has returned, the caller calls received with the number of
-// messages.
+// receiving notes that the pusher is about to call [Queue.Receive]. If the gate is closed or closes during that
+// call, or if a held message's lease ends, the gate calls giveUp. When Receive has returned, the pusher calls
+// received with the number of messages.
 func (g *gate) receiving(giveUp context.CancelFunc) (received func(n int)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

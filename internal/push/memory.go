@@ -45,8 +45,8 @@ func (m *Memory) Give(n int64) {
 }
 
 // Plan returns how many messages, and how many bytes, a pusher may receive at a time: at most
-// messagesMax and bytesMax. The pusher takes ahead bytes from the share before it receives. These are at
-// most half of the share, so that two pushers can receive at the same time.
+// messagesMax and bytesMax. ahead is how many bytes of the share the pusher has to take before it receives:
+// at most half of the share, so that two pushers can receive at the same time.
 func (m *Memory) Plan(messagesMax int, bytesMax int64) (messages int, bytes, ahead int64) {
 	quarter := m.share.Limit() / 4
 	messages, bytes = int(min(int64(messagesMax), quarter/messageBytes)), min(bytesMax, quarter)
@@ -57,8 +57,8 @@ func (m *Memory) Plan(messagesMax int, bytesMax int64) (messages int, bytes, ahe
 // the share (a broker with more memory may have appended it) takes all of the share.
 func (m *Memory) Held(size int64) int64 { return min(size+messageBytes, m.share.Limit()) }
 
-// Settle corrects how many bytes a pusher has taken, after the pusher has received messages. Before, the
-// pusher took ahead bytes; the received messages take held bytes.
+// Settle corrects how many bytes a pusher has taken, after the pusher has received messages. ahead is how
+// many bytes the pusher took before that, and held is how many bytes the messages take.
 func (m *Memory) Settle(ctx context.Context, ahead, held int64) error {
 	if held > ahead { // a Receive returns its first message even if the message is larger than planned
 		return m.Take(ctx, held-ahead)

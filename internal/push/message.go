@@ -53,13 +53,13 @@ func (m *Message) headers() httprecord.Headers {
 	}
 }
 
-// Queue is what a [Pusher] needs from a queue. The pusher calls the methods of a Queue
-// concurrently, except Receive. It considers all errors except ErrLost and ErrNoQueue temporary,
-// and repeats the call.
+// Queue is what a [Pusher] needs from a queue. The pusher calls the methods of a Queue concurrently,
+// but never Receive twice at a time. If a method other than Return fails, the pusher repeats the call,
+// unless the error is ErrLost or ErrNoQueue.
 type Queue interface {
 	// Receive hands out at most limit messages. It waits for the first message without a time limit,
 	// and then returns the messages that are available; it may return none. When ctx ends, Receive returns
-	// at once the messages that it has already handed out, with or without an error.
+	// at once. It then returns the messages that it has already leased, with or without an error.
 	Receive(ctx context.Context, limit int) ([]Message, error)
 	// Ack marks a message as done, and returns when that is durable.
 	Ack(ctx context.Context, token string) error

@@ -24,7 +24,8 @@ var (
 	targetsTimed   = seriesMax/(len(durations)+1) - 1 // seconds: one series for each bucket, and one for the total
 )
 
-// Metrics are the figures of the running pushers. When a pusher ends, Metrics removes its own series.
+// Metrics are the figures of the running pushers. When a pusher ends, Metrics removes the series that only
+// this pusher used.
 type Metrics struct {
 	mu             sync.Mutex
 	running        map[names]*Pusher // pushers whose series are shown
@@ -87,8 +88,8 @@ func (m *Metrics) Families() []metric.Family {
 	return []metric.Family{inFlight, slowed, deliveries, seconds, untold}
 }
 
-// begin returns the series in which the pusher p counts: p's own series, or the series that all pushers
-// without their own share. It returns nil if m is nil.
+// begin returns the series in which the pusher p counts. They are p's own series or, if there is no room for
+// them, the series with empty labels, which several pushers share. begin returns nil if m is nil.
 func (m *Metrics) begin(p *Pusher) *series {
 	if m == nil {
 		return nil
@@ -103,8 +104,8 @@ func (m *Metrics) begin(p *Pusher) *series {
 	return m.series(n, roomFor(n, m.counted, targetsCounted), roomFor(n, m.timed, targetsTimed))
 }
 
-// roomFor adds n to shown and returns n. But if shown has no room, since its size is bounded by most, roomFor
-// returns empty names: the labels of the series that all other pushers share.
+// roomFor adds n to shown and returns n. If shown already has most other names, roomFor instead returns empty
+// names: the labels of the series that all other pushers share.
 func roomFor(n names, shown map[names]bool, most int) names {
 	if !shown[n] && len(shown) >= most {
 		return names{}

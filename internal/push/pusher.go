@@ -15,8 +15,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
-// ErrGone is what [Pusher.Run] returns when the target answered 410: its URL is gone for good. No
-// temporary error wraps ErrGone.
+// ErrGone is what [Pusher.Run] returns when the target answered 410: its URL is gone for good.
 var ErrGone = errors.New("the receiver answered that the URL is gone for good")
 
 // Bounds on how long a pusher waits after a failed Receive before it calls Receive again.
@@ -27,8 +26,9 @@ const (
 
 // Options are what a [Pusher] needs in addition to its target.
 type Options struct {
-	// Topic, TopicID and Queue name the queue in requests, logs and metrics. No other topic ever has the same
-	// TopicID, such as 1f0c6a3e.7. Each webhook-id begins with TopicID, with a - instead of the full stop.
+	// Topic, TopicID and Queue name the queue in requests, logs and metrics. A TopicID, such as
+	// 1f0c6a3e.7, is never given to another topic. Each webhook-id begins with TopicID, with a - instead of
+	// the full stop.
 	Topic, TopicID, Queue string
 	// Networks says where requests may go.
 	Networks Networks
@@ -46,8 +46,8 @@ type Options struct {
 	// Grace is how long requests may go on once Run's context has ended; 0 means the
 	// target's Timeout.
 	Grace time.Duration
-	// Gone, if set, is called when the target is gone for good, with the [ErrGone] that Run will return.
-	// Other requests may still be under way.
+	// Gone, if set, is called when the target is gone for good, with the error that Run will return (it wraps
+	// [ErrGone]). Other requests may still be under way.
 	Gone func(error)
 	// Logger gets log messages that are not about a single delivery; nil discards them.
 	Logger *slog.Logger
@@ -67,7 +67,7 @@ type Pusher struct {
 	metrics *series
 }
 
-// New checks the target t and returns a pusher, which pushes when its method Run is called.
+// New checks the target t and returns a pusher. The pusher sends nothing before the caller calls Run.
 func New(t Target, q Queue, o Options) (*Pusher, error) {
 	if err := t.Check(); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ const (
 	// superviseAgain is how long a supervisor waits before it tries again, after it failed to push a queue
 	// or to take a queue over.
 	superviseAgain = time.Second
-	// stopMax bounds one attempt to commit that a target is gone.
+	// stopMax is how long one attempt to commit that a target is gone may take.
 	stopMax = 10 * time.Second
 )
 
@@ -57,8 +57,8 @@ type Broker interface {
 	Stop(ctx context.Context, q Pushed, why string) error
 	// Follow makes the broker keep reading new commits of the log, until leave is called.
 	Follow() (leave func())
-	// Follows tells whether the broker has read the log in the last seconds. A broker that has not may
-	// not know the latest signs of life of owners.
+	// Follows tells whether the broker has read the log in the last seconds. If not, the broker may not
+	// know about the owners' latest signs of life.
 	Follows() bool
 }
 
@@ -162,8 +162,9 @@ func (s *supervision) loop(ctx context.Context) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
-		// reap comes before Pushed. A run whose target was gone has committed that, so Pushed no longer
-		// returns that queue, and the loop does not begin another run.
+		// reap must come before Pushed. A run that found the target gone has committed this fact before
+		// the run was over. So after reap has removed such a run, Pushed no longer returns the queue, and
+		// the loop does not begin another run.
 		s.reap()
 		queues := s.b.Pushed()
 		s.follow(len(queues) > 0)
@@ -308,8 +309,8 @@ func (s *supervision) takeOver(ctx context.Context, q Pushed) {
 	s.aside(ctx, q, "taking over a queue to push its records", func() error { return s.b.TakeOver(ctx, q) })
 }
 
-// watch checks the owners of queues that have records to push. This broker commits signs of life for its own
-// queues, and takes over queues whose owners have committed none for too long.
+// watch checks the owners of queues that have records to push. For queues that this broker owns, it commits
+// signs of life. It takes over queues whose owners have written nothing to the log for too long.
 func (s *supervision) watch(ctx context.Context) {
 	queues := s.b.Pushed()
 	for id := range s.watched {
