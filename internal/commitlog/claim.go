@@ -18,12 +18,13 @@ type Next struct {
 	Now int64
 }
 
-// Commit claims one slot after the other until it wins one. Then it applies and returns the commit
-// in that slot. Before each claim, when all earlier slots are applied, it calls build. build
+// Commit claims one slot after the other until it wins a slot. Then it applies and returns the
+// commit in that slot. Before each claim, when all earlier slots are applied, it calls build. build
 // returns a commit and the parts of the commit's payload; Commit sets the commit's cluster, seq,
 // prev, created and hash. If build returns a nil commit, Commit gives up and returns nil.
-// Commit sends the commit until it knows which commit is in the slot. If the store can't be
-// reached, Commit tries again until ctx ends, and calls report with the error of each attempt.
+//
+// Commit sends the same commit to a slot until it knows which broker won the slot. If the store
+// can't be reached, Commit tries again until ctx ends, and calls report with the error of each attempt.
 //
 // An error that wraps ErrUnknown means that a claim was sent, but that Commit does not know
 // whether the claim won the slot. Any other error means that nothing was, or will be, committed.
@@ -54,8 +55,8 @@ func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]
 			}
 			l.stats.LostRaces.Add(1)
 		case err == nil && act.Do == Tail:
-			// The store answered the Create that the slot is taken, but a Get did not find the
-			// slot. Pause before the next attempt.
+			// The store answered the Create that the slot is taken, but answered a Get that the
+			// slot is free. Pause before the next attempt.
 			attempts++
 			if err := l.pause(ctx, attempts); err != nil {
 				return nil, l.abandon(err)
@@ -78,8 +79,8 @@ func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]
 	}
 }
 
-// abandon ends the open claim, because the caller of Commit no longer waits or the log has halted.
-// It returns err. If the claim was sent, the returned error wraps ErrUnknown too.
+// abandon ends the open claim. Commit calls abandon when the context has ended or the log has
+// halted. abandon returns err; if the claim was sent, the returned error wraps ErrUnknown too.
 func (l *Log) abandon(err error) error {
 	var c Claim
 	l.with(func(p *Protocol) { c = p.Abandon() })
@@ -94,8 +95,8 @@ func (l *Log) abandon(err error) error {
 // this broker's commit before they can claim the next slot, so without the pause they would
 // hardly ever win.
 //
-// A broker that never wins leaves no trace in the log. For such brokers, giveWay also pauses after
-// every winsMax wins in quick succession.
+// A broker that never wins leaves no trace in the log, so this broker can't know about it. For such
+// brokers, giveWay also pauses after every winsMax wins in quick succession.
 func (l *Log) giveWay(ctx context.Context) error {
 	if !l.wonLast || l.getLatency == 0 || !l.Contended() && l.row%winsMax != 0 {
 		return nil

@@ -35,7 +35,7 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 		case err == nil:
 			return c, nil
 		case !errors.Is(err, objstore.ErrNotFound):
-			// The network may damage single answers. So the returned error is one about damage
+			// The network may damage single answers. So OpenCluster returns an error about damage
 			// only if all answers were damaged.
 			if !isDamage(err) || try == 0 || isDamage(last) {
 				last = err

@@ -12,8 +12,9 @@
 //
 // Invariants:
 //   - Slots have no gaps and are claimed one at a time.
-//   - A commit is applied only if it came in an answer that the log lease covers: the store gave
-//     the answer while the lease lasted.
+//   - A commit is applied only if the log lease covers the answer with the commit (the store gave
+//     the answer while the lease lasted), or if a later List shows no checkpoint that covers the
+//     commit.
 //   - A broker that has sent a commit to one slot sends the commit's payload to another slot only
 //     after the first slot is decided.
 package commitlog

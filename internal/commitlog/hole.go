@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// listCheckMax bounds how often FindHole checks with a Get whether a slot exists that a List left out.
+// listCheckMax bounds how many of the slots that Lists leave out FindHole looks up with a Get.
 const listCheckMax = 5
 
 // FindHole returns an error that wraps [ErrRolledBack] if one of the applied slots from first to
@@ -48,9 +48,9 @@ func (l *Log) isThere(ctx context.Context, key string) (bool, error) {
 	return err == nil, nil
 }
 
-// deletedBehindCheckpoint judges a slot that a Get did not find. Brokers may delete a slot that a
-// checkpoint covers: for such a slot, it returns nil. For other slots, it returns an error that wraps
-// [ErrRolledBack] and got, the error of the Get.
+// deletedBehindCheckpoint returns nil if a checkpoint covers a slot that a Get did not find: brokers may
+// delete such a slot. Otherwise it returns an error that wraps [ErrRolledBack] and got, the error of the
+// Get.
 func (l *Log) deletedBehindCheckpoint(ctx context.Context, gone format.Seq, got error) error {
 	page, err := listOnce(ctx, l.store, format.CheckpointPrefix, format.AfterKey(format.CheckpointPrefix, gone))
 	if err != nil {

@@ -23,8 +23,8 @@ const (
 	// headRead is how many bytes of a commit the first Get reads. Most commits are smaller, so this
 	// Get also reads their records.
 	headRead = 256 << 10
-	// recoveryRead replaces headRead while a broker catches up. The broker then needs only the heads
-	// of commits, and no memory budget bounds how many it reads ahead.
+	// recoveryRead replaces headRead while a broker catches up. The broker then needs only the heads of
+	// commits, and it keeps what it reads ahead in memory that no budget bounds.
 	recoveryRead  = 16 << 10
 	wholeReadsMax = 8
 
@@ -46,8 +46,8 @@ type Fold interface {
 	// Load replaces the state by the snapshot in a checkpoint's body.
 	Load(c *format.Checkpoint) error
 	// Apply applies the next commit to the state. If the Log read the whole object of the commit
-	// together with the head, object has those bytes; else object is nil. If a running call of
-	// [Log.Commit] won the slot, c is the *Commit that the call's function build returned.
+	// together with the head, object has the bytes of the object; else object is nil. If a running call
+	// of [Log.Commit] won the slot, c is the pointer that this call got from its function build.
 	Apply(c *format.Commit, object []byte) error
 }
 
@@ -232,8 +232,8 @@ func (l *Log) Relist(ctx context.Context) error {
 	return l.Sync(ctx)
 }
 
-// step performs an action. After a failure it pauses and returns nil, so that the caller tries
-// again. attempts counts the failures in a row: at attemptsMax, step returns the error.
+// step performs an action. After a failure it pauses and returns nil: the caller then asks for the next
+// action. attempts counts the failures in a row. When it reaches attemptsMax, step returns the error.
 func (l *Log) step(ctx context.Context, act Action, attempts *int) error {
 	err := l.perform(ctx, act)
 	switch {
@@ -286,7 +286,7 @@ func (l *Log) settled() (ok bool) {
 	return ok
 }
 
-// Lag returns how many slots this broker knows to exist but has not applied yet.
+// Lag returns how many slots exist but are not applied yet, as far as this broker knows.
 func (l *Log) Lag() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 var (
 	// ErrLoss says that a slot that brokers still need is gone. The broker halts, since it never skips a slot.
 	ErrLoss = errors.New("the log has lost a commit")
-	// ErrFork says that a commit does not have the hash of the previous commit. The store may ignore the
-	// conditions of writes, or the bucket may have been restored from a copy.
+	// ErrFork says that the previous hash in a commit is not the hash of the commit in the slot before. The
+	// store may ignore the conditions of writes, or the bucket may have been restored from a copy.
 	ErrFork = errors.New("the log has forked")
 	// ErrRolledBack says that the bucket lacks commits that this broker has seen.
 	ErrRolledBack = errors.New("the bucket was rolled back")

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// AppendKey appends the canonical form of the protocol to b. Two protocols with the same form
-// make the same decisions from then on, so a test that explores all interleavings needs to follow
-// only one of them. The protocol must not have halted.
+// AppendKey appends the canonical form of the protocol to b. Two protocols with the same form will
+// make the same decisions, so a test that explores all interleavings needs to follow only one of
+// the two. The protocol must not have halted.
 //
 // The caller guarantees that no later answer has a store time before now. So all times that make
 // no difference to such answers have the same form: for example, the beginnings of all leases that
 // have ended by now. The caller also guarantees that no slot above end will ever be written. So
-// reads that differ only above end have the same form. The form leaves out the largest store time
-// ever seen, which matters only if the store's time falls by more than the margin.
+// what the protocol asks to read above end does not change the form. The form leaves out the largest
+// store time ever seen, which matters only if the store's time falls by more than the margin.
 func (p *Protocol) AppendKey(b []byte, now time.Time, end format.Seq) []byte {
 	if p.halt != nil {
 		panic("commitlog: a halted protocol decides nothing")
@@ -81,8 +81,8 @@ func (p *Protocol) AppendKey(b []byte, now time.Time, end format.Seq) []byte {
 	return b
 }
 
-// keyLease returns begin, the beginning of a lease. For all leases that have ended by now, it returns the
-// same time instead.
+// keyLease returns begin, the beginning of a lease, unless the lease has ended by now. For all leases that
+// have ended, it returns the start of 1970.
 func (p *Protocol) keyLease(begin, now time.Time) time.Time {
 	if begin.IsZero() || begin.Add(p.deleteDelay-p.margin).After(now) {
 		return begin

@@ -255,8 +255,9 @@ func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 	return err
 }
 
-// readHead reads the head of slot s with a Get of the first size bytes. If it has read the whole object, it
-// also returns the object. The returned time is the date of the store's answer; an ErrNotFound has one too.
+// readHead reads the head of slot s. It first gets size bytes of the object, and then the rest of the head if
+// the head is larger. If it has read the whole object, it also returns the object. The returned time is the
+// date of the store's answer; an answer that is ErrNotFound has a date too.
 func (l *Log) readHead(ctx context.Context, s format.Seq, size int64) (*format.Commit, []byte, time.Time, error) {
 	key := format.LogKey(s)
 	ctx, cancel := timeout(ctx, size)

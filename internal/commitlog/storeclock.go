@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// datesKept is the number of dates from which storeClock computes the store's time. With so many dates, a
-// few wrong ones hardly change the median.
+// datesKept is the number of dates from which storeClock computes the store's time. With nine dates, a few
+// wrong dates hardly change the median.
 const datesKept = 9
 
 // storeClock estimates the store's time. It keeps the dates of the store's last answers, adds to each the
@@ -19,7 +19,7 @@ type storeClock struct {
 // storeDate is the date in an answer of the store, and when the answer arrived by two local clocks: the
 // clock since boot (Stamp.Boot) and the clock of [time.Now] (came). The first may stop while a virtual
 // machine is saved as a snapshot, the second while a machine sleeps. So carried adds the longer of the
-// two elapsed times to the date.
+// two times that have passed by these clocks.
 type storeDate struct {
 	Stamp
 	came time.Time

@@ -138,7 +138,8 @@ type KeyedRange struct {
 // Digest is the first 128 bits of a SHA-256.
 type Digest [16]byte
 
-// UnknownEntry is a non-critical entry that a newer version of Seb wrote.
+// UnknownEntry is an entry of a kind that this version of Seb does not know. A newer version wrote it, and did
+// not mark it as critical.
 type UnknownEntry struct {
 	Kind uint16
 	Body []byte

@@ -18,7 +18,8 @@ type TopicID uint64
 // QueueID identifies a queue. No other queue of the log ever has the same id, and 0 identifies no queue.
 type QueueID uint64
 
-// ConsumerID identifies a consumer. No other consumer of the log ever has the same id. 0 identifies none.
+// ConsumerID identifies a consumer. No other consumer of the log ever has the same id, and 0
+// identifies no consumer.
 type ConsumerID uint64
 
 // KeyID identifies an API key. No other key of the log ever has the same id, and 0 identifies no key.
@@ -75,8 +76,8 @@ func seqKey(prefix string, s Seq) string {
 	return fmt.Sprintf("%s%0*d", prefix, seqDigits, uint64(s))
 }
 
-// AfterKey returns where a List that should begin with slot s starts: after the key of slot s-1, or
-// after "" if s is 0.
+// AfterKey returns the key after which a List must start to show slot s and later slots: the key of slot
+// s-1, or "" if s is 0.
 func AfterKey(prefix string, s Seq) string {
 	if s == 0 {
 		return ""

@@ -120,7 +120,7 @@ type RecordPutBack struct {
 	Queue     QueueID
 	Partition Partition
 	Attempt
-	NotBefore  int64 // earliest time of the next delivery; of a dead letter, when it became one; microseconds since 1970
+	NotBefore  int64 // earliest time of the next delivery, or when the record became a dead letter; microseconds since 1970
 	DeadLetter bool  // the record is handed out again only after a redrive
 	Reason     string
 }
