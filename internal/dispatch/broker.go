@@ -7,9 +7,10 @@
 // A [Dispatcher] belongs to one queue for as long as this broker owns that queue. It scans the queue:
 // it goes through the offsets of each partition in order, up to the dispatch limit, and enters the
 // records that are to be handed out into a table (a [leases.Table]). A record is fresh until it is
-// first handed out. A receiver is a caller of Receive; if it finds no record, it waits in line. A run
-// is a range of consecutive offsets. A held record is one that a worker of a lost owner may still have:
-// the dispatcher does not hand it out again before one lease has passed since the takeover.
+// first handed out. A receiver is a caller of Receive. If a receiver finds no record, it waits in line
+// until its turn comes, and then tries again. A run is a range of consecutive offsets. A held record is
+// one that a worker of a lost owner may still have: the dispatcher does not hand it out again before
+// one lease has passed since the takeover.
 //
 // A dispatcher learns what becomes of records only from the commits that this broker applies: its own,
 // and those of other brokers.
@@ -81,8 +82,8 @@ type Change interface {
 // Request asks the broker to commit a change.
 type Request struct {
 	Change
-	// Synced says that the broker has synced since the change was requested. So the broker need not
-	// sync again before it refuses the change.
+	// Synced says that the state is new enough to refuse the change. Without Synced, the broker syncs
+	// and checks the change again before it refuses the change.
 	Synced bool
 	// Urgent says that the commit does not wait for more requests that could share it.
 	Urgent bool

@@ -135,8 +135,8 @@ type takeovers struct {
 //
 // If ctx ends first, TakeOver returns ErrUndecided, and the takeover goes on. If the takeover stopped
 // instead, this broker could become the owner without knowing it, and would then take the queue over
-// from itself. That makes all records below the dispatch limit uncertain. Other errors are ErrClosed,
-// and those of Broker.Sync and Broker.Commit.
+// from itself. Such a takeover makes all records below the dispatch limit uncertain. Other errors are
+// ErrClosed, and those of Broker.Sync and Broker.Commit.
 func (x *Dispatchers) TakeOver(ctx context.Context, o Owner, deaf bool, most int) error {
 	taken := make(chan error, 1)
 	begun := x.begin(func() {

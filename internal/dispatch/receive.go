@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/leases"
 )
 
-// openingMax is how long a receiver waits after its deadline if records wait only for a commit that
-// moves the dispatch limit.
+// openingMax is how long, at most, a receiver waits after its deadline if records wait only for a commit
+// that moves the dispatch limit.
 const openingMax = 5 * time.Second
 
 // ReceiveOptions are the options of [Dispatchers.Receive].
@@ -283,8 +283,8 @@ func (d *Dispatcher) Take(now time.Time, w Want) (got Taken) {
 }
 
 // handLocked leases records to a receiver: up to most, which is how many the receiver may take now. wanted
-// is how many records the receiver wants. handLocked also makes record claims for other records, if this
-// receiver and the receivers in line want more records.
+// is how many records the receiver wants. handLocked also makes record claims for records that are due for
+// another attempt, if this receiver and the receivers in line want more records.
 func (d *Dispatcher) handLocked(now, until time.Time, most, wanted int, holder *leases.Holder) (out []leases.Delivery) {
 	for {
 		got := d.table.Take(now, until, most-len(out), d.claimsLocked(wanted), holder)

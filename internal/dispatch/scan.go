@@ -228,8 +228,8 @@ func (d *Dispatcher) delayAt(at leases.Place, now time.Time) (run aheadRun, ok b
 
 var keySeed = maphash.MakeSeed()
 
-// keyOf returns the hash of a record's key. Two keys may have the same hash: then their records are
-// kept in order, which does no harm.
+// keyOf returns the hash of a record's key. Two keys may have the same hash: then the records of both keys
+// are handed out one at a time, which does no harm.
 func keyOf(key []byte) uint64 {
 	if key == nil {
 		return leases.NoKey
