@@ -28,13 +28,13 @@ const (
 	// for a new limit: the limit can be a part of the other commit. Workers' answers cause such commits,
 	// unless the workers answer through other brokers.
 	limitRides = 250 * time.Millisecond
-	// OwnerShows is the interval at which an owner with receivers writes an entry to the log after it
-	// took the queue over from an owner that it could not ask. If that owner still runs, it learns from
-	// these entries that the new owner runs too, and does not take the queue back.
+	// OwnerShows is the interval at which an owner writes an entry to the log to show that it runs.
+	// Brokers that can't ask the owner rely on these entries.
 	OwnerShows = 10 * time.Second
-	// ownerContested is how long the new owner writes these entries. If the previous owner still runs,
-	// it tries to take the queue back within this time. Without this bound, the new owner would send the
-	// store a request every OwnerShows for ever.
+	// ownerContested is how long an owner with receivers writes these entries after it took the queue
+	// over from an owner that it could not ask. If the previous owner still runs, it tries to take the
+	// queue back within this time. Without this bound, the new owner would send the store a request
+	// every OwnerShows for ever.
 	ownerContested = 10 * time.Minute
 )
 

@@ -18,7 +18,7 @@ import (
 const OwnerSilence = 30 * time.Second
 
 var (
-	// ErrClosed refuses a takeover: this broker has released its queues.
+	// ErrClosed refuses a takeover: this broker shuts down and releases its queues.
 	ErrClosed = errors.New("the broker shuts down")
 	// ErrUndecided says that the caller's context ended before the takeover did. The takeover goes on.
 	ErrUndecided = errors.New("this broker is still taking over the queue")

@@ -90,9 +90,9 @@ func (p *Pusher) warnForbidden(err error) {
 		"host", u.Hostname(), "address", forbidden.address.Addr(), "why", "it "+forbidden.why, "hint", forbidden.hint)
 }
 
-// settle reports the outcome of a message to the queue. The target may have received an abandoned request,
-// so settle reports nothing about that request, and the message stays leased until its lease ends. If an
-// operator's setting forbade the request, the delivery does not count as an attempt.
+// settle reports the outcome of a message to the queue. If a shutdown ended the request, the target may still
+// have received it: settle reports nothing, and the message stays leased until its lease ends. If an operator's
+// setting forbade the request, the delivery does not count as an attempt.
 func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
 	switch a.outcome {
 	case Abandoned:

@@ -23,9 +23,9 @@ const warnEvery = time.Hour
 const settlingFactor = 16
 
 // gate limits the requests to one target. At most max requests are under way at a time. A closed gate lets
-// no request through until the time until. Then one request may be under way, after a success two, and so
+// no request through. When the gate opens again, one request may be under way, after a success two, and so
 // on, up to max. If several requests began before the gate closed, and each of their answers would close
-// it, these answers count as one closing.
+// the gate, these answers count as one closing.
 type gate struct {
 	max int
 
@@ -58,8 +58,8 @@ func (g *gate) room(ctx context.Context) (n int, err error) {
 }
 
 // receiving notes that the pusher is about to call [Queue.Receive]. If the gate is closed or closes during that
-// call, or if a held message's lease ends, the gate calls giveUp. When Receive has returned, the pusher calls
-// received with the number of messages.
+// call, or if the lease of an unsettled message ends, the gate calls giveUp. When Receive has returned, the
+// pusher calls received with the number of messages.
 func (g *gate) receiving(giveUp context.CancelFunc) (received func(n int)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -140,7 +140,7 @@ func (g *gate) close(era int, after time.Duration) {
 	}
 }
 
-// lapse changes the number of held messages whose lease has ended. While there are such messages, the
+// lapse changes the number of unsettled messages whose lease has ended. While there are such messages, the
 // pusher receives nothing: the queue might hand out the same messages a second time.
 func (g *gate) lapse(by int) {
 	g.change(func() {

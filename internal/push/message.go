@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
-// Message is a record that a queue has handed out once.
+// Message is one delivery of a record.
 type Message struct {
 	// Token identifies this delivery when the pusher calls the queue.
 	Token string

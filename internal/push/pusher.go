@@ -49,7 +49,7 @@ type Options struct {
 	// Gone, if set, is called when the target is gone for good, with the error that Run will return (it wraps
 	// [ErrGone]). Other requests may still be under way.
 	Gone func(error)
-	// Logger gets log messages that are not about a single delivery; nil discards them.
+	// Logger gets log messages; nil discards them.
 	Logger *slog.Logger
 	// Metrics, if set, counts requests and their outcomes.
 	Metrics *Metrics
