@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// listCheckMax bounds how many of the slots that Lists leave out FindHole looks up with a Get.
+// listCheckMax bounds how many slots FindHole checks with a Get because a List left them out.
 const listCheckMax = 5
 
 // FindHole returns an error that wraps [ErrRolledBack] if one of the applied slots from first to

@@ -11,12 +11,12 @@ import (
 var (
 	// ErrLoss says that a slot that brokers still need is gone. The broker halts, since it never skips a slot.
 	ErrLoss = errors.New("the log has lost a commit")
-	// ErrFork says that the previous hash in a commit is not the hash of the commit in the slot before. The
-	// store may ignore the conditions of writes, or the bucket may have been restored from a copy.
+	// ErrFork says that a commit contains a wrong hash of the previous commit. The store may ignore the
+	// conditions of writes, or the bucket may have been restored from a copy.
 	ErrFork = errors.New("the log has forked")
 	// ErrRolledBack says that the bucket lacks commits that this broker has seen.
 	ErrRolledBack = errors.New("the bucket was rolled back")
-	// ErrClock says that the store's time fell by more than the margin.
+	// ErrClock says that the store's time fell by more than the margin in seb.json.
 	ErrClock = errors.New("the store's clock stepped back")
 )
 

@@ -48,7 +48,7 @@ type Broker interface {
 	// HasWork tells whether the queue q has records that the owner should push now or is pushing now.
 	HasWork(q Pushed) bool
 	// TakeOver makes this broker the owner of q's queue. It does nothing if the owner has changed since
-	// the broker returned q.
+	// Pushed returned q.
 	TakeOver(ctx context.Context, q Pushed) error
 	// Show commits a sign of life: other brokers see in the log that this broker, the owner, runs.
 	Show(ctx context.Context, q Pushed) error
@@ -86,7 +86,7 @@ type Supervisor struct {
 	busy    map[format.QueueID]bool    // queues for which a takeover or a Show is under way
 }
 
-// NewSupervisor returns a supervisor that does nothing until it runs.
+// NewSupervisor returns a supervisor that does nothing until Run is called.
 func NewSupervisor(b Broker, o SupervisorOptions) *Supervisor {
 	return &Supervisor{b: b, opts: o, changed: make(chan struct{}, 1), pushers: map[format.QueueID]*Pusher{}, busy: map[format.QueueID]bool{}}
 }
