@@ -479,7 +479,7 @@ func (p *Protocol) Loaded(s format.Seq, h format.Hash) (ended Claim) {
 // LoadMissing notes that the checkpoint that Next asked for is gone. Normally a newer checkpoint has
 // replaced it, so the protocol lists again. If there is no newer checkpoint, the gone one and the
 // slots that it covers are lost. The protocol remembers the gone checkpoint, so that it does not
-// take the log to end below these slots.
+// conclude that the log ends before these slots.
 func (p *Protocol) LoadMissing() {
 	p.gone = max(p.gone, p.newer.seq)
 	p.newer.seq = 0

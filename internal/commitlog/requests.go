@@ -159,8 +159,8 @@ func (l *Log) stop(err error) error {
 }
 
 // damage counts an answer with damaged or foreign bytes for an object, and returns err. The
-// network may have damaged the bytes, so only damagedReadsMax such answers in a row stop the
-// broker. Reads that fail in other ways, such as a timeout, don't change the count.
+// network may have damaged the bytes, so only damagedReadsMax such answers in a row for the same
+// object stop the broker. Reads that fail in other ways, such as a timeout, don't change the count.
 func (l *Log) damage(key string, err error) error {
 	l.damaged[key]++
 	if l.damaged[key] >= damagedReadsMax {

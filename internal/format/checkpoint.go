@@ -52,7 +52,7 @@ func CheckCheckpointStart(b []byte, size int64) error {
 	return err
 }
 
-// DecodeCheckpoint reads a whole checkpoint object. Body is a slice of b.
+// DecodeCheckpoint reads a whole checkpoint object. The Body of the result shares memory with b.
 func DecodeCheckpoint(b []byte) (*Checkpoint, error) {
 	c, want, err := decodeCheckpointStart(b, int64(len(b)))
 	if err != nil {

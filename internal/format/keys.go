@@ -1,7 +1,7 @@
 package format
 
 // The entries about API keys. Only the client that uses a key knows the key's secret. The log has a
-// hash of the secret, with which brokers check it.
+// hash of the secret, with which brokers check the secret of a request.
 //
 //	9 key created:
 //	  offset size meaning

@@ -51,7 +51,7 @@ func (c ClusterID) String() string { return hex.EncodeToString(c[:]) }
 // String returns 64 hex digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// Tag returns the first 64 bits of the nonce. They tell a commit's object from all other objects that
+// Tag returns the first 64 bits of the nonce. They distinguish a commit's object from all other objects that
 // have ever had the same key.
 func (n Nonce) Tag() uint64 { return le.Uint64(n[:]) }
 

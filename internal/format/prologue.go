@@ -91,8 +91,8 @@ type Prologue struct {
 // End returns the position in the object where the head ends and the payload begins.
 func (p Prologue) End() int64 { return PrologueSize + int64(p.HeadSize) }
 
-// putPrologue writes the prologue to the first PrologueSize bytes of b. The rest of b is already the
-// head.
+// putPrologue writes the prologue to the first PrologueSize bytes of b. The caller has already written the
+// head to the rest of b.
 func putPrologue(b []byte, kind Kind, created int64, count uint32) {
 	head := b[PrologueSize:]
 	copy(b, magic)
