@@ -40,7 +40,7 @@ type Dispatcher struct {
 	config        Config
 	table         *leases.Table
 	parts         []part
-	ahead         map[format.Partition][]aheadRun // runs of delayed records that were not scanned yet, ascending by offset; a run is added just before the state gets its records
+	ahead         map[format.Partition][]aheadRun // runs of delayed records that were not scanned yet, ascending by offset; a new run is added just before the state gets its records
 	turn          int                             // the partition to scan next
 	scanned       int64                           // how many records of that partition were scanned in its present turn
 	delayed       delays                          // runs of records that were scanned before they were due, and are not in the table
