@@ -1,5 +1,6 @@
 -- The outbox: an application inserts its events here, in the transaction that
--- changes its data. A row is not changed after that; the drain deletes it.
+-- changes its data. Nobody changes a row after that. The program deletes the
+-- row once the row's record is in its topic.
 CREATE TABLE outbox (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     topic   text NOT NULL CHECK (topic ~ '^[a-zA-Z0-9._-]{1,249}$' AND topic NOT IN ('.', '..')),
@@ -10,8 +11,9 @@ CREATE TABLE outbox (
     created timestamptz NOT NULL DEFAULT now() CHECK (isfinite(created))
 );
 
--- What is on its way: of each topic one batch at most. Its rows are fixed here
--- before they are sent, and its id is the idempotency key of every try.
+-- The batches that are on their way to Seb: at most one for each topic. Before
+-- the program sends a batch, it stores here which rows the batch has. Every
+-- attempt has the same idempotency key: outbox- and the batch's id.
 CREATE TABLE outbox_batches (
     topic   text PRIMARY KEY,
     id      uuid NOT NULL DEFAULT gen_random_uuid(),
