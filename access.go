@@ -110,7 +110,7 @@ func (a Access) CheckAll(s Scopes) (err error) {
 		return err
 	}
 	if !a.open && !slices.Contains(a.Key.Topics, "*") {
-		return forbidden("use a key for all topics: one that was created without --topic", "%s is not for all topics", a.bearer())
+		return forbidden("use a key for all topics: a key that was created without --topic", "%s is not for all topics", a.bearer())
 	}
 	return nil
 }

@@ -356,7 +356,7 @@ func limited(code Code, limit int, format string, args ...any) *Error {
 
 // canceled returns the error of a caller whose context ended with err.
 func canceled(err error) *Error {
-	return &Error{Code: CodeCanceled, Detail: "the caller canceled the request, or its deadline passed", Err: err}
+	return &Error{Code: CodeCanceled, Detail: "the caller canceled the request, or the deadline of the request passed", Err: err}
 }
 
 func errClosed() error {

@@ -28,7 +28,7 @@ func stateMetrics(e *engine.Engine, limit int64) (families []metric.Family) {
 		gauge("seb_topics", "Topics.", int64(s.TopicCount()))
 		gauge("seb_consumers", "Consumers of all topics.", int64(s.ConsumerCount()))
 		gauge("seb_queues", "Queues of all topics.", int64(s.QueueCount()))
-		gauge("seb_delayed_appends", "Appends with a delay whose time has not come.", int64(s.DelayedCount(e.NowIn(s))))
+		gauge("seb_delayed_appends", "Appends whose delay is not over; an append counts once for each of its partitions.", int64(s.DelayedCount(e.NowIn(s))))
 		gauge("seb_batches", "Batches of records in the state.", int64(s.Batches()))
 	})
 	return families
@@ -79,11 +79,11 @@ func queueMetrics(queues []QueueInfo) []metric.Family {
 	left := family(metric.Gauge, "seb_queue_left_records", "Records that are neither done nor dead letters, including those that are leased, held or delayed.")
 	delayed := family(metric.Gauge, "seb_queue_delayed_records", "Records that may not be handed out yet.")
 	dead := family(metric.Gauge, "seb_queue_dead_records", "Records that are dead letters.")
-	oldest := family(metric.Gauge, "seb_queue_oldest_timestamp_seconds", "About when the oldest record that is not done was written, in seconds since 1970. Absent if all are done.")
-	leased := family(metric.Gauge, "seb_queue_leased_records", "Records that are with workers, of queues that this broker hands out.")
-	held := family(metric.Gauge, "seb_queue_held_records", "Records that wait for one lease because an owner that was lost may have handed them out, of queues that this broker hands out.")
+	oldest := family(metric.Gauge, "seb_queue_oldest_timestamp_seconds", "About when the oldest record that is neither done nor a dead letter was written, in seconds since 1970. Absent if there is no such record.")
+	leased := family(metric.Gauge, "seb_queue_leased_records", "Records that are with workers, of queues that this broker owns.")
+	held := family(metric.Gauge, "seb_queue_held_records", "Records that wait until a lease has passed, because a lost owner may have handed them out; of queues that this broker owns.")
 	received := family(metric.Counter, "seb_queue_received_records_total", "Records that this broker has handed out since it last took the queue over.")
-	acknowledged := family(metric.Counter, "seb_queue_acknowledged_records_total", "Records that were acknowledged through any broker since this one last took the queue over.")
+	acknowledged := family(metric.Counter, "seb_queue_acknowledged_records_total", "Records that were acknowledged through any broker since this broker last took the queue over.")
 	for _, q := range queues {
 		of := []string{q.Topic, q.Name}
 		left.Add(float64(q.Ready+q.Leased+q.Held+q.Delayed), of...)

@@ -84,7 +84,7 @@ func (o appendOptions) check(records int, now time.Time) error {
 	case o.delay != 0 && !o.due.IsZero():
 		return refused(CodeInvalidRequest, "the append has both a delay and a time when its records are due; give only one of them")
 	case o.partitions != nil && len(o.partitions) != records:
-		return refused(CodeInvalidRequest, "%d partitions are given for %d records: give one for each record", len(o.partitions), records)
+		return refused(CodeInvalidRequest, "%d partitions are given for %d records: give one partition for each record", len(o.partitions), records)
 	}
 	return o.checkKey()
 }

@@ -387,8 +387,8 @@ func TestFollowRefusals(t *testing.T) {
 		{"an id of one partition for all", "", cluster + ".1/0:1", 400, seb.CodeInvalidRequest, "all partitions"},
 		{"an id of all for one partition", "?partition=0", id, 400, seb.CodeInvalidRequest, "partition 0"},
 		{"an id of another partition", "?partition=0", cluster + ".1/1:0", 400, seb.CodeInvalidRequest, "partition 0"},
-		{"an id of another topic", "", cluster + ".7:0,0", 410, seb.CodeTopicRecreated, "not the topic that was read before"},
-		{"an id of another bucket", "", "00000000.1:0,0", 410, seb.CodeTopicRecreated, "not the topic that was read before"},
+		{"an id of another topic", "", cluster + ".7:0,0", 410, seb.CodeTopicRecreated, "created again since you began to read it"},
+		{"an id of another bucket", "", "00000000.1:0,0", 410, seb.CodeTopicRecreated, "created again since you began to read it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			header := []string{"Accept", typeEvents}

@@ -130,7 +130,7 @@ func TestQueueRefusals(t *testing.T) {
 		{"PUT", "", `{"max_attempts":1001}`, 400, seb.CodeInvalidRequest, "1000"},
 		{"PUT", "", `{"backoff":"1s-1h"}`, 400, seb.CodeInvalidRequest, "backoff"},
 		{"PUT", "", `{"backoff":"1s...1h"}`, 400, seb.CodeInvalidRequest, "backoff"},
-		{"PUT", "", `{"backoff":"1h..1s"}`, 400, seb.CodeInvalidRequest, "the shorter first"},
+		{"PUT", "", `{"backoff":"1h..1s"}`, 400, seb.CodeInvalidRequest, "the first must not be longer than the second"},
 		{"PUT", "", `{"backoff":"1s..25h"}`, 400, seb.CodeInvalidRequest, "24h"},
 		{"PUT", "", `{"dead_letter_topic":"a b"}`, 400, seb.CodeInvalidRequest, "a b"},
 		{"PUT", "", `{"dead_letter_topic":"orders"}`, 400, seb.CodeInvalidRequest, "its own"},

@@ -252,7 +252,7 @@ func TestCostIsTheListPrice(t *testing.T) {
 		{batchTimed, nil, "at most 4 commits/s, $52 a month at Amazon's $5 per million PUTs; an idle broker sends none"},
 		{batchTimed, r2.prices, "at most 4 commits/s, $47 a month at $4.5 per million PUTs; an idle broker sends none"},
 		{batchEach, r2.prices, "a PUT per append, $4.5 per million; an idle broker sends none"},
-		{batchImmediate, &amazon, "while records come, one PUT after another; at 20/s and $5 per million that is $259 a month; an idle broker sends none"},
+		{batchImmediate, &amazon, "while records come, one PUT after another; 20 PUTs/s at $5 per million cost $259 a month; an idle broker sends none"},
 		{batchTimed, &ownPrices, "no request fees"},
 	} {
 		if got := costOf(test.batch, 250*time.Millisecond, test.prices); got != test.want {

@@ -443,6 +443,6 @@ func (c *serveCmd) checkPositive() error {
 const memoryMin size = 8 << 20 // the same minimum as in seb.Options
 
 // stateMemoryMin is the least --state-memory. It includes a reserve of 64 KiB: enough to create API keys when
-// the log is full, and to finish the work of the log's queues. The rest has room for the state of some 17,000
-// commits.
+// the log is full, and to finish the work of the log's queues. The rest has room for the state of 17,000
+// commits to one partition each (56 bytes per commit).
 const stateMemoryMin size = 1 << 20

@@ -325,7 +325,7 @@ func (b *Budget) takeBackFor(waiting *Reservation) {
 			if unfair {
 				s.confine(v.holder)
 			}
-			v.ended = &FullError{Detail: fmt.Sprintf("the memory for %s is full (%d of %d bytes), and the broker gives the memory of this request to another one that waits", s.name.what(), s.used, s.limit), Limit: s.limit}
+			v.ended = &FullError{Detail: fmt.Sprintf("the memory for %s is full (%d of %d bytes), and the broker gives the memory of this request to another request that waits", s.name.what(), s.used, s.limit), Limit: s.limit}
 			s.leaving += v.held
 			delete(s.holding, v)
 			if v.wants > 0 {

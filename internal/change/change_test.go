@@ -293,7 +293,7 @@ func TestQueues(t *testing.T) {
 		{"no attempts", set("q", change.SetQueue{Update: change.QueueUpdate{MaxAttempts: new(0)}}), nil,
 			"invalid_request: max_attempts is 0; it must be 1 to 1000"},
 		{"long backoff", set("q", change.SetQueue{Update: change.QueueUpdate{BackoffMax: new(25 * time.Hour)}}), nil,
-			"invalid_request: backoff is 0s to 25h0m0s; both must be 0s to 24h in whole milliseconds, the shorter first"},
+			"invalid_request: backoff is 0s to 25h0m0s; each must be 0s to 24h in whole milliseconds, and the first must not be longer than the second"},
 		{"order", set("q", change.SetQueue{Update: change.QueueUpdate{Order: new("key")}}), nil,
 			`invalid_request: queue "q" of topic "t" has the order none, which can't change; create another queue with that order`},
 		{"unknown order", set("q", change.SetQueue{Update: change.QueueUpdate{Order: new("any")}}), nil,

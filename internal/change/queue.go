@@ -79,7 +79,7 @@ func (c QueueConfig) check() error {
 	case c.MaxAttempts < 1 || c.MaxAttempts > queueAttemptsMax:
 		return bad("max_attempts is %d; it must be 1 to %d", c.MaxAttempts, queueAttemptsMax)
 	case c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin || c.BackoffMax > queueBackoffMax || !whole(c.BackoffMin) || !whole(c.BackoffMax):
-		return bad("backoff is %v to %v; both must be 0s to 24h in whole milliseconds, the shorter first", c.BackoffMin, c.BackoffMax)
+		return bad("backoff is %v to %v; each must be 0s to 24h in whole milliseconds, and the first must not be longer than the second", c.BackoffMin, c.BackoffMax)
 	case c.Order != OrderNone && c.Order != OrderKey:
 		return bad("unknown order %q; use none or key", c.Order)
 	case c.DeadLetterTopic != "" && CheckTopicName(c.DeadLetterTopic) != nil:

@@ -198,7 +198,7 @@ func (l *Log) Recover(ctx context.Context) error {
 // returns an error after attemptsMax such Gets; times counts them.
 func (l *Log) recoverAgain(ctx context.Context, s format.Seq, times int) error {
 	if times >= attemptsMax {
-		return fmt.Errorf("get %s, which a List names: %w", format.LogKey(s), objstore.ErrNotFound)
+		return fmt.Errorf("get %s, which a List showed: %w", format.LogKey(s), objstore.ErrNotFound)
 	}
 	return l.pause(ctx, times)
 }

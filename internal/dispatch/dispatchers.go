@@ -210,12 +210,12 @@ func (x *Dispatchers) warnOfLoss(d *Dispatcher) {
 		return
 	}
 	x.warned = time.Now()
-	why, hint := "this broker advertises no address where the other could ask it", "name one that the other brokers reach, with seb serve --advertise"
+	why, hint := "this broker advertises no address at which the other broker could ask whether it runs", "advertise an address at which the other brokers reach this broker: seb serve --advertise"
 	if x.opts.Address != "" {
-		why = "the other got no response from this broker at the address that it advertises, or this one could not reach the store"
-		hint = "see that all brokers reach the address, and that it leads to this one alone; seb serve --advertise names another"
+		why = "the other broker got no response at the address that this broker advertises, or this broker could not reach the store"
+		hint = "make sure that all brokers reach the address, and that it leads to this broker alone; to advertise another address, use seb serve --advertise"
 	}
-	x.logger.Warn("another broker has taken over a queue from this one, which runs: "+why,
+	x.logger.Warn("another broker has taken over a queue from this broker, although this broker runs: "+why,
 		"topic", d.names.Topic, "queue", d.names.Queue, "address", x.opts.Address, "hint", hint)
 }
 

@@ -28,7 +28,7 @@ func (d *Dispatcher) release(ctx context.Context) {
 	out := d.retire()
 	err := d.all.b.Commit(ctx, Request{Change: release{d.queue, d.epoch, out}, Synced: true})
 	if err != nil && !errors.Is(err, ErrNotOwner) {
-		d.all.logger.Warn("could not release a queue: records that are with workers wait for the end of their lease, and the next owner counts one attempt too many for each",
+		d.all.logger.Warn("could not release a queue: the next owner holds back for one lease the records that workers might have, and counts one attempt too many for those that no worker got",
 			"topic", d.names.Topic, "queue", d.names.Queue, "err", err)
 	}
 }

@@ -111,7 +111,7 @@ func contradicts(err error) bool {
 
 // errOtherState says that the store has a checkpoint of the same slot with another state. A retry does
 // not help.
-var errOtherState = errors.New("the object does not hold the state at its slot")
+var errOtherState = errors.New("the checkpoint in the store does not hold the state after the checkpoint's slot")
 
 // findHole returns an error if the store has lost a recent slot up to s. It is called before a checkpoint
 // at s, which would hide the loss.

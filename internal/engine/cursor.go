@@ -278,7 +278,7 @@ func (c *Cursor) records(l state.Location, raw []byte) iter.Seq2[record.Record, 
 	return func(yield func(record.Record, error) bool) {
 		head, err := record.Parse(raw)
 		if err == nil && int64(head.Count) != l.Count {
-			err = fmt.Errorf("%w: it holds %d records, not %d", record.ErrCorrupt, head.Count, l.Count)
+			err = fmt.Errorf("%w: the batch holds %d records, not %d", record.ErrCorrupt, head.Count, l.Count)
 		}
 		if err != nil {
 			yield(record.Record{}, err)

@@ -17,7 +17,7 @@ var (
 	ErrClosed        = errors.New("the engine is closed or closing")
 	ErrWithdrawn     = errors.New("the request was withdrawn")
 	ErrKeyReused     = errors.New("the idempotency key was used for another request")
-	ErrWaitedTooLong = errors.New("the request with an idempotency key waited too long for its commit")
+	ErrWaitedTooLong = errors.New("a request with an idempotency key waited too long for a commit")
 )
 
 // UnknownError wraps the error of a request that may be in the log, or may still get there.

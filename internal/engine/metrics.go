@@ -69,11 +69,11 @@ func (m *metrics) families() []metric.Family {
 		counter("seb_records_committed_total", "Records in the commits that this broker wrote to the log.", m.commitRecords.Load()),
 		observed("seb_commit_bytes", "Bytes of batches in a commit, its data objects included.", m.commitBytes),
 		observed("seb_commit_batches", "Batches in a commit.", m.commitBatches),
-		observed("seb_commit_duration_seconds", "Time from the close of a batch to its acknowledgement.", m.commitSeconds),
+		observed("seb_commit_duration_seconds", "Time from sealing the requests of a commit until the commit is in the log.", m.commitSeconds),
 		counter("seb_checkpoints_total", "Checkpoints written and read back.", m.checkpoints.Load()),
 		gauge("seb_checkpoint_bytes", "Size of the last checkpoint that this broker wrote.", m.checkpointBytes.Load()),
 		observed("seb_checkpoint_duration_seconds", "Time from the snapshot of the state until the checkpoint was read back.", m.checkpointSeconds),
-		counter("seb_data_lost_reads_total", "Reads that met a missing or damaged object. Alert on any.", m.dataLost.Load()),
+		counter("seb_data_lost_reads_total", "Reads that found an object missing or damaged. Alert if this is above 0.", m.dataLost.Load()),
 	)
 }
 

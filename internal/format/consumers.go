@@ -74,7 +74,7 @@ func decodePositionsMoved(b []byte) (*PositionsMoved, error) {
 	for b = b[8:]; len(b) > 0; b = b[positionSize:] {
 		x := Position{Partition: Partition(le.Uint32(b)), Offset: Offset(le.Uint64(b[8:]))}
 		if le.Uint32(b[4:]) != 0 || x.Offset < 0 {
-			return nil, Corrupt("a position has the invalid offset %d", x.Offset)
+			return nil, Corrupt("a position has the invalid offset %d, or its reserved bytes are set", x.Offset)
 		}
 		if n := len(p.Positions); n > 0 && p.Positions[n-1].Partition >= x.Partition {
 			return nil, Corrupt("positions are not in the order of their partitions")

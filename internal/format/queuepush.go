@@ -93,9 +93,9 @@ func decodeQueuePushSet(b []byte) (*QueuePushSet, error) {
 	}
 	switch {
 	case texts.short || len(texts.rest) > 0:
-		return nil, Corrupt("an entry for a push has %d bytes, of which %d are left over", len(b), len(texts.rest))
+		return nil, Corrupt("an entry for a push has %d bytes, which do not match the sizes of its texts (left over: %d bytes)", len(b), len(texts.rest))
 	case p.URL == "" && (len(b) > queuePushSize || p.TimeoutMS != 0 || p.InFlight != 0):
-		return nil, Corrupt("an entry for a push has no URL")
+		return nil, Corrupt("an entry for a push has no URL, but other fields are set")
 	case p.URL == "":
 		set.Push = nil
 	case p.TimeoutMS <= 0 || p.InFlight == 0:

@@ -70,7 +70,7 @@ func (i *Identity) Accept(ctx context.Context, w http.ResponseWriter) (*Conn, er
 	c.Conn = tls.Server(c.raw, i.accepting())
 	if err := c.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("prove sessions to each other: %w", err)
+		return nil, fmt.Errorf("TLS handshake between sessions: %w", err)
 	}
 	if c.session, err = keyOf(c.ConnectionState()); err != nil {
 		_ = conn.Close()

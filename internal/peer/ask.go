@@ -48,7 +48,7 @@ func (i *Identity) ask(ctx context.Context, conn net.Conn, host string, owner Ke
 	limited.allow(handshakeBytesMax)
 	inner := tls.Client(limited, i.asking(owner))
 	if err := inner.HandshakeContext(ctx); err != nil {
-		return nil, fmt.Errorf("prove sessions to each other: %w", err)
+		return nil, fmt.Errorf("TLS handshake between sessions: %w", err)
 	}
 	limited.allow(unbounded)
 	return Abrupt(inner), nil

@@ -16,7 +16,7 @@ import (
 type Key [ed25519.PublicKeySize]byte
 
 // ErrOtherSession means that a session other than the intended one answered.
-var ErrOtherSession = errors.New("another session answers there")
+var ErrOtherSession = errors.New("another session answers at the owner's address")
 
 // Identity is a session that can prove its identity.
 type Identity struct{ certificate tls.Certificate }
@@ -72,7 +72,7 @@ func keyOf(state tls.ConnectionState) (k Key, _ error) {
 	}
 	public, ok := state.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
 	if !ok || len(public) != len(k) {
-		return k, errors.New("the other side's certificate does not have an Ed25519 key, as every session's has")
+		return k, errors.New("the certificate of the other side has no Ed25519 key; the certificate of every session has one")
 	}
 	return Key(public), nil
 }

@@ -22,7 +22,7 @@ const (
 )
 
 // ErrRunning is what [Supervisor.Run] returns when another call of Run has not ended.
-var ErrRunning = errors.New("this broker delivers pushed records already")
+var ErrRunning = errors.New("this broker already pushes the records of queues")
 
 // Pushed is a queue that, according to the log, has a target and is neither stopped nor paused.
 type Pushed struct {
@@ -332,7 +332,7 @@ func (s *supervision) watch(ctx context.Context) {
 		case q.Here && quiet >= s.opts.Shows-tick: // minus tick: at the next tick, more than opts.Shows may have passed
 			s.aside(ctx, q, "telling other brokers that this one pushes a queue", func() error { return s.b.Show(ctx, q) })
 		case !q.Here && quiet > s.opts.Silence && s.b.Follows():
-			s.opts.Logger.Warn("takes over a queue whose owner does not push", "topic", q.Topic, "queue", q.Name, "owner", q.Owner, "silent", quiet)
+			s.opts.Logger.Warn("taking over a queue whose owner does not push", "topic", q.Topic, "queue", q.Name, "owner", q.Owner, "silent", quiet)
 			s.takeOver(ctx, q)
 		}
 	}

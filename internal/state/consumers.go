@@ -171,7 +171,7 @@ func soundConsumerName(name string) bool { return name != "" && len(name) <= Con
 func (d *Draft) takePositions(x *format.PositionsMoved) error {
 	c := d.consumer(x.Consumer)
 	if c == nil || len(x.Positions) == 0 {
-		return fmt.Errorf("%w: consumer %d does not exist, or is moved in no partition", ErrNonsense, x.Consumer)
+		return fmt.Errorf("%w: consumer %d does not exist, or the entry has no positions", ErrNonsense, x.Consumer)
 	}
 	for _, p := range x.Positions {
 		if end, ok := d.End(c.topic, p.Partition); !ok || p.Offset < 0 || p.Offset > end {

@@ -274,7 +274,7 @@ func Decode(seq format.Seq, body []byte) (*State, error) {
 		s.decodeSessions(&r)
 	}
 	if len(r.b) != 0 {
-		r.fail("%d bytes follow after its end", len(r.b))
+		r.fail("%d bytes follow after the end of the snapshot", len(r.b))
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -396,7 +396,7 @@ func (r *reader) fail(format string, args ...any) {
 
 func (r *reader) bytes(n int) []byte {
 	if n > len(r.b) {
-		r.fail("it ends too early")
+		r.fail("the snapshot ends too early")
 		return nil
 	}
 	b := r.b[:n]

@@ -249,7 +249,7 @@ func (s *State) Apply(c *format.Commit) error {
 		return fmt.Errorf("%w: slot %d can't follow slot %d", ErrNonsense, c.Seq, s.seq)
 	}
 	if c.Time < s.time {
-		return fmt.Errorf("%w: its time is %d µs since 1970, before that of the previous commit, %d", ErrNonsense, c.Time, s.time)
+		return fmt.Errorf("%w: the time of the commit is %d µs since 1970, before the time of the previous commit, %d", ErrNonsense, c.Time, s.time)
 	}
 	for _, r := range c.Data {
 		if err := d.CheckData(r); err != nil {

@@ -272,7 +272,7 @@ func (w *world) apply(b *broker) {
 	b.log |= commit(c.at(s)) << (slotBits * (s - 1))
 	defer func() { b.claim, b.readBack = 0, false }()
 	if own != (claim != 0 && c == claim) {
-		w.violate(AckDurable, "%c's claim is %v, slot %d holds %v, and own is %v", b.name, claim, s, c, own)
+		w.violate(AckDurable, "%c's claim is %v, slot %d holds %v; whether the protocol takes that commit for its own: %v", b.name, claim, s, c, own)
 	}
 	switch {
 	case own && w.Without == NoNonce && b.readBack:
@@ -308,6 +308,6 @@ func (w *world) tail(b *broker) {
 	w.tell("%c: the log ends at slot %d", b.name, b.log.seq())
 	w.checkGap(b, b.log.seq()+1, "takes the log to end before")
 	if s := b.log.seq() + 1; b.false404&(1<<s) != 0 {
-		w.violate(MissOK, "for %c the log ends at slot %d by a 404, but slot %d had been written", b.name, s-1, s)
+		w.violate(MissOK, "%c concludes from a 404 that the log ends at slot %d, but slot %d had been written", b.name, s-1, s)
 	}
 }

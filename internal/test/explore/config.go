@@ -57,7 +57,7 @@ const (
 )
 
 var ruleNames = [...]string{
-	"none", "no lease", "<= for <", "lease checked at the time of sending", "no delay before deletion",
+	"none", "no lease", "lease covers the instant of its end", "lease checked at the time of sending", "no delay before deletion",
 	"checkpoint's age from its upload's begin", "newest checkpoint deleted", "older checkpoint loaded",
 	"payload moved to another slot after a load", "own nonce ignored", "late reply judged by the new lease",
 	"liveness judged by the newest state", "loss concluded from answers in any order",

@@ -42,7 +42,7 @@ func (w *world) sawCheckpoint(b *broker, s int) { w.saw(b, s+1) }
 // slot was written.
 func (w *world) checkGap(b *broker, s int, what string) {
 	if b.evidence > s {
-		w.violate(LossIsLoud, "%c %s slot %d, though it has seen that none below %d is free", b.name, what, s, b.evidence)
+		w.violate(LossIsLoud, "%c %s slot %d, though it has seen proof that all slots below %d were written", b.name, what, s, b.evidence)
 	}
 }
 

@@ -32,7 +32,7 @@ func DataIsThere(t *testing.T, memory *objstore.Memory, f *storetest.Faulty) (re
 			n++
 			o, err := memory.Get(ctx, d.Key(), 0, -1)
 			if err != nil || o.Size != int64(d.Size) {
-				t.Errorf("%s is sent while its %s is not there: %v", r.Key, d.Key(), err)
+				t.Errorf("the broker sends %s before the data object %s is completely in the store: %v", r.Key, d.Key(), err)
 			}
 		}
 		return next(ctx, r)

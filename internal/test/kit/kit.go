@@ -23,5 +23,5 @@ func MemoryInUse(b *seb.Broker) int64 {
 			return int64(f.Series[0].Value)
 		}
 	}
-	panic("the broker does not tell what it takes from its memory budget")
+	panic("the broker has no metric seb_memory_used_bytes")
 }

@@ -204,10 +204,10 @@ func TestMetricsShowQueues(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP seb_delayed_appends Appends with a delay whose time has not come.
+# HELP seb_delayed_appends Appends whose delay is not over; an append counts once for each of its partitions.
 # TYPE seb_delayed_appends gauge
 seb_delayed_appends 1
-# HELP seb_queue_acknowledged_records_total Records that were acknowledged through any broker since this one last took the queue over.
+# HELP seb_queue_acknowledged_records_total Records that were acknowledged through any broker since this broker last took the queue over.
 # TYPE seb_queue_acknowledged_records_total counter
 seb_queue_acknowledged_records_total{queue="work",topic="t"} 2
 # HELP seb_queue_dead_records Records that are dead letters.
@@ -216,10 +216,10 @@ seb_queue_dead_records{queue="work",topic="t"} 1
 # HELP seb_queue_delayed_records Records that may not be handed out yet.
 # TYPE seb_queue_delayed_records gauge
 seb_queue_delayed_records{queue="work",topic="t"} 2
-# HELP seb_queue_held_records Records that wait for one lease because an owner that was lost may have handed them out, of queues that this broker hands out.
+# HELP seb_queue_held_records Records that wait until a lease has passed, because a lost owner may have handed them out; of queues that this broker owns.
 # TYPE seb_queue_held_records gauge
 seb_queue_held_records{queue="work",topic="t"} 0
-# HELP seb_queue_leased_records Records that are with workers, of queues that this broker hands out.
+# HELP seb_queue_leased_records Records that are with workers, of queues that this broker owns.
 # TYPE seb_queue_leased_records gauge
 seb_queue_leased_records{queue="work",topic="t"} 1
 # HELP seb_queue_left_records Records that are neither done nor dead letters, including those that are leased, held or delayed.

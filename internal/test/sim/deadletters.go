@@ -71,7 +71,7 @@ func (g *deadLetters) check(at moment) {
 		})
 	}
 	if !slices.Equal(g.records, g.copies) {
-		g.sim.history.violate("ParkedOnce", "slot %d makes %v dead letters, and has copies of %v", at.seq, g.records, g.copies)
+		g.sim.history.violate("ParkedOnce", "slot %d turns these records into dead letters: %v; but it has copies of these records: %v", at.seq, g.records, g.copies)
 	}
 }
 

@@ -36,7 +36,7 @@ func newFront(l *link, store objstore.Store) *front {
 	f.server = &http.Server{Handler: f}
 	l.sim.flights.Go(func() {
 		if err := f.server.Serve(f.listen); !errors.Is(err, http.ErrServerClosed) {
-			l.sim.history.violate("Liveness", "the front end of %s ends: %v", l.name, err)
+			l.sim.history.violate("Liveness", "the S3 server of %s ends: %v", l.name, err)
 		}
 	})
 	return f
@@ -83,7 +83,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		at, err := f.store.Delete(r.Context(), key)
 		f.answer(w, r, call{objstore.VerbDelete, key, at, err}, http.StatusNoContent)
 	default:
-		f.link.sim.history.violate("Liveness", "%s sends %s %s, which no front end serves", f.link.name, r.Method, r.URL)
+		f.link.sim.history.violate("Liveness", "%s sends %s %s, which the S3 server does not serve", f.link.name, r.Method, r.URL)
 		refuse(w, http.StatusNotImplemented, "NotImplemented")
 	}
 }

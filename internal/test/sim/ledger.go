@@ -57,7 +57,7 @@ func (f *front) audit(ctx context.Context, r storetest.Request, next storetest.N
 	}
 	answer, err := next(ctx, r)
 	if v := verdict(r.Verb, err); v != "" && !f.ledger.debit(v, r.Key) {
-		f.link.sim.history.violate("SlotAgreement", "the S3 client of %s reports %q for %s, which the front end did not answer: %v", f.link.name, v, r.Key, err)
+		f.link.sim.history.violate("SlotAgreement", "the S3 client of %s reports %q for %s, but the S3 server did not answer so: %v", f.link.name, v, r.Key, err)
 	}
 	return answer, err
 }

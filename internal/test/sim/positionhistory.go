@@ -110,7 +110,7 @@ func (x *checker) checkDoers(s consumerRef, history []*positions, effects []effe
 	done := match(len(sure), len(history), func(d, move int) bool { return can(sure[d], move) })
 	for i, d := range sure {
 		if d.changes != nil && done[i] < 0 {
-			x.history.violate("ConsumerAsAsked", "every move that this operation can have done was done by another: %v; the positions of %v were %v", d.op, s, history)
+			x.history.violate("ConsumerAsAsked", "every move that this operation can have made was made by another operation: %v; the positions of %v were %v", d.op, s, history)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (x *checker) checkTopics(ops []*op) {
 			}
 			for _, later := range in.configs[i+1:] {
 				if slices.ContainsFunc(ops[:at], func(o *op) bool { return o.acked() && o.kind == updates && o.config == later && o.ret < ops[at].call }) {
-					x.history.violate("TopicAsAsked", "config %d came before %d, and was asked for after that: %v", config, later, ops[at])
+					x.history.violate("TopicAsAsked", "the retention of %d bytes came into the log before that of %d bytes, but a client asked for it later: %v", config, later, ops[at])
 				}
 			}
 		}

@@ -24,7 +24,7 @@ func (s *simulation) setUp() {
 	for _, t := range s.plan.topics {
 		for created := false; !created; s.sleep(100 * time.Millisecond) {
 			if s.now() > lifetimeMax {
-				s.giveUp("no broker takes the bucket")
+				s.giveUp("no broker creates the topics")
 			}
 			for _, n := range s.nodes {
 				if l := n.current(); l != nil && !created {
