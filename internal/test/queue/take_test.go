@@ -66,15 +66,15 @@ func TestBrokerThatGoesDuringATakeoverLeavesNoDoubt(t *testing.T) {
 		q := b.Queue("t", "work")
 		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
 		appendTo(t, b, 0, 1)
-		time.AfterFunc(75*time.Millisecond, func() {
-			if err := b.Shutdown(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-		if got, err := q.Receive(t.Context(), seb.ReceiveOptions{Wait: time.Minute}); err == nil && len(got) > 0 {
+		shutdown := make(chan error, 1)
+		time.AfterFunc(75*time.Millisecond, func() { shutdown <- b.Shutdown(t.Context()) })
+		got, err := q.Receive(t.Context(), seb.ReceiveOptions{Wait: time.Minute})
+		if err := <-shutdown; err != nil {
+			t.Fatal(err)
+		}
+		if err == nil && len(got) > 0 {
 			return // the receiver was faster than the shutdown, and has the record
 		}
-		synctest.Wait()
 		time.Sleep(time.Second)
 		wantHanded(t, mustReceive(t, open(t, store, immediate()).Queue("t", "work"), 1, time.Second), "[0#1]")
 	})
