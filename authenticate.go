@@ -33,7 +33,7 @@ func (c Credential) empty() bool {
 }
 
 // errNotHere marks the refusal of an API key that this broker may find after a sync.
-var errNotHere = errors.New("not known to this broker")
+var errNotHere = errors.New("this broker does not know the API key")
 
 // Authenticate returns what a caller with the credential c may do, or an error with
 // [CodeUnauthorized]. In a log that never had an API key every caller may do everything,

@@ -209,7 +209,7 @@ func (b *Broker) commitAppends(c Commit) (each []appendOptions, appends []*engin
 		o := newAppendOptions(a.Options)
 		if o.keyed {
 			e := refused(CodeInvalidRequest, "an append within a commit has no idempotency key of its own")
-			e.Hint = "give the key to the commit"
+			e.Hint = "pass IdempotencyKey to Commit, not to its appends"
 			return nil, nil, ofPart(name, e)
 		}
 		p, err := b.newAppend(a.Topic, a.Records, o)

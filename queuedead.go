@@ -156,7 +156,7 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err 
 	defer writes(&err)
 	def(&o.Limit, redriveMax)
 	if o.Limit < 0 || o.Limit > redriveMax || len(o.Places) > tokensMax {
-		return Redriven{}, limited(CodeInvalidRequest, redriveMax, "%d records are named and limit is %d; name at most %d records, or set limit to 1 to %d", len(o.Places), o.Limit, tokensMax, redriveMax)
+		return Redriven{}, limited(CodeInvalidRequest, redriveMax, "%d records are named, at most %d are allowed; or the limit %d is not 1 to %d", len(o.Places), tokensMax, o.Limit, redriveMax)
 	}
 	if err := q.check(); err != nil {
 		return Redriven{}, err

@@ -226,7 +226,7 @@ func (h *Handler) decoder(r *http.Request) (decoding, error) {
 		return nil, &seb.Error{
 			Code: codeUnsupportedEncoding, Outcome: seb.NotCommitted,
 			Detail: fmt.Sprintf("the content encoding %q is not supported", enc),
-			Hint:   "use gzip, zstd, or none",
+			Hint:   "compress the body with gzip or zstd, or send it uncompressed, without Content-Encoding",
 		}
 	}
 }

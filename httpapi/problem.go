@@ -104,7 +104,7 @@ var hints = map[seb.Code]string{
 	seb.CodeQueueNotFound:        "PUT /v1/topics/TOPIC/queues/NAME creates the queue; GET /v1/topics/TOPIC/queues lists all queues",
 	seb.CodeTooManyQueues:        "delete queues that nobody needs, or ask the operator to raise --queues-max of seb serve",
 	seb.CodePushNotFound:         "PUT /v1/topics/TOPIC/queues/NAME/push sets the URL",
-	seb.CodeLeaseLost:            "stop the work on this record: another worker may have the record, or its work is done already",
+	seb.CodeLeaseLost:            "stop the work on this record: another worker may have the record, or the work on the record is done already",
 	seb.CodeQueueElsewhere:       "try again after Retry-After seconds, or send the request to the address in owner; if this persists, set addresses where the brokers reach each other with seb serve --advertise",
 	seb.CodeTooManyDelayed:       "append once the records are due, or ask the operator to raise --delayed-max of seb serve",
 	seb.CodeUnauthorized:         "send a valid API key, as Authorization: Bearer KEY",

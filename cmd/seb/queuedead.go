@@ -203,7 +203,7 @@ func (c *queueRedriveCmd) body() (map[string]any, error) {
 	places := make([]map[string]int64, len(c.Offset))
 	for i, offset := range c.Offset {
 		if offset < 0 || partition < 0 {
-			return nil, usage(fmt.Errorf("invalid --partition %d or --offset %d: they must be at least 0", partition, offset))
+			return nil, usage(fmt.Errorf("--partition and --offset must be at least 0, but are %d and %d", partition, offset))
 		}
 		places[i] = map[string]int64{"partition": int64(partition), "offset": offset}
 	}

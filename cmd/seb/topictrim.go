@@ -36,7 +36,7 @@ No reader sees the deleted records again. This version still keeps their objects
 // Run moves the start, and prints the partition's new bounds.
 func (c *topicTrimCmd) Run(ctx context.Context, std streams) error {
 	if c.Partition < 0 || c.Before < 0 {
-		return usage(fmt.Errorf("invalid --partition %d or --before %d: they must be at least 0", c.Partition, c.Before))
+		return usage(fmt.Errorf("--partition and --before must be at least 0, but are %d and %d", c.Partition, c.Before))
 	}
 	broker, err := c.client()
 	if err != nil {

@@ -415,14 +415,14 @@ func TestAnswers(t *testing.T) {
 			`position_conflict: positions/0: consumer "c" of topic "t" has version 1.1, not 2.1: another commit or reset has moved it; ` +
 				"read the consumer's version again; perhaps another reader uses the same consumer"},
 		{"commit a wrong token", &change.Commit{Moves: []change.CommitMove{move}, Acks: []change.CommitAck{wrongAck}}, nil,
-			`lease_lost: acks/0/tokens/1: token "token.3.1" belongs to a record that is done; stop the work on this record: another worker may have the record, or its work is done already`},
+			`lease_lost: acks/0/tokens/1: token "token.3.1" belongs to a record that is done; stop the work on this record: another worker may have the record, or the work on the record is done already`},
 		{"commit for no queue", &change.Commit{Acks: []change.CommitAck{{Part: "acks/0", QueueName: change.QueueName{Topic: "t"}}}}, nil,
 			`queue_not_found: acks/0: topic "t" has no queue ""`},
 	}.run(t)
 }
 
 func TestAnswersAreRefusedOneByOne(t *testing.T) {
-	const leave = "; stop the work on this record: another worker may have the record, or its work is done already"
+	const leave = "; stop the work on this record: another worker may have the record, or the work on the record is done already"
 	const ofAnother = `lease_lost: token "token.7.1" belongs to another queue; send the token to the queue that handed out the record; if that queue was deleted, drop the record`
 	elsewhere, deleted := answer(7, 1), answer(7, 1)
 	elsewhere.Queue, deleted.Queue = 2, 9 // both are told alike: the caller may not be allowed to see the queue

@@ -120,7 +120,7 @@ func PushNotFound(topic, queue string) *Refusal {
 // LeaseLost refuses a token whose delivery a worker may no longer answer. why continues the sentence
 // that begins with the token.
 func LeaseLost(token, why string) *Refusal {
-	return refused(CodeLeaseLost, "stop the work on this record: another worker may have the record, or its work is done already", "token %q %s", token, why)
+	return refused(CodeLeaseLost, "stop the work on this record: another worker may have the record, or the work on the record is done already", "token %q %s", token, why)
 }
 
 // TokenElsewhere refuses a token of another queue. The refusal does not tell whether that queue exists:

@@ -31,7 +31,7 @@ import (
 
 // ErrNotOwner refuses a change that only the owner of a queue may make, because another broker has
 // taken over the queue, or the queue was deleted.
-var ErrNotOwner = errors.New("another broker has taken over the queue, or it was deleted")
+var ErrNotOwner = errors.New("another broker has taken over the queue, or the queue was deleted")
 
 // Broker is what dispatchers need from the broker that they run in.
 type Broker interface {

@@ -37,7 +37,7 @@ func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoi
 			return err
 		}
 		if cp.Cluster != c.cluster || cp.Seq != s {
-			return fmt.Errorf("%w: it is the checkpoint of slot %d of cluster %v", format.ErrForeign, cp.Seq, cp.Cluster)
+			return fmt.Errorf("%w: the object is the checkpoint of slot %d of cluster %v", format.ErrForeign, cp.Seq, cp.Cluster)
 		}
 		cp.state, err = state.Decode(cp.Seq, cp.Body)
 		return err

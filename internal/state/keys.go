@@ -167,7 +167,7 @@ func decodeKey(r *reader) *Key {
 		k.Topics = append(k.Topics, r.text())
 	}
 	if r.err == nil && !k.sound() {
-		r.fail("API key %d %q is invalid", k.ID, k.Name)
+		r.fail("the entry of API key %d, %q, is invalid", k.ID, k.Name)
 	}
 	return k
 }

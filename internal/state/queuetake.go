@@ -207,7 +207,7 @@ func (d *Draft) takePurge(x *format.QueuePurged) error {
 		return err
 	}
 	if x.Before < 0 || x.Before > end {
-		return fmt.Errorf("%w: queue %d can't be purged before offset %d of a partition that ends at %d", ErrNonsense, x.Queue, x.Before, end)
+		return fmt.Errorf("%w: the purge of queue %d removes the records below offset %d, but the partition ends at %d", ErrNonsense, x.Queue, x.Before, end)
 	}
 	p.done.raise(x.Before)
 	return nil

@@ -40,7 +40,7 @@ func (s *Store) Get(ctx context.Context, key string, off, n int64) (objstore.Obj
 	case isNoSuchKey(err):
 		return objstore.Object{Time: errorTime(err)}, fmt.Errorf("get %s: %w", key, objstore.ErrNotFound)
 	case status(err) == http.StatusForbidden:
-		return objstore.Object{}, fmt.Errorf("get %s (S3 also answers this for missing objects unless s3:ListBucket is allowed): %w", key, err)
+		return objstore.Object{}, fmt.Errorf("get %s: %w (without the permission s3:ListBucket, S3 answers 403 for a missing object too)", key, err)
 	}
 	return objstore.Object{}, fmt.Errorf("get %s: %w", key, err)
 }
