@@ -70,7 +70,7 @@ func (l *sizeLimit) UnmarshalText(text []byte) error {
 		return err
 	}
 	if *l == 0 {
-		return errors.New("0 keeps nothing: write none for no limit")
+		return errors.New("0 keeps nothing: write \"none\" for no limit")
 	}
 	return nil
 }
