@@ -92,7 +92,7 @@ func (o appendOptions) check(records int, now time.Time) error {
 // checkNew refuses an append that can't succeed on the new topic that it would create.
 func (o appendOptions) checkNew(topic string) error {
 	if checkPartitions(topic, o, 1) != nil {
-		e := refused(CodePartitionNotFound, "the append names another partition than 0, but there is no topic %q, and an append creates a topic with partition 0 only", topic)
+		e := refused(CodePartitionNotFound, "there is no topic %q; an append would create the topic with partition 0 only, but this append names another partition", topic)
 		e.Hint = "create the topic with more partitions, or append to partition 0"
 		return e
 	}

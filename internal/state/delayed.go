@@ -143,7 +143,7 @@ func (d *Draft) takeDelay(x *format.RecordsDelayed) error {
 		runs = &done{floor: d.s.end(x.Topic, x.Partition)}
 	}
 	if !ok || x.Count == 0 || x.Offset < 0 || int64(x.Count) > int64(end-x.Offset) || runs.overlaps(x.Offset, x.End()) || x.Due < 0 || d.DelayedCount() >= DelayedMax {
-		return fmt.Errorf("%w: %d records of partition %d of topic %d, the first at offset %d, can't be delayed until %d µs since 1970: the commit does not append them, they are delayed already, or there are too many delays", ErrNonsense, x.Count, x.Offset, x.Partition, x.Topic, x.Due)
+		return fmt.Errorf("%w: %d records of partition %d of topic %d, the first at offset %d, can't be delayed until %d µs since 1970: the commit does not append them, they are delayed already, or there are too many delays", ErrNonsense, x.Count, x.Partition, x.Topic, x.Offset, x.Due)
 	}
 	if d.delayed.runs == nil {
 		d.delayed.runs = map[batchKey]*done{}
