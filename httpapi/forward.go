@@ -142,8 +142,8 @@ func (h *Handler) warnOf(e *seb.Error, err error) {
 // the forwarding broker knows a later owner of the queue than this broker does, this broker syncs. All
 // requests that wait for such a sync share it.
 //
-// If the sender has not proved that it is a broker, the header has only one effect: the request is not
-// forwarded again. Brokers of older versions prove nothing, and need no other effect.
+// If the sender has not proved that it is a broker, the request is not forwarded again, but the header gives
+// the sender no rights. Brokers of older versions prove nothing, and need no rights.
 func (h *Handler) takeForwarded(w *response, r *http.Request, q *seb.Queue) (bool, error) {
 	mark := r.Header.Get(forwardedHeader)
 	if mark == "" {

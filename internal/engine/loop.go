@@ -12,7 +12,7 @@ import (
 const (
 	inlineBytesMax     = 4 * mib         // the largest payload that is written into the commit object itself
 	contendedInlineMax = 64 << 10        // replaces inlineBytesMax while other brokers win slots, since a broker sends the payload again after each lost race
-	contendedFor       = 5 * time.Second // how long contendedInlineMax applies after another broker has won a slot
+	contendedFor       = 5 * time.Second // contendedInlineMax applies until the log has not been contended for this long
 )
 
 // loop is the commit loop: the one goroutine that claims slots, follows the log and changes the
