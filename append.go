@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/engine"
+	"github.com/simple-event-broker/seb/internal/option"
 )
 
 // Range is a sequence of records: Count records of Partition, from Offset on.
@@ -27,37 +28,24 @@ type Appended struct {
 }
 
 // AppendOption is an option of an append.
-type AppendOption func(*appendOptions)
+type AppendOption func(*option.Append)
 
-type appendOptions struct {
-	partitions  []int32
-	partition   int32  // -1 without ToPartition
-	ifOffset    Offset // -1: no condition
-	conditional bool   // IfOffset was given, even with an invalid offset
-	key         string
-	keyed       bool
-	delay       time.Duration // how long queues wait before they hand the records out
-	due         time.Time     // when queues may hand the records out; zero without DeliverAt
-}
+type appendOptions struct{ option.Append }
 
 func newAppendOptions(opts []AppendOption) appendOptions {
-	o := appendOptions{partition: -1, ifOffset: -1}
-	for _, opt := range opts {
-		opt(&o)
-	}
-	return o
+	return appendOptions{option.OfAppend(opts)}
 }
 
 // ToPartition sends all records of an append to partition p.
 func ToPartition(p int32) AppendOption {
-	return func(o *appendOptions) { o.partition = p }
+	return func(o *option.Append) { o.Partition = p }
 }
 
 // ToPartitions sends each record to the partition at the record's index in ps. For a record with -1
 // in ps, the partition is chosen as if the option were not given. len(ps) must be the number of
 // records. The caller may change ps after the call of the append.
 func ToPartitions(ps []int32) AppendOption {
-	return func(o *appendOptions) { o.partitions = ps }
+	return func(o *option.Append) { o.Partitions = ps }
 }
 
 // IfOffset appends only if the next offset of the partition is end. Otherwise the append fails with
@@ -65,19 +53,19 @@ func ToPartitions(ps []int32) AppendOption {
 // to one partition. If the topic has several partitions, an option or the records' keys must choose
 // the partition. A negative end is refused.
 func IfOffset(end Offset) AppendOption {
-	return func(o *appendOptions) { o.ifOffset, o.conditional = end, true }
+	return func(o *option.Append) { o.IfOffset, o.Conditional = end, true }
 }
 
 // Delay makes queues wait for d after the commit before they hand out the records.
 // Readers of the topic see the records at once. d must be 0 to 366 days.
 func Delay(d time.Duration) AppendOption {
-	return func(o *appendOptions) { o.delay = d }
+	return func(o *option.Append) { o.Delay = d }
 }
 
 // DeliverAt makes queues wait until t, by the store's clock, before they hand out the records.
 // If t has passed, the queues do not wait. t must be at most 366 days ahead.
 func DeliverAt(t time.Time) AppendOption {
-	return func(o *appendOptions) { o.due = t }
+	return func(o *option.Append) { o.Due = t }
 }
 
 // Append appends records to topic: all of them in one commit, or none. It returns the records'
@@ -138,7 +126,7 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o a
 	}
 	r.Appends = []*engine.Append{a}
 	b.engine.Begin(ctx, r)
-	if o.keyed {
+	if o.Keyed {
 		r.Key = newIdempotencyKey(a.ID, rs, o)
 		if b.engine.Replay(r, b.engine.Now()) {
 			err := b.engine.Sync(ctx)

@@ -148,9 +148,9 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if len(moves)+len(acks) > 0 {
 		r.Change = parts
 	}
-	if o.keyed {
+	if o.Keyed {
 		by, _ := callerOf(ctx)
-		r.Key = c.key(o.key, each, by)
+		r.Key = c.key(o.Key, each, by)
 		if b.engine.Replay(r, b.engine.Now()) { // no sync is needed: a commit that this broker knows stays in the log
 			return b.sendCommit(ctx, r, parts)
 		}
@@ -194,7 +194,7 @@ func (c Commit) check(most int, o appendOptions) error {
 		return e
 	case parts > most:
 		return limited(CodeRequestTooLarge, most, "the commit has %d parts; at most %d are allowed", parts, most)
-	case o.partition >= 0 || o.partitions != nil || o.conditional:
+	case o.Partition >= 0 || o.Partitions != nil || o.Conditional:
 		e := refused(CodeInvalidRequest, "a commit takes no option other than an idempotency key")
 		e.Hint = "give the option to an append of the commit"
 		return e
@@ -207,7 +207,7 @@ func (b *Broker) commitAppends(c Commit) (each []appendOptions, appends []*engin
 	for i, a := range c.Appends {
 		name := fmt.Sprintf("appends/%d", i)
 		o := newAppendOptions(a.Options)
-		if o.keyed {
+		if o.Keyed {
 			e := refused(CodeInvalidRequest, "an append within a commit has no idempotency key of its own")
 			e.Hint = "pass IdempotencyKey to Commit, not to its appends"
 			return nil, nil, ofPart(name, e)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/option"
 )
 
 const idempotencyKeyBytesMax = 255
@@ -23,12 +24,12 @@ const idempotencyKeyBytesMax = 255
 // allows, requests with new keys fail with CodeIdempotencyKeysFull: the log does not forget older
 // keys to make room.
 func IdempotencyKey(key string) AppendOption {
-	return func(o *appendOptions) { o.key, o.keyed = key, true }
+	return func(o *option.Append) { o.Key, o.Keyed = key, true }
 }
 
 func (o appendOptions) checkKey() error {
-	if o.keyed && (o.key == "" || len(o.key) > idempotencyKeyBytesMax) {
-		return refused(CodeInvalidRequest, "an idempotency key has 1 to %d bytes, not %d", idempotencyKeyBytesMax, len(o.key))
+	if o.Keyed && (o.Key == "" || len(o.Key) > idempotencyKeyBytesMax) {
+		return refused(CodeInvalidRequest, "an idempotency key has 1 to %d bytes, not %d", idempotencyKeyBytesMax, len(o.Key))
 	}
 	return nil
 }
@@ -36,7 +37,7 @@ func (o appendOptions) checkKey() error {
 func newIdempotencyKey(topic TopicID, rs []Record, o appendOptions) *engine.Key {
 	d := digester{sha256.New(), nil}
 	d.append(rs, o)
-	return &engine.Key{Hashes: []format.Digest{hashKey(int64(topic), o.key, 0)}, Print: d.sum(), Topic: topic}
+	return &engine.Key{Hashes: []format.Digest{hashKey(int64(topic), o.Key, 0)}, Print: d.sum(), Topic: topic}
 }
 
 // hashKey returns the hash of an idempotency key. The same key has different hashes in different
@@ -62,10 +63,10 @@ type digester struct {
 // append hashes an append's records and options. For a record without a timestamp it hashes -1, because the
 // broker gives such a record the current time, which differs in a retry.
 func (d *digester) append(records []Record, o appendOptions) {
-	d.number(int64(o.partition))
-	d.number(int64(o.ifOffset))
-	d.number(int64(len(o.partitions)))
-	for _, p := range o.partitions {
+	d.number(int64(o.Partition))
+	d.number(int64(o.IfOffset))
+	d.number(int64(len(o.Partitions)))
+	for _, p := range o.Partitions {
 		d.number(int64(p))
 	}
 	for i := range records {
@@ -87,9 +88,9 @@ func (d *digester) append(records []Record, o appendOptions) {
 			d.number(r.Timestamp.UnixMilli())
 		}
 	}
-	if o.delay != 0 || !o.due.IsZero() { // an append without a delay must have the same hash as in old versions of Seb, which have no delays
-		d.number(int64(o.delay))
-		d.number(o.due.UnixMicro())
+	if o.Delay != 0 || !o.Due.IsZero() { // an append without a delay must have the same hash as in old versions of Seb, which have no delays
+		d.number(int64(o.Delay))
+		d.number(o.Due.UnixMicro())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/option"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -46,16 +47,12 @@ func (o Offsets) positions() ([]format.Position, error) {
 }
 
 // CommitOption is an option of [Consumer.Commit].
-type CommitOption func(*commitOptions)
-
-type commitOptions struct {
-	version string // "" means any
-}
+type CommitOption func(*option.Commit)
 
 // IfVersion makes the commit fail with CodePositionConflict unless the consumer's
 // [ConsumerInfo.Version] is still v. So if two readers of one consumer have read the same version,
 // only the first commit succeeds.
-func IfVersion(v string) CommitOption { return func(o *commitOptions) { o.version = v } }
+func IfVersion(v string) CommitOption { return func(o *option.Commit) { o.Version = v } }
 
 // Commit sets the consumer's positions in all the given partitions, or in none. It returns the
 // consumer's new version once the store has the change. The change joins the log's next commit,
@@ -67,15 +64,11 @@ func IfVersion(v string) CommitOption { return func(o *commitOptions) { o.versio
 // can call Commit again with the same offsets.
 func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOption) (version string, err error) {
 	defer writes(&err)
-	var o commitOptions
-	for _, opt := range opts {
-		opt(&o)
-	}
 	ps, err := offsets.positions()
 	if err := cmp.Or(c.check(), err, c.b.engine.Usable()); err != nil {
 		return "", err
 	}
-	x := &change.MoveConsumer{ConsumerName: c.names(), IfVersion: o.version, To: ps}
+	x := &change.MoveConsumer{ConsumerName: c.names(), IfVersion: option.OfCommit(opts).Version, To: ps}
 	if err := c.b.engine.Commit(ctx, &engine.Request{Change: x, Callers: callersOf(ctx)}); err != nil {
 		return "", err
 	}

@@ -112,7 +112,7 @@ func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*engine.Append, e
 	record.Headers, record.Timestamp = headers, time.Time{}
 	o, rs := newAppendOptions(nil), records{record}
 	copied := &engine.Append{
-		Topic: p.copyTo, Records: rs, Count: 1, IfEnd: o.ifOffset,
+		Topic: p.copyTo, Records: rs, Count: 1, IfEnd: o.IfOffset,
 		Bytes: record.bytes() + recordOverheadBytes + int64(len(headers))*headerOverheadBytes,
 	}
 	return copied, b.route(ctx, copied, rs, o)

@@ -28,7 +28,7 @@ func (b *Broker) newAppend(topic string, rs []Record, o appendOptions) (*engine.
 		return nil, err
 	}
 	return &engine.Append{
-		Topic: topic, Records: records(rs), Count: len(rs), Bytes: size, IfEnd: o.ifOffset, Delay: o.delay, Due: o.due,
+		Topic: topic, Records: records(rs), Count: len(rs), Bytes: size, IfEnd: o.IfOffset, Delay: o.Delay, Due: o.Due,
 	}, nil
 }
 
@@ -56,11 +56,11 @@ func (b *Broker) route(ctx context.Context, a *engine.Append, rs []Record, o app
 
 // inTurn tells whether one of the records has neither a partition nor a key.
 func (o appendOptions) inTurn(rs []Record) bool {
-	if o.partition >= 0 {
+	if o.Partition >= 0 {
 		return false
 	}
 	for i := range rs {
-		if rs[i].Key == nil && (o.partitions == nil || o.partitions[i] < 0) {
+		if rs[i].Key == nil && (o.Partitions == nil || o.Partitions[i] < 0) {
 			return true
 		}
 	}
@@ -75,16 +75,16 @@ func (o appendOptions) check(records int, now time.Time) error {
 		e := refused(CodeInvalidRequest, "the append has no records")
 		e.Hint = "append at least one record"
 		return e
-	case o.conditional && o.ifOffset < 0:
-		return refused(CodeInvalidRequest, "the append requires the next offset to be %d; it must be at least 0", o.ifOffset)
-	case o.delay < 0 || o.delay > delayMax:
-		return refused(CodeInvalidRequest, "the delay is %v; it must be 0s to %v (366 days)", o.delay, delayMax)
-	case o.due.Sub(now) > delayMax:
-		return refused(CodeInvalidRequest, "the records are due at %s, more than 366 days after the store's time, %s", o.due.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
-	case o.delay != 0 && !o.due.IsZero():
+	case o.Conditional && o.IfOffset < 0:
+		return refused(CodeInvalidRequest, "the append requires the next offset to be %d; it must be at least 0", o.IfOffset)
+	case o.Delay < 0 || o.Delay > delayMax:
+		return refused(CodeInvalidRequest, "the delay is %v; it must be 0s to %v (366 days)", o.Delay, delayMax)
+	case o.Due.Sub(now) > delayMax:
+		return refused(CodeInvalidRequest, "the records are due at %s, more than 366 days after the store's time, %s", o.Due.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case o.Delay != 0 && !o.Due.IsZero():
 		return refused(CodeInvalidRequest, "the append has both a delay and a time when its records are due; give only one of them")
-	case o.partitions != nil && len(o.partitions) != records:
-		return refused(CodeInvalidRequest, "%d partitions are given for %d records: give one partition for each record", len(o.partitions), records)
+	case o.Partitions != nil && len(o.Partitions) != records:
+		return refused(CodeInvalidRequest, "%d partitions are given for %d records: give one partition for each record", len(o.Partitions), records)
 	}
 	return o.checkKey()
 }
@@ -96,8 +96,8 @@ func (o appendOptions) checkNew(topic string) error {
 		e.Hint = "create the topic with more partitions, or append to partition 0"
 		return e
 	}
-	if o.ifOffset > 0 {
-		return offsetConflict(topic, 0, 0, o.ifOffset)
+	if o.IfOffset > 0 {
+		return offsetConflict(topic, 0, 0, o.IfOffset)
 	}
 	return nil
 }
@@ -215,10 +215,10 @@ func (o *Options) checkSize(appends ...*engine.Append) error {
 }
 
 func checkPartitions(topic string, o appendOptions, count int) error {
-	if o.partition < -1 || int(o.partition) >= count {
-		return change.PartitionNotFound(topic, format.Partition(o.partition), count)
+	if o.Partition < -1 || int(o.Partition) >= count {
+		return change.PartitionNotFound(topic, format.Partition(o.Partition), count)
 	}
-	for _, p := range o.partitions {
+	for _, p := range o.Partitions {
 		if p < -1 || int(p) >= count {
 			return change.PartitionNotFound(topic, format.Partition(p), count)
 		}
@@ -230,23 +230,23 @@ func checkPartitions(topic string, o appendOptions, count int) error {
 func (b *Broker) choosePartitions(a *engine.Append, rs []Record, o appendOptions, count int32) {
 	hasKey := func(r Record) bool { return r.Key != nil }
 	switch {
-	case o.partition < 0 && count == 1:
-		o.partition = 0
+	case o.Partition < 0 && count == 1:
+		o.Partition = 0
 		fallthrough
-	case o.partition >= 0:
-		a.Partition = format.Partition(o.partition)
+	case o.Partition >= 0:
+		a.Partition = format.Partition(o.Partition)
 	default:
 		a.Partition = format.Partition(b.turn.Add(1) % uint32(count))
 	}
-	if o.partitions == nil && (o.partition >= 0 || !slices.ContainsFunc(rs, hasKey)) {
+	if o.Partitions == nil && (o.Partition >= 0 || !slices.ContainsFunc(rs, hasKey)) {
 		return
 	}
 	a.Partitions = make([]format.Partition, len(rs))
 	for i := range rs {
 		switch {
-		case o.partitions != nil && o.partitions[i] >= 0:
-			a.Partitions[i] = format.Partition(o.partitions[i])
-		case o.partition < 0 && hasKey(rs[i]):
+		case o.Partitions != nil && o.Partitions[i] >= 0:
+			a.Partitions[i] = format.Partition(o.Partitions[i])
+		case o.Partition < 0 && hasKey(rs[i]):
 			a.Partitions[i] = format.Partition(record.PartitionForKey(rs[i].Key, count))
 		default:
 			a.Partitions[i] = a.Partition

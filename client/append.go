@@ -1,0 +1,142 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/httprecord"
+	"github.com/simple-event-broker/seb/internal/option"
+)
+
+const (
+	batchType   = "application/vnd.seb.batch"
+	recordsType = "application/vnd.seb.records+json"
+
+	idempotencyHeader = "Idempotency-Key"
+	replayedHeader    = "Idempotency-Replayed"
+)
+
+// appendedJSON is the result of an append as brokers write it.
+type appendedJSON struct {
+	Topic  string      `json:"topic"`
+	Count  int         `json:"count"`
+	Ranges []seb.Range `json:"ranges"`
+}
+
+func (j appendedJSON) appended(replayed bool) seb.Appended {
+	return seb.Appended{Topic: j.Topic, Count: j.Count, Ranges: j.Ranges, Replayed: replayed}
+}
+
+// Append does what [seb.Broker.Append] does.
+func (c *Client) Append(ctx context.Context, topic string, records []seb.Record, opts ...seb.AppendOption) (seb.Appended, error) {
+	o := option.OfAppend(opts)
+	if o.Partitions != nil && len(o.Partitions) != len(records) {
+		return seb.Appended{}, refusedWrite("%d partitions are given for %d records: give one partition for each record", len(o.Partitions), len(records))
+	}
+	r := &request{
+		method: http.MethodPost, path: []string{"topics", topic, "records"}, query: url.Values{}, header: http.Header{}, writes: true,
+	}
+	if o.Partition >= 0 {
+		r.query.Set("partition", strconv.Itoa(int(o.Partition)))
+	}
+	if o.Conditional {
+		r.query.Set("if_offset", strconv.FormatInt(int64(o.IfOffset), 10))
+	}
+	if o.Delay != 0 {
+		r.header.Set("Seb-Delay", o.Delay.String())
+	}
+	if !o.Due.IsZero() {
+		r.header.Set("Seb-Deliver-At", o.Due.UTC().Format(time.RFC3339Nano))
+	}
+	if o.Partitions == nil && plain(records) {
+		r.header.Set("Content-Type", batchType)
+		r.body = batchOf(records)
+	} else {
+		r.header.Set("Content-Type", recordsType)
+		r.body = []byte(`{"records":`)
+		r.body = append(appendRecords(r.body, records, o), '}')
+	}
+	res, err := c.sendKeyed(ctx, r, o)
+	if err != nil {
+		return seb.Appended{}, err
+	}
+	var j appendedJSON
+	if err := res.decode(&j); err != nil {
+		return seb.Appended{}, err
+	}
+	return j.appended(res.header.Get(replayedHeader) == "true"), nil
+}
+
+// sendKeyed sends an append or a commit with an idempotency key: the one in o, or else a new one, unless the
+// client makes none.
+func (c *Client) sendKeyed(ctx context.Context, r *request, o option.Append) (*response, error) {
+	key := o.Key
+	switch {
+	case o.Keyed && !httprecord.Fits(key):
+		return nil, refusedWrite("the idempotency key %.80q has characters that an HTTP header can't have", key)
+	case !o.Keyed && c.opts.NoIdempotencyKeys:
+		return c.send(ctx, r)
+	case !o.Keyed:
+		key = rand.Text()
+	}
+	r.header.Set(idempotencyHeader, key)
+	r.repeatable = true
+	res, err := c.send(ctx, r)
+	if o.Keyed || seb.CodeOf(err) != seb.CodeIdempotencyKeysFull {
+		return res, err
+	}
+	// The log has room for no further key, and has refused the write. The caller asked for no key.
+	r.header.Del(idempotencyHeader)
+	r.repeatable = false
+	return c.send(ctx, r)
+}
+
+// plain tells whether the compact form can carry the records: it has values only.
+func plain(records []seb.Record) bool {
+	for i := range records {
+		if r := &records[i]; r.Key != nil || len(r.Headers) > 0 || !r.Timestamp.IsZero() {
+			return false
+		}
+	}
+	return len(records) > 0
+}
+
+// batchOf returns records in the compact form: their count, their sizes (uint32, little-endian) and their
+// values.
+func batchOf(records []seb.Record) []byte {
+	size := 4 + 4*len(records)
+	for i := range records {
+		size += len(records[i].Value)
+	}
+	b := make([]byte, 0, size)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(records)))
+	for i := range records {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(records[i].Value)))
+	}
+	for i := range records {
+		b = append(b, records[i].Value...)
+	}
+	return b
+}
+
+// appendRecords appends a list of records in JSON.
+func appendRecords(b []byte, records []seb.Record, o option.Append) []byte {
+	b = append(b, '[')
+	for i := range records {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		partition := int32(-1)
+		if o.Partitions != nil {
+			partition = o.Partitions[i]
+		}
+		b = appendRecord(b, &records[i], partition)
+	}
+	return append(b, ']')
+}

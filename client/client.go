@@ -1,0 +1,132 @@
+package client
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// Options configure a [Client]. The zero value of every field means its default.
+type Options struct {
+	// Servers are the URLs of brokers of one log, such as http://10.0.0.5:51313. Without a scheme, they
+	// mean http. Default: http://127.0.0.1:51313.
+	Servers []string
+	// APIKey is sent with each request. Default: none.
+	APIKey string
+	// TLS configures connections to https URLs: certificate authorities, and the client's certificate.
+	// Default: the system's authorities.
+	TLS *tls.Config
+	// RetryFor is how long a request is repeated while brokers can't be reached or ask for a later try. A
+	// negative value means that no request is repeated. Default 1 min.
+	RetryFor time.Duration
+	// NoIdempotencyKeys turns off the keys that the client makes for appends and commits. A key takes about
+	// 150 bytes of the brokers' memory for 25 hours.
+	NoIdempotencyKeys bool
+	// UserAgent names the program in the brokers' logs. Default: "seb-client".
+	UserAgent string
+	// OnRetry, if set, is called before the client waits to repeat a request. err is the error of the last
+	// try, and pause how long the client waits. OnRetry must not block.
+	OnRetry func(err *seb.Error, pause time.Duration)
+}
+
+const (
+	serverDefault   = "http://127.0.0.1:51313"
+	retryForDefault = time.Minute
+
+	// Brokers keep idle connections longer than this, so that the client closes them first: if a broker closes
+	// a connection while a request is on its way, the outcome of the request is unknown.
+	idleConnTimeout = 5 * time.Second
+	idleConnsMax    = 1000
+)
+
+// Client is an [API] whose requests go to brokers in other processes. All methods are safe for concurrent use.
+type Client struct {
+	opts    Options
+	servers []*url.URL
+	current atomic.Int32 // the index of the server that gets the next request
+	http    *http.Client
+}
+
+var _ API = (*Client)(nil)
+
+// New checks the options and returns a client. The client connects when it sends its first request. Errors
+// have CodeInvalidRequest.
+func New(o Options) (*Client, error) {
+	if len(o.Servers) == 0 {
+		o.Servers = []string{serverDefault}
+	}
+	if o.RetryFor == 0 {
+		o.RetryFor = retryForDefault
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = "seb-client"
+	}
+	if strings.ContainsFunc(o.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, invalid("the API key has characters that no API key can have", "give the key as seb key create showed it")
+	}
+	c := &Client{opts: o}
+	for _, s := range o.Servers {
+		u, err := parseServer(s)
+		if err != nil {
+			return nil, err
+		}
+		c.servers = append(c.servers, u)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.IdleConnTimeout = idleConnTimeout
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConnsMax, idleConnsMax
+	transport.TLSClientConfig = o.TLS
+	c.http = &http.Client{
+		Transport: transport,
+		// Redirects are not followed: after most redirects of a POST, Go's client sends a GET, and an append
+		// would become a read.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c, nil
+}
+
+// parseServer parses the URL of a broker. host:port means http.
+func parseServer(s string) (*url.URL, error) {
+	full := s
+	if !strings.Contains(s, "://") {
+		full = "http://" + s
+	}
+	u, err := url.Parse(full)
+	switch {
+	case err != nil, u.Host == "", u.Scheme != "http" && u.Scheme != "https":
+		return nil, invalid(fmt.Sprintf("invalid URL %q of a broker", withoutUser(s)), "use the form http://HOST:PORT or https://HOST:PORT")
+	case u.User != nil, u.RawQuery != "", u.Fragment != "":
+		return nil, invalid(fmt.Sprintf("the URL %q of a broker has more than a host and a path", withoutUser(s)), "give an API key as APIKey, not in the URL")
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	return u, nil
+}
+
+// withoutUser returns the text of a URL without what stands before an @, which may be a secret.
+func withoutUser(s string) string {
+	before, after, found := strings.Cut(s, "@")
+	if !found {
+		return s
+	}
+	scheme, _, found := strings.Cut(before, "://")
+	if !found {
+		return "...@" + after
+	}
+	return scheme + "://...@" + after
+}
+
+// Close closes the client's idle connections. Requests under way go on.
+func (c *Client) Close() error {
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+func invalid(detail, hint string) error {
+	return &seb.Error{Code: seb.CodeInvalidRequest, Detail: detail, Hint: hint}
+}

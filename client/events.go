@@ -1,0 +1,228 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+const (
+	eventsType = "text/event-stream"
+
+	// A broker sends a comment after 15 s without an event. A longer silence means that the connection is dead.
+	streamSilenceMax = time.Minute
+	// bufferBytesMax is how many bytes of events a stream holds that its follower has not taken.
+	bufferBytesMax = 1 << 20
+)
+
+// event is a server-sent event.
+type event struct {
+	id, name string
+	data     []byte
+}
+
+// readEvent reads the next event, which may consist of an id alone. It calls alive for each line.
+func readEvent(r *bufio.Reader, alive func()) (e event, err error) {
+	for {
+		line, err := readLine(r)
+		if err != nil {
+			return event{}, err
+		}
+		alive()
+		field, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(field) {
+		case "":
+			if len(line) == 0 && (e.id != "" || e.data != nil) {
+				return e, nil
+			}
+		case "id":
+			e.id = string(value)
+		case "event":
+			e.name = string(value)
+		case "data":
+			e.data = append(e.data, value...)
+		}
+	}
+}
+
+// readLine reads a line of any length, and returns it without its end. A line without an end was cut off.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	line, err := r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		long := bytes.Clone(line)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			line, err = r.ReadSlice('\n')
+			long = append(long, line...)
+		}
+		line = long
+	}
+	if err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(line[:len(line)-1], []byte{'\r'}), nil
+}
+
+// stream is an event stream of records. It reads ahead of its follower, within bufferBytesMax.
+type stream struct {
+	cancel context.CancelFunc
+	more   chan struct{} // has a value when something was added, or the stream has ended
+
+	mu      sync.Mutex
+	taken   sync.Cond // signaled when records were taken
+	records []seb.Record
+	bytes   int64
+	ended   bool
+	err     error // why the stream ended for good; nil if it can be resumed
+}
+
+// openStream opens the stream of r, which begins with the id of its position. It returns that position.
+func (c *Client) openStream(ctx context.Context, r *request) (s *stream, mark seb.Bookmark, err error) {
+	r.header = http.Header{"Accept": {eventsType}}
+	err = c.retry(ctx, r, func(server *url.URL) error {
+		s, mark, err = c.tryStream(ctx, server, r)
+		return err
+	})
+	return s, mark, err
+}
+
+func (c *Client) tryStream(ctx context.Context, server *url.URL, r *request) (*stream, seb.Bookmark, error) {
+	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel) // ctx ends only the beginning
+	dead := time.AfterFunc(streamSilenceMax, cancel)
+	fail := func(err error) (*stream, seb.Bookmark, error) {
+		dead.Stop()
+		cancel()
+		return nil, seb.Bookmark{}, err
+	}
+	res, err := c.open(streamCtx, ctx, server, r)
+	if err != nil {
+		return fail(err)
+	}
+	body := bufio.NewReaderSize(res.Body, 64<<10)
+	alive := func() { dead.Reset(streamSilenceMax) }
+	first, err := readEvent(body, alive)
+	if err != nil {
+		res.Body.Close()
+		return fail(unanswered(ctx, server, err, false))
+	}
+	mark, err := seb.ParseBookmark(first.id)
+	if err != nil || !stop() {
+		res.Body.Close()
+		if ctx.Err() != nil {
+			return fail(unanswered(ctx, server, ctx.Err(), false))
+		}
+		return fail(unexpected(server, err, false))
+	}
+	s := &stream{cancel: cancel, more: make(chan struct{}, 1)}
+	s.taken.L = &s.mu
+	context.AfterFunc(streamCtx, s.wake)
+	go func() {
+		defer res.Body.Close()
+		defer cancel()
+		defer dead.Stop()
+		s.end(s.pump(streamCtx, server, body, alive))
+	}()
+	return s, mark, nil
+}
+
+// pump reads events until the stream ends. It returns an error if the stream can't be resumed.
+func (s *stream) pump(ctx context.Context, server *url.URL, body *bufio.Reader, alive func()) error {
+	for {
+		e, err := readEvent(body, alive)
+		switch {
+		case err != nil:
+			return nil // the stream broke off, or the broker ended it
+		case e.name == "error":
+			return errorOf(server, &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}, e.data, false)
+		case e.data == nil:
+			continue
+		}
+		var j recordJSON
+		if err := json.Unmarshal(e.data, &j); err != nil {
+			return unexpected(server, err, false)
+		}
+		if !s.add(ctx, j.record(), int64(len(e.data))) {
+			return nil
+		}
+	}
+}
+
+// add adds a record when there is room. It returns false if ctx ends first.
+func (s *stream) add(ctx context.Context, r seb.Record, n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.bytes > 0 && s.bytes+n > bufferBytesMax && ctx.Err() == nil {
+		s.taken.Wait()
+	}
+	s.records, s.bytes = append(s.records, r), s.bytes+n
+	s.tell()
+	return ctx.Err() == nil
+}
+
+// wake lets add see that the stream's context has ended.
+func (s *stream) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken.Broadcast()
+}
+
+// end says that no further records come. The records that are there can still be taken.
+func (s *stream) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended, s.err = true, err
+	s.tell()
+}
+
+func (s *stream) tell() {
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
+}
+
+// take removes and returns the first records: those of one partition, within the bounds.
+func (s *stream) take(limit int, maxBytes int64) (rs []seb.Record, ended bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, size := 0, int64(0)
+	for _, r := range s.records {
+		bytes := recordBytes(&r)
+		if n > 0 && (r.Partition != s.records[0].Partition || size+bytes > maxBytes) || n == limit {
+			break
+		}
+		n, size = n+1, size+bytes
+	}
+	rs = s.records[:n:n]
+	s.records = s.records[n:]
+	if len(s.records) == 0 {
+		s.records, s.bytes = nil, 0
+		s.taken.Broadcast()
+	}
+	return rs, s.ended && len(s.records) == 0, s.err
+}
+
+// waiting tells whether there are records to take.
+func (s *stream) waiting() (some, ended bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.records) > 0, s.ended, s.err
+}
+
+// recordBytes returns the size of a record's key, value and headers.
+func recordBytes(r *seb.Record) int64 {
+	n := int64(len(r.Key) + len(r.Value))
+	for _, h := range r.Headers {
+		n += int64(len(h.Name) + len(h.Value))
+	}
+	return n
+}

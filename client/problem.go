@@ -1,0 +1,194 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// Codes of errors that only a [Client] returns.
+const (
+	// CodeUnreachable says that no broker answered.
+	CodeUnreachable seb.Code = "unreachable"
+	// CodeUnexpectedResponse says that the response is not what a broker sends: another server, such as a
+	// proxy, may have answered.
+	CodeUnexpectedResponse seb.Code = "unexpected_response"
+)
+
+const (
+	plainLineMax  = 200 // how many bytes of an error text are shown if the server is not a broker
+	retryAfterMax = time.Minute
+	retryPauseMin = 100 * time.Millisecond
+)
+
+// problem is the body of a broker's error.
+type problem struct {
+	Status  int           `json:"status"`
+	Code    seb.Code      `json:"code"`
+	Detail  string        `json:"detail"`
+	Hint    string        `json:"hint"`
+	Part    string        `json:"part"`
+	Outcome seb.Outcome   `json:"outcome"`
+	Limit   int64         `json:"limit"`
+	Start   seb.Offset    `json:"start_offset"`
+	End     seb.Offset    `json:"end_offset"`
+	Owner   string        `json:"owner"`
+	Epoch   seb.Epoch     `json:"epoch"`
+	Results []tokenResult `json:"results"`
+}
+
+// tokenResult says what happened to one token.
+type tokenResult struct {
+	OK          bool        `json:"ok"`
+	LeasedUntil time.Time   `json:"leased_until"`
+	Code        seb.Code    `json:"code"`
+	Detail      string      `json:"detail"`
+	Hint        string      `json:"hint"`
+	Outcome     seb.Outcome `json:"outcome"`
+}
+
+// errorOf returns the error of a response with an error status. The response may also come from another
+// server than a broker.
+func errorOf(server *url.URL, res *http.Response, body []byte, writes bool) error {
+	var p problem
+	if err := json.Unmarshal(body, &p); err != nil || p.Code == "" {
+		return foreign(server, res, body, writes)
+	}
+	if len(p.Results) > 0 {
+		return refusedTokens(p.Results)
+	}
+	e := &seb.Error{
+		Code: p.Code, Detail: p.Detail, Hint: p.Hint, Part: p.Part, Limit: p.Limit,
+		Start: p.Start, End: p.End, Address: p.Owner, Epoch: p.Epoch, RetryAfter: retryAfter(res.Header),
+	}
+	if writes {
+		e.Outcome = outcomeOf(p.Outcome, res.StatusCode)
+	}
+	return e
+}
+
+// refusedTokens returns the error of a request of which some tokens, or all, were refused.
+func refusedTokens(results []tokenResult) error {
+	e := &seb.TokensError{Errors: make([]error, len(results))}
+	for i, r := range results {
+		if !r.OK {
+			e.Errors[i] = &seb.Error{Code: r.Code, Detail: r.Detail, Hint: r.Hint, Outcome: r.Outcome}
+		}
+	}
+	return e
+}
+
+// foreign returns the error of a response that is not a broker's.
+func foreign(server *url.URL, res *http.Response, body []byte, writes bool) error {
+	e := &seb.Error{Code: CodeUnexpectedResponse, RetryAfter: retryAfter(res.Header)}
+	status := fmt.Sprintf("%d %s", res.StatusCode, http.StatusText(res.StatusCode))
+	line := plainLine(body)
+	switch to := res.Header.Get("Location"); {
+	case server.Scheme == "http" && strings.HasSuffix(line, "to an HTTPS server."):
+		e.Detail, e.Hint = fmt.Sprintf("%s speaks HTTPS only", server), "write https:// in the URL of the broker"
+		e.RetryAfter = 0
+		if writes {
+			e.Outcome = seb.NotCommitted
+		}
+		return e
+	case to != "":
+		e.Detail, e.Hint = fmt.Sprintf("%s answers %s, and redirects to %s", server, status, to), "use that URL if a broker is there"
+	case line != "":
+		e.Detail = fmt.Sprintf("%s answers %s: %s", server, status, line)
+	default:
+		e.Detail = fmt.Sprintf("%s answers %s, in a form that is not a broker's", server, status)
+	}
+	e.Hint = cmp.Or(e.Hint, "make sure that the URL is a broker's, and see the log of the proxy if there is one")
+	switch res.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		e.RetryAfter = max(e.RetryAfter, retryPauseMin)
+	}
+	if writes {
+		e.Outcome = outcomeOf("", res.StatusCode)
+	}
+	return e
+}
+
+// outcomeOf returns the outcome that a response states. If it states none, its status decides: the broker may
+// have done a write that got a 5xx. An outcome that this version does not know counts as unknown.
+func outcomeOf(said seb.Outcome, status int) seb.Outcome {
+	switch {
+	case said == seb.NotCommitted, said == "" && status < 500:
+		return seb.NotCommitted
+	default:
+		return seb.Unknown
+	}
+}
+
+func retryAfter(h http.Header) time.Duration {
+	s, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || s < 0 {
+		return 0
+	}
+	return max(retryPauseMin, min(time.Duration(s)*time.Second, retryAfterMax))
+}
+
+// plainLine returns body if it is a line of text, as servers that are not brokers often send, else "".
+func plainLine(body []byte) string {
+	s := string(bytes.TrimSpace(body))
+	if len(s) > plainLineMax || strings.HasPrefix(s, "<") || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return ""
+	}
+	return s
+}
+
+// unanswered returns the error of a request that got no response. ctx is the caller's.
+func unanswered(ctx context.Context, server *url.URL, err error, writes bool) error {
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		err = ue.Err // without the request's URL: the details below name the broker
+	}
+	e := &seb.Error{Code: CodeUnreachable, RetryAfter: retryPauseMin, Err: err}
+	unsent := true
+	var op *net.OpError
+	switch {
+	case errors.As(err, &op) && op.Op == "dial":
+		e.Detail, e.Hint = fmt.Sprintf("no broker answers at %s", server), "start a broker there with seb serve, or use another URL"
+	case errors.Is(err, http.ErrSchemeMismatch):
+		e.Detail, e.Hint, e.RetryAfter = fmt.Sprintf("%s does not speak HTTPS", server), "write http:// in the URL of the broker", 0
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		e.Detail, e.Hint, e.RetryAfter = fmt.Sprintf("the certificate of %s is not trusted", server), "name the authority that signed the certificate", 0
+	default:
+		e.Detail, unsent = fmt.Sprintf("no response from %s", server), false
+	}
+	if ctx.Err() != nil {
+		e.Code, e.Detail, e.Hint, e.RetryAfter, e.Err = seb.CodeCanceled, "the caller canceled the request, or the deadline of the request passed", "", 0, ctx.Err()
+	}
+	if writes {
+		e.Outcome = seb.Unknown
+		if unsent {
+			e.Outcome = seb.NotCommitted
+		}
+	}
+	return e
+}
+
+// unexpected returns the error of a response with status 2xx that is not what a broker sends. A write was
+// carried out if a broker answered, but nothing proves that.
+func unexpected(server *url.URL, err error, writes bool) error {
+	e := &seb.Error{
+		Code: CodeUnexpectedResponse, Detail: fmt.Sprintf("the response of %s is not what a broker sends", server),
+		Hint: "make sure that the URL is a broker's", Err: err,
+	}
+	if writes {
+		e.Outcome = seb.Unknown
+	}
+	return e
+}

@@ -1,0 +1,217 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+const (
+	// tryTimeout bounds one try of a request. A broker answers within its own timeout for appends, 30 s by
+	// default, so a longer silence means that the connection is dead.
+	tryTimeout = 90 * time.Second
+	// bodyBytesMax bounds a response. A response with a single record may be large.
+	bodyBytesMax = 1 << 30
+
+	backoffMin = 100 * time.Millisecond
+	backoffMax = 5 * time.Second
+)
+
+// request is a request to any of the brokers.
+type request struct {
+	method string
+	path   []string // the segments of the path below /v1
+	query  url.Values
+	header http.Header // may be nil
+	body   []byte      // nil: no body
+	// writes says that the request changes the log: its errors have an outcome.
+	writes bool
+	// repeatable says that the request can be sent again after an unknown outcome.
+	repeatable bool
+	// wait is how long the broker may wait before it answers, in addition to the usual time.
+	wait time.Duration
+	// within, unless it is 0, bounds one try instead of tryTimeout and wait.
+	within time.Duration
+}
+
+// response is a response with status 2xx.
+type response struct {
+	server *url.URL
+	status int
+	header http.Header
+	body   []byte
+	writes bool
+}
+
+// decode reads the JSON of the response into v.
+func (r *response) decode(v any) error {
+	if err := json.Unmarshal(r.body, v); err != nil {
+		return unexpected(r.server, err, r.writes)
+	}
+	return nil
+}
+
+// jsonBody returns the JSON of v, which consists of strings, numbers, lists and maps.
+func jsonBody(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// send sends r until a broker has answered for good, and returns the response if its status is 2xx.
+func (c *Client) send(ctx context.Context, r *request) (*response, error) {
+	var res *response
+	err := c.retry(ctx, r, func(server *url.URL) (err error) {
+		res, err = c.try(ctx, server, r)
+		return err
+	})
+	return res, err
+}
+
+// retry calls try with one server after the other, until try succeeds, or fails for good.
+func (c *Client) retry(ctx context.Context, r *request, try func(server *url.URL) error) error {
+	began, pause := time.Now(), time.Duration(0)
+	for {
+		at := c.current.Load()
+		err := try(c.servers[at])
+		var e *seb.Error
+		if err == nil || !errors.As(err, &e) || !r.mayRepeat(e) {
+			return err
+		}
+		pause = min(max(2*pause, backoffMin), backoffMax)
+		if len(c.servers) > 1 && elsewhere(e) {
+			c.current.CompareAndSwap(at, (at+1)%int32(len(c.servers)))
+		}
+		wait := max(pause, e.RetryAfter)
+		if c.opts.RetryFor < 0 || time.Since(began)+wait > c.opts.RetryFor {
+			return err
+		}
+		if c.opts.OnRetry != nil {
+			c.opts.OnRetry(e, wait)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}
+
+// mayRepeat tells whether the request may succeed if it is sent again after e, and can't be done twice.
+func (r *request) mayRepeat(e *seb.Error) bool {
+	return e.RetryAfter > 0 && (!r.writes || r.repeatable || e.Outcome == seb.NotCommitted)
+}
+
+// elsewhere tells whether another broker may answer a request that got the error e.
+func elsewhere(e *seb.Error) bool {
+	switch e.Code {
+	case CodeUnreachable, CodeUnexpectedResponse, seb.CodeBrokerClosed, seb.CodeBrokerStopped, seb.CodeStoreUnavailable, seb.CodeOverMemoryBudget:
+		return true
+	default:
+		return false
+	}
+}
+
+// try sends r once, and reads the whole response.
+func (c *Client) try(ctx context.Context, server *url.URL, r *request) (*response, error) {
+	within := r.within
+	if within == 0 {
+		within = tryTimeout + r.wait
+	}
+	tryCtx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	res, err := c.open(tryCtx, ctx, server, r)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := readBody(res)
+	if err != nil {
+		return nil, unanswered(ctx, server, err, r.writes)
+	}
+	return &response{server, res.StatusCode, res.Header, body, r.writes}, nil
+}
+
+// open sends r once, and returns the response if its status is 2xx; the caller closes the body. The request
+// ends when ctx ends, and caller is the caller's context.
+func (c *Client) open(ctx, caller context.Context, server *url.URL, r *request) (*http.Response, error) {
+	var body io.Reader
+	if r.body != nil {
+		body = bytes.NewReader(r.body)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, urlOf(server, r), body)
+	if err != nil {
+		return nil, invalid(err.Error(), "")
+	}
+	for name, values := range r.header {
+		req.Header[name] = values
+	}
+	if r.body != nil && req.Header.Get("Content-Type") == "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("User-Agent", c.opts.UserAgent)
+	if c.opts.APIKey != "" {
+		req.Header.Set("Authorization", "Bearer "+c.opts.APIKey)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, unanswered(caller, server, err, r.writes)
+	}
+	if res.StatusCode/100 == 2 {
+		return res, nil
+	}
+	defer res.Body.Close()
+	text, err := readBody(res)
+	if err != nil {
+		return nil, unanswered(caller, server, err, r.writes)
+	}
+	return nil, errorOf(server, res, text, r.writes)
+}
+
+// urlOf returns the URL of r at a broker.
+func urlOf(server *url.URL, r *request) string {
+	var b strings.Builder
+	b.WriteString(server.String())
+	b.WriteString("/v1")
+	for _, s := range r.path {
+		b.WriteByte('/')
+		b.WriteString(escape(s))
+	}
+	if len(r.query) > 0 {
+		b.WriteByte('?')
+		b.WriteString(r.query.Encode())
+	}
+	return b.String()
+}
+
+// escape returns a name as a segment of a path. The names . and .., which no broker accepts, are escaped too:
+// a server would leave out such segments, and the request would mean something else.
+func escape(s string) string {
+	switch s {
+	case ".":
+		return "%2E"
+	case "..":
+		return "%2E%2E"
+	}
+	return url.PathEscape(s)
+}
+
+func readBody(res *http.Response) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(res.Body, bodyBytesMax+1))
+	if err == nil && len(body) > bodyBytesMax {
+		return nil, errors.New("the response has more than 1 GiB")
+	}
+	return body, err
+}
