@@ -36,7 +36,7 @@ func (c *Client) Commit(ctx context.Context, commit seb.Commit, opts ...seb.Appe
 	}
 	done := seb.Committed{Versions: j.Versions, Replayed: res.header.Get(replayedHeader) == "true"}
 	for _, a := range j.Appends {
-		done.Appends = append(done.Appends, a.appended(done.Replayed))
+		done.Appends = append(done.Appends, a.appended(false))
 	}
 	return done, nil
 }

@@ -19,6 +19,10 @@
 //
 // All other writes with an unknown outcome fail, and [seb.OutcomeOf] returns [seb.Unknown].
 //
+// # Headers
+//
+// Brokers sort the headers that come over HTTP by name. Headers with the same name keep their order.
+//
 // # Errors
 //
 // Every error is or wraps a [seb.Error], as in package seb. [CodeUnreachable] and [CodeUnexpectedResponse] are

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -212,7 +213,11 @@ func (b *backoff) wait(ctx context.Context, over <-chan time.Time) bool {
 }
 
 // Bookmark does what [seb.Follower.Bookmark] does.
-func (f *remoteFollower) Bookmark() seb.Bookmark { return f.mark }
+func (f *remoteFollower) Bookmark() seb.Bookmark {
+	mark := f.mark
+	mark.Offsets = slices.Clone(mark.Offsets) // Next changes the follower's own
+	return mark
+}
 
 // follow iterates over what f reads, until ctx ends or f fails for good.
 func follow(ctx context.Context, open func() (Follower, error)) iter.Seq2[seb.Record, error] {

@@ -66,7 +66,7 @@ func changing(method, pattern string, key uint64, token string) (path, body stri
 		body = `{"from":"latest"}`
 	case "POST /v1/topics/{topic}/consumers/{consumer}/commit":
 		body = `{"offsets":{"0":1}}`
-	case "PUT /v1/topics/{topic}/queues/{queue}":
+	case "PUT /v1/topics/{topic}/queues/{queue}", "PATCH /v1/topics/{topic}/queues/{queue}":
 		body = `{"lease":"1m"}`
 	case "PUT /v1/topics/{topic}/queues/{queue}/push":
 		body = `{"url":"https://elsewhere.example/"}`
@@ -252,6 +252,7 @@ var servedTo = map[string]string{
 	"GET /v1/topics/{topic}/queues":                       "r aA",
 	"GET /v1/topics/{topic}/queues/{queue}":               "r aA",
 	"PUT /v1/topics/{topic}/queues/{queue}":               "  aA",
+	"PATCH /v1/topics/{topic}/queues/{queue}":             "  aA",
 	"DELETE /v1/topics/{topic}/queues/{queue}":            "  aA",
 	"GET /v1/topics/{topic}/queues/{queue}/dead":          "r aA",
 	"GET /v1/topics/{topic}/queues/{queue}/receive":       "r aA",

@@ -246,23 +246,34 @@ func (s *appendSpec) parseDelay(name, value string) error {
 		return invalid("leave one of them out", "%s and %s exclude each other: both say when the records are due", delayHeader, deliverAtHeader)
 	}
 	s.delayed = true
-	if name == delayHeader {
-		d, err := time.ParseDuration(value)
-		switch {
-		case err != nil:
-			return invalid("write a duration such as 10m, at most 8784h (366 days)", "invalid %s %.100q", name, value)
-		case d < 0:
-			return invalid("leave it out to hand the records out at once", "%s is %s; it must be 0s to 8784h", name, value)
-		}
-		s.conditions = append(s.conditions, seb.Delay(d))
-		return nil
+	parse := dueIn
+	if name == deliverAtHeader {
+		parse = dueAt
 	}
+	opt, err := parse(name, value)
+	s.conditions = append(s.conditions, opt)
+	return err
+}
+
+// dueIn parses a delay; name is the header or the field that has it.
+func dueIn(name, value string) (seb.AppendOption, error) {
+	d, err := time.ParseDuration(value)
+	switch {
+	case err != nil:
+		return nil, invalid("write a duration such as 10m, at most 8784h (366 days)", "invalid %s %.100q", name, value)
+	case d < 0:
+		return nil, invalid("leave it out to hand the records out at once", "%s is %s; it must be 0s to 8784h", name, value)
+	}
+	return seb.Delay(d), nil
+}
+
+// dueAt parses a time when records are due; name is the header or the field that has it.
+func dueAt(name, value string) (seb.AppendOption, error) {
 	t, err := parseTimestamp(value)
 	if err != nil {
-		return invalid("", "%s is %.100q; it must be RFC 3339, such as 2026-01-31T12:00:00Z, from 1970 on", name, value)
+		return nil, invalid("", "%s is %.100q; it must be RFC 3339, such as 2026-01-31T12:00:00Z, from 1970 on", name, value)
 	}
-	s.conditions = append(s.conditions, seb.DeliverAt(t))
-	return nil
+	return seb.DeliverAt(t), nil
 }
 
 // idempotencyKey returns the append option for the header Idempotency-Key, or nil if the header is missing.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/simple-event-broker/seb"
 )
@@ -30,6 +31,13 @@ func (h *Handler) commitAll(w *response, _ *http.Request) error {
 			b = append(b, ',')
 		}
 		b = appendedJSON(b, a)
+	}
+	b = append(b, `],"versions":[`...)
+	for i, version := range done.Versions {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendQuote(b, version)
 	}
 	return writeBody(w, http.StatusOK, typeJSON, append(b, "]}\n"...))
 }

@@ -115,8 +115,12 @@ func (p *commitParser) append() error {
 				a.Options = append(a.Options, seb.IfOffset(seb.Offset(n)))
 			}
 			return err
+		case "delay":
+			return p.due(&a, "delay", dueIn)
+		case "deliver_at":
+			return p.due(&a, "deliver_at", dueAt)
 		default:
-			return p.json.unknown("an append", name, "topic, records, partition, if_offset")
+			return p.json.unknown("an append", name, "topic, records, partition, if_offset, delay, deliver_at")
 		}
 	})
 	if err != nil {
@@ -135,6 +139,19 @@ func (p *commitParser) append() error {
 	return nil
 }
 
+// due reads when queues may hand out the records of an append.
+func (p *commitParser) due(a *seb.CommitAppend, name string, parse func(name, value string) (seb.AppendOption, error)) error {
+	value, err := p.json.string(name)
+	if value == nil || err != nil {
+		return err
+	}
+	opt, err := parse(name, string(value))
+	if err == nil {
+		a.Options = append(a.Options, opt)
+	}
+	return err
+}
+
 func (p *commitParser) position() error {
 	var c seb.CommitPositions
 	err := p.json.object("a position", func(name []byte) (err error) {
@@ -147,8 +164,10 @@ func (p *commitParser) position() error {
 			c.Expect, err = p.json.offsets("expect", p.offset)
 		case "offsets":
 			c.Offsets, err = p.json.offsets("offsets", p.offset)
+		case "version":
+			c.Version, err = p.name("version")
 		default:
-			err = p.json.unknown("a position", name, "topic, consumer, expect, offsets")
+			err = p.json.unknown("a position", name, "topic, consumer, expect, version, offsets")
 		}
 		return err
 	})

@@ -152,7 +152,10 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 func (h *Handler) queueRoutes() {
 	const queue = "/v1/topics/{topic}/queues/{queue}"
 	h.route("/v1/topics/{topic}/queues", methods{"GET": {readsTopic, h.listQueues}})
-	h.route(queue, methods{"GET": {readsTopic, h.getQueue}, "PUT": {changesTopic, h.putQueue}, "DELETE": {changesTopic, h.deleteQueue}})
+	h.route(queue, methods{
+		"GET": {readsTopic, h.getQueue}, "PUT": {changesTopic, h.putQueue},
+		"PATCH": {changesTopic, h.patchQueue}, "DELETE": {changesTopic, h.deleteQueue},
+	})
 	h.route(queue+"/receive", methods{"GET": {readsTopic, h.receiveEvents}, "POST": {leases, h.receive}})
 	h.route(queue+"/ack", methods{"POST": {readsTopic, h.ack}})
 	h.route(queue+"/nack", methods{"POST": {readsTopic, h.nack}})

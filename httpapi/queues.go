@@ -137,26 +137,51 @@ func (h *Handler) describe(w *response, r *http.Request) (q seb.QueueInfo, answe
 	return q, false, nil
 }
 
-// putQueue creates a queue. If the queue exists, putQueue changes only the settings that the body names.
-func (h *Handler) putQueue(w *response, r *http.Request) error {
+// readQueueSpec reads the body of a request that creates or changes a queue.
+func (h *Handler) readQueueSpec(w *response, r *http.Request) (spec queueSpec, _ error) {
 	if _, err := parseQuery(r); err != nil {
-		return err
+		return spec, err
 	}
 	body, err := h.readSpec(w, r, topicBodyBytesMax, specHint)
 	if err != nil {
-		return err
+		return spec, err
 	}
-	spec, err := parseQueueSpec(body.data)
+	spec, err = parseQueueSpec(body.data)
 	body.free()
 	if err != nil {
-		return err
+		return spec, err
 	}
 	if to := spec.update.DeadLetterTopic; to != nil && *to != "" {
 		// The broker will append to the dead-letter topic on behalf of the caller, who needs the scope
 		// write for that topic.
-		if err := w.access.CheckTopic(seb.ScopeWrite, *to); err != nil {
-			return err
-		}
+		return spec, w.access.CheckTopic(seb.ScopeWrite, *to)
+	}
+	return spec, nil
+}
+
+// patchQueue changes the settings of an existing queue that the body names.
+func (h *Handler) patchQueue(w *response, r *http.Request) error {
+	spec, err := h.readQueueSpec(w, r)
+	switch {
+	case err != nil:
+		return err
+	case spec.begins:
+		return invalid("leave from out, or delete the queue and create it again", "from says where a new queue begins; it has no effect on an existing queue")
+	case spec.update == (seb.QueueUpdate{}):
+		return invalid(`send {"lease":"1m"} to change the lease; PUT has the other settings`, "the body names nothing to change")
+	}
+	q, err := h.queue(r).Update(r.Context(), spec.update)
+	if err != nil {
+		return err
+	}
+	return writeQueue(w, http.StatusOK, q)
+}
+
+// putQueue creates a queue. If the queue exists, putQueue changes only the settings that the body names.
+func (h *Handler) putQueue(w *response, r *http.Request) error {
+	spec, err := h.readQueueSpec(w, r)
+	if err != nil {
+		return err
 	}
 	q, created, err := h.queue(r).Set(r.Context(), spec.update, spec.from)
 	if err != nil {

@@ -19,6 +19,7 @@ const (
 type queueSpec struct {
 	update seb.QueueUpdate
 	from   seb.Position
+	begins bool // the body has from
 }
 
 func parseQueueSpec(body []byte) (queueSpec, error) {
@@ -73,6 +74,7 @@ func (s *queueSpec) order(j *jsonReader, name string) error {
 // begin reads the position at which a new queue begins.
 func (s *queueSpec) begin(j *jsonReader, name string) error {
 	const hint = `use "earliest", "latest" or {"offset":41}`
+	s.begins = true
 	if j.peek() == '{' {
 		given := false
 		err := j.object(name, func(field []byte) error {

@@ -62,6 +62,7 @@ func (h *Handler) readRecords(w *response, r *http.Request) error {
 	w.Header().Add("Vary", "Accept")
 	w.Header().Set(topicIDHeader, found.TopicTag)
 	w.Header().Set("Seb-Next-Offset", strconv.FormatInt(int64(found.Next), 10))
+	w.Header().Set("Seb-Start-Offset", strconv.FormatInt(int64(found.Start), 10))
 	w.Header().Set("Seb-End-Offset", strconv.FormatInt(int64(found.End), 10))
 	out := newChunks(w)
 	defer out.free()

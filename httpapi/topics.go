@@ -29,11 +29,15 @@ type partitionJSON struct {
 	LastTimestamp *string    `json:"last_timestamp"` // null before the first record
 }
 
-// topic writes t as a JSON object.
-func (c *chunks) topic(t *seb.Topic) {
+// topic writes t, whose tag is tag, as a JSON object.
+func (c *chunks) topic(t *seb.Topic, tag string) {
 	c.buf = append(c.buf, `{"name":`...)
 	c.quoted([]byte(t.Name))
-	c.buf = append(c.buf, `,"partitions":[`...)
+	c.buf = append(c.buf, `,"topic_id":"`...)
+	c.buf = append(c.buf, tag...)
+	c.buf = append(c.buf, `","created":"`...)
+	c.timestamp(t.Created)
+	c.buf = append(c.buf, `","partitions":[`...)
 	for i := range t.Partitions {
 		p := &t.Partitions[i]
 		if i > 0 {
@@ -84,7 +88,7 @@ func (h *Handler) listTopics(w *response, r *http.Request) error {
 		return err
 	}
 	return listing[seb.Topic]{
-		name: "topics", limit: p.limit, add: (*chunks).topic,
+		name: "topics", limit: p.limit, add: func(c *chunks, t *seb.Topic) { c.topic(t, h.broker.TopicTag(t.ID)) },
 		items: h.broker.Topics(r.Context(), seb.ListOptions{After: p.after, May: w.access.MaySee, Reserve: h.reserveFor(w)}),
 		next:  func(c *chunks, last *seb.Topic) { c.quoted([]byte(last.Name)) },
 	}.write(r.Context(), h, w)
@@ -107,8 +111,9 @@ func (h *Handler) getTopic(w *response, r *http.Request) error {
 }
 
 func (h *Handler) writeTopic(w *response, status int, t seb.Topic) error {
-	w.Header().Set(topicIDHeader, h.broker.TopicTag(t.ID))
-	return writePartitions(w, status, len(t.Partitions), func(c *chunks) { c.topic(&t) })
+	tag := h.broker.TopicTag(t.ID)
+	w.Header().Set(topicIDHeader, tag)
+	return writePartitions(w, status, len(t.Partitions), func(c *chunks) { c.topic(&t, tag) })
 }
 
 func (h *Handler) putTopic(w *response, r *http.Request) error {
