@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net/http"
@@ -51,6 +52,8 @@ type Client struct {
 	servers []*url.URL
 	current atomic.Int32 // the index of the server that gets the next request
 	http    *http.Client
+	life    context.Context //nolint:containedctx // the streams of followers, which outlast calls, end with it
+	end     context.CancelFunc
 }
 
 var _ API = (*Client)(nil)
@@ -71,6 +74,7 @@ func New(o Options) (*Client, error) {
 		return nil, invalid("the API key has characters that no API key can have", "give the key as seb key create showed it")
 	}
 	c := &Client{opts: o}
+	c.life, c.end = context.WithCancel(context.Background())
 	for _, s := range o.Servers {
 		u, err := parseServer(s)
 		if err != nil {
@@ -100,29 +104,26 @@ func parseServer(s string) (*url.URL, error) {
 	u, err := url.Parse(full)
 	switch {
 	case err != nil, u.Host == "", u.Scheme != "http" && u.Scheme != "https":
-		return nil, invalid(fmt.Sprintf("invalid URL %q of a broker", withoutUser(s)), "use the form http://HOST:PORT or https://HOST:PORT")
+		return nil, invalid(fmt.Sprintf("invalid URL %q of a broker", withoutSecrets(s)), "use the form http://HOST:PORT or https://HOST:PORT")
 	case u.User != nil, u.RawQuery != "", u.Fragment != "":
-		return nil, invalid(fmt.Sprintf("the URL %q of a broker has more than a host and a path", withoutUser(s)), "give an API key as APIKey, not in the URL")
+		return nil, invalid(fmt.Sprintf("the URL of the broker at %s has more than a host and a path", u.Host), "give an API key as APIKey, not in the URL")
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	return u, nil
 }
 
-// withoutUser returns the text of a URL without what stands before an @, which may be a secret.
-func withoutUser(s string) string {
-	before, after, found := strings.Cut(s, "@")
-	if !found {
-		return s
-	}
-	scheme, _, found := strings.Cut(before, "://")
-	if !found {
+// withoutSecrets returns the text of a URL without what may be a secret: what stands before an @ or after a ?.
+func withoutSecrets(s string) string {
+	s, _, _ = strings.Cut(s, "?")
+	if _, after, found := strings.Cut(s, "@"); found {
 		return "...@" + after
 	}
-	return scheme + "://...@" + after
+	return s
 }
 
-// Close closes the client's idle connections. Requests under way go on.
+// Close ends the streams of followers, and closes idle connections. Requests under way go on.
 func (c *Client) Close() error {
+	c.end()
 	c.http.CloseIdleConnections()
 	return nil
 }

@@ -95,7 +95,7 @@ func (c *Client) openStream(ctx context.Context, r *request) (s *stream, mark se
 }
 
 func (c *Client) tryStream(ctx context.Context, server *url.URL, r *request) (*stream, seb.Bookmark, error) {
-	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	streamCtx, cancel := context.WithCancel(c.life)
 	stop := context.AfterFunc(ctx, cancel) // ctx ends only the beginning
 	dead := time.AfterFunc(streamSilenceMax, cancel)
 	fail := func(err error) (*stream, seb.Bookmark, error) {
@@ -103,7 +103,7 @@ func (c *Client) tryStream(ctx context.Context, server *url.URL, r *request) (*s
 		cancel()
 		return nil, seb.Bookmark{}, err
 	}
-	res, err := c.open(streamCtx, ctx, server, r)
+	res, err := c.open(streamCtx, ctx, server, r) //nolint:bodyclose // the goroutine below closes it
 	if err != nil {
 		return fail(err)
 	}
@@ -140,7 +140,7 @@ func (s *stream) pump(ctx context.Context, server *url.URL, body *bufio.Reader, 
 		e, err := readEvent(body, alive)
 		switch {
 		case err != nil:
-			return nil // the stream broke off, or the broker ended it
+			return nil //nolint:nilerr // the stream broke off, or the broker ended it: it can be resumed
 		case e.name == "error":
 			return errorOf(server, &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}, e.data, false)
 		case e.data == nil:
