@@ -14,7 +14,7 @@ import (
 // them.
 var forTests = []string{
 	"internal/growth", "internal/test/explore", "internal/test/hygiene", "internal/test/kit", "internal/test/s3test", "internal/test/sim",
-	"internal/test/access", "internal/test/commit", "internal/test/consumers", "internal/test/fault", "internal/test/idempotency", "internal/test/push", "internal/test/queue", "internal/test/reading",
+	"internal/test/access", "internal/test/commit", "internal/test/consumers", "internal/test/fault", "internal/test/idempotency", "internal/test/push", "internal/test/queue", "internal/test/reading", "internal/test/remote",
 }
 
 var (

@@ -130,9 +130,17 @@ var layers = []layer{
 	{
 		pkg: ".", may: []string{
 			"objstore", "internal/record", "internal/format", "internal/state", "internal/auth", "internal/budget", "internal/change", "internal/dispatch",
-			"internal/engine", "internal/leases", "internal/push", "internal/wait", "metric",
+			"internal/engine", "internal/leases", "internal/option", "internal/push", "internal/wait", "metric",
 		},
 		why: "the broker must not depend on who speaks to it or on where its objects lie",
+	},
+	{
+		pkg: "internal/option", may: []string{"internal/format"},
+		why: "it only says what a caller asked for",
+	},
+	{
+		pkg: "client", may: []string{".", "internal/httprecord", "internal/option"},
+		why: "a client has the library's types, and reaches brokers over HTTP alone",
 	},
 	{
 		pkg: "httpapi", may: []string{".", "internal/httpconn", "internal/httprecord", "internal/peer"},
@@ -186,6 +194,10 @@ var layers = []layer{
 	{
 		pkg: "internal/test/push", may: []string{".", "internal/push"},
 		why: "it asks a broker as its users do, and compares what they may set with the bounds of deliveries",
+	},
+	{
+		pkg: "internal/test/remote", may: []string{".", "client", "httpapi"},
+		why: "it asks brokers as programs in other processes do",
 	},
 	{
 		pkg: "internal/test/queue", may: []string{".", "internal/format"},

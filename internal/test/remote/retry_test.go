@@ -1,4 +1,4 @@
-package client_test
+package remote_test
 
 import (
 	"context"

@@ -1,0 +1,2 @@
+// Package remote tests package client with whole brokers behind their HTTP API.
+package remote
