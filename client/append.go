@@ -88,7 +88,7 @@ func (c *Client) sendKeyed(ctx context.Context, r *request, o option.Append) (*r
 	r.header.Set(idempotencyHeader, key)
 	r.repeatable = true
 	res, err := c.send(ctx, r)
-	if o.Keyed || seb.CodeOf(err) != seb.CodeIdempotencyKeysFull {
+	if o.Keyed || seb.CodeOf(err) != seb.CodeIdempotencyKeysFull || seb.OutcomeOf(err) != seb.NotCommitted {
 		return res, err
 	}
 	// The log has room for no further key, and has refused the write. The caller asked for no key.

@@ -192,7 +192,7 @@ func contextError(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	return &seb.Error{Code: seb.CodeCanceled, Detail: "the caller canceled the request, or the deadline of the request passed", Err: context.Cause(ctx)}
+	return &seb.Error{Code: seb.CodeCanceled, Detail: canceledDetail, Err: context.Cause(ctx)}
 }
 
 // backoff makes the pauses between streams that end right after they began.

@@ -27,6 +27,8 @@ const (
 	CodeUnexpectedResponse seb.Code = "unexpected_response"
 )
 
+const canceledDetail = "the caller canceled the request, or the deadline of the request passed"
+
 const (
 	plainLineMax  = 200 // how many bytes of an error text are shown if the server is not a broker
 	retryAfterMax = time.Minute
@@ -169,7 +171,7 @@ func unanswered(ctx context.Context, server *url.URL, err error, writes bool) er
 		e.Detail, unsent = fmt.Sprintf("no response from %s", server), false
 	}
 	if ctx.Err() != nil {
-		e.Code, e.Detail, e.Hint, e.RetryAfter, e.Err = seb.CodeCanceled, "the caller canceled the request, or the deadline of the request passed", "", 0, ctx.Err()
+		e.Code, e.Detail, e.Hint, e.RetryAfter, e.Err = seb.CodeCanceled, canceledDetail, "", 0, ctx.Err()
 	}
 	if writes {
 		e.Outcome = seb.Unknown

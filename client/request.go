@@ -78,14 +78,22 @@ func (c *Client) send(ctx context.Context, r *request) (*response, error) {
 	return res, err
 }
 
-// retry calls try with one server after the other, until try succeeds, or fails for good.
+// retry calls try with one server after the other, until try succeeds, or fails for good. If the outcome of one
+// try is unknown, so is that of the request: a later refusal does not say what became of the earlier try.
 func (c *Client) retry(ctx context.Context, r *request, try func(server *url.URL) error) error {
-	began, pause := time.Now(), time.Duration(0)
+	began, pause, unknown := time.Now(), time.Duration(0), false
 	for {
 		at := c.current.Load()
 		err := try(c.servers[at])
-		var e *seb.Error
-		if err == nil || !errors.As(err, &e) || !r.mayRepeat(e) {
+		e, single := err.(*seb.Error) //nolint:errorlint // a *seb.TokensError has an error for each token, and is final
+		if !single {
+			return err
+		}
+		unknown = unknown || e.Outcome == seb.Unknown
+		if unknown {
+			e.Outcome = seb.Unknown
+		}
+		if !r.mayRepeat(e) {
 			return err
 		}
 		pause = min(max(2*pause, backoffMin), backoffMax)
@@ -104,7 +112,7 @@ func (c *Client) retry(ctx context.Context, r *request, try func(server *url.URL
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return err
+			return &seb.Error{Code: seb.CodeCanceled, Detail: canceledDetail, Outcome: e.Outcome, Err: errors.Join(context.Cause(ctx), err)}
 		}
 	}
 }

@@ -109,6 +109,29 @@ func TestAppendWithoutAKeyIsNotRepeatedAfterAnUnknownOutcome(t *testing.T) {
 	kit.WantValues(t, b, "orders", "v")
 }
 
+// A later try is refused or not sent, but an earlier try may be in the log.
+func TestOutcomeOfAnEarlierTryCounts(t *testing.T) {
+	opts := kit.Immediate()
+	opts.Limits.IdempotencyKeys = 1
+	b := kit.Open(t, objstore.NewMemory(), opts)
+	kit.MustAppend(t, b, "orders", "first")
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = io.WriteString(w, `{"code":"idempotency_keys_full","detail":"d","outcome":"not_committed"}`)
+	}))
+	t.Cleanup(refusing.Close)
+	for _, second := range []string{refusing.URL, closedURL(t)} {
+		first, posts := losing(t, b, 1)
+		c := newClient(t, client.Options{Servers: []string{first, second}, RetryFor: 200 * time.Millisecond})
+		_, err := c.Append(t.Context(), "orders", kit.Values("v"))
+		kit.WantOutcome(t, err, seb.Unknown)
+		if n := posts.Load(); n != 1 {
+			t.Errorf("%s: %d requests reached the broker", seb.CodeOf(err), n)
+		}
+	}
+}
+
 func TestAcknowledgementWhoseResponseIsLostIsRepeated(t *testing.T) {
 	b, q := kit.OpenQueue(t, 1, seb.QueueUpdate{})
 	ms := kit.MustReceive(t, q, 1, time.Minute)
