@@ -76,7 +76,7 @@ func (o appendOptions) check(records int, now time.Time) error {
 		e.Hint = "append at least one record"
 		return e
 	case o.Conditional && o.IfOffset < 0:
-		return refused(CodeInvalidRequest, "the append requires the next offset to be %d; it must be at least 0", o.IfOffset)
+		return refused(CodeInvalidRequest, "the append requires the next offset to be %d; that offset must be at least 0", o.IfOffset)
 	case o.Delay < 0 || o.Delay > delayMax:
 		return refused(CodeInvalidRequest, "the delay is %v; it must be 0s to %v (366 days)", o.Delay, delayMax)
 	case o.Due.Sub(now) > delayMax:
