@@ -60,6 +60,8 @@ func changing(method, pattern string, key uint64, token string) (path, body stri
 		path = "/v1/topics/new"
 	case "PATCH /v1/topics/{topic}":
 		body = `{"partitions":9}`
+	case "POST /v1/topics/{topic}/records":
+		body = "x"
 	case "DELETE /v1/topics/{topic}/records":
 		path += "?partition=0&before=1"
 	case "PUT /v1/topics/{topic}/consumers/{consumer}":

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"net/textproto"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ const (
 	keyHeader       = httprecord.KeyHeader
 	timestampHeader = httprecord.TimestampHeader
 	headerPrefix    = httprecord.HeaderPrefix
+	hintHeader      = "Seb-Hint"
 	delayHeader     = "Seb-Delay"
 	deliverAtHeader = "Seb-Deliver-At"
 )
@@ -55,6 +57,9 @@ func (h *Handler) appendRecords(w *response, _ *http.Request) error {
 	if done.Replayed {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
+	if spec.looksLikeRecords {
+		w.Header().Set(hintHeader, "the body was appended as one record; to append each of its records, send it with Content-Type: "+typeRecords)
+	}
 	return writeBody(w, http.StatusCreated, typeJSON, append(appendedJSON(nil, done), '\n'))
 }
 
@@ -70,6 +75,11 @@ func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.P
 		return nil, err
 	}
 	defer body.free()
+	if w.bytesIn == 0 {
+		if err := spec.checkEmpty(r); err != nil {
+			return nil, err
+		}
+	}
 	records, err := h.records(r.Context(), spec, body.data)
 	if err != nil {
 		return nil, err
@@ -109,8 +119,33 @@ func (h *Handler) records(ctx context.Context, spec *appendSpec, body []byte) (*
 			return nil, err
 		}
 		l.list = append(l.list, spec.record(body))
+		spec.looksLikeRecords = beginsRecords.Match(body)
 		return l, nil
 	}
+}
+
+// beginsRecords matches a body that was probably meant to have the type typeRecords.
+var beginsRecords = regexp.MustCompile(`^\s*\{\s*"records"\s*:\s*\[`)
+
+// oneValue tells whether the body is the value of one record.
+func (s *appendSpec) oneValue() bool {
+	switch s.mediaType {
+	case typeNDJSON, typeBatch, typeRecords, typeEvent, typeEventBatch:
+		return false
+	default:
+		return true
+	}
+}
+
+// checkEmpty refuses a request without a body that was probably sent by mistake, such as curl -X POST without
+// data. A client that appends an empty value on purpose says that the body is empty, and something about the
+// record. The attributes of a CloudEvent are enough, since an event need not have data.
+func (s *appendSpec) checkEmpty(r *http.Request) error {
+	meant := r.Header.Get("Content-Length") != "" && (r.Header.Get("Content-Type") != "" || s.key != nil)
+	if meant || !s.oneValue() || isBinaryEvent(r.Header) {
+		return nil
+	}
+	return invalid("send the value as the body; to append an empty value, send Content-Length: 0 with a Content-Type or a key", "the request has no body")
 }
 
 // appendSpec holds the query and the headers of an append.
@@ -128,6 +163,8 @@ type appendSpec struct {
 
 	// partitions has one element per record if any record names a partition, else it is nil.
 	partitions []int32
+
+	looksLikeRecords bool // the body is one record's value, but begins like a list of records
 }
 
 // record returns a record with value and the properties that all records of the request share.

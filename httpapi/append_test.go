@@ -67,7 +67,7 @@ func TestAppendSingle(t *testing.T) {
 
 func TestAppendSingleWithoutContentType(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
-	s.append("orders", "")                                                           // an empty value is not null
+	s.append("orders", "", "Content-Type", "application/octet-stream")               // an empty value is not null
 	s.append("orders", "x", "Content-Type", "application/x-www-form-urlencoded")     // curl -d
 	s.append("orders", `{"records":[]}`, "Content-Type", "application/json")         // one record: the body is not parsed
 	s.append("orders", "y", "Content-Type", "a/b", "Seb-Header-Content-Type", "c/d") // the record's header wins
@@ -83,6 +83,63 @@ func TestAppendSingleWithoutContentType(t *testing.T) {
 	}
 	if want := []string{"application/json", "c/d"}; !cmp.Equal(types, want) {
 		t.Errorf("content types %q, want %q", types, want)
+	}
+}
+
+// A list of records in the wrong media type is one record, and the answer says so.
+func TestAppendHintsAtListsThatAreOneRecord(t *testing.T) {
+	const list = ` {"records" : [{"value":"a"},{"value":"b"}]}`
+	s := newServer(t, seb.Options{}, Options{})
+	for _, c := range []struct {
+		contentType, body string
+		hints             bool
+	}{
+		{"application/json", list, true},
+		{"application/x-www-form-urlencoded", list, true}, // curl -d
+		{"", list, true},
+		{"application/json", `{"records":5}`, false},
+		{"application/json", `[{"records":[]}]`, false},
+		{typeNDJSON, list, false},
+		{typeRecords, list, false},
+	} {
+		a := s.append("orders", c.body, "Content-Type", c.contentType)
+		if hint := a.Header.Get("Seb-Hint"); (hint != "") != c.hints || c.hints && !strings.Contains(hint, typeRecords) {
+			t.Errorf("%s as %q: the hint is %q", c.body, c.contentType, hint)
+		}
+	}
+	if got := values(s.stored("orders", 0)); got[0] != list || len(got) != 8 {
+		t.Errorf("stored %q", got)
+	}
+}
+
+// A POST without a body is a mistake, unless it says that it has an empty value, and what that is.
+func TestAppendOfNothingNeedsAnEmptyValue(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	for _, c := range []struct {
+		name, head, body string
+		want             int
+	}{
+		{"curl -X POST", "", "", 400},
+		{"only a length", "Content-Length: 0\r\n", "", 400},
+		{"only a type", "Content-Type: text/plain\r\n", "", 400},
+		{"only a key", "Seb-Key: k\r\n", "", 400},
+		{"an empty stream", "Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n", 400},
+		{"curl -d ''", "Content-Length: 0\r\nContent-Type: application/x-www-form-urlencoded\r\n", "", 201},
+		{"a length and a key", "Content-Length: 0\r\nSeb-Key: k\r\n", "", 201},
+		{"an event without data", "ce-specversion: 1.0\r\nce-id: 1\r\nce-source: x\r\nce-type: t\r\n", "", 201},
+	} {
+		a := s.exchange("POST " + ordersPath + " HTTP/1.1\r\nHost: localhost\r\n" + c.head + "\r\n" + c.body)
+		if a.StatusCode != c.want {
+			t.Errorf("%s: status %d, want %d: %s", c.name, a.StatusCode, c.want, a.body)
+		}
+		if c.want != http.StatusCreated {
+			if p := a.wantProblem(t, c.want, seb.CodeInvalidRequest); p.Outcome != string(seb.NotCommitted) || !strings.Contains(p.Hint, "Content-Length: 0") {
+				t.Errorf("%s: %+v", c.name, p)
+			}
+		}
+	}
+	if got := values(s.stored("orders", 0)); !cmp.Equal(got, []string{"", "", ""}) {
+		t.Errorf("stored %q", got)
 	}
 }
 

@@ -21,6 +21,9 @@ func (h *Handler) readConsumer(w *response, r *http.Request) error {
 		return h.followConsumer(w, r)
 	}
 	spec, err := h.parseConsumerRead(r)
+	if err == nil {
+		err = spec.fits(mediaType)
+	}
 	if err != nil {
 		return err
 	}
@@ -43,6 +46,7 @@ func (h *Handler) readConsumer(w *response, r *http.Request) error {
 	w.Header().Set("Seb-Next-Offsets", string(offsets))
 	out := newChunks(w)
 	defer out.free()
+	out.jsonValues = spec.jsonValues
 	switch mediaType {
 	case typeBatch:
 		if len(records) > 0 { // one answer has records of one partition
@@ -81,7 +85,7 @@ func (h *Handler) consumerFollower(w *response, r *http.Request, partition int32
 
 func (h *Handler) parseConsumerRead(r *http.Request) (readSpec, error) {
 	var s readSpec
-	q, err := parseQuery(r, "partition", "limit", "max_bytes", "wait")
+	q, err := parseQuery(r, "partition", "limit", "max_bytes", "wait", valuesParameter)
 	if err != nil {
 		return s, err
 	}
@@ -119,11 +123,15 @@ func (h *Handler) unread(w *response, r *http.Request, f *seb.Follower, spec rea
 // followConsumer answers with a stream of server-sent events that begins at the consumer's
 // position, or after the last event that the client has received.
 func (h *Handler) followConsumer(w *response, r *http.Request) error {
-	q, err := parseQuery(r, "partition", "last_event_id")
+	q, err := parseQuery(r, "partition", "last_event_id", valuesParameter)
 	if err != nil {
 		return err
 	}
 	partition, err := q.partition(seb.AllPartitions)
+	if err != nil {
+		return err
+	}
+	jsonValues, err := q.jsonValues()
 	if err != nil {
 		return err
 	}
@@ -153,5 +161,5 @@ func (h *Handler) followConsumer(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return h.stream(w, r, f)
+	return h.stream(w, r, f, jsonValues)
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -31,6 +32,8 @@ type chunks struct {
 	err   error
 	sent  int   // bytes written
 	order []int // scratch memory of headerMap
+	// jsonValues says that values which are JSON are written as JSON, in the field value_json.
+	jsonValues bool
 	// If an answer has more than one chunk, large is called once, before the first chunk is written. It may
 	// be nil.
 	large func() error
@@ -47,7 +50,7 @@ func newChunks(w io.Writer) *chunks {
 }
 
 func (c *chunks) free() {
-	c.w, c.err, c.sent, c.large, c.buf = nil, nil, 0, nil, c.buf[:0]
+	c.w, c.err, c.sent, c.large, c.buf, c.jsonValues = nil, nil, 0, nil, c.buf[:0], false
 	chunkPool.Put(c)
 }
 
@@ -130,6 +133,19 @@ func (c *chunks) base64(b []byte) {
 	c.buf = append(c.buf, '"')
 }
 
+// json adds b, which is JSON, without its line breaks: lines of NDJSON and of server-sent events must not have
+// any. In JSON, line breaks are only between tokens, where they mean nothing.
+func (c *chunks) json(b []byte) {
+	for len(b) > 0 && c.err == nil {
+		n := bytes.IndexAny(b, "\r\n")
+		if n < 0 {
+			n = len(b)
+		}
+		c.bytes(b[:n])
+		b = b[min(n+1, len(b)):]
+	}
+}
+
 // field adds ,"name":"value", or ,"name_base64":"…" if value isn't UTF-8.
 func (c *chunks) field(name string, value []byte) {
 	c.buf = append(c.buf, `,"`...)
@@ -175,9 +191,13 @@ func (c *chunks) fields(r *seb.Record) {
 	if r.Key != nil {
 		c.field("key", r.Key)
 	}
-	if r.Value == nil {
+	switch {
+	case r.Value == nil:
 		c.buf = append(c.buf, `,"value":null`...)
-	} else {
+	case c.jsonValues && isJSON(r.Value):
+		c.buf = append(c.buf, `,"value_json":`...)
+		c.json(r.Value)
+	default:
 		c.field("value", r.Value)
 	}
 	if len(r.Headers) > 0 {

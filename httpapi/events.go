@@ -30,23 +30,33 @@ type eventStream struct {
 	f     *seb.Follower
 	mark  seb.Bookmark // the position after the last record that was written
 	bytes int          // how many bytes the next burst may have
+	// jsonValues says that values which are JSON are sent as JSON.
+	jsonValues bool
 }
 
 // followRecords answers with a stream of server-sent events, an event per record.
 func (h *Handler) followRecords(w *response, r *http.Request) error {
-	f, err := h.follower(r)
+	q, err := parseQuery(r, "partition", "offset", "time", "last_event_id", valuesParameter)
 	if err != nil {
 		return err
 	}
-	return h.stream(w, r, f)
+	jsonValues, err := q.jsonValues()
+	if err != nil {
+		return err
+	}
+	f, err := h.follower(r, q)
+	if err != nil {
+		return err
+	}
+	return h.stream(w, r, f, jsonValues)
 }
 
 // stream answers with an event for each record that f reads.
-func (h *Handler) stream(w *response, r *http.Request, f *seb.Follower) error {
+func (h *Handler) stream(w *response, r *http.Request, f *seb.Follower, jsonValues bool) error {
 	mark := f.Bookmark()
 	w.Header().Add("Vary", lastEventIDHeader)
 	w.Header().Set(topicIDHeader, h.broker.TopicTag(mark.Topic))
-	s := &eventStream{eventWriter: eventWriter{h: h, w: w, began: time.Now()}, f: f, mark: mark, bytes: burstBytesMin}
+	s := &eventStream{eventWriter: eventWriter{h: h, w: w, began: time.Now()}, f: f, mark: mark, bytes: burstBytesMin, jsonValues: jsonValues}
 	s.begin(r)
 	if w.head {
 		return nil
@@ -58,11 +68,7 @@ func (h *Handler) stream(w *response, r *http.Request, f *seb.Follower) error {
 
 // follower returns a follower that continues after the last event that the client has received. If the
 // request names no such event, the follower begins at the position in the query.
-func (h *Handler) follower(r *http.Request) (*seb.Follower, error) {
-	q, err := parseQuery(r, "partition", "offset", "time", "last_event_id")
-	if err != nil {
-		return nil, err
-	}
+func (h *Handler) follower(r *http.Request, q query) (*seb.Follower, error) {
 	partition, err := q.partition(seb.AllPartitions)
 	if err != nil {
 		return nil, err
@@ -187,6 +193,7 @@ func (s *eventStream) sendRecords(records []seb.Record) error {
 	s.w.sent = progress{}
 	out := newChunks(s.w)
 	defer out.free()
+	out.jsonValues = s.jsonValues
 	for i := range records {
 		s.mark.Advance(records[i])
 		out.text("id: ")

@@ -21,15 +21,15 @@ func TestHalfClosedClientIsAnswered(t *testing.T) {
 	s := newServer(t, seb.Options{Batching: seb.Timed(200*time.Millisecond, 1<<20)}, Options{})
 	s.append("orders", "x")
 	for text, want := range map[string]int{
-		"GET /v1/topics HTTP/1.1\r\nHost: x\r\n\r\n":                              http.StatusOK,
-		"GET " + ordersPath + " HTTP/1.1\r\nHost: x\r\n\r\n":                      http.StatusOK,
-		"GET " + ordersPath + "/0 HTTP/1.0\r\n\r\n":                               http.StatusOK,
-		"PUT /v1/topics/other HTTP/1.1\r\nHost: x\r\n\r\n":                        http.StatusCreated,
-		"POST " + ordersPath + " HTTP/1.1\r\nHost: x\r\n\r\n":                     http.StatusServiceUnavailable,
-		postHead + "Content-Length: 2\r\n\r\ny\n":                                 http.StatusServiceUnavailable,
-		postHead + "Transfer-Encoding: chunked\r\n\r\n2\r\nz\n\r\n0\r\n\r\n":      http.StatusServiceUnavailable,
-		postHead + "Connection: close\r\nContent-Length: 2\r\n\r\nw\n":            http.StatusServiceUnavailable,
-		"DELETE /v1/topics/none HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n": http.StatusNotFound,
+		"GET /v1/topics HTTP/1.1\r\nHost: x\r\n\r\n":                                             http.StatusOK,
+		"GET " + ordersPath + " HTTP/1.1\r\nHost: x\r\n\r\n":                                     http.StatusOK,
+		"GET " + ordersPath + "/0 HTTP/1.0\r\n\r\n":                                              http.StatusOK,
+		"PUT /v1/topics/other HTTP/1.1\r\nHost: x\r\n\r\n":                                       http.StatusCreated,
+		"POST " + ordersPath + " HTTP/1.1\r\nHost: x\r\nSeb-Key: k\r\nContent-Length: 0\r\n\r\n": http.StatusServiceUnavailable,
+		postHead + "Content-Length: 2\r\n\r\ny\n":                                                http.StatusServiceUnavailable,
+		postHead + "Transfer-Encoding: chunked\r\n\r\n2\r\nz\n\r\n0\r\n\r\n":                     http.StatusServiceUnavailable,
+		postHead + "Connection: close\r\nContent-Length: 2\r\n\r\nw\n":                           http.StatusServiceUnavailable,
+		"DELETE /v1/topics/none HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n":                http.StatusNotFound,
 	} {
 		conn := s.dial(text)
 		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {

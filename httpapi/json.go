@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -384,6 +385,15 @@ func escapedUnit(b []byte) (rune, bool) {
 	}
 	u, err := strconv.ParseUint(string(b[2:6]), 16, 16)
 	return rune(u), err == nil
+}
+
+// isJSON tells whether b is a JSON text that value_json of an append could have, too.
+func isJSON(b []byte) bool {
+	j := jsonReader{text: b}
+	if strings.IndexByte(`{["-0123456789tfn`, j.peek()) < 0 { // most other texts end here, without the cost of an error
+		return false
+	}
+	return utf8.Valid(b) && j.skip(0) == nil && j.end() == nil
 }
 
 // invalidUTF8 returns the index of the first byte of b that is not UTF-8, or -1.

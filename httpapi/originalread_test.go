@@ -42,7 +42,7 @@ func TestOriginalRead(t *testing.T) {
 func TestOriginalReadOnTheWire(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	s.append("orders", "one")
-	s.append("orders", "")
+	s.append("orders", "", "Content-Type", "application/octet-stream")
 	s.append("orders", "\xff\r\n--")
 	a := s.exchange(originalGet("/records?topic-name=orders&offset=0", "*/*"))
 	a.want(t, http.StatusOK)
@@ -101,7 +101,7 @@ func TestOriginalReadOne(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	s.append("orders", "<script>")
 	s.append("orders", "\x00\xff")
-	s.append("orders", "")
+	s.append("orders", "", "Content-Type", "application/octet-stream")
 	for offset, want := range []struct{ value, contentType string }{
 		{"<script>", "text/html; charset=utf-8"}, {"\x00\xff", "application/octet-stream"}, {"", "text/plain; charset=utf-8"},
 	} {

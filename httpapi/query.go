@@ -128,6 +128,18 @@ func parseOffset(s string) (seb.Position, error) {
 	return p, nil
 }
 
+// valuesParameter asks for values that are JSON as JSON.
+const valuesParameter = "values"
+
+// jsonValues tells whether the parameter values asks for values that are JSON as JSON.
+func (q query) jsonValues() (bool, error) {
+	s, given := q[valuesParameter]
+	if given && s != "json" {
+		return false, invalid("leave it out, or use json", "%s is %.100q; it must be json", valuesParameter, s)
+	}
+	return given, nil
+}
+
 // duration returns the value of a parameter, which must be a duration from 0 to hi. If the parameter is missing,
 // duration returns 0.
 func (q query) duration(name string, hi time.Duration) (time.Duration, error) {

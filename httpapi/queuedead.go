@@ -19,7 +19,11 @@ const (
 
 // deadRecords answers with a page of a queue's dead letters.
 func (h *Handler) deadRecords(w *response, r *http.Request) error {
-	q, err := parseQuery(r, "limit", "next")
+	q, err := parseQuery(r, "limit", "next", valuesParameter)
+	if err != nil {
+		return err
+	}
+	jsonValues, err := q.jsonValues()
 	if err != nil {
 		return err
 	}
@@ -50,6 +54,7 @@ func (h *Handler) deadRecords(w *response, r *http.Request) error {
 	w.Header().Set("Content-Type", typeJSON)
 	out := newChunks(w)
 	defer out.free()
+	out.jsonValues = jsonValues
 	out.text(`{"messages":[`)
 	for i := range dead {
 		if i > 0 {

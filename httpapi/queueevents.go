@@ -86,8 +86,11 @@ func parseReceiveEvents(r *http.Request) (s receiveSpec, err error) {
 	if err := refuseHeaders(r.Header, forwardedHeader); err != nil {
 		return s, err
 	}
-	q, err := parseParameters(r, "max_in_flight", "lease")
+	q, err := parseParameters(r, "max_in_flight", "lease", valuesParameter)
 	if err != nil {
+		return s, err
+	}
+	if s.jsonValues, err = q.jsonValues(); err != nil {
 		return s, err
 	}
 	most, err := q.count("max_in_flight", 1, receiveMax, inFlightDefault)
@@ -238,6 +241,7 @@ func (s *queueStream) hand(ctx context.Context, messages []seb.Message) error {
 	s.w.sent = progress{}
 	out := newChunks(s.w)
 	defer out.free()
+	out.jsonValues = s.spec.jsonValues
 	for i := range messages {
 		if err != nil {
 			return errors.Join(err, s.queue.Return(messages[i:]))

@@ -27,6 +27,8 @@ type receiveSpec struct {
 	wait     time.Duration
 	lease    time.Duration // 0: the queue's default
 	inFlight *seb.InFlight // nil: no limit
+	// jsonValues says that values which are JSON are answered as JSON.
+	jsonValues bool
 }
 
 func parseReceive(body []byte) (receiveSpec, error) {
@@ -91,7 +93,12 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 	if err := refuseHeaders(r.Header, forwardedHeader); err != nil {
 		return err
 	}
-	if _, err := parseParameters(r); err != nil {
+	q, err := parseParameters(r, valuesParameter)
+	if err != nil {
+		return err
+	}
+	jsonValues, err := q.jsonValues()
+	if err != nil {
 		return err
 	}
 	body, err := h.readSpec(w, r, queueBodyBytesMax, specHint)
@@ -128,7 +135,7 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 				return err
 			}
 			defer release()
-			return writeMessages(w, messages)
+			return writeMessages(w, messages, jsonValues)
 		},
 	})
 }
@@ -148,10 +155,11 @@ func (h *Handler) ackFirst(w *response, r *http.Request, tokens []string) error 
 	return nil
 }
 
-func writeMessages(w *response, messages []seb.Message) error {
+func writeMessages(w *response, messages []seb.Message, jsonValues bool) error {
 	w.Header().Set("Content-Type", typeJSON)
 	out := newChunks(w)
 	defer out.free()
+	out.jsonValues = jsonValues
 	out.text(`{"messages":[`)
 	for i := range messages {
 		if i > 0 {

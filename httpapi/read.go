@@ -37,6 +37,8 @@ type readSpec struct {
 	limit     int
 	maxBytes  int64
 	wait      time.Duration
+	// jsonValues says that values which are JSON are answered as JSON.
+	jsonValues bool
 }
 
 // readRecords answers with the records of one fetch. It fetches all of them before it writes the first: the
@@ -50,6 +52,9 @@ func (h *Handler) readRecords(w *response, r *http.Request) error {
 		return h.followRecords(w, r)
 	}
 	spec, err := h.parseRead(r)
+	if err == nil {
+		err = spec.fits(mediaType)
+	}
 	if err != nil {
 		return err
 	}
@@ -66,6 +71,7 @@ func (h *Handler) readRecords(w *response, r *http.Request) error {
 	w.Header().Set("Seb-End-Offset", strconv.FormatInt(int64(found.End), 10))
 	out := newChunks(w)
 	defer out.free()
+	out.jsonValues = spec.jsonValues
 	switch mediaType {
 	case typeBatch:
 		first := found.Next - seb.Offset(len(found.Records))
@@ -99,7 +105,7 @@ func writeRecordsJSON(out *chunks, found seb.Fetched) error {
 
 func (h *Handler) parseRead(r *http.Request) (readSpec, error) {
 	var s readSpec
-	q, err := parseQuery(r, "partition", "offset", "time", "topic_id", "limit", "max_bytes", "wait")
+	q, err := parseQuery(r, "partition", "offset", "time", "topic_id", "limit", "max_bytes", "wait", valuesParameter)
 	if err != nil {
 		return s, err
 	}
@@ -115,7 +121,7 @@ func (h *Handler) parseRead(r *http.Request) (readSpec, error) {
 	return s, h.parseBounds(q, &s)
 }
 
-// parseBounds reads how much a read may return, and how long it may wait.
+// parseBounds reads how much a read may return, how long it may wait, and in which form it returns values.
 func (h *Handler) parseBounds(q query, s *readSpec) error {
 	limit, err := q.count("limit", 1, math.MaxInt64, defaultReadRecords)
 	if err != nil {
@@ -127,8 +133,19 @@ func (h *Handler) parseBounds(q query, s *readSpec) error {
 	}
 	s.limit = int(min(limit, readRecordsMax, int64(h.recordsMax())))
 	s.maxBytes = min(maxBytes, readBytesMax, int64(h.limits.RequestBytes))
-	s.wait, err = q.duration("wait", readWaitMax)
+	if s.wait, err = q.duration("wait", readWaitMax); err != nil {
+		return err
+	}
+	s.jsonValues, err = q.jsonValues()
 	return err
+}
+
+// fits refuses a form of values that an answer of the media type can't have.
+func (s *readSpec) fits(mediaType string) error {
+	if s.jsonValues && mediaType == typeBatch {
+		return invalid("leave "+valuesParameter+" out, or accept "+typeNDJSON+" or "+typeJSON, "%s=json has no effect in the compact form", valuesParameter)
+	}
+	return nil
 }
 
 // fetch returns the records that spec asks for. Their memory is reserved until release is called. While fetch
