@@ -275,6 +275,7 @@ var servedTo = map[string]string{
 	"POST /v1/keys":                                       "   A",
 	"DELETE /v1/keys/{id}":                                "   A",
 	"GET /v1/version":                                     "rwaA-",
+	"GET /":                                               "rwaA-",
 	"GET /livez":                                          "rwaA-",
 	"GET /readyz":                                         "rwaA-",
 	"GET /openapi.yaml":                                   "rwaA-",

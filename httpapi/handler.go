@@ -68,7 +68,7 @@ type Handler struct {
 
 	patience patience
 	throttle *authThrottle
-	declared map[string]methods // every route, by pattern
+	declared map[string]methods // every route, by its name
 
 	draining context.Context //nolint:containedctx // not the context of a request: its end ends all waiting reads, without a goroutine for each
 	drain    context.CancelFunc
@@ -135,6 +135,7 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route("/v1/keys/{id}", methods{"DELETE": {changesKeys, h.revokeKey}})
 	h.route("/v1/version", methods{"GET": {needsNothing, h.getVersion}})
 	h.route("/v1/bill", methods{"GET": {needsAnyKey, h.getBill}})
+	h.route("/{$}", methods{"GET": {needsNothing, h.getPage}})
 	h.route("/livez", methods{"GET": {needsNothing, h.livez}})
 	h.route("/readyz", methods{"GET": {needsNothing, h.readyz}})
 	h.route("/openapi.yaml", methods{"GET": {needsNothing, h.getOpenAPI}})
@@ -142,7 +143,7 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	if g != nil {
 		h.route("/metrics", methods{"GET": {needsAnyKey, h.gathered(g)}})
 	}
-	h.route(unmatched, nil)
+	h.mux.HandleFunc(unmatched, func(rw http.ResponseWriter, r *http.Request) { h.fail(rw.(*response), r, errNoRoute(r)) })
 }
 
 // queueRoutes adds the routes of queues. A worker needs only the scope read. With it the worker can discard a
@@ -226,19 +227,16 @@ func (h *Handler) route(pattern string, m methods) {
 			panic("httpapi: " + method + " " + pattern + " does not say what it needs")
 		}
 	}
-	h.declared[pattern] = m
+	h.declared[routeName(pattern)] = m
 	h.mux.HandleFunc(pattern, func(rw http.ResponseWriter, r *http.Request) {
 		w := rw.(*response) // ServeHTTP always passes a *response to the mux
 		s := m.find(r.Method)
-		switch {
-		case pattern == unmatched:
-			h.fail(w, r, errNoRoute(r))
-		case s.act == nil:
+		if s.act == nil {
 			w.Header().Set("Allow", m.allow())
 			h.fail(w, r, errMethod(r, m.allow()))
-		default:
-			h.serve(w, r, s)
+			return
 		}
+		h.serve(w, r, s)
 	})
 }
 

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,12 +119,15 @@ func (m *metrics) of(as servedAs) *servedMetrics {
 	return s
 }
 
-// routeOf returns the pattern that served r.
-func routeOf(r *http.Request) string {
-	if r.Pattern == "" || r.Pattern == unmatched {
+// routeOf returns the name of the route that served r.
+func routeOf(r *http.Request) string { return routeName(r.Pattern) }
+
+// routeName returns the pattern of a route without the {$} that says where the path ends.
+func routeName(pattern string) string {
+	if pattern == "" || pattern == unmatched {
 		return "unmatched"
 	}
-	return r.Pattern
+	return strings.TrimSuffix(pattern, "{$}")
 }
 
 func methodOf(r *http.Request) string {

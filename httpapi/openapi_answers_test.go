@@ -25,6 +25,7 @@ func (d *document) conforms(h *Handler, a answer) error {
 	if !isClean(a.Request.URL) {
 		pattern = unmatched // the original's paths are an exception: the mux redirects them
 	}
+	pattern = routeName(pattern)
 	if a.Request.Method == http.MethodOptions && a.StatusCode == http.StatusNoContent {
 		return nil // the answer to a preflight
 	}
