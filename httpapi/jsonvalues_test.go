@@ -92,6 +92,28 @@ func TestReadsGiveJSONValuesAsJSON(t *testing.T) {
 	s.post(mailPath+"/receive?values=1", "{}").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 }
 
+// A broker that forwards a receive to the owner of the queue, or relays the owner's stream, asks the owner for
+// JSON, too.
+func TestJSONValuesFromTheOwnerOfAQueue(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 0)
+	for range 2 {
+		peers[0].append("orders", `{"order":42}`)
+	}
+	const want = `"value_json":{"order":42}}`
+	if a := peers[1].post(mailPath+"/receive?values=json", "{}"); !strings.Contains(a.body, want) {
+		t.Errorf("forwarded: %s", a.body)
+	}
+	f := peers[1].followAt(mailPath + "/receive?values=json")
+	for {
+		if e := f.next(); e.data != "" {
+			if !strings.Contains(e.data, want) {
+				t.Errorf("relayed: %s", e.data)
+			}
+			return
+		}
+	}
+}
+
 // FuzzJSONValues writes a record with any value: the result is one line of JSON, and has the value.
 func FuzzJSONValues(f *testing.F) {
 	for _, m := range mixed {
