@@ -19,7 +19,7 @@ const (
 <title>Seb</title>
 <style>body { font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem; color-scheme: light dark }</style>
 <h1>Seb, the Simple Event Broker</h1>
-<p>This is the HTTP API of a broker, version %s: an event log and queues whose only durable state is a bucket.</p>
+<p>This is the HTTP API of a broker%s: an event log and queues whose only durable state is a bucket.</p>
 <p>The broker is <strong>%s</strong>.</p>
 <ul>
 <li><a href="https://github.com/simple-event-broker/seb/tree/main/docs">Documentation</a></li>
@@ -46,11 +46,15 @@ func (h *Handler) getPage(w *response, r *http.Request) error {
 	if err := h.broker.Status().Err; err != nil {
 		state = "not ready: " + WithoutSecrets(problemOf(err).Detail)
 	}
+	version := ""
+	if h.version != "" {
+		version = ", version " + h.version
+	}
 	metrics := ""
 	if h.declared["/metrics"] != nil {
 		metrics = metricsItem
 	}
 	w.Header().Set("Content-Security-Policy", frontPagePolicy)
-	page := fmt.Sprintf(frontPage, html.EscapeString(h.version), html.EscapeString(state), metrics)
+	page := fmt.Sprintf(frontPage, html.EscapeString(version), html.EscapeString(state), metrics)
 	return writeBody(w, http.StatusOK, typeHTML, []byte(page))
 }

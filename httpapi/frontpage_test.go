@@ -21,7 +21,7 @@ func TestFrontPageIsForBrowsers(t *testing.T) {
 	a := s.get("/", "Accept", browserAccept) // without a key
 	a.want(t, http.StatusOK)
 	a.wantHeader(t, "Content-Type", "text/html; charset=utf-8")
-	for _, want := range []string{"Simple Event Broker", "v1.2.3+&lt;dirty&gt;", "<strong>ready</strong>", "/docs\""} {
+	for _, want := range []string{"Simple Event Broker", "of a broker, version v1.2.3+&lt;dirty&gt;: ", "<strong>ready</strong>", "/docs\""} {
 		if !strings.Contains(a.body, want) {
 			t.Errorf("the page does not have %q:\n%s", want, a.body)
 		}
@@ -46,7 +46,7 @@ func TestFrontPageSaysWhyABrokerIsNotReady(t *testing.T) {
 	}
 	a := s.get("/", "Accept", browserAccept)
 	a.want(t, http.StatusOK)
-	if !strings.Contains(a.body, "<strong>not ready: ") || strings.Contains(a.body, "metrics") {
+	if !strings.Contains(a.body, "<strong>not ready: ") || !strings.Contains(a.body, "of a broker: ") || strings.Contains(a.body, "metrics") {
 		t.Errorf("the page is\n%s", a.body)
 	}
 }
