@@ -51,7 +51,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/seb
-	go build -trimpath -o bin/seb ./cmd/seb
+	go build -trimpath -ldflags '-X main.gitVersion=$(shell git describe --tags --always --dirty 2>/dev/null)' -o bin/seb ./cmd/seb
 
 .PHONY: test
 test: ## run all tests

@@ -1,6 +1,7 @@
 package seb_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,5 +48,76 @@ func TestMetricsHaveTheSameFamiliesAlways(t *testing.T) {
 		if diff := cmp.Diff(first, families(b)); diff != "" {
 			t.Error("of a closed broker:", diff)
 		}
+	})
+}
+
+// Records count where they are committed, and where they are read, however the program does that.
+func TestMetricsCountWhatTopicsTakeAndGive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, objstore.NewMemory(), kit.InVirtualTime(immediate()))
+		mustCreateTopic(t, b, "t", 2)
+		var want [4]float64 // appended records and bytes, read records and bytes
+		check := func(after string, records ...float64) {
+			t.Helper()
+			for i, n := range records {
+				want[i] += n
+			}
+			var got [4]float64
+			for i, name := range []string{"seb_topic_appended_records_total", "seb_topic_appended_bytes_total", "seb_topic_read_records_total", "seb_topic_read_bytes_total"} {
+				for _, f := range b.Metrics() {
+					if f.Name != name {
+						continue
+					}
+					for _, s := range f.Series {
+						if s.Labels[0] != "t" {
+							t.Errorf("%s has a series of topic %q", name, s.Labels[0])
+						}
+						got[i] += s.Value
+					}
+				}
+			}
+			if got != want {
+				t.Errorf("after %s: %v, want %v", after, got, want)
+			}
+		}
+		check("a start")
+		ctx := t.Context()
+		rs := []seb.Record{{Key: []byte("key"), Value: []byte("value"), Headers: []seb.Header{{Name: "h", Value: []byte("1")}}}, {Value: []byte("value")}}
+		for range 2 { // the second time, nothing is appended
+			if _, err := b.Append(ctx, "t", rs, seb.ToPartitions([]int32{0, 1}), seb.IdempotencyKey("once")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check("an append", 2, 15)
+		_, err := b.Append(ctx, "t", rs, seb.ToPartition(0), seb.IfOffset(7))
+		wantCode(t, err, seb.CodeOffsetConflict)
+		check("a refused append")
+		if _, err := b.Commit(ctx, seb.Commit{Appends: []seb.CommitAppend{{Topic: "t", Records: rs[1:]}}}); err != nil {
+			t.Fatal(err)
+		}
+		check("a commit", 1, 5)
+		if _, err := b.Fetch(ctx, "t", 0, seb.Earliest, seb.FetchOptions{Limit: 1}); err != nil {
+			t.Fatal(err)
+		}
+		check("a fetch", 0, 0, 1, 10)
+		if _, err := b.Fetch(ctx, "t", 0, seb.Earliest, seb.FetchOptions{Reserve: func(context.Context, int, int64) (int, int64, error) { return 0, 0, nil }}); err != nil {
+			t.Fatal(err)
+		}
+		check("a fetch that only waits")
+		f, err := b.NewFollower(ctx, "t", 0, seb.Earliest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Next(ctx, seb.FetchOptions{Limit: 1, MaxBytes: 1}); err != nil {
+			t.Fatal(err)
+		}
+		check("a follower", 0, 0, 1, 10)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{})
+		check("a new queue")
+		if got := len(mustReceive(t, q, 3, 0)); got != 3 {
+			t.Fatalf("received %d records", got)
+		}
+		check("a receive", 0, 0, 3, 20)
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/simple-event-broker/seb"
 )
 
@@ -130,4 +132,49 @@ func (h *Handler) getBill(w *response, r *http.Request) error {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, billOf(h.broker.Usage(), h.prices))
+}
+
+// billMetrics collects metrics of what the broker has used of its store, and what that costs.
+type billMetrics struct {
+	usage  func() seb.Usage
+	prices *Prices // nil if the prices are not known: then the metrics have no dollars
+}
+
+var (
+	billedRequests = prometheus.NewDesc("seb_store_billed_requests_total",
+		"Requests to the object store, in the classes that stores bill: a (create, list), b (get) and free (delete).", []string{"class"}, nil)
+	billedDollars = prometheus.NewDesc("seb_store_billed_requests_dollars_total",
+		"What the requests to the object store have cost, in dollars. Absent if the broker does not know the prices (--prices).", []string{"class"}, nil)
+	storedBytes = prometheus.NewDesc("seb_store_stored_bytes",
+		"Size of the objects that hold records of the log, whichever broker wrote them.", nil, nil)
+	storedDollars = prometheus.NewDesc("seb_store_stored_month_dollars",
+		"What it costs to store the objects that hold records for a month, in dollars. Absent if the broker does not know the prices (--prices).", nil, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (m *billMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{billedRequests, billedDollars, storedBytes, storedDollars} {
+		out <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (m *billMetrics) Collect(out chan<- prometheus.Metric) {
+	u := m.usage()
+	counter := func(d *prometheus.Desc, value float64, class string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value, class)
+	}
+	gauge := func(d *prometheus.Desc, value float64) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
+	}
+	r := requestsOf(u.Store)
+	counter(billedRequests, float64(r.ClassA), "a")
+	counter(billedRequests, float64(r.ClassB), "b")
+	counter(billedRequests, float64(r.Free), "free")
+	gauge(storedBytes, float64(u.StoredBytes))
+	if p := m.prices; p != nil {
+		counter(billedDollars, p.requests(billRequests{ClassA: r.ClassA}), "a")
+		counter(billedDollars, p.requests(billRequests{ClassB: r.ClassB}), "b")
+		gauge(storedDollars, p.storage(u.StoredBytes))
+	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -124,5 +126,47 @@ func TestBillWithAKeyCostsOneGETAtMost(t *testing.T) {
 	before.Requests.ClassB++
 	if before.Requests != after.Requests {
 		t.Errorf("%+v with the one, then %+v", before.Requests, after.Requests)
+	}
+}
+
+func TestMetricsOfTheBill(t *testing.T) {
+	u := seb.Usage{Store: seb.StoreUse{Creates: 99_000, Lists: 1_000, Gets: 50_000, Deletes: 7}, StoredBytes: 15e9}
+	usage := func() seb.Usage { return u }
+	const requests = `
+# HELP seb_store_billed_requests_total Requests to the object store, in the classes that stores bill: a (create, list), b (get) and free (delete).
+# TYPE seb_store_billed_requests_total counter
+seb_store_billed_requests_total{class="a"} 100000
+seb_store_billed_requests_total{class="b"} 50000
+seb_store_billed_requests_total{class="free"} 7
+# HELP seb_store_stored_bytes Size of the objects that hold records of the log, whichever broker wrote them.
+# TYPE seb_store_stored_bytes gauge
+seb_store_stored_bytes 1.5e+10
+`
+	const dollars = `
+# HELP seb_store_billed_requests_dollars_total What the requests to the object store have cost, in dollars. Absent if the broker does not know the prices (--prices).
+# TYPE seb_store_billed_requests_dollars_total counter
+seb_store_billed_requests_dollars_total{class="a"} 0.5
+seb_store_billed_requests_dollars_total{class="b"} 0.02
+# HELP seb_store_stored_month_dollars What it costs to store the objects that hold records for a month, in dollars. Absent if the broker does not know the prices (--prices).
+# TYPE seb_store_stored_month_dollars gauge
+seb_store_stored_month_dollars 0.3
+`
+	if err := testutil.CollectAndCompare(&billMetrics{usage, &dear}, strings.NewReader(requests+dollars)); err != nil {
+		t.Error(err)
+	}
+	if err := testutil.CollectAndCompare(&billMetrics{usage, nil}, strings.NewReader(requests)); err != nil {
+		t.Error(err)
+	}
+}
+
+// GET /metrics has the metrics of the bill, and the version, of the broker that serves it.
+func TestMetricsHaveBillAndVersion(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s := newServer(t, seb.Options{}, Options{Registerer: registry, Gatherer: registry, Prices: &dear, Version: "v1.2.3"})
+	a := s.get("/metrics")
+	for _, want := range []string{`seb_build_info{version="v1.2.3"} 1`, `seb_store_billed_requests_total{class="a"} `, `seb_store_billed_requests_dollars_total{class="b"} `} {
+		if !strings.Contains(a.body, "\n"+want) {
+			t.Errorf("there is no %s in\n%s", want, a.body)
+		}
 	}
 }

@@ -41,7 +41,8 @@ type Options struct {
 	PeerTLS *tls.Config
 	// DialPeer connects to other brokers. Default: as a [net.Dialer] does.
 	DialPeer func(ctx context.Context, network, address string) (net.Conn, error)
-	// Version is the version that GET /v1/version answers with.
+	// Version is the version that GET /v1/version answers with, and that the metric seb_build_info
+	// has as a label.
 	Version string
 }
 
@@ -99,6 +100,9 @@ func New(b *seb.Broker, opts Options) *Handler {
 	}
 	h.peerServer = h.newPeerServer()
 	h.draining, h.drain = context.WithCancel(context.Background())
+	if opts.Registerer != nil {
+		opts.Registerer.MustRegister(buildInfo(opts.Version), &billMetrics{b.Usage, opts.Prices})
+	}
 	h.routes(opts.Gatherer)
 	return h
 }

@@ -97,6 +97,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
+// buildInfo returns a metric whose label is the version of the program.
+func buildInfo(version string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "seb_build_info", Help: "Always 1; the label has the version of the broker.", ConstLabels: prometheus.Labels{"version": version},
+	}, func() float64 { return 1 })
+}
+
 func (m *metrics) observe(w *response, r *http.Request, took time.Duration) {
 	s := m.of(servedAs{routeOf(r), methodOf(r), w.status})
 	s.requests.Inc()

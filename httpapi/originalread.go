@@ -178,7 +178,7 @@ func (h *Handler) awaitOffset(ctx context.Context, spec originalSpec, end seb.Of
 		if wait <= 0 || h.drained() {
 			return false, nil
 		}
-		found, err := h.broker.Fetch(waiting, spec.topic, 0, seb.At(end), seb.FetchOptions{Limit: 1, MaxBytes: 1, Wait: wait})
+		found, err := h.broker.Fetch(waiting, spec.topic, 0, seb.At(end), seb.FetchOptions{Wait: wait, Reserve: readNothing})
 		switch {
 		case err != nil && ctx.Err() == nil && errors.Is(err, context.Canceled):
 			return false, nil // the broker is shutting down

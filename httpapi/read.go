@@ -215,10 +215,16 @@ func heldBy(r *seb.Record) int64 {
 func (h *Handler) waitFor(ctx context.Context, topic string, spec readSpec, wait time.Duration) error {
 	return h.untilDrained(ctx, func(ctx context.Context) error {
 		_, err := h.broker.Fetch(ctx, topic, spec.partition, spec.from, seb.FetchOptions{
-			Limit: 1, MaxBytes: 1, Wait: wait, TopicTag: spec.topicID,
+			Wait: wait, TopicTag: spec.topicID, Reserve: readNothing,
 		})
 		return err
 	})
+}
+
+// readNothing is the Reserve of a fetch that only waits for records. If the fetch read a record, the record
+// would count as read twice.
+func readNothing(context.Context, int, int64) (limit int, maxBytes int64, err error) {
+	return 0, 0, nil
 }
 
 // untilDrained calls wait with a context that is canceled when the broker is shutting down. If wait fails for

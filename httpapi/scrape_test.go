@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/sebprom"
@@ -55,6 +56,46 @@ func TestMetricsShowNamesToKeysThatMaySeeThem(t *testing.T) {
 	// The scope metrics gives no other access.
 	s.get("/v1/topics", bearer(all)...).wantProblem(t, http.StatusForbidden, seb.CodeForbidden)
 	s.get("/v1/topics/acme.orders/records", bearer(all)...).wantProblem(t, http.StatusForbidden, seb.CodeForbidden)
+}
+
+// A read that waits for a record counts the record once.
+func TestMetricsCountARecordAfterAWaitOnce(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
+		registry.MustRegister(sebprom.NewCollector(s.broker.Metrics))
+		s.append("orders", "zero")
+		got := make(chan answer)
+		for _, wait := range []func() answer{
+			func() answer { return s.get(ordersPath + "?offset=latest&wait=1m") },
+			func() answer {
+				return s.get("/records?topic-name=orders&offset=2&timeout=1m", "Accept", "multipart/form-data")
+			},
+		} {
+			go func() { got <- wait() }()
+			synctest.Wait()
+			s.append("orders", "a record")
+			(<-got).want(t, http.StatusOK)
+		}
+		want := `
+# HELP seb_topic_appended_bytes_total Bytes of keys, values and headers of the topic's records in commits that this broker wrote to the log.
+# TYPE seb_topic_appended_bytes_total counter
+seb_topic_appended_bytes_total{topic="orders"} 20
+# HELP seb_topic_appended_records_total Records of the topic in commits that this broker wrote to the log.
+# TYPE seb_topic_appended_records_total counter
+seb_topic_appended_records_total{topic="orders"} 3
+# HELP seb_topic_read_bytes_total Bytes of keys, values and headers of the topic's records that this broker read for its clients.
+# TYPE seb_topic_read_bytes_total counter
+seb_topic_read_bytes_total{topic="orders"} 16
+# HELP seb_topic_read_records_total Records of the topic that this broker read for its clients: for reads, streams, consumers and queues.
+# TYPE seb_topic_read_records_total counter
+seb_topic_read_records_total{topic="orders"} 2
+`
+		err := testutil.GatherAndCompare(registry, strings.NewReader(want), "seb_topic_appended_bytes_total", "seb_topic_appended_records_total",
+			"seb_topic_read_bytes_total", "seb_topic_read_records_total")
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Callers that read metrics slowly make others wait, but the broker holds at most two answers.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -32,11 +33,23 @@ func versionLine() string {
 	return fmt.Sprintf("seb %s %s %s/%s", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// version is the module's version as the Go toolchain stamped it into the binary.
+// gitVersion is what git describe says about the source. The Makefile sets it with the linker's flag -X: in
+// a worktree of git, the Go toolchain does not find the commit by itself.
+var gitVersion string
+
+// version is the version that the Go toolchain stamped into the binary, which is that of the module or of the
+// commit; else gitVersion.
 func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
+	stamped := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		stamped = info.Main.Version
 	}
-	return info.Main.Version
+	return versionOf(stamped, gitVersion)
+}
+
+func versionOf(stamped, git string) string {
+	if stamped == "(devel)" { // the toolchain knows no version
+		stamped = ""
+	}
+	return cmp.Or(stamped, git, "unknown")
 }

@@ -81,6 +81,7 @@ func (s *batchSet) add(r *Request, a *Append) {
 		if rec.Value == nil {
 			rec.Value = []byte{} // a null value would mean a tombstone
 		}
+		a.content += contentBytes(&rec)
 		switch {
 		case cur == nil:
 			cur = s.share(r, a, key)

@@ -42,7 +42,8 @@ type ReadOptions struct {
 	Bytes   int64         // of keys, values and headers together; the first record is read whatever its size
 	Wait    time.Duration // how long Next waits at the end of the partition
 	// Reserve, unless it is nil, is called before records are read, with the number of records and an
-	// upper bound of their bytes. It returns the bounds of the read, which may be lower.
+	// upper bound of their bytes. It returns the bounds of the read, which may be lower. If it returns 0
+	// records, none are read: so a caller can wait for records without reading them.
 	Reserve func(ctx context.Context, records int, bytes int64) (fewer int, lower int64, err error)
 }
 
@@ -242,7 +243,7 @@ func (c *Cursor) reserve(ctx context.Context, opts *ReadOptions) error {
 
 // read passes records of the found batches to a sink, and moves the cursor past them.
 func (c *Cursor) read(ctx context.Context, opts *ReadOptions, to Sink) error {
-	if err := c.reserve(ctx, opts); err != nil {
+	if err := c.reserve(ctx, opts); err != nil || opts.Records == 0 {
 		return err
 	}
 	raws, err := c.readFound(ctx)
@@ -259,15 +260,18 @@ batches:
 				err = c.e.dataLost(l, damage)
 				break batches
 			}
-			if bytes += contentBytes(r); count == opts.Records || count > 0 && bytes > opts.Bytes {
+			size := contentBytes(&r)
+			if count == opts.Records || count > 0 && bytes+size > opts.Bytes {
 				break batches
 			}
+			bytes += size
 			to.Add(r)
 			c.Offset, c.Floats = format.Offset(r.Offset+1), false
 			count++
 		}
 	}
 	if count > 0 {
+		c.e.traffic.read(c.id, int64(count), bytes)
 		return nil // if the error lasts, the next read returns it
 	}
 	return err
@@ -294,7 +298,7 @@ func (c *Cursor) records(l state.Location, raw []byte) iter.Seq2[record.Record, 
 }
 
 // contentBytes returns the bytes of a record that count against the bounds of a read.
-func contentBytes(r record.Record) int64 {
+func contentBytes(r *record.Record) int64 {
 	n := len(r.Key) + len(r.Value)
 	for _, h := range r.Headers {
 		n += len(h.Key) + len(h.Value)

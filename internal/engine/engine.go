@@ -10,8 +10,8 @@
 // commit, or get an error.
 //
 // One goroutine, the commit loop, claims slots and changes the state. Other goroutines read the state
-// in [Engine.View], which holds the state's read lock. The locks of the batcher, the budget, the waiters
-// and the tail are leaves: a goroutine that holds one of them takes no other lock.
+// in [Engine.View], which holds the state's read lock. The locks of the batcher, the budget, the waiters,
+// the tail and the traffic are leaves: a goroutine that holds one of them takes no other lock.
 package engine
 
 import (
@@ -83,6 +83,7 @@ type Engine struct {
 	budget    *budget.Budget
 	batcher   *batcher
 	metrics   *metrics
+	traffic   *traffic
 	use       storeUse
 	uploads   chan struct{} // a token for each upload under way
 
@@ -126,6 +127,7 @@ func New(store objstore.Store, opts Options) *Engine {
 		metrics:  newMetrics(),
 	}
 	e.life, e.end = context.WithCancel(context.Background())
+	e.traffic = newTraffic(e.State())
 	e.store = objstore.Observe(store, e.observe)
 	e.waiters.init()
 	e.tail.init()
@@ -141,7 +143,7 @@ func (e *Engine) Ride(r Rider) { e.rider = r }
 // Open recovers the log. If the bucket is empty, Open sets it up first. After an error, the engine has
 // ended. If ctx ends before Open returns, Open fails; after that, the end of ctx does nothing.
 func (e *Engine) Open(ctx context.Context) error {
-	e.observers = append(e.observers, &e.waiters)
+	e.observers = append(e.observers, e.traffic, &e.waiters)
 	if err := e.recover(ctx); err != nil {
 		e.end()
 		return err

@@ -165,6 +165,7 @@ func (e *Engine) stop(err error) {
 
 // finish sets the outcome of every request of the batch sets, and gives back the memory of the requests.
 func (e *Engine) finish(sets []*batchSet, outcome func(*Request) error) {
+	done := tally{of: e.traffic}
 	for _, set := range sets {
 		for _, r := range set.requests {
 			switch err := outcome(r); {
@@ -176,6 +177,14 @@ func (e *Engine) finish(sets []*batchSet, outcome func(*Request) error) {
 			if !r.settled && r.withdrawn {
 				r.err = ErrWithdrawn
 			}
+			if !r.settled && r.err == nil {
+				done.add(r.Appends)
+			}
+		}
+	}
+	done.count()
+	for _, set := range sets {
+		for _, r := range set.requests {
 			e.batcher.decided(r)
 			e.budget.Give(budget.Batches, r.bytes)
 			close(r.done)

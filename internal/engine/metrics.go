@@ -46,9 +46,9 @@ func newMetrics() *metrics {
 	}
 }
 
-// Metrics returns the metrics of commits, of the store, of memory and of the log, as they are now.
+// Metrics returns the metrics of commits, of the store, of topics, of memory and of the log, as they are now.
 func (e *Engine) Metrics() []metric.Family {
-	return slices.Concat(e.metrics.families(), e.memoryMetrics(), e.logMetrics())
+	return slices.Concat(e.metrics.families(), e.traffic.families(), e.memoryMetrics(), e.logMetrics())
 }
 
 func counter[N int64 | uint64](name, help string, value N) metric.Family {

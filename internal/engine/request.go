@@ -92,7 +92,9 @@ type Append struct {
 	Partition  format.Partition   // of all records, unless Partitions is set
 	Partitions []format.Partition // of each record
 
-	shares []*batchShare // set when the append joins a batch set
+	// Set when the append joins a batch set.
+	shares  []*batchShare
+	content int64 // bytes of the records' keys, values and headers
 }
 
 // Records are the caller's records.
