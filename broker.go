@@ -138,7 +138,7 @@ func (b *Broker) Status() Status {
 	if err := b.engine.Usable(); err != nil {
 		s.Err = public(err)
 	} else if err := b.engine.StoreErr(); err != nil {
-		s.Err = &Error{Code: CodeStoreUnavailable, Detail: "the last request to the store failed", Err: err, RetryAfter: time.Second}
+		s.Err = &Error{Code: CodeStoreUnavailable, Detail: "the last request to the store failed" + whyFull(err), Err: err, RetryAfter: time.Second}
 	}
 	return s
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/budget"
 	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
+	"github.com/simple-event-broker/seb/objstore"
 )
 
 // Code names a kind of error. Codes are stable: programs may compare them, and an
@@ -206,7 +207,7 @@ func worded(err error) (_ error, ok bool) {
 	case *engine.StoppedError:
 		return &Error{Code: CodeBrokerStopped, Detail: cmp.Or(e.Doing, "the broker stopped itself to protect the log"), Hint: e.Hint, Err: e.Err}, true
 	case *engine.StoreError:
-		return &Error{Code: CodeStoreUnavailable, Detail: e.Doing, RetryAfter: e.RetryAfter, Err: e.Err}, true
+		return &Error{Code: CodeStoreUnavailable, Detail: e.Doing, Hint: e.Hint, RetryAfter: e.RetryAfter, Err: e.Err}, true
 	case *engine.LateError:
 		return tooLate(e), true
 	case *engine.UnusableError:
@@ -383,11 +384,20 @@ func offsetConflict(topic string, partition int32, end, insisted Offset) *Error 
 func tooLate(late *engine.LateError) *Error {
 	return &Error{
 		Code:       CodeStoreUnavailable,
-		Detail:     fmt.Sprintf("the store did not take the commit within %v", late.Within),
+		Detail:     fmt.Sprintf("the store did not take the commit within %v", late.Within) + whyFull(late.Err),
 		Hint:       "try again; the broker recovers by itself when the store answers again",
 		RetryAfter: time.Second,
 		Err:        late.Err,
 	}
+}
+
+// whyFull completes a detail that says that the store failed, if err says that the store is full. All other
+// causes are for the operator alone, since they may name hosts and files.
+func whyFull(err error) string {
+	if errors.Is(err, objstore.ErrFull) {
+		return ": the store is full"
+	}
+	return ""
 }
 
 // maybeTooLate is tooLate for a request that may be in the log.

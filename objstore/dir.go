@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -247,11 +248,11 @@ func (d *Dir) create(ctx context.Context, key string, parts [][]byte) (exists bo
 	}
 	dir, err := d.makeDirectory(ctx, path.Dir(key))
 	if err != nil {
-		return false, err
+		return false, d.full(err)
 	}
 	temp, err := d.writeTemp(parts)
 	if err != nil {
-		return false, err
+		return false, d.full(err)
 	}
 	// The error is ignored: a temporary file that stays does no harm, and a later OpenDir
 	// removes it.
@@ -268,13 +269,32 @@ func (d *Dir) create(ctx context.Context, key string, parts [][]byte) (exists bo
 		return true, d.confirm(ctx, key, info)
 	}
 	if err != nil {
-		return false, err
+		return false, d.full(err)
 	}
 	if err := d.sync(ctx, dir); err != nil {
 		return false, err
 	}
 	d.durable.add(key, temp.modTime)
 	return false, nil
+}
+
+// full adds [ErrFull] to err if err says that the disk has no room, or that the quota of the user is used up.
+// The caller got err before it linked a file to the key, so there is certainly no object. If the store has
+// stopped, err stays as it is: the store takes no object even if there is room again.
+func (d *Dir) full(err error) error {
+	if errors.Is(err, ErrStopped) {
+		return err
+	}
+	f := &Failure{Hint: "make room on the disk of " + d.place.path, Err: fmt.Errorf("%w: %w", ErrFull, err)}
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		f.Detail = "no space left on device"
+	case errors.Is(err, syscall.EDQUOT):
+		f.Detail, f.Hint = "the disk quota of this user is used up", "raise the quota, or make room in "+d.place.path
+	default:
+		return err
+	}
+	return f
 }
 
 // tempFile is a file whose bytes are on the disk, but which is not linked to its key yet.

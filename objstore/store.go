@@ -5,9 +5,9 @@
 // uploads. The log does not need them, and each of them would be one more promise that every store must
 // keep.
 //
-// Two errors are definite: [ErrExists] and [ErrNotFound]. After any other error of
+// Three errors are definite: [ErrExists], [ErrNotFound] and [ErrFull]. After any other error of
 // Create the outcome is unknown: the object may exist, may appear later, or may
-// never appear.
+// never appear. A [Failure] says in words for an operator what is wrong.
 package objstore
 
 import (

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,6 +124,39 @@ func TestDiskFull(t *testing.T) {
 	target.move(t, broker.url)
 	load.more(t, target, 100, broker)
 	load.verify(t)
+	broker.stopped(t)
+}
+
+// If the disk is full, an append is refused at once with that cause, and the log says what to do.
+func TestFullDiskIsNamedAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a while, and what has no room is no part of this process")
+	}
+	t.Parallel()
+	dir := onSmallDisk(t)
+	if dir == "" {
+		return
+	}
+	filler, store := filepath.Join(dir, "filler"), filepath.Join(dir, "store")
+	broker := serve(t, nil, "--store", store, "--append-timeout", "5m", "--commit-bytes", "64KiB")
+	records := broker.url + "/v1/topics/orders/records"
+	for _, size := range []int{10, 6 << 20} {
+		fill(t, filler, diskBytes)
+		a := <-begin(t, http.MethodPost, records, strings.Repeat("x", size))
+		for _, want := range []string{`"code":"store_unavailable"`, `"detail":"the store is full, so nothing was committed"`, `"outcome":"not_committed"`} {
+			if a.err != nil || a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, want) {
+				t.Errorf("%d bytes: %d %s %v, want %s", size, a.status, a.body, a.err, want)
+			}
+		}
+		remove(t, filler)
+		if a := <-begin(t, http.MethodPost, records, "x"); a.err != nil || a.status != http.StatusCreated {
+			t.Errorf("after that: %d %s %v", a.status, a.body, a.err)
+		}
+	}
+	if line, ok := broker.stderr.lineAfter(`level=ERROR msg="the store is full; writes are refused until there is room"`, broker.done); !ok ||
+		!strings.Contains(line, "no space left on device") || !strings.Contains(line, "make room on the disk of "+store) {
+		t.Errorf("the log is\n%s", broker.stderr)
+	}
 	broker.stopped(t)
 }
 

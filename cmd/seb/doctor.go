@@ -42,7 +42,8 @@ func (doctorCmd) Help() string {
     seb doctor --output json | jq .usable
 
 It writes a few dozen small objects under probe/ and deletes them; the log is not touched. A directory must exist.
-The exit code is 0 if the store is usable, 3 if it is not, and 6 if it does not answer.`
+The exit code is 0 if the store is usable, 3 if it is not, 2 if the setup is wrong, such as the credentials, and 6 if
+the store does not answer.`
 }
 
 // Run probes the store and prints a verdict.
@@ -73,6 +74,8 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 	case d.Usable:
 		d.estimate(kind, pricesFlag{}.of(store))
 		d.printf("\nverdict: %s by any number of brokers\n", d.paint(green, "usable"))
+	case objstore.SetupFailureOf(d.failed) != nil:
+		d.printf("\nverdict: unknown: the setup is wrong\n")
 	case d.answered:
 		d.printf("\nverdict: %s for Seb\n", d.paint(red, "NOT usable"))
 	default:
@@ -90,6 +93,8 @@ func (d *diagnosis) verdict() error {
 	switch {
 	case d.failed == nil:
 		return d.err
+	case objstore.SetupFailureOf(d.failed) != nil:
+		return codedError{hinted(fmt.Errorf("store %s refuses the requests of this setup: see the check above that failed", d.Store), objstore.SetupFailureOf(d.failed).Hint), exitUsage}
 	case !d.answered:
 		return codedError{hinted(fmt.Errorf("store %s does not answer", d.Store),
 			"check its endpoint, bucket and region, and the credentials; the failed check above shows the store's error"), exitUnreachable}
@@ -136,12 +141,25 @@ func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
 	if d.answered = d.check(ctx, "answers", d.answers); !d.answered {
 		return // after this failure every other check would run into a time-out
 	}
-	d.check(ctx, "free keys", d.unobstructed)
-	d.check(ctx, "racing creates", func(ctx context.Context) (string, error) { return d.race(ctx, c.Rounds, c.Racers) })
-	d.check(ctx, "create of existing", func(ctx context.Context) (string, error) { return d.exists(ctx, c.Rounds) })
-	d.check(ctx, "read what was written", func(ctx context.Context) (string, error) { return d.roundTrips(ctx, c.Samples) })
-	d.check(ctx, "list after write", d.lists)
-	d.check(ctx, "ranged reads", d.ranges)
+	for _, check := range []struct {
+		name string
+		run  func(context.Context) (string, error)
+	}{
+		{"free keys", d.unobstructed},
+		{"racing creates", func(ctx context.Context) (string, error) { return d.race(ctx, c.Rounds, c.Racers) }},
+		{"create of existing", func(ctx context.Context) (string, error) { return d.exists(ctx, c.Rounds) }},
+		{"read what was written", func(ctx context.Context) (string, error) { return d.roundTrips(ctx, c.Samples) }},
+		{"list after write", d.lists},
+		{"ranged reads", d.ranges},
+	} {
+		d.check(ctx, check.name, check.run)
+		if objstore.SetupFailureOf(d.failed) != nil {
+			if err := d.cleanup(ctx); err != nil {
+				d.printf("  objects of this test may remain: their keys begin with %s\n", d.prefix())
+			}
+			return
+		}
+	}
 	d.check(ctx, "delete", d.deletes)
 	d.check(ctx, "store time", d.clock)
 }

@@ -34,7 +34,7 @@ var exitCodes = []struct {
 }{
 	{exitOK, "success"},
 	{exitFailure, "any failure that no other code describes"},
-	{exitUsage, "wrong usage, such as an unknown flag or an invalid value: nothing was done"},
+	{exitUsage, "wrong usage or setup, such as an unknown flag, an invalid value, or wrong credentials for the store: nothing was done"},
 	{exitDamage, "the log or an object is damaged, or the store can't be trusted: find the cause before you go on"},
 	{exitRefused, "refused: for example, something does not exist, exists already or is too large"},
 	{exitUnknown, "the outcome is unknown: the change may be in the log or not; check before you try again"},
@@ -100,6 +100,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitUsage
 	case errors.As(err, &coded):
 		return coded.code
+	case objstore.SetupFailureOf(err) != nil:
+		return exitUsage
 	case errors.As(err, &refusal):
 		return refusal.exitCode()
 	case errors.As(err, &t):

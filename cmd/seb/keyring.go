@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -50,7 +49,7 @@ func (f keyringFlag) with(ctx context.Context, create bool, do func(keyring) err
 	}
 	b, err := seb.Open(ctx, store, seb.Options{Batching: seb.Immediate()})
 	if err != nil {
-		return fmt.Errorf("open the log in %s: %w", f.Store, err)
+		return storeFlag{f.Store}.notOpened("open the log in", err)
 	}
 	return errors.Join(do(storeKeys{b}), b.Close())
 }

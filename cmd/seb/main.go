@@ -21,6 +21,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/httpapi"
+	"github.com/simple-event-broker/seb/objstore"
 )
 
 var description = `Seb is an event log whose only durable state is an object store: a bucket, or a directory. A record is
@@ -270,9 +271,13 @@ func report(w io.Writer, err error) {
 	message, hint := err.Error(), ""
 	var h hintError
 	var b *seb.Error
+	failure := objstore.FailureOf(err)
 	switch {
 	case errors.As(err, &h):
 		hint = h.hint
+	case failure != nil && failure.Hint != "":
+		hint = failure.Hint
+		message = strings.Replace(message, "; "+hint, "", 1)
 	case errors.As(err, &b) && b.Hint != "":
 		hint = b.Hint
 		message = strings.Replace(message, "; "+hint, "", 1)

@@ -148,7 +148,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 			}
 			return usage(errors.New(e.Detail))
 		}
-		return fmt.Errorf("open the log in %s: %w", c.Store, err)
+		return c.notOpened("open the log in", err)
 	}
 	if c.needsKeys() && !broker.KeysExist() {
 		return errors.Join(c.noKeys(true), broker.Close())

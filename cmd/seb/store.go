@@ -85,6 +85,14 @@ func (f storeFlag) holdsLog(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
+// notOpened returns the error for a store, or for a log in it, that could not be opened because of err.
+func (f storeFlag) notOpened(doing string, err error) error {
+	if failure := objstore.SetupFailureOf(err); failure != nil {
+		return fmt.Errorf("--store %s: %w", f.Store, failure)
+	}
+	return fmt.Errorf("%s %s: %w", doing, f.Store, err)
+}
+
 // open opens the store that the flag names, and creates a missing directory.
 func (f storeFlag) open(ctx context.Context) (objstore.Store, storeKind, error) {
 	switch {
@@ -96,7 +104,7 @@ func (f storeFlag) open(ctx context.Context) (objstore.Store, storeKind, error) 
 		}
 		store, err := s3store.Open(ctx, f.Store)
 		if err != nil {
-			return nil, kindS3, err
+			return nil, kindS3, f.notOpened("open", err)
 		}
 		return store, kindS3, nil
 	case !isDirectory(f.Store):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/wait"
+	"github.com/simple-event-broker/seb/objstore"
 	"math/rand/v2"
 )
 
@@ -24,7 +25,9 @@ type Next struct {
 // prev, created and hash. If build returns a nil commit, Commit gives up and returns nil.
 //
 // Commit sends the same commit to a slot until it knows which broker won the slot. If the store
-// can't be reached, Commit tries again until ctx ends, and calls report with the error of each attempt.
+// can't be reached, Commit tries again until ctx ends, and calls report with the error of each attempt. If
+// the store has no room for the commit, and the claim certainly has not won the slot, Commit returns the
+// error, which wraps [objstore.ErrFull].
 //
 // An error that wraps ErrUnknown means that a claim was sent, but that Commit does not know
 // whether the claim won the slot. Any other error means that nothing was, or will be, committed.
@@ -67,7 +70,7 @@ func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]
 			}
 		case errors.Is(err, ErrUnknown):
 			return nil, err
-		case l.halted() || ctx.Err() != nil:
+		case l.halted() || ctx.Err() != nil, errors.Is(err, objstore.ErrFull) && !l.unsure:
 			return nil, l.abandon(err)
 		default:
 			report(err)
@@ -123,6 +126,7 @@ func (l *Log) propose(build func(Next) (*format.Commit, [][]byte)) bool {
 	c.Created = l.clock.Now().UnixMicro()
 	c.Cluster, c.Seq, c.Prev = l.cluster.ID, applied+1, tip
 	head := format.EncodeCommit(c)
+	l.unsure = false
 	l.claim, l.claimParts = c, append([][]byte{head}, payload...)
 	l.with(func(p *Protocol) { p.Propose(c.Hash) })
 	return true

@@ -34,6 +34,8 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 		switch {
 		case err == nil:
 			return c, nil
+		case objstore.SetupFailureOf(err) != nil:
+			return format.Cluster{}, err // further attempts would fail too
 		case !errors.Is(err, objstore.ErrNotFound):
 			// The network may damage single answers. So OpenCluster returns an error about damage
 			// only if all answers were damaged.
@@ -48,7 +50,10 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 		last = err
 		page, err := listOnce(ctx, store, "", "")
 		if err != nil {
-			last = fmt.Errorf("list the bucket: %w", err)
+			last = err
+			if objstore.SetupFailureOf(err) != nil {
+				return format.Cluster{}, err
+			}
 			continue
 		}
 		// Objects that brokers wrote to probe the store don't matter: the bucket counts as empty.
@@ -64,9 +69,12 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 		// Whatever createCluster returns, the next round reads seb.json.
 		if err := createCluster(ctx, store, deleteDelay, margin, now); err != nil && !errors.Is(err, objstore.ErrExists) {
 			last = err
+			if objstore.SetupFailureOf(err) != nil {
+				return format.Cluster{}, err
+			}
 		}
 	}
-	return format.Cluster{}, fmt.Errorf("open %s: all %d attempts failed, the last with: %w", format.ClusterKey, attemptsMax, last)
+	return format.Cluster{}, fmt.Errorf("all %d attempts failed, the last with: %w", attemptsMax, last)
 }
 
 func createCluster(ctx context.Context, store objstore.Store, deleteDelay, margin time.Duration, now time.Time) error {
@@ -90,7 +98,7 @@ func readCluster(ctx context.Context, store objstore.Store) (format.Cluster, err
 		err = fmt.Errorf("%w: %w", format.ErrCorrupt, err)
 	}
 	if err != nil {
-		return format.Cluster{}, fmt.Errorf("get %s: %w", format.ClusterKey, err)
+		return format.Cluster{}, err
 	}
 	return format.DecodeCluster(o.Body)
 }

@@ -43,7 +43,7 @@ func (l *Log) isThere(ctx context.Context, key string) (bool, error) {
 	defer cancel()
 	_, err := l.store.Get(ctx, key, 0, 1)
 	if err != nil && !errors.Is(err, objstore.ErrNotFound) {
-		return false, fmt.Errorf("get %s: %w", key, err)
+		return false, err
 	}
 	return err == nil, nil
 }
@@ -54,7 +54,7 @@ func (l *Log) isThere(ctx context.Context, key string) (bool, error) {
 func (l *Log) deletedBehindCheckpoint(ctx context.Context, gone format.Seq, got error) error {
 	page, err := listOnce(ctx, l.store, format.CheckpointPrefix, format.AfterKey(format.CheckpointPrefix, gone))
 	if err != nil {
-		return fmt.Errorf("list %s: %w", format.CheckpointPrefix, err)
+		return err
 	}
 	if len(page.Keys) > 0 {
 		return nil
@@ -102,7 +102,7 @@ func firstNotListed(ctx context.Context, store objstore.Store, first, last forma
 	for want <= last {
 		page, err := listOnce(ctx, store, format.LogPrefix, after)
 		if err != nil {
-			return 0, fmt.Errorf("list %s: %w", format.LogPrefix, err)
+			return 0, err
 		}
 		for _, key := range page.Keys {
 			if s, ok := format.ParseSeqKey(format.LogPrefix, key); ok && want <= last {

@@ -73,6 +73,7 @@ type Log struct {
 
 	claim      *format.Commit // the commit of the protocol's claim, or nil
 	claimParts [][]byte       // the bytes of the claim's object
+	unsure     bool           // the outcome of a Create of the claim is unknown
 	read       map[format.Seq]readCommit
 	damaged    map[string]int // by object key or listed prefix: how many answers in a row were damaged
 
@@ -234,14 +235,15 @@ func (l *Log) Relist(ctx context.Context) error {
 }
 
 // step performs an action. After a failure it pauses and returns nil: the caller then asks for the next
-// action. attempts counts the failures in a row. When it reaches attemptsMax, step returns the error.
+// action. attempts counts the failures in a row. When it reaches attemptsMax, step returns the error. It
+// returns an error at once if further attempts would fail too, because of how the store is set up.
 func (l *Log) step(ctx context.Context, act Action, attempts *int) error {
 	err := l.perform(ctx, act)
 	switch {
 	case err == nil:
 		*attempts = 0
 		return nil
-	case l.halted() || ctx.Err() != nil:
+	case l.halted() || ctx.Err() != nil || objstore.SetupFailureOf(err) != nil:
 		return err
 	}
 	*attempts++

@@ -215,6 +215,10 @@ func (p *Protocol) Abandon() Claim {
 	return c
 }
 
+// Unsent notes that the Create which Next has asked for did nothing and never will, and neither did any
+// other Create of the open claim. So the claim counts as not sent.
+func (p *Protocol) Unsent() { p.claim.Sent = false }
+
 // Covers reports whether the log lease covers an answer with the given stamp. If so, no object
 // that the applied state still needs had been deleted when the store gave the answer. The lease
 // does not cover an answer whose date is earlier than the latest date since the last List by more

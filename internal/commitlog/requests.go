@@ -70,7 +70,7 @@ func (l *Log) list(ctx context.Context, applied format.Seq) error {
 func (l *Log) listPage(ctx context.Context, prefix, after string) (objstore.Page, error) {
 	page, err := listOnce(ctx, l.store, prefix, after)
 	if err != nil {
-		return page, l.judge(prefix, fmt.Errorf("list %s: %w", prefix, err))
+		return page, l.judge(prefix, err)
 	}
 	delete(l.damaged, prefix)
 	return page, nil
@@ -80,10 +80,13 @@ func listOnce(ctx context.Context, store objstore.Store, prefix, after string) (
 	ctx, cancel := timeout(ctx, 0)
 	defer cancel()
 	page, err := store.List(ctx, prefix, after, listPageKeys)
-	if err == nil {
-		err = CheckPage(page, prefix, after)
+	if err != nil {
+		return page, err
 	}
-	return page, err
+	if err := CheckPage(page, prefix, after); err != nil {
+		return page, fmt.Errorf("list %s: %w", prefix, err)
+	}
+	return page, nil
 }
 
 // CheckPage returns an error for an invalid answer to a List: the keys are not ascending, a key does not
@@ -113,13 +116,13 @@ func (l *Log) load(ctx context.Context, s format.Seq) error {
 	})
 	if errors.Is(err, objstore.ErrNotFound) {
 		l.with((*Protocol).LoadMissing)
-		return fmt.Errorf("load %s: a List showed it, but it is gone: %w", key, err)
+		return fmt.Errorf("a List showed a checkpoint that is gone: %w", err)
 	}
 	if errors.Is(err, objstore.ErrTooLarge) {
 		return l.damage(key, fmt.Errorf("the newest checkpoint, %s, does not verify: %w: %w", key, format.ErrCorrupt, err))
 	}
 	if err != nil && badStart == nil {
-		return l.judge(key, fmt.Errorf("load %s: %w", key, err))
+		return l.judge(key, err)
 	}
 	var c *format.Checkpoint
 	if err == nil {
@@ -264,7 +267,7 @@ func (l *Log) readHead(ctx context.Context, s format.Seq, size int64) (*format.C
 	defer cancel()
 	o, err := l.store.Get(ctx, key, 0, size)
 	if err != nil {
-		return nil, nil, o.Time, fmt.Errorf("get %s: %w", key, err)
+		return nil, nil, o.Time, err
 	}
 	body := o.Body
 	pro, err := format.DecodePrologue(body)
@@ -274,7 +277,7 @@ func (l *Log) readHead(ctx context.Context, s format.Seq, size int64) (*format.C
 	if err == nil && pro.End() > int64(len(body)) && pro.End() <= o.Size {
 		rest, err := l.store.Get(ctx, key, int64(len(body)), pro.End()-int64(len(body)))
 		if err != nil {
-			return nil, nil, rest.Time, fmt.Errorf("get %s: %w", key, err)
+			return nil, nil, rest.Time, err
 		}
 		body = append(body, rest.Body...)
 	}
@@ -318,8 +321,13 @@ func (l *Log) create(ctx context.Context, s format.Seq) error {
 		l.with(func(p *Protocol) { p.Exists(s, at) })
 		return nil
 	}
+	if errors.Is(err, objstore.ErrFull) && !l.unsure { // no Create of the claim has done anything, nor will one
+		l.with((*Protocol).Unsent)
+		return err
+	}
+	l.unsure = true
 	l.stats.UnknownCreates.Add(1)
-	return l.judge(key, fmt.Errorf("create %s: %w", key, err))
+	return l.judge(key, err)
 }
 
 func (l *Log) apply(s format.Seq) error {

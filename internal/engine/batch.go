@@ -59,7 +59,8 @@ type batchSet struct {
 	// the store has the objects. Both are guarded by batcher.mu; objects is set before uploaded.
 	upload, uploaded bool
 	objects          []*dataObject
-	changed          bool // records were taken out after the upload began
+	refused          error // why the store refuses the objects, so that no commit can have the set; guarded by batcher.mu
+	changed          bool  // records were taken out after the upload began
 }
 
 func (s *batchSet) fill(now time.Time) Fill {

@@ -1,18 +1,21 @@
 package engine
 
 import (
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/objstore"
 )
 
 // batcher collects requests into batch sets. New requests join the open set. Queued sets take no
 // further requests: they wait for their uploads, or until earlier sets are committed.
 type batcher struct {
 	batching Batching
-	wake     chan struct{}        // wakes the commit loop
-	put      func(*batchSet) bool // uploads a sealed batch set; returns true once the store has all its data objects, false if the engine ends
+	wake     chan struct{}         // wakes the commit loop
+	put      func(*batchSet) error // uploads a sealed batch set; returns nil once the store has all its data objects, an error that wraps objstore.ErrFull if the store has no room for them, and any other error if the engine ends
 	uploads  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -144,9 +147,12 @@ func (b *batcher) uploadLocked(o *batchSet) {
 	sealLocked(o)
 	o.upload, o.uploaded, o.changed = true, false, false
 	b.uploads.Go(func() {
-		ok := b.put(o)
+		err := b.put(o)
 		b.mu.Lock()
-		o.uploaded = ok
+		o.uploaded = err == nil
+		if errors.Is(err, objstore.ErrFull) {
+			o.refused = err
+		}
 		b.mu.Unlock()
 		b.notify()
 	})
@@ -165,7 +171,7 @@ func (b *batcher) due(now time.Time) (wait time.Duration, ok bool) {
 	defer b.mu.Unlock()
 	if len(b.queued) > 0 {
 		q := b.queued[0]
-		return 0, !q.upload || q.uploaded
+		return 0, !q.upload || q.uploaded || q.refused != nil
 	}
 	o := b.open
 	switch {
@@ -175,6 +181,20 @@ func (b *batcher) due(now time.Time) (wait time.Duration, ok bool) {
 		return 0, true
 	}
 	return max(0, b.batching.Wait(o.fill(now))), true
+}
+
+// takeRefused removes and returns the batch sets for whose data objects the store has no room. The caller must
+// refuse their requests.
+func (b *batcher) takeRefused() (refused []*batchSet) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queued = slices.DeleteFunc(b.queued, func(q *batchSet) bool {
+		if q.refused != nil {
+			refused = append(refused, q)
+		}
+		return q.refused != nil
+	})
+	return refused
 }
 
 // takeSets seals and returns the batch sets of the next commit, oldest first. A set of more than

@@ -64,7 +64,11 @@ func (e *Engine) maybeCheckpoint(won format.Seq) {
 				e.logger.Error("a checkpoint can't be written", "slot", uint64(view.Seq()), "err", err, "hint", Hint(err))
 				return
 			}
-			e.logger.Warn("could not write a checkpoint; trying again", "slot", uint64(view.Seq()), "attempt", attempt+1, "err", err)
+			if errors.Is(err, objstore.ErrFull) {
+				e.logFull(err)
+			} else {
+				e.logFailure("could not write a checkpoint; trying again", err, "slot", uint64(view.Seq()), "attempt", attempt+1)
+			}
 			pause(e.life, attempt)
 		}
 	})
@@ -149,7 +153,7 @@ func (e *Engine) writeCheckpoint(ctx context.Context, view *state.View, hash for
 	}
 	o, err := objstore.GetWholeIf(ctx, e.store, key, format.CheckpointBytesMax, format.CheckCheckpointStart)
 	if err != nil {
-		return fmt.Errorf("read back %s: %w", key, err)
+		return fmt.Errorf("read back: %w", err)
 	}
 	got, err := format.DecodeCheckpoint(o.Body)
 	if err != nil {

@@ -102,6 +102,7 @@ type Engine struct {
 	closing  atomic.Bool                  // the engine takes no further requests
 	stopped  atomic.Pointer[StoppedError] // why the engine stopped by itself
 	storeErr atomic.Pointer[error]        // error of the last store request, nil if the store answered it
+	full     seldom                       // bounds the reports that the store is full
 	tasks    sync.WaitGroup
 
 	// Owned by the commit loop.
@@ -203,8 +204,11 @@ func (e *Engine) recover(ctx context.Context) error {
 }
 
 // openError returns the error of a step of Open. It is a *StoppedError if damage is an error for which
-// [Hint] has advice. Otherwise it is a *StoreError: a later try may succeed.
+// [Hint] has advice. Otherwise it is a *StoreError: a later try may succeed, unless the store is set up wrongly.
 func openError(doing string, err, damage error) error {
+	if f := objstore.SetupFailureOf(err); f != nil {
+		return &StoreError{Doing: doing, Hint: f.Hint, Err: f}
+	}
 	if Hint(damage) != "" {
 		return &StoppedError{Doing: doing, Err: err, Hint: Hint(damage)}
 	}
@@ -223,6 +227,7 @@ func (e *Engine) observe(op objstore.Op) {
 		e.stop(op.Err)
 		e.end()
 	case !errors.Is(op.Err, context.Canceled): // a canceled request says nothing about the store
+		e.logCause(op)
 		if e.storeErr.Swap(&op.Err) == nil {
 			e.tail.wakeLoop()
 		}

@@ -56,6 +56,7 @@ func (e *StoppedError) Unwrap() error { return e.Err }
 // StoreError says that the store did not answer in time, or failed.
 type StoreError struct {
 	Doing      string // what failed
+	Hint       string // what an operator can do
 	RetryAfter time.Duration
 	Err        error
 }
@@ -70,6 +71,14 @@ func (e *StoreError) Error() string {
 
 // Unwrap returns the cause.
 func (e *StoreError) Unwrap() error { return e.Err }
+
+// storeError returns the error of requests to the engine that a failure of the store has ended.
+func storeError(doing string, err error) *StoreError {
+	if errors.Is(err, objstore.ErrFull) {
+		return &StoreError{Doing: "the store is full, so nothing was committed", Hint: "make room in the store, then try again", RetryAfter: time.Second, Err: err}
+	}
+	return &StoreError{Doing: doing, RetryAfter: time.Second, Err: err}
+}
 
 // LateError says that [Options].AppendTimeout passed before a request was done.
 type LateError struct {

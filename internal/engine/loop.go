@@ -76,6 +76,9 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	if e.contended() {
 		inline = contendedInlineMax
 	}
+	for _, set := range e.batcher.takeRefused() {
+		e.finish([]*batchSet{set}, func(*Request) error { return storeError("the records were not stored", set.refused) })
+	}
 	sets := e.batcher.takeSets(inline)
 	if len(sets) == 0 {
 		if len(syncs) > 0 {
@@ -135,12 +138,13 @@ func (e *Engine) contended() bool {
 
 // reportCommit logs a failed attempt to write a commit.
 func (e *Engine) reportCommit(err error) {
-	e.logger.Warn("the store did not take a commit; trying again", "err", err)
+	e.logFailure("the store did not take a commit; trying again", err)
 }
 
 // commitError returns the error for the requests of a commit that failed, or whose outcome is unknown.
 func (e *Engine) commitError(err error) error {
-	var failed error = &StoreError{Doing: "the commit was not confirmed", RetryAfter: time.Second, Err: err}
+	var failed error = storeError("the commit was not confirmed", err)
+	e.logFull(err)
 	if halt := e.log.Err(); halt != nil {
 		e.stop(halt)
 	}

@@ -26,7 +26,7 @@ const (
 func (e *Engine) probe(ctx context.Context) error {
 	var err error
 	for try := range probeTries {
-		if err = e.probeOnce(ctx); err == nil || errors.Is(err, errBroken) || ctx.Err() != nil {
+		if err = e.probeOnce(ctx); err == nil || errors.Is(err, errBroken) || ctx.Err() != nil || objstore.SetupFailureOf(err) != nil {
 			break
 		}
 		pause(ctx, try)
@@ -45,7 +45,7 @@ func (e *Engine) probeOnce(ctx context.Context) (err error) {
 	key := format.ProbePrefix + hex.EncodeToString(id[:])
 	defer func() {
 		if _, derr := e.store.Delete(ctx, key); derr != nil && err == nil {
-			e.logger.Warn("a probe object could not be deleted", "key", key, "err", derr)
+			e.logFailure("a probe object could not be deleted", derr)
 		}
 	}()
 	var (
@@ -123,7 +123,7 @@ func (r *racer) run(ctx context.Context, store objstore.Store, key string, body 
 			r.unsure = true
 			pause(ctx, try)
 		}
-		if _, r.err = store.Create(ctx, key, []byte{body}); r.err == nil || errors.Is(r.err, objstore.ErrExists) {
+		if _, r.err = store.Create(ctx, key, []byte{body}); r.err == nil || errors.Is(r.err, objstore.ErrExists) || objstore.SetupFailureOf(r.err) != nil {
 			return
 		}
 	}

@@ -7,8 +7,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/wait"
@@ -31,25 +32,25 @@ type dataObject struct {
 	parts   [][]byte // the encoded head of the object, then its batches
 }
 
-// put uploads a sealed batch set as data objects, in parallel. It returns true once the store has all
-// these objects. It returns false only if the engine ends: then no commit may refer to the objects.
-func (e *Engine) put(set *batchSet) bool {
+// put uploads a sealed batch set as data objects, in parallel. It returns nil once the store has all these
+// objects. After an error no commit may refer to the objects: the engine ends, or the store has no room for
+// them.
+func (e *Engine) put(set *batchSet) error {
 	set.finish()
 	set.objects = e.pack(set.batches)
-	var wg sync.WaitGroup
+	var g errgroup.Group
 	for _, o := range set.objects {
-		wg.Go(func() {
+		g.Go(func() error {
 			select {
 			case e.uploads <- struct{}{}:
 				defer func() { <-e.uploads }()
 			case <-e.life.Done():
-				return
+				return e.life.Err()
 			}
-			e.putObject(o)
+			return e.putObject(o)
 		})
 	}
-	wg.Wait()
-	return e.life.Err() == nil // unless the engine has ended, putObject has retried until the upload succeeded
+	return g.Wait()
 }
 
 // pack distributes batches over objects of about dataObjectBytes.
@@ -96,12 +97,17 @@ func (e *Engine) address(o *dataObject) {
 	o.ref.Size = h.PayloadSize + format.DataPayloadStart
 }
 
-// putObject retries an upload until the store has the object or the engine ends.
-func (e *Engine) putObject(o *dataObject) {
+// putObject retries an upload until the store has the object, has no room for it, or the engine ends. After an
+// error, the object may be in the store, but no commit refers to it.
+func (e *Engine) putObject(o *dataObject) error {
 	for attempt := 0; e.life.Err() == nil; attempt++ {
 		err := e.tryPut(o)
 		if err == nil {
-			return
+			return nil
+		}
+		if errors.Is(err, objstore.ErrFull) {
+			e.logFull(err)
+			return err
 		}
 		if errors.Is(err, errTaken) {
 			e.address(o)
@@ -109,11 +115,12 @@ func (e *Engine) putObject(o *dataObject) {
 		if errors.Is(err, objstore.ErrNotRegular) { // for example, there is a file where the directory data/ must be
 			e.stop(err)
 			e.end()
-			return
+			return err
 		}
-		e.logger.Warn("could not upload a data object; trying again", "key", o.ref.Key(), "attempt", attempt+1, "err", err)
+		e.logFailure("could not store records; trying again", err, "attempt", attempt+1)
 		pause(e.life, attempt)
 	}
+	return e.life.Err()
 }
 
 var errTaken = errors.New("the key holds another object")
@@ -133,7 +140,7 @@ func (e *Engine) tryPut(o *dataObject) error {
 		return fmt.Errorf("%s: %w", key, errTaken)
 	}
 	if err != nil {
-		return fmt.Errorf("read back %s: %w", key, err)
+		return fmt.Errorf("read back: %w", err)
 	}
 	if !bytes.Equal(got.Body, bytes.Join(o.parts, nil)) {
 		return fmt.Errorf("%s: %w", key, errTaken)

@@ -57,7 +57,7 @@ func (r *reader) get(ctx context.Context, key string, off, n int64) (o objstore.
 		return err
 	})
 	if err != nil {
-		return o, fmt.Errorf("get %s: %w", key, err)
+		return o, err
 	}
 	r.bytes.Add(int64(len(o.Body)))
 	return o, nil
@@ -70,12 +70,12 @@ func (r *reader) page(ctx context.Context, prefix, after string) (page objstore.
 		if page, err = r.store.List(ctx, prefix, after, listPageKeys); err != nil {
 			return err
 		}
-		return commitlog.CheckPage(page, prefix, after)
+		if err := commitlog.CheckPage(page, prefix, after); err != nil {
+			return fmt.Errorf("list %s: %w", prefix, err)
+		}
+		return nil
 	})
-	if err != nil {
-		return page, fmt.Errorf("list the bucket: %w", err)
-	}
-	return page, nil
+	return page, err
 }
 
 // try sends a request until the store answers it, at most attemptsMax times. "Not found" is an answer, too.
@@ -87,7 +87,7 @@ func (r *reader) try(ctx context.Context, bytes int64, request func(context.Cont
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err == nil, errors.Is(err, objstore.ErrNotFound), errors.Is(err, objstore.ErrStopped), errors.Is(err, objstore.ErrNotRegular):
+		case err == nil, errors.Is(err, objstore.ErrNotFound), errors.Is(err, objstore.ErrStopped), errors.Is(err, objstore.ErrNotRegular), objstore.SetupFailureOf(err) != nil:
 			return err
 		case attempt == attemptsMax:
 			return fmt.Errorf("the store did not answer %d attempts; the last error: %w", attempt, err)

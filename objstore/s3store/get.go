@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/simple-event-broker/seb/objstore"
@@ -39,8 +40,8 @@ func (s *Store) Get(ctx context.Context, key string, off, n int64) (objstore.Obj
 		return object, nil
 	case isNoSuchKey(err):
 		return objstore.Object{Time: errorTime(err)}, fmt.Errorf("get %s: %w", key, objstore.ErrNotFound)
-	case status(err) == http.StatusForbidden:
-		return objstore.Object{}, fmt.Errorf("get %s: %w (without the permission s3:ListBucket, S3 answers 403 for a missing object too)", key, err)
+	case errors.As(err, new(*smithy.OperationError)):
+		err = s.explain(objstore.VerbGet, err)
 	}
 	return objstore.Object{}, fmt.Errorf("get %s: %w", key, err)
 }
@@ -51,7 +52,9 @@ func (s *Store) get(ctx context.Context, name string, off, n int64) (objstore.Ob
 	if n == 0 {
 		ask.n = 1
 	}
-	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &name, Range: ask.header()})
+	out, err := again(func() (*s3.GetObjectOutput, error) {
+		return s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &name, Range: ask.header()})
+	})
 	if status(err) == http.StatusRequestedRangeNotSatisfiable {
 		return s.beyondEnd(ctx, name, off, err)
 	}

@@ -2,9 +2,10 @@
 // protocol.
 //
 // The store needs conditional writes (If-None-Match: * on PutObject), strong consistency, and lists in byte
-// order. S3 has these, but not every compatible server or bucket type. The store never retries a request. If
-// the SDK retried a Create whose first attempt had succeeded, the caller would get "exists" and believe that
-// another writer had created the object. For all requests, callers have timeouts and backoff themselves.
+// order. S3 has these, but not every compatible server or bucket type. The store never retries a request whose
+// outcome is unknown. If the SDK retried a Create whose first attempt had succeeded, the caller would get
+// "exists" and believe that another writer had created the object. For all requests, callers have timeouts and
+// backoff themselves.
 //
 // Over HTTPS, TLS protects the bodies of Creates, and they are not hashed for the signature. Over plain HTTP
 // they are hashed. The SDK's checksums are used only where S3 requires them, since many servers don't
@@ -92,19 +93,28 @@ func open(ctx context.Context, config Config) (*Store, error) {
 	}
 	loaded, err := awsconfig.LoadDefaultConfig(ctx, options...)
 	if err != nil {
-		return nil, err
+		return nil, notLoaded(err)
 	}
 	if _, err := loaded.Credentials.Retrieve(ctx); err != nil {
-		return nil, fmt.Errorf("find credentials (set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE): %w", err)
+		return nil, &objstore.Failure{Detail: "no credentials: neither AWS_ACCESS_KEY_ID nor another source of AWS has any", Hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE", Setup: true, Err: err}
 	}
 	s := &Store{client: s3.NewFromConfig(loaded, config.apply), bucket: config.Bucket}
 	if config.Prefix != "" {
 		s.prefix = config.Prefix + "/"
 	}
 	if s.client.Options().Region == "" {
-		return nil, errors.New("no region: add ?region=... to the URL or set AWS_REGION")
+		return nil, &objstore.Failure{Detail: "no region: neither the store's URL nor AWS_REGION names one", Hint: "add ?region=NAME to the store's URL, or set AWS_REGION", Setup: true}
 	}
 	return s, nil
+}
+
+// notLoaded explains why the SDK's configuration could not be loaded.
+func notLoaded(err error) error {
+	f := &objstore.Failure{Detail: "the configuration of AWS can't be loaded: " + err.Error(), Hint: "check the AWS_ variables, and the files that AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE name", Setup: true, Err: err}
+	if missing, ok := errors.AsType[awsconfig.SharedConfigProfileNotExistError](err); ok {
+		f.Detail, f.Hint = fmt.Sprintf("there is no profile %q in the configuration of AWS", missing.Profile), "check AWS_PROFILE"
+	}
+	return f
 }
 
 // Endpoint returns the base URL of the server from the Config or the environment; "" if the server is
@@ -159,19 +169,21 @@ func (s *Store) Create(ctx context.Context, key string, parts ...[]byte) (time.T
 	}
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	body := newPartsReader(parts)
-	out, err := s.client.PutObject(ctx, &s3.PutObjectInput{
-		Bucket:        &s.bucket,
-		Key:           &name,
-		IfNoneMatch:   aws.String("*"),
-		Body:          body,
-		ContentLength: aws.Int64(body.size),
+	out, err := again(func() (*s3.PutObjectOutput, error) {
+		body := newPartsReader(parts)
+		return s.client.PutObject(ctx, &s3.PutObjectInput{
+			Bucket:        &s.bucket,
+			Key:           &name,
+			IfNoneMatch:   aws.String("*"),
+			Body:          body,
+			ContentLength: aws.Int64(body.size),
+		})
 	})
 	if status(err) == http.StatusPreconditionFailed {
 		return errorTime(err), fmt.Errorf("create %s: %w", key, objstore.ErrExists)
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("create %s: %w", key, err)
+		return time.Time{}, fmt.Errorf("create %s: %w", key, s.explain(objstore.VerbCreate, err))
 	}
 	return answerTime(out.ResultMetadata), nil
 }
@@ -203,9 +215,9 @@ func (s *Store) list(ctx context.Context, prefix, after string, limit int) (page
 	// S3 may answer with a page without keys although more pages follow, so the loop goes on to the next
 	// page.
 	for first := true; ; first = false {
-		out, err := s.client.ListObjectsV2(ctx, in)
+		out, err := again(func() (*s3.ListObjectsV2Output, error) { return s.client.ListObjectsV2(ctx, in) })
 		if err != nil {
-			return objstore.Page{}, err
+			return objstore.Page{}, s.explain(objstore.VerbList, err)
 		}
 		if first {
 			page.Time = answerTime(out.ResultMetadata)
@@ -241,14 +253,27 @@ func (s *Store) Delete(ctx context.Context, key string) (time.Time, error) {
 	}
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	out, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &name})
+	out, err := again(func() (*s3.DeleteObjectOutput, error) {
+		return s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &name})
+	})
 	if isNoSuchKey(err) { // S3 answers with success, but some servers answer NoSuchKey
 		return errorTime(err), nil
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("delete %s: %w", key, err)
+		return time.Time{}, fmt.Errorf("delete %s: %w", key, s.explain(objstore.VerbDelete, err))
 	}
 	return answerTime(out.ResultMetadata), nil
+}
+
+// again sends a request, and sends it once more if the store has refused it because of this machine's clock.
+// The SDK signs the second request with the time of the store's first answer. The store has not executed a
+// request that it refused, so again is no retry of a request with an unknown outcome.
+func again[T any](send func() (T, error)) (T, error) {
+	out, err := send()
+	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorCode() == "RequestTimeTooSkewed" {
+		return send()
+	}
+	return out, err
 }
 
 // name returns the name that the object under key has in the bucket: the prefix, then the key.

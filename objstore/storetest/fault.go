@@ -3,6 +3,8 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -173,4 +175,18 @@ func Slow(store objstore.Store, perRequest time.Duration) objstore.Store {
 	f := NewFaulty(store)
 	f.On("", "", Delay(perRequest))
 	return f
+}
+
+// Full refuses to create objects that do not exist, as a store without room does, and executes all other
+// requests.
+func Full(ctx context.Context, request Request, next Next) (Answer, error) {
+	if request.Verb != objstore.VerbCreate {
+		return next(ctx, request)
+	}
+	if _, err := next(ctx, Request{Verb: objstore.VerbGet, Key: request.Key, N: 1}); !errors.Is(err, objstore.ErrNotFound) {
+		return next(ctx, request)
+	}
+	return Answer{}, fmt.Errorf("create %s: %w", request.Key, &objstore.Failure{
+		Detail: "no space left on device", Hint: "make room on the disk of the test", Err: fmt.Errorf("%w: %w", objstore.ErrFull, ErrInjected),
+	})
 }

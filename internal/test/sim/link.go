@@ -149,6 +149,9 @@ func stableKey(key string) string {
 // carry takes a request to the store and back.
 func (l *link) carry(ctx context.Context, r storetest.Request, next storetest.Next, f outcome) (storetest.Answer, error) {
 	time.Sleep(f.before)
+	if f.full && r.Verb == objstore.VerbCreate {
+		return storetest.Full(ctx, r, next)
+	}
 	if f.refused || f.diesWithSender && l.dead() {
 		return storetest.Answer{}, fmt.Errorf("%s %s: %w", r.Verb, r.Key, errRefused)
 	}

@@ -53,7 +53,8 @@ type outcome struct {
 	dateJitter    float64 // how far the date of the answer is off, -1 to 1 times the plan's dateJitter
 	// diesWithSender says that the store never executes the request if its sender dies first.
 	diesWithSender bool
-	pages          int // most keys in a page of a List; 0 means the store's limit
+	pages          int  // most keys in a page of a List; 0 means the store's limit
+	full           bool // the store has no room for an object; only if refused is true
 }
 
 // draw decides the outcome of a request. The fields take their random numbers in a fixed order. A new fault
@@ -84,6 +85,7 @@ func (w *network) draw(r *rand.Rand, verb objstore.Verb, hours time.Duration) ou
 	if verb == objstore.VerbList && chance(r, 0.2) {
 		f.pages = 1 + r.IntN(5)
 	}
+	f.full = f.refused && chance(r, 0.3)
 	return f
 }
 
