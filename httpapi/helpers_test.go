@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/loglines"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -48,6 +49,9 @@ func openBroker(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broke
 	if opts.Batching == nil {
 		opts.Batching = seb.Immediate()
 	}
+	if _, test := t.(*testing.T); test && opts.Logger == nil {
+		opts.Logger = loglines.Logger(t)
+	}
 	b, err := seb.Open(t.Context(), store, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +66,9 @@ func openBroker(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broke
 
 // serve serves b's API on a loopback port.
 func serve(t testing.TB, b *seb.Broker, apiOpts Options) *server {
+	if _, test := t.(*testing.T); test && apiOpts.Logger == nil {
+		apiOpts.Logger = loglines.Logger(t)
+	}
 	h := New(b, apiOpts)
 	ts := httptest.NewUnstartedServer(nil)
 	ts.Config = NewServer(h, nil)

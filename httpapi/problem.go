@@ -212,9 +212,20 @@ func (h *Handler) fail(w *response, r *http.Request, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	if w.reads || r.Method == http.MethodGet || r.Method == http.MethodHead {
-		p.Outcome = "" // the request commits nothing
+		p.Outcome, p.cause = "", withoutOutcome(err) // the request commits nothing
 	}
 	h.answer(w, p)
+}
+
+// withoutOutcome returns err without the outcome of a write, for the log.
+func withoutOutcome(err error) error {
+	e, ok := errors.AsType[*seb.Error](err)
+	if !ok || e.Outcome == "" {
+		return err
+	}
+	c := *e
+	c.Outcome = ""
+	return &c
 }
 
 func (h *Handler) answer(w *response, p problem) {

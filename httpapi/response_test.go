@@ -202,6 +202,18 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
+// A read commits nothing, so neither the answer nor the log has an outcome.
+func TestRefusedReadHasNoOutcomeInTheLog(t *testing.T) {
+	var log logLines
+	s := newServer(t, seb.Options{}, Options{Logger: log.logger()})
+	s.get(ordersPath + "?nope=1")
+	s.post(ordersPath+"?nope=1", "x")
+	s.stop()
+	if got := log.String(); strings.Count(got, "outcome") != 1 || strings.Count(got, "nope") != 2 {
+		t.Errorf("the log is\n%s", got)
+	}
+}
+
 func TestPanicBecomesAProblem(t *testing.T) {
 	var log logLines
 	s := newServer(t, seb.Options{}, Options{Logger: log.logger()})

@@ -58,7 +58,11 @@ func (c *dumpCmd) Run(ctx context.Context, std streams) (err error) {
 			}
 		}
 	}()
-	if err := d.dump(b, filepath.ToSlash(c.Object)); errors.Is(err, format.ErrVersion) {
+	name := filepath.ToSlash(c.Object)
+	if !isObject(b) && !isKey(name) {
+		return notAnObject(c.Object, b)
+	}
+	if err := d.dump(b, name); errors.Is(err, format.ErrVersion) {
 		return fmt.Errorf("dump %s: %w", c.Object, err)
 	} else if err != nil {
 		return codedError{fmt.Errorf("dump %s: %w", c.Object, err), exitDamage}
@@ -67,6 +71,24 @@ func (c *dumpCmd) Run(ctx context.Context, std streams) (err error) {
 		return codedError{fmt.Errorf("%s: %w in %s, marked BAD above", c.Object, format.ErrCorrupt, counted(int64(d.Bad), "place", "places")), exitDamage}
 	}
 	return d.err
+}
+
+// isObject tells whether b begins like an object of Seb, or of the original Seb.
+func isObject(b []byte) bool { return format.IsObject(b) || original.IsBatch(b) }
+
+// isKey tells whether the path of a file ends like the key of an object: then there must be an object.
+func isKey(name string) bool {
+	dir, base := path.Split(name)
+	switch path.Base(dir) + "/" {
+	case format.LogPrefix, format.CheckpointPrefix, format.DataPrefix:
+		return true
+	}
+	return base == format.ClusterKey
+}
+
+// notAnObject returns the error for a file that begins with first, and that Seb did not write.
+func notAnObject(name string, first []byte) error {
+	return codedError{hinted(fmt.Errorf("%s is not an object of Seb: it begins with %q", name, first[:min(len(first), 16)]), dumpHint), exitRefused}
 }
 
 const dumpHint = "name a file, or with --store the key of an object, such as seb.json or log/00000000000000000001"
@@ -88,10 +110,10 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 	}
 	o, err := objstore.GetWholeIf(ctx, store, c.Object, format.ObjectBytesMax, c.judge)
 	if errors.Is(err, objstore.ErrNotRegular) || errors.Is(err, objstore.ErrTooLarge) {
-		return nil, codedError{fmt.Errorf("get %s from %s: %w", c.Object, c.Store, err), exitDamage}
+		return nil, codedError{fmt.Errorf("--store %s: %w", c.Store, err), exitDamage}
 	}
 	if err != nil {
-		err = fmt.Errorf("get %s from %s: %w", c.Object, c.Store, err)
+		err = fmt.Errorf("--store %s: %w", c.Store, err)
 		if errors.Is(err, objstore.ErrNotFound) {
 			err = hinted(err, dumpHint)
 		}
@@ -105,6 +127,9 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 func (c *dumpCmd) judge(first []byte, size int64) error {
 	if original.IsBatch(first) {
 		return nil
+	}
+	if !format.IsObject(first) && !isKey(filepath.ToSlash(c.Object)) {
+		return notAnObject(c.Object, first)
 	}
 	p, err := format.DecodePrologue(first)
 	if err == nil && p.Kind == format.KindCheckpoint {

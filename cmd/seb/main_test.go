@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/simple-event-broker/seb/internal/test/loglines"
 )
 
 // TestMain makes the test binary act as seb if a test runs it by that name, so that tests can kill real
@@ -37,6 +38,7 @@ func runSebContext(ctx context.Context, t *testing.T, stdin io.Reader, args ...s
 	}
 	var out, err bytes.Buffer
 	code := run(ctx, args, streams{stdin, &out, &err})
+	loglines.Check(t, err.String())
 	return result{code, out.String(), err.String()}
 }
 

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/simple-event-broker/seb/internal/test/loglines"
 )
 
 const (
@@ -136,6 +138,7 @@ func serve(t *testing.T, env []string, args ...string) *process {
 func ownedBy(t *testing.T, p *process) {
 	t.Cleanup(func() {
 		p.kill()
+		loglines.Check(t, p.stderr.String())
 		if t.Failed() {
 			t.Logf("standard error of serve %s:\n%s", p.url, p.stderr)
 		}

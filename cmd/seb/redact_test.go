@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -49,4 +50,18 @@ func TestErrorsOfCommandsHaveNoSecrets(t *testing.T) {
 		t.Errorf("what is no secret is said as %q", out.String())
 	}
 	broker.stopped(t)
+}
+
+// In JSON, durations are seconds, and say so.
+func TestDurationsInJSONHaveAUnit(t *testing.T) {
+	broker := serve(t, nil, "--log-format", "json", "--log-level", "debug")
+	if a := <-begin(t, http.MethodGet, broker.url+"/livez", ""); a.err != nil {
+		t.Fatal(a.err)
+	}
+	broker.stopped(t)
+	for _, want := range []string{`"msg":"recovered"`, `"took_seconds":0`, `"msg":"request"`, `"duration_seconds":0.`} {
+		if !strings.Contains(broker.stderr.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, broker.stderr)
+		}
+	}
 }

@@ -293,9 +293,19 @@ func (c *serveCmd) options(b seb.Batching, log *slog.Logger) seb.Options {
 func (c *serveCmd) logger(std streams) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: redact}
 	if c.LogFormat == "json" {
+		opts.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr { return inSeconds(redact(groups, a)) }
 		return slog.New(slog.NewJSONHandler(std.err, opts))
 	}
 	return slog.New(slog.NewTextHandler(std.err, opts))
+}
+
+// inSeconds gives a duration a name and a value with a unit: the JSON format would show a plain number of
+// nanoseconds.
+func inSeconds(a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.Float64(a.Key+"_seconds", a.Value.Duration().Seconds())
+	}
+	return a
 }
 
 // redact removes API keys and other secrets from an attribute of a log line.

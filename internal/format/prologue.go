@@ -1,6 +1,7 @@
 package format
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -104,6 +105,9 @@ func putPrologue(b []byte, kind Kind, created int64, count uint32) {
 	le.PutUint32(b[24:], crc32.Checksum(head, castagnoli))
 	le.PutUint32(b[28:], crc32.Checksum(b[:28], castagnoli))
 }
+
+// IsObject tells whether b begins like an object of Seb other than seb.json.
+func IsObject(b []byte) bool { return bytes.HasPrefix(b, []byte(magic)) }
 
 // DecodePrologue reads the first 32 bytes of an object. If their version is not 2, it returns an error that
 // wraps ErrVersion.

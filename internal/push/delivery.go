@@ -65,14 +65,25 @@ func (p *Pusher) giveBack(m *Message) {
 func (p *Pusher) report(a answer, closed time.Duration) {
 	switch a.outcome {
 	case Slowed, Unreachable:
-		p.log.Info("pausing pushes to a target", "why", a.reason, "err", a.err, "for", closed)
+		p.log.Info("pausing pushes to a target", append(a.why(), "for", closed)...)
 	case Forbidden:
 		p.warnForbidden(a.err)
 	case Gone:
 		p.log.Warn("a queue's records are no longer pushed: the receiver answered that the URL is gone for good; set or resume the push to go on", "why", a.reason)
 	default:
-		p.log.Debug("pushed a message", "outcome", a.outcome, "why", a.reason, "err", a.err)
+		p.log.Debug("pushed a message", append(a.why(), "outcome", string(a.outcome))...)
 	}
+}
+
+// why returns the attributes of a log line that explain the outcome.
+func (a answer) why() (attrs []any) {
+	if a.reason != "" {
+		attrs = append(attrs, "why", a.reason)
+	}
+	if a.err != nil {
+		attrs = append(attrs, "err", a.err)
+	}
+	return attrs
 }
 
 // warnForbidden logs, at most once in warnEvery, that nothing is sent because an operator's setting

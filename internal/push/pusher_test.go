@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/simple-event-broker/seb/internal/test/loglines"
 	"github.com/simple-event-broker/seb/sebprom"
 )
 
@@ -187,6 +188,19 @@ func inBubble(t *testing.T, q Queue, send func(context.Context, *Message) answer
 	p := to.pusher(t, q, func(tg *Target, _ *Options) { tg.MaxInFlight = 4 })
 	p.send = send
 	return p
+}
+
+// The log has no err=<nil> of a message that was delivered.
+func TestLogLinesOfAnswersHaveNoEmptyAttributes(t *testing.T) {
+	var log strings.Builder
+	p := &Pusher{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	p.report(answer{outcome: Delivered}, 0)
+	p.report(answer{outcome: Slowed, reason: "the target answered 429"}, time.Second)
+	p.report(answer{outcome: Unreachable, reason: "no connection", err: errors.New("connection refused")}, time.Second)
+	loglines.Check(t, log.String())
+	if got := log.String(); strings.Contains(got, `=""`) || strings.Count(got, "err=") != 1 || strings.Count(got, "why=") != 2 || strings.Count(got, "for=1s") != 2 {
+		t.Errorf("the log is\n%s", got)
+	}
 }
 
 // While the broker's settings forbid the address, no attempt is used up, and the log has a line about

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/loglines"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -20,7 +21,7 @@ func Immediate() seb.Options {
 // Open opens a broker, and closes it when the test ends.
 func Open(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker {
 	t.Helper()
-	b, err := seb.Open(t.Context(), store, opts)
+	b, err := seb.Open(t.Context(), store, checked(t, opts))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,11 +36,19 @@ func Open(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker {
 // OpenOnly is like [Open], but the test itself must close the broker.
 func OpenOnly(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker {
 	t.Helper()
-	b, err := seb.Open(t.Context(), store, opts)
+	b, err := seb.Open(t.Context(), store, checked(t, opts))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// checked returns opts with a logger that checks the broker's log lines, unless opts has a logger.
+func checked(t testing.TB, opts seb.Options) seb.Options {
+	if _, test := t.(*testing.T); test && opts.Logger == nil {
+		opts.Logger = loglines.Logger(t)
+	}
+	return opts
 }
 
 // MustCreateTopic creates a topic.
