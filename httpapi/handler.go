@@ -66,6 +66,7 @@ type Handler struct {
 
 	peerServer *http.Server // serves the requests that other brokers forward
 	warnOfPeer sync.Once    // logs once that the address of a broker leads to another broker
+	strangers  strangers
 
 	patience patience
 	throttle *authThrottle

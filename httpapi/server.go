@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/httpconn"
@@ -47,6 +48,48 @@ func NewServer(h *Handler, log *slog.Logger) *http.Server {
 // 10 seconds, and a connection on which a request comes is closed after the answer. To do
 // that, LimitConnections wraps the Handler, ConnState and ConnContext of s, so the caller sets these fields
 // before it calls LimitConnections.
+//
+// If clients speak TLS or the Kafka protocol to a server of plain HTTP that [NewServer] has returned, their
+// connections are closed, and the log names them, at most once a minute for each protocol, unless n <= 0.
 func LimitConnections(s *http.Server, l net.Listener, n int) net.Listener {
-	return httpconn.Limit(s, l, n)
+	h, ok := s.Handler.(*Handler)
+	if !ok {
+		return httpconn.Limit(s, l, n, nil)
+	}
+	return httpconn.Limit(s, l, n, h.strangers.warn(h.log))
+}
+
+// strangerEvery is the least time between two log lines about clients that speak the same wrong protocol.
+const strangerEvery = time.Minute
+
+// strangers bounds the log lines about clients that speak a wrong protocol.
+type strangers struct {
+	mu     sync.Mutex
+	warned map[httpconn.Protocol]time.Time
+	others map[httpconn.Protocol]int // clients since then
+}
+
+// strangerHints say what to do about a protocol.
+var strangerHints = map[httpconn.Protocol]string{
+	httpconn.TLS:   "let the client use http://, or give seb serve --tls-cert and --tls-key",
+	httpconn.Kafka: "Seb does not speak the Kafka protocol: use the HTTP API, or another port",
+}
+
+// warn returns a function that logs the first client that speaks a wrong protocol, and counts the further ones
+// until strangerEvery has passed.
+func (s *strangers) warn(log *slog.Logger) func(httpconn.Protocol, net.Addr) {
+	return func(p httpconn.Protocol, from net.Addr) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if at, warned := s.warned[p]; warned && time.Since(at) < strangerEvery {
+			s.others[p]++
+			return
+		}
+		if s.warned == nil {
+			s.warned, s.others = map[httpconn.Protocol]time.Time{}, map[httpconn.Protocol]int{}
+		}
+		log.Warn("a client speaks "+string(p)+" to a port that serves HTTP", "remote", from.String(),
+			"others_since_last_warning", s.others[p], "hint", strangerHints[p])
+		s.warned[p], s.others[p] = time.Now(), 0
+	}
 }

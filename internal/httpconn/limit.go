@@ -1,11 +1,12 @@
-// Package httpconn bounds the number of an HTTP server's connections, and ends connections whose clients are
-// lost. It knows connections and their states, but not the requests on them. A slot here is the permission for
+// Package httpconn bounds the number of an HTTP server's connections, ends connections whose clients are
+// lost, and recognises clients of other protocols. It knows connections and their states, but not the requests on them. A slot here is the permission for
 // one connection to be open: a server with n slots has at most n open connections.
 package httpconn
 
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -21,7 +22,11 @@ const IdleMin = 10 * time.Second
 // Limit returns a listener; the caller lets s serve this listener instead of l. At most n of the listener's
 // connections are open at a time; n <= 0 means no limit. Limit wraps the Handler, ConnState and ConnContext
 // of s, so the caller sets these fields before it calls Limit.
-func Limit(s *http.Server, l net.Listener, n int) net.Listener {
+//
+// If strange is not nil, and the first bytes of a client belong to another protocol than s serves, the listener
+// calls strange with the name of the protocol and the address of the client. The server then answers 400 and
+// ends the connection, without waiting for further bytes. strange must be quick and safe for concurrent use.
+func Limit(s *http.Server, l net.Listener, n int, strange func(Protocol, net.Addr)) net.Listener {
 	if n <= 0 {
 		return l
 	}
@@ -30,6 +35,7 @@ func Limit(s *http.Server, l net.Listener, n int) net.Listener {
 		slots:    make(chan struct{}, n),
 		closed:   make(chan struct{}),
 		idle:     make(map[*limitedConn]time.Time),
+		strange:  strange,
 	}
 	if s.Handler == nil {
 		s.Handler = http.DefaultServeMux
@@ -54,8 +60,9 @@ func Limit(s *http.Server, l net.Listener, n int) net.Listener {
 
 type limitListener struct {
 	net.Listener
-	slots  chan struct{} // one element per open connection
-	queued atomic.Int32  // connections that wait for a slot
+	slots   chan struct{}            // one element per open connection
+	queued  atomic.Int32             // connections that wait for a slot
+	strange func(Protocol, net.Addr) // see Limit
 
 	closeOnce sync.Once
 	closeErr  error
@@ -125,12 +132,16 @@ func (l *limitListener) expireIdle(now time.Time) time.Duration {
 
 // observe is the server's ConnState hook.
 func (l *limitListener) observe(conn net.Conn, state http.ConnState) {
-	if secure, ok := conn.(*tls.Conn); ok {
+	secure, isSecure := conn.(*tls.Conn)
+	if isSecure {
 		conn = secure.NetConn()
 	}
 	c, ok := conn.(*limitedConn)
 	if !ok {
 		return // a connection of another listener of the same server
+	}
+	if isSecure && state == http.StateNew { // nothing was read yet
+		c.secure.Store(true)
 	}
 	if state != http.StateIdle {
 		l.busy(c)
@@ -187,6 +198,8 @@ type limitedConn struct {
 	net.Conn
 	limit    *limitListener
 	idle     atomic.Bool
+	begun    atomic.Bool // the client has sent its first bytes
+	secure   atomic.Bool // the server speaks TLS on the connection
 	freeOnce sync.Once
 }
 
@@ -200,8 +213,27 @@ func (c *limitedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
 		c.limit.busy(c)
+		if !c.begun.Load() && c.begun.CompareAndSwap(false, true) && c.isStrange(b[:n]) {
+			return 0, errStrange
+		}
 	}
 	return n, err
+}
+
+// errStrange ends a connection whose client speaks another protocol.
+var errStrange = errors.New("the client speaks another protocol than HTTP")
+
+// isStrange reports a client whose first bytes belong to another protocol than the server serves.
+func (c *limitedConn) isStrange(first []byte) bool {
+	if c.limit.strange == nil {
+		return false
+	}
+	p := protocolOf(first)
+	if p == HTTP || p == TLS && c.secure.Load() {
+		return false
+	}
+	c.limit.strange(p, c.RemoteAddr())
+	return true
 }
 
 // Close closes the connection and frees its slot, once.
