@@ -130,11 +130,25 @@ type Status struct {
 	// Err is why the broker is not ready: it stopped, it is closed, or its last
 	// store request failed. nil means ready.
 	Err error
+	// State tells how full the memory for the state is.
+	State StateUse
 }
+
+// StateUse tells how much of [Options.StateMemory] the state of the log takes.
+type StateUse struct {
+	// Used and Limit are in bytes. Appends are refused when a sixteenth of Limit is left.
+	Used, Limit int64
+	// Left is how long it takes until appends are refused, if the state goes on to grow as in the last day;
+	// 0 if that is unknown, or if the state does not grow.
+	Left time.Duration
+}
+
+// Warning says in one sentence that the state takes half of Limit, or more; otherwise it is "".
+func (u StateUse) Warning() string { return engine.StateUse(u).Warning() }
 
 // Status tells whether the broker is ready. It sends no store request.
 func (b *Broker) Status() Status {
-	s := Status{ClusterID: b.engine.ClusterID(), Applied: uint64(b.engine.Applied())}
+	s := Status{ClusterID: b.engine.ClusterID(), Applied: uint64(b.engine.Applied()), State: StateUse(b.engine.StateUse())}
 	if err := b.engine.Usable(); err != nil {
 		s.Err = public(err)
 	} else if err := b.engine.StoreErr(); err != nil {

@@ -22,6 +22,11 @@ func stateMetrics(e *engine.Engine, limit int64) (families []metric.Family) {
 	gauge := func(name, help string, value int64) {
 		families = append(families, metric.One(metric.Gauge, name, help, float64(value)))
 	}
+	left := metric.Family{Name: "seb_state_left_seconds", Kind: metric.Gauge,
+		Help: "Time until appends are refused because the state is full, if it goes on to grow as in the last day. Absent if it does not grow."}
+	if use := e.StateUse(); use.Left > 0 {
+		left.Add(use.Left.Seconds())
+	}
 	e.View(func(s *state.State) {
 		gauge("seb_state_bytes", "Memory taken by the state of the log: topics, batches, consumers, queues and keys.", s.Memory())
 		gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused when a sixteenth of it is left.", limit)
@@ -31,7 +36,7 @@ func stateMetrics(e *engine.Engine, limit int64) (families []metric.Family) {
 		gauge("seb_delayed_appends", "Appends whose delay is not over; an append counts once for each of its partitions.", int64(s.DelayedCount(e.NowIn(s))))
 		gauge("seb_batches", "Batches of records in the state.", int64(s.Batches()))
 	})
-	return families
+	return append(families, left)
 }
 
 // seriesMax is the maximum number of consumers, and of queues, that have metrics. If there are more, only the

@@ -209,6 +209,12 @@ func TestFullStateCanStillBeLockedReadAndEmptied(t *testing.T) {
 		if err := q.Ack(t.Context(), tokens(mustReceive(t, q, 3, 0))...); err != nil {
 			t.Error("work that is done:", err)
 		}
+		if _, _, err := b.Consumer("t", "d").Create(t.Context()); err != nil {
+			t.Error("a consumer that is created:", err)
+		}
+		if _, err := b.UpdateTopic(t.Context(), "t", seb.TopicUpdate{Retention: new(1000 * time.Hour)}); err != nil {
+			t.Error("a retention that is set:", err)
+		}
 		_, secret := createKey(t, b, seb.KeyOptions{Name: "ops"})
 		ctx := asCaller(t, b, bySecret(secret))
 		k, _ := createKey(t, b, seb.KeyOptions{Name: "revoked"})

@@ -1,6 +1,9 @@
 package httpapi
 
-import "net/http"
+import (
+	"math"
+	"net/http"
+)
 
 // livez answers 200 as long as the process serves HTTP at all, even if the store fails: a restart of the
 // broker would not repair the store.
@@ -21,11 +24,21 @@ func (h *Handler) readyz(w *response, r *http.Request) error {
 	if s.Err != nil {
 		return notReady{s.Err}
 	}
-	return writeJSON(w, http.StatusOK, struct {
-		Status    string `json:"status"`
-		ClusterID string `json:"cluster_id"`
-		Applied   uint64 `json:"applied"`
-	}{"ready", s.ClusterID, s.Applied})
+	return writeJSON(w, http.StatusOK, readyInfo{
+		Status: "ready", ClusterID: s.ClusterID, Applied: s.Applied,
+		StateBytes: s.State.Used, StateLimit: s.State.Limit, StateDaysLeft: math.Round(s.State.Left.Hours()/24*10) / 10, Warning: s.State.Warning(),
+	})
+}
+
+// readyInfo is the answer of a broker that can serve.
+type readyInfo struct {
+	Status        string  `json:"status"`
+	ClusterID     string  `json:"cluster_id"`
+	Applied       uint64  `json:"applied"`
+	StateBytes    int64   `json:"state_bytes"`
+	StateLimit    int64   `json:"state_limit_bytes"`
+	StateDaysLeft float64 `json:"state_days_left,omitempty"` // until appends are refused; left out if unknown
+	Warning       string  `json:"warning,omitempty"`
 }
 
 // notReady is an error that is answered with status 503, whatever its code: load balancers

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -28,11 +29,35 @@ func TestHealth(t *testing.T) {
 	if ready.Status != "ready" || ready.Applied < 1 {
 		t.Errorf("readyz: %+v", ready)
 	}
+	if a := s.get("/readyz"); !strings.Contains(a.body, `"state_limit_bytes":268435456}`) {
+		t.Errorf("readyz: %s", a.body)
+	}
 	if a := s.get("/v1/version"); a.body != `{"version":"v1.2.3"}`+"\n" {
 		t.Errorf("version: %s", a.body)
 	}
 	for _, path := range []string{"/livez?verbose", "/readyz?verbose", "/v1/version?x=1"} {
 		s.get(path).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	}
+}
+
+func TestReadinessTellsHowFullTheStateIs(t *testing.T) {
+	began := time.Now()
+	var later atomic.Int64
+	s := newServer(t, seb.Options{StateMemory: 200_000, WallClock: func() time.Time { return began.Add(time.Duration(later.Load())) }}, Options{})
+	for _, topic := range []string{"one", "two"} {
+		if _, _, err := s.broker.CreateTopic(t.Context(), topic, seb.TopicOptions{Partitions: 1000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later.Store(int64(3 * 24 * time.Hour))
+	var ready readyInfo
+	s.get("/readyz").json(t, &ready)
+	// The state takes about 60 bytes for a partition, so it grew to 3/5 of its memory in three days.
+	if ready.StateBytes < 100_000 || ready.StateLimit != 200_000 || ready.StateDaysLeft < 1 || ready.StateDaysLeft > 3 {
+		t.Errorf("readyz: %+v", ready)
+	}
+	if want := "the state takes 5"; !strings.HasPrefix(ready.Warning, want) || !strings.Contains(ready.Warning, "at the present rate, appends are refused in ") {
+		t.Errorf("the warning is %q", ready.Warning)
 	}
 }
 

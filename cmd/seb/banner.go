@@ -10,7 +10,7 @@ import (
 )
 
 // banner tells a person at a terminal where the broker is and what to try.
-func (c *serveCmd) banner(w io.Writer, address net.Addr, kind storeKind, linger time.Duration, prices *httpapi.Prices, keys bool) error {
+func (c *serveCmd) banner(w io.Writer, address net.Addr, kind storeKind, linger time.Duration, prices *httpapi.Prices, keys bool, warning string) error {
 	url := c.scheme() + "://" + reachable(address)
 	batch := c.Batch
 	if batch == batchTimed {
@@ -23,6 +23,9 @@ func (c *serveCmd) banner(w io.Writer, address net.Addr, kind storeKind, linger 
 	case c.Insecure:
 		access = "anyone who reaches it: --insecure, and there are no API keys"
 	}
+	if warning != "" {
+		warning = "state  " + warning + "\n"
+	}
 	_, err := fmt.Fprintf(w, `Seb is ready at %[1]s
 
 Try:
@@ -34,8 +37,8 @@ store  %[2]s (%[3]v)
 access %[6]s
 batch  %[4]s
 cost   %[5]s
-
-`, url, c.Store, kind, batch, costOf(c.Batch, linger, prices), access, show)
+%[8]s
+`, url, c.Store, kind, batch, costOf(c.Batch, linger, prices), access, show, warning)
 	return err
 }
 

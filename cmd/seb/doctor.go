@@ -30,6 +30,8 @@ type doctorCmd struct {
 	Rounds  int `default:"8" help:"Rounds of racing creates (default ${default})."`
 	Racers  int `default:"24" help:"Creates that race in a round (default ${default})."`
 	Samples int `default:"20" help:"How many requests to measure latencies with (default ${default})."`
+
+	StateMemory size `default:"256MiB" help:"The --state-memory of the brokers of this store, to tell how full it is (default ${default})."`
 }
 
 // Help shows examples.
@@ -41,7 +43,8 @@ func (doctorCmd) Help() string {
     seb doctor --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1'
     seb doctor --output json | jq .usable
 
-It writes a few dozen small objects under probe/ and deletes them; the log is not touched. A directory must exist.
+It writes a few dozen small objects under probe/ and deletes them; the log is not touched. A directory must exist. Of
+a log in the store, it reads the newest checkpoint, to tell how much of --state-memory the log takes.
 The exit code is 0 if the store is usable, 3 if it is not, 2 if the setup is wrong, such as the credentials, and 6 if
 the store does not answer.`
 }
@@ -73,6 +76,9 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 	switch {
 	case d.Usable:
 		d.estimate(kind, pricesFlag{}.of(store))
+		if err := d.logState(ctx, int64(c.StateMemory)); err != nil {
+			d.printf("  state: unknown: %v\n", err)
+		}
 		d.printf("\nverdict: %s by any number of brokers\n", d.paint(green, "usable"))
 	case objstore.SetupFailureOf(d.failed) != nil:
 		d.printf("\nverdict: unknown: the setup is wrong\n")
@@ -117,6 +123,7 @@ type diagnosis struct {
 	Checks    []checked     `json:"checks"`
 	Latencies []latencyInfo `json:"latencies,omitempty"`
 	Cost      string        `json:"cost,omitempty"`
+	State     *stateInfo    `json:"state,omitempty"` // of the log in the store, if it has a checkpoint
 }
 
 type checked struct {

@@ -165,7 +165,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	limited := httpapi.LimitConnections(server, listener, c.MaxConnections)
 	go func() { failed <- c.serveHTTP(server, limited, secure) }()
 
-	if err := c.banner(std.out, listener.Addr(), kind, linger, prices, broker.KeysExist()); err != nil {
+	if err := c.banner(std.out, listener.Addr(), kind, linger, prices, broker.KeysExist(), broker.Status().State.Warning()); err != nil {
 		log.Warn("can't write to standard output", "error", err)
 	}
 	log.Info("ready", "address", listener.Addr().String(), "store", c.Store, "cluster", broker.Status().ClusterID,

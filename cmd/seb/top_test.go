@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -102,6 +103,12 @@ func TestTopShowsRatesBetweenTwoSnapshots(t *testing.T) {
 	v := viewOf(before, now, "http://b:1", "rate")
 	if diff := cmp.Diff(topShown, text(v.lines(0))); diff != "" {
 		t.Error(diff)
+	}
+	full := *now
+	full.metrics = maps.Clone(now.metrics)
+	full.metrics["seb_state_limit_bytes"] = now.metrics["seb_state_bytes"]
+	if got := text(viewOf(before, &full, "http://b:1", "rate").lines(0)); !strings.Contains(got, "\nthe state takes 100% of --state-memory\n") {
+		t.Errorf("of a state that is full it shows\n%s", got)
 	}
 	now.notReady = "store_unavailable: the last request to the store failed"
 	if got := viewOf(before, now, "http://b:1", "rate").lines(0)[1]; got.text != "NOT ready: "+now.notReady || got.color != red {

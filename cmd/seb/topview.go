@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/simple-event-broker/seb"
 )
 
 // topView is what top shows: rates between two snapshots, and values of the second snapshot.
@@ -30,7 +32,8 @@ type topView struct {
 	MemoryLimit  int64   `json:"memory_limit_bytes"`
 	StateUsed    int64   `json:"state_bytes"`
 	StateLimit   int64   `json:"state_limit_bytes"`
-	DataLost     int64   `json:"data_lost_reads"` // since the broker started
+	StateLeft    float64 `json:"state_left_seconds,omitempty"` // until appends are refused; left out if unknown
+	DataLost     int64   `json:"data_lost_reads"`              // since the broker started
 	StoreErrors  float64 `json:"store_errors_per_second"`
 	StoreSeconds float64 `json:"store_seconds_per_request"` // mean between the snapshots; 0 without requests
 
@@ -67,6 +70,7 @@ func viewOf(before, now *snapshot, server, order string) *topView {
 		BytesIn:    rate("seb_http_request_bytes_total", "", ""), BytesOut: rate("seb_http_response_bytes_total", "", ""),
 		MemoryUsed: int64(now.sum("seb_memory_used_bytes", "", "")), MemoryLimit: int64(now.sum("seb_memory_limit_bytes", "", "")),
 		StateUsed: int64(now.sum("seb_state_bytes", "", "")), StateLimit: int64(now.sum("seb_state_limit_bytes", "", "")),
+		StateLeft:   now.sum("seb_state_left_seconds", "", ""),
 		DataLost:    int64(now.sum("seb_data_lost_reads_total", "", "")),
 		StoreErrors: rate("seb_store_requests_total", "outcome", "error"),
 		Store:       map[string]float64{},
@@ -168,6 +172,7 @@ func (v *topView) lines(rows int) []topLine {
 		text string
 	}{
 		{v.DataLost > 0, fmt.Sprintf("%d reads met a missing or damaged object: run seb fsck", v.DataLost)},
+		{v.stateWarning() != "", v.stateWarning()},
 		{v.StoreErrors > 0, fmt.Sprintf("%.1f store requests/s fail", v.StoreErrors)},
 		{v.PushedBack > 0, fmt.Sprintf("%.1f requests/s are pushed back (429, 503)", v.PushedBack)},
 	} {
@@ -189,6 +194,11 @@ func (v *topView) lines(rows int) []topLine {
 		lines = lines[:min(len(lines), rows)]
 	}
 	return lines
+}
+
+// stateWarning says that the broker's memory for the state is half full, or fuller.
+func (v *topView) stateWarning() string {
+	return seb.StateUse{Used: v.StateUsed, Limit: v.StateLimit, Left: time.Duration(v.StateLeft * float64(time.Second))}.Warning()
 }
 
 // store returns the rates of requests to the store, by verb, and their mean duration.

@@ -65,9 +65,12 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 	}
 	if !e.recovered {
 		e.recovery.applied(c.Seq)
-	} else if !own {
+		return nil
+	}
+	if !own {
 		e.tail.foreign()
 	}
+	(*Engine)(e).watchState()
 	return nil
 }
 

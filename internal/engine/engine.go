@@ -103,6 +103,7 @@ type Engine struct {
 	stopped  atomic.Pointer[StoppedError] // why the engine stopped by itself
 	storeErr atomic.Pointer[error]        // error of the last store request, nil if the store answered it
 	full     seldom                       // bounds the reports that the store is full
+	growth   growth
 	tasks    sync.WaitGroup
 
 	// Owned by the commit loop.
@@ -196,6 +197,8 @@ func (e *Engine) recover(ctx context.Context) error {
 		return errors.Join(openError("recover the log", err, damage), e.cache.Close())
 	}
 	e.recovered = true
+	e.growth.begin(e.opts.Wall(), e.live.State.Memory())
+	e.watchState()
 	e.tail.proven(begun)
 	applied, _ := e.log.Position()
 	e.logger.Info("recovered", "cluster", e.cluster.ID.String(), "commits", uint64(applied),

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+const (
+	// rateMin is the shortest time over which the growth of the state says something about the days to come.
+	rateMin = 10 * time.Minute
+	// rateKept is how old a measurement becomes before a newer one replaces it: the present growth is that of
+	// the last 12 to 24 hours.
+	rateKept = 12 * time.Hour
+	// warnTenths is the share of StateMemory, in tenths, from which on each tenth is worth a warning.
+	warnTenths = 5
+)
+
+// StateUse tells how much of [Options].StateMemory the state takes.
+type StateUse struct {
+	Used, Limit int64         // bytes; Limit is StateMemory
+	Left        time.Duration // until appends are refused, at the present growth; 0 if unknown, or if the state does not grow
+}
+
+// Warning says in one sentence that the state takes half of its memory, or more; otherwise it is "".
+func (u StateUse) Warning() string {
+	if u.Limit <= 0 || u.Used*10 < u.Limit*warnTenths {
+		return ""
+	}
+	s := fmt.Sprintf("the state takes %d%% of --state-memory", u.Used*100/u.Limit)
+	switch {
+	case u.Left > 48*time.Hour:
+		return s + fmt.Sprintf("; at the present rate, appends are refused in %d days", u.Left/(24*time.Hour))
+	case u.Left > 0:
+		return s + fmt.Sprintf("; at the present rate, appends are refused in %v", u.Left.Round(time.Minute))
+	}
+	return s
+}
+
+// growth measures how fast the state grows.
+type growth struct {
+	mu           sync.Mutex
+	older, newer measurement
+	told         int // the tenth of StateMemory that was last reported
+}
+
+type measurement struct {
+	at    time.Time
+	bytes int64
+}
+
+// begin takes the first measurement.
+func (g *growth) begin(now time.Time, bytes int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.older = measurement{now, bytes}
+	g.newer = g.older
+}
+
+// note takes a measurement if the newest one is old. It returns true if the state has reached a further
+// tenth of limit since it last returned true.
+func (g *growth) note(now time.Time, bytes, limit int64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now.Sub(g.newer.at) >= rateKept {
+		g.older, g.newer = g.newer, measurement{now, bytes}
+	}
+	tenth := int(bytes * 10 / max(limit, 1))
+	if tenth < g.told-1 { // one tenth less may be due to deletions that come and go
+		g.told = tenth
+	}
+	if tenth < warnTenths || tenth <= g.told {
+		return false
+	}
+	g.told = tenth
+	return true
+}
+
+// left returns how long it takes to grow by room bytes, or 0 if that is unknown. whole is the growth since the
+// log began, which counts as long as the broker has measured too little.
+func (g *growth) left(now time.Time, bytes, room int64, whole measurement) time.Duration {
+	g.mu.Lock()
+	from := g.older
+	g.mu.Unlock()
+	if now.Sub(from.at) < rateMin {
+		from = whole
+	}
+	passed, grown := now.Sub(from.at), bytes-from.bytes
+	if passed < rateMin || grown <= 0 {
+		return 0
+	}
+	const century = 100 * 365 * 24 * time.Hour
+	if left := float64(max(room, 1)) / float64(grown) * float64(passed); left < float64(century) {
+		return time.Duration(left)
+	}
+	return century
+}
+
+// StateUse returns how much of the memory for the state is in use, and how long the rest lasts.
+func (e *Engine) StateUse() StateUse {
+	used := int64(0)
+	e.View(func(s *state.State) { used = s.Memory() })
+	return e.stateUse(used)
+}
+
+func (e *Engine) stateUse(used int64) StateUse {
+	left := e.growth.left(e.opts.Wall(), used, e.opts.stateLimit(state.UseRecords)-used, measurement{at: e.cluster.Created})
+	return StateUse{Used: used, Limit: e.opts.StateMemory, Left: left}
+}
+
+// watchState logs a warning when the state takes half of its memory, and at each further tenth. The commit loop
+// calls it after each commit.
+func (e *Engine) watchState() {
+	used := e.live.State.Memory()
+	if !e.growth.note(e.opts.Wall(), used, e.opts.StateMemory) {
+		return
+	}
+	use := e.stateUse(used)
+	attrs := []any{"state_bytes", used, "state_memory_bytes", use.Limit}
+	if use.Left > 0 {
+		attrs = append(attrs, "days_left", float64(use.Left/time.Hour)/24)
+	}
+	e.logger.Warn(use.Warning(), append(attrs, "hint", "before appends are refused, raise --state-memory on every broker, delete topics or records, or make fewer commits with a longer --linger")...)
+}
