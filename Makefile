@@ -21,6 +21,8 @@ BENCHTIME ?= 1s
 GROWTH ?=
 # Flags of the comparison of queues; -help lists them.
 QUEUEBENCH ?=
+# The platforms of a release; none means all six: make release PLATFORMS='linux/amd64 darwin/arm64'
+PLATFORMS ?=
 # A program with the race detector sleeps for a second before it ends, unless told not
 # to. Tests run seb some hundred times.
 export GORACE ?= atexit_sleep_ms=0
@@ -52,6 +54,15 @@ help: ## list the targets
 .PHONY: build
 build: ## build bin/seb
 	go build -trimpath -ldflags '-X main.gitVersion=$(shell git describe --tags --always --dirty 2>/dev/null)' -o bin/seb ./cmd/seb
+
+.PHONY: release
+release: ## build the binaries of a release twice, compare, and write checksums to bin/release/VERSION
+	scripts/release $(PLATFORMS)
+
+.PHONY: platforms
+platforms: ## vet the code for macOS and Windows too
+	GOOS=darwin go vet $(PKG)
+	GOOS=windows go vet $(PKG)
 
 .PHONY: test
 test: ## run all tests

@@ -66,6 +66,9 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	if err := checkGroups(); err != nil {
+		return err
+	}
 	broker, err := c.client()
 	if err != nil {
 		return err

@@ -64,12 +64,12 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", h.cmd.Exec)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), ofRecord), h.environment(m)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, fileOf(h.std.out), stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	inGroup(cmd)
 	var kill *time.Timer
 	cmd.Cancel = func() error {
-		group := -cmd.Process.Pid
-		kill = time.AfterFunc(h.cmd.Grace, func() { _ = syscall.Kill(group, syscall.SIGKILL) }) // the group may be gone
-		return syscall.Kill(group, syscall.SIGTERM)
+		leader := cmd.Process.Pid
+		kill = time.AfterFunc(h.cmd.Grace, func() { _ = signalGroup(leader, syscall.SIGKILL) }) // the group may be gone
+		return signalGroup(leader, syscall.SIGTERM)
 	}
 	cmd.WaitDelay = h.cmd.Grace + outputGrace
 	err = cmd.Run()
@@ -80,7 +80,7 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	passOn(patience)
 	if kill != nil && kill.Stop() {
 		// The shell exited before the SIGKILL. Kill the processes that it left running.
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = signalGroup(cmd.Process.Pid, syscall.SIGKILL)
 	}
 	var exit *exec.ExitError
 	switch {
