@@ -21,6 +21,7 @@ import (
 //   - A command that ends in "&" is a server; the next one waits until it answers.
 //   - <!-- run: COMMAND --> is run too, for what the page takes for granted.
 //   - <!-- not run: WHY --> before a block keeps it from being run.
+//   - <!-- file: NAME --> before a block makes it a file of the page's programs, which TestClientPrograms runs.
 //   - Ports 51313 to 51315, and 7070 of an S3 server, are any free ones.
 //   - Every block says what it is; "text" is for what is nothing else.
 //
