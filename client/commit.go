@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/option"
 )
+
+// versionsHeader has the new versions of the consumers that a commit has moved.
+const versionsHeader = "Seb-Versions"
 
 // Commit does what [seb.Broker.Commit] does.
 func (c *Client) Commit(ctx context.Context, commit seb.Commit, opts ...seb.AppendOption) (seb.Committed, error) {
@@ -28,13 +32,15 @@ func (c *Client) Commit(ctx context.Context, commit seb.Commit, opts ...seb.Appe
 		return seb.Committed{}, err
 	}
 	var j struct {
-		Appends  []appendedJSON `json:"appends"`
-		Versions []string       `json:"versions"`
+		Appends []appendedJSON `json:"appends"`
 	}
 	if err := res.decode(&j); err != nil {
 		return seb.Committed{}, err
 	}
-	done := seb.Committed{Versions: j.Versions, Replayed: res.header.Get(replayedHeader) == "true"}
+	done := seb.Committed{Replayed: res.header.Get(replayedHeader) == "true"}
+	if versions := res.header.Get(versionsHeader); versions != "" {
+		done.Versions = strings.Split(versions, ", ")
+	}
 	for _, a := range j.Appends {
 		done.Appends = append(done.Appends, a.appended(false))
 	}

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
+	"strings"
 
 	"github.com/simple-event-broker/seb"
 )
+
+// versionsHeader has the new version of each consumer whose positions a commit has set.
+const versionsHeader = "Seb-Versions"
 
 // commitAll does everything that the body asks for in one commit of the log, or does nothing. It frees the
 // request's memory before it waits for the commit, and withdraws the request of a client that seems to have
@@ -32,12 +35,9 @@ func (h *Handler) commitAll(w *response, _ *http.Request) error {
 		}
 		b = appendedJSON(b, a)
 	}
-	b = append(b, `],"versions":[`...)
-	for i, version := range done.Versions {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendQuote(b, version)
+	if len(done.Versions) > 0 {
+		// In a header, so that a retry with the same idempotency key gets the same body: the log does not keep the versions.
+		w.Header().Set(versionsHeader, strings.Join(done.Versions, ", "))
 	}
 	return writeBody(w, http.StatusOK, typeJSON, append(b, "]}\n"...))
 }

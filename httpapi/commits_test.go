@@ -65,7 +65,7 @@ func TestCommitOverHTTP(t *testing.T) {
 			a.want(t, http.StatusOK)
 			want := `{"appends":[{"topic":"payments","count":3,"ranges":[{"partition":0,"offset":0,"count":1},{"partition":1,"offset":0,"count":2}]},` +
 				`{"topic":"totals","count":1,"partition":0,"offset":0,"ranges":[{"partition":0,"offset":0,"count":1}]},` +
-				`{"topic":"payments","count":1,"partition":0,"offset":1,"ranges":[{"partition":0,"offset":1,"count":1}]}],"versions":["1.2"]}` + "\n"
+				`{"topic":"payments","count":1,"partition":0,"offset":1,"ranges":[{"partition":0,"offset":1,"count":1}]}]}` + "\n"
 			if a.body != want {
 				t.Errorf("the answer is %s, want %s", a.body, want)
 			}

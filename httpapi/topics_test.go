@@ -20,7 +20,11 @@ func TestTopicLifecycle(t *testing.T) {
 	put("").wantProblem(t, http.StatusConflict, seb.CodeTopicExists)
 
 	const empty = `{"partition":0,"start_offset":0,"end_offset":0,"bytes":0,"last_timestamp":null}`
-	want := `{"name":"orders","partitions":[` + empty + `,` + strings.Replace(empty, ":0", ":1", 1) + `],"config":{"retention":null,"retention_bytes":null}}` + "\n"
+	made, err := s.broker.Topic(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"name":"orders","topic_id":"` + s.broker.TopicTag(made.ID) + `","created":"` + made.Created.Format(timestampLayout) + `","partitions":[` + empty + `,` + strings.Replace(empty, ":0", ":1", 1) + `],"config":{"retention":null,"retention_bytes":null}}` + "\n"
 	if got := s.get(path); got.body != want {
 		t.Errorf("topic is %s, want %s", got.body, want)
 	}
