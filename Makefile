@@ -65,7 +65,7 @@ platforms: ## vet the code for macOS and Windows too
 	GOOS=windows go vet $(PKG)
 
 .PHONY: test
-test: ## run all tests
+test: ## run all tests, except those of examples/ (make examples)
 	$(GOTEST) $(PKG)
 
 .PHONY: race
