@@ -39,6 +39,23 @@ func (c *Client) Append(ctx context.Context, topic string, records []seb.Record,
 	if o.Partitions != nil && len(o.Partitions) != len(records) {
 		return seb.Appended{}, refusedWrite("%d partitions are given for %d records: give one partition for each record", len(o.Partitions), len(records))
 	}
+	r := newAppend(topic, o)
+	if o.Partitions == nil && plain(records) {
+		r.header.Set("Content-Type", batchType)
+		if at := records[0].Timestamp; !at.IsZero() {
+			r.header.Set("Seb-Timestamp", at.UTC().Format(time.RFC3339Nano))
+		}
+		r.body = batchOf(records)
+	} else {
+		r.header.Set("Content-Type", recordsType)
+		r.body = []byte(`{"records":`)
+		r.body = append(appendRecords(r.body, records, o), '}')
+	}
+	return c.sendAppend(ctx, r, o)
+}
+
+// newAppend returns the request for an append with the options o, without its records.
+func newAppend(topic string, o option.Append) *request {
 	r := &request{
 		method: http.MethodPost, path: []string{"topics", topic, "records"}, query: url.Values{}, header: http.Header{}, writes: true,
 	}
@@ -54,14 +71,11 @@ func (c *Client) Append(ctx context.Context, topic string, records []seb.Record,
 	if !o.Due.IsZero() {
 		r.header.Set("Seb-Deliver-At", o.Due.UTC().Format(time.RFC3339Nano))
 	}
-	if o.Partitions == nil && plain(records) {
-		r.header.Set("Content-Type", batchType)
-		r.body = batchOf(records)
-	} else {
-		r.header.Set("Content-Type", recordsType)
-		r.body = []byte(`{"records":`)
-		r.body = append(appendRecords(r.body, records, o), '}')
-	}
+	return r
+}
+
+// sendAppend sends r, and returns what was appended.
+func (c *Client) sendAppend(ctx context.Context, r *request, o option.Append) (seb.Appended, error) {
 	res, err := c.sendKeyed(ctx, r, o)
 	if err != nil {
 		return seb.Appended{}, err
@@ -97,10 +111,10 @@ func (c *Client) sendKeyed(ctx context.Context, r *request, o option.Append) (*r
 	return c.send(ctx, r)
 }
 
-// plain tells whether the compact form can carry the records: it has values only.
+// plain tells whether the compact form can carry the records: it has values only, and one time for all.
 func plain(records []seb.Record) bool {
 	for i := range records {
-		if r := &records[i]; r.Key != nil || len(r.Headers) > 0 || !r.Timestamp.IsZero() {
+		if r := &records[i]; r.Key != nil || len(r.Headers) > 0 || !r.Timestamp.Equal(records[0].Timestamp) {
 			return false
 		}
 	}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -34,6 +33,12 @@ const (
 	retryAfterMax = time.Minute
 	retryPauseMin = 100 * time.Millisecond
 )
+
+// StatusError is the cause of an error with [CodeUnexpectedResponse] if the response has an error status.
+type StatusError int
+
+// Error returns the status, such as 404 Not Found.
+func (e StatusError) Error() string { return fmt.Sprintf("%d %s", int(e), http.StatusText(int(e))) }
 
 // problem is the body of a broker's error.
 type problem struct {
@@ -73,7 +78,7 @@ func errorOf(server *url.URL, res *http.Response, body []byte, writes bool) erro
 	}
 	e := &seb.Error{
 		Code: p.Code, Detail: p.Detail, Hint: p.Hint, Part: p.Part, Limit: p.Limit,
-		Start: p.Start, End: p.End, Address: p.Owner, Epoch: p.Epoch, RetryAfter: retryAfter(res.Header),
+		Start: p.Start, End: p.End, Address: p.Owner, Epoch: p.Epoch, RetryAfter: retryAfter(res),
 	}
 	if writes {
 		e.Outcome = outcomeOf(p.Outcome, res.StatusCode)
@@ -94,28 +99,25 @@ func refusedTokens(results []tokenResult) error {
 
 // foreign returns the error of a response that is not a broker's.
 func foreign(server *url.URL, res *http.Response, body []byte, writes bool) error {
-	e := &seb.Error{Code: CodeUnexpectedResponse, RetryAfter: retryAfter(res.Header)}
-	status := fmt.Sprintf("%d %s", res.StatusCode, http.StatusText(res.StatusCode))
+	e := &seb.Error{
+		Code: CodeUnexpectedResponse, Hint: "make sure that the URL is a broker's, and see the log of the proxy if there is one",
+		RetryAfter: retryAfter(res), Err: StatusError(res.StatusCode),
+	}
 	line := plainLine(body)
 	switch to := res.Header.Get("Location"); {
 	case server.Scheme == "http" && strings.HasSuffix(line, "to an HTTPS server."):
-		e.Detail, e.Hint = fmt.Sprintf("%s speaks HTTPS only", server), "write https:// in the URL of the broker"
-		e.RetryAfter = 0
+		e.Code, e.Detail, e.Hint = CodeUnreachable, fmt.Sprintf("%s speaks HTTPS only", server), "write https:// in the URL of the broker"
+		e.RetryAfter, e.Err = 0, nil
 		if writes {
 			e.Outcome = seb.NotCommitted
 		}
 		return e
 	case to != "":
-		e.Detail, e.Hint = fmt.Sprintf("%s answers %s, and redirects to %s", server, status, to), "use that URL if a broker is there"
+		e.Detail, e.Hint = fmt.Sprintf("%s redirects to %s", server, to), "use that URL if a broker is there"
 	case line != "":
-		e.Detail = fmt.Sprintf("%s answers %s: %s", server, status, line)
+		e.Detail = fmt.Sprintf("%s answers %q", server, line)
 	default:
-		e.Detail = fmt.Sprintf("%s answers %s, in a form that is not a broker's", server, status)
-	}
-	e.Hint = cmp.Or(e.Hint, "make sure that the URL is a broker's, and see the log of the proxy if there is one")
-	switch res.StatusCode {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		e.RetryAfter = max(e.RetryAfter, retryPauseMin)
+		e.Detail = fmt.Sprintf("%s answers in a form that is not a broker's", server)
 	}
 	if writes {
 		e.Outcome = outcomeOf("", res.StatusCode)
@@ -134,12 +136,19 @@ func outcomeOf(said seb.Outcome, status int) seb.Outcome {
 	}
 }
 
-func retryAfter(h http.Header) time.Duration {
-	s, err := strconv.Atoi(h.Get("Retry-After"))
-	if err != nil || s < 0 {
+// retryAfter returns how long to wait before the request is sent again, 0 if that can't help.
+func retryAfter(res *http.Response) time.Duration {
+	switch res.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	default:
 		return 0
 	}
-	return max(retryPauseMin, min(time.Duration(s)*time.Second, retryAfterMax))
+	s, err := strconv.Atoi(res.Header.Get("Retry-After"))
+	if err != nil {
+		return retryPauseMin
+	}
+	seconds := min(max(0, s), int(retryAfterMax/time.Second))
+	return max(retryPauseMin, time.Duration(seconds)*time.Second)
 }
 
 // plainLine returns body if it is a line of text, as servers that are not brokers often send, else "".

@@ -56,13 +56,22 @@ func (c *Client) Fetch(ctx context.Context, topic string, partition int32, from 
 
 // fetch sends one read.
 func (c *Client) fetch(ctx context.Context, topic string, partition int32, from seb.Position, opts seb.FetchOptions) (f seb.Fetched, _ error) {
+	res, err := c.read(ctx, topic, partition, from, opts, linesType, nil)
+	if err != nil {
+		return f, err
+	}
+	return f, fetched(&f, res)
+}
+
+// read sends one read, and returns the records in the form of a media type.
+func (c *Client) read(ctx context.Context, topic string, partition int32, from seb.Position, opts seb.FetchOptions, mediaType string, into []byte) (*response, error) {
 	q := url.Values{"partition": {strconv.Itoa(int(partition))}}
 	onward := positionQuery(q, from)
 	limit, maxBytes := opts.Limit, opts.MaxBytes
 	if opts.Reserve != nil {
 		var err error
 		if limit, maxBytes, err = opts.Reserve(ctx, limit, maxBytes); err != nil {
-			return f, err
+			return nil, err
 		}
 	}
 	if limit != 0 {
@@ -80,22 +89,19 @@ func (c *Client) fetch(ctx context.Context, topic string, partition int32, from 
 	}
 	r := &request{
 		method: http.MethodGet, path: []string{"topics", topic, "records"}, query: q, wait: wait,
-		header: http.Header{"Accept": {linesType}},
+		header: http.Header{"Accept": {mediaType}}, into: into,
 	}
 	res, err := c.send(ctx, r)
 	var e *seb.Error
 	if onward && errors.As(err, &e) && e.Code == seb.CodeOffsetOutOfRange && e.Start > 0 {
 		q.Set("offset", strconv.FormatInt(int64(e.Start), 10))
-		res, err = c.send(ctx, r)
+		return c.send(ctx, r)
 	}
-	if err != nil {
-		return f, err
-	}
-	return f, fetched(&f, res)
+	return res, err
 }
 
-// fetched reads the response to a read.
-func fetched(f *seb.Fetched, res *response) error {
+// bounds reads from the headers of a response where its records end, and where the partition does.
+func bounds(f *seb.Fetched, res *response) error {
 	f.TopicTag = res.header.Get(topicIDHeader)
 	for name, to := range map[string]*seb.Offset{nextOffsetHeader: &f.Next, startOffsetHeader: &f.Start, endOffsetHeader: &f.End} {
 		n, err := strconv.ParseInt(res.header.Get(name), 10, 64)
@@ -103,6 +109,14 @@ func fetched(f *seb.Fetched, res *response) error {
 			return unexpected(res.server, fmt.Errorf("invalid header %s: %q", name, res.header.Get(name)), false)
 		}
 		*to = seb.Offset(n)
+	}
+	return nil
+}
+
+// fetched reads the response to a read.
+func fetched(f *seb.Fetched, res *response) error {
+	if err := bounds(f, res); err != nil {
+		return err
 	}
 	f.Records = make([]seb.Record, 0, bytes.Count(res.body, []byte{'\n'}))
 	for line := range bytes.Lines(res.body) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,9 @@ const (
 
 	backoffMin = 100 * time.Millisecond
 	backoffMax = 5 * time.Second
+
+	// warningHeader is a response header that warns of an effect which the caller may not expect.
+	warningHeader = "Seb-Warning"
 )
 
 // request is a request to any of the brokers.
@@ -40,6 +44,10 @@ type request struct {
 	wait time.Duration
 	// within, unless it is 0, bounds one try instead of tryTimeout and wait.
 	within time.Duration
+	// into is memory for the body of the response; may be nil.
+	into []byte
+	// outside says that path is not below /v1.
+	outside bool
 }
 
 // response is a response with status 2xx.
@@ -145,9 +153,12 @@ func (c *Client) try(ctx context.Context, server *url.URL, r *request) (*respons
 		return nil, err
 	}
 	defer res.Body.Close()
-	body, err := readBody(res)
+	body, err := readBody(res, r.into)
 	if err != nil {
 		return nil, unanswered(ctx, server, err, r.writes)
+	}
+	if warning := res.Header.Get(warningHeader); warning != "" && c.opts.OnWarning != nil {
+		c.opts.OnWarning(warning)
 	}
 	return &response{server, res.StatusCode, res.Header, body, r.writes}, nil
 }
@@ -181,7 +192,7 @@ func (c *Client) open(ctx, caller context.Context, server *url.URL, r *request) 
 		return res, nil
 	}
 	defer res.Body.Close()
-	text, err := readBody(res)
+	text, err := readBody(res, nil)
 	if err != nil {
 		return nil, unanswered(caller, server, err, r.writes)
 	}
@@ -192,7 +203,9 @@ func (c *Client) open(ctx, caller context.Context, server *url.URL, r *request) 
 func urlOf(server *url.URL, r *request) string {
 	var b strings.Builder
 	b.WriteString(server.String())
-	b.WriteString("/v1")
+	if !r.outside {
+		b.WriteString("/v1")
+	}
 	for _, s := range r.path {
 		b.WriteByte('/')
 		b.WriteString(escape(s))
@@ -216,10 +229,22 @@ func escape(s string) string {
 	return url.PathEscape(s)
 }
 
-func readBody(res *http.Response) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(res.Body, bodyBytesMax+1))
-	if err == nil && len(body) > bodyBytesMax {
-		return nil, errors.New("the response has more than 1 GiB")
+// readBody reads the whole body into the memory of buf, as far as it fits.
+func readBody(res *http.Response, buf []byte) ([]byte, error) {
+	buf = buf[:0]
+	for {
+		if len(buf) == cap(buf) {
+			buf = slices.Grow(buf, 512)
+		}
+		n, err := res.Body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case len(buf) > bodyBytesMax:
+			return nil, errors.New("the response has more than 1 GiB")
+		case errors.Is(err, io.EOF):
+			return buf, nil
+		case err != nil:
+			return nil, err
+		}
 	}
-	return body, err
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -92,14 +93,27 @@ func (c *Client) CreateTopic(ctx context.Context, name string, opts seb.TopicOpt
 		bytes = &opts.Config.RetentionBytes
 	}
 	spec["config"] = config(retention, bytes)
-	t, status, err := c.topic(ctx, &request{method: http.MethodPut, path: []string{"topics", name}, body: jsonBody(spec), writes: true})
-	return t, status == http.StatusCreated, err
+	t, res, err := c.topic(ctx, &request{method: http.MethodPut, path: []string{"topics", name}, body: jsonBody(spec), writes: true})
+	return t, err == nil && res.status == http.StatusCreated, err
 }
 
 // Topic does what [seb.Broker.Topic] does.
 func (c *Client) Topic(ctx context.Context, name string) (seb.Topic, error) {
 	t, _, err := c.topic(ctx, &request{method: http.MethodGet, path: []string{"topics", name}})
 	return t, err
+}
+
+// TaggedTopic returns a topic, and its tag, which [seb.FetchOptions] take: a topic that is created later under
+// the same name has another tag.
+func (c *Client) TaggedTopic(ctx context.Context, name string) (t seb.Topic, tag string, err error) {
+	t, res, err := c.topic(ctx, &request{method: http.MethodGet, path: []string{"topics", name}})
+	if err != nil {
+		return t, "", err
+	}
+	if tag = res.header.Get(topicIDHeader); tag == "" {
+		return t, "", unexpected(res.server, errors.New("it has no "+topicIDHeader), false)
+	}
+	return t, tag, nil
 }
 
 // UpdateTopic does what [seb.Broker.UpdateTopic] does.
@@ -113,16 +127,16 @@ func (c *Client) UpdateTopic(ctx context.Context, name string, u seb.TopicUpdate
 }
 
 // topic sends r, and returns the topic in the response.
-func (c *Client) topic(ctx context.Context, r *request) (seb.Topic, int, error) {
+func (c *Client) topic(ctx context.Context, r *request) (seb.Topic, *response, error) {
 	res, err := c.send(ctx, r)
 	if err != nil {
-		return seb.Topic{}, 0, err
+		return seb.Topic{}, nil, err
 	}
 	var j topicJSON
 	if err := res.decode(&j); err != nil {
-		return seb.Topic{}, 0, err
+		return seb.Topic{}, nil, err
 	}
-	return j.topic(), res.status, nil
+	return j.topic(), res, nil
 }
 
 // DeleteTopic does what [seb.Broker.DeleteTopic] does.

@@ -240,11 +240,11 @@ func TestErrorsNameServersThatAreNotBrokers(t *testing.T) {
 		text      string
 	}{
 		{"nobody", closedURL(t), client.CodeUnreachable, seb.NotCommitted, "no broker answers at http://127.0.0.1:"},
-		{"proxy", answer(502, "<html>Bad Gateway</html>"), client.CodeUnexpectedResponse, seb.Unknown, "answers 502 Bad Gateway, in a form that is not a broker's"},
-		{"text", answer(404, "404 page not found\n"), client.CodeUnexpectedResponse, seb.NotCommitted, "answers 404 Not Found: 404 page not found"},
+		{"proxy", answer(502, "<html>Bad Gateway</html>"), client.CodeUnexpectedResponse, seb.Unknown, "answers in a form that is not a broker's: 502 Bad Gateway"},
+		{"text", answer(404, "404 page not found\n"), client.CodeUnexpectedResponse, seb.NotCommitted, `answers "404 page not found": 404 Not Found`},
 		{"redirect", answer(301, "", "Location", "https://elsewhere/"), client.CodeUnexpectedResponse, seb.NotCommitted, "redirects to https://elsewhere/"},
 		{"web page", answer(200, "<html>"), client.CodeUnexpectedResponse, seb.Unknown, "is not what a broker sends"},
-		{"plain HTTP to HTTPS", "http" + strings.TrimPrefix(tls.URL, "https"), client.CodeUnexpectedResponse, seb.NotCommitted, "speaks HTTPS only"},
+		{"plain HTTP to HTTPS", "http" + strings.TrimPrefix(tls.URL, "https"), client.CodeUnreachable, seb.NotCommitted, "speaks HTTPS only"},
 		{"HTTPS to plain HTTP", "https" + strings.TrimPrefix(serve(t, open(t)), "http"), client.CodeUnreachable, seb.NotCommitted, "does not speak HTTPS"},
 		{"unknown authority", tls.URL, client.CodeUnreachable, seb.NotCommitted, "is not trusted"},
 		{"unknown outcome", answer(503, `{"code":"store_unavailable","detail":"d","outcome":"perhaps"}`), seb.CodeStoreUnavailable, seb.Unknown, "d"},
