@@ -174,6 +174,9 @@ func (c *Client) open(ctx, caller context.Context, server *url.URL, r *request) 
 	if err != nil {
 		return nil, invalid(err.Error(), "")
 	}
+	// Without GetBody, net/http can't repeat the request by itself. It would do so if the connection breaks and
+	// the request has an idempotency key, and the client would not learn that a try has an unknown outcome.
+	req.GetBody = nil
 	for name, values := range r.header {
 		req.Header[name] = values
 	}
