@@ -21,9 +21,8 @@ type pushJSON struct {
 	Blocked     *string  `json:"blocked"` // why the owner may not send to the URL; null if the owner may, or if this broker does not know
 }
 
-// writePush answers with a push. The caller passes the secret of the push only if the request has changed the
-// push. Otherwise the caller passes "".
-func writePush(w *response, status int, p seb.PushInfo, secret string) error {
+// toPushJSON describes a push.
+func toPushJSON(p seb.PushInfo, secret string) pushJSON {
 	j := pushJSON{URL: p.URL, Headers: p.Headers, Secrets: p.Secrets, Secret: secret, MaxInFlight: p.MaxInFlight, Timeout: p.Timeout.String()}
 	if p.Stopped != "" {
 		j.Stopped = &p.Stopped
@@ -31,7 +30,13 @@ func writePush(w *response, status int, p seb.PushInfo, secret string) error {
 	if p.Blocked != "" {
 		j.Blocked = &p.Blocked
 	}
-	return writeJSON(w, status, j)
+	return j
+}
+
+// writePush answers with a push. The caller passes the secret of the push only if the request has changed the
+// push. Otherwise the caller passes "".
+func writePush(w *response, status int, p seb.PushInfo, secret string) error {
+	return writeJSON(w, status, toPushJSON(p, secret))
 }
 
 // getPush answers with a queue's push. If this broker can reach the queue's owner, the owner answers: only

@@ -39,8 +39,8 @@ type queueConfigJSON struct {
 	Paused          bool    `json:"paused"`
 }
 
-// toQueueJSON describes a queue. It leaves the dead-letter topic out if the caller may not see that topic.
-func toQueueJSON(q *seb.QueueInfo, access seb.Access, now time.Time) queueJSON {
+// toQueueJSON describes a queue. It leaves the dead-letter topic out unless maySee returns true for it.
+func toQueueJSON(q *seb.QueueInfo, maySee func(topic string) bool, now time.Time) queueJSON {
 	j := queueJSON{
 		Topic: q.Topic, Name: q.Name, Created: q.Created.Format(timestampLayout),
 		Config: queueConfigJSON{
@@ -50,7 +50,7 @@ func toQueueJSON(q *seb.QueueInfo, access seb.Access, now time.Time) queueJSON {
 		},
 		Ready: q.Ready, Delayed: q.Delayed, Dead: q.Dead, Epoch: uint64(q.Epoch),
 	}
-	if q.Config.DeadLetterTopic != "" && access.MaySee(q.Config.DeadLetterTopic) {
+	if q.Config.DeadLetterTopic != "" && maySee(q.Config.DeadLetterTopic) {
 		j.Config.DeadLetterTopic = &q.Config.DeadLetterTopic
 	}
 	if q.Exact {
@@ -77,7 +77,7 @@ func (h *Handler) queue(r *http.Request) *seb.Queue {
 }
 
 func writeQueue(w *response, status int, q seb.QueueInfo) error {
-	return writeJSON(w, status, toQueueJSON(&q, w.access, time.Now()))
+	return writeJSON(w, status, toQueueJSON(&q, w.access.MaySee, time.Now()))
 }
 
 func (h *Handler) listQueues(w *response, r *http.Request) error {
@@ -94,11 +94,7 @@ func (h *Handler) listQueues(w *response, r *http.Request) error {
 
 // queue writes info as a JSON object, without what the caller may not see.
 func (c *chunks) queue(info *seb.QueueInfo, access seb.Access) {
-	b, err := marshal(toQueueJSON(info, access, time.Now()))
-	if err != nil {
-		panic(err) // strings and numbers always marshal
-	}
-	c.bytes(b)
+	c.bytes(mustMarshal(toQueueJSON(info, access.MaySee, time.Now())))
 }
 
 // getQueue answers with a queue. If this broker can reach the owner, the owner answers: only the owner

@@ -29,13 +29,15 @@ type partitionJSON struct {
 	LastTimestamp *string    `json:"last_timestamp"` // null before the first record
 }
 
-// topic writes t, whose tag is tag, as a JSON object.
+// topic writes t, whose tag is tag, as a JSON object. If the tag is "", the object has none.
 func (c *chunks) topic(t *seb.Topic, tag string) {
 	c.buf = append(c.buf, `{"name":`...)
 	c.quoted([]byte(t.Name))
-	c.buf = append(c.buf, `,"topic_id":"`...)
-	c.buf = append(c.buf, tag...)
-	c.buf = append(c.buf, `","created":"`...)
+	if tag != "" {
+		c.buf = append(c.buf, `,"topic_id":`...)
+		c.quoted([]byte(tag))
+	}
+	c.buf = append(c.buf, `,"created":"`...)
 	c.timestamp(t.Created)
 	c.buf = append(c.buf, `","partitions":[`...)
 	for i := range t.Partitions {
