@@ -3,18 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 )
 
 // appendPause is the longest wait of an appender after a refusal.
@@ -85,24 +83,19 @@ func (a *appender) run(ctx, requests context.Context, t *testing.T) {
 			a.target.acks.Add(1)
 			continue
 		}
-		retry, fate := retryable(err)
-		var refusal *apiError
-		refused := errors.As(err, &refusal)
 		cutOff := a.loose && isCutOff(err)
-		halfAnswer := a.loose && refused && refusal.Code == "" // only the status of the answer arrived
+		answered := seb.CodeOf(err) != client.CodeUnreachable
 		switch {
-		case !retry && !cutOff:
+		case !retryable(err) && !cutOff:
 			t.Errorf("append %s: %v", c.names[0], err)
 			return
-		case refused && !cutOff && !halfAnswer && refusal.Outcome == "":
-			t.Errorf("append %s: it is not said what became of it: %v", c.names[0], err)
-		case refused:
+		case answered:
 			a.target.refusals.Add(1)
 		}
-		c.fate = fate
+		c.fate = seb.OutcomeOf(err)
 		// A call that reached no broker is not noted: if the log had its records, the check would find no
 		// sender for them.
-		if silent := (transportError{}); !errors.As(err, &silent) || !silent.unsent {
+		if answered || c.fate == seb.Unknown {
 			a.calls = append(a.calls, c)
 		}
 		select {
@@ -115,8 +108,8 @@ func (a *appender) run(ctx, requests context.Context, t *testing.T) {
 
 // isCutOff tells whether a broker refused a request because it may have got only a part of it.
 func isCutOff(err error) bool {
-	var e *apiError
-	return errors.As(err, &e) && e.Status == http.StatusBadRequest
+	status, foreign := errors.AsType[client.StatusError](err)
+	return seb.CodeOf(err) == seb.CodeInvalidRequest || foreign && status == http.StatusBadRequest
 }
 
 // next makes the records of the next call. Each has a unique name, and unpredictable bytes.
@@ -158,29 +151,13 @@ func noise(size int) []byte {
 }
 
 // post waits long for the answer: a broker that is suspended may carry out the request when it continues.
-func (a *appender) post(ctx context.Context, broker *client, b *recordBatch) (offset int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	query := url.Values{"partition": {strconv.Itoa(a.partition())}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, broker.url(query, "topics", loadTopic, "records"), b.body())
+func (a *appender) post(ctx context.Context, broker *client.Client, b *recordBatch) (offset int, err error) {
+	answer, err := broker.AppendEncoded(ctx, loadTopic, b.encoding(), b.body(), seb.ToPartition(int32(a.partition())))
 	if err != nil {
 		return 0, err
 	}
-	req.ContentLength = int64(b.size())
-	req.Header.Set("Content-Type", batchType)
-	res, err := broker.do(req)
-	if err != nil {
-		return 0, err
+	if len(answer.Ranges) != 1 || answer.Count != b.count() {
+		return 0, fmt.Errorf("answered %+v", answer)
 	}
-	defer res.Body.Close()
-	var answer struct {
-		Offset *int `json:"offset"`
-	}
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
-		return 0, unanswered(broker.base, err)
-	}
-	if res.StatusCode != http.StatusCreated || answer.Offset == nil {
-		return 0, fmt.Errorf("answered %s", res.Status)
-	}
-	return *answer.Offset, nil
+	return int(answer.Ranges[0].Offset), nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,8 +9,10 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 )
 
 const readChunkBytes = 256 << 10
@@ -25,14 +26,13 @@ type recordBatch struct {
 	input  int64 // how many bytes the records have in the input
 	head   []byte
 	values []byte
-	starts []int // in JSON, the position in values at which each record begins
+	starts []int  // in JSON, the position in values at which each record begins
+	whole  []byte // memory of body
 }
 
 const (
 	jsonHead = `{"records":[`
 	jsonTail = "]}\n"
-
-	recordsType = "application/vnd.seb.records+json"
 )
 
 func (b *recordBatch) reset() {
@@ -73,20 +73,20 @@ func (b *recordBatch) add(record []byte) {
 	binary.LittleEndian.PutUint32(b.head, uint32(b.n))
 }
 
-func (b *recordBatch) mediaType() string {
+func (b *recordBatch) encoding() client.Encoding {
 	if b.json {
-		return recordsType
+		return client.List
 	}
-	return batchType
+	return client.Values
 }
 
-// body returns a reader of the request's body. Every call returns a reader of the same bytes, so that a retry
-// can send them again. The reader uses the memory of b.
-func (b *recordBatch) body() io.Reader {
+// body returns the request's body, in the memory of b.
+func (b *recordBatch) body() []byte {
 	if b.json {
-		return io.MultiReader(bytes.NewReader(b.values), strings.NewReader(jsonTail))
+		return append(b.values, jsonTail...)
 	}
-	return io.MultiReader(bytes.NewReader(b.head), bytes.NewReader(b.values))
+	b.whole = append(append(b.whole[:0], b.head...), b.values...)
+	return b.whole
 }
 
 var (
@@ -98,7 +98,7 @@ var (
 // of the input, and the byte in that line, both counted from 1. before is how many lines of the input precede
 // the batch.
 func (b *recordBatch) inLines(err error, before int64) {
-	e, ok := errors.AsType[*apiError](err)
+	e, ok := errors.AsType[*seb.Error](err)
 	if !ok {
 		return
 	}

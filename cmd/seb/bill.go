@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"time"
 )
 
@@ -59,16 +58,16 @@ func (c *billCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	var answer json.RawMessage
-	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "bill"), nil, &answer); err != nil {
+	answer, err := broker.Bill(ctx)
+	if err != nil {
 		return fmt.Errorf("ask for the bill: %w", err)
-	}
-	if c.json() {
-		return printJSON(std.out, answer)
 	}
 	var b billInfo
 	if err := json.Unmarshal(answer, &b); err != nil {
-		return fmt.Errorf("%s: the response is not what a broker sends: %w", broker.base, err)
+		return fmt.Errorf("%s: the response is not what a broker sends: %w", c.Server, err)
+	}
+	if c.json() {
+		return printJSON(std.out, json.RawMessage(answer))
 	}
 	return b.print(newPrinter(std.out))
 }

@@ -4,13 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
+	"iter"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 )
 
 // completionTimeout bounds how long a shell waits for a broker after the user has pressed Tab.
@@ -228,13 +230,9 @@ func (l *commandLine) values(ctx context.Context, argument *kong.Positional, add
 	case argument.Name == "queue" && l.command.Name != "create":
 		l.queues(ctx, add)
 	case argument.Name == "topic" && l.command.FullPath() != "seb topic create":
-		var answer struct {
-			Topics []topicInfo `json:"topics"`
-		}
-		l.ask(ctx, &answer, "topics")
-		for _, t := range answer.Topics {
-			add(t.Name, fmt.Sprintf("%d partitions", len(t.Partitions)))
-		}
+		list(ctx, l, func(ctx context.Context, broker *client.Client) iter.Seq2[seb.Topic, error] {
+			return broker.Topics(ctx, seb.ListOptions{})
+		}, func(t seb.Topic) { add(t.Name, fmt.Sprintf("%d partitions", len(t.Partitions))) })
 	}
 }
 
@@ -243,13 +241,12 @@ func (l *commandLine) consumers(ctx context.Context, add func(word, meaning stri
 	if len(l.args) == 0 {
 		return
 	}
-	var answer struct {
-		Consumers []consumerInfo `json:"consumers"`
-	}
-	l.ask(ctx, &answer, "topics", l.args[0], "consumers")
-	for _, c := range answer.Consumers {
-		add(c.Name, fmt.Sprintf("lag %d", c.Lag))
-	}
+	list(ctx, l, func(ctx context.Context, broker *client.Client) iter.Seq2[seb.ConsumerInfo, error] {
+		return broker.Consumers(ctx, l.args[0], seb.ListOptions{})
+	}, func(c seb.ConsumerInfo) {
+		lag, _ := behind(c)
+		add(c.Name, fmt.Sprintf("lag %d", lag))
+	})
 }
 
 // queues adds the names of the queues of the topic that is on the command line.
@@ -257,18 +254,14 @@ func (l *commandLine) queues(ctx context.Context, add func(word, meaning string)
 	if len(l.args) == 0 {
 		return
 	}
-	var answer struct {
-		Queues []queueInfo `json:"queues"`
-	}
-	l.ask(ctx, &answer, "topics", l.args[0], "queues")
-	for _, q := range answer.Queues {
-		add(q.Name, fmt.Sprintf("%d ready", q.Ready))
-	}
+	list(ctx, l, func(ctx context.Context, broker *client.Client) iter.Seq2[seb.QueueInfo, error] {
+		return broker.Queues(ctx, l.args[0], seb.ListOptions{})
+	}, func(q seb.QueueInfo) { add(q.Name, fmt.Sprintf("%d ready", q.Ready)) })
 }
 
-// ask reads the broker's answer for a path into answer. It leaves answer as it is if the broker does not
-// answer within completionTimeout: a shell that completes words can't show errors.
-func (l *commandLine) ask(ctx context.Context, answer any, path ...string) {
+// list calls add for each item that the broker lists within completionTimeout. It ends at the first error: a
+// shell that completes words can't show errors.
+func list[T any](ctx context.Context, l *commandLine, items func(context.Context, *client.Client) iter.Seq2[T, error], add func(T)) {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	server := l.server
@@ -281,7 +274,13 @@ func (l *commandLine) ask(ctx context.Context, answer any, path ...string) {
 		}
 	}
 	broker, err := (serverFlag{Server: server, Key: os.Getenv("SEB_KEY"), KeyFile: os.Getenv("SEB_KEY_FILE")}).client()
-	if err == nil {
-		_, _ = broker.call(ctx, http.MethodGet, broker.url(nil, path...), nil, answer)
+	if err != nil {
+		return
+	}
+	for item, err := range items(ctx, broker) {
+		if err != nil {
+			return
+		}
+		add(item)
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 )
 
 type consumeCmd struct {
@@ -74,7 +74,7 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 		out: bufio.NewWriterSize(fileOf(std.out), 64<<10), progress: newProgress(std.err, 0),
 	}
 	if c.Consumer != "" {
-		r.committer = newPositionCommitter(broker, c.Topic, c.Consumer)
+		r.committer = newPositionCommitter(broker.Consumer(c.Topic, c.Consumer))
 	}
 	if c.Follow || isTerminal(std.out) {
 		r.progress.w = nil // the line of progress would mix with the records
@@ -95,22 +95,22 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 
 // explain adds to err how far r has read, and how to continue.
 func (c *consumeCmd) explain(err error, r *topicReader) error {
-	var refusal *apiError
+	code := seb.CodeOf(err)
 	goOn := "go on with " + r.positions()
 	if c.Consumer != "" {
 		goOn = "the same command continues after the committed records"
 	}
 	written := counted(r.written, "record was written", "records were written")
 	switch {
-	case errors.As(err, &refusal) && refusal.Code == seb.CodeTopicNotFound: // the hint names no positions, since those would be in the deleted topic
-		if r.topicID != "" {
+	case code == seb.CodeTopicNotFound: // the hint names no positions, since those would be in the deleted topic
+		if r.tag != "" {
 			err = hinted(err, written+"; the topic was deleted meanwhile")
 		}
-	case refusal != nil && refusal.Code == seb.CodeTopicRecreated:
+	case code == seb.CodeTopicRecreated:
 		err = hinted(err, written+", all of the deleted topic; no record of the new topic was read: start again")
-	case refusal != nil && refusal.Code == seb.CodePositionConflict:
+	case code == seb.CodePositionConflict:
 		err = hinted(err, fmt.Sprintf("%s; the consumer was reset, or another reader uses its name: check with `seb consumer show %s %s`", written, c.Topic, c.Consumer))
-	case refusal != nil && refusal.Code == seb.CodeOffsetOutOfRange && c.Consumer != "":
+	case code == seb.CodeOffsetOutOfRange && c.Consumer != "":
 		err = hinted(err, fmt.Sprintf("%s; the next records were deleted before they were read: skip them with `seb consumer reset %s %s --from earliest`, or choose another position",
 			written, c.Topic, c.Consumer))
 	case errors.As(err, new(outputError)) && c.Consumer != "":
@@ -120,8 +120,8 @@ func (c *consumeCmd) explain(err error, r *topicReader) error {
 			written, r.written, r.positions()))
 	case r.written > 0:
 		goOn = written + "; " + goOn
-		if h, ok := errors.AsType[hintError](err); ok {
-			goOn = h.hint + "; " + goOn
+		if _, hint := said(err); hint != "" {
+			goOn = hint + "; " + goOn
 		}
 		err = hinted(err, goOn)
 	}
@@ -129,21 +129,21 @@ func (c *consumeCmd) explain(err error, r *topicReader) error {
 }
 
 // check refuses invalid flags, and returns where to begin.
-func (c *consumeCmd) check(now time.Time) (from url.Values, err error) {
+func (c *consumeCmd) check(now time.Time) (from seb.Position, err error) {
 	if c.Output != nil {
-		return nil, usageError{hinted(errors.New("consume has no --output: it writes records"), "choose their form with --format, such as --format json")}
+		return from, usageError{hinted(errors.New("consume has no --output: it writes records"), "choose their form with --format, such as --format json")}
 	}
 	if err := c.checkFormat(); err != nil {
-		return nil, err
+		return from, err
 	}
 	if c.Limit < 0 {
-		return nil, usage(fmt.Errorf("invalid --limit %d: it must be at least 0", c.Limit))
+		return from, usage(fmt.Errorf("invalid --limit %d: it must be at least 0", c.Limit))
 	}
 	if n, err := strconv.ParseInt(c.Partition, 10, 32); c.Partition != "all" && (err != nil || n < 0) {
-		return nil, usage(fmt.Errorf("invalid --partition %q: it must be a number or all", c.Partition))
+		return from, usage(fmt.Errorf("invalid --partition %q: it must be a number or all", c.Partition))
 	}
 	if c.From != "" && c.Consumer != "" {
-		return nil, usageError{hinted(errors.New("--from and --consumer exclude each other: both say where to begin"),
+		return from, usageError{hinted(errors.New("--from and --consumer exclude each other: both say where to begin"),
 			fmt.Sprintf("leave one out; `seb consumer reset %s %s --from %s` moves the consumer", c.Topic, c.Consumer, c.From))}
 	}
 	if c.From == "" {
@@ -152,23 +152,20 @@ func (c *consumeCmd) check(now time.Time) (from url.Values, err error) {
 	return parsePosition(c.From, now)
 }
 
-// parsePosition returns the position of --from as query parameters of the API.
-func parsePosition(from string, now time.Time) (url.Values, error) {
-	at, err := time.Parse(time.RFC3339Nano, from)
-	if day, dayErr := time.Parse(time.DateOnly, from); dayErr == nil {
-		at, err = day, nil
+// parsePosition returns the position that --from names.
+func parsePosition(from string, now time.Time) (seb.Position, error) {
+	if day, err := time.Parse(time.DateOnly, from); err == nil {
+		return seb.AtTime(day), nil
 	}
-	if ago, agoErr := time.ParseDuration(from); agoErr == nil && ago > 0 {
-		at, err = now.Add(-ago), nil
+	if ago, err := time.ParseDuration(from); err == nil && ago > 0 {
+		return seb.AtTime(now.Add(-ago)), nil
 	}
-	if err != nil {
-		if _, err := seb.ParsePosition(from); err == nil && from != "" {
-			return url.Values{"offset": {from}}, nil
-		}
-		return nil, usageError{hinted(fmt.Errorf("invalid --from %q", from),
+	position, err := seb.ParsePosition(from)
+	if err != nil || from == "" {
+		return position, usageError{hinted(fmt.Errorf("invalid --from %q", from),
 			"use earliest, latest, an offset such as 41, -10 for the last ten records, a time with its zone such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or 1h for an hour ago")}
 	}
-	return url.Values{"time": {at.UTC().Format(time.RFC3339Nano)}}, nil
+	return position, nil
 }
 
 // isOffset tells whether --from is an offset, which is valid in one partition only.
@@ -177,26 +174,26 @@ func (c *consumeCmd) isOffset() bool {
 	return err == nil && n >= 0 && c.From[0] != '-'
 }
 
-// outputForm is the media type to ask a broker for, and how each record of the answer is written.
+// outputForm is the encoding to ask a broker for, and how each record of the answer is written.
 type outputForm struct {
-	accept string
-	write  func(out *bufio.Writer, record []byte) error
+	encoding client.Encoding
+	write    func(out *bufio.Writer, record []byte) error
 }
 
 // output returns the form that the flags choose.
 func (f *formatFlags) output() outputForm {
 	switch {
 	case f.Format == formatJSON:
-		return outputForm{ndjsonType, writeLine}
+		return outputForm{client.Lines, writeLine}
 	case f.Format == formatBinary:
-		return outputForm{ndjsonType, writeSized}
+		return outputForm{client.Lines, writeSized}
 	case f.Format == formatRaw:
-		return outputForm{batchType, func(out *bufio.Writer, record []byte) error {
+		return outputForm{client.Values, func(out *bufio.Writer, record []byte) error {
 			_, err := out.Write(record)
 			return err
 		}}
 	case f.separator != "":
-		return outputForm{ndjsonType, func(out *bufio.Writer, record []byte) error {
+		return outputForm{client.Lines, func(out *bufio.Writer, record []byte) error {
 			key, value, err := parseKeyed(record)
 			if err != nil {
 				return err
@@ -207,14 +204,14 @@ func (f *formatFlags) output() outputForm {
 			return writeLine(out, value)
 		}}
 	default:
-		return outputForm{batchType, writeLine}
+		return outputForm{client.Values, writeLine}
 	}
 }
 
 // visible returns the form with control characters escaped, for a terminal: a record may contain control
 // sequences, which the terminal would obey.
 func (f outputForm) visible() outputForm {
-	return outputForm{f.accept, func(out *bufio.Writer, record []byte) error {
+	return outputForm{f.encoding, func(out *bufio.Writer, record []byte) error {
 		var whole bytes.Buffer
 		w := bufio.NewWriter(&whole)
 		if err := errors.Join(f.write(w, record), w.Flush()); err != nil {

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 )
 
 // fakeLog serves records as a broker does. before, if set, may answer the n-th
@@ -42,7 +43,7 @@ func (f *fakeLog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r.URL.Path == "/v1/topics/orders" {
-		w.Header().Set(topicIDHeader, "00000000.1")
+		w.Header().Set("Seb-Topic-Id", "00000000.1")
 		_, _ = fmt.Fprintf(w, `{"name":"orders","partitions":[{"partition":0,"end_offset":%d}]}`, len(f.records))
 		return
 	}
@@ -82,13 +83,14 @@ func writeFetched(w http.ResponseWriter, first, next, end int, records []string)
 	for _, r := range records {
 		b.add([]byte(r))
 	}
-	w.Header().Set("Content-Type", batchType)
+	w.Header().Set("Content-Type", string(client.Values))
 	if len(records) > 0 {
 		w.Header().Set("Seb-Offset", strconv.Itoa(first))
 	}
+	w.Header().Set("Seb-Start-Offset", "0")
 	w.Header().Set("Seb-Next-Offset", strconv.Itoa(next))
 	w.Header().Set("Seb-End-Offset", strconv.Itoa(end))
-	_, _ = io.Copy(w, b.body())
+	_, _ = w.Write(b.body())
 }
 
 func TestConsumeWritesARecordALine(t *testing.T) {
@@ -215,7 +217,7 @@ func TestCommandsThatPrintEndQuietlyWhenNobodyReads(t *testing.T) {
 			_, _ = io.WriteString(w, "seb_applied_slot 1\n")
 			return
 		}
-		_, _ = io.WriteString(w, `{"topics":[{"name":"a"}],"queues":[{"name":"a"}],"keys":[],"next":null}`)
+		_, _ = io.WriteString(w, `{"topics":[{"name":"a"}],"queues":[{"name":"a","config":{"backoff":"1s..1h"}}],"keys":[],"next":null}`)
 	}))
 	defer server.Close()
 	for _, args := range []string{"topic list", "topic list -o json", "queue list a", "key list", "top --once --interval 100ms", "top --output json --interval 100ms"} {
@@ -267,7 +269,8 @@ func TestChecksFailWhenNobodyReads(t *testing.T) {
 // The output of a command that changes something can't be asked for again, and may hold a secret.
 func TestCommandsThatChangeFailWhenNobodyReads(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"id":7,"name":"ops","key":"seb_1","secret":"whsec_1","count":1,"partitions":[{"partition":0}],"keys":[{"id":7,"name":"ops"}]}`)
+		_, _ = io.WriteString(w, `{"id":7,"name":"ops","scopes":["admin"],"key":"seb_1","secret":"whsec_1","count":1,"partitions":[{"partition":0}],
+			"config":{"lease":"30s","backoff":"1s..1h"},"keys":[{"id":7,"name":"ops","scopes":["admin"]}]}`)
 	}))
 	defer server.Close()
 	t.Setenv("SEB_KEY", "seb_1_"+strings.Repeat("a", 64))
@@ -293,7 +296,7 @@ func TestCommandsThatChangeFailWhenNobodyReads(t *testing.T) {
 // A broken connection to the broker is not taken for a closed output, although the error is the same.
 func TestConsumeTakesABrokenConnectionForNoEnd(t *testing.T) {
 	write := &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}
-	if base := (&url.URL{Scheme: "http", Host: "127.0.0.1:1"}); nobodyReads(unanswered(base, write)) {
+	if nobodyReads(&seb.Error{Code: client.CodeUnreachable, Err: write}) {
 		t.Error("a broken connection is taken for an output that nobody reads")
 	}
 	if !nobodyReads(fmt.Errorf("partition 0: %w", outputError{syscall.EPIPE})) {
@@ -432,57 +435,14 @@ func TestConsumeRefusesATopicWithoutAnID(t *testing.T) {
 		_, _ = fmt.Fprint(w, `{"name":"orders","partitions":[{"partition":0,"end_offset":1}]}`)
 	}))
 	defer server.Close()
-	runSeb(t, nil, "consume", "orders", "--server", server.URL).want(t, exitFailure, "not what a broker sends", topicIDHeader)
+	runSeb(t, nil, "consume", "orders", "--server", server.URL).want(t, exitFailure, "not what a broker sends", "Seb-Topic-Id")
 }
 
 func offsets(w http.ResponseWriter, first, next, end string) {
 	w.Header().Set("Seb-Offset", first)
+	w.Header().Set("Seb-Start-Offset", "0")
 	w.Header().Set("Seb-Next-Offset", next)
 	w.Header().Set("Seb-End-Offset", end)
-}
-
-func FuzzParseFetched(f *testing.F) {
-	f.Add("0", "1", "1", []byte("\x01\x00\x00\x00\x01\x00\x00\x00x"))
-	f.Add("", "0", "0", []byte("\x00\x00\x00\x00"))
-	f.Add("-1", "0", "0", []byte("\x01\x00\x00\x00\x00\x00\x00\x00"))
-	f.Fuzz(func(t *testing.T, first, next, end string, body []byte) {
-		header := http.Header{"Seb-Offset": {first}, "Seb-Next-Offset": {next}, "Seb-End-Offset": {end}}
-		got, err := parseFetched(header, body)
-		if err != nil {
-			return
-		}
-		lines, ok := decodeLines(body)
-		if !ok || int64(len(lines)) != got.next-got.first || got.first < 0 {
-			t.Errorf("%q is taken for records %d to %d", body, got.first, got.next)
-		}
-	})
-}
-
-// retryable never returns NotCommitted for a write that may be in the log.
-func TestRetryableKeepsUnknownApart(t *testing.T) {
-	for _, test := range []struct {
-		err     error
-		retry   bool
-		outcome seb.Outcome
-	}{
-		{transportError{io.EOF, true}, true, seb.NotCommitted},
-		{transportError{io.EOF, false}, true, seb.Unknown},
-		{&apiError{Status: 429}, true, seb.NotCommitted},
-		{&apiError{Status: 503, Outcome: seb.NotCommitted}, true, seb.NotCommitted},
-		{&apiError{Status: 503, Outcome: seb.Unknown}, true, seb.Unknown},
-		{&apiError{Status: 503}, true, seb.Unknown},
-		{&apiError{Status: 502}, true, seb.Unknown},
-		{&apiError{Status: 504}, true, seb.Unknown},
-		{&apiError{Status: 500}, false, seb.Unknown},
-		{&apiError{Status: 413}, false, seb.NotCommitted},
-		{&apiError{Status: 404}, false, seb.NotCommitted},
-		{io.EOF, false, seb.Unknown},
-	} {
-		retry, outcome := retryable(fmt.Errorf("wrapped: %w", test.err))
-		if retry != test.retry || outcome != test.outcome {
-			t.Errorf("%v: %v, %s; want %v, %s", test.err, retry, outcome, test.retry, test.outcome)
-		}
-	}
 }
 
 // If a broker refuses a read with a hint, consume shows the hint and also where to continue.

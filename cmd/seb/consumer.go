@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 type consumerCmd struct {
@@ -24,40 +26,14 @@ consume creates it at the beginning of the topic. Several readers of one consume
 seb consume read as one consumer, the first that commits goes on, and the others end.`
 }
 
-// consumerInfo is a consumer as the API describes it.
-type consumerInfo struct {
-	Name         string         `json:"name"`
-	LastActivity time.Time      `json:"last_activity"`
-	Lag          int64          `json:"lag"`
-	Positions    []positionInfo `json:"positions"`
-}
-
-type positionInfo struct {
-	Partition   int32 `json:"partition"`
-	Offset      int64 `json:"offset"`
-	StartOffset int64 `json:"start_offset"`
-	EndOffset   int64 `json:"end_offset"`
-	Lag         int64 `json:"lag"`
-	Missed      int64 `json:"missed"`
-}
-
-// missed is how many records were deleted before the consumer committed them.
-func (c consumerInfo) missed() (n int64) {
-	for _, p := range c.Positions {
-		n += p.Missed
+// behind returns how many records the consumer has not committed, and how many were deleted before it
+// committed them.
+func behind(info seb.ConsumerInfo) (lag, missed int64) {
+	for _, p := range info.Positions {
+		lag += p.Lag()
+		missed += p.Missed()
 	}
-	return n
-}
-
-// at returns the consumer's position in a partition. It returns 0 for a partition that c does not list, since
-// that partition was added after the broker made the list.
-func (c consumerInfo) at(partition int32) int64 {
-	for _, p := range c.Positions {
-		if p.Partition == partition {
-			return p.Offset
-		}
-	}
-	return 0
+	return lag, missed
 }
 
 // consumerFlags name a consumer, and the broker that knows it.
@@ -68,12 +44,17 @@ type consumerFlags struct {
 	Consumer string `arg:"" help:"Name of the consumer."`
 }
 
-func (f consumerFlags) url(broker *client) string {
-	return broker.url(nil, "topics", f.Topic, "consumers", f.Consumer)
+// consumer returns the consumer that the flags name.
+func (f consumerFlags) consumer() (client.Consumer, error) {
+	broker, err := f.client()
+	if err != nil {
+		return nil, err
+	}
+	return broker.Consumer(f.Topic, f.Consumer), nil
 }
 
 func (f consumerFlags) failed(doing string, err error) error {
-	return fmt.Errorf("%s consumer %s of %s: %w", doing, f.Consumer, f.Topic, err)
+	return fmt.Errorf("%s consumer %s of %s: %w", doing, f.Consumer, f.Topic, unsure(err, "`seb consumer show`"))
 }
 
 type consumerListCmd struct {
@@ -99,22 +80,19 @@ func (c *consumerListCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	whole, err := broker.list(ctx, "consumers", "topics", c.Topic, "consumers")
+	consumers, err := seb.Collect(broker.Consumers(ctx, c.Topic, seb.ListOptions{}))
 	if err != nil {
 		return fmt.Errorf("list consumers of %s: %w", c.Topic, err)
 	}
 	if c.json() {
-		return printJSON(std.out, map[string]any{"consumers": whole})
-	}
-	consumers, err := decodeItems[consumerInfo](whole)
-	if err != nil {
-		return fmt.Errorf("list consumers of %s: %w", c.Topic, err)
+		return printJSON(std.out, map[string]any{"consumers": each(consumers, httpapi.ConsumerJSON)})
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
 		row.printf("CONSUMER\tLAG\tMISSED\tMOVED\n")
 		for _, c := range consumers {
-			row.printf("%s\t%d\t%d\t%s\n", c.Name, c.Lag, c.missed(), c.LastActivity.UTC().Format(time.RFC3339))
+			lag, missed := behind(c)
+			row.printf("%s\t%d\t%d\t%s\n", c.Name, lag, missed, c.Moved.UTC().Format(time.RFC3339))
 		}
 	})
 	return out.err
@@ -135,29 +113,25 @@ that the partition's next record will get.`
 
 // Run prints a line per partition.
 func (c *consumerShowCmd) Run(ctx context.Context, std streams) error {
-	broker, err := c.client()
+	consumer, err := c.consumer()
 	if err != nil {
 		return err
 	}
-	var whole json.RawMessage
-	if _, err := broker.call(ctx, http.MethodGet, c.url(broker), nil, &whole); err != nil {
+	info, err := consumer.Describe(ctx)
+	if err != nil {
 		return c.failed("show", err)
 	}
 	if c.json() {
-		return printJSON(std.out, whole)
-	}
-	var info consumerInfo
-	if err := json.Unmarshal(whole, &info); err != nil {
-		return c.failed("show", err)
+		return printJSON(std.out, httpapi.ConsumerJSON(info))
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
 		row.printf("PARTITION\tNEXT\tSTART\tEND\tLAG\tMISSED\n")
 		for _, p := range info.Positions {
-			row.printf("%d\t%d\t%d\t%d\t%d\t%d\n", p.Partition, p.Offset, p.StartOffset, p.EndOffset, p.Lag, p.Missed)
+			row.printf("%d\t%d\t%d\t%d\t%d\t%d\n", p.Partition, p.Next, p.Start, p.End, p.Lag(), p.Missed())
 		}
 	})
-	out.printf("\nmoved: %s\n", info.LastActivity.UTC().Format(time.RFC3339))
+	out.printf("\nmoved: %s\n", info.Moved.UTC().Format(time.RFC3339))
 	return out.err
 }
 
@@ -174,11 +148,11 @@ The records stay. A consumer created later with this name shares nothing with th
 
 // Run deletes the consumer.
 func (c *consumerDeleteCmd) Run(ctx context.Context, std streams) error {
-	broker, err := c.client()
+	consumer, err := c.consumer()
 	if err != nil {
 		return err
 	}
-	if _, err := broker.call(ctx, http.MethodDelete, c.url(broker), nil, nil); err != nil {
+	if err := consumer.Delete(ctx); err != nil {
 		return c.failed("delete", err)
 	}
 	if c.json() {

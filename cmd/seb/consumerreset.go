@@ -2,13 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 // consumerResetCmd has no default position, and takes nothing from the environment: a default or a forgotten
@@ -48,68 +50,75 @@ func (c *consumerResetCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	from, err := c.place(ctx, broker, position)
+	offsets, err := c.offsets(ctx, broker, position)
 	if err != nil {
 		return c.failed("reset", err)
 	}
-	var whole json.RawMessage
-	status, err := broker.call(ctx, http.MethodPut, c.url(broker), map[string]any{"from": from}, &whole)
+	consumer := broker.Consumer(c.Topic, c.Consumer)
+	var info seb.ConsumerInfo
+	var created bool
+	if offsets != nil {
+		info, created, err = consumer.ResetTo(ctx, offsets)
+	} else {
+		info, created, err = consumer.Reset(ctx, position)
+	}
 	if err != nil {
 		return c.failed("reset", err)
 	}
 	if c.json() {
-		return printJSON(std.out, whole)
-	}
-	var info consumerInfo
-	if err := json.Unmarshal(whole, &info); err != nil {
-		return c.failed("reset", err)
+		return printJSON(std.out, httpapi.ConsumerJSON(info))
 	}
 	done := "reset"
-	if status == http.StatusCreated {
+	if created {
 		done = "created"
 	}
-	_, err = fmt.Fprintf(std.out, "consumer %s of %s %s; lag: %d\n", c.Consumer, c.Topic, done, info.Lag)
+	lag, _ := behind(info)
+	_, err = fmt.Fprintf(std.out, "consumer %s of %s %s; lag: %d\n", c.Consumer, c.Topic, done, lag)
 	return err
 }
 
-// place turns position, the query parameters for --from, into what the API accepts as a consumer's position:
-// a time, the word earliest or latest, or an offset per partition. It asks the broker for the topic's
-// partitions and their bounds, except if position is a time, or a word without --partition.
-func (c *consumerResetCmd) place(ctx context.Context, broker *client, position url.Values) (any, error) {
-	word := position.Get("offset")
-	n, err := strconv.ParseInt(word, 10, 64)
-	named := err != nil // earliest, latest, or a time
+// offsets returns the offsets for position, which depend on the partitions' bounds. It returns nil if the
+// broker can reset the consumer to position in all partitions.
+func (c *consumerResetCmd) offsets(ctx context.Context, broker *client.Client, position seb.Position) (seb.Offsets, error) {
+	last, isLast := isLast(position)
+	offset, isOffset := position.Offset()
+	named := !isLast && !isOffset // earliest, latest, or a time
 	switch {
-	case position.Has("time") && c.Partition != nil:
-		return nil, usage(errors.New("--partition can't be combined with a time in --from: use an offset, earliest, latest or -N, or leave --partition out"))
-	case position.Has("time"):
-		return map[string]any{"time": position.Get("time")}, nil
 	case named && c.Partition == nil:
-		return word, nil
+		return nil, nil
+	case named && position != seb.Earliest && position != seb.Latest:
+		return nil, usage(errors.New("--partition can't be combined with a time in --from: use an offset, earliest, latest or -N, or leave --partition out"))
 	}
-	var t topicInfo
-	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic), nil, &t); err != nil {
+	t, err := broker.Topic(ctx, c.Topic)
+	if err != nil {
 		return nil, err
 	}
-	if !named && word[0] != '-' && c.Partition == nil && len(t.Partitions) > 1 {
+	if isOffset && c.Partition == nil && len(t.Partitions) > 1 {
 		return nil, usage(fmt.Errorf("--from %s is an offset in one partition, and the topic has %d partitions: choose one with --partition", c.From, len(t.Partitions)))
 	}
-	offsets := map[int32]int64{}
+	offsets := seb.Offsets{}
 	if c.Partition != nil {
-		offsets[*c.Partition] = max(n, 0) // the broker refuses a partition that does not exist
+		offsets[*c.Partition] = offset // the broker refuses a partition that does not exist
 	}
 	for _, p := range t.Partitions {
 		switch {
 		case c.Partition != nil && p.Partition != *c.Partition:
-		case word == "earliest":
-			offsets[p.Partition] = p.StartOffset
-		case word == "latest":
-			offsets[p.Partition] = p.EndOffset
-		case word[0] == '-':
-			offsets[p.Partition] = max(p.StartOffset, p.EndOffset+n)
+		case position == seb.Earliest:
+			offsets[p.Partition] = p.Start
+		case position == seb.Latest:
+			offsets[p.Partition] = p.End
+		case isLast:
+			offsets[p.Partition] = max(p.Start, p.End-last)
 		default:
-			offsets[p.Partition] = n
+			offsets[p.Partition] = offset
 		}
 	}
-	return map[string]any{"offsets": offsets}, nil
+	return offsets, nil
+}
+
+// isLast returns n if position is the last n records.
+func isLast(position seb.Position) (n seb.Offset, ok bool) {
+	text, ok := strings.CutPrefix(position.String(), "-")
+	last, err := strconv.ParseInt(text, 10, 64)
+	return seb.Offset(last), ok && err == nil
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 	"syscall"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -92,8 +92,6 @@ func exitCode(ctx context.Context, err error) int {
 		return i.exitCode()
 	}
 	var coded codedError
-	var refusal *apiError
-	var t transportError
 	var broker *seb.Error
 	switch {
 	case errors.As(err, new(usageError)):
@@ -102,10 +100,6 @@ func exitCode(ctx context.Context, err error) int {
 		return coded.code
 	case objstore.SetupFailureOf(err) != nil:
 		return exitUsage
-	case errors.As(err, &refusal):
-		return refusal.exitCode()
-	case errors.As(err, &t):
-		return exitUnreachable
 	case errors.As(err, &broker):
 		return brokerExitCode(broker)
 	case errors.Is(err, objstore.ErrNotRegular):
@@ -118,53 +112,40 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailure
 }
 
-// exitCode returns the exit code for a refused request that has certainly changed nothing.
-func (e *apiError) exitCode() int {
-	if code := exitCodeOf(e.Code); code != exitFailure {
-		return code
-	}
-	switch e.Status {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests,
-		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return exitUnreachable
-	}
-	if e.Status/100 == 4 {
-		return exitRefused
-	}
-	return exitFailure
-}
-
-// brokerExitCode returns the exit code for an error of a broker in this process. An error of a broker that
-// seb asks by HTTP gets the same code.
+// brokerExitCode returns the exit code for an error of a broker, in this process or behind a URL.
 func brokerExitCode(e *seb.Error) int {
 	if e.Outcome == seb.Unknown {
 		return exitUnknown
 	}
-	if code := exitCodeOf(e.Code); code != exitFailure {
-		return code
-	}
 	switch e.Code {
-	case seb.CodeOverMemoryBudget, seb.CodeOverStateBudget, seb.CodeIdempotencyKeysFull, seb.CodeBrokerClosed:
+	case seb.CodeBrokerStopped, seb.CodeStoreUnusable, seb.CodeDataLost:
+		return exitDamage
+	case client.CodeUnreachable, seb.CodeStoreUnavailable, seb.CodeOverMemoryBudget, seb.CodeOverStateBudget,
+		seb.CodeIdempotencyKeysFull, seb.CodeBrokerClosed, codeRequestTimeout:
 		return exitUnreachable
-	case seb.CodeCanceled:
+	default:
+		return otherExitCode(e)
+	}
+}
+
+// otherExitCode returns the exit code for an error whose code alone does not decide it.
+func otherExitCode(e *seb.Error) int {
+	status, foreign := errors.AsType[client.StatusError](e)
+	switch {
+	case e.RetryAfter > 0:
+		return exitUnreachable
+	case e.Code == seb.CodeCanceled, e.Code == codeInternal, e.Code == client.CodeUnexpectedResponse && (!foreign || status/100 != 4):
 		return exitFailure
 	default:
 		return exitRefused
 	}
 }
 
-// exitCodeOf returns the exit code for a broker's error code, or exitFailure if the error code alone does not
-// decide it.
-func exitCodeOf(code seb.Code) int {
-	switch code {
-	case seb.CodeBrokerStopped, seb.CodeStoreUnusable, seb.CodeDataLost:
-		return exitDamage
-	case seb.CodeStoreUnavailable:
-		return exitUnreachable
-	default:
-		return exitFailure
-	}
-}
+// Codes of errors that only the HTTP API returns.
+const (
+	codeRequestTimeout seb.Code = "request_timeout"
+	codeInternal       seb.Code = "internal"
+)
 
 // isUnreachable tells whether a store could not be reached, or did not answer.
 func isUnreachable(err error) bool {

@@ -12,13 +12,18 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
 func TestExitCodeSaysWhatKindOfErrorItIs(t *testing.T) {
-	refused := func(status int, code seb.Code) error { return &apiError{Status: status, Code: code} }
+	refused := func(code seb.Code) error { return &seb.Error{Code: code} }
+	foreign := func(status int) error {
+		return &seb.Error{Code: client.CodeUnexpectedResponse, Err: client.StatusError(status)}
+	}
 	for _, test := range []struct {
 		err  error
 		code int
@@ -26,24 +31,24 @@ func TestExitCodeSaysWhatKindOfErrorItIs(t *testing.T) {
 		{nil, exitOK},
 		{errors.New("no space left on device"), exitFailure},
 		{usage(errors.New("invalid --limit -1")), exitUsage},
-		{refused(404, seb.CodeTopicNotFound), exitRefused},
-		{refused(413, seb.CodeRecordTooLarge), exitRefused},
-		{refused(401, ""), exitRefused},
-		{refused(429, seb.CodeOverMemoryBudget), exitUnreachable},
-		{refused(503, seb.CodeStoreUnavailable), exitUnreachable},
-		{refused(502, ""), exitUnreachable},
-		{refused(503, seb.CodeBrokerStopped), exitDamage},
-		{refused(500, seb.CodeDataLost), exitDamage},
-		{refused(500, "internal"), exitFailure},
-		{refused(302, ""), exitFailure},
+		{refused(seb.CodeTopicNotFound), exitRefused},
+		{refused(seb.CodeRecordTooLarge), exitRefused},
+		{foreign(401), exitRefused},
+		{refused(seb.CodeOverMemoryBudget), exitUnreachable},
+		{refused(seb.CodeStoreUnavailable), exitUnreachable},
+		{&seb.Error{Code: client.CodeUnexpectedResponse, RetryAfter: time.Second, Err: client.StatusError(502)}, exitUnreachable},
+		{refused(seb.CodeBrokerStopped), exitDamage},
+		{refused(seb.CodeDataLost), exitDamage},
+		{refused("internal"), exitFailure},
+		{foreign(302), exitFailure},
 		{&seb.Error{Code: seb.CodeBrokerStopped}, exitDamage},
 		{&seb.Error{Code: seb.CodeStoreUnusable}, exitDamage},
 		{&seb.Error{Code: seb.CodeStoreUnavailable}, exitUnreachable},
 		{&seb.Error{Code: seb.CodeStoreUnavailable, Outcome: seb.Unknown}, exitUnknown},
 		{&seb.Error{Code: seb.CodeOverStateBudget}, exitUnreachable},
 		{&seb.Error{Code: seb.CodeKeyExists, Outcome: seb.NotCommitted}, exitRefused},
-		{transportError{context.DeadlineExceeded, false}, exitUnreachable},
-		{codedError{hinted(refused(503, seb.CodeStoreUnavailable), ""), exitUnknown}, exitUnknown},
+		{&seb.Error{Code: client.CodeUnreachable, Err: context.DeadlineExceeded}, exitUnreachable},
+		{codedError{hinted(refused(seb.CodeStoreUnavailable), ""), exitUnknown}, exitUnknown},
 		{objstore.ErrNotFound, exitRefused},
 		{errDamaged, exitDamage},
 	} {
@@ -112,17 +117,6 @@ func TestWrongSchemeIsReportedAndNothingIsDone(t *testing.T) {
 	url = "http://" + strings.TrimPrefix(secure.URL, "https://")
 	runSeb(t, nil, "topic", "list", "--server", url).want(t, exitUnreachable, "write https://")
 	runSeb(t, nil, "consume", "orders", "--follow", "--server", url).want(t, exitUnreachable, "write https://")
-}
-
-func TestOnlyALineOfTextIsShown(t *testing.T) {
-	for body, want := range map[string]string{
-		"no healthy upstream\n": "no healthy upstream", "": "", "<p>no</p>": "", "a\nb": "", "\x1b[2J": "",
-		strings.Repeat("a", plainLineMax+1): "",
-	} {
-		if got := plainLine([]byte(body)); got != want {
-			t.Errorf("%.20q is shown as %q", body, got)
-		}
-	}
 }
 
 // Ctrl-C and SIGTERM end a waiting command, with the exit code that shells expect.

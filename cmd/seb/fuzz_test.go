@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -42,31 +41,6 @@ func FuzzLines(f *testing.F) {
 		}
 		if got := slices.Concat(batches...); !slices.Equal(got, want) {
 			t.Fatalf("%q is cut into %q", in, got)
-		}
-	})
-}
-
-// For any error answer of any server: the error has the status of the answer, a request that is repeated
-// was certainly not carried out, and the wait before that is bounded.
-func FuzzProblem(f *testing.F) {
-	f.Add(429, "1", []byte(`{"code":"over_memory_budget","outcome":"not_committed","status":200}`))
-	f.Add(503, "9223372036854775807", []byte(`{"outcome":"unknown","hint":"wait"}`))
-	f.Add(503, "-1", []byte(`{"outcome":"surely not"}`))
-	f.Add(502, "", []byte("<html>Bad Gateway</html>"))
-	f.Fuzz(func(t *testing.T, status int, retryAfter string, body []byte) {
-		res := &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {retryAfter}}, Body: io.NopCloser(bytes.NewReader(body))}
-		err := readProblem(res)
-		e, ok := errors.AsType[*apiError](err)
-		if !ok || e.Status != status || e.Error() == "" || e.retryAfter < 0 || e.retryAfter > retryAfterMax {
-			t.Fatalf("%d %q became %+v", status, body, e)
-		}
-		_, outcome := retryable(err)
-		if outcome != seb.NotCommitted && outcome != seb.Unknown {
-			t.Fatalf("%d %q has the outcome %q", status, body, outcome)
-		}
-		said := bytes.Contains(body, []byte("not_committed")) || bytes.Contains(body, []byte(`\u`))
-		if outcome == seb.NotCommitted && !said && status >= 500 {
-			t.Fatalf("%d %q is taken for not committed", status, body)
 		}
 	})
 }
@@ -163,38 +137,15 @@ func FuzzRecordJSON(f *testing.F) {
 	})
 }
 
-// An answer in lines has as many records as its offsets say, and pop returns each.
-func FuzzParseFetchedLines(f *testing.F) {
-	f.Add("2", "2", []byte("{\"offset\":0}\n{\"offset\":1}\n"))
-	f.Add("1", "9", []byte("{\"offset\":0}"))
-	f.Add("0", "0", []byte(""))
-	f.Fuzz(func(t *testing.T, next, end string, body []byte) {
-		got, err := parseFetchedLines(http.Header{"Seb-Next-Offset": {next}, "Seb-End-Offset": {end}}, body)
-		if err != nil {
-			return
-		}
-		var all []byte
-		for got.first < got.next {
-			all = append(append(all, got.pop()...), '\n')
-		}
-		if !bytes.Equal(all, body) {
-			t.Fatalf("%q is taken for %q", body, all)
-		}
-	})
-}
-
 // For any record, the variables for the command fit into an environment, have seb's prefix, and are unique.
 func FuzzMessageEnvironment(f *testing.F) {
-	f.Add([]byte(`{"token":"t","attempt":1,"leased_until":"2026-01-31T12:00:30.250Z","partition":0,"offset":1,"timestamp":"2026-01-31T12:00:00.250Z","key":"42","value":"x","headers":{"a b":["1","2"],"PATH":"/"},"headers_base64":{"grün":"/w=="}}`))
-	f.Add([]byte(`{"key_base64":"AA==","value":null,"headers":{"=":"\u0000"}}`))
+	f.Add([]byte("42"), "a b", []byte("1"), "a_b", []byte("2"), "PATH", []byte("/"))
+	f.Add([]byte{0}, "=", []byte{0}, "grün", []byte{0xff}, "", []byte(nil))
 	name := regexp.MustCompile(`^SEB_MESSAGE_[A-Z0-9_]*$`)
-	f.Fuzz(func(t *testing.T, text []byte) {
-		var m messageJSON
-		if json.Unmarshal(text, &m) != nil {
-			return
-		}
+	f.Fuzz(func(t *testing.T, key []byte, name1 string, value1 []byte, name2 string, value2 []byte, name3 string, value3 []byte) {
+		m := seb.Message{Record: seb.Record{Key: key, Headers: []seb.Header{{Name: name1, Value: value1}, {Name: name2, Value: value2}, {Name: name3, Value: value3}}}}
 		seen := map[string]bool{}
-		for _, variable := range (&handler{cmd: &workCmd{}}).environment(m.message()) {
+		for _, variable := range (&handler{cmd: &workCmd{}}).environment(m) {
 			key, value, _ := strings.Cut(variable, "=")
 			if !name.MatchString(key) || seen[key] || strings.ContainsRune(value, 0) || len(variable) > variableBytesMax+len(variablePrefix)+1 {
 				t.Fatalf("%.100q", variable)

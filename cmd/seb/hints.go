@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/simple-event-broker/seb"
 )
@@ -33,5 +34,12 @@ func shellHint(code seb.Code, hint string) string {
 	if ofRequests.MatchString(hint) {
 		return shellHints[code]
 	}
-	return hint
+	return ofSettings.Replace(hint)
 }
+
+// ofSettings puts flags in place of the settings that hints of package client name.
+var ofSettings = strings.NewReplacer(
+	"start a broker there with seb serve, or use another URL", "start one with `seb serve`, or give its URL with --server or SEB_SERVER",
+	"the URL of the broker", "--server or SEB_SERVER",
+	"name the authority that signed the certificate", "name the authority that signed its certificate with --ca or SEB_CA",
+)

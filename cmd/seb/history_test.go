@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 )
 
 // stored is a record as a client read it.
@@ -27,10 +28,11 @@ func (h *history) end(partition int) int {
 
 // saw notes the records of an answer, which must be those that other clients read at these offsets. It
 // returns their number.
-func (h *history) saw(t *testing.T, partition int, f fetched) int {
+func (h *history) saw(t *testing.T, partition int, f client.Encoded) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	f.each(func(offset int, value []byte) {
+	for at, value := range f.Each() {
+		offset := int(at)
 		r := stored{recordName(value), checksum(value)}
 		log := h.log[partition]
 		switch {
@@ -42,8 +44,8 @@ func (h *history) saw(t *testing.T, partition int, f fetched) int {
 			t.Errorf("SlotAgreement: partition %d: offset %d holds %v; it held %v before, or through another broker",
 				partition, offset, r, log[offset])
 		}
-	})
-	return int(f.next - f.first)
+	}
+	return int(f.Next - f.First)
 }
 
 // index finds the records of one partition's log by name.

@@ -1,17 +1,18 @@
 package main
 
 import (
+	"context"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 )
 
 // lossyRelay passes requests on to a broker, and loses the first answer to each
@@ -46,27 +47,24 @@ func (f *lossyRelay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, res.Body)
 }
 
-// roundTrips answers the nth request with its nth error; nil is a 201.
-type roundTrips []error
+// tries answers the nth append with its nth error; nil means that the broker has the records.
+type tries []error
 
-func (r *roundTrips) RoundTrip(*http.Request) (*http.Response, error) {
+func (r *tries) AppendEncoded(context.Context, string, client.Encoding, []byte, ...seb.AppendOption) (seb.Appended, error) {
 	err := (*r)[0]
 	*r = (*r)[1:]
-	if err != nil {
-		return nil, err
-	}
-	return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader(`{"count":1}`))}, nil
+	return seb.Appended{Count: 1}, err
 }
 
 // A broker dies during the first request, which it may have carried out, and is restarted. produce does not
 // give up while connections are refused.
 func TestProduceIdempotentOutlivesABrokerThatNeverAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-		answers := &roundTrips{io.ErrUnexpectedEOF, refused, refused, nil}
+		cutOff := &seb.Error{Code: client.CodeUnreachable, Outcome: seb.Unknown, RetryAfter: backoffMin}
+		refused := &seb.Error{Code: client.CodeUnreachable, Outcome: seb.NotCommitted, RetryAfter: backoffMin}
+		answers := &tries{cutOff, refused, refused, nil}
 		p := &producer{
-			cmd:        &produceCmd{Topic: "orders", Idempotent: true, RetryFor: time.Minute},
-			broker:     &client{base: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, http: &http.Client{Transport: answers}},
+			cmd: &produceCmd{Topic: "orders", Idempotent: true, RetryFor: time.Minute}, broker: answers,
 			partitions: map[int32]*appendedPartition{},
 		}
 		if outcome, err := p.sendBatch(t.Context(), &recordBatch{n: 1}); err != nil || len(*answers) > 0 {

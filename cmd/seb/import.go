@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/simple-event-broker/seb/client"
 )
 
 type importCmd struct {
@@ -70,7 +72,7 @@ func (c *importCmd) Run(ctx context.Context, std streams) error {
 // importer is one run of import.
 type importer struct {
 	cmd      *importCmd
-	broker   *client
+	broker   *client.Client
 	source   importSource
 	progress *progress
 	waits    *waitNotes

@@ -3,14 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"sort"
-	"strconv"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -30,7 +25,6 @@ type topicImport struct {
 	base    int64   // the offset in the source that is 0 in Seb
 	end     int64   // the next offset in Seb, as far as this import knows
 	pending importBatch
-	batch   recordBatch // the pending records in the form of a request
 }
 
 // run imports the records of the source that the topic in Seb lacks.
@@ -63,9 +57,8 @@ func (t *topicImport) stopped(ctx context.Context, err error) error {
 		return err
 	}
 	goOn := fmt.Sprintf("all records before offset %d are in the topic; run the same import again to continue there", t.end)
-	var h hintError
-	if errors.As(err, &h) {
-		goOn = h.hint + "; " + goOn
+	if _, hint := said(err); hint != "" {
+		goOn = hint + "; " + goOn
 	}
 	return hinted(err, goOn)
 }
@@ -121,7 +114,7 @@ func (t *topicImport) checkStored(ctx context.Context, f *importFile) error {
 	if last < first || f.next >= 0 && t.Found > end {
 		return nil
 	}
-	same, err := t.stored(ctx, last, f.batch.Record(int(last-first)), importTime(f.batch.Time))
+	same, err := t.stored(ctx, last, seb.Record{Value: f.batch.Record(int(last - first)), Timestamp: importTime(f.batch.Time)})
 	if err != nil {
 		return err
 	}
@@ -146,7 +139,7 @@ func (t *topicImport) copyFile(ctx context.Context, f *importFile) error {
 				return err
 			}
 		}
-		t.pending.add(value, at)
+		t.pending.add(seb.Record{Value: value, Timestamp: at})
 	}
 	return nil
 }
@@ -181,15 +174,15 @@ func (t *topicImport) append(ctx context.Context) error {
 	var pause backoff
 	unknown := false // whether any of the requests may have been carried out
 	created := false
-	for at := t.pending.request(&t.batch); ; {
-		err := t.post(context.WithoutCancel(ctx), at)
+	for {
+		err := t.post(context.WithoutCancel(ctx))
 		if err == nil {
 			return nil
 		}
-		if codeOf(err) == seb.CodeOffsetConflict {
+		if seb.CodeOf(err) == seb.CodeOffsetConflict {
 			return t.settle(context.WithoutCancel(ctx), err)
 		}
-		if codeOf(err) == seb.CodeTopicNotFound && t.end == 0 && !created {
+		if seb.CodeOf(err) == seb.CodeTopicNotFound && t.end == 0 && !created {
 			// This broker does not create topics at their first append (--no-auto-create), so import creates
 			// the topic. An append was tried first, since creating a topic needs a key with the scope admin,
 			// and an append does not.
@@ -198,8 +191,8 @@ func (t *topicImport) append(ctx context.Context) error {
 				continue
 			}
 		}
-		retry, outcome := retryable(err)
-		unknown = unknown || outcome == seb.Unknown
+		retry := retryable(err)
+		unknown = unknown || seb.OutcomeOf(err) == seb.Unknown
 		if retry {
 			t.waits.tell(err)
 		}
@@ -225,7 +218,7 @@ func (t *topicImport) settle(ctx context.Context, conflict error) error {
 	if last < 0 || last >= int64(t.pending.count()) {
 		return t.disturbed(conflict)
 	}
-	same, err := t.stored(ctx, end-1, t.pending.values[last], t.pending.times[last])
+	same, err := t.stored(ctx, end-1, t.pending.records[last])
 	switch {
 	case err != nil:
 		return err
@@ -249,86 +242,40 @@ func (t *topicImport) notOurs(why, hint string) error {
 
 // readEnd returns where the topic in Seb ends: 0 if it does not exist.
 func (t *topicImport) readEnd(ctx context.Context) (end int64, _ error) {
-	var info topicInfo
-	_, err := t.broker.call(ctx, http.MethodGet, t.broker.url(nil, "topics", t.Topic), nil, &info)
-	if codeOf(err) == seb.CodeTopicNotFound {
+	info, err := t.broker.Topic(ctx, t.Topic)
+	if seb.CodeOf(err) == seb.CodeTopicNotFound {
 		return 0, nil
 	}
 	if err == nil && len(info.Partitions) == 0 {
-		err = fmt.Errorf("%s describes the topic without a partition: is it a broker?", t.broker.base)
+		err = fmt.Errorf("%s describes the topic without a partition: is it a broker?", t.cmd.Server)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the topic's end: %w", err)
 	}
-	return info.Partitions[0].EndOffset, nil
+	return int64(info.Partitions[0].End), nil
 }
 
 func (t *topicImport) create(ctx context.Context) error {
-	u := t.broker.url(nil, "topics", t.Topic)
-	if _, err := t.broker.call(ctx, http.MethodPut, u, map[string]any{"partitions": 1}, nil); err != nil {
+	if _, _, err := t.broker.CreateTopic(ctx, t.Topic, seb.TopicOptions{Partitions: 1}); err != nil {
 		return fmt.Errorf("create the topic: %w", err)
 	}
 	return nil
 }
 
-// codeOf returns the code of a broker's refusal, "" if err is something else.
-func codeOf(err error) seb.Code {
-	var e *apiError
-	if !errors.As(err, &e) {
-		return ""
-	}
-	return e.Code
-}
-
-// stored tells whether the record of the topic at an offset has the given value and time.
-func (t *topicImport) stored(ctx context.Context, offset int64, value []byte, at string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	u := t.broker.url(url.Values{"partition": {"0"}}, "topics", t.Topic, "records", strconv.FormatInt(offset, 10))
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
-	if err != nil {
-		return false, err
-	}
-	res, err := t.broker.do(req)
+// stored tells whether the record of the topic at an offset has the value and time of r.
+func (t *topicImport) stored(ctx context.Context, offset int64, r seb.Record) (bool, error) {
+	f, err := t.broker.Fetch(ctx, t.Topic, 0, seb.At(seb.Offset(offset)), seb.FetchOptions{Limit: 1})
 	if err != nil {
 		return false, fmt.Errorf("read the topic's last record: %w", err)
 	}
-	defer res.Body.Close()
-	got, err := io.ReadAll(io.LimitReader(res.Body, int64(len(value))+1))
-	if err != nil {
-		return false, unanswered(t.broker.base, err)
-	}
-	return bytes.Equal(got, value) && res.Header.Get("Seb-Timestamp") == at, nil
+	return len(f.Records) == 1 && bytes.Equal(f.Records[0].Value, r.Value) && f.Records[0].Timestamp.Equal(r.Timestamp), nil
 }
 
 // post sends the pending batch, on the condition that the topic still ends at t.end.
-func (t *topicImport) post(ctx context.Context, at string) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	query := url.Values{"partition": {"0"}, "if_offset": {strconv.FormatInt(t.end, 10)}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.broker.url(query, "topics", t.Topic, "records"), t.batch.body())
-	if err != nil {
-		return err
-	}
-	req.ContentLength = int64(t.batch.size())
-	req.Header.Set("Content-Type", t.batch.mediaType())
-	if at != "" {
-		req.Header.Set("Seb-Timestamp", at)
-	}
-	res, err := t.broker.do(req)
+func (t *topicImport) post(ctx context.Context) error {
+	answer, err := t.broker.Append(ctx, t.Topic, t.pending.records, seb.ToPartition(0), seb.IfOffset(seb.Offset(t.end)))
 	if err != nil {
 		return fmt.Errorf("append %d records at offset %d: %w", t.pending.count(), t.end, err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
-	if err != nil {
-		return unanswered(t.broker.base, err)
-	}
-	var answer struct {
-		Ranges []seb.Range `json:"ranges"`
-	}
-	if err := json.Unmarshal(b, &answer); err != nil {
-		return fmt.Errorf("%s: the response is not what a broker sends: %w", t.broker.base, err)
 	}
 	want := seb.Range{Offset: seb.Offset(t.end), Count: t.pending.count()}
 	if len(answer.Ranges) != 1 || answer.Ranges[0] != want {

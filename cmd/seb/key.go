@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 type keyCmd struct {
@@ -24,17 +26,6 @@ were started with --insecure. Once a key was created, requests need a key, for g
 /v1/version and /openapi.yaml never need one. Keys are stored in the log: every broker of the bucket knows them.
 With --store the log is changed without a broker. That creates the first key for a broker that other machines can
 reach, and a new admin key when the last one is lost.`
-}
-
-// keyInfo is a key as the API describes it.
-type keyInfo struct {
-	ID      uint64     `json:"id"`
-	Name    string     `json:"name"`
-	Scopes  []string   `json:"scopes"`
-	Topics  []string   `json:"topics"`
-	Created time.Time  `json:"created"`
-	Expires *time.Time `json:"expires"`
-	Key     string     `json:"key,omitempty"`
 }
 
 type keyCreateCmd struct {
@@ -76,32 +67,30 @@ func (c *keyCreateCmd) Run(ctx context.Context, std streams) error {
 	if c.ExpiresIn > 0 {
 		opts.Expires = time.Now().Add(c.ExpiresIn)
 	}
-	var k keyInfo
+	var k seb.Key
+	var secret string
 	err = c.with(ctx, c.NewLog, func(keys keyring) (err error) {
-		k, err = keys.create(ctx, opts)
+		k, secret, err = keys.CreateKey(ctx, opts)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("create key %s: %w", c.Name, err)
 	}
 	if c.json() {
-		err = printJSON(std.out, k)
+		err = printJSON(std.out, httpapi.KeyJSON(k, secret))
 	} else {
+		until := "never expires"
+		if !k.Expires.IsZero() {
+			until = "expires " + k.Expires.UTC().Format(time.RFC3339)
+		}
 		note(std.err, "key %d, %s, for %s of %s, %s; the key is not shown again\n",
-			k.ID, k.Name, strings.Join(k.Scopes, ","), strings.Join(k.Topics, ","), expires(k.Expires))
-		_, err = fmt.Fprintln(std.out, k.Key)
+			k.ID, k.Name, k.Scopes, strings.Join(k.Topics, ","), until)
+		_, err = fmt.Fprintln(std.out, secret)
 	}
 	if err != nil {
 		return hinted(err, fmt.Sprintf("the key exists, but was not shown: revoke it with `seb key revoke %d`, and create another", k.ID))
 	}
 	return nil
-}
-
-func expires(t *time.Time) string {
-	if t == nil {
-		return "never expires"
-	}
-	return "expires " + t.UTC().Format(time.RFC3339)
 }
 
 type keyListCmd struct {
@@ -120,26 +109,27 @@ func (keyListCmd) Help() string {
 
 // Run prints a line per key.
 func (c *keyListCmd) Run(ctx context.Context, std streams) error {
-	var ks []keyInfo
+	var ks []seb.Key
 	err := c.with(ctx, false, func(keys keyring) (err error) {
-		ks, err = keys.list(ctx)
+		ks, err = seb.Collect(keys.Keys(ctx, 0))
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("list keys: %w", err)
 	}
 	if c.json() {
-		return printJSON(std.out, map[string]any{"keys": ks})
+		describe := func(k seb.Key) json.RawMessage { return httpapi.KeyJSON(k, "") }
+		return printJSON(std.out, map[string]any{"keys": each(ks, describe)})
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
 		row.printf("ID\tNAME\tSCOPES\tTOPICS\tCREATED\tEXPIRES\n")
 		for _, k := range ks {
 			until := "never"
-			if k.Expires != nil {
+			if !k.Expires.IsZero() {
 				until = k.Expires.UTC().Format(time.RFC3339)
 			}
-			row.printf("%d\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, strings.Join(k.Scopes, ","), strings.Join(k.Topics, ","),
+			row.printf("%d\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, k.Scopes, strings.Join(k.Topics, ","),
 				k.Created.UTC().Format(time.RFC3339), until)
 		}
 	})
@@ -165,13 +155,14 @@ URLs signed with it become invalid. If you revoke the last admin key, no request
 
 // Run revokes the key.
 func (c *keyRevokeCmd) Run(ctx context.Context, std streams) error {
-	var was keyInfo
+	var was seb.Key
 	err := c.with(ctx, false, func(keys keyring) (err error) {
 		was, err = findKey(ctx, keys, c.Key)
 		if err != nil {
 			return err
 		}
-		return keys.revoke(ctx, was.ID)
+		_, err = keys.RevokeKey(ctx, was.ID)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("revoke key %s: %w", c.Key, err)
@@ -184,16 +175,15 @@ func (c *keyRevokeCmd) Run(ctx context.Context, std streams) error {
 }
 
 // findKey returns an API key by its id if which is a number, else by its name.
-func findKey(ctx context.Context, keys keyring, which string) (keyInfo, error) {
-	ks, err := keys.list(ctx)
-	if err != nil {
-		return keyInfo{}, err
-	}
-	id, err := strconv.ParseUint(which, 10, 64)
-	for _, k := range ks {
-		if err == nil && k.ID == id || err != nil && k.Name == which {
+func findKey(ctx context.Context, keys keyring, which string) (seb.Key, error) {
+	id, notID := strconv.ParseUint(which, 10, 64)
+	for k, err := range keys.Keys(ctx, 0) {
+		if err != nil {
+			return k, err
+		}
+		if notID == nil && uint64(k.ID) == id || notID != nil && k.Name == which {
 			return k, nil
 		}
 	}
-	return keyInfo{}, codedError{hinted(fmt.Errorf("there is no API key %q", which), "`seb key list` lists all keys"), exitRefused}
+	return seb.Key{}, codedError{hinted(fmt.Errorf("there is no API key %q", which), "`seb key list` lists all keys"), exitRefused}
 }

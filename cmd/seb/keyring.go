@@ -3,18 +3,16 @@ package main
 import (
 	"context"
 	"errors"
-	"net/http"
-	"strconv"
-	"time"
+	"iter"
 
 	"github.com/simple-event-broker/seb"
 )
 
 // keyring manages API keys, through a broker or in a store.
 type keyring interface {
-	create(ctx context.Context, opts seb.KeyOptions) (keyInfo, error)
-	list(ctx context.Context) ([]keyInfo, error)
-	revoke(ctx context.Context, id uint64) error
+	CreateKey(ctx context.Context, opts seb.KeyOptions) (k seb.Key, secret string, err error)
+	Keys(ctx context.Context, after seb.KeyID) iter.Seq2[seb.Key, error]
+	RevokeKey(ctx context.Context, id seb.KeyID) (seb.Key, error)
 }
 
 // keyringFlag chooses the keyring.
@@ -33,7 +31,7 @@ func (f keyringFlag) with(ctx context.Context, create bool, do func(keyring) err
 		if err != nil {
 			return err
 		}
-		return do(brokerKeys{broker})
+		return unsure(do(broker), "`seb key list` (with --store if you have no other key), and revoke a key that was created but never shown,")
 	}
 	if f.Store == "memory:" {
 		return usage(errors.New("a log in memory (--store memory:) would be lost when this command ends; name a directory or s3://BUCKET/PREFIX"))
@@ -51,59 +49,5 @@ func (f keyringFlag) with(ctx context.Context, create bool, do func(keyring) err
 	if err != nil {
 		return storeFlag{f.Store}.notOpened("open the log in", err)
 	}
-	return errors.Join(do(storeKeys{b}), b.Close())
-}
-
-type brokerKeys struct{ *client }
-
-func (k brokerKeys) create(ctx context.Context, opts seb.KeyOptions) (created keyInfo, err error) {
-	body := map[string]any{"name": opts.Name, "scopes": opts.Scopes.Names(), "topics": opts.Topics}
-	if !opts.Expires.IsZero() {
-		body["expires"] = opts.Expires.UTC().Format(time.RFC3339Nano)
-	}
-	_, err = k.call(ctx, http.MethodPost, k.url(nil, "keys"), body, &created)
-	return created, err
-}
-
-func (k brokerKeys) list(ctx context.Context) ([]keyInfo, error) {
-	return listAs[keyInfo](ctx, k.client, "keys", "keys")
-}
-
-func (k brokerKeys) revoke(ctx context.Context, id uint64) error {
-	_, err := k.call(ctx, http.MethodDelete, k.url(nil, "keys", strconv.FormatUint(id, 10)), nil, nil)
-	return err
-}
-
-type storeKeys struct{ broker *seb.Broker }
-
-func (k storeKeys) create(ctx context.Context, opts seb.KeyOptions) (keyInfo, error) {
-	created, secret, err := k.broker.CreateKey(ctx, opts)
-	if err != nil {
-		return keyInfo{}, err
-	}
-	info := infoOf(created)
-	info.Key = secret
-	return info, nil
-}
-
-func (k storeKeys) list(ctx context.Context) ([]keyInfo, error) {
-	ks, err := seb.Collect(k.broker.Keys(ctx, 0))
-	infos := make([]keyInfo, len(ks))
-	for i := range ks {
-		infos[i] = infoOf(ks[i])
-	}
-	return infos, err
-}
-
-func (k storeKeys) revoke(ctx context.Context, id uint64) error {
-	_, err := k.broker.RevokeKey(ctx, seb.KeyID(id))
-	return err
-}
-
-func infoOf(k seb.Key) keyInfo {
-	info := keyInfo{ID: uint64(k.ID), Name: k.Name, Scopes: k.Scopes.Names(), Topics: k.Topics, Created: k.Created}
-	if !k.Expires.IsZero() {
-		info.Expires = &k.Expires
-	}
-	return info
+	return errors.Join(do(b), b.Close())
 }

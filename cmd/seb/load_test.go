@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/test/s3test"
+
+	"github.com/simple-event-broker/seb/client"
 )
 
 const (
@@ -42,7 +43,8 @@ type target struct {
 	acks, refusals, reads atomic.Int64
 
 	mu     sync.Mutex
-	client *client
+	url    string
+	client *client.Client
 	moved  chan struct{} // closed when client changes
 }
 
@@ -52,7 +54,7 @@ func newTarget(t *testing.T, url string) *target {
 	return g
 }
 
-func (g *target) get() (*client, <-chan struct{}) {
+func (g *target) get() (*client.Client, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.client, g.moved
@@ -64,13 +66,14 @@ func (g *target) move(t *testing.T, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.http.Transport.(*http.Transport).MaxIdleConnsPerHost = connectionsMax
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.client != nil {
-		g.client.http.CloseIdleConnections()
+		if err := g.client.Close(); err != nil {
+			t.Error(err)
+		}
 	}
-	g.client = c
+	g.url, g.client = url, c
 	close(g.moved)
 	g.moved = make(chan struct{})
 }
@@ -97,8 +100,7 @@ type load struct {
 // work on each of the targets.
 func (l *load) start(t *testing.T, targets ...*target) {
 	t.Helper()
-	first, _ := targets[0].get()
-	runSeb(t, nil, "topic", "create", loadTopic, "--partitions", strconv.Itoa(loadPartitions), "--server", first.base.String()).want(t, exitOK)
+	runSeb(t, nil, "topic", "create", loadTopic, "--partitions", strconv.Itoa(loadPartitions), "--server", targets[0].url).want(t, exitOK)
 	// The test's context ends before its cleanups, and ends requests that still wait for a suspended
 	// broker.
 	requests := t.Context()

@@ -9,7 +9,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 	"github.com/simple-event-broker/seb/httpapi"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -198,9 +198,9 @@ var readers = []string{
 // pointToHelp adds the hint "see ... --help" to a usage error that has no hint. A usage error is a mistake in
 // the command line, found by seb or by the broker.
 func pointToHelp(command *kong.Context, err error) error {
-	refusal, _ := errors.AsType[*apiError](err)
-	mistaken := errors.As(err, new(usageError)) || refusal != nil && refusal.Code == seb.CodeInvalidRequest
-	if !mistaken || errors.As(err, new(hintError)) {
+	_, hint := said(err)
+	mistaken := errors.As(err, new(usageError)) || seb.CodeOf(err) == seb.CodeInvalidRequest
+	if !mistaken || hint != "" {
 		return err
 	}
 	if command == nil || command.Selected() == nil {
@@ -266,30 +266,36 @@ func (e hintError) Unwrap() error { return e.error }
 
 func hinted(err error, hint string) error { return hintError{err, hint} }
 
-// report writes err on one line, and the hint of err, if any, on the next.
-func report(w io.Writer, err error) {
-	message, hint := err.Error(), ""
-	var h hintError
-	var b *seb.Error
-	failure := objstore.FailureOf(err)
-	switch {
-	case errors.As(err, &h):
-		hint = h.hint
-	case failure != nil && failure.Hint != "":
-		hint = failure.Hint
-		message = strings.Replace(message, "; "+hint, "", 1)
-	case errors.As(err, &b) && b.Hint != "":
-		hint = b.Hint
-		message = strings.Replace(message, "; "+hint, "", 1)
-	}
-	if errors.As(err, &b) && b.Outcome != "" {
+// said returns err as people say it, and the hint to show with it, "" if there is none.
+func said(err error) (message, hint string) {
+	message = err.Error()
+	if e, ok := errors.AsType[*seb.Error](err); ok {
 		// The message leaves out the outcome, since the exit code tells whether the outcome is unknown. With
 		// any other exit code, nothing was done.
-		message = strings.Replace(message, fmt.Sprintf(" (outcome: %s)", b.Outcome), "", 1)
-		if b.Outcome == seb.Unknown && hint == "" {
+		short := *e
+		short.Outcome, short.Hint = "", ""
+		text := short.Error()
+		if e.Code == client.CodeUnreachable || e.Code == client.CodeUnexpectedResponse {
+			text = strings.TrimPrefix(text, string(e.Code)+": ") // the detail says it all
+		}
+		message = strings.Replace(message, e.Error(), text, 1)
+		if hint = shellHint(e.Code, e.Hint); hint == "" && e.Outcome == seb.Unknown {
 			hint = "the change may have been carried out: check before you try again"
 		}
 	}
+	if failure := objstore.FailureOf(err); failure != nil && failure.Hint != "" {
+		hint = failure.Hint
+		message = strings.Replace(message, "; "+hint, "", 1)
+	}
+	if h, ok := errors.AsType[hintError](err); ok {
+		hint = h.hint
+	}
+	return message, hint
+}
+
+// report writes err on one line, and the hint of err, if any, on the next.
+func report(w io.Writer, err error) {
+	message, hint := said(err)
 	// A user may have pasted an API key or another secret into a flag, and the message may quote it. Only
 	// secrets with a known prefix are cut out: to cut all long words, as the log of serve does, would also
 	// cut hashes and paths.

@@ -7,11 +7,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/simple-event-broker/seb"
 )
 
 func TestConsumeReadsAllPartitions(t *testing.T) {
@@ -73,7 +74,7 @@ func TestFollowReadsPartitionsThatAreAdded(t *testing.T) {
 	cmd := &consumeCmd{Topic: "orders", Partition: "all", From: "latest", Follow: true, Limit: 2}
 	cmd.Format = formatLine
 	c := &topicReader{
-		cmd: cmd, broker: broker, form: cmd.output(), from: url.Values{"offset": {"earliest"}}, warn: io.Discard,
+		cmd: cmd, broker: broker, form: cmd.output(), from: seb.Earliest, warn: io.Discard,
 		lookEvery: 5 * time.Millisecond, out: bufio.NewWriter(writer), progress: newProgress(io.Discard, 0),
 	}
 	done := make(chan error, 1)
@@ -87,7 +88,7 @@ func TestFollowReadsPartitionsThatAreAdded(t *testing.T) {
 	}
 	runSeb(t, strings.NewReader("old"), "produce", "orders", "--partition", "0", "--server", b.url).want(t, exitOK)
 	next("old")
-	if _, err := broker.call(t.Context(), http.MethodPatch, broker.url(nil, "topics", "orders"), map[string]int{"partitions": 2}, nil); err != nil {
+	if _, err := broker.UpdateTopic(t.Context(), "orders", seb.TopicUpdate{Partitions: new(int32(2))}); err != nil {
 		t.Fatal(err)
 	}
 	runSeb(t, strings.NewReader("new"), "produce", "orders", "--partition", "1", "--server", b.url).want(t, exitOK)
@@ -100,7 +101,7 @@ func TestFollowReadsPartitionsThatAreAdded(t *testing.T) {
 // The total of the progress is the number of records that will be written.
 func TestConsumeKnowsHowMuchThereIs(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set(topicIDHeader, "00000000.1")
+		w.Header().Set("Seb-Topic-Id", "00000000.1")
 		_, _ = fmt.Fprint(w, `{"partitions":[{"partition":0,"start_offset":5,"end_offset":10},{"partition":1,"end_offset":3}]}`)
 	}))
 	defer server.Close()

@@ -255,7 +255,7 @@ func TestConsumerFollowsAllPartitions(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		c := &topicReader{
-			cmd: cmd, broker: broker, form: cmd.output(), warn: io.Discard, committer: newPositionCommitter(broker, "orders", "c"),
+			cmd: cmd, broker: broker, form: cmd.output(), warn: io.Discard, committer: newPositionCommitter(broker.Consumer("orders", "c")),
 			lookEvery: 5 * time.Millisecond, out: bufio.NewWriter(writer), progress: newProgress(io.Discard, 0),
 		}
 		done <- c.readAll(context.WithoutCancel(t.Context()))
@@ -332,13 +332,14 @@ func TestKilledConsumerPassesOverNothing(t *testing.T) {
 				written[line]++
 			}
 		}
-		var c consumerInfo
-		if _, err := broker.call(t.Context(), http.MethodGet, broker.url(nil, "topics", "orders", "consumers", "c"), nil, &c); err != nil {
+		c, err := broker.Consumer("orders", "c").Describe(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range int(c.at(0)) {
+		committed := int(nextOf(c)[0])
+		for i := range committed {
 			if written[name(i)] == 0 {
-				t.Fatalf("it is committed up to %d, and %s was not written", c.at(0), name(i))
+				t.Fatalf("it is committed up to %d, and %s was not written", committed, name(i))
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,6 +21,20 @@ func printJSON(w io.Writer, v any) error {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
+}
+
+// each returns the JSON of each item of a list.
+func each[T any](items []T, describe func(T) json.RawMessage) []json.RawMessage {
+	list := make([]json.RawMessage, len(items))
+	for i, item := range items {
+		list[i] = describe(item)
+	}
+	return list
+}
+
+// withField adds a field to the JSON of an object.
+func withField(object json.RawMessage, name string, value bool) json.RawMessage {
+	return fmt.Appendf(bytes.TrimSuffix(object, []byte("}")), ",%q:%t}", name, value)
 }
 
 // outputStream is standard output. Its Write returns each error as an outputError.

@@ -3,17 +3,14 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 )
 
 type produceCmd struct {
@@ -130,28 +127,21 @@ func (p *producer) summary(std streams) error {
 // appendedPartition tells what was appended to one partition. Records of other programs may be between the
 // first and the last.
 type appendedPartition struct {
-	Records     int64 `json:"records"`
-	FirstOffset int64 `json:"first_offset"`
-	LastOffset  int64 `json:"last_offset"`
-}
-
-// appendedRange is a range of offsets in the answer to an append.
-type appendedRange struct {
-	Partition int32 `json:"partition"`
-	Offset    int64 `json:"offset"`
-	Count     int64 `json:"count"`
+	Records     int64      `json:"records"`
+	FirstOffset seb.Offset `json:"first_offset"`
+	LastOffset  seb.Offset `json:"last_offset"`
 }
 
 // took adds the offsets of an append, which the broker's answer names, to the summary.
-func (p *producer) took(ranges []appendedRange) {
+func (p *producer) took(ranges []seb.Range) {
 	for _, r := range ranges {
 		a := p.partitions[r.Partition]
 		if a == nil {
 			a = &appendedPartition{FirstOffset: r.Offset}
 			p.partitions[r.Partition] = a
 		}
-		a.Records += r.Count
-		a.LastOffset = r.Offset + r.Count - 1
+		a.Records += int64(r.Count)
+		a.LastOffset = r.Offset + seb.Offset(r.Count) - 1
 	}
 }
 
@@ -175,8 +165,10 @@ func (c *produceCmd) input(std streams) (io.ReadCloser, int64, error) {
 
 // producer is one run of produce.
 type producer struct {
-	cmd      *produceCmd
-	broker   *client
+	cmd    *produceCmd
+	broker interface {
+		AppendEncoded(ctx context.Context, topic string, e client.Encoding, records []byte, opts ...seb.AppendOption) (seb.Appended, error)
+	}
 	progress *progress
 	run      string // random text; run and acked together are a request's idempotency key
 	unit     string // what acked counts: line or record
@@ -227,13 +219,12 @@ func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outco
 			p.answered = true
 			return "", nil
 		}
-		retry, this := retryable(err)
-		if this == seb.Unknown {
+		retry := retryable(err)
+		if seb.OutcomeOf(err) == seb.Unknown {
 			outcome = seb.Unknown
 			retry = retry && p.cmd.Idempotent
 		}
-		var t transportError
-		unreachable := errors.As(err, &t)
+		unreachable := seb.CodeOf(err) == client.CodeUnreachable
 		// If no broker has answered yet, and no request can have reached one, the URL is probably wrong, and
 		// a retry does not help.
 		hopeless := unreachable && !p.answered && outcome != seb.Unknown
@@ -247,45 +238,27 @@ func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outco
 	}
 }
 
+// post sends one request.
 func (p *producer) post(ctx context.Context, batch *recordBatch) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	query := url.Values{}
+	var opts []seb.AppendOption
 	if p.cmd.Partition != nil {
-		query.Set("partition", strconv.Itoa(int(*p.cmd.Partition)))
+		opts = append(opts, seb.ToPartition(*p.cmd.Partition))
 	}
-	u := p.broker.url(query, "topics", p.cmd.Topic, "records")
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u, batch.body())
-	if err != nil {
-		return err
-	}
-	req.ContentLength = int64(batch.size())
-	req.Header.Set("Content-Type", batch.mediaType())
 	if p.cmd.Delay > 0 {
-		req.Header.Set("Seb-Delay", p.cmd.Delay.String())
+		opts = append(opts, seb.Delay(p.cmd.Delay))
 	}
 	if p.cmd.DeliverAt != nil {
-		req.Header.Set("Seb-Deliver-At", p.cmd.DeliverAt.Format(time.RFC3339Nano))
+		opts = append(opts, seb.DeliverAt(*p.cmd.DeliverAt))
 	}
 	if p.cmd.Idempotent {
-		req.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%d", p.run, p.acked))
+		opts = append(opts, seb.IdempotencyKey(fmt.Sprintf("%s-%d", p.run, p.acked)))
 	}
-	res, err := p.broker.do(req)
+	answer, err := p.broker.AppendEncoded(ctx, p.cmd.Topic, batch.encoding(), batch.body(), opts...)
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close()
-	var answer struct {
-		Count  int             `json:"count"`
-		Ranges []appendedRange `json:"ranges"`
-	}
-	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
-	if err != nil {
-		return unanswered(p.broker.base, err)
-	}
-	if err := json.Unmarshal(b, &answer); err != nil || answer.Count != batch.count() {
-		return fmt.Errorf("%s answered with status %d, but did not confirm the %d records sent: is it a broker?",
-			p.broker.base, res.StatusCode, batch.count())
+	if answer.Count != batch.count() {
+		return fmt.Errorf("%s did not confirm the %d records sent: is it a broker?", p.cmd.Server, batch.count())
 	}
 	p.took(answer.Ranges)
 	return nil
@@ -295,12 +268,10 @@ func (p *producer) post(ctx context.Context, batch *recordBatch) error {
 // were sent after the acknowledged ones.
 func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 	from, to := p.acked+1, p.acked+int64(count)
-	var (
-		h hintError
-		e *apiError
-	)
-	elsewhere := errors.As(err, &e) && e.Code == seb.CodePartitionNotFound && p.cmd.Format == formatJSON && p.cmd.Partition == nil
-	if p.acked == p.cmd.Skip && outcome == seb.NotCommitted && errors.As(err, &h) && !elsewhere {
+	_, hint := said(err)
+	code := seb.CodeOf(err)
+	elsewhere := code == seb.CodePartitionNotFound && p.cmd.Format == formatJSON && p.cmd.Partition == nil
+	if p.acked == p.cmd.Skip && outcome == seb.NotCommitted && hint != "" && !elsewhere {
 		return fmt.Errorf("produce %s: nothing appended: %w", p.cmd.Topic, err)
 	}
 	done := fmt.Sprintf("%d %ss are acknowledged", p.acked, p.unit)
@@ -315,7 +286,7 @@ func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 				done, p.unit, from, to, p.cmd.Topic, p.acked, to, next)), exitUnknown}
 	}
 	goOn := fmt.Sprintf("go on with --skip %d", p.acked)
-	if e != nil && e.Code == seb.CodeRequestTooLarge && count > 1 {
+	if code == seb.CodeRequestTooLarge && count > 1 {
 		goOn += " and a smaller --batch-bytes or --batch-records"
 	}
 	if elsewhere { // the records name partitions that the topic does not have

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 )
 
 // fakeBroker answers the n-th append by answers[n], or accepts it if there is no such answer.
@@ -46,7 +47,7 @@ func (f *fakeBroker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		f.t.Error(err)
 	}
-	if r.Method != http.MethodPost || r.URL.Path != "/v1/topics/orders/records" || r.Header.Get("Content-Type") != batchType {
+	if r.Method != http.MethodPost || r.URL.Path != "/v1/topics/orders/records" || r.Header.Get("Content-Type") != string(client.Values) {
 		f.t.Errorf("unexpected request %s %s of %s", r.Method, r.URL, r.Header.Get("Content-Type"))
 	}
 	lines, ok := decodeLines(body)
@@ -183,8 +184,8 @@ func TestProduceSaysOnceWhatItWaitsFor(t *testing.T) {
 	var said strings.Builder
 	waits := newWaitNotes(&said, newProgress(io.Discard, 0), "produce orders", time.Minute)
 	for range 3 {
-		waits.tell(&apiError{Code: seb.CodeOverMemoryBudget, retryAfter: time.Minute})
-		waits.tell(&apiError{Code: seb.CodeStoreUnavailable, retryAfter: time.Second})
+		waits.tell(&seb.Error{Code: seb.CodeOverMemoryBudget, RetryAfter: time.Minute})
+		waits.tell(&seb.Error{Code: seb.CodeStoreUnavailable, RetryAfter: time.Second})
 	}
 	if strings.Count(said.String(), "trying again") != 1 {
 		t.Error(said.String())

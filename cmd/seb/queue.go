@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 type queueCmd struct {
@@ -33,64 +36,37 @@ record is handed out at least once. seb work TOPIC QUEUE --exec CMD is a worker 
 Purge and delete act at once, without asking.`
 }
 
-// queueInfo is a queue as the API describes it.
-type queueInfo struct {
-	Name         string          `json:"name"`
-	Config       queueConfigInfo `json:"config"`
-	Ready        int64           `json:"ready"`
-	Leased       *int64          `json:"leased"` // nil if the broker doesn't know
-	Held         *int64          `json:"held"`   // nil if the broker doesn't know
-	HeldUntil    *string         `json:"held_until"`
-	Delayed      int64           `json:"delayed"`
-	Dead         int64           `json:"dead"`
-	OldestAge    *string         `json:"oldest_age"`
-	Received     *float64        `json:"received_per_second"`
-	Acknowledged *float64        `json:"acknowledged_per_second"`
-	Owner        *string         `json:"owner"`
-}
-
 // ownerSelf is how a broker that owns the queue names itself if it advertises no address.
 const ownerSelf = "self"
 
-type queueConfigInfo struct {
-	Lease           string  `json:"lease"`
-	MaxAttempts     int     `json:"max_attempts"`
-	Backoff         string  `json:"backoff"`
-	DeadLetterTopic *string `json:"dead_letter_topic"`
-	Order           string  `json:"order"`
-	Paused          bool    `json:"paused"`
-}
-
-// String says how the queue hands out records.
-func (c queueConfigInfo) String() string {
-	s := fmt.Sprintf("lease: %s; attempts: %d; backoff: %s; order: %s; dead-letter topic: %s",
-		c.Lease, c.MaxAttempts, c.Backoff, c.Order, textOr(c.DeadLetterTopic, "none"))
+// configText says how a queue hands out records.
+func configText(c seb.QueueConfig) string {
+	s := fmt.Sprintf("lease: %v; attempts: %d; backoff: %v..%v; order: %s; dead-letter topic: %s",
+		c.Lease, c.MaxAttempts, c.BackoffMin, c.BackoffMax, c.Order, cmp.Or(c.DeadLetterTopic, "none"))
 	if c.Paused {
 		s += "; paused"
 	}
 	return s
 }
 
-// textOr returns *v as text, or the parameter nothing if v is nil.
-func textOr[T any](v *T, nothing string) string {
-	if v == nil {
-		return nothing
+// exact returns v as text, or - if the broker that answered doesn't know it.
+func exact(q seb.QueueInfo, format string, v any) string {
+	if !q.Exact {
+		return "-"
 	}
-	return fmt.Sprint(*v)
+	return fmt.Sprintf(format, v)
 }
 
-// age returns the age of the oldest waiting record, rounded for people.
-func (q queueInfo) age() string {
-	d, err := time.ParseDuration(textOr(q.OldestAge, "-"))
-	switch {
-	case err != nil:
-		return textOr(q.OldestAge, "-")
-	case d > time.Minute:
-		d = d.Truncate(time.Second)
-	default:
-		d = d.Truncate(100 * time.Millisecond)
+// ageText returns the age of the oldest waiting record, rounded for people.
+func ageText(q seb.QueueInfo) string {
+	if q.Oldest.IsZero() {
+		return "-"
 	}
-	return d.String()
+	d := max(0, time.Since(q.Oldest))
+	if d > time.Minute {
+		return d.Truncate(time.Second).String()
+	}
+	return d.Truncate(100 * time.Millisecond).String()
 }
 
 // queueFlags name a queue, and the broker that knows it.
@@ -101,44 +77,26 @@ type queueFlags struct {
 	Queue string `arg:"" help:"Name of the queue."`
 }
 
-func (f queueFlags) path(more ...string) []string {
-	return append([]string{"topics", f.Topic, "queues", f.Queue}, more...)
-}
-
-// ask sends a request about the queue, and returns the whole answer and its status. Errors begin with
-// doing, a verb such as "show".
-func (f queueFlags) ask(ctx context.Context, doing, method string, body any, more ...string) (json.RawMessage, int, error) {
+// queue returns the queue that the flags name.
+func (f queueFlags) queue() (client.Queue, error) {
 	broker, err := f.client()
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	var whole json.RawMessage
-	answer := any(&whole)
-	if method == http.MethodDelete {
-		answer = nil
-	}
-	status, err := broker.call(ctx, method, broker.url(nil, f.path(more...)...), body, answer)
-	if err != nil {
-		return nil, 0, f.failed(doing, err)
-	}
-	return whole, status, nil
+	return broker.Queue(f.Topic, f.Queue), nil
 }
 
+// failed returns err, which the command reports. doing is a verb such as "show".
 func (f queueFlags) failed(doing string, err error) error {
-	return fmt.Errorf("%s queue %s of %s: %w", doing, f.Queue, f.Topic, err)
+	return fmt.Errorf("%s queue %s of %s: %w", doing, f.Queue, f.Topic, unsure(err, "`seb queue show`"))
 }
 
-// tell prints the result: as JSON the whole response, otherwise a line of text, which ends with what the
-// function line returns.
-func (f queueFlags) tell(std streams, doing string, whole json.RawMessage, line func(queueInfo) string) error {
+// tell prints the result: the queue as JSON, otherwise a line of text, which ends with end.
+func (f queueFlags) tell(std streams, q seb.QueueInfo, end string) error {
 	if f.json() {
-		return printJSON(std.out, whole)
+		return printJSON(std.out, httpapi.QueueJSON(q))
 	}
-	var q queueInfo
-	if err := json.Unmarshal(whole, &q); err != nil {
-		return f.failed(doing, err)
-	}
-	_, err := fmt.Fprintf(std.out, "queue %s of %s %s\n", f.Queue, f.Topic, line(q))
+	_, err := fmt.Fprintf(std.out, "queue %s of %s %s\n", f.Queue, f.Topic, end)
 	return err
 }
 
@@ -169,16 +127,12 @@ func (c *queueListCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	whole, err := broker.list(ctx, "queues", "topics", c.Topic, "queues")
+	queues, err := seb.Collect(broker.Queues(ctx, c.Topic, seb.ListOptions{}))
 	if err != nil {
 		return fmt.Errorf("list queues of %s: %w", c.Topic, err)
 	}
 	if c.json() {
-		return printJSON(std.out, map[string]any{"queues": whole})
-	}
-	queues, err := decodeItems[queueInfo](whole)
-	if err != nil {
-		return fmt.Errorf("list queues of %s: %w", c.Topic, err)
+		return printJSON(std.out, map[string]any{"queues": each(queues, httpapi.QueueJSON)})
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
@@ -188,7 +142,7 @@ func (c *queueListCmd) Run(ctx context.Context, std streams) error {
 			if q.Config.Paused {
 				state = "paused"
 			}
-			row.printf("%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Name, q.Ready, textOr(q.Leased, "-"), textOr(q.Held, "-"), q.Delayed, q.Dead, q.age(), q.Config.Order, state)
+			row.printf("%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Name, q.Ready, exact(q, "%d", q.Leased), exact(q, "%d", q.Held), q.Delayed, q.Dead, ageText(q), q.Config.Order, state)
 		}
 	})
 	return out.err
@@ -210,39 +164,34 @@ records; any broker takes requests.`
 
 // Run prints the counts, and the config.
 func (c *queueShowCmd) Run(ctx context.Context, std streams) error {
-	whole, _, err := c.ask(ctx, "show", http.MethodGet, nil)
+	queue, err := c.queue()
 	if err != nil {
 		return err
 	}
-	if c.json() {
-		return printJSON(std.out, whole)
-	}
-	var q queueInfo
-	if err := json.Unmarshal(whole, &q); err != nil {
+	q, err := queue.Describe(ctx)
+	if err != nil {
 		return c.failed("show", err)
 	}
-	rate := func(r *float64) string {
-		if r == nil {
-			return "-"
-		}
-		return fmt.Sprintf("%.1f/s", *r)
+	if c.json() {
+		return printJSON(std.out, httpapi.QueueJSON(q))
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
 		row.printf("READY\tLEASED\tHELD\tDELAYED\tDEAD\tOLDEST\tRECEIVED\tDONE\n")
-		row.printf("%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Ready, textOr(q.Leased, "-"), textOr(q.Held, "-"), q.Delayed, q.Dead, q.age(), rate(q.Received), rate(q.Acknowledged))
+		row.printf("%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Ready, exact(q, "%d", q.Leased), exact(q, "%d", q.Held), q.Delayed, q.Dead, ageText(q),
+			exact(q, "%.1f/s", q.Received), exact(q, "%.1f/s", q.Acknowledged))
 	})
-	out.printf("\n%s\n", strings.ReplaceAll(q.Config.String(), "; ", "\n"))
-	owner := textOr(q.Owner, "none, or a broker without an advertised address (seb serve --advertise)")
+	out.printf("\n%s\n", strings.ReplaceAll(configText(q.Config), "; ", "\n"))
+	owner := cmp.Or(q.Owner, "none, or a broker without an advertised address (seb serve --advertise)")
 	if owner == ownerSelf {
 		owner = "this broker, which advertises no address"
 	}
 	out.printf("owner: %s\n", owner)
-	if q.Leased == nil {
+	if !q.Exact {
 		out.printf("leased and held records count as ready: the owner knows them once a worker has asked for records\n")
 	}
-	if q.HeldUntil != nil {
-		out.printf("held until: %s\n", *q.HeldUntil)
+	if !q.HeldUntil.IsZero() {
+		out.printf("held until: %s\n", q.HeldUntil.UTC().Format(timestampLayout))
 	}
 	return out.err
 }

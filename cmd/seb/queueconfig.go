@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"strconv"
+	"strings"
 	"time"
+
+	"github.com/simple-event-broker/seb"
 )
 
 // queueConfigFlags say how a queue hands out records. They are not read from the environment: a variable that
@@ -18,26 +19,29 @@ type queueConfigFlags struct {
 	DeadLetterTopic string         `env:"-" placeholder:"TOPIC|none" help:"Copy dead letters to this topic, which must exist (default: unchanged; none for a new queue)."`
 }
 
-// fields returns the settings of the flags that were given, as the API takes them.
-func (f queueConfigFlags) fields() map[string]any {
-	config := map[string]any{}
-	if f.Lease != nil {
-		config["lease"] = f.Lease.String()
-	}
-	if f.MaxAttempts != nil {
-		config["max_attempts"] = *f.MaxAttempts
-	}
+// update returns the settings of the flags that were given.
+func (f queueConfigFlags) update() (seb.QueueUpdate, error) {
+	u := seb.QueueUpdate{Lease: f.Lease, MaxAttempts: f.MaxAttempts}
 	if f.Backoff != "" {
-		config["backoff"] = f.Backoff
+		least, most, both := strings.Cut(f.Backoff, "..")
+		if !both {
+			most = least
+		}
+		shortest, err := time.ParseDuration(least)
+		longest, err2 := time.ParseDuration(most)
+		if err != nil || err2 != nil || strings.HasPrefix(most, ".") { // 1s...1h would mean 0.1 h
+			return u, usageError{hinted(fmt.Errorf("invalid backoff %q", f.Backoff), "write the shortest and the longest wait, such as 1s..1h, or 10s for a constant wait")}
+		}
+		u.BackoffMin, u.BackoffMax = &shortest, &longest
 	}
 	switch f.DeadLetterTopic {
 	case "":
 	case "none":
-		config["dead_letter_topic"] = nil
+		u.DeadLetterTopic = new(string)
 	default:
-		config["dead_letter_topic"] = f.DeadLetterTopic
+		u.DeadLetterTopic = &f.DeadLetterTopic
 	}
-	return config
+	return u, nil
 }
 
 type queueCreateCmd struct {
@@ -61,29 +65,29 @@ If the queue exists, the settings that you name change, the others stay, and no 
 
 // Run creates the queue. If the queue exists, Run changes the settings for which flags were given.
 func (c *queueCreateCmd) Run(ctx context.Context, std streams) error {
-	body := c.fields()
-	if c.Order != "" {
-		body["order"] = c.Order
-	}
-	switch n, err := strconv.ParseInt(c.From, 10, 64); {
-	case c.From == "":
-	case err == nil && n >= 0 && c.From[0] != '-':
-		body["from"] = map[string]int64{"offset": n}
-	case c.From == "earliest" || c.From == "latest":
-		body["from"] = c.From
-	default:
-		return usageError{hinted(fmt.Errorf("invalid --from %q", c.From), "use earliest, latest or an offset such as 41")}
-	}
-	whole, status, err := c.ask(ctx, "create", http.MethodPut, body)
+	u, err := c.update()
 	if err != nil {
 		return err
 	}
-	return c.tell(std, "create", whole, func(q queueInfo) string {
-		if status == http.StatusCreated {
-			return "created; " + q.Config.String()
-		}
-		return "exists; " + q.Config.String()
-	})
+	if c.Order != "" {
+		u.Order = (*seb.QueueOrder)(&c.Order)
+	}
+	from, err := seb.ParsePosition(c.From)
+	if _, isOffset := from.Offset(); err != nil || !isOffset && from != seb.Earliest && from != seb.Latest {
+		return usageError{hinted(fmt.Errorf("invalid --from %q", c.From), "use earliest, latest or an offset such as 41")}
+	}
+	queue, err := c.queue()
+	if err != nil {
+		return err
+	}
+	q, created, err := queue.Set(ctx, u, from)
+	if err != nil {
+		return c.failed("create", err)
+	}
+	if created {
+		return c.tell(std, q, "created; "+configText(q.Config))
+	}
+	return c.tell(std, q, "exists; "+configText(q.Config))
 }
 
 type queueUpdateCmd struct {
@@ -104,17 +108,20 @@ What is not named stays as it is. Records that are with workers keep their lease
 
 // Run changes an existing queue.
 func (c *queueUpdateCmd) Run(ctx context.Context, std streams) error {
-	body := c.fields()
-	if len(body) == 0 {
-		return usageError{hinted(errors.New("nothing to change"), "give --lease, --max-attempts, --backoff or --dead-letter-topic")}
-	}
-	// The PUT below would create a missing queue, so a GET first makes sure that the queue exists.
-	if _, _, err := c.ask(ctx, "update", http.MethodGet, nil); err != nil {
-		return err
-	}
-	whole, _, err := c.ask(ctx, "update", http.MethodPut, body)
+	u, err := c.update()
 	if err != nil {
 		return err
 	}
-	return c.tell(std, "update", whole, func(q queueInfo) string { return "updated; " + q.Config.String() })
+	if u == (seb.QueueUpdate{}) {
+		return usageError{hinted(errors.New("nothing to change"), "give --lease, --max-attempts, --backoff or --dead-letter-topic")}
+	}
+	queue, err := c.queue()
+	if err != nil {
+		return err
+	}
+	q, err := queue.Update(ctx, u)
+	if err != nil {
+		return c.failed("update", err)
+	}
+	return c.tell(std, q, "updated; "+configText(q.Config))
 }

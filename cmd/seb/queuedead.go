@@ -2,16 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 const (
@@ -40,16 +40,7 @@ what the last worker said, or that its lease ran out. If there are more, the las
 out again.`
 }
 
-// deadRecord is what a line shows of a dead letter (parked record).
-type deadRecord struct {
-	Partition int32     `json:"partition"`
-	Offset    int64     `json:"offset"`
-	Attempts  int       `json:"attempts"`
-	Parked    time.Time `json:"parked"`
-	Reason    string    `json:"reason"`
-}
-
-// placePattern is the form of --next; the broker checks the value.
+// placePattern is the form of --next.
 var placePattern = regexp.MustCompile(`^[0-9]{1,10}:[0-9]{1,19}$`)
 
 // Run prints a line per record.
@@ -60,27 +51,21 @@ func (c *queueDeadCmd) Run(ctx context.Context, std streams) error {
 	if c.Next != "" && !placePattern.MatchString(c.Next) {
 		return usage(fmt.Errorf("invalid --next %q: use the PARTITION:OFFSET that the previous call ended with, such as 0:41", c.Next))
 	}
-	broker, err := c.client()
+	queue, err := c.queue()
 	if err != nil {
 		return err
 	}
-	dead, next, err := c.read(ctx, broker)
+	dead, next, err := c.read(ctx, queue)
 	if err != nil {
 		return c.failed("show the dead letters of", err)
 	}
 	if c.json() {
-		return printJSON(std.out, map[string]any{"messages": dead, "more": next != nil, "next": next})
-	}
-	records := make([]deadRecord, len(dead))
-	for i, whole := range dead {
-		if err := json.Unmarshal(whole, &records[i]); err != nil {
-			return c.failed("show the dead letters of", err)
-		}
+		return printJSON(std.out, map[string]any{"messages": each(dead, httpapi.DeadJSON), "more": next != nil, "next": next})
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
 		row.printf("PARTITION\tOFFSET\tATTEMPTS\tPARKED\tREASON\n")
-		for _, d := range records {
+		for _, d := range dead {
 			row.printf("%d\t%d\t%d\t%s\t%s\n", d.Partition, d.Offset, d.Attempts, d.Parked.UTC().Format(time.RFC3339), oneLine(d.Reason))
 		}
 	})
@@ -91,26 +76,26 @@ func (c *queueDeadCmd) Run(ctx context.Context, std streams) error {
 }
 
 // read returns at most --limit dead letters. next is the value for --next, nil if no dead letters follow.
-func (c *queueDeadCmd) read(ctx context.Context, broker *client) (dead []json.RawMessage, next *string, _ error) {
-	dead = []json.RawMessage{}
-	query := url.Values{}
+func (c *queueDeadCmd) read(ctx context.Context, queue client.Queue) (dead []seb.DeadMessage, next *string, _ error) {
+	var from seb.Place
 	if c.Next != "" {
-		query.Set("next", c.Next)
+		if _, err := fmt.Sscanf(c.Next, "%d:%d", &from.Partition, &from.Offset); err != nil {
+			return nil, nil, usage(fmt.Errorf("invalid --next %q: %w", c.Next, err))
+		}
 	}
 	for {
-		query.Set("limit", strconv.Itoa(min(c.Limit-len(dead), deadPageMax)))
-		var page struct {
-			Messages []json.RawMessage `json:"messages"`
-			Next     *string           `json:"next"`
-		}
-		if _, err := broker.call(ctx, http.MethodGet, broker.url(query, c.path("dead")...), nil, &page); err != nil {
+		page, after, more, err := queue.Dead(ctx, seb.DeadOptions{From: from, Limit: min(c.Limit-len(dead), deadPageMax)})
+		if err != nil {
 			return nil, nil, err
 		}
-		dead = append(dead, page.Messages...)
-		if page.Next == nil || len(dead) >= c.Limit {
-			return dead, page.Next, nil
+		dead = append(dead, page...)
+		switch {
+		case !more:
+			return dead, nil, nil
+		case len(dead) >= c.Limit:
+			return dead, new(fmt.Sprintf("%d:%d", after.Partition, after.Offset)), nil
 		}
-		query.Set("next", *page.Next)
+		from = after
 	}
 }
 
@@ -147,31 +132,27 @@ Copies in a dead-letter topic stay there.`
 
 // Run redrives the records, and tells how many dead letters it redrove and how many are left.
 func (c *queueRedriveCmd) Run(ctx context.Context, std streams) error {
-	body, err := c.body()
+	opts, err := c.options()
+	if err != nil {
+		return err
+	}
+	queue, err := c.queue()
 	if err != nil {
 		return err
 	}
 	var redriven, remaining int64
 	for {
-		most := int64(redriveMax) // how many records this request redrives at most
+		opts.Limit = redriveMax // how many records this request redrives at most
 		if c.Limit != nil {
-			most = min(most, *c.Limit-redriven)
-			body["limit"] = most
+			opts.Limit = int(min(redriveMax, *c.Limit-redriven))
 		}
-		whole, _, err := c.ask(ctx, "redrive", http.MethodPost, body, "dead", "redrive")
+		done, err := queue.Redrive(ctx, opts)
 		if err != nil {
-			return err
-		}
-		var answer struct {
-			Redriven  int64 `json:"redriven"`
-			Remaining int64 `json:"remaining"`
-		}
-		if err := json.Unmarshal(whole, &answer); err != nil {
 			return c.failed("redrive", err)
 		}
-		remaining = answer.Remaining
-		redriven += answer.Redriven
-		if answer.Redriven < most || c.Limit != nil && redriven >= *c.Limit {
+		remaining = done.Remaining
+		redriven += int64(done.Records)
+		if done.Records < opts.Limit || c.Limit != nil && redriven >= *c.Limit {
 			break
 		}
 	}
@@ -182,31 +163,29 @@ func (c *queueRedriveCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
-// body returns the body of the request. It names the records of --offset, or no records, which means all dead
-// letters.
-func (c *queueRedriveCmd) body() (map[string]any, error) {
+// options returns the records of --offset, or no records, which means all dead letters.
+func (c *queueRedriveCmd) options() (o seb.RedriveOptions, _ error) {
 	switch {
 	case c.Partition != nil && len(c.Offset) == 0:
-		return nil, usageError{hinted(errors.New("--partition needs --offset"), "name the records with --offset, or leave --partition out to redrive all parked records")}
+		return o, usageError{hinted(errors.New("--partition needs --offset"), "name the records with --offset, or leave --partition out to redrive all parked records")}
 	case c.Limit != nil && len(c.Offset) > 0:
-		return nil, usage(errors.New("--limit can't be combined with --offset"))
+		return o, usage(errors.New("--limit can't be combined with --offset"))
 	case c.Limit != nil && *c.Limit < 1:
-		return nil, usage(fmt.Errorf("invalid --limit %d: it must be at least 1", *c.Limit))
+		return o, usage(fmt.Errorf("invalid --limit %d: it must be at least 1", *c.Limit))
 	case len(c.Offset) > placesMax:
-		return nil, usage(fmt.Errorf("%d offsets were given; at most %d are allowed in a call", len(c.Offset), placesMax))
+		return o, usage(fmt.Errorf("%d offsets were given; at most %d are allowed in a call", len(c.Offset), placesMax))
 	case len(c.Offset) == 0:
-		return map[string]any{}, nil
+		return o, nil
 	}
 	var partition int32
 	if c.Partition != nil {
 		partition = *c.Partition
 	}
-	places := make([]map[string]int64, len(c.Offset))
-	for i, offset := range c.Offset {
+	for _, offset := range c.Offset {
 		if offset < 0 || partition < 0 {
-			return nil, usage(fmt.Errorf("--partition and --offset must be at least 0, but are %d and %d", partition, offset))
+			return o, usage(fmt.Errorf("--partition and --offset must be at least 0, but are %d and %d", partition, offset))
 		}
-		places[i] = map[string]int64{"partition": int64(partition), "offset": offset}
+		o.Places = append(o.Places, seb.Place{Partition: partition, Offset: seb.Offset(offset)})
 	}
-	return map[string]any{"records": places}, nil
+	return o, nil
 }

@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 type queuePushCmd struct {
@@ -26,43 +27,20 @@ queue's backoff, until its attempts are used up. Requests are signed as Standard
 --push-allow names the private networks that requests may reach.`
 }
 
-// pushInfo is a queue's push as the API describes it.
-type pushInfo struct {
-	URL         string   `json:"url"`
-	Headers     []string `json:"headers"`
-	Secrets     int      `json:"secrets"`
-	Secret      string   `json:"secret"` // "" unless the broker made it for this request
-	MaxInFlight int      `json:"max_in_flight"`
-	Timeout     string   `json:"timeout"`
-	Stopped     *string  `json:"stopped"`
-	Blocked     *string  `json:"blocked"`
-}
-
-// String says how the queue is pushed.
-func (p pushInfo) String() string {
+// pushText says how a queue is pushed.
+func pushText(p seb.PushInfo) string {
 	headers := "none"
 	if len(p.Headers) > 0 {
 		headers = strings.Join(p.Headers, ", ")
 	}
-	s := fmt.Sprintf("in flight at most: %d; timeout: %s; headers: %s; secrets: %d", p.MaxInFlight, p.Timeout, headers, p.Secrets)
-	if p.Stopped != nil {
-		s += "; stopped: " + oneLine(*p.Stopped)
+	s := fmt.Sprintf("in flight at most: %d; timeout: %v; headers: %s; secrets: %d", p.MaxInFlight, p.Timeout, headers, p.Secrets)
+	if p.Stopped != "" {
+		s += "; stopped: " + oneLine(p.Stopped)
 	}
-	if p.Blocked != nil {
-		s += "; blocked: " + oneLine(*p.Blocked)
+	if p.Blocked != "" {
+		s += "; blocked: " + oneLine(p.Blocked)
 	}
 	return s
-}
-
-// askPush sends a request about the push, and returns the answer, raw and decoded.
-func (f queueFlags) askPush(ctx context.Context, doing, method string, body any, more ...string) (whole json.RawMessage, p pushInfo, _ error) {
-	whole, _, err := f.ask(ctx, doing, method, body, append([]string{"push"}, more...)...)
-	if err == nil && method != http.MethodDelete {
-		if err = json.Unmarshal(whole, &p); err != nil {
-			err = f.failed(doing, err)
-		}
-	}
-	return whole, p, err
 }
 
 // queuePushSetCmd takes nothing from the environment: a variable that is meant for one queue could change
@@ -90,64 +68,60 @@ the new secret; once the receiver knows the new secret, set a file with the new 
 
 // Run sets the target, and shows the secret if the broker made one.
 func (c *queuePushSetCmd) Run(ctx context.Context, std streams) error {
-	body, err := c.body()
+	u, err := c.update()
 	if err != nil {
 		return err
 	}
-	whole, p, err := c.askPush(ctx, "push", http.MethodPut, body)
+	queue, err := c.queue()
 	if err != nil {
 		return err
+	}
+	p, secret, _, err := queue.SetPush(ctx, u)
+	if err != nil {
+		return c.failed("push", err)
 	}
 	if c.json() {
-		return printJSON(std.out, whole)
+		return printJSON(std.out, httpapi.PushJSON(p, secret))
 	}
 	out := newPrinter(std.out)
-	out.printf("queue %s of %s is pushed to %s; %s\n", c.Queue, c.Topic, p.URL, p)
-	if p.Secret != "" {
-		out.printf("secret: %s\n", p.Secret)
+	out.printf("queue %s of %s is pushed to %s; %s\n", c.Queue, c.Topic, p.URL, pushText(p))
+	if secret != "" {
+		out.printf("secret: %s\n", secret)
 		note(std.err, "the receiver verifies requests with the secret; it is not shown again\n")
 	}
 	return out.err
 }
 
-// body returns the settings to change, as the API takes them.
-func (c *queuePushSetCmd) body() (map[string]any, error) {
-	body := map[string]any{}
+// update returns the settings to change.
+func (c *queuePushSetCmd) update() (u seb.PushUpdate, _ error) {
+	u.MaxInFlight, u.Timeout = c.MaxInFlight, c.Timeout
 	if c.URL != "" {
-		body["url"] = c.URL
-	}
-	if c.MaxInFlight != nil {
-		body["max_in_flight"] = *c.MaxInFlight
-	}
-	if c.Timeout != nil {
-		body["timeout"] = c.Timeout.String()
+		u.URL = &c.URL
 	}
 	if c.SecretFile != "" {
 		text, err := os.ReadFile(c.SecretFile)
 		if err != nil {
-			return nil, fmt.Errorf("read the secret: %w", err)
+			return u, fmt.Errorf("read the secret: %w", err)
 		}
 		secrets := strings.Fields(string(text))
 		if len(secrets) == 0 {
-			return nil, usage(fmt.Errorf("--secret-file: %s is empty", c.SecretFile))
+			return u, usage(fmt.Errorf("--secret-file: %s is empty", c.SecretFile))
 		}
-		body["secret"] = strings.Join(secrets, " ")
+		u.Secret = new(strings.Join(secrets, " "))
 	}
 	if c.HeaderFile != "" {
 		text, err := os.ReadFile(c.HeaderFile)
 		if err != nil {
-			return nil, fmt.Errorf("read the headers: %w", err)
+			return u, fmt.Errorf("read the headers: %w", err)
 		}
-		headers, err := parseHeaderLines(string(text))
-		if err != nil {
-			return nil, usage(fmt.Errorf("--header-file: %s: %w", c.HeaderFile, err))
+		if u.Headers, err = parseHeaderLines(string(text)); err != nil {
+			return u, usage(fmt.Errorf("--header-file: %s: %w", c.HeaderFile, err))
 		}
-		body["headers"] = headers
 	}
-	if len(body) == 0 {
-		return nil, usageError{hinted(errors.New("nothing to change"), "give a URL or a flag; to start pushes again after the receiver answered 410 (Gone), run `seb queue push resume`")}
+	if u.URL == nil && u.Secret == nil && u.Headers == nil && u.MaxInFlight == nil && u.Timeout == nil {
+		return u, usageError{hinted(errors.New("nothing to change"), "give a URL or a flag; to start pushes again after the receiver answered 410 (Gone), run `seb queue push resume`")}
 	}
-	return body, nil
+	return u, nil
 }
 
 // parseHeaderLines parses one header per line. Its errors don't quote headers, which may be secret.
@@ -184,14 +158,18 @@ Headers are shown by name only, secrets as a count.`
 
 // Run prints where the records are sent to.
 func (c *queuePushShowCmd) Run(ctx context.Context, std streams) error {
-	whole, p, err := c.askPush(ctx, "show the push of", http.MethodGet, nil)
+	queue, err := c.queue()
 	if err != nil {
 		return err
 	}
-	if c.json() {
-		return printJSON(std.out, whole)
+	p, err := queue.Push(ctx)
+	if err != nil {
+		return c.failed("show the push of", err)
 	}
-	_, err = fmt.Fprintf(std.out, "url: %s\n%s\n", p.URL, strings.ReplaceAll(p.String(), "; ", "\n"))
+	if c.json() {
+		return printJSON(std.out, httpapi.PushJSON(p, ""))
+	}
+	_, err = fmt.Fprintf(std.out, "url: %s\n%s\n", p.URL, strings.ReplaceAll(pushText(p), "; ", "\n"))
 	return err
 }
 
@@ -206,12 +184,16 @@ func (queuePushResumeCmd) Help() string {
 
 // Run resumes the push.
 func (c *queuePushResumeCmd) Run(ctx context.Context, std streams) error {
-	whole, p, err := c.askPush(ctx, "resume the push of", http.MethodPost, nil, "resume")
+	queue, err := c.queue()
 	if err != nil {
 		return err
 	}
+	p, err := queue.ResumePush(ctx)
+	if err != nil {
+		return c.failed("resume the push of", err)
+	}
 	if c.json() {
-		return printJSON(std.out, whole)
+		return printJSON(std.out, httpapi.PushJSON(p, ""))
 	}
 	_, err = fmt.Fprintf(std.out, "queue %s of %s is pushed to %s\n", c.Queue, c.Topic, p.URL)
 	return err
@@ -230,12 +212,16 @@ The push ends at once, without asking; requests under way are finished. The reco
 
 // Run deletes the target.
 func (c *queuePushDeleteCmd) Run(ctx context.Context, std streams) error {
-	if _, _, err := c.askPush(ctx, "end the push of", http.MethodDelete, nil); err != nil {
+	queue, err := c.queue()
+	if err != nil {
 		return err
+	}
+	if err := queue.RemovePush(ctx); err != nil {
+		return c.failed("end the push of", err)
 	}
 	if c.json() {
 		return printJSON(std.out, map[string]any{"topic": c.Topic, "name": c.Queue, "pushed": false})
 	}
-	_, err := fmt.Fprintf(std.out, "queue %s of %s is not pushed\n", c.Queue, c.Topic)
+	_, err = fmt.Fprintf(std.out, "queue %s of %s is not pushed\n", c.Queue, c.Topic)
 	return err
 }

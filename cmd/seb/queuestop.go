@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
+
+	"github.com/simple-event-broker/seb"
 )
 
 type queuePauseCmd struct{ queueFlags }
@@ -21,11 +21,15 @@ records wait.`
 
 // Run pauses the queue.
 func (c *queuePauseCmd) Run(ctx context.Context, std streams) error {
-	whole, _, err := c.ask(ctx, "pause", http.MethodPost, nil, "pause")
+	queue, err := c.queue()
 	if err != nil {
 		return err
 	}
-	return c.tell(std, "pause", whole, func(queueInfo) string { return "paused" })
+	q, err := queue.Update(ctx, seb.QueueUpdate{Paused: new(true)})
+	if err != nil {
+		return c.failed("pause", err)
+	}
+	return c.tell(std, q, "paused")
 }
 
 type queueResumeCmd struct{ queueFlags }
@@ -39,13 +43,15 @@ func (queueResumeCmd) Help() string {
 
 // Run resumes the queue.
 func (c *queueResumeCmd) Run(ctx context.Context, std streams) error {
-	whole, _, err := c.ask(ctx, "resume", http.MethodPost, nil, "resume")
+	queue, err := c.queue()
 	if err != nil {
 		return err
 	}
-	return c.tell(std, "resume", whole, func(q queueInfo) string {
-		return "resumed; " + counted(q.Ready, "record is ready", "records are ready")
-	})
+	q, err := queue.Update(ctx, seb.QueueUpdate{Paused: new(false)})
+	if err != nil {
+		return c.failed("resume", err)
+	}
+	return c.tell(std, q, "resumed; "+counted(q.Ready, "record is ready", "records are ready"))
 }
 
 type queuePurgeCmd struct{ queueFlags }
@@ -63,20 +69,18 @@ as usual.`
 
 // Run purges the queue, and tells how many records were purged.
 func (c *queuePurgeCmd) Run(ctx context.Context, std streams) error {
-	whole, _, err := c.ask(ctx, "purge", http.MethodPost, nil, "purge")
+	queue, err := c.queue()
 	if err != nil {
 		return err
 	}
-	if c.json() {
-		return printJSON(std.out, whole)
-	}
-	var answer struct {
-		Purged int64 `json:"purged"`
-	}
-	if err := json.Unmarshal(whole, &answer); err != nil {
+	purged, err := queue.Purge(ctx)
+	if err != nil {
 		return c.failed("purge", err)
 	}
-	_, err = fmt.Fprintf(std.out, "queue %s of %s purged; records: %d\n", c.Queue, c.Topic, answer.Purged)
+	if c.json() {
+		return printJSON(std.out, map[string]any{"purged": purged})
+	}
+	_, err = fmt.Fprintf(std.out, "queue %s of %s purged; records: %d\n", c.Queue, c.Topic, purged)
 	return err
 }
 
@@ -94,12 +98,16 @@ nothing with the deleted one.`
 
 // Run deletes the queue.
 func (c *queueDeleteCmd) Run(ctx context.Context, std streams) error {
-	if _, _, err := c.ask(ctx, "delete", http.MethodDelete, nil); err != nil {
+	queue, err := c.queue()
+	if err != nil {
 		return err
+	}
+	if err := queue.Delete(ctx); err != nil {
+		return c.failed("delete", err)
 	}
 	if c.json() {
 		return printJSON(std.out, map[string]any{"topic": c.Topic, "name": c.Queue, "deleted": true})
 	}
-	_, err := fmt.Fprintf(std.out, "queue %s of %s deleted\n", c.Queue, c.Topic)
+	_, err = fmt.Fprintf(std.out, "queue %s of %s deleted\n", c.Queue, c.Topic)
 	return err
 }

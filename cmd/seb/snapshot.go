@@ -1,16 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 )
 
 // snapshot is what a broker reports at one moment.
@@ -18,18 +18,17 @@ type snapshot struct {
 	at       time.Time
 	notReady string // why the broker is not ready; "" if the broker is ready
 	metrics  map[string]*dto.MetricFamily
-	topics   []topicInfo
+	topics   []seb.Topic
 }
 
 // takeSnapshot asks a broker for a snapshot. If the broker is not ready, that is no error: the snapshot says
 // why.
-func takeSnapshot(ctx context.Context, broker *client) (*snapshot, error) {
+func takeSnapshot(ctx context.Context, broker *client.Client) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, topLookTimeout)
 	defer cancel()
 	l := &snapshot{}
-	var refusal *apiError
-	if _, err := broker.call(ctx, http.MethodGet, broker.outside("readyz"), nil, nil); errors.As(err, &refusal) && refusal.Status == http.StatusServiceUnavailable {
-		l.notReady = refusal.Error()
+	if err := broker.Ready(ctx); isFromBroker(err) {
+		l.notReady, _ = said(err)
 	} else if err != nil {
 		return nil, err
 	}
@@ -37,26 +36,31 @@ func takeSnapshot(ctx context.Context, broker *client) (*snapshot, error) {
 	if l.metrics, err = readMetrics(ctx, broker); err != nil {
 		return nil, err
 	}
-	topics, err := listAs[topicInfo](ctx, broker, "topics", "topics")
-	if err != nil && (l.notReady == "" || !errors.As(err, &refusal)) {
+	topics, err := seb.Collect(broker.Topics(ctx, seb.ListOptions{}))
+	if err != nil && (l.notReady == "" || !isFromBroker(err)) {
 		return nil, err // if the broker is not ready, it may refuse the list: the snapshot then has no topics
 	}
 	l.topics, l.at = topics, time.Now()
 	return l, nil
 }
 
-func readMetrics(ctx context.Context, broker *client) (map[string]*dto.MetricFamily, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, broker.outside("metrics"), nil)
+// isFromBroker tells whether a broker has answered with err.
+func isFromBroker(err error) bool {
+	switch seb.CodeOf(err) {
+	case "", client.CodeUnreachable, client.CodeUnexpectedResponse, seb.CodeCanceled:
+		return false
+	default:
+		return true
+	}
+}
+
+func readMetrics(ctx context.Context, broker *client.Client) (map[string]*dto.MetricFamily, error) {
+	text, err := broker.Metrics(ctx)
 	if err != nil {
 		return nil, err
 	}
-	res, err := broker.do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(io.LimitReader(res.Body, answerBytesMax))
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoMetrics, err)
 	}

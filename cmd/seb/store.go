@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/s3store"
@@ -72,10 +73,13 @@ func (f storeFlag) mustHoldLog(ctx context.Context) error {
 	return err
 }
 
+// holdsLogTimeout bounds the request that looks for a log.
+const holdsLogTimeout = 90 * time.Second
+
 func (f storeFlag) holdsLog(ctx context.Context) (bool, error) {
 	store, err := f.openExisting(ctx)
 	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		ctx, cancel := context.WithTimeout(ctx, holdsLogTimeout)
 		defer cancel()
 		_, err = store.Get(ctx, clusterKey, 0, 1)
 	}

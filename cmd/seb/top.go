@@ -75,7 +75,8 @@ func (c *topCmd) Run(ctx context.Context, std streams) error {
 			return fmt.Errorf("read the broker's metrics: %w", err)
 		case err != nil:
 			// The next rates count from the last snapshot that succeeded.
-			err = show(&topView{Time: time.Now().UTC(), Server: c.Server, Reason: err.Error()})
+			reason, _ := said(err)
+			err = show(&topView{Time: time.Now().UTC(), Server: c.Server, Reason: reason})
 		default:
 			err = show(viewOf(before, now, c.Server, c.Sort))
 			before = now

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/simple-event-broker/seb"
 )
 
 // snapshotAt makes a snapshot of metrics in the text format and of topics in JSON.
@@ -24,9 +26,25 @@ func snapshotAt(t *testing.T, at time.Time, metrics, topics string) *snapshot {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &snapshot{at: at, metrics: families}
-	if err := json.Unmarshal([]byte(topics), &l.topics); err != nil {
+	var described []struct {
+		Name       string
+		Partitions []struct {
+			Start         seb.Offset `json:"start_offset"`
+			End           seb.Offset `json:"end_offset"`
+			Bytes         int64
+			LastTimestamp time.Time `json:"last_timestamp"`
+		}
+	}
+	if err := json.Unmarshal([]byte(topics), &described); err != nil {
 		t.Fatal(err)
+	}
+	l := &snapshot{at: at, metrics: families}
+	for _, d := range described {
+		topic := seb.Topic{Name: d.Name}
+		for _, p := range d.Partitions {
+			topic.Partitions = append(topic.Partitions, seb.Partition{Start: p.Start, End: p.End, Bytes: p.Bytes, LastTimestamp: p.LastTimestamp})
+		}
+		l.topics = append(l.topics, topic)
 	}
 	return l
 }
@@ -135,7 +153,7 @@ func TestTopSorts(t *testing.T) {
 			t.Errorf("by %s: %s", order, got)
 		}
 	}
-	now.topics[2].Partitions[0].EndOffset = 5000
+	now.topics[2].Partitions[0].End = 5000
 	if got := viewOf(before, now, "", "records").Topics[0].Name; got != "new" {
 		t.Errorf("most records has %s", got)
 	}

@@ -2,15 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 type topicCmd struct {
@@ -29,21 +29,6 @@ on, which never change; between partitions there is no order. The number of part
 is enough to begin with, more let several readers share the work.
 
 Delete and trim act at once, without asking.`
-}
-
-// topicInfo is a topic as the API describes it.
-type topicInfo struct {
-	Name       string          `json:"name"`
-	Partitions []partitionInfo `json:"partitions"`
-	Config     topicConfig     `json:"config"`
-}
-
-type partitionInfo struct {
-	Partition     int32      `json:"partition"`
-	StartOffset   int64      `json:"start_offset"`
-	EndOffset     int64      `json:"end_offset"`
-	Bytes         int64      `json:"bytes"`
-	LastTimestamp *time.Time `json:"last_timestamp"`
 }
 
 type topicCreateCmd struct {
@@ -75,18 +60,15 @@ func (c *topicCreateCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	body := map[string]any{"partitions": c.Partitions, "config": c.fields()}
-	answer := map[string]any{}
-	status, err := broker.call(ctx, http.MethodPut, broker.url(nil, "topics", c.Topic), body, &answer)
+	t, created, err := broker.CreateTopic(ctx, c.Topic, seb.TopicOptions{Partitions: c.Partitions, Config: c.topicConfig()})
 	if err != nil {
-		return fmt.Errorf("create topic %s: %w", c.Topic, err)
+		return fmt.Errorf("create topic %s: %w", c.Topic, unsureTopic(err))
 	}
 	if c.json() {
-		answer["created"] = status == http.StatusCreated
-		return printJSON(std.out, answer)
+		return printJSON(std.out, withField(httpapi.TopicJSON(t), "created", created))
 	}
 	state := "exists"
-	if status == http.StatusCreated {
+	if created {
 		state = "created"
 	}
 	_, err = fmt.Fprintf(std.out, "%s %s\n", c.Topic, state)
@@ -113,16 +95,12 @@ func (c *topicListCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	whole, err := broker.list(ctx, "topics", "topics")
+	topics, err := seb.Collect(broker.Topics(ctx, seb.ListOptions{}))
 	if err != nil {
 		return fmt.Errorf("list topics: %w", err)
 	}
 	if c.json() {
-		return printJSON(std.out, map[string]any{"topics": whole})
-	}
-	topics, err := decodeItems[topicInfo](whole)
-	if err != nil {
-		return fmt.Errorf("list topics: %w", err)
+		return printJSON(std.out, map[string]any{"topics": each(topics, httpapi.TopicJSON)})
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
@@ -130,7 +108,7 @@ func (c *topicListCmd) Run(ctx context.Context, std streams) error {
 		for _, t := range topics {
 			var records, stored int64
 			for _, p := range t.Partitions {
-				records += p.EndOffset - p.StartOffset
+				records += int64(p.End - p.Start)
 				stored += p.Bytes
 			}
 			row.printf("%s\t%d\t%d\t%s\n", t.Name, len(t.Partitions), records, size(stored))
@@ -161,29 +139,25 @@ func (c *topicShowCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	var whole json.RawMessage
-	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic), nil, &whole); err != nil {
+	t, err := broker.Topic(ctx, c.Topic)
+	if err != nil {
 		return fmt.Errorf("show topic %s: %w", c.Topic, err)
 	}
 	if c.json() {
-		return printJSON(std.out, whole)
-	}
-	var t topicInfo
-	if err := json.Unmarshal(whole, &t); err != nil {
-		return fmt.Errorf("show topic %s: %w", c.Topic, err)
+		return printJSON(std.out, httpapi.TopicJSON(t))
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
 		row.printf("PARTITION\tSTART\tEND\tSTORED\tLAST RECORD\n")
 		for _, p := range t.Partitions {
 			last := "-"
-			if p.LastTimestamp != nil && !p.LastTimestamp.IsZero() {
+			if !p.LastTimestamp.IsZero() {
 				last = p.LastTimestamp.UTC().Format(time.RFC3339)
 			}
-			row.printf("%d\t%d\t%d\t%s\t%s\n", p.Partition, p.StartOffset, p.EndOffset, size(p.Bytes), last)
+			row.printf("%d\t%d\t%d\t%s\t%s\n", p.Partition, p.Start, p.End, size(p.Bytes), last)
 		}
 	})
-	out.printf("%s\n", t.Config)
+	out.printf("%s\n", retentionText(t.Config))
 	return out.err
 }
 
@@ -205,16 +179,14 @@ older records only, use seb topic trim. A topic created later under the same nam
 
 // Run deletes the topic.
 func (c *topicDeleteCmd) Run(ctx context.Context, std streams) error {
-	broker, err := c.client()
+	broker, err := c.client(func(o *client.Options) {
+		o.OnWarning = func(warning string) { note(std.err, "warning: %s\n", oneLine(warning)) }
+	})
 	if err != nil {
 		return err
 	}
-	_, header, err := broker.exchange(ctx, http.MethodDelete, broker.url(nil, "topics", c.Topic), nil, nil)
-	if err != nil {
-		return fmt.Errorf("delete topic %s: %w", c.Topic, err)
-	}
-	if warning := header.Get("Seb-Warning"); warning != "" {
-		note(std.err, "warning: %s\n", oneLine(warning))
+	if err := broker.DeleteTopic(ctx, c.Topic); err != nil {
+		return fmt.Errorf("delete topic %s: %w", c.Topic, unsureTopic(err))
 	}
 	if c.json() {
 		return printJSON(std.out, map[string]any{"name": c.Topic, "deleted": true})
@@ -222,6 +194,9 @@ func (c *topicDeleteCmd) Run(ctx context.Context, std streams) error {
 	_, err = fmt.Fprintf(std.out, "%s deleted\n", c.Topic)
 	return err
 }
+
+// unsureTopic is unsure for a request that changes a topic.
+func unsureTopic(err error) error { return unsure(err, "`seb topic list` or `seb topic show`") }
 
 // topicName reads the name of a topic from the command line. It refuses an empty name, with which
 // the path of the request would have another meaning.

@@ -1,11 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/simple-event-broker/seb"
 )
 
 // configFlags set a topic's retention, which this version stores but does not apply. They are not read from
@@ -15,19 +16,20 @@ type configFlags struct {
 	RetentionBytes *sizeLimit `env:"-" placeholder:"SIZE|none" help:"How many bytes of each partition to keep at least, such as 1GiB; none means no such minimum (default: as with --retention)."`
 }
 
-// fields returns the config as the API takes it, nil if no flag was given.
-func (f configFlags) fields() map[string]any {
-	config := map[string]any{}
+// update returns the settings of the flags that were given.
+func (f configFlags) update() seb.TopicUpdate {
+	return seb.TopicUpdate{Retention: (*time.Duration)(f.Retention), RetentionBytes: (*int64)(f.RetentionBytes)}
+}
+
+// topicConfig returns the config of a new topic.
+func (f configFlags) topicConfig() (c seb.TopicConfig) {
 	if f.Retention != nil {
-		config["retention"] = f.Retention
+		c.Retention = time.Duration(*f.Retention)
 	}
 	if f.RetentionBytes != nil {
-		config["retention_bytes"] = f.RetentionBytes
+		c.RetentionBytes = int64(*f.RetentionBytes)
 	}
-	if len(config) == 0 {
-		return nil
-	}
-	return config
+	return c
 }
 
 const unlimited = "none"
@@ -49,14 +51,6 @@ func (a *age) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the age as the API takes it: a duration, or null for none.
-func (a age) MarshalJSON() ([]byte, error) {
-	if a == 0 {
-		return []byte("null"), nil
-	}
-	return json.Marshal(time.Duration(a).String())
-}
-
 // sizeLimit is a value of --retention-bytes: 0 stands for none.
 type sizeLimit size
 
@@ -75,25 +69,11 @@ func (l *sizeLimit) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the size as the API takes it: a number of bytes, or null for none.
-func (l sizeLimit) MarshalJSON() ([]byte, error) {
-	if l == 0 {
-		return []byte("null"), nil
-	}
-	return json.Marshal(int64(l))
-}
-
-// topicConfig is a topic's config as the API describes it.
-type topicConfig struct {
-	Retention      string `json:"retention"`
-	RetentionBytes int64  `json:"retention_bytes"`
-}
-
-// String describes the retention.
-func (c topicConfig) String() string {
+// retentionText describes a topic's retention.
+func retentionText(c seb.TopicConfig) string {
 	var limits []string
-	if c.Retention != "" {
-		limits = append(limits, c.Retention)
+	if c.Retention > 0 {
+		limits = append(limits, c.Retention.String())
 	}
 	if c.RetentionBytes > 0 {
 		limits = append(limits, size(c.RetentionBytes).String()+" of each partition")

@@ -6,15 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -25,6 +24,11 @@ const (
 	lookEvery = time.Minute
 	// The most partitions that a message names.
 	positionsShown = 16
+
+	fetchBytes    = 4 << 20
+	fetchBytesMin = 64 << 10
+	fetchRecords  = 32 << 10
+	followWait    = 20 * time.Second
 )
 
 // errAtLimit ends the reading of all partitions once --limit records were written.
@@ -46,10 +50,10 @@ func nobodyReads(err error) bool {
 // topicReader reads a topic for one run of consume.
 type topicReader struct {
 	cmd       *consumeCmd
-	broker    *client
+	broker    *client.Client
 	form      outputForm
-	from      url.Values // where to begin in each partition
-	topicID   string     // id of the topic at the start; another topic may get the same name later
+	from      seb.Position // where to begin in each partition
+	tag       string       // of the topic at the start; another topic may get the same name later
 	warn      io.Writer
 	lookEvery time.Duration
 	committer *positionCommitter // nil unless --consumer is given
@@ -67,11 +71,11 @@ type topicReader struct {
 type partitionReader struct {
 	*topicReader
 	partition int32
-	from      url.Values // where to read next
-	next      int64      // from as an offset; -1 before the first answer
-	committed int64      // the consumer's committed position
-	end       int64      // where the partition ended at the start; -1 if there was no such partition
-	body      []byte     // buffer of the last answer
+	from      seb.Position // where to read next
+	next      seb.Offset   // from as an offset; -1 before the first answer
+	committed seb.Offset   // the consumer's committed position
+	end       seb.Offset   // where the partition ended at the start; -1 if there was no such partition
+	body      []byte       // buffer of the last answer
 }
 
 // readAll reads the partitions one after the other, or, with --follow, all at the same time.
@@ -99,11 +103,11 @@ func atLimitIsNone(err error) error {
 
 // find sets r.readers to a reader for each partition to read. The ends of all partitions come from one answer.
 func (r *topicReader) find(ctx context.Context) error {
-	t, id, err := r.topic(ctx)
+	t, tag, err := r.broker.TaggedTopic(ctx, r.cmd.Topic)
 	if err != nil {
 		return err
 	}
-	r.topicID = id
+	r.tag = tag
 	if r.committer != nil {
 		return r.findConsumer(ctx, t)
 	}
@@ -114,8 +118,8 @@ func (r *topicReader) find(ctx context.Context) error {
 		}
 		p := &partitionReader{topicReader: r, partition: int32(n), from: r.from, next: -1, end: -1}
 		if int(n) < len(t.Partitions) {
-			p.end = t.Partitions[n].EndOffset
-			r.expect(t.Partitions[n].StartOffset, p.end)
+			p.end = t.Partitions[n].End
+			r.expect(t.Partitions[n].Start, p.end)
 		}
 		r.readers = []*partitionReader{p}
 		return nil
@@ -124,14 +128,14 @@ func (r *topicReader) find(ctx context.Context) error {
 		return usage(fmt.Errorf("--from %s is an offset in one partition, and the topic has %d partitions: choose one with --partition", r.cmd.From, len(t.Partitions)))
 	}
 	for _, p := range t.Partitions {
-		r.readers = append(r.readers, &partitionReader{topicReader: r, partition: p.Partition, from: r.from, next: -1, end: p.EndOffset})
-		r.expect(p.StartOffset, p.EndOffset)
+		r.readers = append(r.readers, &partitionReader{topicReader: r, partition: p.Partition, from: r.from, next: -1, end: p.End})
+		r.expect(p.Start, p.End)
 	}
 	return nil
 }
 
 // findConsumer is like find, for --consumer: each reader begins at the consumer's position.
-func (r *topicReader) findConsumer(ctx context.Context, t topicInfo) error {
+func (r *topicReader) findConsumer(ctx context.Context, t seb.Topic) error {
 	at, err := r.committer.open(ctx)
 	if err != nil {
 		return err
@@ -143,42 +147,29 @@ func (r *topicReader) findConsumer(ctx context.Context, t topicInfo) error {
 	}
 	for _, p := range t.Partitions {
 		if err != nil || int32(only) == p.Partition {
-			r.readers = append(r.readers, r.readerAt(p, at.at(p.Partition)))
-			r.expect(at.at(p.Partition), p.EndOffset)
+			r.readers = append(r.readers, r.readerAt(p, at[p.Partition]))
+			r.expect(at[p.Partition], p.End)
 		}
 	}
 	return nil
 }
 
 // readerAt returns a reader of p that begins at offset, the consumer's position.
-func (r *topicReader) readerAt(p partitionInfo, offset int64) *partitionReader {
-	from := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
-	return &partitionReader{topicReader: r, partition: p.Partition, from: from, next: -1, committed: offset, end: p.EndOffset}
+func (r *topicReader) readerAt(p seb.Partition, offset seb.Offset) *partitionReader {
+	return &partitionReader{topicReader: r, partition: p.Partition, from: seb.At(offset), next: -1, committed: offset, end: p.End}
 }
 
 // expect adds the number of records from start to end to the total of progress, if the run begins at the
 // earliest record or has --consumer.
-func (r *topicReader) expect(start, end int64) {
+func (r *topicReader) expect(start, end seb.Offset) {
 	if r.cmd.From != "earliest" {
 		return
 	}
 	r.progress.counted = true
-	r.progress.total += max(0, end-start)
+	r.progress.total += int64(max(0, end-start))
 	if r.cmd.Limit > 0 {
 		r.progress.total = min(r.progress.total, r.cmd.Limit)
 	}
-}
-
-// topic asks the broker for the topic that has the name now, and returns the topic and its id.
-func (r *topicReader) topic(ctx context.Context) (t topicInfo, id string, err error) {
-	_, header, err := r.broker.exchange(ctx, http.MethodGet, r.broker.url(nil, "topics", r.cmd.Topic), nil, &t)
-	if err != nil {
-		return t, "", err
-	}
-	if id = header.Get(topicIDHeader); id == "" {
-		err = fmt.Errorf("%s: the response is not what a broker sends: it has no %s", r.broker.base, topicIDHeader)
-	}
-	return t, id, err
 }
 
 // follow reads all partitions at the same time, also those that are added meanwhile.
@@ -206,14 +197,14 @@ func (r *topicReader) watch(ctx context.Context, added func(*partitionReader)) {
 			return
 		case <-ticker.C:
 		}
-		t, id, err := r.topic(ctx)
-		if err != nil || id != r.topicID {
+		t, tag, err := r.broker.TaggedTopic(ctx, r.cmd.Topic)
+		if err != nil || tag != r.tag {
 			continue // the readers will report the error
 		}
 		r.mu.Lock()
 		known := len(r.readers)
 		for _, p := range t.Partitions[min(known, len(t.Partitions)):] {
-			added := &partitionReader{topicReader: r, partition: p.Partition, from: url.Values{"offset": {"earliest"}}, next: -1, end: p.EndOffset}
+			added := &partitionReader{topicReader: r, partition: p.Partition, from: seb.Earliest, next: -1, end: p.End}
 			if r.committer != nil {
 				added = r.readerAt(p, 0) // a consumer's position in a new partition is 0
 			}
@@ -248,7 +239,7 @@ func (p *partitionReader) position() string {
 	if p.next < 0 {
 		return p.cmd.From
 	}
-	return strconv.FormatInt(p.next, 10)
+	return strconv.FormatInt(int64(p.next), 10)
 }
 
 // readAll writes the partition's records up to its end, or, with --follow, until ctx ends.
@@ -271,7 +262,7 @@ func (p *partitionReader) readAll(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if retry, _ := retryable(err); !retry || p.end < 0 {
+		if !retryable(err) || p.end < 0 {
 			return err
 		}
 		if failingSince.IsZero() {
@@ -297,8 +288,7 @@ func (p *partitionReader) commitPosition(ctx context.Context) error {
 			p.committed = p.next
 			return nil
 		}
-		retry, _ := retryable(err)
-		if !retry || ctx.Err() != nil || !p.cmd.Follow && time.Since(began) > readRetryMax {
+		if !retryable(err) || ctx.Err() != nil || !p.cmd.Follow && time.Since(began) > readRetryMax {
 			return commitError{err}
 		}
 		p.complain(err)
@@ -312,51 +302,57 @@ func (r *topicReader) complain(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.warned {
-		note(r.warn, "seb: %v; trying again\n", err)
+		message, _ := said(err)
+		note(r.warn, "seb: %s; trying again\n", message)
 	}
 	r.warned = true
 }
 
 // fetch asks the broker for the next records.
-func (p *partitionReader) fetch(ctx context.Context) (f fetched, err error) {
-	spec := fetchSpec{
-		topic: p.cmd.Topic, topicID: p.topicID, partition: p.partition, from: p.from, limit: math.MaxInt64,
-		accept: p.form.accept, mayFindNone: p.cmd.Follow,
-	}
+func (p *partitionReader) fetch(ctx context.Context) (client.Encoded, error) {
+	opts := seb.FetchOptions{TopicTag: p.tag, Limit: fetchRecords, MaxBytes: fetchBytes}
 	p.mu.Lock()
 	if p.cmd.Limit > 0 {
-		spec.limit = max(1, p.cmd.Limit-p.written)
+		opts.Limit = int(min(fetchRecords, max(1, p.cmd.Limit-p.written)))
 	}
-	spec.bytes = fetchBytes
 	if p.cmd.Follow { // with --follow, one answer of each partition is in memory at the same time
-		spec.bytes = max(fetchBytes/len(p.readers), fetchBytesMin)
-		spec.wait = followWait
+		opts.MaxBytes = int64(max(fetchBytes/len(p.readers), fetchBytesMin))
+		opts.Wait = followWait
 	}
 	p.mu.Unlock()
-	f, p.body, err = p.broker.fetch(ctx, spec, p.body)
-	return f, err
+	f, err := p.broker.FetchEncoded(ctx, p.cmd.Topic, p.partition, p.from, opts, p.form.encoding, p.body)
+	if err != nil {
+		return f, err
+	}
+	p.body = f.Body
+	if f.First == f.Next && f.Next < f.End && !p.cmd.Follow {
+		return f, fmt.Errorf("%s sent no record at offset %d, though the partition ends at %d", p.cmd.Server, f.Next, f.End)
+	}
+	return f, nil
 }
 
 // write writes the records of f, and tells whether the reader is done. --limit counts the records of all
 // readers together. The records of f count as written once the output took all of them.
-func (p *partitionReader) write(f fetched) (done bool, err error) {
+func (p *partitionReader) write(f client.Encoded) (done bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.warned = false
 	if p.end < 0 {
-		p.end = f.end
+		p.end = f.End
 	}
-	stop := f.next
+	stop := f.Next
 	if !p.cmd.Follow {
 		stop = min(stop, p.end)
 	}
 	if p.cmd.Limit > 0 {
-		stop = min(stop, f.first+p.cmd.Limit-p.written)
+		stop = min(stop, f.First+seb.Offset(p.cmd.Limit-p.written))
 	}
-	p.next = f.first
+	p.next = f.First
 	var size int64
-	for f.first < stop {
-		record := f.pop()
+	for offset, record := range f.Each() {
+		if offset >= stop {
+			break
+		}
 		if err := p.form.write(p.out, record); err != nil {
 			return true, outputError{err}
 		}
@@ -365,11 +361,11 @@ func (p *partitionReader) write(f fetched) (done bool, err error) {
 	if err := p.out.Flush(); err != nil {
 		return true, outputError{err}
 	}
-	p.written += f.first - p.next
+	p.next = max(f.First, stop)
+	p.written += int64(p.next - f.First)
 	p.bytes += size
 	p.progress.update(time.Now(), p.written, p.bytes)
-	p.next = f.first
-	p.from = url.Values{"offset": {strconv.FormatInt(p.next, 10)}}
+	p.from = seb.At(p.next)
 	if p.cmd.Limit > 0 && p.written >= p.cmd.Limit {
 		return true, errAtLimit
 	}

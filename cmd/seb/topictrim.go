@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-
 	"fmt"
-	"net/http"
-	"net/url"
-	"strconv"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 // topicTrimCmd has no defaults, and takes nothing from the environment: a forgotten variable could delete
@@ -42,18 +40,13 @@ func (c *topicTrimCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	query := url.Values{"partition": {strconv.Itoa(int(c.Partition))}, "before": {strconv.FormatInt(c.Before, 10)}}
-	var whole json.RawMessage
-	if _, err := broker.call(ctx, http.MethodDelete, broker.url(query, "topics", c.Topic, "records"), nil, &whole); err != nil {
-		return fmt.Errorf("trim topic %s: %w", c.Topic, err)
+	p, err := broker.DeleteRecords(ctx, c.Topic, c.Partition, seb.Offset(c.Before))
+	if err != nil {
+		return fmt.Errorf("trim topic %s: %w", c.Topic, unsureTopic(err))
 	}
 	if c.json() {
-		return printJSON(std.out, whole)
+		return printJSON(std.out, httpapi.PartitionJSON(p))
 	}
-	var p partitionInfo
-	if err := json.Unmarshal(whole, &p); err != nil {
-		return fmt.Errorf("trim topic %s: %w", c.Topic, err)
-	}
-	_, err = fmt.Fprintf(std.out, "%s partition %d starts at %d, ends at %d\n", c.Topic, p.Partition, p.StartOffset, p.EndOffset)
+	_, err = fmt.Fprintf(std.out, "%s partition %d starts at %d, ends at %d\n", c.Topic, p.Partition, p.Start, p.End)
 	return err
 }

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 type topicUpdateCmd struct {
@@ -33,34 +34,24 @@ apply it: nothing is deleted.`
 
 // Run changes the topic, and prints its new settings.
 func (c *topicUpdateCmd) Run(ctx context.Context, std streams) error {
-	body := map[string]any{}
-	if c.Partitions != nil {
-		if *c.Partitions < 1 {
-			return usage(fmt.Errorf("invalid --partitions %d: it must be at least 1", *c.Partitions))
-		}
-		body["partitions"] = *c.Partitions
+	u := c.update()
+	if c.Partitions != nil && *c.Partitions < 1 {
+		return usage(fmt.Errorf("invalid --partitions %d: it must be at least 1", *c.Partitions))
 	}
-	if config := c.fields(); config != nil {
-		body["config"] = config
-	}
-	if len(body) == 0 {
+	if u.Partitions = c.Partitions; u == (seb.TopicUpdate{}) {
 		return usageError{hinted(errors.New("nothing to change"), "give --partitions, --retention or --retention-bytes")}
 	}
 	broker, err := c.client()
 	if err != nil {
 		return err
 	}
-	var whole json.RawMessage
-	if _, err := broker.call(ctx, http.MethodPatch, broker.url(nil, "topics", c.Topic), body, &whole); err != nil {
-		return fmt.Errorf("update topic %s: %w", c.Topic, err)
+	t, err := broker.UpdateTopic(ctx, c.Topic, u)
+	if err != nil {
+		return fmt.Errorf("update topic %s: %w", c.Topic, unsureTopic(err))
 	}
 	if c.json() {
-		return printJSON(std.out, whole)
+		return printJSON(std.out, httpapi.TopicJSON(t))
 	}
-	var t topicInfo
-	if err := json.Unmarshal(whole, &t); err != nil {
-		return fmt.Errorf("update topic %s: %w", c.Topic, err)
-	}
-	_, err = fmt.Fprintf(std.out, "%s updated; partitions: %d; %s\n", c.Topic, len(t.Partitions), t.Config)
+	_, err = fmt.Fprintf(std.out, "%s updated; partitions: %d; %s\n", c.Topic, len(t.Partitions), retentionText(t.Config))
 	return err
 }

@@ -101,7 +101,7 @@ func meanSeconds(before, now *snapshot) float64 {
 
 // topicsOf returns a row for each topic. A topic that is new, or that was deleted and created again, has no
 // rate yet.
-func topicsOf(before, now []topicInfo, seconds float64) []topTopic {
+func topicsOf(before, now []seb.Topic, seconds float64) []topTopic {
 	old := map[string]topTopic{}
 	for _, t := range before {
 		old[t.Name] = topRowOf(t)
@@ -119,14 +119,14 @@ func topicsOf(before, now []topicInfo, seconds float64) []topTopic {
 }
 
 // topRowOf sums up a topic's partitions.
-func topRowOf(t topicInfo) topTopic {
+func topRowOf(t seb.Topic) topTopic {
 	row := topTopic{Name: t.Name, Partitions: len(t.Partitions)}
 	for _, p := range t.Partitions {
-		row.ends += p.EndOffset
-		row.Records += p.EndOffset - p.StartOffset
+		row.ends += int64(p.End)
+		row.Records += int64(p.End - p.Start)
 		row.Stored += p.Bytes
-		if p.LastTimestamp != nil && (row.Last == nil || p.LastTimestamp.After(*row.Last)) {
-			row.Last = p.LastTimestamp
+		if !p.LastTimestamp.IsZero() && (row.Last == nil || p.LastTimestamp.After(*row.Last)) {
+			row.Last = &p.LastTimestamp
 		}
 	}
 	return row

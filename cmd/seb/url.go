@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -43,7 +42,11 @@ func (c *urlCmd) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	query, err := parsePosition(c.From, time.Now())
+	key, err := c.apiKey()
+	if err != nil {
+		return err
+	}
+	from, err := parsePosition(c.From, time.Now())
 	if err != nil {
 		return err
 	}
@@ -52,19 +55,18 @@ func (c *urlCmd) Run(std streams) error {
 		return usage(fmt.Errorf("invalid --ttl %v: it must be greater than 0 and at most %v", c.TTL, urlTTLMax))
 	case c.Partition != nil && *c.Partition < 0:
 		return usage(fmt.Errorf("invalid --partition %d: it must be at least 0", *c.Partition))
-	case broker.key == "":
+	case key == "":
 		return usageError{hinted(errors.New("signing a URL needs an API key"), "set SEB_KEY, or use --key-file")}
 	}
 	until := time.Now().Add(c.TTL + time.Second - time.Nanosecond).Truncate(time.Second) // rounded up, since a URL has whole seconds
-	token, err := seb.SignRead(broker.key, c.Topic, until)
+	partition := seb.AllPartitions
+	if c.Partition != nil {
+		partition = *c.Partition
+	}
+	signed, err := broker.SignedURL(c.Topic, partition, from, until)
 	if err != nil {
 		return fmt.Errorf("sign a URL for topic %s: %w", c.Topic, err)
 	}
-	query.Set("token", token)
-	if c.Partition != nil {
-		query.Set("partition", strconv.Itoa(int(*c.Partition)))
-	}
-	signed := broker.url(query, "topics", c.Topic, "records")
 	if c.json() {
 		return printJSON(std.out, map[string]any{"url": signed, "expires": until.UTC()})
 	}

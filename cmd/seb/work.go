@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 )
 
 type workCmd struct {
@@ -73,7 +73,8 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	lease, err := c.open(ctx, broker, std)
+	queue := broker.Queue(c.Topic, c.Queue)
+	lease, err := c.open(ctx, queue, std)
 	if err != nil {
 		return fmt.Errorf("work on queue %s of %s: %w", c.Queue, c.Topic, err)
 	}
@@ -92,7 +93,7 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 		note(std.err, "taking no more records; waiting for running commands (another Ctrl-C or SIGTERM ends them)\n")
 	})()
 	source := &boundedSource{
-		WorkSource: &queueSource{broker, c.Topic, c.Queue},
+		WorkSource: queue,
 		limit:      c.Limit, drain: c.Drain, places: c.Concurrency,
 		stop: func() { stop(errReached) },
 	}
@@ -147,10 +148,9 @@ const workersMax = 1000
 
 // open asks the broker for the queue, so that a wrong name or a missing permission is reported at the start.
 // It returns the lease to ask for.
-func (c *workCmd) open(ctx context.Context, broker *client, std streams) (time.Duration, error) {
-	var q queueInfo
-	_, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic, "queues", c.Queue), nil, &q)
-	if refusal := (*apiError)(nil); errors.As(err, &refusal) && refusal.Code == seb.CodeQueueNotFound {
+func (c *workCmd) open(ctx context.Context, queue client.Queue, std streams) (time.Duration, error) {
+	q, err := queue.Describe(ctx)
+	if seb.CodeOf(err) == seb.CodeQueueNotFound {
 		err = hinted(err, fmt.Sprintf("create it with `seb queue create %s %s`", c.Topic, c.Queue))
 	}
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *workCmd) open(ctx context.Context, broker *client, std streams) (time.D
 	if c.Lease > 0 {
 		return c.Lease, nil
 	}
-	return time.ParseDuration(q.Config.Lease)
+	return q.Config.Lease, nil
 }
 
 // handler runs the command of --exec.

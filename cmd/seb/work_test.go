@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -93,21 +92,18 @@ func untilLines(t *testing.T, path string, n int, running ...*process) []string 
 }
 
 // queueLeft returns how many records are not done.
-func queueLeft(t *testing.T, url string) (left int64) {
+func queueLeft(t *testing.T, url string) int64 {
 	t.Helper()
 	c, err := serverFlag{Server: url}.client()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.http.CloseIdleConnections()
-	var q queueInfo
-	if _, err := c.call(t.Context(), http.MethodGet, c.url(nil, "topics", "orders", "queues", "mail"), nil, &q); err != nil {
+	defer func() { _ = c.Close() }()
+	q, err := c.Queue("orders", "mail").Describe(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
-	if left = q.Ready + q.Delayed + q.Dead; q.Leased != nil {
-		left += *q.Leased + *q.Held
-	}
-	return left
+	return q.Ready + q.Delayed + q.Dead + q.Leased + q.Held
 }
 
 func wantQueueLeft(t *testing.T, url string, want int64) {

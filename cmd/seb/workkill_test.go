@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -42,11 +40,11 @@ func (j *jobs) append(ctx context.Context, t *testing.T, url string) {
 		t.Error(err)
 		return
 	}
-	defer c.http.CloseIdleConnections()
+	defer func() { _ = c.Close() }()
 	for i := 0; ctx.Err() == nil; i++ {
 		value := strconv.Itoa(i)
-		_, err := c.call(context.WithoutCancel(ctx), http.MethodPost, c.url(nil, "topics", "orders", "records"), i, nil)
-		_, outcome := retryable(err)
+		_, err := c.Append(context.WithoutCancel(ctx), "orders", []seb.Record{{Value: []byte(value)}})
+		outcome := seb.OutcomeOf(err)
 		if err == nil || outcome == seb.Unknown {
 			j.mu.Lock()
 			j.known[value] = err == nil
@@ -56,7 +54,7 @@ func (j *jobs) append(ctx context.Context, t *testing.T, url string) {
 			j.acked.Add(1)
 			continue
 		}
-		if refusal := (*apiError)(nil); errors.As(err, &refusal) && refusal.Status < 500 {
+		if !retryable(err) {
 			t.Errorf("append %s: %v", value, err)
 			return
 		}

@@ -147,7 +147,7 @@ var layers = []layer{
 		why: "an adapter uses only what every embedder can use, so that the library is complete; how HTTP carries a record, brokers' words to each other, and limits of connections are no part of that",
 	},
 	{
-		pkg: "cmd/seb", may: []string{".", "httpapi", "objstore", "objstore/s3store", "sebprom"},
+		pkg: "cmd/seb", may: []string{".", "client", "httpapi", "objstore", "objstore/s3store", "sebprom"},
 		why: "the command wires adapters, broker and store together and decides nothing",
 		look: looksInside{
 			files: []string{"dump*.go", "doctor*.go", "probe*.go", "fsck*.go", "import*.go"},

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+const (
+	backoffMin = 100 * time.Millisecond
+	backoffMax = 5 * time.Second
+)
+
+// retryable tells whether a request that failed with err may succeed if it is sent again.
+func retryable(err error) bool {
+	e, ok := errors.AsType[*seb.Error](err)
+	return ok && e.RetryAfter > 0
+}
+
+// backoff makes the pauses between retries. Each pause is twice as long as the previous pause, up to
+// backoffMax. If the broker asks for a longer pause, the pause is as long as the broker asks for.
+type backoff struct{ last time.Duration }
+
+// wait pauses after err, and returns false once ctx ends.
+func (b *backoff) wait(ctx context.Context, err error) bool {
+	b.last = min(max(2*b.last, backoffMin), backoffMax)
+	pause := b.last
+	if e, ok := errors.AsType[*seb.Error](err); ok {
+		pause = max(pause, e.RetryAfter)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// tellWaitMin is the shortest wait that is reported to the user.
+const tellWaitMin = 5 * time.Second
+
+// waitNotes tell the user why a command waits if the broker asks for a long wait. Each error code is
+// reported once.
+type waitNotes struct {
+	w        io.Writer
+	progress *progress // cleared before a note
+	doing    string
+	most     time.Duration // how long the command retries in all
+	told     map[seb.Code]bool
+}
+
+func newWaitNotes(w io.Writer, p *progress, doing string, most time.Duration) *waitNotes {
+	return &waitNotes{w, p, doing, most, map[seb.Code]bool{}}
+}
+
+// tell reports err with its hint, before the command waits and tries again. It reports nothing if the broker
+// asked for a short wait, or if it has reported the same code before.
+func (n *waitNotes) tell(err error) {
+	e, ok := errors.AsType[*seb.Error](err)
+	if !ok || e.RetryAfter < tellWaitMin || n.told[e.Code] {
+		return
+	}
+	n.told[e.Code] = true
+	n.progress.clear()
+	message, hint := said(e)
+	report(n.w, hinted(fmt.Errorf("%s: %s; trying again for up to %v", n.doing, message, n.most), hint))
+}
