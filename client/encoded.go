@@ -103,7 +103,7 @@ func (f *Encoded) checkLines() error {
 		return nil
 	}
 	if f.Body[len(f.Body)-1] != '\n' {
-		return fmt.Errorf("the last record before offset %d is cut off", f.Next)
+		return fmt.Errorf("it ends within a record; its last record should be the one before offset %d", f.Next)
 	}
 	var r struct {
 		Offset *seb.Offset `json:"offset"`

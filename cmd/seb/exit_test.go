@@ -168,6 +168,7 @@ func TestErrorsOfTheLibraryAreSaidAsPeopleSayThem(t *testing.T) {
 	}{
 		{&seb.Error{Code: seb.CodeKeyExists, Detail: "there is one", Outcome: seb.NotCommitted}, "seb: create key: key_exists: there is one\n"},
 		{&seb.Error{Code: seb.CodeKeyExists, Detail: "there is one", Hint: "take it", Outcome: seb.NotCommitted}, "seb: create key: key_exists: there is one\n     take it\n"},
+		{&seb.Error{Code: client.CodeUnreachable, Detail: "http://a speaks HTTPS only", Hint: "write https:// in the URL of the broker"}, "seb: create key: http://a speaks HTTPS only\n     write https:// in --server or SEB_SERVER\n"},
 		{&seb.Error{Code: seb.CodeStoreUnavailable, Detail: "it is away", Outcome: seb.Unknown}, "seb: create key: store_unavailable: it is away\n     the change may have been carried out: check before you try again\n"},
 	} {
 		var out strings.Builder
