@@ -17,6 +17,7 @@ var docImports = map[string]string{
 	"os": "os", "testing": "testing", "signal": "os/signal", "slog": "log/slog", "time": "time", "strconv": "strconv",
 	"prometheus": "github.com/prometheus/client_golang/prometheus",
 	"seb":        "github.com/simple-event-broker/seb",
+	"client":     "github.com/simple-event-broker/seb/client",
 	"httpapi":    "github.com/simple-event-broker/seb/httpapi",
 	"objstore":   "github.com/simple-event-broker/seb/objstore",
 	"s3store":    "github.com/simple-event-broker/seb/objstore/s3store",
