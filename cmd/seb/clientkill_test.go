@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -183,8 +182,7 @@ func workExactlyOnce(ctx context.Context, t *testing.T, c *remote.Client) {
 				Appends: []seb.CommitAppend{{Topic: "results", Records: []seb.Record{{Value: m.Value}}}},
 				Acks:    []seb.CommitAcks{{Topic: "jobs", Queue: "work", Tokens: []string{m.Token}}},
 			})
-			var e *seb.Error
-			if err != nil && !(errors.As(err, &e) && e.Code == seb.CodeLeaseLost) {
+			if err != nil && seb.CodeOf(err) != seb.CodeLeaseLost {
 				t.Errorf("commit: %v", err)
 				return
 			}
