@@ -72,9 +72,6 @@ func (r *receiver) leave() {
 // from receives records from a dispatcher. It returns nothing if the dispatcher has ended, or if the
 // deadline has passed.
 func (r *receiver) from(ctx context.Context, d *Dispatcher) ([]Received, error) {
-	if err := r.b.SyncToAct(ctx); err != nil {
-		return nil, err
-	}
 	for {
 		got, turn, err := r.take(ctx, d)
 		if err != nil || len(got) > 0 || turn == nil {
@@ -85,10 +82,6 @@ func (r *receiver) from(ctx context.Context, d *Dispatcher) ([]Received, error) 
 			if r.leaves != nil {
 				d.wake() // this receiver may have been the one that wakes when the next record comes due: another receiver must do that now
 			}
-			return nil, err
-		}
-		if err := r.b.SyncToAct(ctx); err != nil { // the last sync was before the wait, so it may be too old now
-			d.wake()
 			return nil, err
 		}
 	}
@@ -114,6 +107,10 @@ func (r *receiver) take(ctx context.Context, d *Dispatcher) ([]Received, chan st
 
 func (r *receiver) takeAdmitted(ctx context.Context, d *Dispatcher, admitted int) (_ []Received, turn chan struct{}, _ error) {
 	for {
+		if err := r.b.SyncToAct(ctx); err != nil { // the last sync may be too old: the receiver may have waited for its turn, for memory, or for keys
+			d.wake() // another receiver gets the turn
+			return nil, nil, err
+		}
 		taken := d.Take(time.Now(), Want{Max: r.o.Max, Lease: r.o.Lease, InFlight: r.o.InFlight, Admitted: admitted})
 		switch {
 		case taken.Need != nil:

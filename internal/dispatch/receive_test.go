@@ -111,6 +111,26 @@ func TestNothingIsHandedOutWhileTheLogCantBeRead(t *testing.T) {
 	})
 }
 
+// Another broker may take over the queue while a receiver waits for memory or for a permit.
+func TestNothingIsHandedOutAfterAWaitForMemoryWithoutASync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		f.append("a")
+		d := f.open()
+		unreadable := errors.New("the store is away")
+		released := 0
+		got, err := f.receive(dispatch.ReceiveOptions{Max: 1, Admit: func(context.Context) (int, func(), error) {
+			f.unreadable.Store(&unreadable)
+			return 1, func() { released++ }, nil
+		}})
+		if got != "" || !errors.Is(err, unreadable) || released != 1 {
+			t.Errorf("received %q, %v, and released the memory %d times", got, err, released)
+		}
+		f.unreadable.Store(nil)
+		wantTaken(t, d, 1, "0#1")
+	})
+}
+
 func TestReceiverReturnsWhatIsTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, config())
