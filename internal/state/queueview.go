@@ -61,7 +61,7 @@ type Counts struct {
 	Left        int64 // records that are not done, including dead letters
 	DeadLetters int64
 	Later       int64         // records that were put back and must not be handed out yet
-	First       format.Offset // the first offset that is not done
+	First       format.Offset // the first offset that is neither done nor a dead letter
 }
 
 // Count counts the work of the queue in a partition that has the offsets [start, end). now is
@@ -69,6 +69,12 @@ type Counts struct {
 func (q *Queue) Count(partition format.Partition, start, end format.Offset, now int64) Counts {
 	p := q.part(partition)
 	c := Counts{Left: int64(end-start) - p.done.count(start), First: p.done.next(start), DeadLetters: int64(p.deadLetters.count)}
+	for o := range p.deadLetters.from(c.First, cmp.Compare[format.Offset]) {
+		if o > c.First {
+			break
+		}
+		c.First = p.done.next(o + 1)
+	}
 	if p.deadLetters.count == len(p.attempts) {
 		return c
 	}
