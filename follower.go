@@ -153,8 +153,9 @@ func (f *Follower) inRange(ctx context.Context) error {
 	return err
 }
 
-// ready returns the index of the first partition, counted from f.turn on, that has records to read;
-// -1 if no partition has any. It returns an error if an offset is outside of its partition.
+// ready returns the index of the next partition that has records to read; -1 if no partition has any. It
+// checks the partitions from f.turn to the last one, then those from 0 on. It returns an error if an offset
+// is outside of its partition.
 func (f *Follower) ready() (i int, err error) {
 	if f.round != nil {
 		return f.round.ready(f)

@@ -28,12 +28,12 @@ const listStep = 256
 
 type reserveFunc = func(ctx context.Context, bytes int64) (release func(), err error)
 
-// listing tells how to list values of the state: K is the type of the values' keys, such as their names
-// or ids, and T is the type of their descriptions.
+// listing tells how to list the things of one kind in the state, such as the queues of a topic: K is the type
+// of their keys (names or ids), and T is the type of the descriptions that the caller gets, such as [QueueInfo].
 type listing[K, T any] struct {
 	// next returns the next few keys after the given key, in order; an empty list if there are none.
 	next func(s *state.State, after K) []K
-	// bytes returns the memory that the description of a value takes; ok is false if the value was deleted.
+	// bytes returns the memory that the description of a thing takes; ok is false if the thing was deleted.
 	bytes    func(s *state.State, k K) (n int64, ok bool)
 	describe func(s *state.State, k K) T
 }
@@ -56,9 +56,9 @@ func (l listing[K, T]) keys(b *Broker, after K) iter.Seq[K] {
 	}
 }
 
-// list iterates over the values whose keys come after the given key. It skips a value if may returns false
-// for the value's key. It describes a value when the iteration reaches that value, and reserves the memory of
-// the description while the loop body runs: with reserve, or with b.ReserveMore if reserve is nil.
+// list yields the descriptions of the things whose keys come after the given key. It skips a thing if may
+// returns false for the thing's key. It makes each description just before it yields it, and reserves the
+// memory of the description while the loop body runs: with reserve, or with b.ReserveMore if reserve is nil.
 func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K) bool, reserve reserveFunc) iter.Seq2[T, error] {
 	if reserve == nil {
 		reserve = b.ReserveMore
@@ -91,8 +91,8 @@ func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K)
 	}
 }
 
-// value describes the value of a key. The memory of the description is reserved until release is called. ok
-// is false if the value was deleted.
+// value returns the description of the thing with a key. The memory of the description is reserved until
+// release is called. ok is false if the thing was deleted.
 func (l listing[K, T]) value(ctx context.Context, b *Broker, k K, reserve reserveFunc) (value T, release func(), ok bool, _ error) {
 	var n int64
 	b.engine.View(func(s *state.State) { n, ok = l.bytes(s, k) })

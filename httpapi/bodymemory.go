@@ -48,7 +48,9 @@ func (h *Handler) newBodyMemory(w *response, size int64) *bodyMemory {
 	return m
 }
 
-// reserve is a function of the type [reserve].
+// reserve takes n bytes from the broker's memory budget until release is called. They come from the share for
+// large bodies if m.small is nil (the body is large), or if n is more than smallBytes and m.large is not nil
+// (the size of the body is unknown). Otherwise they come from the share for small requests.
 func (m *bodyMemory) reserve(ctx context.Context, n int64) (release func(), err error) {
 	r := m.small
 	if r == nil || n > smallBytes && m.large != nil {

@@ -21,7 +21,8 @@ const (
 	// tempDir is the directory in which the store writes an object's bytes before it links the file to the
 	// key. A key can't begin with a dot, so no object is ever in tempDir.
 	tempDir = ".tmp"
-	// tempAgeMax is the age from which OpenDir removes a temporary file, since its process must be dead.
+	// tempAgeMax is the age from which OpenDir removes a temporary file: the process that made the file must be
+	// dead.
 	tempAgeMax = 24 * time.Hour
 
 	// Objects hold records, and secrets that sign pushes. So only the files' owner may access them, whatever

@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// importRecords is the most records in a request. In JSON, each record takes 70 bytes in addition to its
-	// value, so a request with many small records would be far larger than --batch-bytes.
+	// importRecords is the largest number of records in a request. --batch-bytes limits the bytes of the
+	// values only, but in JSON each record takes another 70 bytes: without importRecords, a request with many
+	// small records would be far larger than --batch-bytes.
 	importRecords = 20_000
 
 	timestampLayout = "2006-01-02T15:04:05.000Z07:00"

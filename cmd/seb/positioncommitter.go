@@ -14,8 +14,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// commitGrace is how long a commit may go on after an interrupt, so that the position after the written
-// records is still committed.
+// commitGrace is how long a commit may go on after an interrupt, so that the position after the records that
+// consume wrote to its output is still committed.
 const commitGrace = 5 * time.Second
 
 // positionCommitter commits the positions of the consumer that consume --consumer names, for the readers of
@@ -39,7 +39,7 @@ func newPositionCommitter(broker *client, topic, name string) *positionCommitter
 	return &positionCommitter{broker: broker, topic: topic, name: name, turn: make(chan struct{}, 1), waiting: map[int32]int64{}}
 }
 
-// commitError says that the position after records that were written could not be committed.
+// commitError says that consume wrote records to its output, but could not commit the position after them.
 type commitError struct{ error }
 
 func (e commitError) Error() string { return "commit: " + e.error.Error() }

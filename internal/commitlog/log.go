@@ -41,7 +41,8 @@ const (
 	winsMax          = 32 // wins in a row after which giveWay pauses even if no other broker was seen
 )
 
-// Fold owns the state that commits change. The Log never calls two of its methods at the same time.
+// Fold keeps the state, and changes it as each commit says. The Log never calls two methods of the Fold at the
+// same time.
 type Fold interface {
 	// Load replaces the state by the snapshot in a checkpoint's body.
 	Load(c *format.Checkpoint) error

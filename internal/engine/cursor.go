@@ -90,8 +90,9 @@ func (c *Cursor) Bounds() (start, end format.Offset, err error) {
 // Seek moves the cursor forward to the first record whose timestamp is at least ms, in milliseconds
 // since 1970, or to the partition's end if there is no such record.
 //
-// The state knows the largest timestamp of each batch, so usually Seek reads one batch. It reads a second
-// batch only if the first batch's record with the largest timestamp is before the cursor.
+// The state knows the largest timestamp of each batch, so usually Seek reads one batch. But the cursor may be
+// in the middle of that batch. If all records of the batch with a timestamp of at least ms are before the
+// cursor, Seek reads a second batch.
 func (c *Cursor) Seek(ctx context.Context, ms int64) error {
 	for {
 		l, found, err := c.locateTime(ms)

@@ -34,8 +34,8 @@ type Partition int32
 // Offset is the position of a record in its partition: from 0, without gaps.
 type Offset int64
 
-// Hash is the SHA-256 of a commit's prologue and head. Each commit has the Hash of the previous commit;
-// the commit of slot 1 has the zero Hash instead.
+// Hash is the SHA-256 of a commit's prologue (the first 32 bytes of the object) and head. Each commit has
+// the Hash of the previous commit; the commit of slot 1 has the zero Hash instead.
 type Hash [32]byte
 
 // ClusterID identifies the log of a bucket. Every object of the bucket contains the ClusterID.

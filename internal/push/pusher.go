@@ -128,7 +128,7 @@ func (p *Pusher) Run(ctx context.Context) error {
 		p.opts.Gone(cause)
 	}
 	deliveries.Wait()
-	if ctx.Err() == nil || cause != context.Cause(ctx) { //nolint:errorlint // not errors.Is: Run returns nil only if the end of ctx itself has ended begin
+	if ctx.Err() == nil || cause != context.Cause(ctx) { //nolint:errorlint // not errors.Is: Run returns nil only if begin ended because ctx ended, so cause must be the cause of ctx itself
 		return cause
 	}
 	return nil

@@ -35,9 +35,9 @@ func (d *Draft) Growth(entries ...format.Entry) int64 {
 	return m.grown
 }
 
-// Expiring returns how many bytes of the state's memory will have expired at a time, which is
-// in microseconds since 1970. A commit with that time frees these bytes, whatever entries the
-// commit has.
+// Expiring returns how many bytes of the state's memory a commit frees, whatever its entries, if
+// the log's time in the commit is at, in microseconds since 1970: the bytes of idempotency keys
+// and delays that have ended by then.
 func (s *State) Expiring(at int64) (bytes int64) {
 	for i := range len(s.keyed.list) - s.KeyedCount(at) {
 		bytes += s.keyed.list[i].memory()

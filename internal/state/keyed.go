@@ -10,9 +10,10 @@ import (
 )
 
 // KeyedFor is how long, in the log's time, the state keeps the answer to an append with an
-// idempotency key, even if the topic is deleted meanwhile. Seb promises 24 hours. In the extra
-// hour, a broker may still commit a retry that came at the end of the 24 hours. KeyedFor is
-// part of the format: every broker forgets an answer at the same commit.
+// idempotency key, even if the topic is deleted meanwhile. Seb promises 24 hours. The extra hour
+// is longer than a request may wait for its commit: if a retry comes within the 24 hours, the state
+// still has the answer when a broker builds the commit of the retry. KeyedFor is part of the
+// format: every broker forgets an answer at the same commit.
 const KeyedFor = 25 * time.Hour
 
 // Keyed is an append with an idempotency key, as the state keeps it.
@@ -36,8 +37,8 @@ type keyed struct {
 	gone  int                      // how many elements were cut off the front of list, and still take memory
 }
 
-// keyedMemory is about the memory in bytes of one append and its entry in the map, without the
-// append's ranges.
+// keyedMemory is the approximate memory in bytes of one append and its entry in the map, without
+// the append's ranges.
 const keyedMemory = int64(unsafe.Sizeof(Keyed{})) + 2*24
 
 func (k *Keyed) memory() int64 {

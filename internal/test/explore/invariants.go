@@ -31,8 +31,9 @@ const (
 	// slot for the end of the log. When it finds an earlier slot missing, it does not go on. No
 	// broker goes on after a List which shows that the last slot that the broker has applied is gone.
 	LossIsLoud
-	// RecoverOK: a recovery at any time finds the first commit of every slot, acknowledged or not, and
-	// every data object that these commits still need.
+	// RecoverOK: a recovery at any time finds, for every slot that was ever written, the commit that was
+	// created there first (acknowledged or not), in the slot or in a checkpoint. It also finds every data
+	// object that these commits still need.
 	RecoverOK
 	// MissOK: if the log lease covers a 404 for a slot, the slot was never written.
 	MissOK

@@ -30,7 +30,7 @@ func (x *checker) checkConsumers(ops []*op) {
 	}
 }
 
-// consumers returns all consumers that operations or the log name.
+// consumers returns every consumer that an operation names or that was ever in the log.
 func (x *checker) consumers(ops []*op) []consumerRef {
 	all := map[consumerRef]bool{}
 	for _, o := range ops {

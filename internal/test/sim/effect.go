@@ -18,8 +18,8 @@ type effect struct {
 	changes func(from, to *positions) bool
 	maybe   bool // the operation may also have done nothing
 
-	may         []int // indexes in the position history, ascending: the consumer may be at these positions right after the effect
-	least, most int   // the first index in may that fits the earlier effects; the last index in may that fits the later effects
+	may         []int // indexes in the position history, ascending: right after the effect, the consumer is at one of these positions
+	least, most int   // elements of may: the first that fits the earlier effects, and the last that fits the later effects
 }
 
 // effects returns the effects of an operation on a consumer.

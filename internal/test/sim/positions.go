@@ -18,15 +18,15 @@ type consumer struct {
 	deleted bool // by a request to delete it; false if it was deleted with its topic
 }
 
-// positions are a consumer's positions between two of its moves (changes of positions), as an answer or the
-// log tells them.
+// positions are a consumer's positions between two of its moves (changes of positions). They come from the
+// log, or from a broker's answer to an operation on the consumer.
 type positions struct {
-	consumer string       // the consumer's name; "" in the answer to a commit
-	version  string       // "" in an answer without a version
-	at       []seb.Offset // by partition; nil in the answer to a commit
-	bounds   []bounds     // start and end of each partition of the topic at that time
+	consumer string       // the consumer's name; "" if they come from the answer to a commit of positions
+	version  string       // "" if the answer has no version
+	at       []seb.Offset // by partition; nil if they come from the answer to a commit of positions
+	bounds   []bounds     // start and end of each partition of the topic, just after the move or in the answer
 
-	moved seb.Offsets // the positions that the last move set; only from the log
+	moved seb.Offsets // the positions that the last move set; nil unless they come from the log
 }
 
 // move adds the positions after a move to the consumer's history, with the bounds of the topic's partitions.

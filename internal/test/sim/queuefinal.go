@@ -13,8 +13,8 @@ const (
 	// finalWait is how long workers wait for records at the end of the run. It is longer than an
 	// owner may be silent before another broker takes over.
 	finalWait = 35 * time.Second
-	// finalRounds is larger than the number of receives that the work of one queue takes at the end of the
-	// run.
+	// finalRounds bounds the receives of one queue at the end of the run. A correct queue is empty after
+	// fewer receives.
 	finalRounds = 200
 	// finalLate is how many acknowledgements of a queue may time out. If the broker makes a separate
 	// commit for each request, an acknowledgement waits for the commits of all dead letters, and may time out.

@@ -36,7 +36,8 @@ type incarnation struct {
 	delayed    map[spot]delaying
 }
 
-// partition has every record that a partition ever held, by offset, and every start that it had.
+// partition is the history of a partition: all records that it ever had, by offset, and its start offset after
+// each deletion of records.
 type partition struct {
 	ids    []string
 	info   []recordInfo // of each record
