@@ -76,7 +76,7 @@ func (o appendOptions) check(records int, now time.Time) error {
 		e.Hint = "append at least one record"
 		return e
 	case o.conditional && o.ifOffset < 0:
-		return refused(CodeInvalidRequest, "the append requires the next offset to be %d; it must be at least 0", o.ifOffset)
+		return refused(CodeInvalidRequest, "the append requires the next offset to be %d; that offset must be at least 0", o.ifOffset)
 	case o.delay < 0 || o.delay > delayMax:
 		return refused(CodeInvalidRequest, "the delay is %v; it must be 0s to %v (366 days)", o.delay, delayMax)
 	case o.due.Sub(now) > delayMax:

@@ -116,7 +116,7 @@ func publicOwner(err error, o dispatch.Owner) error {
 	e.Address, e.Session, e.Epoch = o.Address, SessionKey(o.Session), o.Epoch
 	if elsewhere.Mute {
 		e.Address, e.Session, e.RetryAfter = "", SessionKey{}, time.Second
-		e.Hint = "try again after Retry-After seconds, or ask the other brokers; brokers forward such requests if each has an address that the others reach (seb serve --advertise)"
+		e.Hint = "try again after Retry-After seconds, or ask the other brokers; so that brokers forward requests to the queue's owner, give each broker an address that the others reach (seb serve --advertise)"
 	}
 	return e
 }

@@ -172,7 +172,7 @@ func (from *consumerFrom) read(j *jsonReader, name string) error {
 	case "latest":
 		from.position = seb.Latest
 	default:
-		return invalid(fromHint, "invalid from %q", s)
+		return invalid(fromHint, "invalid value of from: %q", s)
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func (s *queueSpec) begin(j *jsonReader, name string) error {
 	case string(text) == "latest":
 		s.from = seb.Latest
 	default:
-		err = invalid(hint, "invalid from %.100q", text)
+		err = invalid(hint, "invalid value of from: %.100q", text)
 	}
 	return err
 }

@@ -18,9 +18,10 @@ type consumerCmd struct {
 // Help tells what consumers are.
 func (consumerCmd) Help() string {
 	return `A consumer is a named position in a topic, stored in the log: the next offset to read in each partition. It never
-expires, and only a commit or a reset moves it. seb consume TOPIC --consumer NAME reads from there, and commits what
-it wrote; it creates a missing consumer, at the beginning. Several readers of one consumer read the same records. If
-several seb consume read as one consumer, the first that commits goes on, and the others end.`
+expires, and only a commit or a reset moves it. seb consume TOPIC --consumer NAME reads from the consumer's position,
+and commits the position after the records that it has written to its output. If the consumer does not exist, seb
+consume creates it at the beginning of the topic. Several readers of one consumer read the same records. If several
+seb consume read as one consumer, the first that commits goes on, and the others end.`
 }
 
 // consumerInfo is a consumer as the API describes it.

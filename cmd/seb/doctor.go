@@ -182,7 +182,7 @@ func (d *diagnosis) unobstructed(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if len(obstacles) > 0 {
-		return "", fmt.Errorf("%s (such faults in all: %d; `seb fsck` names each)", obstacles[0].Detail, len(obstacles))
+		return "", fmt.Errorf("%s (number of such faults: %d; `seb fsck` names each)", obstacles[0].Detail, len(obstacles))
 	}
 	if _, err := d.get(ctx, "", clusterKey, 0, 1); err != nil && !errors.Is(err, objstore.ErrNotFound) {
 		return "", err

@@ -176,7 +176,7 @@ func parseFetchedLines(header http.Header, body []byte) (fetched, error) {
 		return f, nil
 	}
 	if body[len(body)-1] != '\n' {
-		return f, fmt.Errorf("the last record before offset %d is cut off", f.next)
+		return f, fmt.Errorf("the response ends within a record; its last record should be the one before offset %d", f.next)
 	}
 	var r struct {
 		Offset *int64 `json:"offset"`

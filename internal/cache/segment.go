@@ -91,7 +91,7 @@ func entryCRC(header, batch []byte) uint32 {
 func parseEntry(cluster [16]byte, head []byte) (Range, error) {
 	switch {
 	case string(head[:4]) != entryMagic:
-		return Range{}, errors.New("no entry begins there")
+		return Range{}, errors.New("the file has no entry where one should begin")
 	case binary.LittleEndian.Uint32(head[entryCRCAt:]) != entryCRC(head, head[entryHeaderSize:]):
 		return Range{}, errors.New("the entry's header is damaged")
 	case binary.LittleEndian.Uint16(head[4:]) != entryVersion, [16]byte(head[8:24]) != cluster:

@@ -32,16 +32,16 @@ func (i *Identity) ask(ctx context.Context, conn net.Conn, host string, owner Ke
 		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {protocol}},
 	}
 	if err := upgrade.Write(conn); err != nil {
-		return nil, fmt.Errorf("ask for a connection between brokers: %w", err)
+		return nil, fmt.Errorf("connect to the queue's owner: %w", err)
 	}
 	limited := newBounded(conn, answerBytesMax)
 	answer, err := http.ReadResponse(bufio.NewReaderSize(limited, answerBytesMax), upgrade)
 	if err != nil {
-		return nil, fmt.Errorf("ask for a connection between brokers: %w", err)
+		return nil, fmt.Errorf("connect to the queue's owner: %w", err)
 	}
 	_ = answer.Body.Close() // the body of the answer is not used
 	if answer.StatusCode != http.StatusSwitchingProtocols || answer.Header.Get("Upgrade") != protocol {
-		return nil, fmt.Errorf("ask for a connection between brokers: the response has status %d: the address is not that of a broker, or a proxy refuses the upgrade", answer.StatusCode)
+		return nil, fmt.Errorf("connect to the queue's owner: the response has status %d: the address is not that of a broker, or a proxy refuses the upgrade", answer.StatusCode)
 	}
 	// The bufio.Reader has buffered nothing: after the answer, the other side sends nothing until the
 	// handshake below begins.

@@ -106,7 +106,7 @@ func (d *Draft) CheckData(r format.DataRef) error {
 		return fmt.Errorf("%w: the upload of %s began after slot %d, which is the last slot before this commit", ErrNonsense, r.Key(), d.s.seq)
 	}
 	if r.Seq < d.dataFloor {
-		return fmt.Errorf("%w: %s is below slot %d, the data floor: data objects below it can be deleted", ErrNonsense, r.Key(), d.dataFloor)
+		return fmt.Errorf("%w: %s is below slot %d, the data floor: data objects below that slot can be deleted", ErrNonsense, r.Key(), d.dataFloor)
 	}
 	return nil
 }
