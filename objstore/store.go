@@ -35,7 +35,7 @@ var (
 	// ErrStopped is returned by a store that refuses all further requests
 	// because it can no longer keep its promises, for example after a failed
 	// fsync of a directory.
-	ErrStopped = errors.New("store stopped")
+	ErrStopped = errors.New("store stopped: it takes no further requests")
 )
 
 // Store holds immutable objects under keys such as "log/00000000000000000001".

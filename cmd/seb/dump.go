@@ -211,7 +211,7 @@ func (d *dumper) commit(b []byte, name string) error {
 		case *format.PartitionsAdded:
 			d.line("item", "%d: topic %d has %d partitions from here on", i, x.Topic, x.Partitions)
 		case *format.DataFloor:
-			d.line("item", "%d: no later commit first refers to a data object below %d", i, x.Seq)
+			d.line("item", "%d: no later commit refers to a data object below %d", i, x.Seq)
 		case *format.StartMoved:
 			d.line("item", "%d: partition %d of topic %d starts at %d from here on", i, x.Partition, x.Topic, x.Start)
 		case *format.TopicConfigured:

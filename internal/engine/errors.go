@@ -206,8 +206,10 @@ func Hint(err error) string {
 		return "the store's clock went back by more than the bucket's margin (see seb.json): set the clock right, then start again"
 	case errors.Is(err, objstore.ErrStopped):
 		return "the store takes no further requests: a directory store stops after an fsync that failed, or once the directory was moved or replaced; mend the cause, then start again"
-	case errors.Is(err, format.ErrCorrupt), errors.Is(err, state.ErrNonsense):
+	case errors.Is(err, format.ErrCorrupt):
 		return "an object of the log is damaged: restore it from a copy or an earlier version, then start again"
+	case errors.Is(err, state.ErrNonsense):
+		return "the checksums of the commit are right, so the seb that wrote the commit, or this one, has a defect: keep the object, and report the defect"
 	}
 	return ""
 }

@@ -15,9 +15,9 @@ var (
 	// ErrMagic says that a batch has a format version other than magic 2.
 	ErrMagic = errors.New("unsupported record batch version")
 
-	// ErrControl says that a batch is a control batch (the end of a
-	// transaction), which only a broker may write.
-	ErrControl = errors.New("control batch")
+	// ErrControl says that a batch is a control batch, which a Kafka broker writes at the end of a
+	// transaction.
+	ErrControl = errors.New("the batch is a control batch: it ends a transaction of Kafka, and has no records of users")
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

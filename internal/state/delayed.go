@@ -182,13 +182,13 @@ func appendDelayed(b []byte, list []Delayed) []byte {
 func (s *State) decodeDelayed(r *reader) {
 	n := r.count(5)
 	if n > DelayedMax {
-		r.fail("%d runs of delayed records are too many; at most %d are allowed", n, DelayedMax)
+		r.fail("the snapshot's list of delayed records has %d entries; at most %d are allowed", n, DelayedMax)
 	}
 	var last Delayed
 	for range n {
 		x := Delayed{Due: last.Due + r.int64(), Topic: format.TopicID(r.uvarint()), Partition: format.Partition(r.max(math.MaxInt32)), Offset: format.Offset(r.int64()), Count: uint32(r.max(1<<32 - 1))}
 		if r.err == nil && (x.Count == 0 || int64(x.Count) > int64(s.end(x.Topic, x.Partition)-x.Offset) || x.Due <= s.time || compareDelayed(last, x) >= 0) {
-			r.fail("invalid run of %d delayed records at offset %d, due at %d µs since 1970: it is empty, beyond the end of its partition, due already, or out of order", x.Count, x.Offset, x.Due)
+			r.fail("the snapshot's list of delayed records has an invalid entry: %d records from offset %d on in partition %d of topic %d, due at %d µs since 1970: the entry has no records, goes beyond the end of the partition, is due already, or is out of order", x.Count, x.Offset, x.Partition, x.Topic, x.Due)
 		}
 		if r.err != nil {
 			return

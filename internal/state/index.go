@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/simple-event-broker/seb/internal/format"
@@ -24,6 +25,14 @@ type ids interface{ ~uint64 }
 type scopedName struct {
 	topic format.TopicID
 	name  string
+}
+
+// String names the thing for errors.
+func (n scopedName) String() string {
+	if n.topic == 0 {
+		return strconv.Quote(n.name)
+	}
+	return fmt.Sprintf("%q of topic %d", n.name, n.topic)
 }
 
 func idOrder[ID ids, T indexed[ID]](a, b T) int {
@@ -126,7 +135,7 @@ func (x *index[ID, T]) decode(r *reader, size int, one func(r *reader) T, put fu
 		t := one(r)
 		id, name := t.ref()
 		if _, taken := x.byName[name]; r.err == nil && (taken || id <= last || id >= x.next) {
-			r.fail("%s %d %q of topic %d is invalid or repeated", x.kind, id, name.name, name.topic)
+			r.fail("%s %d, %v, is invalid: its name is taken, or its id is not above %d and below %d", x.kind, id, name, last, x.next)
 		}
 		if r.err != nil {
 			return
@@ -192,8 +201,18 @@ func (x *indexDraft[ID, T, D]) put(id ID, now *D) {
 
 // create adds a thing if its id is the next one and the name is free.
 func (x *indexDraft[ID, T, D]) create(id ID, name scopedName, now *D) error {
-	if _, taken := x.idOf(name); taken || id != x.next || x.count >= x.base.limit {
-		return fmt.Errorf("%w: %s %d %q of topic %d can't be created; the next %s id is %d", ErrNonsense, x.base.kind, id, name.name, name.topic, x.base.kind, x.next)
+	_, taken := x.idOf(name)
+	why := ""
+	switch {
+	case taken:
+		why = "the name is taken"
+	case id != x.next:
+		why = fmt.Sprintf("the next id is %d", x.next)
+	case x.count >= x.base.limit:
+		why = fmt.Sprintf("there are %d already, and no more are allowed", x.count)
+	}
+	if why != "" {
+		return fmt.Errorf("%w: %s %d, %v, can't be created: %s", ErrNonsense, x.base.kind, id, name, why)
 	}
 	x.put(id, now)
 	if x.created == nil {
