@@ -54,7 +54,7 @@ build: ## build bin/seb
 	go build -trimpath -o bin/seb ./cmd/seb
 
 .PHONY: test
-test: ## run all tests
+test: ## run all tests, except those of examples/ (make examples)
 	$(GOTEST) $(PKG)
 
 .PHONY: race

@@ -203,8 +203,8 @@ func (o *Options) checkSize(appends ...*engine.Append) error {
 		size += a.Bytes
 		records += a.Count
 	}
-	// recordOverheadBytes, which callers don't know, don't count against the limit. So a caller can compare
-	// the size of its records with the limit.
+	// RequestBytes limits keys, values and headers, with headerOverheadBytes for each header. It does not
+	// count recordOverheadBytes. The second limit, half of Memory, counts both.
 	if payload := size - int64(records)*recordOverheadBytes; payload > int64(o.Limits.RequestBytes) {
 		return limited(CodeRequestTooLarge, o.Limits.RequestBytes, "the request has %d bytes; at most %d bytes are allowed", payload, o.Limits.RequestBytes)
 	}

@@ -73,8 +73,8 @@ func (c *consumerResetCmd) Run(ctx context.Context, std streams) error {
 }
 
 // place turns position, the query parameters for --from, into what the API accepts as a consumer's position:
-// a time, the word earliest or latest, or an offset per partition. It asks the broker for the partitions'
-// bounds if it needs them to compute the offsets.
+// a time, the word earliest or latest, or an offset per partition. It asks the broker for the topic's
+// partitions and their bounds, except if position is a time, or a word without --partition.
 func (c *consumerResetCmd) place(ctx context.Context, broker *client, position url.Values) (any, error) {
 	word := position.Get("offset")
 	n, err := strconv.ParseInt(word, 10, 64)

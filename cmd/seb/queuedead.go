@@ -34,9 +34,10 @@ func (queueDeadCmd) Help() string {
     seb queue dead orders mail --limit 20 --next 0:41
     seb queue dead orders mail --output json | jq -r '.messages[] | [.key, .reason] | @tsv'
 
-Dead letters (parked records) by partition and offset. ATTEMPTS is how often the record was handed out, REASON what the
-last worker said. If there are more, the last line says how to go on. With --output json records are complete, and
-"next" is null or the value for --next. seb queue redrive hands dead letters out again.`
+Dead letters (parked records) by partition and offset. ATTEMPTS counts the attempts since the last redrive. REASON is
+what the last worker said, or that its lease ran out. If there are more, the last line says how to go on. With
+--output json records are complete, and "next" is null or the value for --next. seb queue redrive hands dead letters
+out again.`
 }
 
 // deadRecord is what a line shows of a dead letter (parked record).

@@ -36,7 +36,7 @@ const (
 
 // commandError means that the command for a record failed.
 type commandError struct {
-	code int // exit code of the command; -1 if a signal has ended it
+	code int // exit code of the command; -1 if a signal ended it, or if ctx ended while it ran
 	how  string
 	tail string // the last lines that the command wrote to standard error
 }

@@ -28,10 +28,11 @@ const (
 	recoveryRead  = 16 << 10
 	wholeReadsMax = 8
 
+	// A request times out after requestTimeout plus the time that its bytes take at bytesPerSecond.
 	requestTimeout   = 15 * time.Second
-	bytesPerSecond   = 256 << 10 // a slower transfer times out
-	damagedReadsMax  = 5         // damaged answers in a row before the object itself counts as damaged
-	attemptsMax      = 5         // a sync or a recovery ends after this many failed requests in a row
+	bytesPerSecond   = 256 << 10
+	damagedReadsMax  = 5 // damaged answers in a row before the object itself counts as damaged
+	attemptsMax      = 5 // a sync or a recovery ends after this many failed requests in a row
 	syncMax          = 10 * time.Second
 	backoffMin       = 20 * time.Millisecond
 	backoffMax       = 5 * time.Second

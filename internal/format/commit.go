@@ -11,7 +11,7 @@ import "fmt"
 //	    40   32 prev: hash of the head of commit seq-1; zero in slot 1
 //	    72    8 the log's time, microseconds since 1970 (int64)
 //	    80    4 size of the inline payload that follows the head (uint32)
-//	    84    4 number of data objects that this commit is the first to refer to (uint32)
+//	    84    4 number of data objects in this head (uint32): those that hold the commit's batches
 //	    88   24 for each: seq (uint64), id (uint64), size (uint32), 0 (uint32)
 //	     …    … entries; the prologue's count is their number
 //

@@ -16,7 +16,7 @@ import "fmt"
 //	2 topic created: id (uint64), partitions (uint32), name
 //	3 topic deleted: id (uint64)
 //	4 partitions added: topic (uint64), new number of partitions (uint32)
-//	5 data floor: seq (uint64): no later commit is the first to refer to a data object with a seq below this seq
+//	5 data floor: seq (uint64): no later commit lists in its head a data object with a seq below this seq
 //	6 start moved: topic (uint64), partition (uint32), 0 (uint32), new first offset (int64)
 //	7 topic configured: topic (uint64), retention in ms (int64), retention in bytes (int64); 0 = no limit
 //	8 append keyed: topic (uint64; 0 if no records were appended), 16 bytes of the key's hash, 16 of the

@@ -178,8 +178,8 @@ const inFlightSlots = 1000
 
 // judgeUnused judges a data object to which no known commit refers, and whose upload began when slot s was
 // the last slot. It returns [InUse] if a missing, damaged or later commit may refer to the object, else
-// [Orphaned]. The answer is certain only if s is below the state's data floor: no later commit can be the
-// first to refer to a data object whose upload began that early.
+// [Orphaned]. The answer is certain only if s is below the state's data floor: no later commit may
+// refer to a data object whose upload began that early.
 func (c *checker) judgeUnused(s format.Seq) (Class, string) {
 	switch {
 	case c.state != nil && s < c.state.DataFloor():

@@ -18,9 +18,10 @@ const (
 	memoryMax    = 128 << 20 // bytes of bodies in memory at once; a single larger body is read alone
 	listPageKeys = 100_000   // keys per page of a directory store; S3 has its own limit
 
+	// A request times out after requestTimeout plus the time that its bytes take at bytesPerSecond.
 	requestTimeout = 30 * time.Second
-	bytesPerSecond = 256 << 10 // a slower transfer times out
-	attemptsMax    = 6         // attempts of a request that fails
+	bytesPerSecond = 256 << 10
+	attemptsMax    = 6 // attempts of a request that fails
 	pauseMin       = 200 * time.Millisecond
 
 	rechecksMax  = 3 // failed reads after which an object counts as damaged or absent

@@ -9,8 +9,9 @@ import (
 type Taken struct {
 	// Out has the deliveries that are leased now.
 	Out []Delivery
-	// Claims has the last delivery of each record that needs a claim now. The caller must commit each
-	// claim, and report its outcome with Claimed or Unclaimed.
+	// Claims has the last deliveries of records that need a claim now: at most as many as the caller of
+	// Take allows. If the record has attempts left, the caller commits the claim; otherwise it makes the
+	// record a dead letter. It reports the outcome with Claimed, Unclaimed, Unneeded or Remove.
 	Claims []Delivery
 }
 
@@ -19,8 +20,8 @@ type Taken struct {
 // Claims.
 //
 // If there are both fresh records and other records (handed out before, or delayed and due now), Take
-// takes half of most from each kind. So many fresh records don't make the other records wait, and many
-// retries don't make the fresh records wait.
+// takes half of most from each kind, or more from one kind if the other has too few. So many fresh
+// records don't make the other records wait, and many retries don't make the fresh records wait.
 func (t *Table) Take(now, until time.Time, most, claims int, to *Holder) (got Taken) {
 	t.Expire(now)
 	share := most

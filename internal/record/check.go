@@ -60,7 +60,7 @@ func bytesLimit(limit int) error {
 	return &LimitError{What: "bytes once decompressed", Limit: limit, Index: -1}
 }
 
-// Check checks a batch that a client sent: b must be exactly one batch with a right CRC. Check
+// Check checks a batch for seb dump: b must be exactly one batch with a right CRC. Check
 // decodes all records. Their number must be the one in the header, their offset deltas must be 0, 1, 2
 // and so on, and the batch must not exceed lim. Errors wrap [ErrCorrupt], [ErrMagic] or [ErrControl], or are
 // a [*LimitError].

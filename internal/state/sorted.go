@@ -70,7 +70,8 @@ func (s *sorted[T]) remove(x T, compare func(a, b T) int) {
 }
 
 // tidy frees memory after an element was removed from the chunk with index i. It removes this
-// chunk if the chunk is empty, or moves the elements to a neighbour that has room for them.
+// chunk if the chunk is empty. It merges the chunk with a neighbour if the two fill at most half of a
+// chunk. Otherwise it copies the chunk if the chunk is large and fills less than half of its capacity.
 func (s *sorted[T]) tidy(i int) {
 	c := s.chunks[i]
 	gone := len(c) == 0

@@ -43,7 +43,7 @@ func (c commit) then(e entry) commit {
 }
 
 // floor returns the slot of the newest floor entry, which is the data floor; 0 if there is none. A
-// commit after that entry must not be the first to refer to a data object below the floor.
+// commit after that entry must not refer to a data object below the floor.
 func (c commit) floor() int {
 	for s := c.seq(); s > 0; s-- {
 		if c.at(s).floor() {

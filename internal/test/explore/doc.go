@@ -35,8 +35,8 @@
 // retries. Whenever a broker builds a commit, it compares the data object with the data floor, and may
 // upload the payload again. A reader needs the data objects to which the state refers.
 //
-// A data floor is an entry of the log. It names a slot, and promises that no later commit is the first
-// to refer to a data object whose upload began before that slot was applied. A sweep deletes orphans:
+// A data floor is an entry of the log. It names a slot, and promises that no later commit refers
+// to a data object whose upload began before that slot was applied. A sweep deletes orphans:
 // data objects below the floor to which no commit refers. Brokers do not delete orphans or dead data
 // objects yet. The model does, as soon as the rules of the design allow it. In the model, a floor entry
 // always names its own slot: a higher floor would also forbid the data objects of uploads that begin
