@@ -54,7 +54,7 @@ type commitOptions struct {
 
 // IfVersion makes the commit fail with CodePositionConflict unless the consumer's
 // [ConsumerInfo.Version] is still v. So if two readers of one consumer have read the same version,
-// only the first commit succeeds.
+// only the first commit succeeds. If v is "", there is no condition.
 func IfVersion(v string) CommitOption { return func(o *commitOptions) { o.version = v } }
 
 // Commit sets the consumer's positions in all the given partitions, or in none. It returns the

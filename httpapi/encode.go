@@ -17,11 +17,11 @@ import (
 
 // chunkBytes is how many bytes of an answer are buffered before they are written. A large value is escaped
 // piece by piece, so it is never in memory a second time as JSON. A piece for base64 has a quarter of
-// chunkBytes, which is a multiple of 3 because base64 encodes 3 bytes at a time. The buffer and the structs
-// of up to a hundred partitions together take less than smallBytes.
+// chunkBytes, which is a multiple of 3 because base64 encodes 3 bytes at a time. A buffer of chunkReserved
+// bytes and the structs of up to a hundred partitions together take less than smallBytes.
 const chunkBytes = 36 << 10
 
-var chunkPool = sync.Pool{New: func() any { return &chunks{buf: make([]byte, 0, chunkBytes+chunkBytes/2)} }}
+var chunkPool = sync.Pool{New: func() any { return &chunks{buf: make([]byte, 0, chunkReserved)} }}
 
 // chunks buffers an answer and writes it in chunks of about chunkBytes. After a failed write, chunks writes
 // nothing more, and flush returns the error of that write.

@@ -16,7 +16,9 @@ const (
 	// for: an item may be large, such as a topic with very many partitions.
 	pageBytes = 4 << 20
 
-	// chunkReserved is how many bytes the buffer of a [chunks] takes.
+	// chunkReserved is the capacity of a new buffer of a [chunks]. The buffer grows beyond that only if many
+	// bytes of a long string are control characters, which take six bytes each: it then has at most
+	// about 7/4 of chunkBytes.
 	chunkReserved = chunkBytes + chunkBytes/2
 )
 
