@@ -16,10 +16,9 @@ const (
 	// for: an item may be large, such as a topic with very many partitions.
 	pageBytes = 4 << 20
 
-	// chunkReserved is the capacity of a new buffer of a [chunks]. The buffer grows beyond that only if many
-	// bytes of a long string are control characters, which take six bytes each: it then has at most
-	// about 7/4 of chunkBytes.
-	chunkReserved = chunkBytes + chunkBytes/2
+	// chunkReserved is the capacity of a buffer of a [chunks]. A piece of a value that takes a buffer beyond
+	// chunkBytes has less than the rest.
+	chunkReserved = chunkBytes + chunkBytes/8
 )
 
 // pageSpec says which part of a list the caller wants. For after="b" and limit=10 that is the first ten items
