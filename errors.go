@@ -75,8 +75,8 @@ const (
 	CodeStoreUnusable Code = "store_unusable"
 	// CodeDataLost says that an object which the log refers to is missing or damaged.
 	CodeDataLost Code = "data_lost"
-	// CodeBrokerStopped says that the broker stopped itself, because the log is damaged or the
-	// store answers no further requests.
+	// CodeBrokerStopped says that the broker stopped itself, for example because the log is damaged
+	// or a directory store's fsync failed. A store that can't be reached stops no broker.
 	CodeBrokerStopped Code = "broker_stopped"
 	// CodeBrokerClosed says that the broker was closed.
 	CodeBrokerClosed Code = "broker_closed"
@@ -110,7 +110,7 @@ type Error struct {
 	// RetryAfter is how long to wait before trying again; 0 if a retry can't help.
 	RetryAfter time.Duration
 	// Limit is the limit that the request exceeds, such as a number of bytes or of topics; 0
-	// if the request exceeds no limit.
+	// if the request exceeds no limit. If [Queue.Redrive] gets too many Places, Limit is 10,000.
 	Limit int64
 	// Start and End bound the partition if Code is CodeOffsetOutOfRange: Start is the first offset
 	// that the partition holds, End the next offset to be assigned. If Code is CodeOffsetConflict,

@@ -34,7 +34,7 @@ type FetchOptions struct {
 	TopicTag string
 	// Reserve, unless it is nil, is called before records are read, so that the caller can reserve
 	// memory for them: at most the given number of records, with at most the given number of bytes.
-	// Reserve may return lower bounds, and the broker then reads no more than these.
+	// Reserve may return lower bounds. Then the broker reads at most that many records and bytes.
 	Reserve func(ctx context.Context, records int, bytes int64) (limit int, maxBytes int64, err error)
 }
 

@@ -51,7 +51,7 @@ type CommitOption func(*option.Commit)
 
 // IfVersion makes the commit fail with CodePositionConflict unless the consumer's
 // [ConsumerInfo.Version] is still v. So if two readers of one consumer have read the same version,
-// only the first commit succeeds.
+// only the first commit succeeds. If v is "", there is no condition.
 func IfVersion(v string) CommitOption { return func(o *option.Commit) { o.Version = v } }
 
 // Commit sets the consumer's positions in all the given partitions, or in none. It returns the

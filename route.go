@@ -123,14 +123,15 @@ func (b *Broker) checkConditions(ctx context.Context, r *engine.Request, inTurn 
 	return nil
 }
 
-// delayRoom refuses a delayed append if as many delayed appends wait already as are allowed.
+// delayRoom refuses a delayed append if as many delayed appends wait already as are allowed. An append
+// counts once for each partition that it goes to.
 func delayRoom(in *engine.Engine, most int) error {
 	var n int
 	in.View(func(s *state.State) { n = s.DelayedCount(in.NowIn(s)) })
 	if n < most {
 		return nil
 	}
-	e := limited(CodeTooManyDelayed, most, "%d delayed appends wait, which is the maximum", n)
+	e := limited(CodeTooManyDelayed, most, "%d delayed appends wait, which is the maximum; an append counts once for each partition that it goes to", n)
 	e.RetryAfter = time.Minute
 	e.Hint = "append the records when they are due, or raise the maximum (--delayed-max)"
 	return e
@@ -142,7 +143,7 @@ func (b *Broker) checkCondition(ctx context.Context, r *engine.Request, a *engin
 	}
 	if count := b.PartitionCount(a.Topic); inTurn && count > 1 {
 		e := refused(CodeInvalidRequest, "a condition on the offset needs a partition: topic %q has %d partitions", a.Topic, count)
-		e.Hint = "name the partition, or give every record a key"
+		e.Hint = "name the partition, or give the records keys of the same partition"
 		return false, e
 	}
 	p := a.PartitionOf(0)

@@ -47,15 +47,16 @@ func topicOfPath(r *http.Request) string { return r.PathValue("topic") }
 const tokenParameter = "token"
 
 // admit identifies the caller, and returns r as the action should see it: without a token, and with
-// a context that ends 2 s (goneFor) after the client has left. The context of a read also ends when the
-// client's access ends, for example when its key is revoked. The caller of admit calls leave when r is served.
+// a context that ends 2 s (goneFor) after the client has left. The context of a GET or HEAD also ends 2 s after
+// the client's access has ended, for example because its key was revoked. The caller of admit calls leave when
+// r is served.
 func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, leave func(), err error) {
 	if !n.nobody {
 		if r, err = h.identify(w, r, n); err != nil {
 			return r, nil, err
 		}
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			h.watch(w) // only for reads: if the end of the access cut off a write, the client could not know how much of the write was done
+			h.watch(w) // not for other methods: if the end of the access cut off a write, the client could not know how much of the write was done
 		}
 	}
 	ctx, leave := linger(w.clientContext)
@@ -74,8 +75,8 @@ func (h *Handler) identify(w *response, r *http.Request, n need) (*http.Request,
 	access, err := h.authenticate(w, r, n)
 	if w.token != "" && !access.Open() {
 		// A signed URL alone gives access, so a web page of any origin that knows the URL may use the
-		// URL. If the log has no keys, these headers are not set: with them, any page could read from a
-		// broker that runs on the machine of the page's visitor.
+		// URL. If the log has no keys, only an error of authenticate is sent with these headers: with them on
+		// other answers, any page could read from a broker that runs on the machine of the page's visitor.
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		w.Header().Set("Access-Control-Expose-Headers", "*")
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Buffers have size classes, four per doubling, so that at most a fifth of a
-// buffer is unused. Buffers larger than the largest class are not pooled.
+// Pooled buffers have size classes, four per doubling, so that at most a fifth of a buffer of more than
+// classBytesMin is unused. Buffers larger than the largest class are not pooled, and have no class.
 const (
 	classBytesMin = 4 << 10
 	classCount    = 4*14 + 1 // buffers of the largest class have 64 MiB
@@ -38,8 +38,8 @@ func classBytes(class int) int {
 // buffer is pooled memory. Its bytes are reserved from the broker's memory budget until the user of the
 // buffer calls free, which the user must call exactly once.
 type buffer struct {
-	bytes   []byte // len is the class's size
-	class   int
+	bytes   []byte // len is the class's size, or, without a class, the size that was asked for
+	class   int    // at least classCount if the buffer has no class
 	release func()
 }
 

@@ -17,12 +17,18 @@ import (
 )
 
 // chunkBytes is how many bytes of an answer are buffered before they are written. A large value is escaped
-// piece by piece, so it is never in memory a second time as JSON. A piece for base64 has a quarter of
-// chunkBytes, which is a multiple of 3 because base64 encodes 3 bytes at a time. The buffer and the structs
-// of up to a hundred partitions together take less than smallBytes.
-const chunkBytes = 36 << 10
+// piece by piece, so it is never in memory a second time as JSON. A buffer of chunkReserved bytes and the
+// structs of up to a hundred partitions together take less than smallBytes.
+const chunkBytes = 48 << 10
 
-var chunkPool = sync.Pool{New: func() any { return &chunks{buf: make([]byte, 0, chunkBytes+chunkBytes/2)} }}
+// quotedPiece is how many bytes of a string are escaped at a time, and base64Piece is how many are encoded as
+// base64 at a time, which is a multiple of 3. As text, a piece takes at most a twelfth of chunkBytes.
+const (
+	quotedPiece = chunkBytes / 72 // escaping turns one byte into at most six
+	base64Piece = chunkBytes / 16
+)
+
+var chunkPool = sync.Pool{New: func() any { return &chunks{buf: make([]byte, 0, chunkReserved)} }}
 
 // chunks buffers an answer and writes it in chunks of about chunkBytes. After a failed write, chunks writes
 // nothing more, and flush returns the error of that write.
@@ -95,7 +101,7 @@ func (c *chunks) uint32(n uint32) {
 
 // bytes adds b to the answer. If b is large, bytes writes it directly, without a copy in the buffer.
 func (c *chunks) bytes(b []byte) {
-	if len(b) < chunkBytes/4 {
+	if len(b) < chunkBytes/12 {
 		c.buf = append(c.buf, b...)
 		c.full()
 		return
@@ -113,7 +119,7 @@ func (c *chunks) bytes(b []byte) {
 func (c *chunks) quoted(b []byte) {
 	c.buf = append(c.buf, '"')
 	for len(b) > 0 && c.err == nil {
-		piece := b[:min(len(b), chunkBytes/8)] // escaping turns one byte into at most six
+		piece := b[:min(len(b), quotedPiece)]
 		c.buf = appendEscaped(c.buf, piece)
 		b = b[len(piece):]
 		c.full()
@@ -125,7 +131,7 @@ func (c *chunks) quoted(b []byte) {
 func (c *chunks) base64(b []byte) {
 	c.buf = append(c.buf, '"')
 	for len(b) > 0 && c.err == nil {
-		piece := b[:min(len(b), chunkBytes/4)]
+		piece := b[:min(len(b), base64Piece)]
 		c.buf = base64.StdEncoding.AppendEncode(c.buf, piece)
 		b = b[len(piece):]
 		c.full()

@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -75,6 +77,24 @@ func TestChunksStopAtTheFirstError(t *testing.T) {
 	}
 	if cap(c.buf) > 4*chunkBytes {
 		t.Errorf("the buffer has grown to %d bytes", cap(c.buf))
+	}
+}
+
+// The memory that is reserved for a buffer suffices, whatever the records have.
+func TestChunksKeepToTheirMemory(t *testing.T) {
+	c := newChunks(io.Discard)
+	defer c.free()
+	control := bytes.Repeat([]byte{1}, 2*chunkBytes) // takes six times its size as JSON
+	for n := range 300 {
+		size := n * n % len(control)
+		for _, value := range [][]byte{control[:size], append(make([]byte, size), 0xff)} {
+			r := seb.Record{Key: control[:n], Value: value, Headers: []seb.Header{{Name: "name", Value: value}}}
+			c.record(&r)
+			c.bytes(value)
+		}
+		if cap(c.buf) > chunkReserved {
+			t.Fatalf("record %d: the buffer has grown to %d bytes, but %d are reserved", n, cap(c.buf), chunkReserved)
+		}
 	}
 }
 

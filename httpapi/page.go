@@ -16,8 +16,9 @@ const (
 	// for: an item may be large, such as a topic with very many partitions.
 	pageBytes = 4 << 20
 
-	// chunkReserved is how many bytes the buffer of a [chunks] takes.
-	chunkReserved = chunkBytes + chunkBytes/2
+	// chunkReserved is the capacity of a buffer of a [chunks]. A piece of a value that takes a buffer beyond
+	// chunkBytes has less than the rest.
+	chunkReserved = chunkBytes + chunkBytes/8
 )
 
 // pageSpec says which part of a list the caller wants. For after="b" and limit=10 that is the first ten items

@@ -207,7 +207,8 @@ func (d *Dir) Close() error {
 // times with such readings would leave out the hours for which the machine was suspended.
 func (d *Dir) time() time.Time { return d.now().UTC() }
 
-// begin returns an error if the store has stopped, can't serve verb, or does not allow key.
+// begin returns an error if ctx has ended, or if the store has stopped, can't serve verb, or does not allow
+// key.
 func (d *Dir) begin(ctx context.Context, verb Verb, key string) error {
 	if reason := d.stopped.Load(); reason != nil {
 		return fmt.Errorf("%s %s: %w", verb, key, reason)

@@ -56,7 +56,11 @@ type listing struct {
 
 // descend collects the keys below the directory base, which is "" or ends with a slash.
 func (l *listing) descend(ctx context.Context, base string) error {
+	last, ok := strings.CutPrefix(l.after, base)
 	return l.dir.readNames(ctx, base, func(entry fs.DirEntry) error {
+		if ok && entry.Name() <= last && !entry.IsDir() {
+			return nil // visit would return nil too, but later: usually, most files are up to l.after
+		}
 		return l.visit(ctx, base+entry.Name(), entry)
 	})
 }

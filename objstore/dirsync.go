@@ -112,7 +112,8 @@ func (d *Dir) makeDirectory(ctx context.Context, dirPath string) (*directory, er
 	return d.openDirectory(ctx, dirPath)
 }
 
-// sync waits for an fsync of dir that begins after the call, and returns the fsync's error.
+// sync waits for an fsync of dir that begins after the call. It returns an error if the fsync failed or could
+// not begin, or if ctx has ended.
 func (d *Dir) sync(ctx context.Context, dir *directory) error {
 	dir.mu.Lock()
 	if dir.queued == nil {
@@ -151,11 +152,11 @@ func (d *Dir) syncDirectory(dirPath string) (before fs.FileInfo, err error) {
 	// stop. Such a failure may be temporary, for example if too many files are open.
 	f, err := d.root.Open(dirPath)
 	if err != nil {
-		return nil, fmt.Errorf("fsync %s: %w", dirPath, err)
+		return nil, fmt.Errorf("can't fsync %s: %w", dirPath, err)
 	}
 	defer func() { _ = f.Close() }() // the fsync has reported every error
 	if before, err = f.Stat(); err != nil {
-		return nil, fmt.Errorf("fsync %s: %w", dirPath, err)
+		return nil, fmt.Errorf("can't fsync %s: %w", dirPath, err)
 	}
 	return before, d.syncFile(f)
 }

@@ -143,5 +143,6 @@ func (p *printer) draw(lines []topLine, columns int) {
 	p.printf("%s", own(eraseBelow))
 }
 
-// errNoMetrics means that a server answers, but is not a broker.
+// errNoMetrics means that the server that answered is not a broker, or that the body is cut off or larger
+// than answerBytesMax.
 var errNoMetrics = errors.New("the response to GET /metrics is not what a broker sends")

@@ -45,7 +45,7 @@ func (a *age) UnmarshalText(text []byte) error {
 	}
 	d, err := time.ParseDuration(string(text))
 	if err != nil || d <= 0 {
-		return fmt.Errorf("invalid age %q: write an age such as 90m or 168h, or \"none\" for no limit", text)
+		return fmt.Errorf("invalid age %q: write an age above 0, such as 90m or 168h, or \"none\" for no limit", text)
 	}
 	*a = age(d)
 	return nil

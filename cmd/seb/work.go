@@ -187,7 +187,7 @@ func (h *handler) handle(ctx context.Context, m seb.Message) error {
 	var failure *commandError
 	switch {
 	case errors.Is(context.Cause(ctx), errInterrupted):
-		return &seb.RetryIn{Err: errors.New("the worker was ended")}
+		return &seb.RetryIn{Err: errors.New("seb work got a second signal, and ended the command")}
 	case !errors.As(err, &failure):
 		h.stop(noCommandError{hinted(err, "check its disk, memory and processes; the record was put back")})
 	case failure.code == exitTempFail && h.cmd.RetryIn != nil:

@@ -99,8 +99,8 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 // command started it.
 func ofRecord(variable string) bool { return strings.HasPrefix(variable, variablePrefix) }
 
-// valueFile returns an open file with the value. The file has no name any more, so it goes away when it is
-// closed. With a pipe instead of a file, the command would take a part of the value for the whole value if
+// valueFile returns an open file with the value. valueFile has removed the file's name, so the file goes away
+// when it is closed. With a pipe instead of a file, the command would take a part of the value for the whole value if
 // this process were killed.
 func valueFile(value []byte) (*os.File, error) {
 	f, err := os.CreateTemp("", "seb-work-")

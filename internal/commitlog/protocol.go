@@ -173,8 +173,9 @@ func (p *Protocol) Position() (format.Seq, format.Hash) { return p.applied, p.ti
 // Known returns the highest slot that is known to exist, or to have existed.
 func (p *Protocol) Known() format.Seq { return max(p.known, p.applied, p.covered()) }
 
-// covered returns the slot of the newest checkpoint that a List showed but that was not loaded,
-// or 0. All slots up to the returned one have existed.
+// covered returns the slot of the newest checkpoint that is known from a List but was not loaded: p.newer,
+// which is above the applied slot, or p.gone. It returns 0 if there is no such checkpoint. All slots
+// up to the returned one have existed.
 func (p *Protocol) covered() format.Seq { return max(p.newer.seq, p.gone) }
 
 // Settled reports whether recovery has reached the end of the log.

@@ -145,7 +145,7 @@ func (d *Dispatcher) notBefore(at leases.Place) (us int64) {
 }
 
 // opening returns a channel that is closed when the commit that moves the dispatch limit has ended. It
-// returns nil if no such commit is under way, or if no record waits for that commit.
+// returns nil if the queue is paused, if no such commit is under way, or if no record waits for that commit.
 func (d *Dispatcher) opening() (opened <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

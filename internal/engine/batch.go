@@ -74,6 +74,7 @@ func (s *batchSet) add(r *Request, a *Append) {
 		mine   map[partitionKey]*batchShare // the append's last share in each partition; nil until a record goes to a second partition
 		spread = len(a.Partitions) > 0
 		rec    record.Record
+		left   = int(a.Bytes) // upper bound of the encoded size of the records that are not copied yet
 	)
 	for i := range a.Count {
 		key := partitionKey{a.ID, a.PartitionOf(i)}
@@ -83,13 +84,7 @@ func (s *batchSet) add(r *Request, a *Append) {
 			rec.Value = []byte{} // a null value would mean a tombstone
 		}
 		a.content += contentBytes(&rec)
-		switch {
-		case cur == nil:
-			cur = s.share(r, a, key)
-			if !spread {
-				cur.batch.builder.Grow(int(min(a.Bytes, batchBytes)))
-			}
-		case cur.batch.key != key:
+		if cur != nil && cur.batch.key != key {
 			if mine == nil {
 				mine = map[partitionKey]*batchShare{}
 			}
@@ -98,8 +93,13 @@ func (s *batchSet) add(r *Request, a *Append) {
 		}
 		if cur == nil || cur.batch.builder.Size() >= batchBytes {
 			cur = s.share(r, a, key)
+			if !spread {
+				cur.batch.builder.Grow(max(0, min(left, batchBytes)))
+			}
 		}
+		before := cur.batch.builder.Size()
 		cur.batch.builder.Append(&rec)
+		left -= cur.batch.builder.Size() - before
 		cur.count++
 	}
 	a.Records, a.Partitions = nil, nil // the caller may reuse them

@@ -39,8 +39,9 @@ func withoutUnknown(err error) error {
 	return err
 }
 
-// StoppedError says that the engine stopped itself, or did not open, because the log is damaged or the
-// store answers no further requests.
+// StoppedError says that the engine stopped itself, or did not open, because of an error for which [Hint] has
+// advice, such as a damaged log or a store that has stopped (objstore.ErrStopped). An outage of the store
+// stops no engine.
 type StoppedError struct {
 	Doing string // the step of Open that failed; "" after Open
 	Hint  string // what an operator can do
@@ -139,9 +140,9 @@ func (e *KeysFullError) Error() string {
 	return fmt.Sprintf("the log remembers %d idempotency keys, which is the maximum", e.Limit)
 }
 
-// TopicDeletedError says that a topic was deleted.
+// TopicDeletedError says that the topic of an append or a read was deleted.
 type TopicDeletedError struct {
-	Part  string // the name of the append in the request: see [Append]
+	Part  string // the name of the append in the request (see [Append]), or ""; always "" for a read
 	Topic string
 }
 

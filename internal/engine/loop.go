@@ -157,8 +157,8 @@ func (e *Engine) commitError(err error) error {
 	return failed
 }
 
-// stop makes the engine refuse all further requests. It is called when the log is damaged, or when the
-// store answers no further requests.
+// stop makes the engine refuse all further requests. err is an error for which [Hint] has advice, such as a
+// damaged log, a store's clock that stepped back, or a store that has stopped (objstore.ErrStopped).
 func (e *Engine) stop(err error) {
 	stopped := &StoppedError{Hint: Hint(err), Err: err}
 	if e.stopped.CompareAndSwap(nil, stopped) {

@@ -126,7 +126,8 @@ type RecordPutBack struct {
 }
 
 // RecordsRedriven turns dead letters into records that the queue hands out again, with as many new
-// attempts as the queue allows. The numbers of attempts continue: after attempt 5 comes attempt 6.
+// attempts as the queue allows. In the log, the numbers of attempts continue: after attempt
+// 5 comes attempt 6. Workers see numbers that begin at 1 again.
 type RecordsRedriven struct {
 	Queue     QueueID
 	Partition Partition

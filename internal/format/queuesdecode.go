@@ -87,7 +87,7 @@ func decodeQueueOwned(b []byte) (*QueueOwned, error) {
 	}
 	n, rest := le.Uint32(b[16:]), b[queueOwnedMin:]
 	if int64(n) > int64(len(rest)/8) {
-		return nil, Corrupt("an entry for the owner of a queue has %d bytes, which do not match its %d dispatch limits", len(b), n)
+		return nil, Corrupt("an entry for the owner of a queue has %d bytes, too few for its %d dispatch limits", len(b), n)
 	}
 	o := &QueueOwned{Queue: QueueID(le.Uint64(b)), Epoch: Epoch(le.Uint64(b[8:]))}
 	for ; n > 0; n-- {

@@ -52,7 +52,9 @@ type Options struct {
 
 // Progress says how far a check is.
 type Progress struct {
-	Objects int64 // number of objects checked
+	// Objects is the number of objects checked, without seb.json, and without commits and checkpoints that
+	// are missing or can't be decoded.
+	Objects int64
 	Total   int64 // objects that the List showed; the check may find a few more or fewer
 	Bytes   int64 // number of bytes read
 }
