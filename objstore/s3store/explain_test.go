@@ -174,7 +174,8 @@ func TestWrongSchemeIsExplained(t *testing.T) {
 	}
 }
 
-// greeter starts a server that sends the same bytes on each connection, and returns its address.
+// greeter starts a server that answers the first bytes of each connection with the same bytes, and returns
+// its address.
 func greeter(t *testing.T, bytes string) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -188,9 +189,13 @@ func greeter(t *testing.T, bytes string) string {
 			if err != nil {
 				return
 			}
-			_, _ = io.WriteString(conn, bytes)
-			_, _ = io.ReadFull(conn, make([]byte, 16)) // a reset could overtake the bytes
-			_ = conn.Close()
+			go func() { // a client may open a connection without using it
+				_, _ = io.ReadFull(conn, make([]byte, 16))
+				_, _ = io.WriteString(conn, bytes)
+				_ = conn.(*net.TCPConn).CloseWrite()
+				_, _ = io.Copy(io.Discard, conn) // until the client closes: a reset could overtake the bytes
+				_ = conn.Close()
+			}()
 		}
 	}()
 	return l.Addr().String()
