@@ -55,6 +55,7 @@ package seb
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -151,8 +152,8 @@ func (b *Broker) Status() Status {
 	s := Status{ClusterID: b.engine.ClusterID(), Applied: uint64(b.engine.Applied()), State: StateUse(b.engine.StateUse())}
 	if err := b.engine.Usable(); err != nil {
 		s.Err = public(err)
-	} else if err := b.engine.StoreErr(); err != nil {
-		s.Err = &Error{Code: CodeStoreUnavailable, Detail: "the last request to the store failed" + whyFull(err), Err: err, RetryAfter: time.Second}
+	} else if err := b.engine.StoreErr(); err != nil && !errors.Is(err, objstore.ErrFull) { // a full store still serves reads
+		s.Err = &Error{Code: CodeStoreUnavailable, Detail: "the last request to the store failed", Err: err, RetryAfter: time.Second}
 	}
 	return s
 }

@@ -46,7 +46,11 @@ func TestAFullStoreIsNamedAtOnce(t *testing.T) {
 					began := time.Now()
 					_, err := b.Append(t.Context(), "t", values(value))
 					wantFull(t, began, err)
+					if err := b.Status().Err; err != nil {
+						t.Fatalf("the broker still serves reads, but its status has %v", err)
+					}
 				}
+				wantValues(t, b, "t", "before")
 				if got := strings.Count(log.String(), "\n"); got != 2 { // that it recovered, and one line for all refusals
 					t.Errorf("the log has %d lines:\n%s", got, log.String())
 				}
