@@ -1,6 +1,7 @@
 package seb_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,20 +32,56 @@ func freshAfterKill(t *testing.T, b *seb.Broker, store objstore.Store) (n int) {
 	}
 }
 
-// One of twenty records was handed out, so the next owner must not hold back all of them as uncertain.
+// One of twenty records was handed out, so the next owner must not hold back all of them as uncertain, however
+// many partitions they are in.
 func TestLostOwnerOfASmallQueueHoldsBackFewRecords(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := objstore.NewMemory()
-		b := openOnly(t, store, kit.InVirtualTime(immediate()))
-		mustCreateTopic(t, b, "t", 1)
-		q := b.Queue("t", "work")
-		mustSet(t, q, seb.QueueUpdate{})
-		appendTo(t, b, 0, 20)
-		wantHanded(t, mustReceive(t, q, 1, 0), "[0#1]")
-		if n := freshAfterKill(t, b, store); n < 12 {
-			t.Errorf("of 19 records that nobody got, %d are handed out before the lease is over", n)
+	for _, partitions := range []int32{1, 3, 20, 100} {
+		for _, done := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d partitions, done %t", partitions, done), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := objstore.NewMemory()
+					b := openOnly(t, store, kit.InVirtualTime(immediate()))
+					mustCreateTopic(t, b, "t", partitions)
+					q := b.Queue("t", "work")
+					mustSet(t, q, seb.QueueUpdate{})
+					for i := range int32(20) {
+						appendTo(t, b, i%partitions, 1)
+					}
+					ms := mustReceive(t, q, 1, 0)
+					if done {
+						mustAck(t, q, ms...)
+					}
+					if n := freshAfterKill(t, b, store); n < 11 {
+						t.Errorf("of 19 records that nobody got, %d are handed out before the lease is over", n)
+					}
+				})
+			})
 		}
-	})
+	}
+}
+
+// While records of many partitions are handed out one by one, only about a second of deliveries is uncertain.
+func TestUncertainRecordsDoNotGrowWithThePartitions(t *testing.T) {
+	for _, partitions := range []int32{1, 10, 100} {
+		synctest.Test(t, func(t *testing.T) {
+			const each, taken = 50, 30
+			store := objstore.NewMemory()
+			b := openOnly(t, store, kit.InVirtualTime(immediate()))
+			mustCreateTopic(t, b, "t", partitions)
+			q := b.Queue("t", "work")
+			mustSet(t, q, seb.QueueUpdate{})
+			for i := range partitions {
+				appendTo(t, b, i, each)
+			}
+			for range taken {
+				mustAck(t, q, mustReceive(t, q, 1, 0)...)
+				time.Sleep(time.Second)
+			}
+			if held := each*int(partitions) - taken - freshAfterKill(t, b, store); held > 16 {
+				t.Errorf("%d partitions: %d records are held back after one was taken each second", partitions, held)
+			}
+		})
+	}
 }
 
 // Some time after a burst of deliveries, the dispatch limit is as close to the delivered records as that of

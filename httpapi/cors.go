@@ -46,7 +46,7 @@ func CheckOrigin(origin string) error {
 const preflightSeconds = "7200" // how long a browser may cache the answer to a preflight; some browsers cache it for a shorter time
 
 // check sets the headers that tell the browser what the page may do, and refuses a request
-// that the page may not send. done is true if the answer is complete.
+// that the page may not send. done is true if the answer is complete, and if there is an error.
 func (o *cors) check(w *response, r *http.Request) (done bool, err error) {
 	origin := r.Header.Get("Origin")
 	if len(o.allowed) > 0 {

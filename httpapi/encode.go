@@ -266,6 +266,7 @@ func (c *chunks) oneOrList(hs []seb.Header, of []int, value func([]byte)) {
 	}
 	for i, at := range of {
 		c.buf = append(c.buf, "[,"[min(i, 1)])
+		c.full()
 		value(hs[at].Value)
 	}
 	c.buf = append(c.buf, ']')

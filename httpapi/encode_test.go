@@ -88,7 +88,8 @@ func TestChunksKeepToTheirMemory(t *testing.T) {
 	for n := range 300 {
 		size := n * n % len(control)
 		for _, value := range [][]byte{control[:size], append(make([]byte, size), 0xff)} {
-			r := seb.Record{Key: control[:n], Value: value, Headers: []seb.Header{{Name: "name", Value: value}}}
+			r := seb.Record{Key: control[:n], Value: value, Headers: make([]seb.Header, 30*n)}
+			r.Headers = append(r.Headers, seb.Header{Name: "name", Value: value})
 			c.record(&r)
 			c.bytes(value)
 		}

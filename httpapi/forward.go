@@ -156,7 +156,8 @@ func (h *Handler) takeForwarded(w *response, r *http.Request, q *seb.Queue) (boo
 		return true, invalid("leave it out: only brokers send it, to each other", "invalid header %s: %.100q", forwardedHeader, mark)
 	}
 	if !strings.HasPrefix(h.epochTag(seb.Epoch(epoch)), cluster+".") {
-		return true, &seb.Error{Code: seb.CodeQueueElsewhere, Detail: "the request is for a broker of another bucket", RetryAfter: time.Second}
+		return true, &seb.Error{Code: seb.CodeQueueElsewhere, Detail: "the request is for a broker of another bucket: its header " + forwardedHeader + " names another log",
+			Hint: "leave that header out: only brokers send it; if a broker of an older version sent the request, correct its --advertise"}
 	}
 	if !w.proven {
 		return true, nil

@@ -36,7 +36,7 @@ type queueStream struct {
 	spec      receiveSpec
 	forwarded bool         // another broker relays this stream
 	passed    eventsPassed // the last event of the owner's stream that was relayed
-	told      error        // the error with which the owner's stream ended; nil if the stream ended without one
+	told      error        // why the last attempt to relay failed: the owner refused the request, or the worker could not be written to; nil if the owner's stream just ended
 	over      bool         // the stream must end
 	buf       *buffer      // for relaying the owner's stream; nil if this broker is the owner
 }

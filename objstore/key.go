@@ -36,9 +36,8 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckPrefix returns an error unless a valid key can begin with prefix.
+// CheckPrefix returns an error unless prefix followed by one letter is a valid key.
 func CheckPrefix(prefix string) error {
-	// If some key with this prefix is valid, then the prefix followed by one letter is a valid key.
 	if err := CheckKey(prefix + "x"); err != nil {
 		return fmt.Errorf("prefix %q: %w", strings.ToValidUTF8(prefix, "?"), err)
 	}

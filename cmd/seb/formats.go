@@ -71,7 +71,7 @@ type keyedRecord struct {
 func parseKeyed(line []byte) (key, value []byte, err error) {
 	var r keyedRecord
 	if err := json.Unmarshal(line, &r); err != nil {
-		return nil, nil, fmt.Errorf("invalid record %.60q: %w", line, err)
+		return nil, nil, fmt.Errorf("the broker sent an invalid record, %.60q: %w", line, err)
 	}
 	return oneOf(r.Key, r.KeyBase64), oneOf(r.Value, r.ValueBase64), nil
 }

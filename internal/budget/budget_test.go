@@ -139,9 +139,9 @@ func TestShareIsDividedAmongItsHolders(t *testing.T) {
 	grow("another holder", other, limit, limit-b.ShareAlone(budget.Bodies))
 	grow("another holder of a full share", other, 1, 0)
 	first.Shrink(limit / 2)
-	grow("another holder of two", other, limit, limit/4)
+	grow("another holder of two", other, limit, limit/3-limit/4)
 	grow("a holder that has its part", other, 1, 0)
-	if used, _ := b.ShareBytes(budget.Bodies); used != limit/4*3 || b.InUse() != used || *rest != b.Limit()-used {
+	if used, _ := b.ShareBytes(budget.Bodies); used != limit/4+limit/3 || b.InUse() != used || *rest != b.Limit()-used {
 		t.Errorf("%d bytes of %d are used, %d of the budget, %d are left", used, limit, b.InUse(), *rest)
 	}
 }
@@ -182,6 +182,47 @@ func TestMemoryIsTakenBackForAnotherHolder(t *testing.T) {
 		time.Sleep(time.Minute) // virtual time
 		if n := again.GrowNow(1, limit); n != limit/4 {
 			t.Errorf("a minute later it got %d bytes, want the rest of %d", n, limit)
+		}
+	})
+}
+
+// Holders that fill the share of small requests again and again give way within a fraction of a second, and
+// after a while leave room for others at once.
+func TestSmallRequestsOfOthersFindRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newBudget(16 << 10)
+		_, limit := b.ShareBytes(budget.Small)
+		const hostile, each = 4, 16
+		fill := func() {
+			for refused := 0; refused < hostile; {
+				refused = 0
+				for key := range uint64(hostile) {
+					var r *budget.Reservation
+					r = b.Reservation(budget.Small, budget.Holder{Key: key + 1}, func() { go r.Shrink(each) })
+					if r.GrowNow(each, each) == 0 {
+						refused++
+					}
+				}
+			}
+		}
+		other := b.Reservation(budget.Small, budget.Holder{Key: 99}, func() { t.Error("the other holder's request was ended") })
+		for round := range hostile + 1 {
+			fill()
+			began := time.Now()
+			if err := other.Grow(t.Context(), each); err != nil {
+				t.Fatal(err)
+			}
+			switch waited := time.Since(began); {
+			case waited > 100*time.Millisecond:
+				t.Errorf("round %d: the other holder waited %v", round, waited)
+			case round == hostile && waited > 0:
+				t.Errorf("the other holder still waited %v after memory was taken from all hostile ones", waited)
+			}
+			other.Shrink(each)
+			synctest.Wait()
+		}
+		if used, _ := b.ShareBytes(budget.Small); used < limit/2 {
+			t.Errorf("the hostile holders have only %d of %d bytes", used, limit)
 		}
 	})
 }

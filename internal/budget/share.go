@@ -35,8 +35,10 @@ type Holder struct {
 }
 
 const (
-	// shareWaitMin is how long a request waits before the share ends other requests to make room.
+	// shareWaitMin is how long a request waits before the share ends other requests to make room. For the
+	// share of small requests it is smallWaitMin, since a small request usually takes only some milliseconds.
 	shareWaitMin = time.Second
+	smallWaitMin = 100 * time.Millisecond
 	// confinedFor is how long a holder is confined after the share ended a request of that holder in favor
 	// of a holder with less memory. A confined holder may have only its part of the share: see the method
 	// part.
@@ -48,14 +50,15 @@ const (
 // share is memory that holders compete for. While there is room, every holder gets what it asks
 // for, except that a confined holder gets at most its part: see the methods mayHave and part. When
 // the share is full, requests wait. The share first serves the request whose holder would then have
-// the least memory. If this request has waited for shareWaitMin, the share ends another request: a
+// the least memory. If this request has waited for s.patience, the share ends another request: a
 // request of a holder that has more memory, or else a request that also waits and that began later.
 // So some requests can always finish, and no request has to wait for a client that has stopped
 // sending or reading.
 type share struct {
-	name    Share
-	limit   int64
-	ceiling int64 // the share grows only while the whole budget has at most this many bytes in use
+	name     Share
+	limit    int64
+	patience time.Duration // how long a request waits before the share ends other requests to make room
+	ceiling  int64         // the share grows only while the whole budget has at most this many bytes in use
 
 	used     int64
 	leaving  int64 // part of used: held by requests that were told to end
@@ -90,8 +93,11 @@ type Reservation struct {
 func (s *share) setUp(name Share, limit int64) {
 	parts := [...]struct{ limit, ceiling int64 }{Small: {1, 14}, Bodies: {7, 12}, Answers: {4, 13}}[name]
 	*s = share{
-		name: name, limit: limit / 16 * parts.limit, ceiling: limit / 16 * parts.ceiling,
+		name: name, limit: limit / 16 * parts.limit, ceiling: limit / 16 * parts.ceiling, patience: shareWaitMin,
 		accounts: map[Holder]account{}, confined: map[Holder]time.Time{}, holding: map[*Reservation]struct{}{},
+	}
+	if name == Small {
+		s.patience = smallWaitMin
 	}
 }
 
@@ -184,7 +190,7 @@ func (r *Reservation) grow(ctx context.Context, n int64, patience time.Duration)
 	b.resize(b.limit - b.used)
 	b.mu.Unlock()
 
-	end, help := time.NewTimer(patience), time.NewTimer(shareWaitMin)
+	end, help := time.NewTimer(patience), time.NewTimer(s.patience)
 	defer end.Stop()
 	defer help.Stop()
 	for {
@@ -195,7 +201,7 @@ func (r *Reservation) grow(ctx context.Context, n int64, patience time.Duration)
 			return r.ended
 		case <-help.C:
 			b.takeBackFor(r)
-			help.Reset(shareWaitMin / 4)
+			help.Reset(s.patience / 4)
 		case <-end.C:
 			return b.stopWaiting(r, nil)
 		case <-ctx.Done():
@@ -305,7 +311,7 @@ func (s *share) next() *Reservation {
 	return best
 }
 
-// takeBackFor revokes reservations if the request to serve next has waited for shareWaitMin. Every
+// takeBackFor revokes reservations if the request to serve next has waited for s.patience. Every
 // waiting request calls takeBackFor. But only the call of the first request in s.waiting has an effect,
 // so that not every request examines all reservations.
 func (b *Budget) takeBackFor(waiting *Reservation) {
@@ -316,7 +322,7 @@ func (b *Budget) takeBackFor(waiting *Reservation) {
 		return
 	}
 	var revoked []func()
-	if r := s.next(); r != nil && time.Since(r.since) >= shareWaitMin && b.used-s.used+r.wants <= s.ceiling {
+	if r := s.next(); r != nil && time.Since(r.since) >= s.patience && b.used-s.used+r.wants <= s.ceiling {
 		for s.used-s.leaving+r.wants > s.limit || b.used-s.leaving+r.wants > s.ceiling {
 			v, unfair := s.victim(r)
 			if v == nil {
@@ -423,11 +429,12 @@ func (s *share) mayHave(r *Reservation, n int64) bool {
 	return s.weight(r, n) <= s.part()
 }
 
-// part returns how many bytes of the share are the part of each holder. With 4 holders, it is a quarter of
-// the share. With one holder, it is three quarters, so that there is room for holders that come later.
+// part returns how many bytes of the share are the part of each holder. With 3 holders, it is a quarter of
+// the share, and with one holder, three quarters: so holders that come later find room at once, although
+// all others have their whole part.
 func (s *share) part() int64 {
 	if n := len(s.accounts); n > 1 {
-		return s.limit / int64(n)
+		return s.limit / int64(n+1)
 	}
 	return s.alone()
 }

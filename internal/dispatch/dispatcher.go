@@ -54,6 +54,7 @@ type Dispatcher struct {
 	chunks        chunks
 	holds         bool // whether any of parts has held ranges
 	pace          pace
+	shares        []int64       // memory for the list of sharesLocked
 	behind        time.Time     // since when a limit should move; zero if no limit should move
 	moved         chan struct{} // closed when the commit that moves limits has ended; nil if no such commit is under way
 	urged         bool          // the commit that moves limits is urgent, since receivers wait for it

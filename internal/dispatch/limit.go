@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
@@ -14,11 +15,12 @@ import (
 // The limit is in the log (as window) before these records go out, so that the next owner knows which
 // records may be with workers. When an owner is lost, all its records below the limit become uncertain,
 // even records that it never handed out. To keep these few, the limit stays ahead of delivery by only
-// about one second of deliveries, and is lowered when deliveries slow down.
+// about one second of deliveries, and is lowered when deliveries slow down. This holds for all partitions
+// together: the limits cover the existing records that the scan reaches first.
 const (
-	// reachMin is the least number of records by which the limit is ahead of delivery.
+	// reachMin is the least number of records by which the limits are ahead of delivery.
 	reachMin = 8
-	// reachMax is the largest number of records by which the limit is ahead of delivery.
+	// reachMax is the largest number of records by which the limits are ahead of delivery.
 	reachMax = 8192
 	// paceSpan is how long receivers should need to take the records between delivery and the limit.
 	paceSpan = time.Second
@@ -72,19 +74,42 @@ func (p *pace) reach(now time.Time) int64 {
 	return min(reachMax, max(reachMin, int64(math.Ceil(p.most))))
 }
 
-// firstReach returns by how many records a new owner sets the limit of each partition ahead of
-// delivery, if the first receiver wants up to most records.
-func firstReach(most int, partitions uint32) int64 {
-	return max(reachMin, (int64(most)+int64(partitions)-1)/int64(partitions))
+// spread distributes the records that receivers take in a second over the limits of partitions. Its method
+// next is called for each partition, in the order of the scan.
+type spread struct {
+	left int64 // how many existing records the further limits may cover
+	most int64 // by how many records a single limit is ahead of delivery at most
 }
 
-// reachLocked returns by how many records the limit of each partition should be ahead of delivery: twice
-// the partition's equal part of d.pace.reach. For example, if d.pace.reach is 4000 and the topic has 4
-// partitions, it is 2000. It is at least scanRecords, since up to scanRecords records of one partition are
-// handed out before the next partition's turn. It is never more than d.pace.reach.
-func (d *Dispatcher) reachLocked(now time.Time) int64 {
-	reach := d.pace.reach(now)
-	return min(reach, max(scanRecords, 2*reach/int64(max(1, len(d.parts)))))
+// spreadOver returns a spread of reach records over the limits of n partitions. A limit covers at most twice
+// the partition's equal part, but at least scanRecords, since up to scanRecords records of one partition are
+// handed out before the next partition's turn.
+func spreadOver(n int, reach int64) spread {
+	return spread{left: reach, most: min(reach, max(scanRecords, 2*reach/int64(max(1, n))))}
+}
+
+// next returns by how many records a limit should be ahead of delivery in a partition with this number of
+// existing records that were not delivered. In a partition without such records the limit is ahead of the
+// partition's end. So what another broker appends there needs no commit before it goes out.
+func (s *spread) next(existing int64) int64 {
+	if existing <= 0 {
+		return s.most
+	}
+	share := min(s.most, s.left)
+	s.left -= min(share, existing)
+	return share
+}
+
+// sharesLocked returns by how many records the limit of each partition should be ahead of delivery. end
+// returns the end of a partition. The caller must not keep the list.
+func (d *Dispatcher) sharesLocked(now time.Time, end func(i int) format.Offset) []int64 {
+	all := spreadOver(len(d.parts), max(d.pace.reach(now), min(int64(d.wanted), reachMax)))
+	d.shares = slices.Grow(d.shares[:0], len(d.parts))[:len(d.parts)]
+	for k := range d.parts {
+		i := (d.turn + k) % len(d.parts)
+		d.shares[i] = all.next(int64(end(i) - d.parts[i].next))
+	}
+	return d.shares
 }
 
 // limitLocked returns the dispatch limit of a partition. While a commit that lowers the limit is under
@@ -130,29 +155,32 @@ func (d *Dispatcher) followLocked(now time.Time, lack int) {
 	}
 }
 
-// nearLocked tells whether the scan is near a limit, and whether a limit keeps records back (stuck). If
-// a limit should move, nearLocked marks the dispatcher, so that the next commit moves the limit.
+// nearLocked tells whether the scan is near a limit, and whether the limits keep records back although the
+// scan has come to all of them (stuck). If a limit should move, nearLocked marks the dispatcher, so that the
+// next commit moves the limit.
 func (d *Dispatcher) nearLocked(now time.Time) (near, stuck bool) {
-	reach, moves := d.reachLocked(now), false
+	moves, open := false, false
 	d.viewOwned(func(t *state.Topic, q *state.Queue) {
+		shares := d.sharesLocked(now, func(i int) format.Offset { return t.Partitions[i].End })
 		for i, p := range d.parts {
-			left := int64(d.limitLocked(q, i) - p.next)
-			moves = moves || shouldMove(left, reach)
-			near = near || left <= reach/4
-			stuck = stuck || left <= 0 && p.next < t.Partitions[i].End
+			left, more := int64(d.limitLocked(q, i)-p.next), p.next < t.Partitions[i].End
+			moves = moves || shouldMove(left, shares[i])
+			near = near || shares[i] > 0 && left <= shares[i]/4
+			stuck = stuck || more && left <= 0
+			open = open || more && left > 0
 		}
 	})
 	if moves && d.behind.IsZero() {
 		d.behind = now
 		d.all.mark(d)
 	}
-	return near, stuck
+	return near, stuck && !open
 }
 
 // shouldMove tells whether a limit should move. left is by how many records the limit is ahead of
-// delivery, and reach is by how many records it should be ahead. A small difference is no reason for a
+// delivery, and share is by how many records it should be ahead. A small difference is no reason for a
 // commit.
-func shouldMove(left, reach int64) bool { return left <= reach*3/4 || left > reach*3/2 }
+func shouldMove(left, share int64) bool { return share > 0 && left <= share*3/4 || left > share*3/2 }
 
 // Show writes an entry to the log. From this entry, brokers that can't ask this owner learn that the
 // owner still runs.
@@ -191,18 +219,20 @@ func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 	if d.closed || d.checkOwner(dr) != nil {
 		return nil
 	}
-	reach := d.reachLocked(now)
-	for i := range d.parts {
+	ends := make([]format.Offset, len(d.parts))
+	for i := range ends {
+		ends[i], _ = dr.End(d.topic, format.Partition(i)) // 0 for a partition that the draft's topic does not have
+	}
+	for i, share := range d.sharesLocked(now, func(i int) format.Offset { return ends[i] }) {
 		p, window := &d.parts[i], dr.QueueDispatchLimit(d.queue, format.Partition(i))
-		end, ok := dr.End(d.topic, format.Partition(i))
-		if !ok {
+		if _, ok := dr.End(d.topic, format.Partition(i)); !ok {
 			continue
 		}
-		goal := p.next + format.Offset(max(reach, min(int64(d.wanted), int64(end-p.next), reachMax)))
+		goal := p.next + format.Offset(share)
 		switch left := int64(window - p.next); {
-		case goal > window && (shouldMove(left, reach) || d.wanted > 0 && end > window):
+		case share > 0 && goal > window && (shouldMove(left, share) || d.wanted > 0 && ends[i] > window):
 			p.lower = 0
-		case goal < window && shouldMove(left, reach):
+		case goal < window && shouldMove(left, share):
 			// The owner keeps to the lower limit from now on, although the limit is not in the log yet.
 			p.lower = goal
 		default:

@@ -244,8 +244,9 @@ func (x own) Apply(d *state.Draft) ([]format.Entry, error) {
 	if epoch, _ := d.QueueEpoch(id); epoch+1 != x.epoch {
 		return nil, nil // another takeover was committed first
 	}
+	ahead := spreadOver(int(partitions), max(reachMin, min(int64(x.most), reachMax)))
 	return []format.Entry{
-		&format.QueueOwned{Queue: id, Epoch: x.epoch, Windows: d.QueueDispatchLimits(id, topic, firstReach(x.most, partitions)), Address: x.address},
+		&format.QueueOwned{Queue: id, Epoch: x.epoch, Windows: d.QueueDispatchLimits(id, topic, ahead.next), Address: x.address},
 		&format.SessionNamed{Session: x.session, Queue: id, Epoch: x.epoch},
 	}, nil
 }

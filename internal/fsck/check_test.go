@@ -194,6 +194,16 @@ func TestClusterFileWithoutChecksumIsSound(t *testing.T) {
 	})
 }
 
+// A damaged id in seb.json says nothing about the log, even if the log has a single object.
+func TestDamagedIDInTheClusterFileMakesNothingForeign(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSmith(t)
+		s.put(s.next(), nil)
+		damaged := bytes.Replace(s.objects[format.ClusterKey], []byte("010203"), []byte("090203"), 1)
+		wantFindings(t, check(t, s.change(format.ClusterKey, damaged).store(), true), "corrupt "+format.ClusterKey)
+	})
+}
+
 // A broker of an earlier version wrote the same state in an older format.
 func TestCheckpointOfAnEarlierSnapshotVersionIsCompared(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -92,7 +92,8 @@ type checker struct {
 	obstacles []Obstacle
 
 	// The position of the walk, which goes through the slots in order (see the method walk). After
-	// damage, hash or state are unknown until the next sound checkpoint.
+	// damage, hash is unknown until the next sound commit or checkpoint, and state until the next sound
+	// checkpoint.
 	pos   format.Seq
 	hash  *format.Hash // hash of the head of slot pos; nil if unknown
 	state *state.State // state after slot pos; nil if unknown

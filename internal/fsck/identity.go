@@ -71,7 +71,7 @@ func (c *checker) readCluster(ctx context.Context) (format.ClusterID, error) {
 	case errors.Is(err, format.ErrVersion):
 		return format.ClusterID{}, err
 	case err != nil:
-		return cluster.ID, c.blame(key, err)
+		return format.ClusterID{}, c.blame(key, err)
 	}
 	return cluster.ID, nil
 }

@@ -19,7 +19,7 @@ const (
 )
 
 // Bounds on API keys. A log that exceeds them is damaged. Without bounds, a damaged number
-// could make a broker allocate all memory. The limits for requests are lower.
+// could make a broker allocate all memory. The limits for requests are at most as high.
 const (
 	KeysMax            = 10_000
 	KeyTopicsMax       = 1000

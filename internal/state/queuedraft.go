@@ -140,16 +140,17 @@ func (d *Draft) QueueLeft(id format.QueueID, partition format.Partition) int64 {
 }
 
 // QueueDispatchLimits returns the dispatch limits that a new owner of an existing queue gets,
-// by partition. Each limit is the given number of records after the last record that may have
-// been handed out.
-func (d *Draft) QueueDispatchLimits(id format.QueueID, topic format.TopicID, records int64) []format.Offset {
+// by partition. ahead returns by how many records a limit is ahead of the last record that may have been
+// handed out, in a partition that has this number of records after that record.
+func (d *Draft) QueueDispatchLimits(id format.QueueID, topic format.TopicID, ahead func(existing int64) int64) []format.Offset {
 	q := d.queue(id)
 	limits := make([]format.Offset, d.topic(topic).partitions)
 	for i := range limits {
 		n := format.Partition(i)
 		p := d.queuePartition(q, n)
 		end, _ := d.End(topic, n)
-		limits[i] = max(p.base.done.next(d.Start(topic, n)), p.uncertainEnd, min(p.dispatchLimit, end)) + format.Offset(records)
+		limits[i] = max(p.base.done.next(d.Start(topic, n)), p.uncertainEnd, min(p.dispatchLimit, end))
+		limits[i] += format.Offset(ahead(int64(end - limits[i])))
 	}
 	return limits
 }

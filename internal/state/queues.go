@@ -88,8 +88,8 @@ func unlisted(offset, dispatchLimit, uncertainEnd format.Offset) (a Attempt, sur
 	return Attempt{}, offset >= dispatchLimit
 }
 
-// isLast reports whether a delivery with that number is the last one of its record. a and sure
-// are what [queuePartition.attempt] returns for that record.
+// isLast reports whether a delivery with that number is the latest one of its record, which is not a dead
+// letter. a and sure are what [queuePartition.attempt] returns for that record.
 func isLast(a Attempt, sure bool, number uint32) bool {
 	return !a.DeadLetter && number > 0 && (a.Number == number || !sure && number == 1)
 }

@@ -162,7 +162,7 @@ func (d *Draft) takeDone(x *format.RecordsDone) error {
 		}
 		for last = r.Offset; last < r.End(); last++ {
 			if a, sure := p.attempt(last); p.isDone(last) || !isLast(a, sure, r.Number) {
-				return fmt.Errorf("%w: attempt %d of offset %d in queue %d is not the last attempt, or the record is already done", ErrNonsense, r.Number, last, x.Queue)
+				return fmt.Errorf("%w: attempt %d of offset %d in queue %d is not the latest attempt, or the record is done or a dead letter", ErrNonsense, r.Number, last, x.Queue)
 			}
 			p.didBy(last, r.Number)
 		}
