@@ -26,11 +26,13 @@ func TestKeyFileOfOthersIsWarnedOf(t *testing.T) {
 		if got := strings.Count(r.err, "warning: the mode of the key file"); got != warnings {
 			t.Errorf("mode %#o: %d warnings: %q", mode, got, r.err)
 		}
-		t.Setenv("SEB_KEY", "another")
-		if r := runSeb(t, nil, "topic", "list", "--server", broker.url); strings.Contains(r.err, "warning") {
-			t.Errorf("no key file is read: %q", r.err)
-		}
-		os.Unsetenv("SEB_KEY")
+	}
+	t.Setenv("SEB_KEY_FILE", file)
+	if err := os.Chmod(file, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if r := runSeb(t, nil, "topic", "list", "--server", broker.url, "--key", "another"); strings.Contains(r.err, "warning") {
+		t.Errorf("the key file is not read: %q", r.err)
 	}
 	broker.stopped(t)
 }
