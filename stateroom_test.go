@@ -2,6 +2,7 @@ package seb_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -244,6 +245,87 @@ func TestFullStateCanStillBeLockedReadAndEmptied(t *testing.T) {
 		if _, err := b.Append(t.Context(), "u", values("v")); err != nil {
 			t.Error("there is room behind that:", err)
 		}
+	})
+}
+
+// Brokers that take queues over, or hand out records of new partitions, leave room for the first API key.
+func TestOwnersOfQueuesLeaveRoomForKeys(t *testing.T) {
+	const queues, partitions = 8, 200
+	queue := func(b *seb.Broker, i int) *seb.Queue { return b.Queue("t", fmt.Sprint("q", i)) }
+	prepare := func(t *testing.T, topicPartitions int32) *seb.Broker {
+		opts := immediate()
+		opts.StateMemory = 100_000
+		b := open(t, objstore.NewMemory(), opts)
+		mustCreateTopic(t, b, "t", topicPartitions)
+		if _, err := b.Append(t.Context(), "t", values("v", "v", "v"), seb.ToPartition(0)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range queues {
+			mustSet(t, queue(b, i), seb.QueueUpdate{})
+		}
+		return b
+	}
+	check := func(t *testing.T, b *seb.Broker, first string) {
+		if used := b.StateBytes(); used > 100_000 {
+			t.Errorf("the state takes %d bytes of 100000", used)
+		}
+		if err := queue(b, 0).Ack(t.Context(), first); err != nil {
+			t.Error("an acknowledgement in order:", err)
+		}
+		_, secret := createKey(t, b, seb.KeyOptions{Name: "ops"})
+		ctx := asCaller(t, b, bySecret(secret))
+		if _, err := b.DeleteRecords(ctx, "t", 0, 2); err != nil {
+			t.Error("a start that moves:", err)
+		}
+		if err := b.DeleteTopic(ctx, "full"); err != nil {
+			t.Error(err)
+		}
+		if _, err := b.Queue("t", fmt.Sprint("q", queues-1)).Receive(ctx, seb.ReceiveOptions{}); err != nil {
+			t.Error("a queue when there is room again:", err)
+		}
+	}
+	t.Run("takeovers", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := prepare(t, partitions)
+			fill(t, b, "full")
+			refused, first := 0, ""
+			for i := range queues {
+				got, err := queue(b, i).Receive(t.Context(), seb.ReceiveOptions{})
+				if i == 0 && len(got) == 1 {
+					first = got[0].Token
+				}
+				if err == nil && len(got) == 1 {
+					continue
+				}
+				refused++
+				wantCode(t, err, seb.CodeOverStateBudget)
+				if of, ok := errors.AsType[*seb.Error](err); !ok || of.Hint == "" {
+					t.Error("no hint:", err)
+				}
+			}
+			if refused == 0 || refused == queues {
+				t.Errorf("%d of %d takeovers were refused", refused, queues)
+			}
+			check(t, b, first)
+		})
+	})
+	t.Run("new partitions", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := prepare(t, 1)
+			var first []string
+			for i := range queues {
+				first = append(first, tokens(mustReceive(t, queue(b, i), 1, 0))...)
+			}
+			if _, err := b.UpdateTopic(t.Context(), "t", seb.TopicUpdate{Partitions: new(int32(partitions))}); err != nil {
+				t.Fatal(err)
+			}
+			fill(t, b, "full")
+			for i := range queues {
+				mustReceive(t, queue(b, i), 1, 0) // the owner moves its dispatch limits
+			}
+			time.Sleep(10 * time.Second)
+			check(t, b, first[0])
+		})
 	})
 }
 

@@ -215,7 +215,8 @@ type decoding func(ctx context.Context, encoded []byte, limit int) (body, error)
 
 // decoder returns the function that decodes r's Content-Encoding, or nil if the body isn't encoded.
 func (h *Handler) decoder(r *http.Request) (decoding, error) {
-	switch enc := strings.ToLower(strings.Join(r.Header.Values("Content-Encoding"), ",")); strings.TrimSpace(enc) {
+	enc := strings.Join(r.Header.Values("Content-Encoding"), ",")
+	switch strings.ToLower(strings.TrimSpace(enc)) {
 	case "", "identity":
 		return nil, nil
 	case "gzip", "x-gzip":

@@ -116,10 +116,12 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 			reached = true
 		default:
 			h.warnOf(e, err)
-			h.log.LogAttrs(r.Context(), slog.LevelWarn, "the owner of a queue does not answer: taking the queue over",
-				slog.String("request_id", w.id), slog.String("path", WithoutSecrets(r.URL.Path)), slog.String("owner", e.Address), slog.String("error", WithoutSecrets(err.Error())),
-				slog.String("hint", "if the owner is running, restart it with seb serve --advertise and an address that this broker can reach"))
-			err = c.queue.TakeOver(r.Context(), e.Epoch)
+			deaf := err
+			if err = c.queue.TakeOver(r.Context(), e.Epoch); err == nil {
+				h.log.LogAttrs(r.Context(), slog.LevelWarn, "the owner of a queue did not answer: the queue has a new owner",
+					slog.String("request_id", w.id), slog.String("path", WithoutSecrets(r.URL.Path)), slog.String("owner", e.Address), slog.String("error", WithoutSecrets(deaf.Error())),
+					slog.String("hint", "if the previous owner is running, restart it with seb serve --advertise and an address that this broker can reach"))
+			}
 		}
 		if err != nil && !errors.Is(err, errDrained) {
 			return err

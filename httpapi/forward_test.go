@@ -348,6 +348,35 @@ func TestOwnerThatDoesNotAnswerAsOneIsReplaced(t *testing.T) {
 	}
 }
 
+// Brokers that can't reach each other take a queue over only once. A request that does not take it over gets no
+// log line that says so.
+func TestOnlyTakeoversAreLoggedAsSuch(t *testing.T) {
+	shared := objstore.NewMemory()
+	var servers [2]*server
+	var lines [2]*logLines
+	for i := range servers {
+		ts := httptest.NewServer(nil)
+		ts.Close()
+		lines[i] = &logLines{}
+		servers[i] = newServerOn(t, shared, seb.Options{Address: ts.URL}, Options{Logger: lines[i].logger()})
+	}
+	servers[0].ownQueue(0)
+	for i := range 6 {
+		if _, _, err := servers[0].broker.Queue("orders", "mail").Owner(t.Context()); err != nil { // learns that it lost the queue
+			t.Fatal(err)
+		}
+		a := servers[1-i%2].post(mailPath+"/receive", "{}")
+		if want := []int{http.StatusOK, http.StatusServiceUnavailable}[i%2]; a.StatusCode != want {
+			t.Errorf("request %d: %d %s", i, a.StatusCode, a.body)
+		}
+	}
+	for i, want := range []int{0, 1} {
+		if got := strings.Count(lines[i].String(), "the owner of a queue d"); got != want {
+			t.Errorf("broker %d: %d lines, want %d: %s", i, got, want, lines[i])
+		}
+	}
+}
+
 // wantReplaced checks that a receive through s makes s take the queue over, and that the receive gets a
 // record that is appended then.
 func (s *server) wantReplaced() {

@@ -262,7 +262,7 @@ func (h *Handler) serve(w *response, r *http.Request, s served) {
 		return
 	}
 	defer leave()
-	if !w.proven && r.Header.Get(forwardedHeader) != "" { // forwarded by a broker of an older version
+	if !w.proven && !s.need.nobody && r.Header.Get(forwardedHeader) != "" { // forwarded by a broker of an older version
 		w.sign()
 	}
 	if s.need.admin {

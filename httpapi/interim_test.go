@@ -42,3 +42,19 @@ func TestNoInterimAnswerBeforeAuthentication(t *testing.T) {
 		})
 	}
 }
+
+// No broker forwards a request that needs no key, so such a request gets no interim response.
+func TestNoInterimAnswerWhereNoKeyIsNeeded(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	newKey(t, s.broker, "ops", seb.ScopeAdmin)
+	for _, path := range []string{"/livez", "/readyz", "/v1/version", "/openapi.yaml"} {
+		conn := s.dial("GET " + path + " HTTP/1.1\r\nHost: x\r\nSeb-Forwarded: x-1\r\n\r\n")
+		got := make([]byte, len("HTTP/1.1 nnn"))
+		if _, err := io.ReadFull(conn, got); err != nil {
+			t.Fatal(err)
+		}
+		if status := string(got[len(got)-3:]); status != "200" && status != "400" {
+			t.Errorf("%s: the first status is %s", path, status)
+		}
+	}
+}

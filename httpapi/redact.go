@@ -1,9 +1,8 @@
 package httpapi
 
 import (
-	"bytes"
-	"encoding/hex"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -11,20 +10,27 @@ import (
 // separators, cut off, or with white space or a separator within, as in a folded line.
 var (
 	// keyPattern matches an API key of any version.
-	keyPattern = regexp.MustCompile(`(?i)seb[v0-9]*` + separators + `(?:[0-9]+` + separators + `)?(` + hexRuns + `)`)
-	// pushPattern matches the secret with which pushes are signed.
-	pushPattern = regexp.MustCompile(`(?i)whsec([_\-]?)((?:` + separators + `)?[0-9a-z+/=_\-]*(?:(?:\s|[^\x00-\x7f]){1,3}[0-9a-z+/=_\-]{8,})*)`)
+	keyPattern = regexp.MustCompile(`(?i)s` + hidden + `e` + hidden + `b(?:` + hidden + `[v0-9])*` + separators + `(?:(?:[0-9]` + hidden + `)+` + separators + `)?(` + hexRuns + `)`)
+	// pushPattern matches the secret with which pushes are signed. After a space, at least 8 characters belong
+	// to the secret, since fewer could be a word. After any other white space or invisible character, one is
+	// enough.
+	pushPattern = regexp.MustCompile(`(?i)w` + hidden + `h` + hidden + `s` + hidden + `e` + hidden + `c` + hidden + `([_\-]?)` +
+		`((?:` + separators + `)?` + pushChar + `*(?: +` + pushChar + `{8,}| *[^ -~]` + hidden + pushChar + `+)*)`)
 	// hexPattern and mixedPattern match what may be a secret without its prefix.
 	hexPattern   = regexp.MustCompile(`(?i)` + hexRuns)
 	mixedPattern = regexp.MustCompile(`[0-9A-Za-z+=]{40,}`)
 )
 
 const (
-	separators = `[\s_\-.:+]{1,3}`
-	// between matches what may stand between pieces of one secret, such as a slash in a URL, or an invisible
-	// character in a web page.
-	between = `(?:[\s_\-.:+/]|[^\x00-\x7f]){1,3}`
-	hexRuns = `[0-9a-f]+(?:` + between + `[0-9a-f]{2,})*`
+	// hidden matches white space and what is not printable ASCII, such as an invisible character in a web page.
+	// An escape such as \f is decoded to a line feed and its letter.
+	hidden     = `(?:[^!-~]|\n[abf])*`
+	separators = `(?:\n[abf]|[\s_\-.:+]|[^\x00-\x7f])+`
+	// between matches what may stand between pieces of one secret, such as a slash in a URL.
+	between = `(?:[\s_\-.:+/]|[^\x00-\x7f])+`
+	// hexRuns does not match the first letter of a word, such as end.
+	hexRuns  = `[0-9a-f]+(?:` + between + `(?:[0-9a-f]{2,}|[0-9a-f]\b))*`
+	pushChar = `[0-9a-z+/=_\-]`
 
 	// A secret that was cut off is replaced only if at least this many characters are left. Fewer
 	// could be a name.
@@ -41,7 +47,8 @@ const (
 // people paste by mistake where a name or an id belongs. A text that begins like a secret becomes
 // [secret]. Long random text may be a secret without its beginning: 56 or more hex digits, or 40 or more
 // digits and letters in upper and lower case. Only the first 8 characters of such a text stay. Secrets are also
-// found if they are percent-encoded, once or several times, or have white space that Go has quoted as \n.
+// found if they are percent-encoded, once or several times, or have white space, invisible characters, quotation
+// marks or backslashes within, also as escapes of Go or JSON, such as \n, \u200b and \".
 func WithoutSecrets(text string) string {
 	text = WithoutNamedSecrets(text)
 	text = replaceDecoded(text, hexPattern, func(m []string) (int, string) { return bareShown, restIf(digits(m[0]) >= bareDigitsMin) })
@@ -57,7 +64,7 @@ func WithoutNamedSecrets(text string) string {
 		if m[1] != "" {
 			least = pushCharsMin
 		}
-		return 0, secretIf(len(m[2]) >= least)
+		return 0, secretIf(pushChars(m[2]) >= least)
 	})
 }
 
@@ -83,6 +90,20 @@ func digits(runs string) (n int) {
 		}
 	}
 	return n
+}
+
+// pushChars counts the characters of a secret for signatures in a text.
+func pushChars(runs string) (n int) {
+	for _, c := range []byte(runs) {
+		if isAlphanumeric(c) || strings.IndexByte("+/=_-", c) >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func isAlphanumeric(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
 func isHex(c byte) bool {
@@ -120,31 +141,81 @@ func replaceDecoded(text string, pattern *regexp.Regexp, replace func(match []st
 	return out.String()
 }
 
-// decode removes percent-encoding from a text, even if it was encoded several times, and Go's
-// quoting of white space. starts has the index in the text of each decoded byte, and the length of
-// the text as the last element.
+// decode removes percent-encoding and the escapes of Go and JSON from a text, even if it was encoded several
+// times. Control characters and backslashes become line feeds, and so do quotation marks before what may be the
+// rest of a secret. starts has the index in the text of each decoded byte, and the length of the text as the
+// last element.
 func decode(text string) (decoded []byte, starts []int) {
 	decoded, starts = make([]byte, 0, len(text)), make([]int, 0, len(text)+1)
 	for i := 0; i < len(text); {
 		c, n := text[i], 1
-		if c == '\\' && i+1 < len(text) && strings.IndexByte("nrt", text[i+1]) >= 0 {
-			c, n = ' ', 2
+		switch c {
+		case '%':
+			c, n = unpercent(text[i:])
+		case '\\':
+			c, n = unquoted(text[i:])
 		}
-		if c == '%' {
-			rest := []byte(text[i+1:])
-			skipped := 1
-			for bytes.HasPrefix(rest, []byte("25")) {
-				rest, skipped = rest[2:], skipped+2
-			}
-			var b [1]byte
-			if len(rest) >= 2 {
-				if _, err := hex.Decode(b[:], rest[:2]); err == nil {
-					c, n = b[0], skipped+2
-				}
-			}
+		switch rest := text[i+n:]; {
+		case c < ' ' || c == '\\' || c == 0x7f, c == '"' && goesOn(rest):
+			c = '\n'
 		}
 		decoded, starts = append(decoded, c), append(starts, i)
 		i += n
 	}
 	return decoded, append(starts, len(text))
+}
+
+// goesOn tells whether a secret may go on after a quotation mark that is followed by rest. Space or punctuation
+// follows a quotation mark that ends a quotation.
+func goesOn(rest string) bool {
+	return rest != "" && (isAlphanumeric(rest[0]) || strings.IndexByte(`\%"+/=_-`, rest[0]) >= 0 || rest[0] >= 0x80)
+}
+
+// unpercent returns the byte that the percent-encoding at the start of text stands for, and the length of the
+// encoding. If there is none, it returns the percent sign.
+func unpercent(text string) (c byte, n int) {
+	n = 1
+	for strings.HasPrefix(text[n:], "25") {
+		n += 2
+	}
+	if len(text) >= n+2 && isHex(text[n]) && isHex(text[n+1]) {
+		return byte(number(text[n : n+2])), n + 2
+	}
+	return '%', 1
+}
+
+// unquoted returns the byte that the backslashes at the start of text and the escape after them stand for, and
+// their length. It returns 0xff for all characters that are not ASCII, and a backslash for white space. In \a, \b
+// and \f, the letter does not belong to the escape: after a backslash, it may be a digit of a key.
+func unquoted(text string) (c byte, n int) {
+	for n < len(text) && text[n] == '\\' {
+		n++
+	}
+	if n == len(text) {
+		return '\\', n
+	}
+	digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[text[n]]
+	switch {
+	case text[n] == '"':
+		return '"', n + 1
+	case strings.IndexByte("nrtv", text[n]) >= 0:
+		return '\\', n + 1
+	case digits > 0 && len(text) > n+digits:
+		code := text[n+1 : n+1+digits]
+		if strings.ContainsFunc(code, func(r rune) bool { return r >= 0x80 || !isHex(byte(r)) }) {
+			return '\\', n
+		}
+		return byte(min(number(code), 0xff)), n + 1 + digits
+	default:
+		return '\\', n
+	}
+}
+
+// number returns the value of hex digits.
+func number(digits string) uint64 {
+	x, err := strconv.ParseUint(digits, 16, 64)
+	if err != nil {
+		panic("httpapi: " + err.Error()) // the caller has checked the digits
+	}
+	return x
 }

@@ -1,10 +1,13 @@
 package httpapi
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/simple-event-broker/seb"
 )
@@ -97,6 +100,58 @@ func TestDamagedSecretsAreTakenOutOfTexts(t *testing.T) {
 	}
 }
 
+// Messages quote values before secrets are replaced, so what stands within a secret may be an escape of Go or JSON.
+func TestSecretsWithInvisibleCharactersAreTakenOutOfTexts(t *testing.T) {
+	hex, body := strings.TrimPrefix(pastedKey, "seb_7_"), strings.TrimPrefix(pastedPush, "whsec_")
+	for _, between := range []string{
+		"\f", "\v", "\x00", "\x1b", "\x7f", "\u00a0", "\u0085", "\u00ad", "\u200b", "\u2028", "\ufeff", "\U000e0001", "\"", "\\", "\r\n", "\n    ",
+		"\t\t\t\t\t", "\n" + strings.Repeat(" ", 80), strings.Repeat("\u200b", 20), "\x80", "\f\"\\ ", "\\\\",
+	} {
+		for name, text := range map[string]string{
+			"once in a key":           pastedKey[:6] + hex[:32] + between + hex[32:],
+			"near the end of a key":   pastedKey[:6] + hex[:63] + between + hex[63:],
+			"in the prefix of a key":  "s" + between + "eb_7_" + hex,
+			"before the id":           "seb_" + between + "7_" + hex,
+			"everywhere in a key":     "seb_7_" + strings.Join(strings.Split(hex, ""), between),
+			"once in a secret":        pastedPush[:30] + between + pastedPush[30:],
+			"near the end of one":     pastedPush[:len(pastedPush)-3] + between + pastedPush[len(pastedPush)-3:],
+			"in the prefix of one":    "wh" + between + "sec_" + body,
+			"everywhere in a secret":  "whsec_" + strings.Join(strings.Split(body, ""), between),
+			"first in a secret":       "whsec_" + between + body,
+			"at two places in a key":  "seb_7_" + hex[:20] + between + hex[20:30] + between + hex[30:],
+			"at two places of secret": pastedPush[:9] + between + pastedPush[9:12] + between + pastedPush[12:],
+		} {
+			quoted := fmt.Sprintf("%q", text)
+			inJSON, err := json.Marshal(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, in := range []string{quoted, fmt.Sprintf("%q", quoted[1:len(quoted)-1]), string(inJSON), `"` + text + `"`, `"` + url.PathEscape(text) + `"`} {
+				for _, around := range [][2]string{{}, {"no key ", " is known"}} {
+					if got := WithoutSecrets(around[0] + in + around[1]); got != around[0]+`"[secret]"`+around[1] {
+						t.Errorf("%q %s: %s became %s", between, name, around[0]+in+around[1], got)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Long texts take a time in proportion to their length.
+func TestLongTextsAreCheckedForSecretsInTime(t *testing.T) {
+	const size = 64 << 10
+	for _, unit := range []string{"seb_1 ", "seb_1_a ", "a ", "a\u200b", "s\f", "whsec_ ", "whsec_a\n", "abcdefg ", `\`, `\u`, `\x1`, `"a`, "%25", "ab\n", "A0b+", " ", "sebsebseb", "wh\x1b"} {
+		text := strings.Repeat(unit, size/len(unit))
+		for _, text := range []string{text, "seb_1_" + text, "whsec_" + text} {
+			began := time.Now()
+			WithoutSecrets(text)
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("%q takes %v", unit, took)
+			}
+		}
+	}
+}
+
 // Wherever in a request a secret is pasted, the log and the answer don't repeat it.
 func TestPastedSecretsAreNeitherLoggedNorAnswered(t *testing.T) {
 	for _, secret := range []string{pastedKey, strings.ToUpper(pastedKey), pastedPush, strings.ToLower(pastedPush)} {
@@ -131,5 +186,15 @@ func TestPastedSecretsAreNeitherLoggedNorAnswered(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The answer quotes the value as the client sent it: in lower case, it would not look like a secret.
+func TestContentEncodingThatIsASecretIsNotAnswered(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	body := strings.TrimPrefix(pastedPush, "whsec_")
+	a := s.post(ordersPath, "x", "Content-Encoding", body)
+	if a.want(t, http.StatusUnsupportedMediaType); strings.Contains(strings.ToLower(a.body), strings.ToLower(body[10:])) {
+		t.Error(a.body)
 	}
 }

@@ -132,16 +132,34 @@ func (c *dumpCmd) judge(first []byte, size int64) error {
 		return notAnObject(c.Object, first)
 	}
 	p, err := format.DecodePrologue(first)
-	if err == nil && p.Kind == format.KindCheckpoint {
-		err = format.CheckCheckpointStart(first, size)
-	}
-	if err == nil && p.Kind == format.KindCheckpoint && size > format.CheckpointBytesMax {
-		err = format.Corrupt("a checkpoint has %d bytes, at most %d are allowed", size, int64(format.CheckpointBytesMax))
+	if err == nil {
+		err = judgeHead(p, first, size)
 	}
 	if err == nil || errors.Is(err, format.ErrVersion) {
 		return err
 	}
 	return codedError{err, exitDamage}
+}
+
+// judgeHead checks the head, if first has all of it.
+func judgeHead(p format.Prologue, first []byte, size int64) (err error) {
+	switch p.Kind {
+	case format.KindCheckpoint:
+		if size > format.CheckpointBytesMax {
+			return format.Corrupt("a checkpoint has %d bytes, at most %d are allowed", size, int64(format.CheckpointBytesMax))
+		}
+		return format.CheckCheckpointStart(first, size)
+	case format.KindData:
+		_, err = format.DecodeDataHead(first)
+	case format.KindCommit:
+		if p.End() > format.HeadBytesMax || p.End() > size {
+			return format.Corrupt("the head should end at byte %d of %d, and may have at most %d bytes", p.End(), size, int64(format.HeadBytesMax))
+		}
+		if p.End() <= int64(len(first)) {
+			_, err = format.DecodeCommit(first)
+		}
+	}
+	return err
 }
 
 // dumper writes what an object holds, and counts what is wrong with it.

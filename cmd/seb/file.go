@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -61,5 +60,10 @@ func readRegular(name string, bytesMax int64, judge func(first []byte, size int6
 	if err := judge(first, info.Size()); err != nil {
 		return nil, fmt.Errorf("dump %s: %w", name, err)
 	}
-	return io.ReadAll(io.LimitReader(io.MultiReader(bytes.NewReader(first), f), bytesMax))
+	b = make([]byte, info.Size())
+	n, err := io.ReadFull(f, b[copy(b, first):])
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // the file was shortened meanwhile
+		err = nil
+	}
+	return b[:len(first)+n], err
 }

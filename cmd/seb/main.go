@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -175,6 +176,7 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 		return exitUsage
 	}
 	preferTypedKey(command)
+	warnOfKeyFile(command, std.err)
 	err = command.Run()
 	if nobodyReads(err) && exitCode(ctx, err) == exitFailure && slices.Contains(readers, nameOf(command.Selected())) {
 		return exitOK // the output was not read to its end, and nothing else failed
@@ -221,6 +223,28 @@ func preferTypedKey(command *kong.Context) {
 		if flag.Name == "key" && typed["key-file"] && !typed["key"] {
 			flag.Target.SetZero()
 		}
+	}
+}
+
+// warnOfKeyFile writes a warning if the command reads its API key from a file that every user of this machine may
+// read or change.
+func warnOfKeyFile(command *kong.Context, w io.Writer) {
+	file := ""
+	for _, flag := range command.Flags() {
+		switch flag.Name {
+		case "key":
+			if flag.Target.String() != "" {
+				return // the file is not read
+			}
+		case "key-file":
+			file = flag.Target.String()
+		}
+	}
+	if file == "" || runtime.GOOS == "windows" { // Windows has no such modes
+		return
+	}
+	if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o006 != 0 { // an error is reported when the file is read
+		note(w, "warning: the mode of the key file %s is %#o, so other users of this machine may use the API key: chmod it to 0600\n", oneLine(file), info.Mode().Perm())
 	}
 }
 

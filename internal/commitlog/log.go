@@ -24,9 +24,12 @@ const (
 	// Get also reads their records.
 	headRead = 256 << 10
 	// recoveryRead replaces headRead while a broker catches up. The broker then needs only the heads of
-	// commits, and it keeps what it reads ahead in memory that no budget bounds.
+	// commits.
 	recoveryRead  = 16 << 10
 	wholeReadsMax = 8
+	// aheadBytesMax bounds the memory for commits that are read ahead of the next slot, together. The commit
+	// of the next slot may take more.
+	aheadBytesMax = 128 << 20
 
 	// A request times out after requestTimeout plus the time that its bytes take at bytesPerSecond.
 	requestTimeout   = 15 * time.Second
@@ -90,6 +93,7 @@ type Log struct {
 type readCommit struct {
 	commit *format.Commit
 	object []byte // nil unless the whole object was read
+	memory int64  // about how many bytes of memory both take
 }
 
 // Stats counts what happened since the start.

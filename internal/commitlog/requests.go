@@ -185,13 +185,9 @@ func isDamage(err error) bool {
 }
 
 // get reads the heads of the slots in [from, to] in parallel. Even if some reads fail, it passes the
-// other answers to the protocol, so that a broker makes progress while a store has faults.
+// other answers to the protocol, so that a broker makes progress while a store has faults. It leaves out
+// slots whose heads would take more memory than aheadBytesMax allows: the protocol asks for them again.
 func (l *Log) get(ctx context.Context, from, to format.Seq) error {
-	type result struct {
-		Answer
-		readCommit
-		err error // an error about damaged bytes
-	}
 	var (
 		known   format.Seq
 		settled bool
@@ -209,31 +205,11 @@ func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 	if !settled || len(want) > wholeReadsMax {
 		size = recoveryRead
 	}
-	results := make([]result, len(want))
-	var g errgroup.Group
-	for i, s := range want {
-		g.Go(func() error {
-			begin := l.clock.Boot()
-			c, object, at, err := l.readHead(ctx, s, size)
-			if i == 0 && err == nil {
-				l.getLatency += (l.clock.Boot() - begin - l.getLatency) / getLatencyWeight
-			}
-			r := &results[i]
-			if isDamage(err) {
-				r.err = err
-			}
-			if err != nil && !errors.Is(err, objstore.ErrNotFound) {
-				return err
-			}
-			r.Answer = Answer{Seq: s, At: l.stamp(at), Known: known}
-			if err == nil {
-				r.Found, r.Hash, r.Prev = true, c.Hash, c.Prev
-				r.readCommit = readCommit{c, object}
-			}
-			return nil
-		})
+	results := make([]slotRead, len(want))
+	err := l.readStarts(ctx, results, want, size, known)
+	if failed := l.readLarge(ctx, results); err == nil {
+		err = failed
 	}
-	err := g.Wait()
 	for i, r := range results {
 		switch key := format.LogKey(want[i]); {
 		case r.err != nil:
@@ -244,10 +220,10 @@ func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 	}
 	// Pass the answers to the protocol in the order of their dates. In another order, the store's
 	// clock would seem to step back.
-	slices.SortFunc(results, func(a, b result) int { return a.At.Store.Compare(b.At.Store) })
+	slices.SortFunc(results, func(a, b slotRead) int { return a.At.Store.Compare(b.At.Store) })
 	for _, r := range results {
 		if r.Seq == 0 {
-			continue // the read failed
+			continue // the read failed, or the slot was left out
 		}
 		if r.Found {
 			l.read[r.Seq] = r.readCommit
@@ -258,47 +234,137 @@ func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 	return err
 }
 
-// readHead reads the head of slot s. It first gets size bytes of the object, and then the rest of the head if
-// the head is larger. If it has read the whole object, it also returns the object. The returned time is the
-// date of the store's answer; an answer that is ErrNotFound has a date too.
-func (l *Log) readHead(ctx context.Context, s format.Seq, size int64) (*format.Commit, []byte, time.Time, error) {
+// slotRead is what get has read of a slot.
+type slotRead struct {
+	Answer // the zero Answer if the read failed, or the slot was left out
+	readCommit
+	start CommitStart // if the rest of the head must still be read
+	err   error       // an error about damaged bytes
+}
+
+// readStarts sends the first Get for each of the slots want, and decodes the heads that these read whole. A 404
+// is an answer, and no error.
+func (l *Log) readStarts(ctx context.Context, results []slotRead, want []format.Seq, size int64, known format.Seq) error {
+	var g errgroup.Group
+	for i, s := range want {
+		g.Go(func() error {
+			begin := l.clock.Boot()
+			start, at, err := l.readStart(ctx, s, size)
+			r := &results[i]
+			if isDamage(err) {
+				r.err = err
+			}
+			if err != nil && !errors.Is(err, objstore.ErrNotFound) {
+				return err
+			}
+			r.Answer = Answer{Seq: s, At: l.stamp(at), Known: known}
+			if i == 0 && err == nil {
+				l.getLatency += (l.clock.Boot() - begin - l.getLatency) / getLatencyWeight
+			}
+			if r.start = start; err == nil && start.Whole() {
+				return l.readRest(ctx, r)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// readLarge reads the heads that are larger than the first Gets, as far as aheadBytesMax allows. It leaves out
+// the other slots.
+func (l *Log) readLarge(ctx context.Context, results []slotRead) error {
+	memory := l.aheadBytes()
+	for i := range results {
+		memory += results[i].memory
+	}
+	var g errgroup.Group
+	for i := range results {
+		r := &results[i]
+		if r.start.Body == nil {
+			continue
+		}
+		// The first slot is the next one to apply, so it must be read even if it exceeds the bound.
+		need := r.start.Memory()
+		if i > 0 && memory+need > aheadBytesMax {
+			*r = slotRead{}
+			continue
+		}
+		memory += need
+		g.Go(func() error { return l.readRest(ctx, r) })
+	}
+	return g.Wait()
+}
+
+// readRest reads the head that begins with r.start, and adds it to r.
+func (l *Log) readRest(ctx context.Context, r *slotRead) error {
+	start := r.start
+	r.start = CommitStart{}
+	c, object, err := l.readHead(ctx, r.Seq, start)
+	if err != nil {
+		r.Answer = Answer{}
+		if isDamage(err) {
+			r.err = err
+		}
+		return err
+	}
+	r.Found, r.Hash, r.Prev = true, c.Hash, c.Prev
+	r.readCommit = readCommit{c, object, start.Memory()}
+	return nil
+}
+
+// aheadBytes returns how much memory the commits take that are read and not applied yet.
+func (l *Log) aheadBytes() (sum int64) {
+	for _, r := range l.read {
+		sum += r.memory
+	}
+	return sum
+}
+
+// readStart gets the first size bytes of slot s. The returned time is the date of the store's answer; an
+// answer that is ErrNotFound has a date too.
+func (l *Log) readStart(ctx context.Context, s format.Seq, size int64) (CommitStart, time.Time, error) {
 	key := format.LogKey(s)
 	ctx, cancel := timeout(ctx, size)
 	defer cancel()
 	o, err := l.store.Get(ctx, key, 0, size)
 	if err != nil {
-		return nil, nil, o.Time, err
+		return CommitStart{}, o.Time, err
 	}
-	body := o.Body
-	pro, err := format.DecodePrologue(body)
-	if err == nil && pro.End() > format.HeadBytesMax {
-		err = format.Corrupt("the head has %d bytes, at most %d are allowed", pro.End(), format.HeadBytesMax)
-	}
-	if err == nil && pro.End() > int64(len(body)) && pro.End() <= o.Size {
-		rest, err := l.store.Get(ctx, key, int64(len(body)), pro.End()-int64(len(body)))
-		if err != nil {
-			return nil, nil, rest.Time, err
-		}
-		body = append(body, rest.Body...)
-	}
+	start, err := StartCommit(o)
 	if err != nil {
-		return nil, nil, o.Time, fmt.Errorf("%s: %w", key, err)
+		return CommitStart{}, o.Time, fmt.Errorf("%s: %w", key, err)
+	}
+	return start, o.Time, nil
+}
+
+// readHead returns the head of slot s, which begins with start. If start has less than the head, readHead gets
+// the head. If the whole object was read, readHead also returns the object.
+func (l *Log) readHead(ctx context.Context, s format.Seq, start CommitStart) (*format.Commit, []byte, error) {
+	key, body := format.LogKey(s), start.Body
+	if !start.Whole() {
+		ctx, cancel := timeout(ctx, start.End())
+		defer cancel()
+		o, err := l.store.Get(ctx, key, 0, start.End()) // not only the rest, so that no copy is needed
+		if err != nil {
+			return nil, nil, err
+		}
+		body = o.Body
 	}
 	c, err := format.DecodeCommit(body)
 	switch {
 	case err != nil:
 	case c.Cluster != l.cluster.ID || c.Seq != s:
 		err = foreign(c.Cluster, c.Seq)
-	case c.Size() != o.Size:
-		err = format.Corrupt("the object has %d bytes instead of %d", o.Size, c.Size())
+	case c.Size() != start.Size:
+		err = format.Corrupt("the object has %d bytes instead of %d", start.Size, c.Size())
 	}
 	if err != nil {
-		return nil, nil, o.Time, fmt.Errorf("%s: %w", key, err)
+		return nil, nil, fmt.Errorf("%s: %w", key, err)
 	}
-	if int64(len(body)) < o.Size {
+	if int64(len(body)) < start.Size {
 		body = nil
 	}
-	return c, body, o.Time, nil
+	return c, body, nil
 }
 
 func (l *Log) create(ctx context.Context, s format.Seq) error {

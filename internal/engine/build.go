@@ -102,8 +102,13 @@ func (e *Engine) build(next commitlog.Next) (*format.Commit, [][]byte) {
 	if len(c.Entries) == 0 {
 		return nil, nil
 	}
+	x.promised = 0 // the draft has these entries now
 	if e.rider != nil {
-		for _, entry := range e.rider.Ride(d, c.Entries) {
+		entries := e.rider.Ride(d, c.Entries)
+		if e.room(d, state.UseOwners, d.Growth(entries...)) != nil {
+			entries = withoutNewLimits(d, entries)
+		}
+		for _, entry := range entries {
 			e.take(c, d, entry)
 		}
 	}
@@ -121,7 +126,7 @@ func (e *Engine) buildChange(c *format.Commit, d *state.Draft, r *Request) {
 		entries, refusal = r.Change.Apply(d)
 	}
 	if refusal == nil {
-		refusal = e.roomForEntries(d, r, entries)
+		entries, refusal = e.roomForEntries(d, r, entries)
 	}
 	if refusal != nil {
 		e.building.refusal[r] = refusal

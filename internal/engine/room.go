@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"math"
 
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -14,9 +13,7 @@ const stateReserveMin = 64 << 10
 
 // stateLimit returns the size in bytes up to which requests of the given use may let the state grow.
 // Appends must leave a reserve. So when appends are refused, consumers can still commit, workers can still
-// answer, and operators can still create keys. Entries of queues' owners have no limit, since workers
-// can't empty a queue without an owner. Such entries let the state grow by about 100 bytes for each
-// partition of a queue, however often the owner changes.
+// answer, brokers can still take queues over, and operators can still create keys.
 func (o *Options) stateLimit(use state.Use) int64 {
 	reserve := max(o.StateMemory/16, min(stateReserveMin, o.StateMemory/4))
 	switch use {
@@ -26,24 +23,43 @@ func (o *Options) stateLimit(use state.Use) int64 {
 		return o.StateMemory - reserve*3/4
 	case state.UseWork:
 		return o.StateMemory - reserve/4
-	case state.UseKeys:
-		return o.StateMemory
+	case state.UseOwners:
+		return o.StateMemory - reserve/8
 	default:
-		return math.MaxInt64
+		return o.StateMemory
 	}
 }
 
 // roomForEntries refuses a request without appends if the state has no room for the request's entries.
-// There is always room for entries that don't let the state grow, such as a deletion.
-func (e *Engine) roomForEntries(d *state.Draft, r *Request, entries []format.Entry) error {
-	use := state.UseOwners
+// There is always room for entries that don't let the state grow, such as a deletion. roomForEntries returns the
+// entries to commit: it leaves out new dispatch limits if there is room only for the other entries.
+func (e *Engine) roomForEntries(d *state.Draft, r *Request, entries []format.Entry) ([]format.Entry, error) {
+	use := state.UseKeys
 	for _, entry := range entries {
 		use = min(use, state.UseOf(entry))
 	}
 	if r.Key != nil {
 		use = state.UseRecords
 	}
-	return e.room(d, use, d.Growth(entries...), r)
+	full := e.room(d, use, d.Growth(entries...), r)
+	if full == nil {
+		return entries, nil
+	}
+	if fewer := withoutNewLimits(d, entries); 0 < len(fewer) && len(fewer) < len(entries) {
+		return fewer, e.room(d, use, d.Growth(fewer...), r)
+	}
+	return nil, full
+}
+
+// withoutNewLimits leaves out the dispatch limits of partitions that had none, such as new partitions. Such a
+// limit lets the state grow, and the owner of the queue still hands out records of the other partitions.
+func withoutNewLimits(d *state.Draft, entries []format.Entry) (fewer []format.Entry) {
+	for _, entry := range entries {
+		if _, ok := entry.(*format.WindowMoved); !ok || d.Growth(entry) == 0 {
+			fewer = append(fewer, entry)
+		}
+	}
+	return fewer
 }
 
 // roomForAppends refuses requests if the state has no room for their batches and for the given

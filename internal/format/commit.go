@@ -84,6 +84,36 @@ func EncodeCommit(c *Commit) []byte {
 	return b
 }
 
+// CheckCommitStart checks the first bytes of an object that should be a commit. If they are wrong, the caller
+// need not read the rest of the head. b has at least the prologue; size is the size of the object in bytes.
+func CheckCommitStart(b []byte, size int64) error {
+	p, err := DecodePrologue(b)
+	switch {
+	case err != nil:
+		return err
+	case p.Kind != KindCommit:
+		return wrongKind(p.Kind, KindCommit)
+	case p.End() > HeadBytesMax:
+		return Corrupt("the head has %d bytes, at most %d are allowed", p.End(), HeadBytesMax)
+	case p.End() > size:
+		return Corrupt("the head should end at byte %d, but the object ends at byte %d", p.End(), size)
+	case len(b) < PrologueSize+commitFixedSize:
+		return Corrupt("the first %d bytes are too few for a commit", len(b))
+	}
+	fixed := b[PrologueSize:]
+	if should := p.End() + int64(le.Uint32(fixed[80:])); should != size {
+		return Corrupt("the object has %d bytes instead of %d", size, should)
+	}
+	if least := commitFixedSize + dataRefSize*int64(le.Uint32(fixed[84:])) + entryHeaderSize*int64(p.Count); least > int64(p.HeadSize) {
+		return Corrupt("the data objects and entries need %d bytes, but the head has %d", least, p.HeadSize)
+	}
+	return nil
+}
+
+// CommitMemory returns about how many bytes of memory it takes to read and decode the head of a commit with
+// the prologue p. An empty entry of 8 bytes takes 56 bytes when it is decoded.
+func CommitMemory(p Prologue) int64 { return 2*p.End() + 48*int64(p.Count) }
+
 // DecodeCommit reads the head of a commit. b has the first bytes of the commit's object, at least the
 // whole head. The result shares no memory with b. The caller must check that the object belongs to the
 // right cluster and slot, and that [Commit.Size] is the size of the object.

@@ -31,6 +31,9 @@ func FuzzDecodeCommit(f *testing.F) {
 			if c.Size() > math.MaxUint32 {
 				t.Fatalf("a commit of %d bytes", c.Size())
 			}
+			if err := CheckCommitStart(b[:PrologueSize+commitFixedSize], c.Size()); err != nil {
+				t.Fatalf("a commit that decodes has a bad start: %v", err)
+			}
 			again := *c
 			encoded := EncodeCommit(&again)
 			c.Hash = again.Hash // differs if a known entry had another critical flag

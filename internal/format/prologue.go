@@ -145,7 +145,7 @@ func decodeHead(b []byte, want Kind) (Prologue, []byte, error) {
 		return p, nil, err
 	}
 	if p.Kind != want {
-		return p, nil, fmt.Errorf("%w: it is a %v, not a %v", ErrForeign, p.Kind, want)
+		return p, nil, wrongKind(p.Kind, want)
 	}
 	if int64(len(b)) < p.End() {
 		return p, nil, Corrupt("the head should end at byte %d, but the object ends at byte %d", p.End(), len(b))
@@ -155,6 +155,10 @@ func decodeHead(b []byte, want Kind) (Prologue, []byte, error) {
 		return p, nil, Corrupt("the head's checksum should be %08x, but its bytes give %08x", p.HeadCRC, crc)
 	}
 	return p, head, nil
+}
+
+func wrongKind(is, want Kind) error {
+	return fmt.Errorf("%w: it is a %v, not a %v", ErrForeign, is, want)
 }
 
 // headHash returns the hash of a commit's prologue and head. The head of the next commit has this hash as

@@ -22,7 +22,7 @@ func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoi
 	err = believe(ctx, func() error {
 		o, err := c.get(ctx, key, 0, format.CheckpointBodyStart) // reads the object's size, on which the timeout of the next Get depends
 		if err == nil && o.Size > format.CheckpointBytesMax {
-			return fmt.Errorf("%w: it has %d bytes, at most %d are allowed", format.ErrCorrupt, o.Size, int64(format.CheckpointBytesMax))
+			return tooLarge(o.Size, format.CheckpointBytesMax)
 		}
 		if err == nil {
 			err = format.CheckCheckpointStart(o.Body, o.Size)
@@ -83,7 +83,8 @@ func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 			return err
 		}
 	}
-	c.hash = &cp.Hash
+	hash := cp.Hash // a copy: a pointer into cp would keep the body in memory
+	c.hash = &hash
 	c.covered, c.base = s, cp.state
 	c.report.Checkpoints++
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/simple-event-broker/seb/internal/commitlog"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -14,12 +15,20 @@ import (
 const (
 	headBytes = 16 << 10
 	deepBytes = 256 << 10
+
+	// headMemoryMax bounds the memory for each of the heads that workers read side by side. A larger head is
+	// read when the walk comes to its slot, so that no two such heads are in memory.
+	headMemoryMax = memoryMax / workers
 )
+
+// errLarge says that a head takes more than the memory that its reader may use.
+var errLarge = errors.New("the head is too large to be read along with others")
 
 // slotResult is what checkSlot found about a slot.
 type slotResult struct {
 	seq     format.Seq
 	absent  bool
+	large   bool           // nothing was checked, since the head takes more than headMemoryMax
 	commit  *format.Commit // nil if it could not be read
 	damage  []error        // errors about the object, see classOf
 	data    []dataResult   // results for the data objects to which the commit refers
@@ -28,15 +37,19 @@ type slotResult struct {
 }
 
 // checkSlot reads a slot's commit, and checks the data objects that the commit is the first to refer to.
-// Since it does both at once, the check need not keep the rows of all commits in memory.
-func (c *checker) checkSlot(ctx context.Context, s format.Seq) slotResult {
+// Since it does both at once, the check need not keep the rows of all commits in memory. If the head takes
+// more than headMax bytes of memory, the result says only that it is large.
+func (c *checker) checkSlot(ctx context.Context, s format.Seq, headMax int64) slotResult {
 	r := slotResult{seq: s}
 	var body []byte
 	err := believe(ctx, func() (err error) {
-		r.commit, body, err = c.readCommit(ctx, s)
+		r.commit, body, err = c.readCommit(ctx, s, headMax)
 		return err
 	})
 	switch _, damaged := classOf(err); {
+	case errors.Is(err, errLarge):
+		r.large = true
+		return r
 	case errors.Is(err, objstore.ErrNotFound):
 		r.absent = true
 		return r
@@ -69,9 +82,9 @@ func (c *checker) checkSlot(ctx context.Context, s format.Seq) slotResult {
 	return r
 }
 
-// readCommit reads and checks the head of a slot. body has at least the head, and the whole object if
-// that is small.
-func (c *checker) readCommit(ctx context.Context, s format.Seq) (commit *format.Commit, body []byte, err error) {
+// readCommit reads and checks the head of a slot. body is the whole object if that is small, and nil
+// otherwise. If the head takes more than headMax bytes of memory, readCommit returns errLarge.
+func (c *checker) readCommit(ctx context.Context, s format.Seq, headMax int64) (commit *format.Commit, body []byte, err error) {
 	key, size := format.LogKey(s), int64(headBytes)
 	if c.opts.Deep {
 		size = deepBytes
@@ -80,22 +93,19 @@ func (c *checker) readCommit(ctx context.Context, s format.Seq) (commit *format.
 	if err != nil {
 		return nil, nil, err
 	}
-	body = o.Body
-	pro, err := format.DecodePrologue(body)
-	if err == nil && pro.End() > format.HeadBytesMax {
-		err = fmt.Errorf("%w: the head has %d bytes, at most %d are allowed", format.ErrCorrupt, pro.End(), int64(format.HeadBytesMax))
-	}
-	if err == nil && pro.End() > int64(len(body)) && pro.End() <= o.Size {
-		rest, err := c.get(ctx, key, int64(len(body)), pro.End()-int64(len(body)))
-		if err != nil {
-			return nil, nil, err
-		}
-		body = append(body, rest.Body...)
-	}
+	start, err := commitlog.StartCommit(o)
 	if err != nil {
 		return nil, nil, err
 	}
-	commit, err = format.DecodeCommit(body)
+	if !start.Whole() {
+		if start.Memory() > headMax {
+			return nil, nil, errLarge
+		}
+		if o, err = c.get(ctx, key, 0, start.End()); err != nil {
+			return nil, nil, err
+		}
+	}
+	commit, err = format.DecodeCommit(o.Body)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -103,12 +113,20 @@ func (c *checker) readCommit(ctx context.Context, s format.Seq) (commit *format.
 		return nil, nil, fmt.Errorf("%w: the object is the commit of slot %d of cluster %v", format.ErrForeign, commit.Seq, commit.Cluster)
 	case commit.Size() != o.Size:
 		return nil, nil, wrongSize(o.Size, commit.Size())
+	case o.Size > format.ObjectBytesMax:
+		return nil, nil, tooLarge(o.Size, format.ObjectBytesMax)
+	case int64(len(o.Body)) < o.Size:
+		return commit, nil, nil
 	}
-	return commit, body, nil
+	return commit, o.Body, nil
 }
 
 func wrongSize(has, should int64) error {
 	return fmt.Errorf("%w: it has %d bytes instead of %d", format.ErrCorrupt, has, should)
+}
+
+func tooLarge(has, allowed int64) error {
+	return fmt.Errorf("%w: it has %d bytes, at most %d are allowed", format.ErrCorrupt, has, allowed)
 }
 
 // checkPayload verifies the inline batches of a commit. If body is the whole object and the batches in body

@@ -54,6 +54,8 @@ func (c *checker) readData(ctx context.Context, ref format.DataRef, rows []row) 
 		return 0, 0, fmt.Errorf("%w: it is %s of cluster %v", format.ErrForeign, h.Ref.Key(), h.Cluster)
 	case int64(h.Ref.Size) != o.Size:
 		return 0, 0, wrongSize(o.Size, int64(h.Ref.Size))
+	case o.Size > format.ObjectBytesMax:
+		return 0, 0, tooLarge(o.Size, format.ObjectBytesMax)
 	case ref.Size != 0 && h.Ref.Size != ref.Size:
 		return 0, 0, wrongSize(o.Size, int64(ref.Size))
 	case !c.opts.Deep:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 
 const (
 	workers      = 16        // requests at once
-	memoryMax    = 128 << 20 // bytes of bodies in memory at once; a single larger body is read alone
+	collectMin   = 64 << 20  // before it reads more bytes at once, the check frees the memory of earlier reads
+	memoryMax    = 128 << 20 // bytes of records in memory at once; larger records of one object are read alone. Heads may take as much
 	listPageKeys = 100_000   // keys per page of a directory store; S3 has its own limit
 
 	// A request times out after requestTimeout plus the time that its bytes take at bytesPerSecond.
@@ -54,6 +56,9 @@ func (r *reader) hold(ctx context.Context, bytes int64) (release func(), err err
 // ErrNotRegular, or says that the store failed.
 func (r *reader) get(ctx context.Context, key string, off, n int64) (o objstore.Object, err error) {
 	err = r.try(ctx, max(n, 0), func(ctx context.Context) error {
+		if n > collectMin {
+			debug.FreeOSMemory() // on its own, the garbage collector would run only once the heap has doubled
+		}
 		o, err = r.store.Get(ctx, key, off, n)
 		return err
 	})

@@ -2,6 +2,7 @@ package fsck
 
 import (
 	"context"
+	"math"
 
 	"github.com/simple-event-broker/seb/internal/format"
 )
@@ -31,7 +32,11 @@ func (c *checker) walk(ctx context.Context) error {
 			}
 		}
 	}
-	err := inOrder(ctx, slots, c.checkSlot, func(r slotResult) error {
+	check := func(ctx context.Context, s format.Seq) slotResult { return c.checkSlot(ctx, s, headMemoryMax) }
+	err := inOrder(ctx, slots, check, func(r slotResult) error {
+		if r.large {
+			r = c.checkSlot(ctx, r.seq, math.MaxInt64)
+		}
 		if r.err != nil {
 			return r.err
 		}

@@ -58,7 +58,7 @@ func (i *Identity) Accept(ctx context.Context, w http.ResponseWriter) (*Conn, er
 		return nil, errors.New("take over the connection: the client sent data before it had the response")
 	}
 	_ = conn.SetDeadline(time.Time{}) // an error may be ignored: it means that the connection is closed, and then the write below fails
-	const answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + protocol + "\r\n\r\n"
+	const answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + protocol + "\r\nX-Content-Type-Options: nosniff\r\n\r\n"
 	if _, err := conn.Write([]byte(answer)); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("take over the connection: %w", err)

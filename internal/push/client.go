@@ -70,13 +70,14 @@ func newTransport(t Target, o Options) *http.Transport {
 			MaxReceiveBufferPerStream: streamBytesMax, MaxReceiveBufferPerConnection: 1 << 20,
 		},
 	}
-	if o.Dial != nil {
-		tr.DialContext = o.Dial
-	}
 	if o.Proxy != nil {
 		tr.Proxy = http.ProxyURL(o.Proxy)
 	} else {
 		dialer.ControlContext = o.Networks.guard
+		tr.DialContext = o.Networks.guarded(dialer.DialContext)
+	}
+	if o.Dial != nil {
+		tr.DialContext = o.Dial
 	}
 	return tr
 }

@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -87,10 +88,12 @@ func (n Networks) against(a netip.Addr) string {
 	case a.Is4() && slices.ContainsFunc(closed4, holds), a.Is6() && (!open6.Contains(a) || slices.ContainsFunc(closed6, holds)):
 		return "is not public"
 	case n.isOwn(a):
-		return "belongs to the broker's own machine"
+		return ownMachine
 	}
 	return ""
 }
+
+const ownMachine = "belongs to the broker's own machine"
 
 // denies reports whether the operator has denied the address a, or the IPv4 address that a embeds.
 func (n Networks) denies(a netip.Addr) bool {
@@ -159,4 +162,39 @@ func (n Networks) guard(_ context.Context, network, address string, _ syscall.Ra
 		return &forbiddenError{a, why, n.hint(a.Addr())}
 	}
 	return nil
+}
+
+// dial makes a connection, as [net.Dialer.DialContext] does.
+type dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// guarded returns a dial that closes connections to this machine, before anything is sent. guard does not know
+// all addresses of this machine: a local route can give it addresses that no network interface has. A
+// connection to such an address comes from the same address.
+func (n Networks) guarded(d dial) dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := d(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		if err := n.guardMade(conn.LocalAddr(), conn.RemoteAddr()); err != nil {
+			_ = conn.Close() // the connection was not used
+			return nil, err
+		}
+		return conn, nil
+	}
+}
+
+// guardMade returns an error if both ends of a connection have the same IP address, so that it goes to this
+// machine, unless the operator has allowed that address.
+func (n Networks) guardMade(local, remote net.Addr) error {
+	from, ok1 := local.(*net.TCPAddr)
+	to, ok2 := remote.(*net.TCPAddr)
+	if !ok1 || !ok2 {
+		return fmt.Errorf("connect to %v from %v: it is not a TCP connection", remote, local)
+	}
+	a := to.AddrPort().Addr().WithZone("").Unmap()
+	if !from.IP.Equal(to.IP) || slices.ContainsFunc(n.Allowed, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		return nil
+	}
+	return &forbiddenError{to.AddrPort(), ownMachine, n.hint(a)}
 }

@@ -172,7 +172,11 @@ func (m *meter) queueEntry(it format.Entry) {
 		}
 		m.grown += (&Queue{Name: x.Name, Config: x.Config}).memory()
 	case *format.QueueOwned:
-		m.grown += int64(len(x.Address))
+		before := 0
+		if q := m.d.s.queues.byID[x.Queue]; q != nil {
+			before = len(q.Address)
+		}
+		m.grown += int64(max(0, len(x.Address)-before))
 		m.reach(x.Queue, len(x.Windows))
 	case *format.WindowMoved:
 		m.reach(x.Queue, int(x.Partition)+1)

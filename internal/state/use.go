@@ -7,19 +7,18 @@ import "github.com/simple-event-broker/seb/internal/format"
 type Use int
 
 // The uses. A broker refuses entries of a use when the state has filled a certain share of the
-// memory limit: the later a use is in this list, the larger is the share. UseOwners has no
-// limit.
+// memory limit: the later a use is in this list, the larger is the share.
 const (
 	UseRecords   Use = iota // appends, topics, queues, push targets
 	UseConsumers            // consumers and their positions
 	UseWork                 // deliveries of queues, and answers about them
+	UseOwners               // owners of queues, and their dispatch limits
 	UseKeys                 // API keys
-	UseOwners               // owners of queues
 )
 
 // String returns the use in words, for messages.
 func (u Use) String() string {
-	return [...]string{"appends, topics and queues", "consumers", "answers of workers", "API keys", "owners of queues"}[u]
+	return [...]string{"appends, topics and queues", "consumers", "answers of workers", "owners of queues", "API keys"}[u]
 }
 
 // UseOf returns the use of an entry.
