@@ -52,7 +52,9 @@ func run(ctx context.Context, api client.API, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d orders in the log\n", appended.Count)
+	if _, err := fmt.Fprintf(out, "%d orders in the log\n", appended.Count); err != nil {
+		return err
+	}
 
 	kitchen := api.Queue("orders", "kitchen")
 	if _, _, err := kitchen.Set(ctx, seb.QueueUpdate{Order: new(seb.OrderKey)}, seb.Earliest); err != nil {
@@ -62,11 +64,11 @@ func run(ctx context.Context, api client.API, out io.Writer) error {
 	defer done()
 	var handled atomic.Int64
 	worker := seb.Worker{Source: kitchen, Handle: func(_ context.Context, m seb.Message) error {
-		fmt.Fprintf(out, "%s for %s\n", m.Value, m.Key)
-		if handled.Add(1) == int64(appended.Count) {
+		_, err := fmt.Fprintf(out, "%s for %s\n", m.Value, m.Key)
+		if err == nil && handled.Add(1) == int64(appended.Count) {
 			done()
 		}
-		return nil
+		return err
 	}}
 	return worker.Run(work)
 }
