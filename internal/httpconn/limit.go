@@ -1,11 +1,11 @@
-// Package httpconn bounds the number of an HTTP server's connections, and ends connections whose clients are
-// lost. It knows connections and their states, but not the requests on them. A slot here is the permission for
+// Package httpconn bounds the number of an HTTP server's connections and the memory of request headers, and ends
+// connections whose clients are lost. It knows connections and their states, and where a header ends, but not the
+// requests on them. A slot here is the permission for
 // one connection to be open: a server with n slots has at most n open connections.
 package httpconn
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -125,12 +125,14 @@ func (l *limitListener) expireIdle(now time.Time) time.Duration {
 
 // observe is the server's ConnState hook.
 func (l *limitListener) observe(conn net.Conn, state http.ConnState) {
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
-	}
 	c, ok := conn.(*limitedConn)
-	if !ok {
-		return // a connection of another listener of the same server
+	for !ok { // with TLS, or with Headers, this is the underlying connection
+		over, wraps := conn.(interface{ NetConn() net.Conn })
+		if !wraps {
+			return // a connection of another listener of the same server
+		}
+		conn = over.NetConn()
+		c, ok = conn.(*limitedConn)
 	}
 	if state != http.StateIdle {
 		l.busy(c)
