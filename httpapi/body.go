@@ -75,7 +75,7 @@ func (h *Handler) readRaw(w *response, r *http.Request, limit int) (body, error)
 	if err != nil {
 		return body{}, bodyError(cmp.Or(m.ended(), err), src.got.bytes, r.ContentLength)
 	}
-	w.bodyRead = true
+	w.bodyRead, *w.trailer = true, nil
 	m.done()
 	if err := h.stillAdmitted(r.Context(), w); err != nil {
 		b.free()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/httpconn"
 )
 
 // Options configure a [Handler]. Every field may be left zero.
@@ -64,6 +65,7 @@ type Handler struct {
 	peers     *peerClient
 	scrapes   *scrapes
 
+	headers    *httpconn.Headers
 	peerServer *http.Server // serves the requests that other brokers forward
 	warnOfPeer sync.Once    // logs once that the address of a broker leads to another broker
 	strangers  strangers
@@ -99,6 +101,7 @@ func New(b *seb.Broker, opts Options) *Handler {
 		throttle: newAuthThrottle(),
 		declared: map[string]methods{},
 	}
+	h.headers = httpconn.NewHeaders(headerBytesMax, headerLinesMin+min(h.limits.RecordHeaders, recordHeaderLinesMax))
 	h.peerServer = h.newPeerServer()
 	h.draining, h.drain = context.WithCancel(context.Background())
 	if opts.Registerer != nil {

@@ -72,6 +72,7 @@ func serve(t testing.TB, b *seb.Broker, apiOpts Options) *server {
 	h := New(b, apiOpts)
 	ts := httptest.NewUnstartedServer(nil)
 	ts.Config = NewServer(h, nil)
+	ts.Listener = h.LimitHeaders(ts.Config, ts.Listener)
 	ts.Start()
 	t.Cleanup(ts.Close)
 	return &server{
@@ -108,7 +109,7 @@ func bubbleAround(t *testing.T, open func(t *testing.T) *server, connections int
 		s := open(t)
 		l := newPipeListener()
 		srv := NewServer(s.handler, nil)
-		limited := LimitConnections(srv, l, connections)
+		limited := s.handler.LimitHeaders(srv, LimitConnections(srv, l, connections))
 		served := make(chan struct{})
 		go func() {
 			defer close(served)

@@ -33,7 +33,7 @@ func identityOf(b *seb.Broker) *peer.Identity {
 
 // newPeerServer returns the server of requests that other brokers forward.
 func (h *Handler) newPeerServer() *http.Server {
-	return &http.Server{
+	s := &http.Server{
 		Handler:           http.HandlerFunc(h.servePeer),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       2 * ownerIdle, // the forwarding broker closes a connection earlier, after it was idle for ownerIdle
@@ -42,6 +42,8 @@ func (h *Handler) newPeerServer() *http.Server {
 		ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 		BaseContext: func(l net.Listener) context.Context { return l.(*peerConn).base },
 	}
+	h.headers.Watch(s)
+	return s
 }
 
 // peerConn is a listener for one connection of another broker.
@@ -76,7 +78,7 @@ func (h *Handler) acceptPeer(w *response, r *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler) // the client has left, or did not prove a session: no answer is possible
 	}
-	l := &peerConn{Conn: conn, base: context.WithValue(context.WithoutCancel(r.Context()), peerKey{}, conn)}
+	l := &peerConn{Conn: h.headers.Wrap(conn), base: context.WithValue(context.WithoutCancel(r.Context()), peerKey{}, conn)}
 	_ = h.peerServer.Serve(l) // returns once the server has accepted the connection, or at once if the server is shut down
 	if !l.given {
 		_ = conn.Close()

@@ -54,7 +54,8 @@ type response struct {
 	came     time.Time     // when the request's headers were read
 	bodyWait time.Duration // how long the broker waited for the client to send its body
 
-	release func() // frees memory that is reserved until the answer is written
+	trailer *http.Header // where net/http puts what comes behind the body; no action reads it
+	release func()       // frees memory that is reserved until the answer is written
 
 	id       string // the request's id, also in the answer's Seb-Request-Id
 	head     bool   // the request is a HEAD: the body is not sent
@@ -117,6 +118,7 @@ func (w *response) extendDeadline() {
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	start := time.Now()
+	r.Trailer = nil // may have as many names as fit into a header
 	w := &response{
 		ResponseWriter: rw,
 		conn:           http.NewResponseController(rw),
@@ -127,6 +129,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		bodyRead:       r.ContentLength == 0,
 		request:        r,
 		clientContext:  r.Context(),
+		trailer:        &r.Trailer,
 		came:           start,
 		release:        func() {},
 	}

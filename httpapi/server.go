@@ -14,6 +14,11 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = time.Minute
 	headerBytesMax    = 64 << 10
+
+	// headerLinesMin is how many lines a request's header may have in addition to the headers of a record.
+	headerLinesMin = 256
+	// recordHeaderLinesMax is how many Seb-Header- lines fit into headerBytesMax, about.
+	recordHeaderLinesMax = 4096
 )
 
 // NewServer returns a server for h. The server's timeouts close the connections of idle, half-open and lost
@@ -92,4 +97,18 @@ func (s *strangers) warn(log *slog.Logger) func(httpconn.Protocol, net.Addr) {
 			"others_since_last_warning", s.others[p], "hint", strangerHints[p])
 		s.warned[p], s.others[p] = time.Now(), 0
 	}
+}
+
+// LimitHeaders returns a listener; the caller lets s serve this listener instead of l. The listener bounds the
+// memory of the headers of requests: each connection may have 16 KiB, and all connections together may have 8 MiB
+// more. A line counts 200 bytes in addition to its length. While these 8 MiB are taken, larger headers wait up to
+// 5 s for memory, and then get status 503. While a header waits, the connections of clients that have not sent the
+// rest of a large header within a second are closed. A header with more lines than 256 and the largest number of headers
+// of a record gets status 431.
+//
+// l may be a listener of [tls.NewListener]. LimitHeaders wraps the ConnState of s, so the caller sets this field
+// before it calls LimitHeaders.
+func (h *Handler) LimitHeaders(s *http.Server, l net.Listener) net.Listener {
+	h.headers.Watch(s)
+	return h.headers.Listen(s, l)
 }

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bufio"
+	"io"
+	"net"
 	"net/url"
 	"strings"
 	"testing"
@@ -73,4 +76,23 @@ func TestConnectionsCut(t *testing.T) {
 	for _, b := range brokers {
 		b.stopped(t)
 	}
+}
+
+// A client can't fill the memory with the lines of a header.
+func TestHeaderWithManyLinesIsRefused(t *testing.T) {
+	t.Parallel()
+	broker := serve(t, nil, "--store", "memory:")
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(broker.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n"+strings.Repeat("a:\r\n", 500)); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := bufio.NewReader(conn).ReadString('\n')
+	if want := "HTTP/1.1 431 "; err != nil || !strings.HasPrefix(answer, want) {
+		t.Errorf("the answer is %q, %v; want %s", answer, err, want)
+	}
+	broker.stopped(t)
 }

@@ -162,8 +162,8 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	server := httpapi.NewServer(api, log)
 	endPushes := c.deliver(broker, log)
 	failed := make(chan error, 1)
-	limited := httpapi.LimitConnections(server, listener, c.MaxConnections)
-	go func() { failed <- c.serveHTTP(server, limited, secure) }()
+	limited := limit(api, server, listener, c.MaxConnections, secure)
+	go func() { failed <- server.Serve(limited) }()
 
 	if err := c.banner(std.out, listener.Addr(), kind, linger, prices, broker.KeysExist(), broker.Status().State.Warning()); err != nil {
 		log.Warn("can't write to standard output", "error", err)
@@ -191,17 +191,17 @@ func (c *serveCmd) secure(log *slog.Logger) (*tls.Config, error) {
 	return nil, nil
 }
 
-// serveHTTP serves until the server is shut down. It speaks only HTTP/1.1, with or without TLS. So a
-// connection carries one request at a time: the limits on connections, on slow clients and on lost clients
-// rely on this.
-func (c *serveCmd) serveHTTP(server *http.Server, l net.Listener, secure *tls.Config) error {
-	if secure == nil {
-		return server.Serve(l)
-	}
-	server.TLSConfig = secure
+// limit returns the listener that the server serves, with the limits on connections and headers. The server speaks only
+// HTTP/1.1, with or without TLS. So a connection carries one request at a time: the limits on connections, on
+// headers, on slow clients and on lost clients rely on this.
+func limit(api *httpapi.Handler, server *http.Server, l net.Listener, connections int, secure *tls.Config) net.Listener {
 	server.Protocols = new(http.Protocols)
 	server.Protocols.SetHTTP1(true)
-	return server.ServeTLS(l, "", "")
+	l = httpapi.LimitConnections(server, l, connections)
+	if secure != nil {
+		l = tls.NewListener(l, secure)
+	}
+	return api.LimitHeaders(server, l)
 }
 
 // watch waits until the broker has to end, and returns the reason if it is a failure.

@@ -1,5 +1,6 @@
-// Package httpconn bounds the number of an HTTP server's connections, ends connections whose clients are
-// lost, and recognises clients of other protocols. It knows connections and their states, but not the requests on them. A slot here is the permission for
+// Package httpconn bounds the number of an HTTP server's connections and the memory of request headers, ends
+// connections whose clients are lost, and recognises clients of other protocols. It knows connections and their
+// states, and where a header ends, but not the requests on them. A slot here is the permission for
 // one connection to be open: a server with n slots has at most n open connections.
 package httpconn
 
@@ -132,15 +133,20 @@ func (l *limitListener) expireIdle(now time.Time) time.Duration {
 
 // observe is the server's ConnState hook.
 func (l *limitListener) observe(conn net.Conn, state http.ConnState) {
-	secure, isSecure := conn.(*tls.Conn)
-	if isSecure {
-		conn = secure.NetConn()
-	}
+	secure := false
 	c, ok := conn.(*limitedConn)
-	if !ok {
-		return // a connection of another listener of the same server
+	for !ok { // with TLS, or with Headers, this is the underlying connection
+		over, wraps := conn.(interface{ NetConn() net.Conn })
+		if !wraps {
+			return // a connection of another listener of the same server
+		}
+		if _, isSecure := conn.(*tls.Conn); isSecure {
+			secure = true
+		}
+		conn = over.NetConn()
+		c, ok = conn.(*limitedConn)
 	}
-	if isSecure && state == http.StateNew { // nothing was read yet
+	if secure && state == http.StateNew { // nothing was read yet
 		c.secure.Store(true)
 	}
 	if state != http.StateIdle {
