@@ -93,10 +93,14 @@ func (b *Broker) Reserve(ctx context.Context, n int64) (release func(), err erro
 
 // ReserveMore is [Broker.Reserve] for a request that holds memory already. Some memory is kept
 // for ReserveMore, and Reserve can't take it. So requests that have begun can end, and don't wait
-// for each other's memory.
+// for each other's memory. What such requests get in pieces of 64 KiB or more leaves room for small requests.
 func (b *Broker) ReserveMore(ctx context.Context, n int64) (release func(), err error) {
 	defer writes(&err)
-	return reserve(ctx, b.engine.Budget(), budget.More, n)
+	c := budget.More
+	if n >= 64<<10 {
+		c = budget.Lists
+	}
+	return reserve(ctx, b.engine.Budget(), c, n)
 }
 
 func reserve(ctx context.Context, of *budget.Budget, c budget.Class, n int64) (release func(), err error) {

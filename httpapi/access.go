@@ -20,7 +20,7 @@ type need struct {
 	scope    seb.Scopes
 	topic    func(*http.Request) string // the topic that the caller needs access to; nil: the action names no topic, or checks topics itself
 	all      bool                       // the key must have the scope for all topics
-	parts    bool                       // the action itself checks the access to each part of the body, with mayDo
+	parts    bool                       // the caller needs the scope read or write; the action itself checks the access to each part of the body, with mayDo
 	signed   bool                       // the token of a signed URL gives access, too
 	admin    bool                       // each call of the action gets a line in the audit log
 	reads    bool                       // the action commits nothing for the caller, even if the method is POST
@@ -120,8 +120,13 @@ func (h *Handler) watch(w *response) {
 
 func (n need) check(a seb.Access, r *http.Request) error {
 	switch {
-	case n.anyKey, n.parts:
+	case n.anyKey:
 		return nil
+	case n.parts: // checked before the body is read; every part needs one of these scopes
+		if a.CheckScope(seb.ScopeRead) == nil {
+			return nil
+		}
+		return a.CheckScope(seb.ScopeWrite)
 	case n.topic != nil:
 		return a.CheckTopic(n.scope, n.topic(r))
 	case n.all:

@@ -104,6 +104,14 @@ func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.P
 // records parses body as the request's media type says. The value of a record is a slice of body, unless the
 // value had to be decoded.
 func (h *Handler) records(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
+	l, err := h.parse(ctx, spec, body)
+	if err == nil {
+		l.parsed()
+	}
+	return l, err
+}
+
+func (h *Handler) parse(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
 	switch spec.mediaType {
 	case typeNDJSON:
 		return h.linesOf(ctx, spec, body)

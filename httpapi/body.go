@@ -48,7 +48,9 @@ func (h *Handler) readBody(w *response, r *http.Request, limit int) (body, error
 		return body{}, err
 	}
 	defer raw.free()
-	return decode(r.Context(), raw.data, limit)
+	m := h.newBodyMemory(w, -1)
+	m.complete = true // nothing more is read from the client
+	return decode(r.Context(), m.reserve, raw.data, limit)
 }
 
 // readRaw reads the body without decoding it.
@@ -210,8 +212,8 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decoding is a function that decodes a whole body. The decoded body has at most limit bytes.
-type decoding func(ctx context.Context, encoded []byte, limit int) (body, error)
+// decoding is a function that decodes a whole body into reserved memory. The decoded body has at most limit bytes.
+type decoding func(ctx context.Context, reserve reserve, encoded []byte, limit int) (body, error)
 
 // decoder returns the function that decodes r's Content-Encoding, or nil if the body isn't encoded.
 func (h *Handler) decoder(r *http.Request) (decoding, error) {
@@ -238,26 +240,33 @@ var gzipPool sync.Pool // of *gzip.Reader
 // size the body states.
 const gzipRatioMax = 1032
 
-func (h *Handler) gunzip(ctx context.Context, encoded []byte, limit int) (body, error) {
+// gunzip decodes into a buffer of the size that the last four bytes state. If that buffer is too small, since
+// the body has several members or states a wrong size, gunzip frees the buffer and tries again with a larger one.
+func (h *Handler) gunzip(ctx context.Context, reserve reserve, encoded []byte, limit int) (body, error) {
 	z, _ := gzipPool.Get().(*gzip.Reader)
 	if z == nil {
 		z = new(gzip.Reader)
 	}
 	defer gzipPool.Put(z)
-	m := &gzipMembers{z, bytes.NewReader(encoded)}
-	if err := m.next(); err != nil {
-		return body{}, undecodable("gzip", err)
-	}
-	// The last four bytes state the decoded size, unless the body has several members.
-	size := limit
+	room := limit
 	if n := len(encoded); n >= 4 {
-		size = min(limit, int(binary.LittleEndian.Uint32(encoded[n-4:])), gzipRatioMax*n)
+		room = min(limit, int(binary.LittleEndian.Uint32(encoded[n-4:])), gzipRatioMax*n)
 	}
-	b, err := h.readGrowing(ctx, growth{reserve: h.broker.ReserveMore, first: size, times: 2}, m, limit)
-	if err != nil {
-		return body{}, undecodable("gzip", err)
+	for {
+		m := &gzipMembers{z, bytes.NewReader(encoded)}
+		err := m.next()
+		var b body
+		if err == nil {
+			b, err = h.readGrowing(ctx, growth{reserve: reserve, first: room}, m, room)
+		}
+		switch {
+		case err == nil:
+			return b, nil
+		case room == limit || seb.CodeOf(err) != seb.CodeRequestTooLarge:
+			return body{}, undecodable("gzip", err)
+		}
+		room = min(max(4*room, smallBytes), limit)
 	}
-	return b, nil
 }
 
 // gzipMembers reads one gzip member after the other. A gzip.Reader could read several members itself,
@@ -300,7 +309,7 @@ const zstdBlockMax = 128 << 10
 // unzstd tries again with larger and larger buffers: a frame need not state its size, and more frames may
 // follow. Each buffer has room for one extra block. If decoding fails before it reaches that room, the
 // body is broken; otherwise the buffer was too small. The decoder's error does not always tell which.
-func (h *Handler) unzstd(ctx context.Context, encoded []byte, limit int) (body, error) {
+func (h *Handler) unzstd(ctx context.Context, reserve reserve, encoded []byte, limit int) (body, error) {
 	dec, err := zstdDecoder()
 	if err != nil {
 		return body{}, fmt.Errorf("set up zstd: %w", err)
@@ -311,7 +320,7 @@ func (h *Handler) unzstd(ctx context.Context, encoded []byte, limit int) (body, 
 		room = int(min(first.FrameContentSize, uint64(limit)))
 	}
 	for {
-		buf, err := newBuffer(ctx, h.broker.ReserveMore, room+zstdBlockMax)
+		buf, err := newBuffer(ctx, reserve, room+zstdBlockMax)
 		if err != nil {
 			return body{}, err
 		}

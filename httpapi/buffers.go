@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/simple-event-broker/seb"
@@ -96,15 +97,28 @@ const (
 	pooledRecordsMin    = 64
 	pooledRecordsMax    = 16 << 10 // longer lists are not pooled
 	reservedRecordBytes = 64 << 10 // how much a growing list reserves at a time, at least
+	smallListBytes      = 64 << 10 // a larger list grows while no other does: see recordList.takeTurn
+	listTurnMax         = 5 * time.Second
 )
 
-var recordPool sync.Pool // of *recordList
+// Pools of *recordList. Small lists have a pool of their own, since a list takes the memory of its whole capacity,
+// and a small request must not need much.
+var smallLists, largeLists sync.Pool
+
+func recordPool(count int) *sync.Pool {
+	if count*recordStructBytes <= smallListBytes {
+		return &smallLists
+	}
+	return &largeLists
+}
 
 // recordList is a pooled list of records, to which a parser adds. Its memory is reserved from the broker's
 // memory budget until free is called.
 type recordList struct {
 	list     []seb.Record
 	releases []func()
+	bytes    int           // reserved
+	turn     chan struct{} // holds this list's token while it is the list's turn to grow; else nil
 }
 
 // recordsMax is how many records one request may carry: the records' structs may
@@ -117,12 +131,13 @@ func (h *Handler) newRecordList(ctx context.Context, count int) (*recordList, er
 	if err := h.checkRecordCount(count); err != nil {
 		return nil, err
 	}
-	l, _ := recordPool.Get().(*recordList)
+	l, _ := recordPool(count).Get().(*recordList)
 	if l == nil {
 		l = &recordList{}
 	}
 	room := max(count, cap(l.list), pooledRecordsMin)
-	if err := l.reserve(ctx, h.broker, room*recordStructBytes); err != nil {
+	if err := l.reserve(ctx, h, room*recordStructBytes); err != nil {
+		l.free()
 		return nil, err
 	}
 	if cap(l.list) < room {
@@ -142,9 +157,17 @@ func (h *Handler) checkRecordCount(count int) error {
 	return nil
 }
 
-// reserve reserves n more bytes of b's memory budget until the list is freed.
-func (l *recordList) reserve(ctx context.Context, b *seb.Broker, n int) error {
-	release, err := b.ReserveMore(ctx, int64(n))
+// reserve reserves n more bytes of the broker's memory budget until the list is freed.
+func (l *recordList) reserve(ctx context.Context, h *Handler, n int) error {
+	l.bytes += n
+	if most := 2 * h.limits.RequestBytes; l.bytes > most {
+		return &seb.Error{
+			Code: seb.CodeRequestTooLarge, Outcome: seb.NotCommitted, Limit: int64(most),
+			Detail: fmt.Sprintf("the request's records, headers, offsets and tokens take more than %d bytes of the broker's memory, in addition to the body", most),
+			Hint:   "send several requests",
+		}
+	}
+	release, err := h.broker.ReserveMore(ctx, int64(n))
 	if err != nil {
 		return err
 	}
@@ -152,7 +175,55 @@ func (l *recordList) reserve(ctx context.Context, b *seb.Broker, n int) error {
 	return nil
 }
 
+// grow is reserve for a parser that reserves memory again and again.
+func (l *recordList) grow(ctx context.Context, h *Handler, n int) error {
+	if l.bytes+n > smallListBytes {
+		if err := l.takeTurn(ctx, h); err != nil {
+			return err
+		}
+	}
+	return l.reserve(ctx, h, n)
+}
+
+// takeTurn waits until no other large list grows. If several large lists grew at a time, each could hold memory
+// that the others wait for. A list that has grown holds its memory only until its records are committed.
+func (l *recordList) takeTurn(ctx context.Context, h *Handler) error {
+	if l.turn != nil {
+		return nil
+	}
+	select {
+	case h.listTurn <- struct{}{}:
+		l.turn = h.listTurn
+		return nil
+	default:
+	}
+	timeout := time.NewTimer(listTurnMax)
+	defer timeout.Stop()
+	select {
+	case h.listTurn <- struct{}{}:
+		l.turn = h.listTurn
+		return nil
+	case <-timeout.C:
+		return &seb.Error{
+			Code: seb.CodeOverMemoryBudget, Outcome: seb.NotCommitted, RetryAfter: time.Second,
+			Detail: fmt.Sprintf("the request waited %v for other requests with long lists of records or positions", listTurnMax),
+		}
+	case <-ctx.Done():
+		return &seb.Error{Code: seb.CodeCanceled, Outcome: seb.NotCommitted, Detail: "the request was canceled while it waited for memory", Err: context.Cause(ctx)}
+	}
+}
+
+// parsed notes that the list grows no more.
+func (l *recordList) parsed() {
+	if l.turn != nil {
+		<-l.turn
+		l.turn = nil
+	}
+}
+
 func (l *recordList) free() {
+	l.parsed()
+	l.bytes = 0
 	clear(l.list) // a pooled list must not keep keys, headers and bodies alive
 	for _, release := range l.releases {
 		release()
@@ -160,6 +231,6 @@ func (l *recordList) free() {
 	clear(l.releases)
 	l.list, l.releases = l.list[:0], l.releases[:0]
 	if cap(l.list) <= pooledRecordsMax {
-		recordPool.Put(l)
+		recordPool(cap(l.list)).Put(l)
 	}
 }

@@ -331,7 +331,7 @@ func TestMemoryOfACommit(t *testing.T) {
 			fmt.Fprintf(&many, `"%d":0,`, i)
 		}
 		body := `{"positions":[{"topic":"orders","consumer":"billing","offsets":{` + many.String() + `"100000":0}}]}`
-		s.post(commitsPath, body).wantProblem(t, http.StatusTooManyRequests, seb.CodeOverMemoryBudget)
+		s.post(commitsPath, body).wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRequestTooLarge)
 		s.wantNothingReserved()
 
 		release := make(chan struct{})
@@ -452,6 +452,21 @@ func FuzzCommitJSON(f *testing.F) {
 		}
 		c.out.free()
 		s.t = t
+		s.wantNothingReserved()
+	})
+}
+
+// A key that may neither write nor read is refused before the broker reads the body, so its bodies take no memory.
+func TestCommitOfAKeyWithoutScopesIsRefusedBeforeItsBody(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		_, key := newKey(t, s.broker, "metrics", seb.ScopeMetrics)
+		conn := s.dial("POST /v1/commits HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\nContent-Length: 100000\r\n\r\n")
+		a, _ := answerOn(t, conn)
+		p := a.wantProblem(t, http.StatusForbidden, seb.CodeForbidden) // not 408: the body never comes
+		if p.Outcome != string(seb.NotCommitted) {
+			t.Errorf("the outcome is %q", p.Outcome)
+		}
 		s.wantNothingReserved()
 	})
 }

@@ -30,6 +30,7 @@ func (h *Handler) commitJSONOf(ctx context.Context, body []byte) (*commitParser,
 		p.out.free()
 		return nil, err
 	}
+	p.out.parsed()
 	return p, nil
 }
 

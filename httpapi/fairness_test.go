@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -417,5 +418,61 @@ func TestManyWaitForMemory(t *testing.T) {
 	})
 	if took := time.Since(began); took > 10*time.Second { // the test took half a minute when each waiter checked all others
 		t.Errorf("%d requests that wait took %v of the processors", waiters, took)
+	}
+}
+
+// Requests that take much memory once they are parsed or decoded keep no small request waiting, not even while
+// they wait for one another.
+func TestLargeListsKeepNoSmallRequestWaiting(t *testing.T) {
+	const memory = 16 << 20
+	list := func(record string) string {
+		n := memory / 8 / recordStructBytes // as many as a request may have
+		return `{"records":[` + strings.Repeat(record+",", n-1) + record + `]}`
+	}
+	twoMembers := string(gzipped(t, make([]byte, memory/4-100))) + string(gzipped(t, []byte("b"))) // the last bytes state a size of 1
+	for name, test := range map[string]struct {
+		body   string
+		header []string
+		status int // of a request that gets its memory
+	}{
+		"records": {list(`{"value":""}`), []string{"Content-Type", typeRecords}, http.StatusCreated},
+		"headers": {list(`{"value":"","headers":{"a":"","b":"","c":""}}`), []string{"Content-Type", typeRecords}, http.StatusCreated},
+		"gzip":    {twoMembers, []string{"Content-Type", "text/plain", "Content-Encoding", "gzip"}, http.StatusRequestEntityTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, seb.Options{Memory: memory}, func(t *testing.T, s *server) {
+				s.append("orders", "x")
+				newKey(t, s.broker, "ops", seb.ScopeAdmin)
+				_, good := newKey(t, s.broker, "good", seb.ScopeWrite)
+				_, bad := newKey(t, s.broker, "bad", seb.ScopeWrite)
+				const callers, each = 8, 3
+				var running, done atomic.Int64
+				running.Store(callers)
+				for range callers {
+					go func() {
+						defer running.Add(-1)
+						for range each {
+							if a := s.post(ordersPath, test.body, append(bearer(bad), test.header...)...); a.StatusCode == test.status {
+								done.Add(1)
+							} else if a.StatusCode != http.StatusTooManyRequests {
+								t.Errorf("status %d: %s", a.StatusCode, a.body)
+							}
+						}
+					}()
+				}
+				for running.Load() > 0 {
+					time.Sleep(time.Millisecond) // fake time, which passes only while all requests wait
+					began := time.Now()
+					s.append("orders", "small", bearer(good)...)
+					if took := time.Since(began); took > time.Second {
+						t.Errorf("a small append took %v", took)
+					}
+				}
+				if n := done.Load(); n < callers*each/2 {
+					t.Errorf("only %d of %d large requests got their memory", n, callers*each)
+				}
+				s.wantNothingReserved()
+			})
+		})
 	}
 }

@@ -65,6 +65,7 @@ type Handler struct {
 	peers     *peerClient
 	scrapes   *scrapes
 
+	listTurn   chan struct{} // holds the token of the request whose large list grows: see recordList.takeTurn
 	headers    *httpconn.Headers
 	peerServer *http.Server // serves the requests that other brokers forward
 	warnOfPeer sync.Once    // logs once that the address of a broker leads to another broker
@@ -100,6 +101,7 @@ func New(b *seb.Broker, opts Options) *Handler {
 
 		throttle: newAuthThrottle(),
 		declared: map[string]methods{},
+		listTurn: make(chan struct{}, 1),
 	}
 	h.headers = httpconn.NewHeaders(headerBytesMax, headerLinesMin+min(h.limits.RecordHeaders, recordHeaderLinesMax))
 	h.peerServer = h.newPeerServer()

@@ -185,6 +185,7 @@ func (h *Handler) sizedRecords(ctx context.Context, sizes, values []byte) (*reco
 		l.free()
 		return nil, err
 	}
+	l.parsed()
 	return l, nil
 }
 

@@ -36,7 +36,7 @@ func (h *Handler) newRecordsParser(ctx context.Context, spec *appendSpec, body [
 	}
 	return &recordsParser{
 		json: j, out: l, partition: spec.partition, headersMax: h.limits.RecordHeaders, countMax: h.checkRecordCount,
-		reserve: func(n int) error { return l.reserve(ctx, h.broker, n) },
+		reserve: func(n int) error { return l.grow(ctx, h, n) },
 	}, nil
 }
 

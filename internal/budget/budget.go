@@ -40,6 +40,7 @@ const (
 	Batches  Class = iota // records on their way into a commit; may fill the whole budget
 	Fetches               // data that is being read from the store; may hold a quarter of the budget
 	More                  // more memory for a request that holds some already; may fill the budget to 15/16, not counting Batches and Fetches
+	Lists                 // the same in large pieces, such as for a list of records; may hold half of the budget, and fill it to 13/16, not counting Batches and Fetches
 	Pushed                // records on their way to push targets; may fill the budget to 12/16
 	Adapters              // the first memory of a request; may fill the budget to one half, not counting Batches and Fetches
 	classCount
@@ -76,7 +77,7 @@ func (b *Budget) of(n int64) int64 { return b.limit / 16 * n }
 // max returns how many bytes a class may have while no other class and no share has any bytes.
 func (b *Budget) max(c Class) int64 {
 	switch c {
-	case Adapters:
+	case Adapters, Lists:
 		return b.limit / 2
 	case More:
 		return b.of(15)
@@ -95,6 +96,8 @@ func (b *Budget) hasRoomLocked(c Class, n int64) bool {
 	switch clients := b.used - b.held[Batches] - b.held[Fetches]; c {
 	case Adapters, More:
 		return clients+n <= b.max(c)
+	case Lists:
+		return clients+n <= b.of(13) && b.held[c]+n <= b.max(c)
 	case Pushed:
 		return b.used+n <= b.max(c)
 	case Fetches: // a fetch may exceed the class's quarter if no other fetch is under way
