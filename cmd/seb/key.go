@@ -35,14 +35,14 @@ type keyCreateCmd struct {
 	Scope     []string      `required:"" placeholder:"SCOPE" help:"What the key allows: read, write, metrics, admin (which includes the others); comma-separated."`
 	Topic     []string      `default:"*" placeholder:"PATTERN" help:"Topics that the key allows: names, or the beginning of names and *; comma-separated (default: all)."`
 	ExpiresIn time.Duration `placeholder:"DURATION" help:"How long the key is valid (default: until it is revoked)."`
-	NewLog    bool          `env:"-" help:"Create a log in --store if it holds none."`
+	NewLog    bool          `help:"Create a log in --store if it holds none."`
 }
 
 // Help shows examples.
 func (keyCreateCmd) Help() string {
 	return `Examples:
 
-    export SEB_KEY=$(seb key create ops --scope admin)
+    export SEB_API_KEY=$(seb key create ops --scope admin)
     seb key create shop --scope read,write --topic 'orders,orders.*' --expires-in 2160h
     seb key create prometheus --scope metrics
     seb key create ops --scope admin --store 's3://bucket/prefix?region=eu-central-1' --new-log

@@ -10,13 +10,12 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// queueConfigFlags say how a queue hands out records. They are not read from the environment: a variable that
-// is meant for new queues could change an existing one.
+// queueConfigFlags say how a queue hands out records.
 type queueConfigFlags struct {
-	Lease           *time.Duration `env:"-" placeholder:"DURATION" help:"How long a worker has for a record unless it asks for another time, 1s to 12h (default: unchanged; 30s for a new queue)."`
-	MaxAttempts     *int           `env:"-" placeholder:"N" help:"Attempts before a record is parked (a dead letter), 1 to 1000 (default: unchanged; 5 for a new queue)."`
-	Backoff         string         `env:"-" placeholder:"MIN..MAX" help:"How long a failed record waits, doubled at each attempt, such as 1s..1h; a single time is constant (default: unchanged; 1s..1h for a new queue)."`
-	DeadLetterTopic string         `env:"-" placeholder:"TOPIC|none" help:"Copy dead letters to this topic, which must exist (default: unchanged; none for a new queue)."`
+	Lease           *time.Duration `placeholder:"DURATION" help:"How long a worker has for a record unless it asks for another time, 1s to 12h (default: unchanged; 30s for a new queue)."`
+	MaxAttempts     *int           `placeholder:"N" help:"Attempts before a record is parked (a dead letter), 1 to 1000 (default: unchanged; 5 for a new queue)."`
+	Backoff         string         `placeholder:"MIN..MAX" help:"How long a failed record waits, doubled at each attempt, such as 1s..1h; a single time is constant (default: unchanged; 1s..1h for a new queue)."`
+	DeadLetterTopic string         `placeholder:"TOPIC|none" help:"Copy dead letters to this topic, which must exist (default: unchanged; none for a new queue)."`
 }
 
 // update returns the settings of the flags that were given.
@@ -47,8 +46,8 @@ func (f queueConfigFlags) update() (seb.QueueUpdate, error) {
 type queueCreateCmd struct {
 	queueFlags
 	queueConfigFlags
-	Order string `env:"-" enum:"none,key," default:"" placeholder:"none|key" help:"none hands out all ready records; key hands out one record of each key at a time, in the order of offsets (default: none)."`
-	From  string `env:"-" placeholder:"POSITION" help:"Where the queue begins: earliest, latest, or an offset N in a topic of one partition (default: earliest)."`
+	Order string `enum:"none,key," default:"" placeholder:"none|key" help:"none hands out all ready records; key hands out one record of each key at a time, in the order of offsets (default: none)."`
+	From  string `placeholder:"POSITION" help:"Where the queue begins: earliest, latest, or an offset N in a topic of one partition (default: earliest)."`
 }
 
 // Help shows examples.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/client"
 	"github.com/simple-event-broker/seb/httpapi"
 )
 
@@ -179,9 +178,7 @@ older records only, use seb topic trim. A topic created later under the same nam
 
 // Run deletes the topic.
 func (c *topicDeleteCmd) Run(ctx context.Context, std streams) error {
-	broker, err := c.client(func(o *client.Options) {
-		o.OnWarning = func(warning string) { note(std.err, "warning: %s\n", oneLine(warning)) }
-	})
+	broker, err := c.client()
 	if err != nil {
 		return err
 	}

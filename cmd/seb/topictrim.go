@@ -8,14 +8,12 @@ import (
 	"github.com/simple-event-broker/seb/httpapi"
 )
 
-// topicTrimCmd has no defaults, and takes nothing from the environment: a forgotten variable could delete
-// records.
 type topicTrimCmd struct {
 	serverFlag
 	outputFlag
 	Topic     string `arg:"" type:"topic" help:"Name of the topic."`
-	Partition int32  `env:"-" required:"" placeholder:"N" help:"Partition whose records to delete."`
-	Before    int64  `env:"-" required:"" placeholder:"OFFSET" help:"First offset to keep; records before it are gone for good."`
+	Partition int32  `required:"" placeholder:"N" help:"Partition whose records to delete."`
+	Before    int64  `required:"" placeholder:"OFFSET" help:"First offset to keep; records before it are gone for good."`
 }
 
 // Help shows examples.
