@@ -173,7 +173,7 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 		if errors.As(err, &p) {
 			command = p.Context // as much of the command line as Kong understood
 		}
-		report(std.err, pointToHelp(command, usage(err)))
+		report(std.err, pointToHelp(command, usage(suggest(command, err))))
 		return exitUsage
 	}
 	preferTypedKey(command)

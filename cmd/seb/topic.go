@@ -27,7 +27,7 @@ func (topicCmd) Help() string {
 on, which never change; between partitions there is no order. The number of partitions can grow, not shrink: one
 is enough to begin with, more let several readers share the work.
 
-Delete and trim act at once, without asking.`
+Delete and trim ask first on a terminal, unless you add --yes.`
 }
 
 type topicCreateCmd struct {
@@ -163,6 +163,7 @@ func (c *topicShowCmd) Run(ctx context.Context, std streams) error {
 type topicDeleteCmd struct {
 	serverFlag
 	outputFlag
+	confirmFlag
 	Topic string `arg:"" type:"topic" help:"Name of the topic."`
 }
 
@@ -171,9 +172,10 @@ func (topicDeleteCmd) Help() string {
 	return `Examples:
 
     seb topic delete orders
+    seb topic delete orders --yes
 
-The topic is deleted at once, without asking, with a warning if a queue has it as its dead-letter topic. To delete the
-older records only, use seb topic trim. A topic created later under the same name shares nothing with the deleted one.`
+On a terminal, seb asks before it deletes the topic. It warns if a queue has the topic as its dead-letter topic. To
+delete the older records only, use seb topic trim. A topic created later under the same name shares nothing with the deleted one.`
 }
 
 // Run deletes the topic.
@@ -181,6 +183,9 @@ func (c *topicDeleteCmd) Run(ctx context.Context, std streams) error {
 	broker, err := c.client()
 	if err != nil {
 		return err
+	}
+	if err := c.confirm(ctx, std, fmt.Sprintf("Delete topic %s and all its records?", c.Topic)); err != nil {
+		return fmt.Errorf("delete topic %s: %w", c.Topic, err)
 	}
 	if err := broker.DeleteTopic(ctx, c.Topic); err != nil {
 		return fmt.Errorf("delete topic %s: %w", c.Topic, unsureTopic(err))
