@@ -11,7 +11,7 @@ import (
 // error's code is not listed here, such a hint is left out, and pointToHelp may add another.
 var shellHints = map[seb.Code]string{
 	seb.CodeTopicNotFound:       "`seb topic create TOPIC` creates the topic; `seb topic list` lists all topics",
-	seb.CodeTopicExists:         "use the topic as it is, change it with `seb topic update`, or choose another name",
+	seb.CodeTopicExists:         "use the topic as it is (--if-not-exists), change it with `seb topic update`, or choose another name",
 	seb.CodePartitionNotFound:   "`seb topic show TOPIC` lists the partitions; `seb topic update TOPIC --partitions N` adds partitions",
 	seb.CodeConsumerNotFound:    "`seb consume TOPIC --consumer NAME` creates the consumer; `seb consumer list TOPIC` lists all consumers",
 	seb.CodeQueueNotFound:       "`seb queue create TOPIC QUEUE` creates the queue; `seb queue list TOPIC` lists all queues",

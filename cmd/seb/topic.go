@@ -36,6 +36,12 @@ type topicCreateCmd struct {
 	configFlags
 	Topic      string `arg:"" type:"topic" help:"Name of the topic."`
 	Partitions int32  `default:"1" placeholder:"N" help:"Number of partitions, each with its own order and offsets (default ${default})."`
+	existsFlag
+}
+
+// existsFlag is for commands that create something under a name.
+type existsFlag struct {
+	IfNotExists bool `help:"If it exists, leave it as it is, whatever its settings, and succeed."`
 }
 
 // Help shows examples.
@@ -45,8 +51,9 @@ func (topicCreateCmd) Help() string {
     seb topic create orders
     seb topic create clicks --partitions 8
     seb topic create audit --retention 8760h
+    seb topic create orders --if-not-exists
 
-A topic that exists with these settings stays as it is. An append to a missing topic creates it, with one partition.
+A topic that exists with these settings stays as it is; one with other settings is refused. An append to a missing topic creates it, with one partition.
 A topic's retention is stored and shown, but this version does not apply it: nothing is deleted.`
 }
 
@@ -60,6 +67,9 @@ func (c *topicCreateCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	t, created, err := broker.CreateTopic(ctx, c.Topic, seb.TopicOptions{Partitions: c.Partitions, Config: c.topicConfig()})
+	if c.IfNotExists && seb.CodeOf(err) == seb.CodeTopicExists {
+		t, err = broker.Topic(ctx, c.Topic)
+	}
 	if err != nil {
 		return fmt.Errorf("create topic %s: %w", c.Topic, unsureTopic(err))
 	}
