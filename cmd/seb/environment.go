@@ -30,8 +30,8 @@ func limitVariables(k *kong.Kong) error {
 }
 
 // others matches variables with Seb's prefix that are not settings: those that seb work sets for its commands,
-// and those that Kubernetes sets in each pod for a service whose name begins with seb.
-var others = regexp.MustCompile(`^SEB_(MESSAGE_.*|(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?))$`)
+// those of Seb's tests, and those that Kubernetes sets in each pod for a service whose name begins with seb.
+var others = regexp.MustCompile(`^SEB_(MESSAGE_.*|TEST_.*|(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?))$`)
 
 // warnOfUnknownVariables logs a warning for each variable with Seb's prefix that no command knows, since it may
 // be a mistyped setting. Its value may be a secret.

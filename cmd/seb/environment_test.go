@@ -3,7 +3,6 @@ package main
 import (
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -68,11 +67,4 @@ func TestServeWarnsOfUnknownVariables(t *testing.T) {
 	if strings.Contains(b.stderr.String(), "hush") {
 		t.Error("it logs the value")
 	}
-}
-
-// withoutTestSettings returns the environment without the variables that are meant for tests.
-func withoutTestSettings() []string {
-	return slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "SEB_TEST_") || strings.HasPrefix(v, "SEB_KILL_CYCLES=")
-	})
 }

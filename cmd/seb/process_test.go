@@ -126,7 +126,7 @@ func (p *process) ready() (*process, error) {
 // serve is startServe for tests; the process ends with the test.
 func serve(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
-	p, err := startServe(context.WithoutCancel(t.Context()), t.TempDir(), append(withoutTestSettings(), env...), args...)
+	p, err := startServe(context.WithoutCancel(t.Context()), t.TempDir(), append(os.Environ(), env...), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
