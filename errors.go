@@ -487,7 +487,7 @@ func unauthorized(detail, hint string) *Error {
 }
 
 func needsKey() *Error {
-	return unauthorized("an API key is needed", "send it as Authorization: Bearer KEY, or give it to seb as SEB_KEY; an operator creates one with `seb key create`")
+	return unauthorized("an API key is needed", "send it as Authorization: Bearer KEY, or give it to seb as SEB_API_KEY; an operator creates one with `seb key create`")
 }
 
 func malformedKey() *Error {

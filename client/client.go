@@ -34,8 +34,8 @@ type Options struct {
 	// OnRetry, if set, is called before the client waits to repeat a request. err is the error of the last
 	// try, and pause how long the client waits. OnRetry must not block.
 	OnRetry func(err *seb.Error, pause time.Duration)
-	// OnWarning, if set, is called when a broker warns of an effect of a request that the caller may not
-	// expect. OnWarning must not block.
+	// OnWarning, if set, is called for each response in which a broker warns of an effect that the caller may not
+	// expect, or that APIKey was not checked since the log has no API keys. OnWarning must not block.
 	OnWarning func(warning string)
 }
 

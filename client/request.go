@@ -157,9 +157,6 @@ func (c *Client) try(ctx context.Context, server *url.URL, r *request) (*respons
 	if err != nil {
 		return nil, unanswered(ctx, server, err, r.writes)
 	}
-	if warning := res.Header.Get(warningHeader); warning != "" && c.opts.OnWarning != nil {
-		c.opts.OnWarning(warning)
-	}
 	return &response{server, res.StatusCode, res.Header, body, r.writes}, nil
 }
 
@@ -190,6 +187,11 @@ func (c *Client) open(ctx, caller context.Context, server *url.URL, r *request) 
 	res, err := c.http.Do(req)
 	if err != nil {
 		return nil, unanswered(caller, server, err, r.writes)
+	}
+	if c.opts.OnWarning != nil {
+		for _, warning := range res.Header.Values(warningHeader) {
+			c.opts.OnWarning(warning)
+		}
 	}
 	if res.StatusCode/100 == 2 {
 		return res, nil

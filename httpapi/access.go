@@ -170,6 +170,9 @@ func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access
 		}
 	}
 	if seb.CodeOf(err) != seb.CodeUnauthorized {
+		if err == nil && shown && a.Open() {
+			w.Header().Add(warningHeader, uncheckedWarning)
+		}
 		return a, err
 	}
 	reason := refusedMissing
@@ -184,6 +187,10 @@ func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access
 	h.metrics.refusals.WithLabelValues(reason).Inc()
 	return a, err
 }
+
+// uncheckedWarning is for a caller who shows a credential to a log without API keys, and may believe that the
+// log is protected.
+const uncheckedWarning = "the log has no API keys: the key of this request was not checked, and requests without a key are accepted too"
 
 // isOver tells whether err means that the broker was closed or has stopped.
 func isOver(err error) bool {

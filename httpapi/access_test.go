@@ -820,3 +820,29 @@ func FuzzKeyOptions(f *testing.F) {
 		}
 	})
 }
+
+// A caller with an API key may believe that the log is protected.
+func TestKeyForALogWithoutKeysGetsAWarning(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	for _, test := range []struct {
+		path string
+		key  string
+		want bool
+	}{
+		{"/v1/topics", "anything", true}, {"/v1/topics/none", "anything", true}, {"/v1/bill", "anything", true},
+		{"/v1/topics", "", false}, {"/v1/version", "anything", false},
+	} {
+		var headers []string
+		if test.key != "" {
+			headers = bearer(test.key)
+		}
+		got := s.get(test.path, headers...).Header.Values(warningHeader)
+		if want := test.want; (len(got) == 1 && got[0] == uncheckedWarning) != want || !want && len(got) > 0 {
+			t.Errorf("%s with the key %q: %q", test.path, test.key, got)
+		}
+	}
+	_, key := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+	if got := s.get("/v1/topics", bearer(key)...).Header.Values(warningHeader); len(got) > 0 {
+		t.Errorf("with a valid key: %q", got)
+	}
+}

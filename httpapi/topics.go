@@ -188,7 +188,7 @@ func (h *Handler) deleteTopic(w *response, r *http.Request) error {
 		return err
 	}
 	if len(users) > 0 {
-		w.Header().Set(warningHeader, deadLettersWarning(topic, users))
+		w.Header().Add(warningHeader, deadLettersWarning(topic, users))
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil

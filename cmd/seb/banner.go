@@ -19,7 +19,7 @@ func (c *serveCmd) banner(w io.Writer, address net.Addr, kind storeKind, linger 
 	access, show := "anyone on this machine: there are no API keys yet (seb key create)", ""
 	switch {
 	case keys:
-		access, show = "API keys", `-H "Authorization: Bearer $SEB_KEY" `
+		access, show = "API keys", `-H "Authorization: Bearer $SEB_API_KEY" `
 	case c.Insecure:
 		access = "anyone who reaches it: --insecure, and there are no API keys"
 	}

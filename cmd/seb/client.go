@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/client"
@@ -12,22 +13,35 @@ import (
 
 // serverFlag has the flags for the broker's URL and the API key, for every command that talks to a broker.
 type serverFlag struct {
-	Server         string `group:"broker" default:"http://127.0.0.1:51313" placeholder:"URL" help:"The broker's URL (default ${default})."`
-	Key            string `group:"broker" name:"key" placeholder:"KEY" help:"API key; better in the environment, as SEB_KEY, where other users don't see it (default: none)."`
-	KeyFile        string `group:"broker" name:"key-file" type:"existingfile" placeholder:"FILE" help:"Read the API key from FILE; on the command line it takes precedence over SEB_KEY (default: none)."`
+	Server         string `group:"broker" default:"http://127.0.0.1:51313" placeholder:"URL" help:"The broker's URL (default ${default}); HOST:PORT means http."`
+	APIKey         string `group:"broker" name:"api-key" env:"SEB_API_KEY,SEB_KEY" placeholder:"KEY" help:"API key; better in the environment, as SEB_API_KEY, where other users don't see it (default: none)."`
+	APIKeyFile     string `group:"broker" name:"api-key-file" aliases:"key-file" env:"SEB_API_KEY_FILE,SEB_KEY_FILE" type:"existingfile" placeholder:"FILE" help:"Read the API key from FILE; on the command line it takes precedence over SEB_API_KEY (default: none)."`
 	clientTLSFlags `group:"broker"`
+
+	warn func(warning string) // tells a broker's warning on standard error, once; nil in tests
+}
+
+// AfterApply is called by Kong once it has set the flags.
+func (f *serverFlag) AfterApply(std streams) error {
+	var told sync.Map
+	f.warn = func(warning string) {
+		if _, before := told.LoadOrStore(warning, true); !before {
+			note(std.err, "warning: %s\n", oneLine(warning))
+		}
+	}
+	return nil
 }
 
 // apiKey returns the API key to send, "" if none was given.
 func (f serverFlag) apiKey() (string, error) {
-	key := f.Key
-	if key == "" && f.KeyFile != "" {
-		b, err := os.ReadFile(f.KeyFile)
+	key := f.APIKey
+	if key == "" && f.APIKeyFile != "" {
+		b, err := os.ReadFile(f.APIKeyFile)
 		if err != nil {
 			return "", fmt.Errorf("read the API key: %w", err)
 		}
 		if key = strings.TrimSpace(string(b)); key == "" {
-			return "", usage(fmt.Errorf("--key-file: %s is empty", f.KeyFile))
+			return "", usage(fmt.Errorf("--api-key-file: %s is empty", f.APIKeyFile))
 		}
 	}
 	key = strings.TrimSpace(key)
@@ -48,7 +62,7 @@ func (f serverFlag) client(opts ...func(*client.Options)) (*client.Client, error
 	if err != nil {
 		return nil, err
 	}
-	o := client.Options{Servers: []string{f.Server}, APIKey: key, TLS: tls, RetryFor: -1, NoIdempotencyKeys: true, UserAgent: "seb/" + version()}
+	o := client.Options{Servers: []string{f.Server}, APIKey: key, TLS: tls, RetryFor: -1, NoIdempotencyKeys: true, UserAgent: "seb/" + version(), OnWarning: f.warn}
 	for _, opt := range opts {
 		opt(&o)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -273,7 +274,9 @@ func list[T any](ctx context.Context, l *commandLine, items func(context.Context
 			server = flag.Default
 		}
 	}
-	broker, err := (serverFlag{Server: server, Key: os.Getenv("SEB_KEY"), KeyFile: os.Getenv("SEB_KEY_FILE")}).client()
+	key := cmp.Or(os.Getenv("SEB_API_KEY"), os.Getenv("SEB_KEY"))
+	file := cmp.Or(os.Getenv("SEB_API_KEY_FILE"), os.Getenv("SEB_KEY_FILE"))
+	broker, err := (serverFlag{Server: server, APIKey: key, APIKeyFile: file}).client()
 	if err != nil {
 		return
 	}

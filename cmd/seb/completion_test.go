@@ -38,7 +38,7 @@ func TestCompletionKnowsWhatCanStandThere(t *testing.T) {
 		{"queue push set --s", "--server --secret-file"},
 		{"work --dr", "--drain"},
 		{"consume --consumer .", ""},
-		{"topic create --", "--help --server --key --key-file --ca --cert --cert-key --output --retention --retention-bytes --partitions"},
+		{"topic create --", "--help --server --api-key --api-key-file --ca --cert --cert-key --output --retention --retention-bytes --partitions --if-not-exists"},
 		{"topic trim --b", "--before"},
 		{"consume --fo", "--format --follow"},
 		{"consume orders --format .", "line json binary raw"},

@@ -276,7 +276,7 @@ func TestCommandsThatChangeFailWhenNobodyReads(t *testing.T) {
 	t.Setenv("SEB_KEY", "seb_1_"+strings.Repeat("a", 64))
 	for _, args := range []string{
 		"key create ops --scope admin", "key revoke 7", "queue push set a b http://localhost/", "url --topic a",
-		"topic create a", "topic trim a --partition 0 --before 1", "queue create a b", "consumer reset a b --from earliest",
+		"topic create a", "topic trim a --partition 0 --before 1", "queue create a b --if-not-exists", "consumer reset a b --from earliest",
 	} {
 		for _, form := range []string{"text", "json"} {
 			var stderr bytes.Buffer

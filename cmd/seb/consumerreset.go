@@ -13,12 +13,11 @@ import (
 	"github.com/simple-event-broker/seb/httpapi"
 )
 
-// consumerResetCmd has no default position, and takes nothing from the environment: a default or a forgotten
-// variable could reset a consumer by mistake.
+// consumerResetCmd has no default position: a default could move a consumer by mistake.
 type consumerResetCmd struct {
 	consumerFlags
-	From      string `env:"-" required:"" placeholder:"POSITION" help:"New position: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago."`
-	Partition *int32 `env:"-" placeholder:"N" help:"Move the consumer in this partition only, to an offset, earliest, latest or -N (default: in all partitions)."`
+	From      string `required:"" placeholder:"POSITION" help:"New position: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago."`
+	Partition *int32 `placeholder:"N" help:"Move the consumer in this partition only, to an offset, earliest, latest or -N (default: in all partitions)."`
 }
 
 // Help shows examples.

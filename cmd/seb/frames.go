@@ -120,23 +120,28 @@ func (f *formatFlags) input(repartition bool) *inputForm {
 			return appendRecordJSON(dst, f.value, repartition)
 		}}
 	case f.Format == formatBinary:
-		return &inputForm{sizedFraming{}, "record", true, appendKeyedJSON}
+		return &inputForm{sizedFraming{}, "record", true, keyed}
 	case f.Format == formatRaw:
 		return &inputForm{framing: &wholeFraming{}, unit: "record"}
 	case f.separator != "":
-		return &inputForm{&lineFraming{separator: []byte(f.separator)}, "line", true, appendKeyedJSON}
+		return &inputForm{&lineFraming{separator: []byte(f.separator)}, "line", true, keyed}
 	default:
 		return &inputForm{framing: &lineFraming{}, unit: "line"}
 	}
 }
 
-func appendKeyedJSON(dst []byte, f frame) ([]byte, error) {
-	dst = append(dst, '{')
+// appendKeyedJSON appends the JSON of a record. shared are fields that all records have, each with a comma after
+// it.
+func appendKeyedJSON(dst, shared []byte, f frame) []byte {
+	dst = append(append(dst, '{'), shared...)
 	if f.key != nil {
 		dst = append(appendField(dst, "key", f.key), ',')
 	}
-	return append(appendField(dst, "value", f.value), '}'), nil
+	return append(appendField(dst, "value", f.value), '}')
 }
+
+// keyed is an inputForm.encode.
+func keyed(dst []byte, f frame) ([]byte, error) { return appendKeyedJSON(dst, nil, f), nil }
 
 // appendRecordJSON appends line, the JSON of a record as consume writes it, in the form that an append
 // accepts: without the offset, which the log assigns. Spaces replace the fields that are left out, so that

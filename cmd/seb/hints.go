@@ -11,12 +11,12 @@ import (
 // error's code is not listed here, such a hint is left out, and pointToHelp may add another.
 var shellHints = map[seb.Code]string{
 	seb.CodeTopicNotFound:       "`seb topic create TOPIC` creates the topic; `seb topic list` lists all topics",
-	seb.CodeTopicExists:         "use the topic as it is, change it with `seb topic update`, or choose another name",
+	seb.CodeTopicExists:         "use the topic as it is (--if-not-exists), change it with `seb topic update`, or choose another name",
 	seb.CodePartitionNotFound:   "`seb topic show TOPIC` lists the partitions; `seb topic update TOPIC --partitions N` adds partitions",
 	seb.CodeConsumerNotFound:    "`seb consume TOPIC --consumer NAME` creates the consumer; `seb consumer list TOPIC` lists all consumers",
 	seb.CodeQueueNotFound:       "`seb queue create TOPIC QUEUE` creates the queue; `seb queue list TOPIC` lists all queues",
 	seb.CodePushNotFound:        "`seb queue push set TOPIC QUEUE URL` sets the URL",
-	seb.CodeUnauthorized:        "give a valid API key, as SEB_KEY or with --key-file; the operator creates one with `seb key create`",
+	seb.CodeUnauthorized:        "give a valid API key, as SEB_API_KEY or with --api-key-file; the operator creates one with `seb key create`",
 	seb.CodeKeyNotFound:         "`seb key list` lists all keys",
 	seb.CodeQueueElsewhere:      "try again; if the error persists, name the owner with --server: `seb queue show TOPIC QUEUE` shows its URL",
 	seb.CodeOverMemoryBudget:    "try again, with smaller requests, or with fewer at a time",

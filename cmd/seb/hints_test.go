@@ -39,7 +39,7 @@ func TestHintsOfRefusalsSpeakOfCommands(t *testing.T) {
 		}
 	}
 	runSeb(t, nil, "key", "create", "ops", "--scope", "admin").want(t, exitOK)
-	runSeb(t, nil, "topic", "list").want(t, exitRefused, "give a valid API key, as SEB_KEY")
+	runSeb(t, nil, "topic", "list").want(t, exitRefused, "give a valid API key, as SEB_API_KEY")
 }
 
 // A broker's hint about HTTP requests is left out if no command can replace it.

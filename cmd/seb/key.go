@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,20 +36,21 @@ type keyCreateCmd struct {
 	Scope     []string      `required:"" placeholder:"SCOPE" help:"What the key allows: read, write, metrics, admin (which includes the others); comma-separated."`
 	Topic     []string      `default:"*" placeholder:"PATTERN" help:"Topics that the key allows: names, or the beginning of names and *; comma-separated (default: all)."`
 	ExpiresIn time.Duration `placeholder:"DURATION" help:"How long the key is valid (default: until it is revoked)."`
-	NewLog    bool          `env:"-" help:"Create a log in --store if it holds none."`
+	NewLog    bool          `help:"Create a log in --store if it holds none."`
 }
 
 // Help shows examples.
 func (keyCreateCmd) Help() string {
 	return `Examples:
 
-    export SEB_KEY=$(seb key create ops --scope admin)
+    export SEB_API_KEY=$(seb key create ops --scope admin)
     seb key create shop --scope read,write --topic 'orders,orders.*' --expires-in 2160h
     seb key create prometheus --scope metrics
     seb key create ops --scope admin --store 's3://bucket/prefix?region=eu-central-1' --new-log
 
 With --store and --new-log the first key exists before the first broker. Standard output gets the key alone. Seb does
-not store it: if you lose it, create another. The first key of a log must have the scope admin, for all topics.`
+not store it: if you lose it, create another. The first key of a log must have the scope admin, for all topics; from
+then on, requests without a key are refused.`
 }
 
 // Run creates a key.
@@ -76,6 +78,9 @@ func (c *keyCreateCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return fmt.Errorf("create key %s: %w", c.Name, err)
 	}
+	if k.ID == 1 {
+		defer c.tellOfFirst(std)
+	}
 	if c.json() {
 		err = printJSON(std.out, httpapi.KeyJSON(k, secret))
 	} else {
@@ -91,6 +96,12 @@ func (c *keyCreateCmd) Run(ctx context.Context, std streams) error {
 		return hinted(err, fmt.Sprintf("the key exists, but was not shown: revoke it with `seb key revoke %d`, and create another", k.ID))
 	}
 	return nil
+}
+
+// tellOfFirst tells what the first key of a log changes for everyone.
+func (c *keyCreateCmd) tellOfFirst(std streams) {
+	note(std.err, "This is the first key of the log: from now on all brokers of the log refuse requests without a key, even if you revoke it.\n"+
+		"Give the key to seb as SEB_API_KEY, or with --api-key-file. If you lose it, create another with %s\n", c.wayBackIn())
 }
 
 type keyListCmd struct {
@@ -139,6 +150,7 @@ func (c *keyListCmd) Run(ctx context.Context, std streams) error {
 type keyRevokeCmd struct {
 	keyringFlag
 	outputFlag
+	confirmFlag
 	Key string `arg:"" name:"id" help:"Id or name of the key."`
 }
 
@@ -150,22 +162,32 @@ func (keyRevokeCmd) Help() string {
     seb key revoke shop
 
 Every broker refuses the key within its --stale-max (1 s), and ends the requests of the key as soon as it knows.
-URLs signed with it become invalid. If you revoke the last admin key, no request can make a new one; seb key create --store can: see seb key --help.`
+URLs signed with it become invalid. If you revoke the last key that can manage keys (scope admin, for all topics), no
+request can make a new one; seb key create --store can: see seb key --help. On a terminal, seb asks before it does that.`
 }
 
 // Run revokes the key.
 func (c *keyRevokeCmd) Run(ctx context.Context, std streams) error {
 	var was seb.Key
+	var last bool
 	err := c.with(ctx, false, func(keys keyring) (err error) {
-		was, err = findKey(ctx, keys, c.Key)
+		was, last, err = findKey(ctx, keys, c.Key)
 		if err != nil {
 			return err
+		}
+		if last {
+			if err := c.confirm(ctx, std, fmt.Sprintf("Revoke %s, the last key that can manage keys?", was.Name)); err != nil {
+				return err
+			}
 		}
 		_, err = keys.RevokeKey(ctx, was.ID)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("revoke key %s: %w", c.Key, err)
+	}
+	if last {
+		note(std.err, "no key is left that can manage keys; to create one, use %s\n", c.wayBackIn())
 	}
 	if c.json() {
 		return printJSON(std.out, map[string]any{"id": was.ID, "name": was.Name, "revoked": true})
@@ -174,16 +196,29 @@ func (c *keyRevokeCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
-// findKey returns an API key by its id if which is a number, else by its name.
-func findKey(ctx context.Context, keys keyring, which string) (seb.Key, error) {
+// findKey returns an API key by its id if which is a number, else by its name. last tells whether the key, and no
+// other, can manage keys.
+func findKey(ctx context.Context, keys keyring, which string) (found seb.Key, last bool, _ error) {
 	id, notID := strconv.ParseUint(which, 10, 64)
+	managers := 0
 	for k, err := range keys.Keys(ctx, 0) {
 		if err != nil {
-			return k, err
+			return k, false, err
 		}
 		if notID == nil && uint64(k.ID) == id || notID != nil && k.Name == which {
-			return k, nil
+			found = k
+		}
+		if managesKeys(k) {
+			managers++
 		}
 	}
-	return seb.Key{}, codedError{hinted(fmt.Errorf("there is no API key %q", which), "`seb key list` lists all keys"), exitRefused}
+	if found.ID != 0 {
+		return found, managers == 1 && managesKeys(found), nil
+	}
+	return found, false, codedError{hinted(fmt.Errorf("there is no API key %q", which), "`seb key list` lists all keys"), exitRefused}
+}
+
+// managesKeys tells whether the key can create and revoke keys, by the clock of this machine.
+func managesKeys(k seb.Key) bool {
+	return k.Scopes&seb.ScopeAdmin != 0 && slices.Contains(k.Topics, "*") && (k.Expires.IsZero() || k.Expires.After(time.Now()))
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 
 	"github.com/simple-event-broker/seb"
@@ -21,6 +23,11 @@ type keyringFlag struct {
 	// This flag is not read from the environment: SEB_STORE, which is meant for serve, must not make this
 	// command bypass the broker.
 	Store string `env:"-" placeholder:"DIR|URL" help:"Change the log in this store, without a broker: for the first key, or when you have no key left (default: ask the broker)."`
+}
+
+// wayBackIn is the command that creates a key for somebody who has none.
+func (f keyringFlag) wayBackIn() string {
+	return fmt.Sprintf("`seb key create NAME --scope admin --store %s`", cmp.Or(f.Store, "STORE"))
 }
 
 // with opens the keyring that the flags choose, and calls do. If create is false, the store of --store must

@@ -10,8 +10,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"os"
 	"os/signal"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -46,10 +48,10 @@ Then: seb COMMAND --help has examples. The broker speaks HTTP, so curl can do al
 Before other machines can reach the broker, create an API key with seb key. Before you trust a store, run seb doctor;
 to check a log, seb fsck.
 
-Environment: the help of a flag names its variable; a flag on the command line wins. SEB_SERVER is the broker's URL,
-SEB_KEY or SEB_KEY_FILE the API key for it, SEB_STORE the store for serve, doctor, fsck and dump. S3 credentials come
-from the usual AWS_ variables and files. NO_COLOR is honoured. Sizes are bytes, or 64KiB, 4MiB, 1GB; durations are
-250ms, 30s, 1h.
+Environment: SEB_SERVER is the broker's URL, SEB_API_KEY or SEB_API_KEY_FILE the API key for it, SEB_STORE the store for
+serve, doctor, fsck and dump, and SEB_OUTPUT=json the form of results. Each flag of serve has a variable too. The help of
+a flag names its variable; a flag on the command line wins. S3 credentials come from the usual AWS_ variables and files.
+NO_COLOR is honoured. Sizes are bytes, or 64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h.
 
 Exit codes:
 
@@ -172,7 +174,7 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 		if errors.As(err, &p) {
 			command = p.Context // as much of the command line as Kong understood
 		}
-		report(std.err, pointToHelp(command, usage(err)))
+		report(std.err, pointToHelp(command, usage(suggest(command, err))))
 		return exitUsage
 	}
 	preferTypedKey(command)
@@ -211,7 +213,7 @@ func pointToHelp(command *kong.Context, err error) error {
 	return hinted(err, "see "+command.Selected().FullPath()+" --help")
 }
 
-// preferTypedKey lets --key-file on the command line win over SEB_KEY in the environment.
+// preferTypedKey lets --api-key-file on the command line win over SEB_API_KEY in the environment.
 func preferTypedKey(command *kong.Context) {
 	typed := map[string]bool{}
 	for _, element := range command.Path {
@@ -220,7 +222,7 @@ func preferTypedKey(command *kong.Context) {
 		}
 	}
 	for _, flag := range command.Flags() {
-		if flag.Name == "key" && typed["key-file"] && !typed["key"] {
+		if flag.Name == "api-key" && typed["api-key-file"] && !typed["api-key"] {
 			flag.Target.SetZero()
 		}
 	}
@@ -255,8 +257,10 @@ func newParser(ctx context.Context, std streams, leave func(code int)) *kong.Kon
 		kong.Name("seb"),
 		kong.Description(description),
 		kong.DefaultEnvars("SEB"),
+		kong.PostBuild(limitVariables),
 		kong.NamedMapper("existingfile", kong.MapperFunc(fileName)),
 		kong.NamedMapper("topic", kong.MapperFunc(topicName)),
+		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), kong.MapperFunc(networkValue)),
 		kong.Vars{"version": versionLine()},
 		kong.ExplicitGroups(groups),
 		kong.WithHyphenPrefixedParameters(true), // such as --from -10

@@ -97,15 +97,15 @@ func TestExitCodesSeparateUsageFromFailure(t *testing.T) {
 		{"key without a scope", []string{"key", "create", "a"}, exitUsage, "--scope"},
 		{"key of no known scope", []string{"key", "create", "a", "--scope", "root"}, exitUsage, "root"},
 		{"key that expired", []string{"key", "create", "a", "--scope", "read", "--expires-in", "-1h"}, exitUsage, "--expires-in"},
-		{"URL without a key", []string{"url", "--topic", "t"}, exitUsage, "SEB_KEY"},
-		{"URL without a topic", []string{"url", "--key", "k"}, exitUsage, "--topic"},
-		{"URL with no key", []string{"url", "--topic", "t", "--key", "k"}, exitRefused, "malformed API key"},
-		{"URL of no time", []string{"url", "--topic", "t", "--key", "k", "--ttl", "0s"}, exitUsage, "--ttl"},
-		{"URL for ever", []string{"url", "--topic", "t", "--key", "k", "--ttl", "9000h"}, exitUsage, "--ttl"},
-		{"URL from somewhere", []string{"url", "--topic", "t", "--key", "k", "--from", "there"}, exitUsage, "--from"},
+		{"URL without a key", []string{"url", "--topic", "t"}, exitUsage, "SEB_API_KEY"},
+		{"URL without a topic", []string{"url", "--api-key", "k"}, exitUsage, "--topic"},
+		{"URL with no key", []string{"url", "--topic", "t", "--api-key", "k"}, exitRefused, "malformed API key"},
+		{"URL of no time", []string{"url", "--topic", "t", "--api-key", "k", "--ttl", "0s"}, exitUsage, "--ttl"},
+		{"URL for ever", []string{"url", "--topic", "t", "--api-key", "k", "--ttl", "9000h"}, exitUsage, "--ttl"},
+		{"URL from somewhere", []string{"url", "--topic", "t", "--api-key", "k", "--from", "there"}, exitUsage, "--from"},
 		{"key in memory", []string{"key", "list", "--store", "memory:"}, exitUsage, "memory:"},
 		{"keys of no log", []string{"key", "list", "--store", "no-such-directory"}, exitRefused, "no-such-directory"},
-		{"key of two lines", []string{"topic", "list", "--key", "a\nb"}, exitUsage, "API key"},
+		{"key of two lines", []string{"topic", "list", "--api-key", "a\nb"}, exitUsage, "API key"},
 		{"zero", []string{"serve", "--checkpoint-commits", "0"}, exitUsage, "--checkpoint-commits"},
 		{"negative linger", []string{"serve", "--linger", "-1s"}, exitUsage, "--linger"},
 		{"nobody there", []string{"topic", "list", "--server", "http://127.0.0.1:1"}, exitUnreachable, "no broker answers"},
@@ -207,7 +207,7 @@ func TestHelpSaysWhatSebIsAndHowToBegin(t *testing.T) {
 	r.want(t, exitOK)
 	at := 0
 	for _, next := range []string{
-		"event log", "object store", "record ", "topic ", "partition ", "offset ", "First steps", "seb serve ", "seb produce ", "seb consume ", "Environment:", "SEB_SERVER", "SEB_KEY", "SEB_STORE",
+		"event log", "object store", "record ", "topic ", "partition ", "offset ", "First steps", "seb serve ", "seb produce ", "seb consume ", "Environment:", "SEB_SERVER", "SEB_API_KEY", "SEB_STORE",
 		"Exit codes:", "Documentation:", "Server:", "serve ", "Data, through a broker:", "topic create", "consume ",
 		"Operations:", "doctor ", "fsck ", "Other:", "completion ",
 	} {

@@ -47,7 +47,7 @@ func TestListsAreFollowedToTheirEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	flag := serverFlag{Server: server.URL, Key: secret}
+	flag := serverFlag{Server: server.URL, APIKey: secret}
 	for name, run := range map[string]func(std streams) error{
 		"topic list": func(std streams) error { return (&topicListCmd{serverFlag: flag}).Run(t.Context(), std) },
 		"key list": func(std streams) error {

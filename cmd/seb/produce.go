@@ -17,6 +17,7 @@ type produceCmd struct {
 	serverFlag
 	formatFlags
 	outputFlag
+	recordFlags
 	Topic        string        `arg:"" type:"topic" help:"Name of the topic; created if it does not exist."`
 	File         string        `type:"existingfile" placeholder:"FILE" help:"Read records from FILE (default: standard input)."`
 	Partition    *int32        `placeholder:"N" help:"Append to partition N (default: the partition that the record's JSON names, else one chosen by the record's key, else round robin)."`
@@ -41,6 +42,7 @@ Examples:
     echo hello | seb produce greetings
     seb produce events --file events.log --idempotent
     tail -F app.log | seb produce app --partition 0
+    echo paid | seb produce orders --key alice --header trace=4f1c
     printf 'alice\tpaid\n' | seb produce orders --key-separator '\t'
     echo reminder | seb produce orders --delay 24h
     seb produce pictures --format raw --file cat.png
@@ -76,12 +78,16 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	if err := c.checkFormat(); err != nil {
 		return err
 	}
+	if err := c.checkRecords(c.formatFlags); err != nil {
+		return err
+	}
 	if c.Partition != nil && *c.Partition < 0 {
 		return usage(fmt.Errorf("invalid --partition %d: it must be at least 0", *c.Partition))
 	}
 	// --partition goes into the query; a partition in a record's JSON would have priority, so form
 	// drops it.
 	form := c.formatFlags.input(c.Repartition || c.Partition != nil)
+	c.addTo(form)
 	in, total, err := c.input(std)
 	if err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 // pushFlags say whether this broker pushes records, and to which networks.
 type pushFlags struct {
 	Push      bool           `default:"true" negatable:"" help:"Deliver the records of pushed queues to their URLs (default ${default})."`
-	PushAllow []netip.Prefix `placeholder:"NETWORK" help:"Networks that records may be pushed to although they are private, or this machine's own, such as 10.2.0.0/16 (default: none)."`
-	PushDeny  []netip.Prefix `placeholder:"NETWORK" help:"Networks that records are never pushed to, even if they are public or in --push-allow (default: none)."`
+	PushAllow []netip.Prefix `placeholder:"NETWORK" help:"Networks or addresses that records may be pushed to although they are private, or this machine's own, such as 10.2.0.0/16 or 127.0.0.1 (default: none)."`
+	PushDeny  []netip.Prefix `placeholder:"NETWORK" help:"Networks or addresses that records are never pushed to, even if they are public or in --push-allow (default: none)."`
 }
 
 func (f pushFlags) check() error {

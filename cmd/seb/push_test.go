@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -51,9 +52,26 @@ func TestServeDeliversPushedRecords(t *testing.T) {
 }
 
 func TestPushAllowRefusesWhatIsNoNetwork(t *testing.T) {
-	for _, network := range []string{"10.0.0.0", "10.0.0.1/8", "::ffff:10.0.0.0/104", "home"} {
+	for _, network := range []string{"10.0.0", "10.0.0.0/33", "10.0.0.1/8", "::ffff:10.0.0.0/104", "::ffff:10.0.0.1", "fe80::1%eth0", "home"} {
 		for _, flag := range []string{"--push-allow", "--push-deny"} {
 			runSeb(t, nil, "serve", "--store", "memory:", flag, network).want(t, exitUsage, flag)
 		}
 	}
+}
+
+func TestPushAllowTakesAnAddressForItself(t *testing.T) {
+	command, err := newParser(t.Context(), streams{nil, io.Discard, io.Discard}, func(int) {}).
+		Parse([]string{"serve", "--push-allow", "127.0.0.1,10.0.0.0/8", "--push-allow", "fd00::1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range command.Flags() {
+		if flag.Name == "push-allow" {
+			if got := fmt.Sprint(flag.Target.Interface()); got != "[127.0.0.1/32 10.0.0.0/8 fd00::1/128]" {
+				t.Errorf("--push-allow is %s", got)
+			}
+			return
+		}
+	}
+	t.Fatal("serve has no --push-allow")
 }

@@ -33,7 +33,7 @@ handed out again unless the worker acknowledges it in time. A record that fails 
 dead letter until it is redriven. The records stay in the topic as they are, and a topic may have many queues. Every
 record is handed out at least once. seb work TOPIC QUEUE --exec CMD is a worker for a shell.
 
-Purge and delete act at once, without asking.`
+Purge and delete ask first on a terminal, unless you add --yes.`
 }
 
 // ownerSelf is how a broker that owns the queue names itself if it advertises no address.

@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
-// queueConfigFlags say how a queue hands out records. They are not read from the environment: a variable that
-// is meant for new queues could change an existing one.
+// queueConfigFlags say how a queue hands out records.
 type queueConfigFlags struct {
-	Lease           *time.Duration `env:"-" placeholder:"DURATION" help:"How long a worker has for a record unless it asks for another time, 1s to 12h (default: unchanged; 30s for a new queue)."`
-	MaxAttempts     *int           `env:"-" placeholder:"N" help:"Attempts before a record is parked (a dead letter), 1 to 1000 (default: unchanged; 5 for a new queue)."`
-	Backoff         string         `env:"-" placeholder:"MIN..MAX" help:"How long a failed record waits, doubled at each attempt, such as 1s..1h; a single time is constant (default: unchanged; 1s..1h for a new queue)."`
-	DeadLetterTopic string         `env:"-" placeholder:"TOPIC|none" help:"Copy dead letters to this topic, which must exist (default: unchanged; none for a new queue)."`
+	Lease           *time.Duration `placeholder:"DURATION" help:"How long a worker has for a record unless it asks for another time, 1s to 12h (default: unchanged; 30s for a new queue)."`
+	MaxAttempts     *int           `placeholder:"N" help:"Attempts before a record is parked (a dead letter), 1 to 1000 (default: unchanged; 5 for a new queue)."`
+	Backoff         string         `placeholder:"MIN..MAX" help:"How long a failed record waits, doubled at each attempt, such as 1s..1h; a single time is constant (default: unchanged; 1s..1h for a new queue)."`
+	DeadLetterTopic string         `placeholder:"TOPIC|none" help:"Copy dead letters to this topic, which must exist (default: unchanged; none for a new queue)."`
 }
 
 // update returns the settings of the flags that were given.
@@ -47,8 +47,9 @@ func (f queueConfigFlags) update() (seb.QueueUpdate, error) {
 type queueCreateCmd struct {
 	queueFlags
 	queueConfigFlags
-	Order string `env:"-" enum:"none,key," default:"" placeholder:"none|key" help:"none hands out all ready records; key hands out one record of each key at a time, in the order of offsets (default: none)."`
-	From  string `env:"-" placeholder:"POSITION" help:"Where the queue begins: earliest, latest, or an offset N in a topic of one partition (default: earliest)."`
+	Order string `enum:"none,key," default:"" placeholder:"none|key" help:"none hands out all ready records; key hands out one record of each key at a time, in the order of offsets (default: none)."`
+	From  string `placeholder:"POSITION" help:"Where the queue begins: earliest, latest, or an offset N in a topic of one partition (default: earliest)."`
+	existsFlag
 }
 
 // Help shows examples.
@@ -59,11 +60,14 @@ func (queueCreateCmd) Help() string {
     seb queue create orders mail --from latest --lease 5m --max-attempts 10 --backoff 10s..30m
     seb topic create orders.dead && seb queue create orders mail --dead-letter-topic orders.dead
     seb queue create orders accounts --order key
+    seb queue create orders mail --if-not-exists
 
-If the queue exists, the settings that you name change, the others stay, and no record is lost. The order can't change.`
+A queue that exists with these settings stays as it is, wherever it began; one with other settings is refused. seb queue
+update changes a queue.`
 }
 
-// Run creates the queue. If the queue exists, Run changes the settings for which flags were given.
+// Run creates the queue. It changes no queue that exists: with these settings, or with --if-not-exists, such a
+// queue is fine, and otherwise Run returns an error.
 func (c *queueCreateCmd) Run(ctx context.Context, std streams) error {
 	u, err := c.update()
 	if err != nil {
@@ -80,14 +84,50 @@ func (c *queueCreateCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	q, created, err := queue.Set(ctx, u, from)
+	q, err := queue.Describe(ctx)
+	created := false
+	switch code := seb.CodeOf(err); {
+	case code == seb.CodeQueueNotFound, code == seb.CodeTopicNotFound:
+		if q, created, err = queue.Set(ctx, u, from); err == nil && !created {
+			err = codedError{errors.New("another program created it at the same time, and it has the settings now that were given here"), exitRefused}
+		}
+	case err == nil && !c.IfNotExists && !isConfiguredBy(u, q.Config):
+		err = codedError{hinted(fmt.Errorf("it exists with other settings: %s", configText(q.Config)),
+			"change it with `seb queue update`, or use it as it is with --if-not-exists"), exitRefused}
+	}
 	if err != nil {
 		return c.failed("create", err)
 	}
-	if created {
-		return c.tell(std, q, "created; "+configText(q.Config))
+	if c.json() {
+		return printJSON(std.out, withField(httpapi.QueueJSON(q), "created", created))
 	}
-	return c.tell(std, q, "exists; "+configText(q.Config))
+	state := "exists; "
+	if created {
+		state = "created; "
+	}
+	return c.tell(std, q, state+configText(q.Config))
+}
+
+// isConfiguredBy tells whether a new queue with the settings u has the config c. Whether the queue is paused does
+// not count.
+func isConfiguredBy(u seb.QueueUpdate, c seb.QueueConfig) bool {
+	return c == seb.QueueConfig{
+		Lease:           valueOr(u.Lease, seb.QueueLeaseDefault),
+		MaxAttempts:     valueOr(u.MaxAttempts, seb.QueueMaxAttemptsDefault),
+		BackoffMin:      valueOr(u.BackoffMin, seb.QueueBackoffMinDefault),
+		BackoffMax:      valueOr(u.BackoffMax, seb.QueueBackoffMaxDefault),
+		DeadLetterTopic: valueOr(u.DeadLetterTopic, ""),
+		Order:           valueOr(u.Order, seb.OrderNone),
+		Paused:          c.Paused,
+	}
+}
+
+// valueOr returns *p, or otherwise if p is nil.
+func valueOr[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
 }
 
 type queueUpdateCmd struct {

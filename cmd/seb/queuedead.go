@@ -23,7 +23,7 @@ const (
 type queueDeadCmd struct {
 	queueFlags
 	Limit int    `default:"100" placeholder:"N" help:"Show at most N (default ${default})."`
-	Next  string `env:"-" placeholder:"PARTITION:OFFSET" help:"Go on where the previous call ended, as its last line says (default: the first)."`
+	Next  string `placeholder:"PARTITION:OFFSET" help:"Go on where the previous call ended, as its last line says (default: the first)."`
 }
 
 // Help shows examples.
@@ -109,13 +109,11 @@ func oneLine(s string) string {
 	}, strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
 }
 
-// queueRedriveCmd takes nothing from the environment: a forgotten variable could redrive records other than
-// those that the user means.
 type queueRedriveCmd struct {
 	queueFlags
-	Partition *int32  `env:"-" placeholder:"N" help:"Partition of the records that --offset names (default: 0)."`
-	Offset    []int64 `env:"-" placeholder:"N" help:"Redrive this record only; may be repeated, or a list with commas (default: all parked records)."`
-	Limit     *int64  `env:"-" placeholder:"N" help:"Redrive the first N only, by partition and offset (default: all parked records)."`
+	Partition *int32  `placeholder:"N" help:"Partition of the records that --offset names (default: 0)."`
+	Offset    []int64 `placeholder:"N" help:"Redrive this record only; may be repeated, or a list with commas (default: all parked records)."`
+	Limit     *int64  `placeholder:"N" help:"Redrive the first N only, by partition and offset (default: all parked records)."`
 }
 
 // Help shows examples.

@@ -54,7 +54,10 @@ func (c *queueResumeCmd) Run(ctx context.Context, std streams) error {
 	return c.tell(std, q, "resumed; "+counted(q.Ready, "record is ready", "records are ready"))
 }
 
-type queuePurgeCmd struct{ queueFlags }
+type queuePurgeCmd struct {
+	queueFlags
+	confirmFlag
+}
 
 // Help shows examples.
 func (queuePurgeCmd) Help() string {
@@ -62,8 +65,8 @@ func (queuePurgeCmd) Help() string {
 
     seb queue purge orders mail
 
-All records of the queue count as done, at once and without asking: also those that are delayed, parked, or with
-workers. What these workers then answer has no effect. The records stay in the topic. Later records are handed out
+All records of the queue count as done, also those that are delayed, parked, or with workers. On a terminal, seb asks
+first. What these workers then answer has no effect. The records stay in the topic. Later records are handed out
 as usual.`
 }
 
@@ -72,6 +75,9 @@ func (c *queuePurgeCmd) Run(ctx context.Context, std streams) error {
 	queue, err := c.queue()
 	if err != nil {
 		return err
+	}
+	if err := c.confirm(ctx, std, fmt.Sprintf("Mark all records of queue %s of %s as done?", c.Queue, c.Topic)); err != nil {
+		return c.failed("purge", err)
 	}
 	purged, err := queue.Purge(ctx)
 	if err != nil {
@@ -84,7 +90,10 @@ func (c *queuePurgeCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
-type queueDeleteCmd struct{ queueFlags }
+type queueDeleteCmd struct {
+	queueFlags
+	confirmFlag
+}
 
 // Help shows examples.
 func (queueDeleteCmd) Help() string {
@@ -92,7 +101,7 @@ func (queueDeleteCmd) Help() string {
 
     seb queue delete orders mail
 
-The queue is deleted at once, without asking. The records stay in the topic. A queue created later with this name shares
+On a terminal, seb asks first. The records stay in the topic. A queue created later with this name shares
 nothing with the deleted one.`
 }
 
@@ -101,6 +110,10 @@ func (c *queueDeleteCmd) Run(ctx context.Context, std streams) error {
 	queue, err := c.queue()
 	if err != nil {
 		return err
+	}
+	question := fmt.Sprintf("Delete queue %s of %s, and forget which of its records are done?", c.Queue, c.Topic)
+	if err := c.confirm(ctx, std, question); err != nil {
+		return c.failed("delete", err)
 	}
 	if err := queue.Delete(ctx); err != nil {
 		return c.failed("delete", err)

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/simple-event-broker/seb"
@@ -102,11 +103,12 @@ process ends with exit code 3 and says why.`
 }
 
 // Run serves until ctx ends or the broker stops itself.
-func (c *serveCmd) Run(ctx context.Context, std streams) error {
+func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) error {
 	if err := c.checkAddresses(ctx); err != nil {
 		return err
 	}
 	log := c.logger(std)
+	warnOfUnknownVariables(log, command.Model.Node)
 	c.limitMemory()
 
 	secure, err := c.secure(log)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/client"
 	"github.com/simple-event-broker/seb/httpapi"
 )
 
@@ -28,7 +27,7 @@ func (topicCmd) Help() string {
 on, which never change; between partitions there is no order. The number of partitions can grow, not shrink: one
 is enough to begin with, more let several readers share the work.
 
-Delete and trim act at once, without asking.`
+Delete and trim ask first on a terminal, unless you add --yes.`
 }
 
 type topicCreateCmd struct {
@@ -37,6 +36,12 @@ type topicCreateCmd struct {
 	configFlags
 	Topic      string `arg:"" type:"topic" help:"Name of the topic."`
 	Partitions int32  `default:"1" placeholder:"N" help:"Number of partitions, each with its own order and offsets (default ${default})."`
+	existsFlag
+}
+
+// existsFlag is for commands that create something under a name.
+type existsFlag struct {
+	IfNotExists bool `help:"If it exists, leave it as it is, whatever its settings, and succeed."`
 }
 
 // Help shows examples.
@@ -46,8 +51,9 @@ func (topicCreateCmd) Help() string {
     seb topic create orders
     seb topic create clicks --partitions 8
     seb topic create audit --retention 8760h
+    seb topic create orders --if-not-exists
 
-A topic that exists with these settings stays as it is. An append to a missing topic creates it, with one partition.
+A topic that exists with these settings stays as it is; one with other settings is refused. An append to a missing topic creates it, with one partition.
 A topic's retention is stored and shown, but this version does not apply it: nothing is deleted.`
 }
 
@@ -61,6 +67,9 @@ func (c *topicCreateCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	t, created, err := broker.CreateTopic(ctx, c.Topic, seb.TopicOptions{Partitions: c.Partitions, Config: c.topicConfig()})
+	if c.IfNotExists && seb.CodeOf(err) == seb.CodeTopicExists {
+		t, err = broker.Topic(ctx, c.Topic)
+	}
 	if err != nil {
 		return fmt.Errorf("create topic %s: %w", c.Topic, unsureTopic(err))
 	}
@@ -164,6 +173,7 @@ func (c *topicShowCmd) Run(ctx context.Context, std streams) error {
 type topicDeleteCmd struct {
 	serverFlag
 	outputFlag
+	confirmFlag
 	Topic string `arg:"" type:"topic" help:"Name of the topic."`
 }
 
@@ -172,18 +182,20 @@ func (topicDeleteCmd) Help() string {
 	return `Examples:
 
     seb topic delete orders
+    seb topic delete orders --yes
 
-The topic is deleted at once, without asking, with a warning if a queue has it as its dead-letter topic. To delete the
-older records only, use seb topic trim. A topic created later under the same name shares nothing with the deleted one.`
+On a terminal, seb asks before it deletes the topic. It warns if a queue has the topic as its dead-letter topic. To
+delete the older records only, use seb topic trim. A topic created later under the same name shares nothing with the deleted one.`
 }
 
 // Run deletes the topic.
 func (c *topicDeleteCmd) Run(ctx context.Context, std streams) error {
-	broker, err := c.client(func(o *client.Options) {
-		o.OnWarning = func(warning string) { note(std.err, "warning: %s\n", oneLine(warning)) }
-	})
+	broker, err := c.client()
 	if err != nil {
 		return err
+	}
+	if err := c.confirm(ctx, std, fmt.Sprintf("Delete topic %s and all its records?", c.Topic)); err != nil {
+		return fmt.Errorf("delete topic %s: %w", c.Topic, err)
 	}
 	if err := broker.DeleteTopic(ctx, c.Topic); err != nil {
 		return fmt.Errorf("delete topic %s: %w", c.Topic, unsureTopic(err))

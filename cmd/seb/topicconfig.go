@@ -9,11 +9,10 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// configFlags set a topic's retention, which this version stores but does not apply. They are not read from
-// the environment: a variable that is meant for new topics could change an existing one.
+// configFlags set a topic's retention, which this version stores but does not apply.
 type configFlags struct {
-	Retention      *age       `env:"-" placeholder:"DURATION|none" help:"Age after which a later version may delete records, such as 168h for a week, or none; this version only stores the setting (default: unchanged; none for a new topic)."`
-	RetentionBytes *sizeLimit `env:"-" placeholder:"SIZE|none" help:"How many bytes of each partition to keep at least, such as 1GiB; none means no such minimum (default: as with --retention)."`
+	Retention      *age       `placeholder:"DURATION|none" help:"Age after which a later version may delete records, such as 168h for a week, or none; this version only stores the setting (default: unchanged; none for a new topic)."`
+	RetentionBytes *sizeLimit `placeholder:"SIZE|none" help:"How many bytes of each partition to keep at least, such as 1GiB; none means no such minimum (default: as with --retention)."`
 }
 
 // update returns the settings of the flags that were given.

@@ -8,19 +8,18 @@ import (
 	"github.com/simple-event-broker/seb/httpapi"
 )
 
-// topicTrimCmd has no defaults, and takes nothing from the environment: a forgotten variable could delete
-// records.
 type topicTrimCmd struct {
 	serverFlag
 	outputFlag
+	confirmFlag
 	Topic     string `arg:"" type:"topic" help:"Name of the topic."`
-	Partition int32  `env:"-" required:"" placeholder:"N" help:"Partition whose records to delete."`
-	Before    int64  `env:"-" required:"" placeholder:"OFFSET" help:"First offset to keep; records before it are gone for good."`
+	Partition int32  `required:"" placeholder:"N" help:"Partition whose records to delete."`
+	Before    int64  `required:"" placeholder:"OFFSET" help:"First offset to keep; records before it are gone for good."`
 }
 
 // Help shows examples.
 func (topicTrimCmd) Help() string {
-	return `Moves the start of a partition, at once and without asking. Offsets stay what they are: the next record gets
+	return `Moves the start of a partition; on a terminal, seb asks first. Offsets stay what they are: the next record gets
 the same offset as if nothing had been deleted. The start never moves back.
 
 Examples:
@@ -39,6 +38,10 @@ func (c *topicTrimCmd) Run(ctx context.Context, std streams) error {
 	broker, err := c.client()
 	if err != nil {
 		return err
+	}
+	question := fmt.Sprintf("Delete all records of topic %s before offset %d of partition %d?", c.Topic, c.Before, c.Partition)
+	if err := c.confirm(ctx, std, question); err != nil {
+		return fmt.Errorf("trim topic %s: %w", c.Topic, err)
 	}
 	p, err := broker.DeleteRecords(ctx, c.Topic, c.Partition, seb.Offset(c.Before))
 	if err != nil {

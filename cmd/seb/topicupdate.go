@@ -13,10 +13,8 @@ type topicUpdateCmd struct {
 	serverFlag
 	outputFlag
 	configFlags
-	Topic string `arg:"" type:"topic" help:"Name of the topic."`
-	// This flag is not read from the environment: a forgotten variable could add partitions, which can't be
-	// removed again.
-	Partitions *int32 `env:"-" placeholder:"N" help:"New number of partitions; it can't shrink (default: unchanged)."`
+	Topic      string `arg:"" type:"topic" help:"Name of the topic."`
+	Partitions *int32 `placeholder:"N" help:"New number of partitions; it can't shrink (default: unchanged)."`
 }
 
 // Help shows examples.

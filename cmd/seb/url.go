@@ -56,7 +56,7 @@ func (c *urlCmd) Run(std streams) error {
 	case c.Partition != nil && *c.Partition < 0:
 		return usage(fmt.Errorf("invalid --partition %d: it must be at least 0", *c.Partition))
 	case key == "":
-		return usageError{hinted(errors.New("signing a URL needs an API key"), "set SEB_KEY, or use --key-file")}
+		return usageError{hinted(errors.New("signing a URL needs an API key"), "set SEB_API_KEY, or use --api-key-file")}
 	}
 	until := time.Now().Add(c.TTL + time.Second - time.Nanosecond).Truncate(time.Second) // rounded up, since a URL has whole seconds
 	partition := seb.AllPartitions

@@ -23,11 +23,11 @@ func TestSignedURLReadsItsTopicUntilItsKeyIsRevoked(t *testing.T) {
 	page := create("page", "--scope", "read", "--topic", "orders")
 	runSeb(t, strings.NewReader("one\ntwo\n"), "produce", "orders").want(t, exitOK)
 
-	signed := runSeb(t, nil, "url", "--topic", "orders", "--from", "-1", "--partition", "0", "--ttl", "1m", "--key", page)
+	signed := runSeb(t, nil, "url", "--topic", "orders", "--from", "-1", "--partition", "0", "--ttl", "1m", "--api-key", page)
 	signed.want(t, exitOK, "valid until")
 	url := strings.TrimSpace(signed.out)
 	wantGet(t, url, http.StatusOK, `"value":"two"`)
-	asJSON := runSeb(t, nil, "url", "--topic", "orders", "--key", page, "--output", "json")
+	asJSON := runSeb(t, nil, "url", "--topic", "orders", "--api-key", page, "--output", "json")
 	asJSON.want(t, exitOK)
 	var answer struct {
 		URL     string
@@ -37,18 +37,18 @@ func TestSignedURLReadsItsTopicUntilItsKeyIsRevoked(t *testing.T) {
 		t.Errorf("%s: %v", asJSON.out, err)
 	}
 	wantGet(t, answer.URL, http.StatusOK, "")
-	timed := runSeb(t, nil, "url", "--topic", "orders", "--from", "2020-01-31T13:00:00+01:00", "--partition", "0", "--key", page)
+	timed := runSeb(t, nil, "url", "--topic", "orders", "--from", "2020-01-31T13:00:00+01:00", "--partition", "0", "--api-key", page)
 	timed.want(t, exitOK)
 	wantGet(t, strings.TrimSpace(timed.out), http.StatusOK, `"value":"one"`)
 	for from, want := range map[string]string{"1h": `"value":"one"`, "2020-01-31": `"value":"one"`, "1ns": ""} { // 1ns ago is now
-		r := runSeb(t, nil, "url", "--topic", "orders", "--from", from, "--partition", "0", "--key", page)
+		r := runSeb(t, nil, "url", "--topic", "orders", "--from", from, "--partition", "0", "--api-key", page)
 		r.want(t, exitOK)
 		res := wantGet(t, strings.TrimSpace(r.out), http.StatusOK, want)
 		if want == "" && res != "" {
 			t.Errorf("from %s on there is %s", from, res)
 		}
 	}
-	runSeb(t, nil, "url", "--topic", "orders", "--from", "soon", "--key", page).want(t, exitUsage, "soon", "1h for an hour ago")
+	runSeb(t, nil, "url", "--topic", "orders", "--from", "soon", "--api-key", page).want(t, exitUsage, "soon", "1h for an hour ago")
 	wantGet(t, strings.Replace(url, "orders", "other", 1), http.StatusUnauthorized, "signature")
 	wantGet(t, strings.Replace(url, "/records", "", 1), http.StatusUnauthorized, "")
 	runSeb(t, nil, "key", "revoke", "page").want(t, exitOK)

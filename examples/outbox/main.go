@@ -11,6 +11,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -40,7 +41,7 @@ one topic are sent in the order of their ids. Any number may run at once: one wo
 
 Without -database, the usual variables say where the database is: PGHOST, PGUSER, PGPASSWORD, PGDATABASE and
 others. Connect to the server itself, or to a pooler that gives each client a session of its own. An API key for
-the broker, with the scope write, is read from SEB_KEY or -key-file.
+the broker, with the scope write, is read from SEB_API_KEY or -key-file.
 
     outbox -schema | psql shop
     outbox -database postgres://shop@db.example/shop -server https://seb.example
@@ -129,7 +130,7 @@ func parse(args []string, errOut io.Writer) (d *drainer, showSchema bool, err er
 
 func apiKey(file string) (string, error) {
 	if file == "" {
-		return strings.TrimSpace(os.Getenv("SEB_KEY")), nil
+		return strings.TrimSpace(cmp.Or(os.Getenv("SEB_API_KEY"), os.Getenv("SEB_KEY"))), nil
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {

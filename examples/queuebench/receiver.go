@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -72,7 +73,7 @@ func (s *seb) connect(ctx context.Context) (*receiver, error) {
 		return nil, err
 	}
 	head := " HTTP/1.1\r\nHost: " + at.Host + "\r\nContent-Type: application/json\r\n"
-	if key := strings.TrimSpace(os.Getenv("SEB_KEY")); key != "" {
+	if key := strings.TrimSpace(cmp.Or(os.Getenv("SEB_API_KEY"), os.Getenv("SEB_KEY"))); key != "" {
 		head += "Authorization: Bearer " + key + "\r\n"
 	}
 	return &receiver{conn: conn, in: bufio.NewReader(conn), head: head}, nil

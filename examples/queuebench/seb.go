@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -150,7 +151,7 @@ func (s *seb) do(ctx context.Context, method, path string, body, into any) error
 		return err
 	}
 	req.Header.Set("Content-Type", kind)
-	if key := strings.TrimSpace(os.Getenv("SEB_KEY")); key != "" {
+	if key := strings.TrimSpace(cmp.Or(os.Getenv("SEB_API_KEY"), os.Getenv("SEB_KEY"))); key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
 	res, err := http.DefaultClient.Do(req)

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+const settingPrefix = "SEB_"
+
+// fromEnvironment are the flags that every command takes from the environment. They say where the broker or the
+// store is, and in which form to write the result. All other flags say what to do: a variable that is left over
+// from another command must not change that. Only serve takes all of its flags from the environment.
+var fromEnvironment = []string{"server", "api-key", "api-key-file", "ca", "cert", "cert-key", "output", "store", "state-memory"}
+
+// limitVariables takes their variables from all flags but those of serve, and those of fromEnvironment.
+func limitVariables(k *kong.Kong) error {
+	for _, command := range k.Model.Leaves(false) {
+		for _, flag := range slices.Concat(command.AllFlags(false)...) {
+			if command.Name != "serve" && !slices.Contains(fromEnvironment, flag.Name) {
+				flag.Envs, flag.Tag.Envs = nil, nil
+			}
+		}
+	}
+	return nil
+}
+
+// others matches variables with Seb's prefix that are not settings: those that seb work sets for its commands,
+// those of Seb's tests, and those that Kubernetes sets in each pod for a service whose name begins with seb.
+var others = regexp.MustCompile(`^SEB_(MESSAGE_.*|TEST_.*|(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?))$`)
+
+// warnOfUnknownVariables logs a warning for each variable with Seb's prefix that no command knows, since it may
+// be a mistyped setting. Its value may be a secret.
+func warnOfUnknownVariables(log *slog.Logger, app *kong.Node) {
+	var known []string
+	for _, command := range app.Leaves(false) {
+		for _, flag := range slices.Concat(command.AllFlags(false)...) {
+			known = append(known, flag.Envs...)
+		}
+	}
+	given := os.Environ()
+	slices.Sort(given)
+	for _, variable := range given {
+		name, _, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, settingPrefix) || others.MatchString(name) || slices.Contains(known, name) {
+			continue
+		}
+		closest := slices.MinFunc(known, func(a, b string) int { return edits(name, a) - edits(name, b) })
+		log.Warn("unknown environment variable: it has no effect", "variable", name, "closest", closest)
+	}
+}
+
+// edits returns how many characters to insert, remove or replace to get from a to b.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1) // row[j] is the number of edits from the part of a so far to b[:j]
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
