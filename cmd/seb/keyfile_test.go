@@ -31,8 +31,8 @@ func TestKeyFileOfOthersIsWarnedOf(t *testing.T) {
 	if err := os.Chmod(file, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if r := runSeb(t, nil, "topic", "list", "--server", broker.url, "--key", "another"); strings.Contains(r.err, "warning") {
-		t.Errorf("the key file is not read: %q", r.err)
+	if r := runSeb(t, nil, "topic", "list", "--server", broker.url, "--api-key", "another"); strings.Contains(r.err, "the mode of the key file") {
+		t.Errorf("the key file is not read, but there is a warning: %q", r.err)
 	}
 	broker.stopped(t)
 }

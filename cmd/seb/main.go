@@ -234,11 +234,11 @@ func warnOfKeyFile(command *kong.Context, w io.Writer) {
 	file := ""
 	for _, flag := range command.Flags() {
 		switch flag.Name {
-		case "key":
+		case "api-key":
 			if flag.Target.String() != "" {
 				return // the file is not read
 			}
-		case "key-file":
+		case "api-key-file":
 			file = flag.Target.String()
 		}
 	}
