@@ -57,7 +57,8 @@ func (a mediaRank) before(b mediaRank) bool {
 func qualityOf(ranges, candidate string) (quality float64, at mediaRank) {
 	at.specificity = -1
 	major, _, _ := strings.Cut(candidate, "/")
-	for i, part := range strings.Split(ranges, ",") {
+	i := 0
+	for part := range strings.SplitSeq(ranges, ",") {
 		name, params, _ := strings.Cut(part, ";")
 		specificity := -1
 		switch strings.ToLower(strings.TrimSpace(name)) {
@@ -71,6 +72,7 @@ func qualityOf(ranges, candidate string) (quality float64, at mediaRank) {
 		if specificity > at.specificity {
 			quality, at = parseQuality(params), mediaRank{specificity, i}
 		}
+		i++
 	}
 	return quality, at
 }
