@@ -56,9 +56,10 @@ The same record may come again: after a crash, and after a lost lease, which end
 group. Be sure that doing the work twice does no harm. If seb work is killed by SIGKILL, its commands go on alone, and
 their records go to another worker once their leases end. While the broker does not answer, seb work tries again.
 
-On Ctrl-C, SIGTERM or SIGHUP it takes no more records, waits for running commands, and exits with 0. If --drain or
---limit was given and not reached, it exits with 130 (Ctrl-C), 143 (SIGTERM) or 129 (SIGHUP). A second signal ends the commands and
-puts their records back. The output of the commands is passed through.`
+With --drain or --limit, it exits with 7 if a command failed on the last attempt of a record, so that the record was
+parked. On Ctrl-C, SIGTERM or SIGHUP it takes no more records, waits for running commands, and exits with 0. If
+--drain or --limit was given and not reached, it exits with 130 (Ctrl-C), 143 (SIGTERM) or 129 (SIGHUP). A second
+signal ends the commands and puts their records back. The output of the commands is passed through.`
 }
 
 // Run works until it is interrupted, or until --drain or --limit is reached.
@@ -74,7 +75,7 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	queue := broker.Queue(c.Topic, c.Queue)
-	lease, err := c.open(ctx, queue, std)
+	config, err := c.open(ctx, queue, std)
 	if err != nil {
 		return fmt.Errorf("work on queue %s of %s: %w", c.Queue, c.Topic, err)
 	}
@@ -89,33 +90,37 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	hurry, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer onSecondSignal(ctx, end)()
+	h := &handler{cmd: c, std: std, stop: stop, onEnd: func(f func()) func() bool { return context.AfterFunc(hurry, f) }}
+	said := h.output.own(std.err)
 	defer context.AfterFunc(ctx, func() {
-		note(std.err, "taking no more records; waiting for running commands (another Ctrl-C or SIGTERM ends them)\n")
+		note(said, "taking no more records; waiting for running commands (another Ctrl-C or SIGTERM ends them)\n")
 	})()
 	source := &boundedSource{
 		WorkSource: queue,
-		limit:      c.Limit, drain: c.Drain, places: c.Concurrency,
+		limit:      c.Limit, drain: c.Drain, places: c.Concurrency, attempts: config.MaxAttempts,
 		stop: func() { stop(errReached) },
 	}
-	h := &handler{cmd: c, std: std, stop: stop, onEnd: func(f func()) func() bool { return context.AfterFunc(hurry, f) }}
 	worker := &seb.Worker{
-		Source: source, Handle: h.handle, Concurrency: c.Concurrency, Lease: lease,
-		Logger: slog.New(slog.NewTextHandler(std.err, nil)),
+		Source: source, Handle: h.handle, Concurrency: c.Concurrency, Lease: config.Lease,
+		Logger: slog.New(slog.NewTextHandler(said, nil)),
 	}
 	err = worker.Run(running)
-	note(std.err, "%d done, %d put back\n", source.done.Load(), source.back.Load())
-	return c.ended(ctx, running, err)
+	note(said, "%d done, %d put back, %d dead\n", source.done.Load(), source.back.Load(), source.dead.Load())
+	return c.ended(ctx, running, err, source.dead.Load())
 }
 
 // errReached is the cause with which --drain or --limit ends the worker.
 var errReached = errors.New("reached")
 
-// ended returns the error with which the command ends.
-func (c *workCmd) ended(ctx, running context.Context, err error) error {
+// ended returns the error with which the command ends, after dead records of it were parked.
+func (c *workCmd) ended(ctx, running context.Context, err error, dead int64) error {
 	cause := context.Cause(running)
 	switch {
 	case err != nil:
 		return err // err names the queue already
+	case errors.Is(cause, errReached) && dead > 0:
+		err = fmt.Errorf("work on queue %s of %s: %s", c.Queue, c.Topic, counted(dead, "record was parked (a dead letter)", "records were parked (dead letters)"))
+		return codedError{hinted(err, fmt.Sprintf("seb queue dead %s %s lists them", c.Topic, c.Queue)), exitDead}
 	case errors.Is(cause, errReached):
 		return nil
 	case errors.As(cause, new(noCommandError)):
@@ -147,31 +152,33 @@ func (c *workCmd) check() error {
 const workersMax = 1000
 
 // open asks the broker for the queue, so that a wrong name or a missing permission is reported at the start.
-// It returns the lease to ask for.
-func (c *workCmd) open(ctx context.Context, queue client.Queue, std streams) (time.Duration, error) {
+// It returns the queue's config, with the lease to ask for.
+func (c *workCmd) open(ctx context.Context, queue client.Queue, std streams) (config seb.QueueConfig, _ error) {
 	q, err := queue.Describe(ctx)
 	if seb.CodeOf(err) == seb.CodeQueueNotFound {
 		err = hinted(err, fmt.Sprintf("create it with `seb queue create %s %s`", c.Topic, c.Queue))
 	}
 	if err != nil {
-		return 0, err
+		return config, err
 	}
 	note(std.err, "working on queue %s of %s; %s\n", c.Queue, c.Topic, counted(q.Ready, "record is ready", "records are ready"))
 	if q.Config.Paused {
 		note(std.err, "the queue is paused: it hands out nothing until `seb queue resume %s %s`\n", c.Topic, c.Queue)
 	}
+	config = q.Config
 	if c.Lease > 0 {
-		return c.Lease, nil
+		config.Lease = c.Lease
 	}
-	return q.Config.Lease, nil
+	return config, nil
 }
 
 // handler runs the command of --exec.
 type handler struct {
-	cmd   *workCmd
-	std   streams
-	stop  context.CancelCauseFunc
-	onEnd func(f func()) (undo func() bool) // calls f when the commands must end
+	cmd    *workCmd
+	std    streams
+	output workOutput
+	stop   context.CancelCauseFunc
+	onEnd  func(f func()) (undo func() bool) // calls f when the commands must end
 }
 
 // handle runs the command for a record, and returns how the record failed, if it did.
@@ -183,7 +190,7 @@ func (h *handler) handle(ctx context.Context, m seb.Message) error {
 	if err == nil {
 		return nil
 	}
-	note(h.std.err, "seb: partition %d offset %d, attempt %d: %s\n", m.Partition, m.Offset, m.Attempt, oneLine(firstLine(err.Error())))
+	note(h.output.own(h.std.err), "seb: partition %d offset %d, attempt %d: %s\n", m.Partition, m.Offset, m.Attempt, oneLine(firstLine(err.Error())))
 	var failure *commandError
 	switch {
 	case errors.Is(context.Cause(ctx), errInterrupted):

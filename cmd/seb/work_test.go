@@ -154,6 +154,44 @@ func TestWorkersShareTheRecordsOfAQueue(t *testing.T) {
 	wantQueueLeft(t, broker.url, 0)
 }
 
+// A script learns from the exit code that not all work was done, although the queue is empty.
+func TestDrainSaysThatRecordsDied(t *testing.T) {
+	t.Parallel()
+	broker, dir := queueWith(t, []string{"--max-attempts", "2", "--backoff", "0s"}, "good", "bad", "worse"), t.TempDir()
+	w := work(t, dir, broker.url, "--limit", "2", "--exec", `read x; [ "$x" = good ]`)
+	if code := w.left(t); code != exitOK || !strings.HasSuffix(w.stderr.String(), "\n1 done, 1 put back, 0 dead\n") {
+		t.Fatalf("before any record died, it ended with %d:\n%s", code, w.stderr)
+	}
+	w = work(t, dir, broker.url, "--drain", "--exec", "exit 75")
+	want := "\n0 done, 1 put back, 2 dead\nseb: work on queue mail of orders: 2 records were parked (dead letters)\n     seb queue dead orders mail lists them\n"
+	if code := w.left(t); code != exitDead || !strings.HasSuffix(w.stderr.String(), want) {
+		t.Fatalf("it ended with %d:\n%s", code, w.stderr)
+	}
+	// The attempts of a redriven record count from 1 again.
+	runSeb(t, nil, "queue", "redrive", "orders", "mail", "--server", broker.url).want(t, exitOK)
+	w = work(t, dir, broker.url, "--limit", "1", "--exec", "exit 75")
+	if code := w.left(t); code != exitOK || !strings.HasSuffix(w.stderr.String(), "\n0 done, 1 put back, 0 dead\n") {
+		t.Fatalf("after a redrive, it ended with %d:\n%s", code, w.stderr)
+	}
+}
+
+// What a worker says begins on a new line of the terminal, also if a command ended in the middle of one.
+func TestWorkerSpeaksOnItsOwnLines(t *testing.T) {
+	t.Parallel()
+	broker := queueWith(t, []string{"--max-attempts", "1"}, "one", "two")
+	w := exec.Command("seb", "work", "orders", "mail", "--limit", "1", "--exec", "cat", "--server", broker.url) //nolint:noctx // it ends
+	out, err := w.CombinedOutput()                                                                              // one pipe for both, as a terminal is
+	if err != nil || !strings.HasSuffix(string(out), "are ready\none\n1 done, 0 put back, 0 dead\n") {
+		t.Errorf("%v, it wrote\n%s", err, out)
+	}
+	// Standard error alone.
+	failed := work(t, t.TempDir(), broker.url, "--drain", "--exec", "printf sorry >&2; cat; exit 3")
+	failed.left(t)
+	if !strings.Contains(failed.stderr.String(), "is ready\nsorry\nseb: partition 0 offset 1, attempt 1: exit status 3\n0 done") || failed.stdout.String() != "two" {
+		t.Errorf("it wrote %q, and\n%s", failed.stdout, failed.stderr)
+	}
+}
+
 // seb work says if the queue is paused.
 func TestWorkerOfAPausedQueueSaysSo(t *testing.T) {
 	t.Parallel()

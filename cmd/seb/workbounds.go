@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 const drainWait = 1500 * time.Millisecond
 
 // boundedSource ends a worker after limit records, or, with drain, when no record is ready. It counts the
-// records that were received, done and put back.
+// records that were received, done, put back and parked as dead letters.
 type boundedSource struct {
 	seb.WorkSource
 	limit int64 // 0: no limit
@@ -21,10 +22,17 @@ type boundedSource struct {
 	// places is how many records the worker handles at a time. A worker that asks for this many handles none:
 	// it is idle.
 	places int
-	stop   func()
+	// attempts is the queue's maximum when the worker began. If somebody changes it meanwhile, the worker may
+	// count a record as dead that was put back, or the other way round.
+	attempts int
+	stop     func()
 
-	received, done, back atomic.Int64
+	received, done, back, dead atomic.Int64
 }
+
+// lastMark ends the token of a record's last attempt, as the worker gets it: when the worker puts the record
+// back, the source has only the token.
+const lastMark = " (last)"
 
 // Receive returns at most as many records as the limit allows.
 func (s *boundedSource) Receive(ctx context.Context, o seb.ReceiveOptions) ([]seb.Message, error) {
@@ -52,11 +60,29 @@ func (s *boundedSource) Receive(ctx context.Context, o seb.ReceiveOptions) ([]se
 		s.stop()
 	}
 	s.received.Add(int64(len(messages)))
+	for i := range messages {
+		if messages[i].Attempt >= s.attempts {
+			messages[i].Token += lastMark
+		}
+	}
 	return messages, nil
+}
+
+// withoutMarks returns the tokens as the queue knows them, and how many of them are of last attempts.
+func withoutMarks(marked []string) (tokens []string, last int) {
+	for _, token := range marked {
+		token, marked := strings.CutSuffix(token, lastMark)
+		if marked {
+			last++
+		}
+		tokens = append(tokens, token)
+	}
+	return tokens, last
 }
 
 // Ack acknowledges records, and counts them as done.
 func (s *boundedSource) Ack(ctx context.Context, tokens ...string) error {
+	tokens, _ = withoutMarks(tokens)
 	err := s.WorkSource.Ack(ctx, tokens...)
 	if err == nil {
 		s.done.Add(int64(len(tokens)))
@@ -64,11 +90,19 @@ func (s *boundedSource) Ack(ctx context.Context, tokens ...string) error {
 	return err
 }
 
-// Nack puts records back, and counts them.
+// Nack puts records back, and counts them. Records of a last attempt count as dead.
 func (s *boundedSource) Nack(ctx context.Context, o seb.NackOptions, tokens ...string) error {
+	tokens, last := withoutMarks(tokens)
 	err := s.WorkSource.Nack(ctx, o, tokens...)
 	if err == nil {
-		s.back.Add(int64(len(tokens)))
+		s.back.Add(int64(len(tokens) - last))
+		s.dead.Add(int64(last))
 	}
 	return err
+}
+
+// Extend extends leases.
+func (s *boundedSource) Extend(ctx context.Context, lease time.Duration, tokens ...string) (time.Time, error) {
+	tokens, _ = withoutMarks(tokens)
+	return s.WorkSource.Extend(ctx, lease, tokens...)
 }

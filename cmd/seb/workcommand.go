@@ -55,15 +55,15 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }()         // nothing is lost: the file is removed already
-	tail := &tailWriter{w: fileOf(h.std.err)} // not escaped: it is the command's output
-	stderr, passOn, err := tail.pipe()
+	defer func() { _ = in.Close() }()                             // nothing is lost: the file is removed already
+	tail := &tailWriter{w: h.output.ofCommand(fileOf(h.std.err))} // not escaped: it is the command's output
+	stdout, stderr, passOn, err := h.outputs(tail)
 	if err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", h.cmd.Exec)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), ofRecord), h.environment(m)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, fileOf(h.std.out), stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, stdout, stderr
 	inGroup(cmd)
 	var kill *time.Timer
 	cmd.Cancel = func() error {
@@ -93,6 +93,25 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	default:
 		return fmt.Errorf("start the command: %w", err)
 	}
+}
+
+// outputs returns where a command writes. The caller calls passOn after the command exited: see pipeTo.
+func (h *handler) outputs(tail *tailWriter) (stdout, stderr io.Writer, passOn func(patience time.Duration), err error) {
+	stdout = fileOf(h.std.out)
+	stderr, passErr, err := pipeTo(tail)
+	if err != nil || !sameFile(stdout, fileOf(h.std.err)) {
+		return stdout, stderr, passErr, err
+	}
+	stdout, passOut, err := pipeTo(h.output.ofCommand(stdout))
+	if err != nil {
+		passErr(0)
+		return nil, nil, nil, err
+	}
+	return stdout, stderr, func(patience time.Duration) {
+		until := time.Now().Add(patience)
+		passOut(patience)
+		passErr(time.Until(until))
+	}, nil
 }
 
 // ofRecord tells whether a variable describes a record. The worker has such variables if another worker's
@@ -182,27 +201,6 @@ func (t *tailWriter) Write(p []byte) (int, error) {
 	t.mu.Unlock()
 	_, _ = t.w.Write(p)
 	return len(p), nil
-}
-
-// pipe returns the end of a pipe for a command to write to. The caller calls passOn after the command
-// exited: passOn waits until all output was forwarded, for patience at most, since processes that the
-// command left may hold the pipe open.
-func (t *tailWriter) pipe() (to *os.File, passOn func(patience time.Duration), err error) {
-	from, to, err := os.Pipe()
-	if err != nil {
-		return nil, nil, fmt.Errorf("forward standard error: %w", err)
-	}
-	passed := make(chan struct{})
-	go func() {
-		defer close(passed)
-		_, _ = io.Copy(t, from) // until all writers have closed the pipe, or patience has passed
-	}()
-	return to, func(patience time.Duration) {
-		_ = to.Close()
-		_ = from.SetReadDeadline(time.Now().Add(patience))
-		<-passed
-		_ = from.Close()
-	}, nil
 }
 
 // String returns the last lines.
