@@ -20,6 +20,7 @@ type consumeCmd struct {
 	Partition string `default:"all" placeholder:"N" help:"Partition to read (default ${default}, one after the other; with --follow at the same time)."`
 	From      string `placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago (default: earliest)."`
 	Consumer  string `placeholder:"NAME" help:"Begin at the position of the consumer of this name, and commit what was written, so that the next call continues after it (default: none)."`
+	AckLines  bool   `env:"-" help:"Commit a record when a line comes on standard input, one for each record in the order of the output; needs --consumer."`
 	Follow    bool   `short:"f" help:"Wait for records to come instead of stopping at the end."`
 	Limit     int64  `placeholder:"N" help:"Stop after N records (default: no limit)."`
 	Raw       bool   `help:"Write control characters to a terminal as they are (default: escaped, such as \\x1b)."`
@@ -39,8 +40,15 @@ On a terminal, control characters are shown escaped, such as \x1b; --raw writes 
 records as they are in any case.
 
 With --consumer it begins at the consumer's position, and commits a record after the output took it: each record is
-written at least once, even if a process is killed. A consumer that does not exist is created, at the beginning; for
-its position, see seb consumer show. If another program moves the consumer meanwhile, seb consume ends with exit code 4.
+written at least once, even if seb is killed. But if a program behind a pipe is killed, the records are lost to it that
+the pipe took and it has not processed: to run a program for each record, use seb work, or --ack-lines. A consumer that
+does not exist is created, at the beginning; for its position, see seb consumer show. If another program moves the
+consumer meanwhile, seb consume ends with exit code 4.
+
+With --ack-lines, the program writes a line to the standard input of seb consume for each record that it has processed,
+in their order, and only these records are committed; what the line says does not matter. After the last record, or an
+interrupt, seb consume closes its output, and waits until all written records are acknowledged. If standard input ends
+before that, the exit code is 1. A program that is started again may get records that it has already processed.
 
 Examples:
 
@@ -50,6 +58,8 @@ Examples:
     seb consume clicks --partition 3 --from 41 --limit 1
     seb consume orders --format json | jq 'select(.key == "42") | .value'
     seb consume orders --consumer billing --follow
+    mkfifo answers
+    seb consume orders --consumer billing --ack-lines <answers | while read -r x; do bill "$x" && echo || exit; done >answers
     seb consume pictures --from -1 --format raw > newest.png
 
 ` + formatsHelp
@@ -76,10 +86,15 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 	if c.Consumer != "" {
 		r.committer = newPositionCommitter(broker.Consumer(c.Topic, c.Consumer))
 	}
+	read := r.readAll
+	if c.AckLines {
+		r.acks = newAcknowledgements(std.in, c.Follow)
+		read = func(ctx context.Context) error { return r.readAcknowledged(ctx, fileOf(std.out)) }
+	}
 	if c.Follow || isTerminal(std.out) {
 		r.progress.w = nil // the line of progress would mix with the records
 	}
-	err = r.readAll(ctx)
+	err = read(ctx)
 	r.progress.clear()
 	switch {
 	case err == nil || nobodyReads(err):
@@ -145,6 +160,9 @@ func (c *consumeCmd) check(now time.Time) (from seb.Position, err error) {
 	if c.From != "" && c.Consumer != "" {
 		return from, usageError{hinted(errors.New("--from and --consumer exclude each other: both say where to begin"),
 			fmt.Sprintf("leave one out; `seb consumer reset %s %s --from %s` moves the consumer", c.Topic, c.Consumer, c.From))}
+	}
+	if c.AckLines && c.Consumer == "" {
+		return from, usage(errors.New("--ack-lines needs --consumer: it says what to commit"))
 	}
 	if c.From == "" {
 		c.From = "earliest"

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,15 +58,14 @@ func nextOf(info seb.ConsumerInfo) seb.Offsets {
 	return next
 }
 
-// commit sets the consumer's position in a partition to next. It returns nil once the new position
-// is in the store.
-func (c *positionCommitter) commit(ctx context.Context, partition int32, next seb.Offset) error {
+// commit sets positions of the consumer. It returns nil once the new positions are in the store.
+func (c *positionCommitter) commit(ctx context.Context, positions seb.Offsets) error {
 	interrupted := ctx
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(interrupted, func() { time.AfterFunc(commitGrace, cancel) })()
 	c.mu.Lock()
-	c.waiting[partition] = next
+	maps.Copy(c.waiting, positions)
 	c.mu.Unlock()
 	select {
 	case c.turn <- struct{}{}:
@@ -76,8 +76,8 @@ func (c *positionCommitter) commit(ctx context.Context, partition int32, next se
 	c.mu.Lock()
 	offsets := maps.Clone(c.waiting)
 	c.mu.Unlock()
-	if _, waits := offsets[partition]; !waits {
-		return nil // another reader committed this position
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(positions)), func(p int32) bool { _, waits := offsets[p]; return waits }) {
+		return nil // another reader committed these positions
 	}
 	if err := c.send(ctx, offsets); err != nil {
 		return err

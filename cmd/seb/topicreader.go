@@ -57,6 +57,7 @@ type topicReader struct {
 	warn      io.Writer
 	lookEvery time.Duration
 	committer *positionCommitter // nil unless --consumer is given
+	acks      *acknowledgements  // nil unless --ack-lines is given
 
 	mu       sync.Mutex // guards the fields below, and warn
 	out      *bufio.Writer
@@ -92,6 +93,37 @@ func (r *topicReader) readAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// errAcknowledgementsEnded ends the reading when no more acknowledgements are committed.
+var errAcknowledgementsEnded = errors.New("the acknowledgements have ended")
+
+// readAcknowledged is like readAll, for --ack-lines. After all records were written, or an interrupt, it closes
+// the output, and waits until all written records are acknowledged.
+func (r *topicReader) readAcknowledged(ctx context.Context, output io.Writer) error {
+	reading, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	committed := make(chan error, 1)
+	go func() {
+		committed <- r.acks.run(func(positions seb.Offsets) error { return r.commit(ctx, positions) })
+		stop(errAcknowledgementsEnded)
+	}()
+	err := r.readAll(reading)
+	waiting := r.acks.finish()
+	if c, ok := output.(io.Closer); ok && !nobodyReads(err) {
+		if closeErr := c.Close(); err == nil && closeErr != nil {
+			err = outputError{closeErr}
+		}
+	}
+	if ctx.Err() != nil && waiting > 0 {
+		note(r.warn, "seb: writing no more records; waiting for the acknowledgements of %s (another Ctrl-C ends it)\n", counted(waiting, "record", "records"))
+	}
+	ended := <-committed
+	byEnd := errors.Is(context.Cause(reading), errAcknowledgementsEnded)
+	if ended != nil && (err == nil || byEnd || nobodyReads(err) || errors.As(ended, new(commitError))) {
+		return ended
+	}
+	return err
 }
 
 func atLimitIsNone(err error) error {
@@ -250,7 +282,7 @@ func (p *partitionReader) readAll(ctx context.Context) error {
 		f, err := p.fetch(ctx)
 		if err == nil {
 			pause, failingSince = backoff{}, time.Time{}
-			done, err := p.write(f)
+			done, err := p.write(ctx, f)
 			if notCommitted := p.commitPosition(ctx); notCommitted != nil {
 				return notCommitted
 			}
@@ -278,20 +310,28 @@ func (p *partitionReader) readAll(ctx context.Context) error {
 // commitPosition commits the position after the records that the output took, if --consumer is given. It does
 // so even after an interrupt.
 func (p *partitionReader) commitPosition(ctx context.Context) error {
-	if p.committer == nil || p.next <= p.committed {
+	if p.committer == nil || p.acks != nil || p.next <= p.committed {
 		return nil
 	}
+	if err := p.commit(ctx, seb.Offsets{p.partition: p.next}); err != nil {
+		return err
+	}
+	p.committed = p.next
+	return nil
+}
+
+// commit commits positions of the consumer, and retries that as long as --follow or a read would be retried.
+func (r *topicReader) commit(ctx context.Context, positions seb.Offsets) error {
 	var pause backoff
 	for began := time.Now(); ; {
-		err := p.committer.commit(ctx, p.partition, p.next)
+		err := r.committer.commit(ctx, positions)
 		if err == nil {
-			p.committed = p.next
 			return nil
 		}
-		if !retryable(err) || ctx.Err() != nil || !p.cmd.Follow && time.Since(began) > readRetryMax {
+		if !retryable(err) || ctx.Err() != nil || !r.cmd.Follow && time.Since(began) > readRetryMax {
 			return commitError{err}
 		}
-		p.complain(err)
+		r.complain(err)
 		pause.wait(ctx, err) // an interrupt ends the pause, and then there is one more attempt
 	}
 }
@@ -333,7 +373,7 @@ func (p *partitionReader) fetch(ctx context.Context) (client.Encoded, error) {
 
 // write writes the records of f, and tells whether the reader is done. --limit counts the records of all
 // readers together. The records of f count as written once the output took all of them.
-func (p *partitionReader) write(f client.Encoded) (done bool, err error) {
+func (p *partitionReader) write(ctx context.Context, f client.Encoded) (done bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.warned = false
@@ -348,6 +388,11 @@ func (p *partitionReader) write(f client.Encoded) (done bool, err error) {
 		stop = min(stop, f.First+seb.Offset(p.cmd.Limit-p.written))
 	}
 	p.next = f.First
+	if p.acks != nil {
+		if err := p.acks.expect(ctx, p.partition, f.First, max(f.First, stop)); err != nil {
+			return true, err
+		}
+	}
 	var size int64
 	for offset, record := range f.Each() {
 		if offset >= stop {
