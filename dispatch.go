@@ -168,5 +168,5 @@ func addOwnersView(d *dispatch.Dispatcher, info *QueueInfo) {
 	info.Exact, info.Leased, info.Held, info.HeldUntil = x.Exact, x.Leased, x.Held, x.HeldUntil
 	info.Ready = max(0, info.Ready-info.Leased-info.Held)
 	info.Received, info.Acknowledged = x.ReceivedRate, x.AcknowledgedRate
-	info.received, info.acknowledged = x.Received, x.Acknowledged
+	info.received, info.acknowledged, info.deadLetters = x.Received, x.Acknowledged, x.DeadLetters
 }

@@ -89,6 +89,7 @@ func queueMetrics(queues []QueueInfo) []metric.Family {
 	held := family(metric.Gauge, "seb_queue_held_records", "Records that wait until a lease has passed, because a lost owner may have handed them out; of queues that this broker owns.")
 	received := family(metric.Counter, "seb_queue_received_records_total", "Records that this broker has handed out since it last took the queue over.")
 	acknowledged := family(metric.Counter, "seb_queue_acknowledged_records_total", "Records that were acknowledged through any broker since this broker last took the queue over.")
+	died := family(metric.Counter, "seb_queue_dead_letters_total", "Records that became dead letters since this broker last took the queue over.")
 	for _, q := range queues {
 		of := []string{q.Topic, q.Name}
 		left.Add(float64(q.Ready+q.Leased+q.Held+q.Delayed), of...)
@@ -102,9 +103,10 @@ func queueMetrics(queues []QueueInfo) []metric.Family {
 			held.Add(float64(q.Held), of...)
 			received.Add(float64(q.received), of...)
 			acknowledged.Add(float64(q.acknowledged), of...)
+			died.Add(float64(q.deadLetters), of...)
 		}
 	}
-	return []metric.Family{left, delayed, dead, oldest, leased, held, received, acknowledged}
+	return []metric.Family{left, delayed, dead, oldest, leased, held, received, acknowledged, died}
 }
 
 // oldestQueues describes up to seriesMax of the queues that exist now: the oldest ones.

@@ -53,14 +53,15 @@ type PushInfo struct {
 // SetPush sets the queue's push target, to which brokers that run [Broker.DeliverPushed] push
 // the queue's records. If the push was stopped, SetPush resumes it. secret is the random secret
 // of a new target, "" if none was made; it can't be shown again. created reports whether the
-// queue had no target before the call.
+// queue had no target before the call; then, if the queue's MaxAttempts and backoff are the
+// defaults of queues, SetPush changes them to PushedMaxAttemptsDefault and PushedBackoffMaxDefault.
 func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret string, created bool, err error) {
 	defer writes(&err)
 	if err := cmp.Or(q.check(), u.check()); err != nil {
 		return PushInfo{}, "", false, err
 	}
 	x := &change.SetPush{
-		QueueName: q.names(), Update: u.copied(), Secret: push.NewSecret(),
+		QueueName: q.names(), Update: u.copied(), Secret: push.NewSecret(), Defaults: queueDefaults,
 		Allowed: slices.Clone(q.b.opts.PushNetworks), Denied: slices.Clone(q.b.opts.PushDenied),
 	}
 	if _, err := q.b.change(ctx, x); err != nil {

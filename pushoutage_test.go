@@ -2,12 +2,14 @@ package seb_test
 
 import (
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/test/kit"
+	"github.com/simple-event-broker/seb/objstore"
 )
 
 // The store fails for longer than the leases of pushed records last: those of requests under way, and of
@@ -38,4 +40,28 @@ func TestPushedRecordOutlivesAnOutageOfTheStore(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A record of a queue with the default settings outlasts a day in which the target fails, whatever the backoffs
+// come to at random.
+func TestPushedRecordOutlastsADayOfFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var healthy atomic.Bool
+		target := newPipes(t, func(w http.ResponseWriter, _ *http.Request) {
+			if !healthy.Load() {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		})
+		b := open(t, objstore.NewMemory(), kit.InVirtualTime(immediate()))
+		target.deliver(t, b)
+		q := pushedQueue(t, b, seb.QueueUpdate{}, pipesURL)
+		appendValues(t, b, "a")
+		time.Sleep(24 * time.Hour)
+		healthy.Store(true)
+		time.Sleep(seb.PushedBackoffMaxDefault)
+		wantLeft(t, q, 0)
+		if tried := len(target.all()); tried < 144 || tried > 289 {
+			t.Errorf("there came %d requests", tried)
+		}
+	})
 }

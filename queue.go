@@ -70,6 +70,9 @@ const (
 	QueueMaxAttemptsDefault = 5
 	QueueBackoffMinDefault  = time.Second
 	QueueBackoffMaxDefault  = time.Hour
+
+	PushedMaxAttemptsDefault = change.PushedMaxAttempts // of a queue that is pushed: see [Queue.SetPush]
+	PushedBackoffMaxDefault  = change.PushedBackoffMax
 )
 
 const (
@@ -232,7 +235,7 @@ type QueueInfo struct {
 	// unless Exact is true.
 	Received, Acknowledged float64
 
-	received, acknowledged int64 // totals since this broker last took the queue over; 0 unless Exact is true
+	received, acknowledged, deadLetters int64 // totals since this broker last took the queue over; 0 unless Exact is true
 }
 
 // Describe returns the queue's config, counts and owner. It fails with CodeQueueNotFound if the

@@ -64,8 +64,8 @@ func (s *server) exampleQueue() {
 	s.do("PUT", mail, strings.NewReader(`{"max_attempts":1}`)).want(s.t, http.StatusCreated)
 	got := s.received("mail", `{"max":2}`)
 	s.post(mail+"/nack", fmt.Sprintf(`{"tokens":[%q],"reason":"no such address"}`, got[0].Token)).want(s.t, http.StatusOK)
-	s.do("PUT", mail, strings.NewReader(`{"max_attempts":5}`)).want(s.t, http.StatusOK)
 	s.do("PUT", mail+"/push", strings.NewReader(`{"url":"https://example.com/hooks","headers":{"Authorization":"Bearer 1"}}`)).want(s.t, http.StatusCreated)
+	s.do("PUT", mail, strings.NewReader(`{"max_attempts":5}`)).want(s.t, http.StatusOK)
 	s.do("PUT", "/v1/topics/payments/queues/refunds", nil).want(s.t, http.StatusCreated)
 }
 

@@ -23,8 +23,10 @@ type queuePushCmd struct {
 func (queuePushCmd) Help() string {
 	return `A queue that is pushed needs no worker: the queue's owner sends each record as a POST to a URL, and the response
 decides. 2xx acknowledges the record; 410 stops the push; after any other response the record is sent again, after the
-queue's backoff, until its attempts are used up. Requests are signed as Standard Webhooks defines. seb serve
---push-allow names the private networks that requests may reach.`
+queue's backoff, until its attempts are used up. A queue with the default settings gets others when its push begins:
+300 attempts with a backoff of 1s..10m, which takes more than a day. While there is no connection, no attempts are used
+up. Requests are signed as Standard Webhooks defines. seb serve --push-allow names the private networks that requests
+may reach.`
 }
 
 // pushText says how a queue is pushed.

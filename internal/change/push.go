@@ -13,6 +13,14 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
+// A queue that is pushed for the first time gets these values if it has the defaults of queues. They allow a
+// target to fail for a day, even if each backoff is as short as chance can make it: the backoffs then come to
+// 8 minutes and 290 times 5 minutes. Standard Webhooks advise to retry for more than a day.
+const (
+	PushedMaxAttempts = 300
+	PushedBackoffMax  = 10 * time.Minute
+)
+
 // findPush returns the id of the queue, and the queue's push target; old is nil if the queue has no
 // push target.
 func (q QueueName) findPush(d *state.Draft) (id format.QueueID, old *format.QueuePush, _ error) {
@@ -96,6 +104,8 @@ type SetPush struct {
 	QueueName
 	Update PushUpdate
 	Secret string // the target gets this secret if the old target has none and Update sets none
+	// Defaults is what new queues have.
+	Defaults QueueConfig
 	// Allowed and Denied say to which addresses a broker may push: see [push.Networks].
 	Allowed, Denied []netip.Prefix
 
@@ -122,7 +132,22 @@ func (x *SetPush) Apply(d *state.Draft) ([]format.Entry, error) {
 	}
 	next := pushEntry(t.OrDefaults())
 	x.Target, x.Created, x.SecretIsUsed = *next, old == nil, draws
+	if old == nil {
+		return append(x.queueChanged(d, id), pushChanged(id, old, next)...), nil
+	}
 	return pushChanged(id, old, next), nil
+}
+
+// queueChanged returns the entry that gives the queue of a new target values for pushes; no entries if the queue
+// has other values than new queues.
+func (x *SetPush) queueChanged(d *state.Draft, id format.QueueID) []format.Entry {
+	config, fresh := QueueConfigOf(d.QueueConfig(id)), x.Defaults
+	if config.MaxAttempts != fresh.MaxAttempts || config.BackoffMin != fresh.BackoffMin || config.BackoffMax != fresh.BackoffMax {
+		return nil
+	}
+	config.MaxAttempts, config.BackoffMax = PushedMaxAttempts, PushedBackoffMax
+	topic, _, _ := d.TopicID(x.Topic)
+	return []format.Entry{&format.QueueSet{ID: id, Topic: topic, Name: x.Queue, Config: config.stored()}}
 }
 
 // checkTarget refuses an invalid target, and a target whose address the networks forbid.

@@ -63,6 +63,7 @@ type Dispatcher struct {
 	closed        bool
 	received      rate
 	acknowledged  rate
+	deadLetters   int64 // records that became dead letters
 }
 
 // inLine is a receiver that waits.
@@ -185,6 +186,7 @@ func (d *Dispatcher) applied(it format.Entry, at state.Moment) {
 		if x.DeadLetter {
 			d.table.Remove(place(x.Partition, x.Offset))
 			delete(d.putBacks, place(x.Partition, x.Offset))
+			d.deadLetters++
 			break
 		}
 		put := leases.Delivery{Place: place(x.Partition, x.Offset), Attempt: x.Number}

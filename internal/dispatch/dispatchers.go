@@ -151,6 +151,7 @@ func (x *Dispatchers) Applied(s *state.State, entries []format.Entry, at state.M
 			x.open(s, y.Queue, at)
 		}
 	}
+	x.warnOfDeaths(s, entries)
 }
 
 func (x *Dispatchers) apply(it format.Entry, at state.Moment) {
@@ -217,6 +218,35 @@ func (x *Dispatchers) warnOfLoss(d *Dispatcher) {
 	}
 	x.logger.Warn("another broker has taken over a queue from this broker, although this broker runs: "+why,
 		"topic", d.names.Topic, "queue", d.names.Queue, "address", x.opts.Address, "hint", hint)
+}
+
+// warnOfDeaths logs that records of pushed queues have become dead letters. There is one line for the dead letters
+// of a queue in a commit. It describes the first one, since a target usually fails for all records in one way.
+func (x *Dispatchers) warnOfDeaths(s *state.State, entries []format.Entry) {
+	var died map[format.QueueID][]*format.RecordPutBack // nil for most commits
+	for _, it := range entries {
+		if y, ok := it.(*format.RecordPutBack); ok && y.DeadLetter {
+			if died == nil {
+				died = map[format.QueueID][]*format.RecordPutBack{}
+			}
+			died[y.Queue] = append(died[y.Queue], y)
+		}
+	}
+	for queue, records := range died {
+		d, q, y := x.Of(queue), s.QueueByID(queue), records[0]
+		if d == nil || q == nil || q.Push == nil {
+			continue
+		}
+		attrs := []any{
+			"topic", d.names.Topic, "queue", d.names.Queue, "partition", y.Partition, "offset", y.Offset,
+			"attempts", d.Attempt(leases.Delivery{Place: place(y.Partition, y.Offset), Attempt: y.Number}), "why", y.Reason,
+		}
+		if len(records) > 1 {
+			attrs = append(attrs, "others", len(records)-1)
+		}
+		x.logger.Warn("a pushed record died: its last attempt failed, and it is a dead letter now",
+			append(attrs, "hint", "list dead letters with seb queue dead "+d.names.Topic+" "+d.names.Queue)...)
+	}
 }
 
 // doneLately holds the most recently acknowledged deliveries.

@@ -12,10 +12,10 @@ type Info struct {
 	Leased    int64
 	Held      int64     // records held back because a lost owner may have handed them out
 	HeldUntil time.Time // when the held records can go out again; zero if Held is 0
-	// Received and Acknowledged count records since this broker took the queue over. The rates are
-	// records per second, in about the last minute.
-	Received, Acknowledged         int64
-	ReceivedRate, AcknowledgedRate float64
+	// Received, Acknowledged and DeadLetters count records since this broker took the queue over. The rates
+	// are records per second, in about the last minute.
+	Received, Acknowledged, DeadLetters int64
+	ReceivedRate, AcknowledgedRate      float64
 }
 
 // Info returns the current figures.
@@ -29,7 +29,7 @@ func (d *Dispatcher) Info() (info Info) {
 		info.HeldUntil = now.Add(d.held.Sub(now)).UTC()
 	}
 	info.ReceivedRate, info.AcknowledgedRate = d.received.perSecond(now), d.acknowledged.perSecond(now)
-	info.Received, info.Acknowledged = d.received.total, d.acknowledged.total
+	info.Received, info.Acknowledged, info.DeadLetters = d.received.total, d.acknowledged.total, d.deadLetters
 	return info
 }
 

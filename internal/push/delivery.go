@@ -46,14 +46,18 @@ func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFu
 	if a.outcome == Gone {
 		stop(fmt.Errorf("%w: %s", ErrGone, a.reason)) // stop comes before gate.leave, so that the gate lets no other request through
 	}
-	closed := p.gate.leave(era, a)
+	closed, counts := p.gate.leave(era, a)
 	m.release()
 	p.metrics.observe(a.outcome, time.Since(began))
 	p.report(a, closed)
+	if !counts {
+		p.giveBack(m)
+		return
+	}
 	p.settle(work, m, a)
 }
 
-// giveBack returns a message that was not sent: its delivery does not count as an attempt.
+// giveBack returns a message that the target did not get: its delivery does not count as an attempt.
 func (p *Pusher) giveBack(m *Message) {
 	if err := p.queue.Return(m.Token); err != nil {
 		p.log.Info("can't put back a message that was not sent; it is delivered again when its lease ends", "partition", m.Partition, "offset", m.Offset, "err", err)
@@ -102,16 +106,10 @@ func (p *Pusher) warnForbidden(err error) {
 }
 
 // settle reports the outcome of a message to the queue. If a shutdown ended the request, the target may still
-// have received it: settle reports nothing, and the message stays leased until its lease ends. If an operator's
-// setting forbade the request, the delivery does not count as an attempt.
+// have received it: settle reports nothing, and the message stays leased until its lease ends.
 func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
-	switch a.outcome {
-	case Abandoned:
+	if a.outcome == Abandoned {
 		return
-	case Forbidden:
-		p.giveBack(m)
-		return
-	default:
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleMax)
 	defer cancel()

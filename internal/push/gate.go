@@ -91,9 +91,12 @@ func (g *gate) enter(ctx context.Context) (era int, ok bool) {
 	return era, ok
 }
 
-// leave ends a request that began in the given era. It returns how long the gate is still closed.
-func (g *gate) leave(era int, a answer) (closed time.Duration) {
+// leave ends a request that began in the given era. It returns how long the gate is still closed, and whether
+// the request counts as an attempt. If there was no connection to the target, only the request that closes an
+// open gate counts: the others say nothing about their messages. The gate is open once a request succeeded.
+func (g *gate) leave(era int, a answer) (closed time.Duration, counts bool) {
 	g.change(func() {
+		counts = a.outcome != Forbidden && (a.outcome != Unreachable || era == g.era && g.closings == 0)
 		g.taken--
 		g.inFlight--
 		switch a.outcome {
@@ -117,7 +120,7 @@ func (g *gate) leave(era int, a answer) (closed time.Duration) {
 		}
 		closed = max(time.Until(g.until), 0)
 	})
-	return closed
+	return closed, counts
 }
 
 func (g *gate) close(era int, after time.Duration) {

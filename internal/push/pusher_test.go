@@ -248,6 +248,44 @@ func TestForbiddenAddressUsesUpNoAttempt(t *testing.T) {
 	})
 }
 
+// While there is no connection to the target, only the request that found that out uses up an attempt.
+func TestOutageOfTheTargetUsesUpOneAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		var down atomic.Bool
+		var sent atomic.Int64
+		p := inBubble(t, q, func(context.Context, *Message) answer {
+			sent.Add(1)
+			time.Sleep(time.Second)
+			if down.Load() {
+				return answer{outcome: Unreachable, reason: "no connection: connection refused"}
+			}
+			return answer{outcome: Delivered}
+		})
+		run(t, p)
+		for range 2 {
+			down.Store(true)
+			sent.Store(0)
+			q.add("a", "b", "c", "d")
+			time.Sleep(12 * time.Hour)
+			if o := q.next(t); o.acked || !strings.HasPrefix(o.reason, "no connection") {
+				t.Errorf("the queue was told %+v", o)
+			}
+			q.nothing(t)
+			if n := sent.Load(); n < 100 {
+				t.Errorf("only %d requests in 12 hours", n)
+			}
+			down.Store(false)
+			time.Sleep(2 * closedMax)
+			for range 3 {
+				if o := q.next(t); !o.acked {
+					t.Errorf("the queue was told %+v", o)
+				}
+			}
+		}
+	})
+}
+
 func TestLeaseIsExtendedWhileARequestIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()

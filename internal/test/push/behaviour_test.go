@@ -1,6 +1,7 @@
 package push_test
 
 import (
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -40,6 +41,103 @@ func TestPushedRecordIsRetriedAndThenDeadLettered(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	h.wantNothingMore(t)
+}
+
+// A push that begins gives its queue defaults for pushes, unless somebody chose other values.
+func TestNewPushChangesTheDefaultsOfItsQueue(t *testing.T) {
+	b := open(t, objstore.NewMemory(), pushes())
+	mustCreateTopic(t, b, "t", 1)
+	config := func(q *seb.Queue) seb.QueueConfig {
+		t.Helper()
+		info, err := q.Describe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Config
+	}
+	const url = "http://127.0.0.1:1/"
+	for name, u := range map[string]seb.QueueUpdate{
+		"attempts": {MaxAttempts: ptr(6)}, "backoff": {BackoffMin: ptr(2 * time.Second)}, "longest": {BackoffMax: ptr(2 * time.Hour)},
+	} {
+		q := b.Queue("t", name)
+		mustSet(t, q, u)
+		before := config(q)
+		if mustPush(t, q, url); config(q) != before {
+			t.Errorf("%s: %+v, not %+v", name, config(q), before)
+		}
+	}
+	q := b.Queue("t", "new")
+	mustSet(t, q, seb.QueueUpdate{Lease: ptr(time.Minute), Order: ptr(seb.OrderKey)})
+	mustPush(t, q, url)
+	want := seb.QueueConfig{
+		Lease: time.Minute, Order: seb.OrderKey, MaxAttempts: seb.PushedMaxAttemptsDefault,
+		BackoffMin: seb.QueueBackoffMinDefault, BackoffMax: seb.PushedBackoffMaxDefault,
+	}
+	if config(q) != want {
+		t.Errorf("a new push: %+v, not %+v", config(q), want)
+	}
+	// A push that exists keeps what it has.
+	mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(seb.QueueMaxAttemptsDefault), BackoffMax: ptr(seb.QueueBackoffMaxDefault)})
+	before := config(q)
+	if mustPush(t, q, url+"other"); config(q) != before {
+		t.Errorf("an old push: %+v, not %+v", config(q), before)
+	}
+}
+
+// Each commit in which records of a pushed queue die has a line in the log of the queue's owner.
+func TestDeathOfPushedRecordsIsLoggedAndCounted(t *testing.T) {
+	h := newHook(t, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no such customer", http.StatusUnprocessableEntity)
+	})
+	opts := pushes()
+	log := &lockedBuffer{}
+	opts.Logger = slog.New(slog.NewTextHandler(log, nil))
+	b := open(t, objstore.NewMemory(), opts)
+	deliver(t, b)
+	q := pushedQueue(t, b, seb.QueueUpdate{MaxAttempts: ptr(2), BackoffMin: ptr(time.Duration(0)), BackoffMax: ptr(time.Duration(0))}, h.URL)
+	worked := b.Queue("t", "worked")
+	mustSet(t, worked, seb.QueueUpdate{MaxAttempts: ptr(1)})
+	appendValues(t, b, "a")
+	wantDone(t, q, 1)
+	got, err := worked.Receive(t.Context(), seb.ReceiveOptions{})
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if err := worked.Nack(t.Context(), seb.NackOptions{}, got[0].Token); err != nil {
+		t.Fatal(err)
+	}
+	want := `level=WARN msg="a pushed record died: its last attempt failed, and it is a dead letter now" topic=t queue=work partition=0 offset=0 attempts=2 why="HTTP 422 Unprocessable Entity: no such customer" hint="list dead letters with seb queue dead t work"`
+	if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, want) {
+		t.Errorf("the log is\n%s", text)
+	}
+	for _, family := range b.Metrics() {
+		if family.Name != "seb_queue_dead_letters_total" {
+			continue
+		}
+		if len(family.Series) != 2 || family.Series[0].Value != 1 || family.Series[1].Value != 1 {
+			t.Errorf("%+v", family)
+		}
+		return
+	}
+	t.Error("no metric counts dead letters")
+}
+
+// lockedBuffer is a log that may be read while it is written.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 func TestSlowTargetHoldsUpItsOwnQueueAlone(t *testing.T) {
