@@ -198,6 +198,15 @@ func (o *Options) engine() engine.Options {
 	}
 }
 
+// Check returns the error with which [Open] would refuse the options. It changes nothing.
+func (o Options) Check() (err error) {
+	defer reads(&err)
+	if o, err = o.withDefaults(); err == nil {
+		err = o.engine().Check()
+	}
+	return err
+}
+
 func (o Options) check() error {
 	bad := func(format string, args ...any) error {
 		return &Error{Code: CodeInvalidRequest, Detail: fmt.Sprintf(format, args...)}

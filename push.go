@@ -57,7 +57,7 @@ type PushInfo struct {
 // defaults of queues, SetPush changes them to PushedMaxAttemptsDefault and PushedBackoffMaxDefault.
 func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret string, created bool, err error) {
 	defer writes(&err)
-	if err := cmp.Or(q.check(), u.check()); err != nil {
+	if err := cmp.Or(q.check(), u.copied().Check()); err != nil {
 		return PushInfo{}, "", false, err
 	}
 	x := &change.SetPush{
@@ -118,17 +118,6 @@ func (q *Queue) ResumePush(ctx context.Context) (_ PushInfo, err error) {
 
 func (o Options) pushNetworks() push.Networks {
 	return push.Networks{Allowed: o.PushNetworks, Denied: o.PushDenied}
-}
-
-// check refuses a MaxInFlight and a Timeout of 0, which push.Target.OrDefaults would replace by defaults.
-func (u PushUpdate) check() error {
-	switch {
-	case u.MaxInFlight != nil && *u.MaxInFlight == 0:
-		return refused(CodeInvalidRequest, "max_in_flight is 0; it must be 1 to %d", push.InFlightMax)
-	case u.Timeout != nil && *u.Timeout == 0:
-		return refused(CodeInvalidRequest, "timeout is 0s; it must be %v to %v", push.TimeoutMin, push.TimeoutMax)
-	}
-	return nil
 }
 
 // copied returns a copy of the update for a change.

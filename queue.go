@@ -66,11 +66,10 @@ type QueueConfig struct {
 
 // Defaults of [QueueConfig].
 const (
-	QueueLeaseDefault       = 30 * time.Second
-	QueueMaxAttemptsDefault = 5
-	QueueBackoffMinDefault  = time.Second
-	QueueBackoffMaxDefault  = time.Hour
-
+	QueueLeaseDefault        = 30 * time.Second
+	QueueMaxAttemptsDefault  = 5
+	QueueBackoffMinDefault   = time.Second
+	QueueBackoffMaxDefault   = time.Hour
 	PushedMaxAttemptsDefault = change.PushedMaxAttempts // of a queue that is pushed: see [Queue.SetPush]
 	PushedBackoffMaxDefault  = change.PushedBackoffMax
 )

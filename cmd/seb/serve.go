@@ -127,6 +127,15 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 		return err
 	}
 	defer stopDebug()
+	linger := c.kind().linger()
+	if c.Linger != nil {
+		linger = *c.Linger
+	}
+	options := c.options(batching(c.Batch, linger, c.CommitBytes), log)
+	options.Address = c.advertised(listener.Addr())
+	if err := invalidOptions(options.Check()); err != nil {
+		return err
+	}
 	if err := c.checkLog(ctx); err != nil {
 		return err
 	}
@@ -135,22 +144,10 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 	if err != nil {
 		return err
 	}
-	linger := kind.linger()
-	if c.Linger != nil {
-		linger = *c.Linger
-	}
 	prices := c.Prices.of(store)
-	options := c.options(batching(c.Batch, linger, c.CommitBytes), log)
-	options.Address = c.advertised(listener.Addr())
 	broker, err := seb.Open(ctx, store, options)
 	if err != nil {
-		if e := (*seb.Error)(nil); errors.As(err, &e) && e.Code == seb.CodeInvalidRequest { // invalid flags: after a usage error, supervisors do not restart seb
-			if e.Err != nil {
-				return usage(fmt.Errorf("%s: %w", strings.Replace(e.Detail, "CacheDir", "--cache-dir", 1), e.Err))
-			}
-			return usage(errors.New(e.Detail))
-		}
-		return c.notOpened("open the log in", err)
+		return cmp.Or(invalidOptions(err), c.notOpened("open the log in", err))
 	}
 	if c.needsKeys() && !broker.KeysExist() {
 		return errors.Join(c.noKeys(true), broker.Close())
@@ -180,6 +177,20 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 		log.Warn("can't tell the supervisor that seb stops", "error", err)
 	}
 	return errors.Join(cause, shutdown(server, api, broker, endPushes, log))
+}
+
+// invalidOptions returns the error for flags that the library refuses, nil for all other errors. After a usage
+// error, supervisors do not restart seb.
+func invalidOptions(err error) error {
+	var e *seb.Error
+	switch {
+	case !errors.As(err, &e) || e.Code != seb.CodeInvalidRequest:
+		return nil
+	case e.Err != nil:
+		return usage(fmt.Errorf("%s: %w", strings.Replace(e.Detail, "CacheDir", "--cache-dir", 1), e.Err))
+	default:
+		return usage(errors.New(e.Detail))
+	}
 }
 
 // secure returns the TLS configuration, nil for plain HTTP.

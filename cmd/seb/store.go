@@ -36,6 +36,18 @@ func isDirectory(spec string) bool {
 	return !strings.HasPrefix(spec, "memory:") && !strings.HasPrefix(spec, "s3:") && !strings.Contains(spec, "://")
 }
 
+// kind returns the kind of the store.
+func (f storeFlag) kind() storeKind {
+	switch {
+	case f.Store == "memory:":
+		return kindMemory
+	case strings.HasPrefix(f.Store, "s3:"):
+		return kindS3
+	default:
+		return kindDirectory
+	}
+}
+
 // openExisting opens the store for a command that only reads. It leaves a directory as it is; open would
 // prepare it for a log.
 func (f storeFlag) openExisting(ctx context.Context) (objstore.Store, error) {

@@ -88,6 +88,17 @@ type PushUpdate struct {
 	Timeout     *time.Duration
 }
 
+// Check refuses a MaxInFlight and a Timeout of 0, which [push.Target.OrDefaults] would replace by defaults.
+func (u PushUpdate) Check() error {
+	switch {
+	case u.MaxInFlight != nil && *u.MaxInFlight == 0:
+		return refused(CodeInvalidRequest, "", "max_in_flight is 0; it must be 1 to %d", push.InFlightMax)
+	case u.Timeout != nil && *u.Timeout == 0:
+		return refused(CodeInvalidRequest, "", "timeout is 0s; it must be %v to %v", push.TimeoutMin, push.TimeoutMax)
+	}
+	return nil
+}
+
 func (u PushUpdate) apply(t push.Target) push.Target {
 	set(&t.URL, u.URL)
 	set(&t.Secret, u.Secret)

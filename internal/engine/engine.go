@@ -154,12 +154,20 @@ func (e *Engine) Open(ctx context.Context) error {
 	return nil
 }
 
-func (e *Engine) recover(ctx context.Context) error {
-	var err error
-	if e.opts.CacheDir != "" && e.opts.CacheBytes > 0 {
-		if err := cache.CheckDir(e.opts.CacheDir); err != nil { // before the first store request
+// Check returns a [CacheError] if the options name a cache directory that is not safe. It changes nothing.
+func (o Options) Check() error {
+	if o.CacheDir != "" && o.CacheBytes > 0 {
+		if err := cache.CheckDir(o.CacheDir); err != nil {
 			return &CacheError{err}
 		}
+	}
+	return nil
+}
+
+func (e *Engine) recover(ctx context.Context) error {
+	err := e.opts.Check() // before the first store request
+	if err != nil {
+		return err
 	}
 	e.cluster, err = commitlog.OpenCluster(ctx, e.store, e.opts.DeleteDelay, e.opts.Margin, e.opts.Wall())
 	if err != nil {
