@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/client"
@@ -128,6 +129,7 @@ type batcher struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	open    *recordBatch
+	full    bool  // the next record does not fit into open
 	err     error // why reading ended: io.EOF, or what went wrong
 }
 
@@ -228,6 +230,7 @@ func (g *batcher) malformed(at int64, err error) error {
 // placeLocked waits until the open batch has room, and adds one record. It returns false if ctx ended first.
 func (g *batcher) placeLocked(ctx context.Context, record []byte, took int) bool {
 	for g.open.count() > 0 && (g.open.count() >= g.recordsMax || g.open.sizeWith(len(record)) > g.bytesMax) {
+		g.full = true
 		g.changed.Broadcast()
 		if ctx.Err() != nil {
 			return false
@@ -240,10 +243,14 @@ func (g *batcher) placeLocked(ctx context.Context, record []byte, took int) bool
 }
 
 // next waits until the open batch has records, and returns that batch, which then belongs to the caller.
-// spare, if not nil, is a batch that the caller no longer needs; next makes it the open batch. After the last
-// batch, next returns the error that ended the reading: io.EOF at the end of the input.
-func (g *batcher) next(ctx context.Context, spare *recordBatch) (*recordBatch, error) {
+// Until the time given, next returns a batch only if it is full or the last one. spare, if not nil, is a batch
+// that the caller no longer needs; next makes it the open batch. After the last batch, next returns the error that
+// ended the reading: io.EOF at the end of the input.
+func (g *batcher) next(ctx context.Context, spare *recordBatch, collectUntil time.Time) (*recordBatch, error) {
 	defer context.AfterFunc(ctx, g.wake)()
+	if wait := time.Until(collectUntil); wait > 0 {
+		defer time.AfterFunc(wait, g.wake).Stop()
+	}
 	if spare == nil {
 		spare = &recordBatch{json: g.form.json}
 	}
@@ -254,11 +261,11 @@ func (g *batcher) next(ctx context.Context, spare *recordBatch) (*recordBatch, e
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case g.open.count() > 0:
-			full := g.open
-			g.open = spare
+		case g.open.count() > 0 && (g.full || g.err != nil || !time.Now().Before(collectUntil)):
+			batch := g.open
+			g.open, g.full = spare, false
 			g.changed.Broadcast()
-			return full, nil
+			return batch, nil
 		case g.err != nil:
 			return nil, g.err
 		}

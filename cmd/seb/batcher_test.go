@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -49,7 +50,7 @@ func readBatches(ctx context.Context, t fataler, g *batcher, r io.Reader, skip i
 	defer func() { <-done }()
 	var batch *recordBatch
 	for {
-		if batch, err = g.next(ctx, batch); err != nil {
+		if batch, err = g.next(ctx, batch, time.Time{}); err != nil {
 			return batches, err
 		}
 		body := batch.body()
@@ -150,7 +151,7 @@ func TestGathererHandsOverWhatThereIs(t *testing.T) {
 		if _, err := io.WriteString(w, chunk); err != nil {
 			t.Fatal(err)
 		}
-		b, err := g.next(t.Context(), nil)
+		b, err := g.next(t.Context(), nil, time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,12 +174,12 @@ func TestGathererEndsWithItsContext(t *testing.T) {
 		defer close(done)
 		g.read(ctx, strings.NewReader("a\nb\nc\n"), 0)
 	}()
-	if _, err := g.next(ctx, nil); err != nil {
+	if _, err := g.next(ctx, nil, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
 	<-done
-	if _, err := g.next(ctx, nil); !errors.Is(err, context.Canceled) {
+	if _, err := g.next(ctx, nil, time.Time{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("next answers %v", err)
 	}
 }

@@ -172,7 +172,7 @@ func TestProduceGoesOnInEveryFormat(t *testing.T) {
 			}
 			answers := []http.HandlerFunc{answer(201, ""), answer(503, "not_committed"), answer(201, ""), answer(503, "unknown")}
 			url := newBrokerThatAnswers(t, answers)
-			args := append([]string{"produce", "orders", "--server", url, "--batch-records", "1"}, strings.Fields(test.args)...)
+			args := append([]string{"produce", "orders", "--server", url, "--batch-records", "1", "--no-idempotent"}, strings.Fields(test.args)...)
 			runSeb(t, strings.NewReader(test.in), append(args, "--skip", "1")...).want(t, exitUnknown,
 				test.unit+"s 4 to 4", "3 "+test.unit+"s are acknowledged", "--skip 3", "--skip 4")
 			if want := []string{"k1 ", "k2 ", "k2 ", "k3 "}; !slices.Equal(got, want) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/client"
 )
@@ -64,9 +66,10 @@ func TestProduceIdempotentOutlivesABrokerThatNeverAnswered(t *testing.T) {
 		refused := &seb.Error{Code: client.CodeUnreachable, Outcome: seb.NotCommitted, RetryAfter: backoffMin}
 		answers := &tries{cutOff, refused, refused, nil}
 		p := &producer{
-			cmd: &produceCmd{Topic: "orders", Idempotent: true, RetryFor: time.Minute}, broker: answers,
+			cmd: &produceCmd{Topic: "orders", RetryFor: time.Minute}, broker: answers,
 			partitions: map[int32]*appendedPartition{},
 		}
+		p.waits = newWaitNotes(io.Discard, newProgress(io.Discard, 0), "produce orders", time.Minute)
 		if outcome, err := p.sendBatch(t.Context(), &recordBatch{n: 1}); err != nil || len(*answers) > 0 {
 			t.Errorf("it gives up with %v, outcome %q, before %d more answers", err, outcome, len(*answers))
 		}
@@ -87,7 +90,7 @@ func TestProduceIdempotentAppendsOnce(t *testing.T) {
 			in = `{"value":"a"}` + "\n" + `{"value":""}` + "\n" + `{"value":"c"}` + "\n" + `{"value":"d"}` + "\n" + `{"value":"e"}`
 		}
 		r := runSeb(t, strings.NewReader(in), "produce", "orders", "--server", server.URL, "--batch-records", "2",
-			"--format", format, "--idempotent", "--output", "json")
+			"--format", format, "--output", "json")
 		r.want(t, exitOK)
 		if !strings.Contains(r.out, `"records": 5`) {
 			t.Errorf("it tells %s", r.out)
@@ -100,9 +103,94 @@ func TestProduceIdempotentAppendsOnce(t *testing.T) {
 		t.Errorf("%d requests with keys %q", n, f.keys)
 	}
 
-	// Without --idempotent, the user has to find out the outcome.
-	runSeb(t, strings.NewReader("f"), "produce", "orders", "--server", server.URL).want(t, exitUnknown, "lines 1 to 1", "--idempotent")
+	// With --no-idempotent, the user has to find out the outcome.
+	runSeb(t, strings.NewReader("f"), "produce", "orders", "--no-idempotent", "--server", server.URL).
+		want(t, exitUnknown, "lines 1 to 1", "without --no-idempotent seb retries such requests")
 	if r := runSeb(t, nil, "consume", "orders", "--from", "-1", "--server", b.url); r.out != "f\n" {
 		t.Errorf("the topic ends with %q", r.out)
+	}
+}
+
+// If the log has no room for further keys, a request without a key is sent, but none whose earlier attempt may
+// have been carried out.
+func TestProduceGoesOnWithoutKeysWhenTheLogIsFullOfThem(t *testing.T) {
+	full := problem(http.StatusTooManyRequests, "idempotency_keys_full", "not_committed")
+	f, url := newFakeBroker(t, full, nil, full, hangUp)
+	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
+	r.want(t, exitUnknown, "seb: produce orders: idempotency_keys_full: because of a test; going on without idempotency keys",
+		"lines 3 to 4", "when the log has room for idempotency keys")
+	if strings.Count(r.err, "going on") != 1 || len(f.accepted()) != 2 {
+		t.Errorf("accepted are %q, and it said\n%s", f.accepted(), r.err)
+	}
+	if diff := cmp.Diff([]bool{true, false, true, false}, f.keyed); diff != "" {
+		t.Error(diff)
+	}
+	f, url = newFakeBroker(t, hangUp, full, full, nil)
+	runSeb(t, strings.NewReader("one"), "produce", "orders", "--server", url).want(t, exitOK)
+	if diff := cmp.Diff([]bool{true, true, true, true}, f.keyed); diff != "" {
+		t.Error(diff)
+	}
+	f, url = newFakeBroker(t, full, nil)
+	runSeb(t, strings.NewReader("one"), "produce", "orders", "--idempotent", "--server", url).want(t, exitOK)
+	if diff := cmp.Diff([]bool{true, true}, f.keyed); diff != "" {
+		t.Error(diff)
+	}
+	runSeb(t, strings.NewReader("one"), "produce", "orders", "--idempotent", "--no-idempotent", "--server", url).want(t, exitUsage, "exclude each other")
+}
+
+// countingBroker accepts every append.
+type countingBroker struct{ requests, records int }
+
+func (b *countingBroker) AppendEncoded(_ context.Context, _ string, _ client.Encoding, body []byte, _ ...seb.AppendOption) (seb.Appended, error) {
+	lines, _ := decodeLines(body)
+	b.requests++
+	b.records += len(lines)
+	time.Sleep(10 * time.Millisecond)
+	return seb.Appended{Count: len(lines)}, nil
+}
+
+// Input that comes record by record for a day leaves nine tenths of the keys to others, and no record waits for
+// more than a second. Fast input, and input without keys, waits for nothing.
+func TestProduceUsesFewKeys(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		cmd            produceCmd
+		records        int
+		every          time.Duration
+		requests, most int // at least and at most
+		seconds        float64
+	}{
+		{"a day", produceCmd{}, 24 * 3600 * 5, 200 * time.Millisecond, 86_000, 90_000, 24*3600 + 1},
+		{"a short while", produceCmd{}, 1000, 20 * time.Millisecond, 1000, 1000, 20.1},
+		{"full batches", produceCmd{}, 2_000_000, 0, 1900, 2100, 25},
+		{"keys as before", produceCmd{Idempotent: true}, 3000, 20 * time.Millisecond, 3000, 3000, 60.1},
+		{"no keys", produceCmd{NoIdempotent: true}, 3000, 20 * time.Millisecond, 3000, 3000, 60.1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				test.cmd.Topic, test.cmd.RetryFor = "orders", time.Minute
+				broker := &countingBroker{}
+				p := &producer{cmd: &test.cmd, broker: broker, began: time.Now(), partitions: map[int32]*appendedPartition{}, progress: newProgress(io.Discard, 0)}
+				g := newBatcher((&formatFlags{Format: formatLine}).input(false), 8<<20, 1000)
+				in, out := io.Pipe()
+				go func() {
+					line := []byte("x\n")
+					if test.every == 0 {
+						line = bytes.Repeat(line, 1000)
+					}
+					for range test.records * 2 / len(line) {
+						_, _ = out.Write(line)
+						time.Sleep(test.every)
+					}
+					_ = out.Close()
+				}()
+				go g.read(t.Context(), in, 0)
+				err := p.sendAll(t.Context(), g)
+				took := time.Since(p.began).Seconds()
+				if err != nil || broker.records != test.records || broker.requests < test.requests || broker.requests > test.most || took > test.seconds {
+					t.Errorf("%d records in %d requests and %.1f s, %v", broker.records, broker.requests, took, err)
+				}
+			})
+		})
 	}
 }

@@ -25,10 +25,12 @@ type produceCmd struct {
 	Skip         int64         `placeholder:"N" help:"Skip the first N records, which an earlier call appended (default: none)."`
 	BatchBytes   size          `default:"8MiB" help:"Largest request to send (default ${default})."`
 	BatchRecords int           `default:"50000" help:"Most records in a request (default ${default})."`
-	RetryFor     time.Duration `default:"2m" help:"How long to retry requests that certainly appended nothing (default ${default})."`
+	RetryFor     time.Duration `default:"2m" help:"How long to retry a request (default ${default})."`
 	Delay        time.Duration `env:"-" placeholder:"DURATION" help:"Queues hand the records out this long after their append, such as 10m (default: at once)."`
 	DeliverAt    *time.Time    `env:"-" placeholder:"TIME" help:"Queues hand the records out from this time on, such as 2026-01-31T12:00:00Z (default: at once)."`
-	Idempotent   bool          `help:"Also retry requests that may have appended their records: the log recognizes each request, and appends its records once."`
+	NoIdempotent bool          `env:"-" help:"Send requests without idempotency keys; a request that may have appended its records is then not retried, but ends seb produce."`
+	// Earlier versions sent idempotency keys only with this flag.
+	Idempotent bool `hidden:"" help:"Send every request with an idempotency key, and as soon as there are records."`
 }
 
 // Help shows examples.
@@ -40,7 +42,7 @@ that come during a request go into the next request.
 Examples:
 
     echo hello | seb produce greetings
-    seb produce events --file events.log --idempotent
+    seb produce events --file events.log
     tail -F app.log | seb produce app --partition 0
     echo paid | seb produce orders --key alice --header trace=4f1c
     printf 'alice\tpaid\n' | seb produce orders --key-separator '\t'
@@ -55,9 +57,10 @@ With raw, all of the input is one record.
 
 With --delay or --deliver-at, queues hand the records out later; readers of the topic see them at once.
 
-With --idempotent each request has a key that the log remembers for a day, so that a retry after a lost response
-appends nothing twice. The log remembers a million keys: input that arrives in small amounts, many
-times a second for hours, needs more keys than that.
+Each request has an idempotency key, which the log remembers for a day, so that a retry after a lost response appends
+nothing twice. The log remembers a million keys. To use few of them, seb produce collects records for up to a second
+before a request, once it has sent 1000 requests, unless the request is full before. If the log has no room for a key, a
+request goes without one, and is not retried after a lost response. --no-idempotent sends no keys, and does not wait.
 
 If seb produce fails, it says up to which line (or record) the input is acknowledged, and how to continue.`
 }
@@ -71,6 +74,9 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	}
 	if c.BatchBytes < 1 || c.BatchRecords < 1 || c.Skip < 0 {
 		return usage(fmt.Errorf("invalid --batch-bytes %d, --batch-records %d or --skip %d: --skip must be at least 0, the others at least 1", c.BatchBytes, c.BatchRecords, c.Skip))
+	}
+	if c.Idempotent && c.NoIdempotent {
+		return usage(errors.New("--idempotent and --no-idempotent exclude each other"))
 	}
 	if c.Delay < 0 || c.Delay > 0 && c.DeliverAt != nil {
 		return usage(fmt.Errorf("invalid --delay %v: it must be at least 0, and can't be combined with --deliver-at", c.Delay))
@@ -99,7 +105,7 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	// writes or closes.
 	go g.read(ctx, in, c.Skip)
 
-	p := &producer{cmd: c, broker: broker, run: rand.Text(), unit: form.unit, partitions: map[int32]*appendedPartition{}, acked: c.Skip, progress: newProgress(std.err, total)}
+	p := &producer{cmd: c, broker: broker, run: rand.Text(), began: time.Now(), unit: form.unit, partitions: map[int32]*appendedPartition{}, acked: c.Skip, progress: newProgress(std.err, total)}
 	p.waits = newWaitNotes(std.err, p.progress, "produce "+c.Topic, c.RetryFor)
 	err = p.sendAll(ctx, g)
 	p.progress.clear()
@@ -183,6 +189,11 @@ type producer struct {
 	answered bool   // a broker has answered a request of this run
 	waits    *waitNotes
 
+	began    time.Time
+	batches  int64     // batches taken from the batcher so far
+	taken    time.Time // when the last batch was taken
+	keysFull bool      // the log had no room for the key of the last request, which went without one
+
 	partitions map[int32]*appendedPartition
 }
 
@@ -190,7 +201,7 @@ func (p *producer) sendAll(ctx context.Context, g *batcher) error {
 	var batch *recordBatch
 	for {
 		var err error
-		batch, err = g.next(ctx, batch)
+		batch, err = g.next(ctx, batch, p.collectUntil())
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -200,6 +211,7 @@ func (p *producer) sendAll(ctx context.Context, g *batcher) error {
 		if err != nil {
 			return p.stopped(0, seb.NotCommitted, fmt.Errorf("read the input: %w", err))
 		}
+		p.batches, p.taken = p.batches+1, time.Now()
 		if outcome, err := p.sendBatch(ctx, batch); err != nil {
 			if p.cmd.Format == formatJSON {
 				batch.inLines(err, p.acked)
@@ -212,6 +224,22 @@ func (p *producer) sendAll(ctx context.Context, g *batcher) error {
 	}
 }
 
+// A run uses up to keysAtOnce idempotency keys as fast as the input comes, and about one each keyEvery after that,
+// in addition to one for each full batch. So slow input uses a tenth of the keys that a log remembers by default.
+const (
+	keysAtOnce = 1000
+	keyEvery   = time.Second
+)
+
+// collectUntil returns until when the next batch collects records unless it is full before.
+func (p *producer) collectUntil() time.Time {
+	paced := !p.cmd.Idempotent && !p.cmd.NoIdempotent
+	if !paced || p.batches < keysAtOnce+int64(time.Since(p.began)/keyEvery) {
+		return time.Time{}
+	}
+	return p.taken.Add(keyEvery)
+}
+
 // sendBatch appends a batch, and retries as far as the flags allow. The end of ctx stops the retries, but
 // does not interrupt a request under way, whose outcome would then be unknown.
 func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outcome, error) {
@@ -219,22 +247,30 @@ func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outco
 	outcome := seb.NotCommitted // of all attempts together: Unknown if any of them is
 	retrying, cancel := context.WithTimeout(ctx, p.cmd.RetryFor)
 	defer cancel()
+	p.keysFull = false
 	for {
 		err := p.post(context.WithoutCancel(ctx), batch)
 		if err == nil {
 			p.answered = true
 			return "", nil
 		}
-		retry := retryable(err)
 		if seb.OutcomeOf(err) == seb.Unknown {
 			outcome = seb.Unknown
-			retry = retry && p.cmd.Idempotent
 		}
+		if p.keyed() && !p.cmd.Idempotent && seb.CodeOf(err) == seb.CodeIdempotencyKeysFull && outcome != seb.Unknown {
+			p.waits.once(err, "going on without idempotency keys: if a response is lost, seb produce ends")
+			p.keysFull, p.answered = true, true
+			continue
+		}
+		retry := retryable(err) && (outcome != seb.Unknown || p.keyed())
 		unreachable := seb.CodeOf(err) == client.CodeUnreachable
 		// If no broker has answered yet, and no request can have reached one, the URL is probably wrong, and
 		// a retry does not help.
 		hopeless := unreachable && !p.answered && outcome != seb.Unknown
-		if retry && !hopeless {
+		switch {
+		case retry && outcome == seb.Unknown:
+			p.waits.tellNow(err)
+		case retry && !hopeless:
 			p.waits.tell(err)
 		}
 		if !retry || hopeless || !pause.wait(retrying, err) {
@@ -243,6 +279,9 @@ func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outco
 		p.answered = p.answered || !unreachable
 	}
 }
+
+// keyed tells whether the next request has an idempotency key.
+func (p *producer) keyed() bool { return !p.cmd.NoIdempotent && !p.keysFull }
 
 // post sends one request.
 func (p *producer) post(ctx context.Context, batch *recordBatch) error {
@@ -256,7 +295,7 @@ func (p *producer) post(ctx context.Context, batch *recordBatch) error {
 	if p.cmd.DeliverAt != nil {
 		opts = append(opts, seb.DeliverAt(*p.cmd.DeliverAt))
 	}
-	if p.cmd.Idempotent {
+	if p.keyed() {
 		opts = append(opts, seb.IdempotencyKey(fmt.Sprintf("%s-%d", p.run, p.acked)))
 	}
 	answer, err := p.broker.AppendEncoded(ctx, p.cmd.Topic, batch.encoding(), batch.body(), opts...)
@@ -282,9 +321,12 @@ func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 	}
 	done := fmt.Sprintf("%d %ss are acknowledged", p.acked, p.unit)
 	if outcome == seb.Unknown {
-		next := "; with --idempotent seb retries such requests"
-		if p.cmd.Idempotent {
-			next = ""
+		next := ""
+		switch {
+		case p.keysFull:
+			next = "; seb retries such requests when the log has room for idempotency keys"
+		case p.cmd.NoIdempotent:
+			next = "; without --no-idempotent seb retries such requests"
 		}
 		return codedError{hinted(fmt.Errorf("produce %s: %ss %d to %d: %w", p.cmd.Topic, p.unit, from, to, err),
 			fmt.Sprintf("%s; %ss %d to %d may or may not be in the log: check the last record with `seb consume %s --from -1`,"+

@@ -27,6 +27,7 @@ type fakeBroker struct {
 
 	mu       sync.Mutex
 	requests int
+	keyed    []bool // whether each request had an idempotency key
 	queries  []string
 	lines    []string // of the appends accepted
 }
@@ -43,6 +44,7 @@ func (f *fakeBroker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock()
 	f.requests++
 	f.queries = append(f.queries, r.URL.RawQuery)
+	f.keyed = append(f.keyed, r.Header.Get("Idempotency-Key") != "")
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		f.t.Error(err)
@@ -135,7 +137,7 @@ func TestProduceStopsAtAnUnknownOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, url := newFakeBroker(t, nil, answer)
-			r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
+			r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2", "--no-idempotent")
 			r.want(t, exitUnknown, "lines 3 to 4", "2 lines are acknowledged", "--skip 2", "--skip 4")
 			if n := f.asked(); n != 2 {
 				t.Errorf("%d requests", n)
@@ -144,10 +146,10 @@ func TestProduceStopsAtAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-func TestProduceRetriesUnknownOutcomesWithItsFlag(t *testing.T) {
+func TestProduceRetriesUnknownOutcomes(t *testing.T) {
 	f, url := newFakeBroker(t, nil, hangUp, problem(http.StatusServiceUnavailable, "store_unavailable", "unknown"))
-	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2", "--idempotent")
-	r.want(t, exitOK, "5 records")
+	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
+	r.want(t, exitOK, "5 records", "seb: produce orders: ", "; trying again for up to 2m0s")
 	if diff := cmp.Diff(fiveRecords, f.accepted()); diff != "" {
 		t.Error(diff)
 	}
@@ -156,7 +158,7 @@ func TestProduceRetriesUnknownOutcomesWithItsFlag(t *testing.T) {
 // An unknown outcome stays unknown, whatever the answers to later attempts.
 func TestProduceRemembersThatAnOutcomeIsUnknown(t *testing.T) {
 	_, url := newFakeBroker(t, nil, hangUp, problem(http.StatusRequestEntityTooLarge, "record_too_large", "not_committed"))
-	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2", "--idempotent")
+	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
 	r.want(t, exitUnknown, "lines 3 to 4", "may or may not be in the log")
 }
 

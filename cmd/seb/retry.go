@@ -62,12 +62,24 @@ func newWaitNotes(w io.Writer, p *progress, doing string, most time.Duration) *w
 // tell reports err with its hint, before the command waits and tries again. It reports nothing if the broker
 // asked for a short wait, or if it has reported the same code before.
 func (n *waitNotes) tell(err error) {
+	if e, ok := errors.AsType[*seb.Error](err); ok && e.RetryAfter >= tellWaitMin {
+		n.tellNow(err)
+	}
+}
+
+// tellNow is like tell, but also reports short waits.
+func (n *waitNotes) tellNow(err error) { n.once(err, fmt.Sprintf("trying again for up to %v", n.most)) }
+
+// once reports err with its hint, and what the command does now, unless it has reported the same code before.
+func (n *waitNotes) once(err error, now string) {
 	e, ok := errors.AsType[*seb.Error](err)
-	if !ok || e.RetryAfter < tellWaitMin || n.told[e.Code] {
+	if !ok || n.told[e.Code] {
 		return
 	}
 	n.told[e.Code] = true
 	n.progress.clear()
-	message, hint := said(e)
-	report(n.w, hinted(fmt.Errorf("%s: %s; trying again for up to %v", n.doing, message, n.most), hint))
+	short := *e
+	short.Outcome = "" // the command will find out
+	message, hint := said(&short)
+	report(n.w, hinted(fmt.Errorf("%s: %s; %s", n.doing, message, now), hint))
 }
