@@ -31,7 +31,7 @@ func TestCompletionKnowsWhatCanStandThere(t *testing.T) {
 	}{
 		{"pro", "produce"},
 		{"topic .", "create list show update trim delete"},
-		{"consumer .", "list show reset delete"},
+		{"consumer .", "list lag show reset delete"},
 		{"queue .", "create update list show pause resume dead redrive push purge delete"},
 		{"queue create --or", "--order"},
 		{"queue push .", "set show resume delete"},

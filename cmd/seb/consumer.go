@@ -12,6 +12,7 @@ import (
 
 type consumerCmd struct {
 	List   consumerListCmd   `cmd:"" help:"List the consumers of a topic, and how far behind they are."`
+	Lag    consumerLagCmd    `cmd:"" help:"List the consumers of all topics, and how far behind they are."`
 	Show   consumerShowCmd   `cmd:"" help:"Show where a consumer is."`
 	Reset  consumerResetCmd  `cmd:"" help:"Move a consumer to another position, or create it there."`
 	Delete consumerDeleteCmd `cmd:"" help:"Delete a consumer."`

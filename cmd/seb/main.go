@@ -195,7 +195,7 @@ func nameOf(command *kong.Node) string { return strings.TrimPrefix(command.FullP
 // readers are the commands that change nothing. If the program that reads their output ends early, such as
 // head, that is no failure: the user can run them again.
 var readers = []string{
-	"bill", "complete", "completion", "consume", "consumer list", "consumer show", "doctor", "dump", "fsck", "key list",
+	"bill", "complete", "completion", "consume", "consumer lag", "consumer list", "consumer show", "doctor", "dump", "fsck", "key list",
 	"queue dead", "queue list", "queue push show", "queue show", "top", "topic list", "topic show", "version",
 }
 
