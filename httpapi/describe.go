@@ -35,6 +35,11 @@ func DeadJSON(m seb.DeadMessage) json.RawMessage {
 	return written(func(c *chunks) { c.deadMessage(&m) })
 }
 
+// MessageJSON describes a message that a worker received.
+func MessageJSON(m seb.Message) json.RawMessage {
+	return written(func(c *chunks) { c.message(&m) })
+}
+
 // PushJSON describes a push target. secret is "" unless it is to be shown.
 func PushJSON(p seb.PushInfo, secret string) json.RawMessage {
 	return mustMarshal(toPushJSON(p, secret))

@@ -32,7 +32,7 @@ func TestCompletionKnowsWhatCanStandThere(t *testing.T) {
 		{"pro", "produce"},
 		{"topic .", "create list show update trim delete"},
 		{"consumer .", "list lag show reset delete"},
-		{"queue .", "create update list show pause resume dead redrive push purge delete"},
+		{"queue .", "create update list show receive ack nack pause resume dead redrive push purge delete"},
 		{"queue create --or", "--order"},
 		{"queue push .", "set show resume delete"},
 		{"queue push set --s", "--server --secret-file"},
@@ -98,7 +98,7 @@ func TestCompletionAsksTheBrokerForTopics(t *testing.T) {
 	for _, name := range []string{"mail", "thumbs"} {
 		runSeb(t, nil, "queue", "create", "clicks", name).want(t, exitOK)
 	}
-	for _, words := range [][]string{{"queue", "show", "clicks", ""}, {"queue", "redrive", "--offset", "1", "clicks", ""}, {"work", "clicks", ""}} {
+	for _, words := range [][]string{{"queue", "show", "clicks", ""}, {"queue", "redrive", "--offset", "1", "clicks", ""}, {"queue", "receive", "clicks", ""}, {"work", "clicks", ""}} {
 		if got := completed(t, words...); !slices.Equal(got, []string{"mail", "thumbs"}) {
 			t.Errorf("%q: %q", words, got)
 		}

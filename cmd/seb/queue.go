@@ -17,6 +17,9 @@ type queueCmd struct {
 	Update  queueUpdateCmd  `cmd:"" help:"Change how a queue hands out records."`
 	List    queueListCmd    `cmd:"" help:"List the queues of a topic, with their counts."`
 	Show    queueShowCmd    `cmd:"" help:"Show the counts of a queue, and its config."`
+	Receive queueReceiveCmd `cmd:"" help:"Receive records by hand."`
+	Ack     queueAckCmd     `cmd:"" help:"Acknowledge received records: they are done."`
+	Nack    queueNackCmd    `cmd:"" help:"Put received records back: the work failed."`
 	Pause   queuePauseCmd   `cmd:"" help:"Hand out no records until the queue is resumed."`
 	Resume  queueResumeCmd  `cmd:"" help:"Hand out records again."`
 	Dead    queueDeadCmd    `cmd:"" help:"Show the dead letters (parked records), and why they failed."`
@@ -31,7 +34,8 @@ func (queueCmd) Help() string {
 	return `A queue is a view of a topic's records as work to be done: each is handed to one worker for a time, its lease, and
 handed out again unless the worker acknowledges it in time. A record that fails its last attempt is parked: it is a
 dead letter until it is redriven. The records stay in the topic as they are, and a topic may have many queues. Every
-record is handed out at least once. seb work TOPIC QUEUE --exec CMD is a worker for a shell.
+record is handed out at least once. seb work TOPIC QUEUE --exec CMD is a worker for a shell; receive, ack and nack do a
+worker's work by hand.
 
 Purge and delete ask first on a terminal, unless you add --yes.`
 }

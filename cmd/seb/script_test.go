@@ -19,6 +19,7 @@ import (
 //	serve NAME [flags]  starts a broker; $NAME and $SEB_SERVER are its URL
 //	shutdown NAME       ends it by SIGTERM; it must leave in time and well
 //	crash NAME          ends it by SIGKILL
+//	setenv NAME FILE    sets NAME to what is in FILE
 //	original [-gzip] [-cut] FILE VALUE...
 //	                    writes a batch file of the original Seb, without its
 //	                    last byte, perhaps
@@ -48,6 +49,7 @@ func TestScripts(t *testing.T) {
 			"shutdown": scriptStop,
 			"crash":    scriptCrash,
 			"original": scriptOriginal,
+			"setenv":   scriptSetenv,
 		},
 	})
 }
@@ -92,6 +94,13 @@ func scriptBroker(ts *testscript.TestScript, neg bool, args []string) *process {
 		ts.Fatalf("usage: shutdown|crash NAME, with the name of a broker that was started")
 	}
 	return scriptBrokers(ts)[args[0]]
+}
+
+func scriptSetenv(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: setenv NAME FILE")
+	}
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
 }
 
 func scriptOriginal(ts *testscript.TestScript, neg bool, args []string) {

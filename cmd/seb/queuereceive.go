@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/httpapi"
+)
+
+// valueShownMax is how many characters of a key or value the table of received records shows.
+const valueShownMax = 60
+
+// queueReceiveCmd takes nothing from the environment: a forgotten variable could lease records that the user
+// does not mean.
+type queueReceiveCmd struct {
+	queueFlags
+	Max   int           `env:"-" default:"1" placeholder:"N" help:"Receive at most N records, 1 to 1000 (default ${default})."`
+	Wait  time.Duration `env:"-" placeholder:"DURATION" help:"How long to wait for the first record (default: not at all)."`
+	Lease time.Duration `env:"-" placeholder:"DURATION" help:"How long the records are yours, 1s to 12h (default: the queue's)."`
+}
+
+// Help shows examples.
+func (queueReceiveCmd) Help() string {
+	return `Examples:
+
+    seb queue receive orders mail
+    seb queue receive orders mail --max 10 --wait 20s --lease 10m
+    seb queue receive orders mail --output json | jq -r '.messages[] | .token'
+
+Receives records by hand, as a worker does: each counts an attempt, and nobody else gets the records while their leases
+last. Answer each with seb queue ack or seb queue nack; without an answer, it is handed out again when its lease has
+ended. The text shows the beginnings of keys and values; --output json has the records complete.`
+}
+
+// Run prints a line per record.
+func (c *queueReceiveCmd) Run(ctx context.Context, std streams) error {
+	switch {
+	case c.Max < 1 || c.Max > workersMax:
+		return usage(fmt.Errorf("invalid --max %d: it must be 1 to %d", c.Max, workersMax))
+	case c.Wait < 0 || c.Lease < 0:
+		return usage(fmt.Errorf("invalid --wait %v or --lease %v: they must not be negative", c.Wait, c.Lease))
+	}
+	queue, err := c.queue()
+	if err != nil {
+		return err
+	}
+	messages, err := queue.Receive(ctx, seb.ReceiveOptions{Max: c.Max, Wait: c.Wait, Lease: c.Lease})
+	if err != nil {
+		return c.failed("receive from", err)
+	}
+	if c.json() {
+		return printJSON(std.out, map[string]any{"messages": each(messages, httpapi.MessageJSON)})
+	}
+	if len(messages) == 0 {
+		note(std.err, "no record is ready\n")
+		return nil
+	}
+	out := newPrinter(std.out)
+	out.table(func(row *printer) {
+		row.printf("TOKEN\tPARTITION\tOFFSET\tATTEMPT\tLEASED UNTIL\tKEY\tVALUE\n")
+		for _, m := range messages {
+			key := "-"
+			if m.Key != nil {
+				key = beginning(m.Key)
+			}
+			row.printf("%s\t%d\t%d\t%d\t%s\t%s\t%s\n", m.Token, m.Partition, m.Offset, m.Attempt, m.LeasedUntil.UTC().Format(time.RFC3339), key, beginning(m.Value))
+		}
+	})
+	note(std.err, "answer with `seb queue ack %s %s TOKEN`, or put back with `seb queue nack`\n", c.Topic, c.Queue)
+	return out.err
+}
+
+// beginning returns the beginning of untrusted bytes, on one line.
+func beginning(b []byte) string {
+	text := []rune(oneLine(string(b[:min(len(b), 4*valueShownMax)])))
+	if len(text) > valueShownMax {
+		return string(text[:valueShownMax-3]) + "..."
+	}
+	return string(text)
+}
