@@ -18,7 +18,7 @@ type consumeCmd struct {
 	formatFlags
 	Topic     string `arg:"" type:"topic" help:"Name of the topic."`
 	Partition string `default:"all" placeholder:"N" help:"Partition to read (default ${default}, one after the other; with --follow at the same time)."`
-	From      string `placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago (default: earliest)."`
+	From      string `placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records of each partition, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago (default: earliest)."`
 	Consumer  string `placeholder:"NAME" help:"Begin at the position of the consumer of this name, and commit what was written, so that the next call continues after it (default: none)."`
 	AckLines  bool   `env:"-" help:"Commit a record when a line comes on standard input, one for each record in the order of the output; needs --consumer."`
 	Follow    bool   `short:"f" help:"Wait for records to come instead of stopping at the end."`
@@ -32,7 +32,8 @@ type consumeCmd struct {
 func (consumeCmd) Help() string {
 	return `Writes records to standard output, those of a partition in order. Stops at the end of the topic as it was at the
 start. With --follow it goes on until it is interrupted, even if the broker restarts, and also reads partitions
-that are added. A position such as -10 is taken in each partition separately. Without --consumer nothing is
+that are added. A position such as -10 is taken in each partition separately, and records of different partitions are not
+sorted by time: seb consume reads one partition after the other. Without --consumer nothing is
 remembered between calls: say where to begin with --from. If the topic is deleted, seb consume ends with exit code 4,
 even if a new topic has the same name by then.
 

@@ -114,3 +114,56 @@ func TestTopOnATerminal(t *testing.T) {
 		}
 	}
 }
+
+// q leaves top, and Ctrl-C does what it does elsewhere. The terminal is then as it was.
+func TestTopIsLeftByAKey(t *testing.T) {
+	b := serve(t, nil, "--store", "memory:")
+	for key, want := range map[string]int{"xq": exitOK, "\x03": 130} {
+		master, terminal := openTerminal(t)
+		before, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "seb", "top", "--server", b.url, "--interval", "100ms")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // the terminal sends it signals
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for shown, buf := "", make([]byte, 4096); !strings.Contains(shown, "ready"); {
+			n, err := master.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown += string(buf[:n])
+		}
+		if _, err := io.WriteString(master, key); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = io.Copy(io.Discard, master) }() // so that top can draw; it ends with the terminal
+		_ = cmd.Wait()                                     // ProcessState has the result
+		if code := cmd.ProcessState.ExitCode(); code != want {
+			t.Errorf("%q: exit code %d", key, code)
+		}
+		after, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
+		if err != nil || *after != *before {
+			t.Errorf("%q: the terminal was changed: %v", key, err)
+		}
+		if err := terminal.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// On a terminal, consume says what --from -N means in a topic with several partitions.
+func TestLastRecordsOfSeveralPartitionsAreExplained(t *testing.T) {
+	b := serve(t, nil, "--store", "memory:")
+	for topic, partitions := range map[string]string{"one": "1", "three": "3"} {
+		runSeb(t, nil, "topic", "create", topic, "--partitions", partitions, "--server", b.url).want(t, exitOK)
+		shown, code := onTerminal(t, nil, nil, "consume", topic, "--from", "-5", "--server", b.url)
+		says := strings.Contains(shown, "the last 5 records of each of the 3 partitions; records of different partitions are not sorted by time")
+		if code != exitOK || says != (topic == "three") {
+			t.Errorf("%s: exit code %d, %q", topic, code, shown)
+		}
+	}
+}

@@ -36,9 +36,11 @@ func (topCmd) Help() string {
     seb top --sort stored --once
     seb top --output json | jq -c '[.time, .records_per_second]'
 
-Shows what a broker and its topics do, until Ctrl-C. The rates of a topic count the appends through all brokers; the
-rates of requests, commits and the store are those of this broker alone. With --output json it writes a line per
-snapshot, until Ctrl-C even if the output is a file.
+Shows what a broker, its topics, consumers and queues do, until q or Ctrl-C. The rates of a topic count the appends
+through all brokers; the rates of requests, commits and the store are those of this broker alone. LAG is how many records
+a consumer has not committed, MISSED how many were deleted before it committed them. LEFT is how many records of a queue
+are neither done nor dead letters. The 1,000 oldest consumers and the 1,000 oldest queues are shown. With --output json it
+writes a line per snapshot, until Ctrl-C even if the output is a file.
 
 A snapshot reads /readyz, /metrics and /v1/topics. On a log with API keys it needs a key with the scope read, and shows
 the topics of that key. The first snapshot costs nothing; each later one may cost the broker one GET of the store, if
@@ -61,16 +63,21 @@ func (c *topCmd) Run(ctx context.Context, std streams) error {
 	ticker := time.NewTicker(c.Interval)
 	defer ticker.Stop()
 	show, once := c.screen(std)
+	if !once && !c.json() {
+		var restore func()
+		ctx, restore = untilQuitKey(ctx, std)
+		defer restore()
+	}
 	for {
 		select {
 		case <-ctx.Done():
-			return errEnded
+			return ended(ctx)
 		case <-ticker.C:
 		}
 		now, err := takeSnapshot(ctx, broker)
 		switch {
 		case ctx.Err() != nil:
-			return errEnded
+			return ended(ctx)
 		case err != nil && once:
 			return fmt.Errorf("read the broker's metrics: %w", err)
 		case err != nil:

@@ -140,6 +140,43 @@ func TestTopShowsRatesBetweenTwoSnapshots(t *testing.T) {
 	}
 }
 
+// Consumers and queues have their tables, those with the most work first.
+func TestTopShowsConsumersAndQueues(t *testing.T) {
+	before, now := twoSnapshots(t)
+	more := snapshotAt(t, now.at, `
+# TYPE seb_consumer_lag_records gauge
+seb_consumer_lag_records{consumer="billing",topic="orders"} 3
+seb_consumer_lag_records{consumer="search",topic="orders"} 40
+seb_consumer_missed_records{consumer="search",topic="orders"} 2
+seb_queue_left_records{queue="mail",topic="orders"} 0
+seb_queue_left_records{queue="ship",topic="orders"} 12
+seb_queue_dead_records{queue="mail",topic="orders"} 1
+seb_queue_delayed_records{queue="ship",topic="orders"} 5
+seb_queue_oldest_timestamp_seconds{queue="ship",topic="orders"} 1769860712
+`, "[]")
+	maps.Copy(now.metrics, more.metrics)
+	v := viewOf(before, now, "http://b:1", "rate")
+	want := topShown + `
+CONSUMER  TOPIC   LAG  MISSED
+search    orders  40   2
+billing   orders  3    0
+
+QUEUE  TOPIC   LEFT  DELAYED  DEAD  OLDEST
+ship   orders  12    5        0     1m30s
+mail   orders  0     0        1     -
+`
+	if diff := cmp.Diff(want, text(v.lines(0))); diff != "" {
+		t.Error(diff)
+	}
+	got := text(v.lines(20))
+	if strings.Count(got, "\n") > 20 || !strings.HasSuffix(got, "and 2 more\n\nCONSUMER  TOPIC   LAG  MISSED\nsearch    orders  40   2\nbilling   orders  3    0\n\nQUEUE  TOPIC   LEFT  DELAYED  DEAD  OLDEST\nand 2 more\n") {
+		t.Errorf("in twenty rows:\n%s", got)
+	}
+	if got := text(v.lines(14)); strings.Count(got, "\n") > 14 || strings.Contains(got, "QUEUE") {
+		t.Errorf("in fourteen rows:\n%s", got)
+	}
+}
+
 func TestTopSorts(t *testing.T) {
 	before, now := twoSnapshots(t)
 	for order, want := range map[string]string{
@@ -181,6 +218,8 @@ func TestTopFitsTheTerminal(t *testing.T) {
 func TestTopOfABroker(t *testing.T) {
 	b := serve(t, nil, "--store", "memory:", "--linger", "1ms")
 	runSeb(t, strings.NewReader("a\nb\nc\n"), "produce", "orders", "--server", b.url).want(t, exitOK)
+	runSeb(t, nil, "consumer", "reset", "orders", "billing", "--partition", "0", "--from", "1", "--server", b.url).want(t, exitOK)
+	runSeb(t, nil, "queue", "create", "orders", "mail", "--server", b.url).want(t, exitOK)
 	r := runSeb(t, nil, "top", "--server", b.url, "--interval", "100ms")
 	r.want(t, exitOK)
 	for _, want := range []string{b.url, "\nready\n", "\nTOPIC ", "\norders  1           3 "} {
@@ -193,6 +232,10 @@ func TestTopOfABroker(t *testing.T) {
 	var v topView
 	if err := json.Unmarshal([]byte(r.out), &v); err != nil || strings.Count(r.out, "\n") != 1 {
 		t.Fatalf("%v: %s", err, r.out)
+	}
+	if len(v.Consumers) != 1 || v.Consumers[0] != (topConsumer{Topic: "orders", Name: "billing", Lag: 2}) ||
+		len(v.Queues) != 1 || v.Queues[0].Name != "mail" || v.Queues[0].Left != 3 || v.Queues[0].Oldest == nil {
+		t.Errorf("it tells of consumers %+v and queues %+v", v.Consumers, v.Queues)
 	}
 	if !v.Ready || v.Slot == 0 || v.Requests <= 0 || v.MemoryLimit != 128<<20 || len(v.Topics) != 1 || v.Topics[0].Records != 3 {
 		t.Errorf("it tells %+v", v)

@@ -159,6 +159,9 @@ func (r *topicReader) find(ctx context.Context) error {
 	if len(t.Partitions) > 1 && r.cmd.isOffset() {
 		return usage(fmt.Errorf("--from %s is an offset in one partition, and the topic has %d partitions: choose one with --partition", r.cmd.From, len(t.Partitions)))
 	}
+	if n, ok := strings.CutPrefix(r.cmd.From, "-"); ok && len(t.Partitions) > 1 && isTerminal(r.warn) {
+		note(r.warn, "the last %s records of each of the %d partitions; records of different partitions are not sorted by time\n", n, len(t.Partitions))
+	}
 	for _, p := range t.Partitions {
 		r.readers = append(r.readers, &partitionReader{topicReader: r, partition: p.Partition, from: r.from, next: -1, end: p.End})
 		r.expect(p.Start, p.End)

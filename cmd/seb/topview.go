@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -39,6 +38,9 @@ type topView struct {
 
 	Store  map[string]float64 `json:"store_requests_per_second"` // by verb
 	Topics []topTopic         `json:"topics"`
+
+	Consumers []topConsumer `json:"consumers"`
+	Queues    []topQueue    `json:"queues"`
 }
 
 // topTopic is one row.
@@ -81,6 +83,7 @@ func viewOf(before, now *snapshot, server, order string) *topView {
 	v.StoreSeconds = meanSeconds(before, now)
 	v.Topics = topicsOf(before.topics, now.topics, seconds)
 	v.sort(order)
+	v.Consumers, v.Queues = consumersOf(now), queuesOf(now)
 	return v
 }
 
@@ -180,15 +183,15 @@ func (v *topView) lines(rows int) []topLine {
 			lines = append(lines, topLine{trouble.text, red})
 		}
 	}
-	lines = append(lines, topLine{})
-	table := v.table()
-	if room := rows - len(lines); rows > 0 && len(table) > room {
-		shown := max(1, room-1) // at least the heading; one row is for "and N more"
-		more := len(table) - shown
-		table = append(table[:shown], fmt.Sprintf("and %d more", more))
+	tables := append([][]string{v.table()}, v.workTables()...)
+	if rows > 0 {
+		tables = fit(tables, rows-len(lines)-1)
 	}
-	for _, row := range table {
-		lines = append(lines, topLine{row, ""})
+	for _, table := range tables {
+		lines = append(lines, topLine{})
+		for _, row := range table {
+			lines = append(lines, topLine{row, ""})
+		}
 	}
 	if rows > 0 {
 		lines = lines[:min(len(lines), rows)]
@@ -215,17 +218,14 @@ func (v *topView) store() string {
 
 // table returns the heading and a row per topic.
 func (v *topView) table() []string {
-	var s strings.Builder
-	t := tabwriter.NewWriter(&s, 0, 0, 2, ' ', 0)
-	p := &printer{w: t}
-	p.printf("TOPIC\tPARTITIONS\tRECORDS\tRECORDS/S\tSTORED\tSTORED/S\tLAST RECORD\n")
-	for _, row := range v.Topics {
-		last := "-"
-		if row.Last != nil {
-			last = row.Last.UTC().Format(time.RFC3339)
+	return tableOf(func(p *printer) {
+		p.printf("TOPIC\tPARTITIONS\tRECORDS\tRECORDS/S\tSTORED\tSTORED/S\tLAST RECORD\n")
+		for _, row := range v.Topics {
+			last := "-"
+			if row.Last != nil {
+				last = row.Last.UTC().Format(time.RFC3339)
+			}
+			p.printf("%s\t%d\t%d\t%.1f\t%s\t%s\t%s\n", row.Name, row.Partitions, row.Records, row.Rate, size(row.Stored), size(row.StoredRate), last)
 		}
-		p.printf("%s\t%d\t%d\t%.1f\t%s\t%s\t%s\n", row.Name, row.Partitions, row.Records, row.Rate, size(row.Stored), size(row.StoredRate), last)
-	}
-	_ = t.Flush() // can't fail: the table is written into memory
-	return strings.Split(strings.TrimSuffix(s.String(), "\n"), "\n")
+	})
 }
