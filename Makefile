@@ -37,6 +37,9 @@ pinned = $(shell awk '$$1 == "$(2)" { print $$2 }' tools/$(1)/go.mod)
 VERSITYGW := $(TOOLS)/versitygw-$(call pinned,versitygw,github.com/versity/versitygw)-$(GOVERSION)
 LINTER := $(TOOLS)/golangci-lint-$(call pinned,lint,github.com/golangci/golangci-lint/v2)-$(GOVERSION)
 SCHEMATHESIS := $(TOOLS)/schemathesis-$(shell awk -F '==' '$$1 == "schemathesis" { print $$2 }' tools/schemathesis/requirements.txt)
+# Generators of clients, one for each language; those whose package manager is missing are left out.
+GENERATORS := $(TOOLS)/generators-$(shell cat tools/generators/*/* | cksum | cut -d ' ' -f 1)-$(GOVERSION)
+GENERATED := python go $(if $(shell command -v npm 2>/dev/null),typescript) $(if $(shell command -v mvn 2>/dev/null),java)
 GOTESTSUM := $(TOOLS)/gotestsum-$(call pinned,gotestsum,gotest.tools/gotestsum)-$(GOVERSION)
 
 # $(call install,DIR,PACKAGE) builds a tool of module tools/DIR as $@. The name
@@ -142,7 +145,7 @@ examples: $(LINTER) ## check and test examples/, a module of its own, against a 
 	cd examples && go test -race ./...
 
 .PHONY: tools
-tools: $(VERSITYGW) $(SCHEMATHESIS)/whole $(LINTER) $(GOTESTSUM) ## build the pinned tools into the cache
+tools: $(VERSITYGW) $(SCHEMATHESIS)/whole $(GENERATED:%=$(GENERATORS)/%/whole) $(LINTER) $(GOTESTSUM) ## build the pinned tools into the cache
 
 .PHONY: versitygw
 versitygw: $(VERSITYGW) ## build the S3 server that store tests run against, print its path
@@ -151,6 +154,10 @@ versitygw: $(VERSITYGW) ## build the S3 server that store tests run against, pri
 .PHONY: schemathesis
 schemathesis: $(SCHEMATHESIS)/whole ## install what asks the API as its document says, print its path
 	@echo $(SCHEMATHESIS)/bin/schemathesis
+
+.PHONY: generators
+generators: $(GENERATED:%=$(GENERATORS)/%/whole) ## install what generates clients from openapi.yaml, print the directory
+	@echo $(GENERATORS)
 
 .PHONY: gotestsum
 gotestsum: $(GOTESTSUM) ## build the test runner that .ci/run uses, print its path
@@ -173,6 +180,30 @@ $(SCHEMATHESIS)/whole:
 	@mkdir -p $(TOOLS)
 	python3 -m venv --clear $(SCHEMATHESIS)
 	$(SCHEMATHESIS)/bin/pip install --quiet --disable-pip-version-check --requirement tools/schemathesis/requirements.txt
+	@touch $@
+
+# The other directories below $(GENERATORS) are like that of schemathesis.
+$(GENERATORS)/python/whole:
+	@mkdir -p $(GENERATORS)
+	python3 -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --requirement tools/generators/python/requirements.txt
+	@touch $@
+
+$(GENERATORS)/go/whole:
+	@mkdir -p $(@D)
+	go build -C tools/generators/go -o $(@D)/oapi-codegen github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
+	@touch $@
+
+$(GENERATORS)/typescript/whole:
+	@mkdir -p $(@D)
+	cp tools/generators/typescript/package.json tools/generators/typescript/package-lock.json $(@D)
+	npm ci --prefix $(@D) --silent --no-audit --no-fund >&2
+	@touch $@
+
+$(GENERATORS)/java/whole:
+	@mkdir -p $(@D)
+	mvn --quiet --batch-mode -Dstyle.color=never --file tools/generators/java/pom.xml \
+		org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory=$(@D) >&2
 	@touch $@
 
 $(LINTER):

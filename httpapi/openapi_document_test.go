@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,7 +25,7 @@ import (
 // gets; TestOpenAPIExamples plays the examples.
 //
 // The tests use stricter schemas than readers see: an answer may have no field
-// that isn't described.
+// that isn't described, and what is under x-constraints holds too.
 type document struct {
 	*openapi3.T
 	compiler *jsonschema.Compiler
@@ -38,15 +39,21 @@ const documentName = "openapi.json"
 
 // described loads the document, once.
 var described = sync.OnceValues(func() (*document, error) {
-	doc, err := openapi3.NewLoader().LoadFromData(openAPI)
-	if err != nil {
-		return nil, err
-	}
 	text, err := yaml.YAMLToJSON(openAPI)
 	if err != nil {
 		return nil, err
 	}
 	raw, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	if err := addConstraints(raw); err != nil {
+		return nil, err
+	}
+	if text, err = json.Marshal(raw); err != nil {
+		return nil, err
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(text)
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +72,33 @@ func openDocument(t testing.TB) *document {
 		t.Fatalf("openapi.yaml: %v", err)
 	}
 	return d
+}
+
+// addConstraints adds the keywords under x-constraints to the schemas that have them.
+func addConstraints(node any) error {
+	switch node := node.(type) {
+	case map[string]any:
+		constraints, _ := node["x-constraints"].(map[string]any)
+		delete(node, "x-constraints")
+		for keyword, value := range constraints {
+			if _, has := node[keyword]; has {
+				return fmt.Errorf("the schema has %s, and x-constraints too", keyword)
+			}
+			node[keyword] = value
+		}
+		for _, child := range node {
+			if err := addConstraints(child); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, child := range node {
+			if err := addConstraints(child); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // closeObjects makes every schema with properties refuse other properties.
