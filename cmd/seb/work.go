@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -106,7 +107,21 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	}
 	err = worker.Run(running)
 	note(said, "%d done, %d put back, %d dead\n", source.done.Load(), source.back.Load(), source.dead.Load())
+	if c.Drain && errors.Is(context.Cause(running), errReached) {
+		tellHeld(ctx, queue, said)
+	}
 	return c.ended(ctx, running, err, source.dead.Load())
+}
+
+// tellHeld tells of records that the broker hands out only later, since a lost broker may have handed them out.
+func tellHeld(ctx context.Context, queue client.Queue, said io.Writer) {
+	switch q, err := queue.Describe(ctx); {
+	case err != nil:
+		note(said, "the queue may still hold records back: %s\n", oneLine(err.Error()))
+	case q.Held > 0:
+		note(said, "%s held back until %s, since workers may have got them from a broker that was lost; run seb work again after that\n",
+			counted(q.Held, "record is", "records are"), q.HeldUntil.UTC().Format(timestampLayout))
+	}
 }
 
 // errReached is the cause with which --drain or --limit ends the worker.
