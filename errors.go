@@ -37,6 +37,7 @@ const (
 	CodePositionConflict Code = "position_conflict"
 	CodeTooManyConsumers Code = "too_many_consumers"
 	CodeQueueNotFound    Code = "queue_not_found"
+	CodeQueueExists      Code = "queue_exists"
 	CodeTooManyQueues    Code = "too_many_queues"
 	// CodePushNotFound says that the queue has no push target.
 	CodePushNotFound Code = "push_not_found"

@@ -181,6 +181,10 @@ var outcomes = []struct {
 		_, _, err := v.b.Queue(v.topic, "new").Set(ctx, seb.QueueUpdate{}, seb.Earliest)
 		return err
 	}},
+	{"Queue.Create", "not not not not not not may may", func(ctx context.Context, v *victim) error {
+		_, err := v.b.Queue(v.topic, "new").Create(ctx, seb.QueueUpdate{}, seb.Earliest)
+		return err
+	}},
 	{"Queue.Update", "not not not not not not may may", func(ctx context.Context, v *victim) error {
 		_, err := v.queue().Update(ctx, seb.QueueUpdate{Paused: new(true)})
 		return err

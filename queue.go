@@ -138,26 +138,30 @@ func (q namedQueue) check() error {
 // partition. If the queue exists, the position has no effect.
 func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueInfo, created bool, err error) {
 	defer writes(&err)
-	if err := cmp.Or(q.check(), checkQueueFrom(from)); err != nil {
-		return QueueInfo{}, false, err
-	}
-	return q.set(ctx, u, &from)
+	return q.set(ctx, u, &from, false)
+}
+
+// Create creates the queue as Set does. It fails with CodeQueueExists if the queue exists.
+func (q *Queue) Create(ctx context.Context, u QueueUpdate, from Position) (_ QueueInfo, err error) {
+	defer writes(&err)
+	info, _, err := q.set(ctx, u, &from, true)
+	return info, err
 }
 
 // Update changes the queue. It fails with CodeQueueNotFound if the queue does not exist. It works
 // even if the state is full (see [Options].StateMemory), so that the queue can still be paused.
 func (q *Queue) Update(ctx context.Context, u QueueUpdate) (_ QueueInfo, err error) {
 	defer writes(&err)
-	if err := q.check(); err != nil {
-		return QueueInfo{}, err
-	}
-	info, _, err := q.set(ctx, u, nil)
+	info, _, err := q.set(ctx, u, nil, false)
 	return info, err
 }
 
-// set changes the queue. If the queue does not exist, set creates it, unless from is nil.
-func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ QueueInfo, created bool, _ error) {
-	x := &change.SetQueue{QueueName: q.names(), Update: u.copied()}
+// set changes the queue, unless it must be new. If the queue does not exist, set creates it, unless from is nil.
+func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position, mustBeNew bool) (_ QueueInfo, created bool, _ error) {
+	if err := cmp.Or(q.check(), checkQueueFrom(from)); err != nil {
+		return QueueInfo{}, false, err
+	}
+	x := &change.SetQueue{QueueName: q.names(), Update: u.copied(), New: mustBeNew}
 	if from != nil {
 		x.Create, x.From = true, from.stored()
 		x.Defaults, x.QueuesMax = queueDefaults, q.b.opts.Limits.Queues
@@ -172,8 +176,8 @@ func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ Queue
 	return info, x.Created, nil
 }
 
-func checkQueueFrom(from Position) error {
-	if from.kind == fromTime || from.kind == fromLast {
+func checkQueueFrom(from *Position) error {
+	if from != nil && (from.kind == fromTime || from.kind == fromLast) {
 		e := refused(CodeInvalidRequest, "a queue can't begin at a time or at the last N records")
 		e.Hint = "use earliest, latest or an offset"
 		return e

@@ -67,6 +67,7 @@ type Queue interface {
 	seb.WorkSource
 
 	Set(ctx context.Context, u seb.QueueUpdate, from seb.Position) (info seb.QueueInfo, created bool, err error)
+	Create(ctx context.Context, u seb.QueueUpdate, from seb.Position) (seb.QueueInfo, error)
 	Update(ctx context.Context, u seb.QueueUpdate) (seb.QueueInfo, error)
 	Describe(ctx context.Context) (seb.QueueInfo, error)
 	Delete(ctx context.Context) error

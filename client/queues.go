@@ -188,6 +188,16 @@ func (q *remoteQueue) waits(ctx context.Context, u seb.QueueUpdate) (least, most
 
 // Set does what [seb.Queue.Set] does.
 func (q *remoteQueue) Set(ctx context.Context, u seb.QueueUpdate, from seb.Position) (info seb.QueueInfo, created bool, err error) {
+	return q.put(ctx, u, from, nil)
+}
+
+// Create does what [seb.Queue.Create] does.
+func (q *remoteQueue) Create(ctx context.Context, u seb.QueueUpdate, from seb.Position) (seb.QueueInfo, error) {
+	info, _, err := q.put(ctx, u, from, http.Header{"If-None-Match": {"*"}})
+	return info, err
+}
+
+func (q *remoteQueue) put(ctx context.Context, u seb.QueueUpdate, from seb.Position, header http.Header) (info seb.QueueInfo, created bool, err error) {
 	least, most, err := q.waits(ctx, u)
 	if err != nil {
 		return info, false, err
@@ -202,7 +212,7 @@ func (q *remoteQueue) Set(ctx context.Context, u seb.QueueUpdate, from seb.Posit
 	default:
 		return info, false, refusedWrite("a queue can't begin at %s: use Earliest, Latest or At", from)
 	}
-	info, status, err := q.describe(ctx, &request{method: http.MethodPut, path: q.path(), body: jsonBody(m), writes: true})
+	info, status, err := q.describe(ctx, &request{method: http.MethodPut, path: q.path(), header: header, body: jsonBody(m), writes: true})
 	return info, status == http.StatusCreated, err
 }
 

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -173,11 +174,23 @@ func (h *Handler) patchQueue(w *response, r *http.Request) error {
 	return writeQueue(w, http.StatusOK, q)
 }
 
-// putQueue creates a queue. If the queue exists, putQueue changes only the settings that the body names.
+// putQueue creates a queue. If the queue exists, putQueue changes only the settings that the body names, and with
+// If-None-Match: * nothing.
 func (h *Handler) putQueue(w *response, r *http.Request) error {
+	mustBeNew, err := onlyCreates(r)
+	if err != nil {
+		return err
+	}
 	spec, err := h.readQueueSpec(w, r)
 	if err != nil {
 		return err
+	}
+	if mustBeNew {
+		q, err := h.queue(r).Create(r.Context(), spec.update, spec.from)
+		if err != nil {
+			return err
+		}
+		return writeQueue(w, http.StatusCreated, q)
 	}
 	q, created, err := h.queue(r).Set(r.Context(), spec.update, spec.from)
 	if err != nil {
@@ -188,6 +201,18 @@ func (h *Handler) putQueue(w *response, r *http.Request) error {
 		status = http.StatusCreated
 	}
 	return writeQueue(w, status, q)
+}
+
+// onlyCreates tells whether the request must not change a queue that exists.
+func onlyCreates(r *http.Request) (bool, error) {
+	given := r.Header.Values("If-None-Match")
+	if len(given) == 0 {
+		return false, nil
+	}
+	if value := strings.Join(given, ", "); value != "*" {
+		return false, invalid("send * to create the queue only if it does not exist, or leave the header out", "invalid If-None-Match %.100q", value)
+	}
+	return true, nil
 }
 
 func (h *Handler) deleteQueue(w *response, r *http.Request) error {

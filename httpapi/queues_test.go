@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,6 +49,40 @@ func newServerWithQueue(t *testing.T, records int, body string) *server {
 	s := newServerWith(t, records)
 	s.setQueue("mail", body, http.StatusCreated)
 	return s
+}
+
+// Of several requests at the same time that only create a queue, one succeeds, and the others change nothing.
+func TestQueueIsCreatedOnceWithIfNoneMatch(t *testing.T) {
+	s := newServerWith(t, 1)
+	const clients = 8
+	answers := make([]answer, clients)
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() {
+			answers[i] = s.do("PUT", mailPath, strings.NewReader(fmt.Sprintf(`{"max_attempts":%d}`, i+1)), "If-None-Match", "*")
+		})
+	}
+	wg.Wait()
+	created := -1
+	for i, a := range answers {
+		if a.StatusCode == http.StatusCreated && created < 0 {
+			created = i
+			continue
+		}
+		if p := a.wantProblem(t, http.StatusConflict, seb.CodeQueueExists); p.Outcome != string(seb.NotCommitted) || !strings.Contains(p.Hint, "PATCH") {
+			t.Errorf("%+v", p)
+		}
+	}
+	if q := s.describeQueue("mail"); created < 0 || q.Config.MaxAttempts != created+1 {
+		t.Errorf("request %d created %+v", created, q)
+	}
+	for _, value := range []string{`"2.1"`, "*, *", ""} {
+		p := s.do("PUT", mailPath, strings.NewReader(`{"max_attempts":9}`), "If-None-Match", value).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+		if !strings.Contains(p.Hint, "send *") {
+			t.Errorf("%+v", p)
+		}
+	}
+	s.setQueue("mail", `{"max_attempts":9}`, http.StatusOK)
 }
 
 func TestQueueIsCreatedWithDefaultsAndChangedFieldByField(t *testing.T) {

@@ -14,6 +14,7 @@ var shellHints = map[seb.Code]string{
 	seb.CodeTopicExists:         "use the topic as it is (--if-not-exists), change it with `seb topic update`, or choose another name",
 	seb.CodePartitionNotFound:   "`seb topic show TOPIC` lists the partitions; `seb topic update TOPIC --partitions N` adds partitions",
 	seb.CodeConsumerNotFound:    "`seb consume TOPIC --consumer NAME` creates the consumer; `seb consumer list TOPIC` lists all consumers",
+	seb.CodeQueueExists:         "use the queue as it is (--if-not-exists), change it with `seb queue update`, or choose another name",
 	seb.CodeQueueNotFound:       "`seb queue create TOPIC QUEUE` creates the queue; `seb queue list TOPIC` lists all queues",
 	seb.CodePushNotFound:        "`seb queue push set TOPIC QUEUE URL` sets the URL",
 	seb.CodeUnauthorized:        "give a valid API key, as SEB_API_KEY or with --api-key-file; the operator creates one with `seb key create`",

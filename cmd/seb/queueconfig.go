@@ -84,16 +84,14 @@ func (c *queueCreateCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	q, err := queue.Describe(ctx)
-	created := false
-	switch code := seb.CodeOf(err); {
-	case code == seb.CodeQueueNotFound, code == seb.CodeTopicNotFound:
-		if q, created, err = queue.Set(ctx, u, from); err == nil && !created {
-			err = codedError{errors.New("another program created it at the same time, and it has the settings now that were given here"), exitRefused}
+	q, err := queue.Create(ctx, u, from)
+	created := err == nil
+	if seb.CodeOf(err) == seb.CodeQueueExists {
+		q, err = queue.Describe(ctx)
+		if err == nil && !c.IfNotExists && !isConfiguredBy(u, q.Config) {
+			err = codedError{hinted(fmt.Errorf("it exists with other settings: %s", configText(q.Config)),
+				"change it with `seb queue update`, or use it as it is with --if-not-exists"), exitRefused}
 		}
-	case err == nil && !c.IfNotExists && !isConfiguredBy(u, q.Config):
-		err = codedError{hinted(fmt.Errorf("it exists with other settings: %s", configText(q.Config)),
-			"change it with `seb queue update`, or use it as it is with --if-not-exists"), exitRefused}
 	}
 	if err != nil {
 		return c.failed("create", err)

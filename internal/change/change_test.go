@@ -275,6 +275,8 @@ func TestQueues(t *testing.T) {
 			"invalid_request: can't begin at offset 5 in each of 2 partitions; begin at earliest or latest"},
 		{"create behind the end", inDead, nil, `offset_out_of_range: partition 0 of topic "dead" is empty, and 0 comes next: 1 is outside; ` +
 			"use earliest, latest, or an offset in between"},
+		{"create new", set("new", change.SetQueue{Create: true, New: true, QueuesMax: 3}), entries{fresh, &format.QueuePurged{Queue: 3, Before: 2}}, ""},
+		{"create what exists", set("q", change.SetQueue{Create: true, New: true, QueuesMax: 3}), nil, `queue_exists: queue "q" of topic "t" exists`},
 		{"create too many", set("new", change.SetQueue{Create: true, QueuesMax: 2}), nil, "too_many_queues: there are 2 queues, which is the maximum"},
 		{"create without leave", set("new", change.SetQueue{}), nil, `queue_not_found: topic "t" has no queue "new"`},
 		{"create in no topic", &change.SetQueue{Create: true}, nil, `topic_not_found: there is no topic ""`},

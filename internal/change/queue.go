@@ -130,11 +130,13 @@ func (u QueueUpdate) apply(c QueueConfig) QueueConfig {
 	return c
 }
 
-// SetQueue changes a queue. If the queue does not exist and Create is set, SetQueue creates the queue.
+// SetQueue changes a queue. If the queue does not exist and Create is set, SetQueue creates the queue. If the queue
+// exists and New is set, SetQueue is refused.
 type SetQueue struct {
 	QueueName
 	Update    QueueUpdate
 	Create    bool
+	New       bool
 	Defaults  QueueConfig // what a new queue has in the fields that Update leaves nil
 	From      Position    // where a new queue begins in each partition
 	QueuesMax int         // how many queues the log may have
@@ -156,6 +158,8 @@ func (x *SetQueue) Apply(d *state.Draft) ([]format.Entry, error) {
 		return nil, QueueNotFound(x.Topic, x.Queue)
 	case !exists:
 		return x.create(d, topic, partitions)
+	case x.New:
+		return nil, refused(CodeQueueExists, "", "queue %q of topic %q exists", x.Queue, x.Topic)
 	}
 	old := QueueConfigOf(d.QueueConfig(id))
 	config := x.Update.apply(old)

@@ -21,6 +21,7 @@ const (
 	CodePositionConflict  = "position_conflict"
 	CodeTooManyConsumers  = "too_many_consumers"
 	CodeQueueNotFound     = "queue_not_found"
+	CodeQueueExists       = "queue_exists"
 	CodeTooManyQueues     = "too_many_queues"
 	CodePushNotFound      = "push_not_found"
 	CodeLeaseLost         = "lease_lost"
