@@ -38,7 +38,7 @@ type QueueOrder string
 
 const (
 	// OrderNone hands out records roughly in the order of their offsets, as many at a time
-	// as workers ask for.
+	// as workers ask for, up to about 65,000.
 	OrderNone QueueOrder = "none"
 	// OrderKey hands out the records of a key in order, one at a time: the next record goes out
 	// when the previous record is done or a dead letter. Records without a key have no order.

@@ -142,8 +142,8 @@ func (h *Handler) originalFetch(w *response, r *http.Request, spec originalSpec)
 	}
 }
 
-// errTimeUp means that the store took longer than the caller's timeout.
-var errTimeUp = errors.New("the read took too long")
+// errTimeUp means that the read's deadline passed before a record was read.
+var errTimeUp = errors.New("no record was read before the deadline of the read")
 
 // fetchUntil returns records from spec.offset on. If spec.offset is at or beyond the partition's end, it
 // returns no records. If the store is not done at the deadline, fetchUntil returns the records that were

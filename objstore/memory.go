@@ -11,7 +11,7 @@ import (
 
 // Memory is a store in the memory of the process: for tests, trials and benchmarks. It
 // keeps every promise of [Store], except that its objects are lost when the process
-// ends.
+// ends, and for what [WithDiscard] discards.
 type Memory struct {
 	now     func() time.Time
 	discard []string

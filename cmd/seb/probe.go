@@ -124,7 +124,7 @@ func (p *prober) race(ctx context.Context, rounds, racers int) (detail string, e
 		all.Wait()
 		n, err := p.judgeRace(ctx, key, round, results)
 		if err != nil {
-			return "", fmt.Errorf("round %d: %w", round, err)
+			return "", fmt.Errorf("round %d of %d: %w", round+1, rounds, err)
 		}
 		unknowns += n
 	}

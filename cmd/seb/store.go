@@ -13,7 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/s3store"
 )
 
-// storeFlag has the flag for the store, for every command that opens a store.
+// storeFlag has the flag for the store, for the commands that always open a store.
 type storeFlag struct {
 	Store string `default:"./seb-data" placeholder:"DIR|URL" help:"Where the log lives: a directory, s3://BUCKET/PREFIX?endpoint=URL&region=NAME, or memory: (default ${default})."`
 }

@@ -286,6 +286,36 @@ func TestRecordsGoToOneReceiverEach(t *testing.T) {
 	})
 }
 
+// While a commit that lowers a limit is under way, the owner keeps to the lower limit, even if the limit is 0.
+func TestLimitThatFallsToZeroHoldsDuringItsCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		f.commit(&format.PartitionsAdded{Topic: 1, Partitions: 2})
+		f.keys = make([]string, 10)
+		f.commit(&format.Batch{Topic: 1, Partition: 1, Count: 10, Size: 1})
+		d := f.open() // partition 0 is empty, so the limit of partition 1 covers all that the scan reaches first
+		draft := f.live.State.Draft(time.Now().UnixMicro())
+		appended := &format.Batch{Topic: 1, Partition: 0, Count: 10, Size: 1}
+		if err := draft.Take(appended); err != nil {
+			t.Fatal(err)
+		}
+		lowered := false
+		for _, it := range f.all.Ride(draft, []format.Entry{appended}) {
+			if moved, ok := it.(*format.WindowMoved); ok && moved.Partition == 1 {
+				lowered = moved.Window == 0
+			}
+		}
+		if !lowered {
+			t.Fatal("the commit does not lower the limit of partition 1 to 0")
+		}
+		got := d.Take(time.Now(), dispatch.Want{Max: 5, Admitted: 5})
+		if len(got.Out) > 0 || got.Turn == nil {
+			t.Errorf("handed out %v", got.Out)
+		}
+		d.GiveTurn(got.Turn)
+	})
+}
+
 func TestAttemptsAreCountedBeforeRecordsGoOutAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, config())

@@ -74,9 +74,10 @@ type inLine struct {
 
 // part is the progress of the scan in one partition.
 type part struct {
-	next  format.Offset // the first offset that was not scanned
-	held  []offsets     // ranges of records before next that are held back, ascending
-	lower format.Offset // the new dispatch limit, if a commit under way lowers it; else 0
+	next    format.Offset // the first offset that was not scanned
+	held    []offsets     // ranges of records before next that are held back, ascending
+	lowered bool          // a commit under way lowers the dispatch limit to lower
+	lower   format.Offset
 }
 
 // Names are the names of a queue and its topic.

@@ -116,8 +116,8 @@ func (d *Dispatcher) sharesLocked(now time.Time, end func(i int) format.Offset) 
 // way, limitLocked already returns the lower limit.
 func (d *Dispatcher) limitLocked(q *state.Queue, i int) format.Offset {
 	limit := q.DispatchLimit(format.Partition(i))
-	if lower := d.parts[i].lower; lower > 0 {
-		limit = min(limit, lower)
+	if p := &d.parts[i]; p.lowered {
+		limit = min(limit, p.lower)
 	}
 	return limit
 }
@@ -231,13 +231,13 @@ func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 		goal := p.next + format.Offset(share)
 		switch left := int64(window - p.next); {
 		case share > 0 && goal > window && (shouldMove(left, share) || d.wanted > 0 && ends[i] > window):
-			p.lower = 0
+			p.lowered = false
 		case goal < window && shouldMove(left, share):
 			// The owner keeps to the lower limit from now on, although the limit is not in the log yet.
-			p.lower = goal
+			p.lowered, p.lower = true, goal
 		default:
 			if p.lower != window {
-				p.lower = 0
+				p.lowered = false
 			}
 			continue
 		}

@@ -11,8 +11,9 @@ import (
 const (
 	// rateMin is the shortest time over which the growth of the state says something about the days to come.
 	rateMin = 10 * time.Minute
-	// rateKept is how old a measurement becomes before a newer one replaces it: the present growth is that of
-	// the last 12 to 24 hours.
+	// rateKept is how long the newer of two kept measurements serves before it becomes the older one. The growth
+	// since the older one is the present growth: that of the last 12 to 24 hours, or, in the first 12 hours of a
+	// broker, that since its start.
 	rateKept = 12 * time.Hour
 	// warnTenths is the share of StateMemory, in tenths, from which on each tenth is worth a warning.
 	warnTenths = 5

@@ -14,7 +14,8 @@ import (
 type Class string
 
 // The classes. Missing, corrupt and foreign objects are damage: the log has lost data, or a
-// broker will stop. The other classes are no damage.
+// broker will stop. The other classes are no damage, but a broker of this version also stops when it needs a
+// newer object.
 const (
 	// Missing: the log needs the object, and it does not exist.
 	Missing Class = "missing"
