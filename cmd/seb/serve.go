@@ -164,6 +164,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 	limited := limit(api, server, listener, c.MaxConnections, secure)
 	go func() { failed <- server.Serve(limited) }()
 
+	debug.FreeOSMemory() // the start took memory that the idle broker does not need
 	if err := c.banner(std.out, listener.Addr(), kind, linger, prices, broker.KeysExist(), broker.Status().State.Warning()); err != nil {
 		log.Warn("can't write to standard output", "error", err)
 	}
