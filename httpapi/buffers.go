@@ -213,7 +213,7 @@ func (l *recordList) takeTurn(ctx context.Context, h *Handler) error {
 	}
 }
 
-// parsed notes that the list grows no more.
+// parsed notes that the list is complete.
 func (l *recordList) parsed() {
 	if l.turn != nil {
 		<-l.turn

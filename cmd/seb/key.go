@@ -24,8 +24,8 @@ type keyCmd struct {
 func (keyCmd) Help() string {
 	return `A log without API keys is open to everyone who reaches a broker. So its brokers listen on loopback only, unless they
 were started with --insecure. Once a key was created, requests need a key, for good; only /livez, /readyz,
-/v1/version, /openapi.yaml and the page at / never need one. Keys are stored in the log: every broker of the bucket knows them.
-With --store the log is changed without a broker. That creates the first key for a broker that other machines can
+/v1/version, /openapi.yaml and the page at / never need one. Keys are stored in the log: every broker of the bucket
+knows them. With --store the log is changed without a broker. That creates the first key for a broker that other machines can
 reach, and a new admin key when the last one is lost.`
 }
 

@@ -392,7 +392,7 @@ func (h *Headers) giveBack(c *headerConn, closed bool) {
 	h.serveLocked()
 }
 
-// endLocked takes back c's memory. c gets no more.
+// endLocked takes back c's memory, and refuses c any further memory.
 func (h *Headers) endLocked(c *headerConn) {
 	c.closed = true
 	if was := false; len(h.waiting) > 0 {
