@@ -39,9 +39,9 @@ type Holder struct {
 type Reservation struct{ of *budget.Reservation }
 
 // NewReservation returns a reservation of a share for a request of that holder. The
-// reservation holds nothing yet. If a request of a holder with less memory waits for room, the
-// broker may call revoke, once. Then the request of this reservation must end and give back its
-// memory. revoke must not block. A nil revoke means that the broker can't take the memory back.
+// reservation holds nothing yet. If another request waits for room, the broker may call revoke, once: in
+// ShareAnswers if the client is slow, else if the other request's holder has less memory. Then the request
+// must end and give back its memory. revoke must not block. If it is nil, the broker can't take the memory back.
 func (b *Broker) NewReservation(s Share, of Holder, revoke func()) *Reservation {
 	return &Reservation{of: b.engine.Budget().Reservation(budget.Share(s), budget.Holder{Key: uint64(of.Key), Address: of.Address}, revoke)}
 }
@@ -76,6 +76,9 @@ func (r *Reservation) GrowNow(least, most int64) int64 { return r.of.GrowNow(lea
 // Shrink gives n bytes back.
 func (r *Reservation) Shrink(n int64) { r.of.Shrink(n) }
 
+// Sent counts n more bytes that the client has taken of the response in this memory. Call Sent(0) before the first.
+func (r *Reservation) Sent(n int64) { r.of.Sent(n) }
+
 // Ended returns why the broker has revoked the reservation; nil if it was not revoked.
 func (r *Reservation) Ended() (err error) {
 	defer writes(&err)
@@ -91,9 +94,8 @@ func (b *Broker) Reserve(ctx context.Context, n int64) (release func(), err erro
 	return reserve(ctx, b.engine.Budget(), budget.Adapters, n)
 }
 
-// ReserveMore is [Broker.Reserve] for a request that holds memory already. Some memory is kept
-// for ReserveMore, and Reserve can't take it. So requests that have begun can end, and don't wait
-// for each other's memory. What such requests get in pieces of 64 KiB or more leaves room for small requests.
+// ReserveMore is [Broker.Reserve] for a request that holds memory already. Reserve can't take all memory, so
+// that such requests can end. What they get in pieces of 64 KiB or more leaves room for small requests.
 func (b *Broker) ReserveMore(ctx context.Context, n int64) (release func(), err error) {
 	defer writes(&err)
 	c := budget.More

@@ -2,6 +2,9 @@ package httpapi
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -14,10 +17,11 @@ const (
 	smallRecords = smallBytes / 2 / recordStructBytes
 )
 
-// answerMemory is the memory that is reserved for an answer while its client reads it.
+// answerMemory is the memory that is reserved for an answer while its client reads it. The broker may revoke the
+// memory of a large answer whose client is slow. The answer then ends, and the broker closes the connection.
 type answerMemory struct {
 	broker *seb.Broker
-	holder seb.Holder
+	w      *response
 
 	of    *seb.Reservation
 	share seb.Share // the share from which the reservation is made
@@ -25,7 +29,62 @@ type answerMemory struct {
 }
 
 func (h *Handler) newAnswerMemory(w *response) *answerMemory {
-	return &answerMemory{broker: h.broker, holder: w.holder()}
+	return &answerMemory{broker: h.broker, w: w}
+}
+
+// largeAnswer is the memory of a response in the share for large answers. The broker revokes it when the client
+// is slow and other answers wait.
+type largeAnswer struct {
+	mu      sync.Mutex
+	parts   []*answerMemory // those that hold memory of the share
+	revoked bool
+}
+
+// errSlowClient says why the broker has ended an answer.
+var errSlowClient = errors.New("the client took the response slowly, and other responses waited for its memory")
+
+func (l *largeAnswer) add(m *answerMemory) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.parts = append(l.parts, m)
+}
+
+func (l *largeAnswer) remove(m *answerMemory) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.parts, m); i >= 0 {
+		l.parts = slices.Delete(l.parts, i, i+1)
+	}
+}
+
+// ended returns why the broker has ended the answer, or nil if the broker has not ended it.
+func (l *largeAnswer) ended() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.revoked {
+		return errSlowClient
+	}
+	return nil
+}
+
+// sent tells the broker that the client has taken n more bytes.
+func (l *largeAnswer) sent(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range l.parts {
+		m.of.Sent(int64(n))
+	}
+}
+
+// revokeLarge ends a write that waits for the client. If the answer has given its memory back meanwhile,
+// revokeLarge does nothing: the connection may already serve another request.
+func (w *response) revokeLarge() {
+	w.large.mu.Lock()
+	defer w.large.mu.Unlock()
+	if len(w.large.parts) > 0 {
+		w.large.revoked = true
+		_ = w.conn.SetWriteDeadline(time.Unix(1, 0)) // the error is ignored: a connection that is closed, or in memory, does not stall
+	}
 }
 
 // reserve implements [seb.FetchOptions].Reserve. Records for which there is no memory now are left
@@ -71,7 +130,13 @@ func (m *answerMemory) take(ctx context.Context, s seb.Share, n int64, wait time
 // begin replaces the reservation by an empty one from share s.
 func (m *answerMemory) begin(s seb.Share) {
 	m.free()
-	m.of, m.share = m.broker.NewReservation(s, m.holder, nil), s
+	m.share = s
+	if s == seb.ShareAnswers {
+		m.of = m.broker.NewReservation(s, m.w.holder(), m.w.revokeLarge)
+		m.w.large.add(m)
+	} else {
+		m.of = m.broker.NewReservation(s, m.w.holder(), nil)
+	}
 }
 
 // settle adjusts the reservation to n, the bytes that the answer holds.
@@ -99,9 +164,11 @@ func (m *answerMemory) settle(ctx context.Context, n int64) error {
 
 // free gives the memory back. A second call does nothing.
 func (m *answerMemory) free() {
-	if m.of != nil {
-		m.of.Shrink(m.held)
+	if m.of == nil {
+		return
 	}
+	m.w.large.remove(m)
+	m.of.Shrink(m.held)
 	m.of, m.held = nil, 0
 }
 

@@ -231,6 +231,44 @@ func TestSlowReaderCostsOthersLittle(t *testing.T) {
 	})
 }
 
+// Slow readers of large records, each with a key of its own, fill the memory for large answers. As soon as others
+// need it, the broker ends the slow answers.
+func TestSlowReadersOfLargeRecordsGiveWay(t *testing.T) {
+	bubble(t, seb.Options{Memory: 32 << 20}, func(t *testing.T, s *server) {
+		for range 2 {
+			s.append("orders", strings.Repeat("x", 1<<20))
+		}
+		newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		_, good := newKey(t, s.broker, "good", seb.ScopeRead)
+		const large = ordersPath + "?offset=0&limit=1"
+		var readers sync.WaitGroup
+		defer readers.Wait()
+		for i := range 8 {
+			_, bad := newKey(t, s.broker, fmt.Sprint("bad", i), seb.ScopeRead)
+			readers.Go(func() {
+				for range 8 { // reads nothing for 3 s, and comes back
+					conn := s.dial("GET " + large + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + bad + "\r\n\r\n")
+					time.Sleep(3 * time.Second) // fake time
+					_ = conn.Close()
+				}
+			})
+		}
+		time.Sleep(1100 * time.Millisecond) // fake time
+		var waited time.Duration
+		for range 100 {
+			start := time.Now()
+			if a := s.get(large, bearer(good)...); len(a.body) < 1<<20 {
+				t.Fatalf("a large read got status %d and %d bytes", a.StatusCode, len(a.body))
+			}
+			waited += time.Since(start)
+			time.Sleep(200 * time.Millisecond) // fake time
+		}
+		if waited == 0 || waited > 2*time.Second {
+			t.Errorf("the large reads of 20s waited %v", waited)
+		}
+	})
+}
+
 // A record that is larger than one holder's share, since a broker with more memory has written it, can
 // still be read.
 func TestRecordLargerThanAPartIsRead(t *testing.T) {

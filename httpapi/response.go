@@ -37,6 +37,7 @@ type response struct {
 	conn      *http.ResponseController
 	slowLimit slowLimit
 	sent      progress
+	large     largeAnswer
 	// request is the request without the token of a signed URL.
 	request *http.Request
 	// clientContext ends when the client has left. It also ends when the client has shut down its
@@ -98,7 +99,9 @@ func (w *response) Write(p []byte) (int, error) {
 	for {
 		piece := p[n:min(len(p), n+writePieceBytes)]
 		w.extendDeadline()
+		w.large.sent(0)
 		m, err := w.ResponseWriter.Write(piece)
+		w.large.sent(m)
 		n += m
 		w.sent.bytes += int64(m)
 		w.bytesOut += int64(m)
@@ -112,6 +115,11 @@ func (w *response) Write(p []byte) (int, error) {
 // supports no deadlines (a recorder in a test) can't stall, and the next Write
 // returns any other error.
 func (w *response) extendDeadline() {
+	w.large.mu.Lock()
+	defer w.large.mu.Unlock()
+	if w.large.revoked {
+		return // so that the write fails at once
+	}
 	_ = w.conn.SetWriteDeadline(w.sent.deadline(w.slowLimit, time.Now()))
 }
 
@@ -213,6 +221,9 @@ func (h *Handler) recovered(w *response, r *http.Request, fault any) (abort bool
 func (h *Handler) observe(w *response, r *http.Request, took time.Duration) {
 	if w.status == 0 {
 		w.status = http.StatusOK // the status that net/http sends if an action wrote nothing
+	}
+	if w.err == nil {
+		w.err = w.large.ended()
 	}
 	h.metrics.observe(w, r, took)
 	level := slog.LevelDebug

@@ -149,11 +149,11 @@ func TestShareIsDividedAmongItsHolders(t *testing.T) {
 func TestMemoryIsTakenBackForAnotherHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := newBudget(16 << 10)
-		_, limit := b.ShareBytes(budget.Answers)
+		_, limit := b.ShareBytes(budget.Bodies)
 		var requests [2]*budget.Reservation // of one holder, which has the whole share
 		var revoked []int
 		for i := range requests {
-			requests[i] = b.Reservation(budget.Answers, budget.Holder{Key: 1}, func() {
+			requests[i] = b.Reservation(budget.Bodies, budget.Holder{Key: 1}, func() {
 				revoked = append(revoked, i)
 				go requests[i].Shrink(limit / 2)
 			})
@@ -164,8 +164,8 @@ func TestMemoryIsTakenBackForAnotherHolder(t *testing.T) {
 		}
 
 		began := time.Now()
-		other := b.Reservation(budget.Answers, budget.Holder{Key: 2}, func() { t.Error("the other holder's request was ended") })
-		wantFull(t, other.GrowSoon(t.Context(), limit/4, 0), limit, `"answers"`, fmt.Sprintf("no room for %d bytes", limit/4), fmt.Sprintf("of which %d are taken", limit))
+		other := b.Reservation(budget.Bodies, budget.Holder{Key: 2}, func() { t.Error("the other holder's request was ended") })
+		wantFull(t, other.GrowSoon(t.Context(), limit/4, 0), limit, `"bodies"`, fmt.Sprintf("no room for %d bytes", limit/4), fmt.Sprintf("of which %d are taken", limit))
 		if err := other.Grow(t.Context(), limit/4); err != nil || time.Since(began) != time.Second {
 			t.Errorf("the other holder got %v after %v", err, time.Since(began))
 		}
@@ -175,13 +175,85 @@ func TestMemoryIsTakenBackForAnotherHolder(t *testing.T) {
 		wantFull(t, requests[1].Ended(), limit, fmt.Sprintf("%d of %d bytes", limit, limit))
 		wantFull(t, requests[1].Grow(t.Context(), 1), limit)
 
-		again := b.Reservation(budget.Answers, budget.Holder{Key: 1}, func() {})
+		again := b.Reservation(budget.Bodies, budget.Holder{Key: 1}, func() {})
 		if n := again.GrowNow(1, limit); n != 0 {
 			t.Errorf("a holder that memory was taken from got %d bytes of %d in addition to its part", n, limit)
 		}
 		time.Sleep(time.Minute) // virtual time
 		if n := again.GrowNow(1, limit); n != limit/4 {
 			t.Errorf("a minute later it got %d bytes, want the rest of %d", n, limit)
+		}
+	})
+}
+
+// Responses whose clients are slow give way to those of others within a fraction of a second, and after that
+// leave room for others at once. Responses whose clients are fast enough don't give way.
+func TestResponsesOfSlowClientsGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newBudget(128 << 20)
+		_, limit := b.ShareBytes(budget.Answers)
+		const slow, each = 7, 4 << 20
+		ended := 0
+		open := func(key uint64) {
+			var r *budget.Reservation
+			r = b.Reservation(budget.Answers, budget.Holder{Key: key}, func() {
+				ended++
+				go r.Shrink(each)
+			})
+			if err := r.GrowSoon(t.Context(), each, 0); err == nil {
+				r.Sent(0)
+			}
+		}
+		fast := b.Reservation(budget.Answers, budget.Holder{Key: 98}, func() { t.Error("the response of the fast client was ended") })
+		if err := fast.Grow(t.Context(), each); err != nil {
+			t.Fatal(err)
+		}
+		fast.Sent(0)
+		for key := range uint64(slow) {
+			open(key + 1)
+		}
+		time.Sleep(1500 * time.Millisecond) // virtual time
+		fast.Sent(3 << 20)
+
+		for round := range 100 {
+			other := b.Reservation(budget.Answers, budget.Holder{Key: 99}, func() { t.Error("the other holder's response was ended") })
+			began := time.Now()
+			if err := other.Grow(t.Context(), each); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			switch waited := time.Since(began); {
+			case round == 0 && waited == 0:
+				t.Error("the slow clients have not filled the share")
+			case waited > 100*time.Millisecond, round >= 2 && waited > 0: // a slow client that found no room in round 0 finds it in round 1
+				t.Errorf("round %d: the other holder waited %v", round, waited)
+			}
+			other.Shrink(each)
+			for key := range uint64(slow) {
+				open(key + 1) // those that were ended come again
+			}
+			fast.Sent(1 << 20)
+			time.Sleep(500 * time.Millisecond) // virtual time
+		}
+		if used, _ := b.ShareBytes(budget.Answers); ended == 0 || ended == slow || used < limit/2 {
+			t.Errorf("%d of %d responses were ended, and %d of %d bytes are used", ended, slow, used, limit)
+		}
+	})
+}
+
+// Memory of a response that the broker has not begun to send is not taken back, however long the store takes.
+func TestResponseThatIsNotSentYetDoesNotGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newBudget(16 << 10)
+		_, limit := b.ShareBytes(budget.Answers)
+		first := b.Reservation(budget.Answers, budget.Holder{Key: 1}, func() { t.Error("the response was ended") })
+		if err := first.Grow(t.Context(), limit); err != nil {
+			t.Fatal(err)
+		}
+		other := b.Reservation(budget.Answers, budget.Holder{Key: 2}, func() {})
+		began := time.Now()
+		wantFull(t, other.Grow(t.Context(), limit/4), limit, `"answers"`)
+		if waited := time.Since(began); waited != 5*time.Second {
+			t.Errorf("the other holder waited %v, want 5s", waited)
 		}
 	})
 }

@@ -35,8 +35,9 @@ type Holder struct {
 }
 
 const (
-	// shareWaitMin is how long a request waits before the share ends other requests to make room. For the
-	// share of small requests it is smallWaitMin, since a small request usually takes only some milliseconds.
+	// shareWaitMin is how long a request waits before the share ends other requests to make room. It is
+	// smallWaitMin for the share of small requests, since a small request usually takes only some milliseconds,
+	// and for the share of large responses, which ends only those of slow clients.
 	shareWaitMin = time.Second
 	smallWaitMin = 100 * time.Millisecond
 	// confinedFor is how long a holder is confined after the share ended a request of that holder in favor
@@ -45,6 +46,12 @@ const (
 	confinedFor = time.Minute
 	// confinedMax is how many holders can be confined at a time.
 	confinedMax = 4096
+	// A client of a large response is slow, and other requests may get the memory of its response, if the client
+	// is further behind than answerGrace. The client should take the response within answerTime, but needn't be
+	// faster than answerRate, in bytes per second.
+	answerGrace = time.Second
+	answerTime  = 2 * time.Second
+	answerRate  = 1 << 20
 )
 
 // share is memory that holders compete for. While there is room, every holder gets what it asks
@@ -54,6 +61,10 @@ const (
 // request of a holder that has more memory, or else a request that also waits and that began later.
 // So some requests can always finish, and no request has to wait for a client that has stopped
 // sending or reading.
+//
+// The share Answers differs in two ways, since a response that ends early has cost the client and the broker all
+// its work. First, every holder gets at most its part. Second, the share ends a response only if the client is
+// slow: see the method behind.
 type share struct {
 	name     Share
 	limit    int64
@@ -88,6 +99,8 @@ type Reservation struct {
 	since time.Time     // when the reservation began to wait
 	ready chan struct{} // while the reservation waits: closed when it gets the bytes, or is revoked
 	ended error         // why the reservation was revoked; nil if it was not
+	begun time.Time     // when the broker began to send the response that the memory is for
+	sent  int64         // bytes of that response that the client has taken
 }
 
 func (s *share) setUp(name Share, limit int64) {
@@ -96,7 +109,7 @@ func (s *share) setUp(name Share, limit int64) {
 		name: name, limit: limit / 16 * parts.limit, ceiling: limit / 16 * parts.ceiling, patience: shareWaitMin,
 		accounts: map[Holder]account{}, confined: map[Holder]time.Time{}, holding: map[*Reservation]struct{}{},
 	}
-	if name == Small {
+	if name != Bodies {
 		s.patience = smallWaitMin
 	}
 }
@@ -110,6 +123,17 @@ func (b *Budget) Reservation(s Share, of Holder, revoke func()) *Reservation {
 		of.Address = netip.Prefix{}
 	}
 	return &Reservation{b: b, share: &b.shares[s], holder: of, began: time.Now(), revoke: revoke}
+}
+
+// Sent tells the budget that the client has taken n more bytes of the response that the memory is for. The first
+// call, with n = 0, comes when the broker begins to send. Until then, the client doesn't count as slow.
+func (r *Reservation) Sent(n int64) {
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	if r.begun.IsZero() {
+		r.begun = time.Now()
+	}
+	r.sent += n
 }
 
 // ShareBytes returns how many bytes of a share are in use, and how many bytes the share has.
@@ -145,10 +169,7 @@ func (r *Reservation) GrowNow(least, most int64) int64 {
 		return 0
 	}
 	s.enter(r)
-	n := min(most, s.limit-s.used, s.ceiling-b.used)
-	if !s.mayHave(r, n) {
-		n = min(n, s.part()-s.weight(r, 0))
-	}
+	n := min(most, s.limit-s.used, s.ceiling-b.used, s.allowance(r))
 	if n < max(least, 1) {
 		s.exit(r)
 		return 0
@@ -322,8 +343,8 @@ func (b *Budget) takeBackFor(waiting *Reservation) {
 		return
 	}
 	var revoked []func()
-	if r := s.next(); r != nil && time.Since(r.since) >= s.patience && b.used-s.used+r.wants <= s.ceiling {
-		for s.used-s.leaving+r.wants > s.limit || b.used-s.leaving+r.wants > s.ceiling {
+	if r := s.claimant(); r != nil && time.Since(r.since) >= s.patience && b.used-s.used+r.wants <= s.ceiling {
+		for s.used-s.leaving+r.wants > s.limit || b.used-s.leaving+r.wants > s.ceiling || !s.mayHave(r, r.wants) {
 			v, unfair := s.victim(r)
 			if v == nil {
 				break
@@ -349,12 +370,33 @@ func (b *Budget) takeBackFor(waiting *Reservation) {
 	}
 }
 
+// claimant returns the waiting request for which the share may end other requests, or nil if there is none. In
+// Answers, that can be a request that may have no more memory: its holder's part grows when the share ends the
+// responses of slow clients.
+func (s *share) claimant() *Reservation {
+	if r := s.next(); r != nil || s.name != Answers {
+		return r
+	}
+	for _, r := range s.waiting {
+		if !s.isConfined(r.holder) {
+			return r
+		}
+	}
+	return nil
+}
+
 // victim returns the reservation to revoke so that r gets memory, or nil if there is none. A reservation
 // can be revoked if its holder has more memory than r's holder would have with the bytes that r wants, or
 // if the reservation also waits and began after r. Of these reservations, victim chooses those of the
 // holder with the most memory, and of these it returns the reservation that began last. unfair tells
 // whether that holder has more memory than r's holder would have.
+//
+// In Answers, victim returns the reservation whose client is furthest behind.
 func (s *share) victim(r *Reservation) (found *Reservation, unfair bool) {
+	if s.name == Answers {
+		v := s.slowest()
+		return v, v != nil
+	}
 	mine, most := s.weight(r, r.wants), int64(-1)
 	for v := range s.holding {
 		n := s.weight(v, 0)
@@ -420,23 +462,61 @@ func (s *share) count(h Holder, bytes int64, requests int) {
 func (s *share) weight(r *Reservation, n int64) int64 { return s.accounts[r.holder].used + n }
 
 // mayHave tells whether the limit of r's holder allows n more bytes for r. It does not check whether there
-// is room. The limit is the holder's part of the share if the holder is confined, or if r can't be revoked.
-// Otherwise the holder has no limit. If r alone has memory of the share, there is no limit either.
-func (s *share) mayHave(r *Reservation, n int64) bool {
-	if s.used == r.held || r.revoke != nil && !s.isConfined(r.holder) {
-		return true // r alone has memory of the share, or r is not limited to the holder's part
+// is room.
+func (s *share) mayHave(r *Reservation, n int64) bool { return n <= s.allowance(r) }
+
+// allowance returns how many more bytes the limit of r's holder allows for r. The limit is the holder's part of
+// the share if the holder is confined, if r can't be revoked, or if the share is Answers. Otherwise the holder
+// has no limit. If r alone has memory of the share, there is no limit either. In Answers, confined holders
+// moreover leave half of the share to others.
+func (s *share) allowance(r *Reservation) int64 {
+	confined := s.isConfined(r.holder)
+	switch {
+	case s.used == r.held || s.name != Answers && r.revoke != nil && !confined:
+		return s.limit
+	case s.name == Answers && confined:
+		return min(s.part()-s.weight(r, 0), s.limit/2-s.used)
 	}
-	return s.weight(r, n) <= s.part()
+	return s.part() - s.weight(r, 0)
 }
 
 // part returns how many bytes of the share are the part of each holder. With 3 holders, it is a quarter of
 // the share, and with one holder, three quarters: so holders that come later find room at once, although
-// all others have their whole part.
+// all others have their whole part. In Answers, confined holders don't count.
 func (s *share) part() int64 {
-	if n := len(s.accounts); n > 1 {
+	n := len(s.accounts)
+	if s.name == Answers && len(s.confined) > 0 {
+		for h := range s.accounts {
+			if s.isConfined(h) {
+				n--
+			}
+		}
+	}
+	if n > 1 {
 		return s.limit / int64(n+1)
 	}
 	return s.alone()
+}
+
+// slowest returns the reservation of the slow client that is furthest behind, or nil if no client is slow.
+func (s *share) slowest() (found *Reservation) {
+	var most time.Duration
+	now := time.Now()
+	for v := range s.holding {
+		if behind := v.behind(now); behind > most {
+			found, most = v, behind
+		}
+	}
+	return found
+}
+
+// behind returns by how much the client of a large response is too slow.
+func (r *Reservation) behind(now time.Time) time.Duration {
+	if r.begun.IsZero() {
+		return 0
+	}
+	rate := max(answerRate, float64(r.held)/answerTime.Seconds())
+	return now.Sub(r.begun) - answerGrace - time.Duration(float64(r.sent)/rate*float64(time.Second))
 }
 
 func (s *share) alone() int64 { return s.limit / 4 * 3 }

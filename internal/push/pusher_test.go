@@ -366,10 +366,10 @@ func TestMessagesThatComeTooLateAreReturned(t *testing.T) {
 		q.late = 3
 		p := inBubble(t, q, func(_ context.Context, m *Message) answer {
 			sent <- time.Now()
+			time.Sleep(time.Second) // by then, the pusher waits for more messages
 			if m.Offset == 0 {
 				return answer{outcome: Slowed, reason: "slow", after: 10 * time.Minute}
 			}
-			time.Sleep(time.Second)
 			return answer{outcome: Delivered}
 		})
 		began := time.Now()
