@@ -13,30 +13,8 @@ import (
 // the same order; a family may have no series. Package sebprom exports them to Prometheus.
 func (b *Broker) Metrics() []metric.Family {
 	return slices.Concat(
-		b.engine.Metrics(), stateMetrics(b.engine, b.opts.StateMemory), consumerMetrics(b.engine), queueMetrics(oldestQueues(b)), b.pushMetrics.Families(),
+		b.engine.Metrics(), consumerMetrics(b.engine), queueMetrics(oldestQueues(b)), b.pushMetrics.Families(),
 	)
-}
-
-// stateMetrics returns metrics that tell how large the state is, and how large it may be.
-func stateMetrics(e *engine.Engine, limit int64) (families []metric.Family) {
-	gauge := func(name, help string, value int64) {
-		families = append(families, metric.One(metric.Gauge, name, help, float64(value)))
-	}
-	left := metric.Family{Name: "seb_state_left_seconds", Kind: metric.Gauge,
-		Help: "Time until appends are refused because the state is full, if it goes on to grow as in the last day. Absent if it does not grow."}
-	if use := e.StateUse(); use.Left > 0 {
-		left.Add(use.Left.Seconds())
-	}
-	e.View(func(s *state.State) {
-		gauge("seb_state_bytes", "Memory taken by the state of the log: topics, batches, consumers, queues and keys.", s.Memory())
-		gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused when a sixteenth of it is left.", limit)
-		gauge("seb_topics", "Topics.", int64(s.TopicCount()))
-		gauge("seb_consumers", "Consumers of all topics.", int64(s.ConsumerCount()))
-		gauge("seb_queues", "Queues of all topics.", int64(s.QueueCount()))
-		gauge("seb_delayed_appends", "Appends whose delay is not over; an append counts once for each of its partitions.", int64(s.DelayedCount(e.NowIn(s))))
-		gauge("seb_batches", "Batches of records in the state.", int64(s.Batches()))
-	})
-	return append(families, left)
 }
 
 // seriesMax is the maximum number of consumers, and of queues, that have metrics. If there are more, only the
