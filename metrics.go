@@ -63,6 +63,7 @@ func queueMetrics(queues []QueueInfo) []metric.Family {
 	delayed := family(metric.Gauge, "seb_queue_delayed_records", "Records that may not be handed out yet.")
 	dead := family(metric.Gauge, "seb_queue_dead_records", "Records that are dead letters.")
 	oldest := family(metric.Gauge, "seb_queue_oldest_timestamp_seconds", "About when the oldest record that is neither done nor a dead letter was written, in seconds since 1970. Absent if there is no such record.")
+	stopped := family(metric.Gauge, "seb_queue_push_stopped", "1 if the queue is no longer pushed because the receiver answered 410 (Gone), 0 if it is pushed. Absent if the queue has no push URL.")
 	leased := family(metric.Gauge, "seb_queue_leased_records", "Records that are with workers, of queues that this broker owns.")
 	held := family(metric.Gauge, "seb_queue_held_records", "Records that wait until a lease has passed, because a lost owner may have handed them out; of queues that this broker owns.")
 	received := family(metric.Counter, "seb_queue_received_records_total", "Records that this broker has handed out since it last took the queue over.")
@@ -76,6 +77,9 @@ func queueMetrics(queues []QueueInfo) []metric.Family {
 		if !q.Oldest.IsZero() {
 			oldest.Add(float64(q.Oldest.UnixMicro())/1e6, of...)
 		}
+		if q.push != nil {
+			stopped.Add(float64(min(len(q.push.Stopped), 1)), of...)
+		}
 		if q.Exact {
 			leased.Add(float64(q.Leased), of...)
 			held.Add(float64(q.Held), of...)
@@ -84,7 +88,7 @@ func queueMetrics(queues []QueueInfo) []metric.Family {
 			died.Add(float64(q.deadLetters), of...)
 		}
 	}
-	return []metric.Family{left, delayed, dead, oldest, leased, held, received, acknowledged, died}
+	return []metric.Family{left, delayed, dead, oldest, stopped, leased, held, received, acknowledged, died}
 }
 
 // oldestQueues describes up to seriesMax of the queues that exist now: the oldest ones.
@@ -101,6 +105,7 @@ func oldestQueues(b *Broker) (infos []QueueInfo) {
 		b.engine.View(func(s *state.State) {
 			if q := s.QueueByID(id); q != nil {
 				info, found = describeQueue(s, s.TopicByID(q.Topic), q, b.engine.NowIn(s)), true
+				info.push = q.Push
 			}
 		})
 		if found {
