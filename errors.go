@@ -434,7 +434,7 @@ func overState(full *engine.StateFullError) *Error {
 
 func tooManyIdempotencyKeys(limit int) *Error {
 	e := limited(CodeIdempotencyKeysFull, limit, "the log remembers %d idempotency keys, which is the maximum", limit)
-	e.Hint = "send the request without an idempotency key, or wait: the log forgets each key after 25 hours"
+	e.Hint = "wait, since the log forgets each key after 25 hours; put more records into each append; or raise --idempotency-keys-max on every broker"
 	e.RetryAfter = time.Minute
 	return e
 }

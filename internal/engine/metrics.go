@@ -143,7 +143,7 @@ func (e *Engine) logMetrics() []metric.Family {
 // stateMetrics returns metrics that tell how large the state is, and how large it may be.
 func (e *Engine) stateMetrics() (families []metric.Family) {
 	left := metric.Family{Name: "seb_state_left_seconds", Kind: metric.Gauge,
-		Help: "Time until appends are refused because the state is full, if it goes on to grow as in the last day. Absent if it does not grow."}
+		Help: "Time until appends are refused because the state is full, if it goes on to grow as in the last day, not counting idempotency keys. Absent if it does not grow."}
 	if use := e.StateUse(); use.Left > 0 {
 		left.Add(use.Left.Seconds())
 	}
@@ -157,6 +157,8 @@ func (e *Engine) stateMetrics() (families []metric.Family) {
 			gauge("seb_queues", "Queues of all topics.", s.QueueCount()),
 			gauge("seb_delayed_appends", "Appends whose delay is not over; an append counts once for each of its partitions.", s.DelayedCount(now)),
 			gauge("seb_batches", "Batches of records in the state.", s.Batches()),
+			gauge("seb_idempotency_keys", "Idempotency keys that the log remembers, each for 25 hours.", s.KeyedCount(now)),
+			gauge("seb_idempotency_keys_limit", "Idempotency keys that the log may remember (--idempotency-keys-max); beyond it requests with new keys are refused.", e.opts.IdempotencyKeys),
 		}
 	})
 	return append(families, left)
