@@ -426,7 +426,7 @@ func storeUnusable(x *engine.UnusableError) *Error {
 func overState(full *engine.StateFullError) *Error {
 	return &Error{
 		Code:   CodeOverStateBudget,
-		Detail: fmt.Sprintf("the state takes %d of the %d bytes of --state-memory; %s may fill it only up to %d bytes", full.Used, full.Most, full.Use, full.Limit),
+		Detail: full.Error(),
 		Hint:   "delete topics that you no longer need, delete old records, or raise --state-memory; a longer --linger makes fewer commits, so the state grows more slowly",
 		Limit:  full.Most, RetryAfter: time.Minute,
 	}
