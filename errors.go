@@ -426,7 +426,7 @@ func storeUnusable(x *engine.UnusableError) *Error {
 func overState(full *engine.StateFullError) *Error {
 	return &Error{
 		Code:   CodeOverStateBudget,
-		Detail: fmt.Sprintf("the state takes %d of the %d bytes of --state-memory; %s may fill it only up to %d bytes", full.Used, full.Most, full.Use, full.Limit),
+		Detail: full.Error(),
 		Hint:   "delete topics that you no longer need, delete old records, or raise --state-memory; a longer --linger makes fewer commits, so the state grows more slowly",
 		Limit:  full.Most, RetryAfter: time.Minute,
 	}
@@ -434,7 +434,7 @@ func overState(full *engine.StateFullError) *Error {
 
 func tooManyIdempotencyKeys(limit int) *Error {
 	e := limited(CodeIdempotencyKeysFull, limit, "the log remembers %d idempotency keys, which is the maximum", limit)
-	e.Hint = "send the request without an idempotency key, or wait: the log forgets each key after 25 hours"
+	e.Hint = "wait, since the log forgets each key after 25 hours; put more records into each append; or raise --idempotency-keys-max on every broker"
 	e.RetryAfter = time.Minute
 	return e
 }

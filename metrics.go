@@ -13,30 +13,8 @@ import (
 // the same order; a family may have no series. Package sebprom exports them to Prometheus.
 func (b *Broker) Metrics() []metric.Family {
 	return slices.Concat(
-		b.engine.Metrics(), stateMetrics(b.engine, b.opts.StateMemory), consumerMetrics(b.engine), queueMetrics(oldestQueues(b)), b.pushMetrics.Families(),
+		b.engine.Metrics(), consumerMetrics(b.engine), queueMetrics(oldestQueues(b)), b.pushMetrics.Families(),
 	)
-}
-
-// stateMetrics returns metrics that tell how large the state is, and how large it may be.
-func stateMetrics(e *engine.Engine, limit int64) (families []metric.Family) {
-	gauge := func(name, help string, value int64) {
-		families = append(families, metric.One(metric.Gauge, name, help, float64(value)))
-	}
-	left := metric.Family{Name: "seb_state_left_seconds", Kind: metric.Gauge,
-		Help: "Time until appends are refused because the state is full, if it goes on to grow as in the last day. Absent if it does not grow."}
-	if use := e.StateUse(); use.Left > 0 {
-		left.Add(use.Left.Seconds())
-	}
-	e.View(func(s *state.State) {
-		gauge("seb_state_bytes", "Memory taken by the state of the log: topics, batches, consumers, queues and keys.", s.Memory())
-		gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused when a sixteenth of it is left.", limit)
-		gauge("seb_topics", "Topics.", int64(s.TopicCount()))
-		gauge("seb_consumers", "Consumers of all topics.", int64(s.ConsumerCount()))
-		gauge("seb_queues", "Queues of all topics.", int64(s.QueueCount()))
-		gauge("seb_delayed_appends", "Appends whose delay is not over; an append counts once for each of its partitions.", int64(s.DelayedCount(e.NowIn(s))))
-		gauge("seb_batches", "Batches of records in the state.", int64(s.Batches()))
-	})
-	return append(families, left)
 }
 
 // seriesMax is the maximum number of consumers, and of queues, that have metrics. If there are more, only the
@@ -85,6 +63,7 @@ func queueMetrics(queues []QueueInfo) []metric.Family {
 	delayed := family(metric.Gauge, "seb_queue_delayed_records", "Records that may not be handed out yet.")
 	dead := family(metric.Gauge, "seb_queue_dead_records", "Records that are dead letters.")
 	oldest := family(metric.Gauge, "seb_queue_oldest_timestamp_seconds", "About when the oldest record that is neither done nor a dead letter was written, in seconds since 1970. Absent if there is no such record.")
+	stopped := family(metric.Gauge, "seb_queue_push_stopped", "1 if the queue is no longer pushed because the receiver answered 410 (Gone), 0 if it is pushed. Absent if the queue has no push URL.")
 	leased := family(metric.Gauge, "seb_queue_leased_records", "Records that are with workers, of queues that this broker owns.")
 	held := family(metric.Gauge, "seb_queue_held_records", "Records that wait until a lease has passed, because a lost owner may have handed them out; of queues that this broker owns.")
 	received := family(metric.Counter, "seb_queue_received_records_total", "Records that this broker has handed out since it last took the queue over.")
@@ -98,6 +77,9 @@ func queueMetrics(queues []QueueInfo) []metric.Family {
 		if !q.Oldest.IsZero() {
 			oldest.Add(float64(q.Oldest.UnixMicro())/1e6, of...)
 		}
+		if q.push != nil {
+			stopped.Add(float64(min(len(q.push.Stopped), 1)), of...)
+		}
 		if q.Exact {
 			leased.Add(float64(q.Leased), of...)
 			held.Add(float64(q.Held), of...)
@@ -106,7 +88,7 @@ func queueMetrics(queues []QueueInfo) []metric.Family {
 			died.Add(float64(q.deadLetters), of...)
 		}
 	}
-	return []metric.Family{left, delayed, dead, oldest, leased, held, received, acknowledged, died}
+	return []metric.Family{left, delayed, dead, oldest, stopped, leased, held, received, acknowledged, died}
 }
 
 // oldestQueues describes up to seriesMax of the queues that exist now: the oldest ones.
@@ -123,6 +105,7 @@ func oldestQueues(b *Broker) (infos []QueueInfo) {
 		b.engine.View(func(s *state.State) {
 			if q := s.QueueByID(id); q != nil {
 				info, found = describeQueue(s, s.TopicByID(q.Topic), q, b.engine.NowIn(s)), true
+				info.push = q.Push
 			}
 		})
 		if found {

@@ -48,6 +48,11 @@ type PushInfo struct {
 	// no attempts are counted. Blocked is "" if the broker may send. Only the broker that pushes
 	// the queue's records sets Blocked.
 	Blocked string
+	// Failing is why the latest request failed, and FailingSince when the first request after the latest
+	// success failed. Both are zero if the latest request succeeded, if there was none, or on a broker
+	// that does not push the queue's records.
+	Failing      string
+	FailingSince time.Time
 }
 
 // SetPush sets the queue's push target, to which brokers that run [Broker.DeliverPushed] push
@@ -88,7 +93,8 @@ func (q *Queue) Push(ctx context.Context) (_ PushInfo, err error) {
 			return
 		}
 		info = pushInfo(found.Push)
-		info.Blocked = q.b.pushes.Blocked(found.ID)
+		now := q.b.pushes.Status(found.ID)
+		info.Blocked, info.Failing, info.FailingSince = now.Blocked, now.Failing, now.FailingSince
 	})
 	return info, cmp.Or(err, missing)
 }

@@ -18,6 +18,9 @@ type pushJSON struct {
 	Timeout     duration `json:"timeout"`
 	Stopped     string   `json:"stopped"`
 	Blocked     string   `json:"blocked"`
+
+	Failing      string    `json:"failing"`
+	FailingSince time.Time `json:"failing_since"`
 }
 
 // push sends r, and returns the push target in the response.
@@ -29,7 +32,7 @@ func (q *remoteQueue) push(ctx context.Context, r *request) (seb.PushInfo, strin
 	}
 	return seb.PushInfo{
 		URL: j.URL, Headers: j.Headers, Secrets: j.Secrets, MaxInFlight: j.MaxInFlight,
-		Timeout: time.Duration(j.Timeout), Stopped: j.Stopped, Blocked: j.Blocked,
+		Timeout: time.Duration(j.Timeout), Stopped: j.Stopped, Blocked: j.Blocked, Failing: j.Failing, FailingSince: j.FailingSince,
 	}, j.Secret, res.status, nil
 }
 

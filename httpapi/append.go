@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -57,8 +58,8 @@ func (h *Handler) appendRecords(w *response, _ *http.Request) error {
 	if done.Replayed {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
-	if spec.looksLikeRecords {
-		w.Header().Set(hintHeader, "the body was appended as one record; to append each of its records, send it with Content-Type: "+typeRecords)
+	if spec.hint != "" {
+		w.Header().Set(hintHeader, "the body was appended as one record; "+spec.hint)
 	}
 	return writeBody(w, http.StatusCreated, typeJSON, append(appendedJSON(nil, done), '\n'))
 }
@@ -127,13 +128,35 @@ func (h *Handler) parse(ctx context.Context, spec *appendSpec, body []byte) (*re
 			return nil, err
 		}
 		l.list = append(l.list, spec.record(body))
-		spec.looksLikeRecords = beginsRecords.Match(body)
+		spec.hint = severalHint(spec.mediaType, body)
 		return l, nil
 	}
 }
 
 // beginsRecords matches a body that was probably meant to have the type typeRecords.
 var beginsRecords = regexp.MustCompile(`^\s*\{\s*"records"\s*:\s*\[`)
+
+// severalHint returns what to send instead if the value of one record was probably meant as several records;
+// otherwise "".
+func severalHint(mediaType string, body []byte) string {
+	switch mediaType {
+	case "application/jsonl", "application/ndjson", "application/json-lines", "application/jsonlines", "text/x-ndjson":
+		return "to append each of its lines as a record, send it with Content-Type: " + typeNDJSON
+	}
+	switch {
+	case beginsRecords.Match(body):
+		return "to append each of its records, send it with Content-Type: " + typeRecords
+	case mediaType == typeJSON && isArray(body):
+		return `to append each element of the array as a record, send {"records":[{"value_json":ELEMENT}, ...]} with Content-Type: ` + typeRecords
+	}
+	return ""
+}
+
+// isArray tells whether text begins and ends like a JSON array.
+func isArray(text []byte) bool {
+	text = bytes.TrimSpace(text)
+	return len(text) > 1 && text[0] == '[' && text[len(text)-1] == ']'
+}
 
 // oneValue tells whether the body is the value of one record.
 func (s *appendSpec) oneValue() bool {
@@ -172,7 +195,7 @@ type appendSpec struct {
 	// partitions has one element per record if any record names a partition, else it is nil.
 	partitions []int32
 
-	looksLikeRecords bool // the body is one record's value, but begins like a list of records
+	hint string // what to send instead if the body is one record's value, but was probably meant as several records; else ""
 }
 
 // record returns a record with value and the properties that all records of the request share.

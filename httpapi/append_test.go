@@ -92,22 +92,31 @@ func TestAppendHintsAtListsThatAreOneRecord(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	for _, c := range []struct {
 		contentType, body string
-		hints             bool
+		hints             string // the type that the hint names; "" without a hint
 	}{
-		{"application/json", list, true},
-		{"application/x-www-form-urlencoded", list, true}, // curl -d
-		{"", list, true},
-		{"application/json", `{"records":5}`, false},
-		{"application/json", `[{"records":[]}]`, false},
-		{typeNDJSON, list, false},
-		{typeRecords, list, false},
+		{"application/json", list, typeRecords},
+		{"application/x-www-form-urlencoded", list, typeRecords}, // curl -d
+		{"", list, typeRecords},
+		{"application/json", `{"records":5}`, ""},
+		{typeNDJSON, list, ""},
+		{typeRecords, list, ""},
+		{"application/json", " [{\"a\":1},\n{\"a\":2}]", typeRecords},
+		{"application/json; charset=utf-8", `["a"]`, typeRecords},
+		{"application/json", `["a"`, ""},
+		{"text/plain", `["a"]`, ""},
+		{"application/jsonl", "{}\n{}\n", typeNDJSON},
+		{"Application/NDJSON", "{}\n{}\n", typeNDJSON},
+		{"application/json-lines", "{}\n{}\n", typeNDJSON},
+		{"application/jsonlines", "{}\n{}\n", typeNDJSON},
+		{"text/x-ndjson; charset=utf-8", "{}\n{}\n", typeNDJSON},
+		{"application/jsonl", list, typeNDJSON},
 	} {
 		a := s.append("orders", c.body, "Content-Type", c.contentType)
-		if hint := a.Header.Get("Seb-Hint"); (hint != "") != c.hints || c.hints && !strings.Contains(hint, typeRecords) {
+		if hint := a.Header.Get("Seb-Hint"); (hint != "") != (c.hints != "") || !strings.Contains(hint, c.hints) {
 			t.Errorf("%s as %q: the hint is %q", c.body, c.contentType, hint)
 		}
 	}
-	if got := values(s.stored("orders", 0)); got[0] != list || len(got) != 8 {
+	if got := values(s.stored("orders", 0)); got[0] != list || len(got) != 17 {
 		t.Errorf("stored %q", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -58,6 +59,29 @@ func TestReadinessTellsHowFullTheStateIs(t *testing.T) {
 	}
 	if want := "the state takes 5"; !strings.HasPrefix(ready.Warning, want) || !strings.Contains(ready.Warning, "at the present rate, appends are refused in ") {
 		t.Errorf("the warning is %q", ready.Warning)
+	}
+}
+
+// Idempotency keys expire by themselves, so the time that is left is not forecast from them.
+func TestReadinessForecastsNothingFromIdempotencyKeys(t *testing.T) {
+	began := time.Now()
+	var later atomic.Int64
+	s := newServer(t, seb.Options{StateMemory: 200_000, WallClock: func() time.Time { return began.Add(time.Duration(later.Load())) }}, Options{})
+	s.createOrders(1)
+	appends := make([]seb.CommitAppend, 100)
+	for i := range appends {
+		appends[i] = seb.CommitAppend{Topic: "orders", Records: []seb.Record{{}}}
+	}
+	for i := range 10 {
+		if _, err := s.broker.Commit(t.Context(), seb.Commit{Appends: appends}, seb.IdempotencyKey(strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later.Store(int64(3 * 24 * time.Hour))
+	var ready readyInfo
+	s.get("/readyz").json(t, &ready)
+	if ready.StateBytes < 100_000 || ready.StateDaysLeft < 30 {
+		t.Errorf("readyz: %+v", ready)
 	}
 }
 

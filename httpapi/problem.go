@@ -117,7 +117,7 @@ var hints = map[seb.Code]string{
 	seb.CodeOverMemoryBudget:     "try again after Retry-After seconds, with smaller or fewer requests at a time",
 	seb.CodeOverStateBudget:      "delete topics that nobody needs, or ask the operator to raise --state-memory of seb serve",
 	seb.CodeIdempotencyKeyReused: "use a new idempotency key for each append or commit, and the same key only to repeat the same request",
-	seb.CodeIdempotencyKeysFull:  "send no key, or wait: the log forgets each key after 25 hours",
+	seb.CodeIdempotencyKeysFull:  "wait, since the log forgets each key after 25 hours; put more records into each append, or ask the operator to raise --idempotency-keys-max of seb serve",
 	seb.CodeStoreUnavailable:     "try again after Retry-After seconds; if the error persists, see the broker's log for the store's errors",
 	seb.CodeStoreUnusable:        "seb doctor says what is wrong with the store",
 	seb.CodeDataLost:             "tell the operator: the broker's log names the object, and seb fsck finds all damaged objects",

@@ -19,6 +19,9 @@ type pushJSON struct {
 	Timeout     string   `json:"timeout"`
 	Stopped     *string  `json:"stopped"` // why the push has stopped; null if the push has not stopped
 	Blocked     *string  `json:"blocked"` // why the owner may not send to the URL; null if the owner may, or if this broker does not know
+
+	Failing      *string `json:"failing"`       // why the latest request failed; null if it succeeded, or if this broker does not know
+	FailingSince *string `json:"failing_since"` // when the first request after the latest success failed
 }
 
 // toPushJSON describes a push.
@@ -29,6 +32,9 @@ func toPushJSON(p seb.PushInfo, secret string) pushJSON {
 	}
 	if p.Blocked != "" {
 		j.Blocked = &p.Blocked
+	}
+	if p.Failing != "" {
+		j.Failing, j.FailingSince = &p.Failing, new(p.FailingSince.UTC().Format(timestampLayout))
 	}
 	return j
 }

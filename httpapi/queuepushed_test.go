@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -162,4 +163,57 @@ func TestPushSlowsDownAsTheTargetAsks(t *testing.T) {
 		t.Errorf("it was asked again after %v", took)
 	}
 	s.untilCounts(0, 0)
+}
+
+// A push that does not deliver says so in GET .../push and in the metrics, while it fails and once it has stopped.
+func TestPushThatDoesNotDeliverIsSeen(t *testing.T) {
+	s := newPushing(t, `{"backoff":"0s"}`)
+	status := make(chan int)
+	url, came := newTarget(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(<-status) })
+	s.setPush(fmt.Sprintf(`{"url":%q,"max_in_flight":1}`, url), http.StatusCreated)
+	s.append("orders", "x")
+	for _, step := range []struct {
+		answer  int
+		failing string
+		stopped float64
+	}{
+		{http.StatusInternalServerError, "HTTP 500", 0}, {http.StatusForbidden, "HTTP 403", 0}, {http.StatusOK, "", 0}, {http.StatusGone, "", 1},
+	} {
+		if step.answer == http.StatusGone {
+			s.append("orders", "y")
+		}
+		began := s.wantPushed(came)
+		status <- step.answer
+		for end := time.Now().Add(20 * time.Second); ; {
+			p := s.push()
+			failing, since := s.metricOfMail("seb_push_failing_since_timestamp_seconds")
+			stopped, shown := s.metricOfMail("seb_queue_push_stopped")
+			if step.failing == "" && p.Failing == nil && p.FailingSince == nil && !since && stopped == step.stopped && shown {
+				break
+			}
+			if step.failing != "" && p.Failing != nil && strings.HasPrefix(*p.Failing, step.failing) && p.FailingSince != nil && failing > 1e9 && stopped == 0 && shown {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("after %d to %v: %+v, failing since %v (%v), stopped %v (%v)", step.answer, began.Header, p, failing, since, stopped, shown)
+			}
+		}
+	}
+	s.do("DELETE", pushPath, nil).want(t, http.StatusNoContent)
+	if _, shown := s.metricOfMail("seb_queue_push_stopped"); shown {
+		t.Error("a queue without a push has the series of pushed queues")
+	}
+}
+
+// metricOfMail returns the value of a gauge for queue mail; ok is false if the queue has no such series.
+func (s *server) metricOfMail(name string) (value float64, ok bool) {
+	s.t.Helper()
+	for _, f := range s.broker.Metrics() {
+		for _, x := range f.Series {
+			if f.Name == name && slices.Equal(x.Labels, []string{"orders", "mail"}) {
+				return x.Value, true
+			}
+		}
+	}
+	return 0, false
 }

@@ -58,9 +58,9 @@ func (d *diagnosis) logState(ctx context.Context, limit int64) error {
 		return fmt.Errorf("%s: %w", key, err)
 	}
 	use := seb.StateUse{Used: s.Memory(), Limit: limit}
-	if age := time.UnixMicro(c.Created).Sub(cluster.Created); age >= stateAgeMin && use.Used > 0 {
+	if age, lasting := time.UnixMicro(c.Created).Sub(cluster.Created), s.LastingMemory(); age >= stateAgeMin && lasting > 0 {
 		left := max(0, limit-limit/16-use.Used) // appends are refused when a sixteenth is left
-		use.Left = time.Duration(min(float64(left)/float64(use.Used)*float64(age), float64(stateLeftMax)))
+		use.Left = time.Duration(min(float64(left)/float64(lasting)*float64(age), float64(stateLeftMax)))
 	}
 	d.State = &stateInfo{Slot: uint64(c.Seq), Bytes: use.Used, Limit: limit, DaysLeft: float64(use.Left/time.Hour) / 24, Warning: use.Warning()}
 	d.printf("  state: %v of --state-memory, which is %v by this command's flag, as of commit %d\n", size(use.Used), size(limit), c.Seq)

@@ -42,6 +42,9 @@ func pushText(p seb.PushInfo) string {
 	if p.Blocked != "" {
 		s += "; blocked: " + oneLine(p.Blocked)
 	}
+	if p.Failing != "" && p.Blocked == "" {
+		s += fmt.Sprintf("; failing since %s: %s", p.FailingSince.UTC().Format(time.RFC3339), oneLine(p.Failing))
+	}
 	return s
 }
 

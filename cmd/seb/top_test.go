@@ -153,6 +153,12 @@ seb_queue_left_records{queue="ship",topic="orders"} 12
 seb_queue_dead_records{queue="mail",topic="orders"} 1
 seb_queue_delayed_records{queue="ship",topic="orders"} 5
 seb_queue_oldest_timestamp_seconds{queue="ship",topic="orders"} 1769860712
+seb_queue_left_records{queue="hook",topic="orders"} 2
+seb_queue_left_records{queue="gone",topic="orders"} 1
+seb_queue_push_stopped{queue="hook",topic="orders"} 0
+seb_queue_push_stopped{queue="gone",topic="orders"} 1
+seb_queue_push_stopped{queue="ship",topic="orders"} 0
+seb_push_failing_since_timestamp_seconds{queue="hook",topic="orders"} 1769860712
 `, "[]")
 	maps.Copy(now.metrics, more.metrics)
 	v := viewOf(before, now, "http://b:1", "rate")
@@ -161,15 +167,17 @@ CONSUMER  TOPIC   LAG  MISSED
 search    orders  40   2
 billing   orders  3    0
 
-QUEUE  TOPIC   LEFT  DELAYED  DEAD  OLDEST
-ship   orders  12    5        0     1m30s
-mail   orders  0     0        1     -
+QUEUE  TOPIC   LEFT  DELAYED  DEAD  OLDEST  PUSH
+ship   orders  12    5        0     1m30s   ok
+hook   orders  2     0        0     -       failing
+gone   orders  1     0        0     -       stopped
+mail   orders  0     0        1     -       -
 `
 	if diff := cmp.Diff(want, text(v.lines(0))); diff != "" {
 		t.Error(diff)
 	}
 	got := text(v.lines(20))
-	if strings.Count(got, "\n") > 20 || !strings.HasSuffix(got, "and 2 more\n\nCONSUMER  TOPIC   LAG  MISSED\nsearch    orders  40   2\nbilling   orders  3    0\n\nQUEUE  TOPIC   LEFT  DELAYED  DEAD  OLDEST\nand 2 more\n") {
+	if strings.Count(got, "\n") > 20 || !strings.HasSuffix(got, "and 2 more\n\nCONSUMER  TOPIC   LAG  MISSED\nsearch    orders  40   2\nbilling   orders  3    0\n\nQUEUE  TOPIC   LEFT  DELAYED  DEAD  OLDEST  PUSH\nand 4 more\n") {
 		t.Errorf("in twenty rows:\n%s", got)
 	}
 	if got := text(v.lines(14)); strings.Count(got, "\n") > 14 || strings.Contains(got, "QUEUE") {

@@ -27,6 +27,7 @@ type topQueue struct {
 	Delayed int64    `json:"delayed"`
 	Dead    int64    `json:"dead"`
 	Oldest  *float64 `json:"oldest_age_seconds"` // of the records that are left; nil if none are left
+	Push    *string  `json:"push"`               // ok, failing or stopped; nil if the queue has no push URL
 }
 
 // named is a topic, and the name of a consumer or queue of the topic.
@@ -64,11 +65,16 @@ func consumersOf(now *snapshot) []topConsumer {
 // queuesOf returns a row for each queue, those with the most records first.
 func queuesOf(now *snapshot) []topQueue {
 	delayed, dead := now.of("seb_queue_delayed_records", "queue"), now.of("seb_queue_dead_records", "queue")
+	stopped, failing := now.of("seb_queue_push_stopped", "queue"), now.of("seb_push_failing_since_timestamp_seconds", "queue")
 	oldest, rows := now.of("seb_queue_oldest_timestamp_seconds", "queue"), []topQueue{}
 	for n, left := range now.of("seb_queue_left_records", "queue") {
 		row := topQueue{Topic: n.topic, Name: n.name, Left: int64(left), Delayed: int64(delayed[n]), Dead: int64(dead[n])}
 		if at, ok := oldest[n]; ok {
 			row.Oldest = new(max(0, float64(now.at.UnixMilli())/1e3-at))
+		}
+		if is, pushed := stopped[n]; pushed {
+			_, fails := failing[n]
+			row.Push = new(pushState(is > 0, fails))
 		}
 		rows = append(rows, row)
 	}
@@ -76,6 +82,17 @@ func queuesOf(now *snapshot) []topQueue {
 		return cmp.Or(cmp.Compare(b.Left, a.Left), named{a.Topic, a.Name}.compare(named{b.Topic, b.Name}))
 	})
 	return rows
+}
+
+// pushState returns the state of a push in a word. Only the queue's owner knows that a push fails.
+func pushState(stopped, failing bool) string {
+	switch {
+	case stopped:
+		return "stopped"
+	case failing:
+		return "failing"
+	}
+	return "ok"
 }
 
 // workTables returns the tables of consumers and queues, without empty ones.
@@ -90,13 +107,17 @@ func (v *topView) workTables() (tables [][]string) {
 	}
 	if len(v.Queues) > 0 {
 		tables = append(tables, tableOf(func(p *printer) {
-			p.printf("QUEUE\tTOPIC\tLEFT\tDELAYED\tDEAD\tOLDEST\n")
+			p.printf("QUEUE\tTOPIC\tLEFT\tDELAYED\tDEAD\tOLDEST\tPUSH\n")
 			for _, q := range v.Queues {
 				oldest := "-"
 				if q.Oldest != nil {
 					oldest = time.Duration(*q.Oldest * float64(time.Second)).Truncate(100 * time.Millisecond).String()
 				}
-				p.printf("%s\t%s\t%d\t%d\t%d\t%s\n", q.Name, q.Topic, q.Left, q.Delayed, q.Dead, oldest)
+				push := "-"
+				if q.Push != nil {
+					push = *q.Push
+				}
+				p.printf("%s\t%s\t%d\t%d\t%d\t%s\t%s\n", q.Name, q.Topic, q.Left, q.Delayed, q.Dead, oldest, push)
 			}
 		}))
 	}

@@ -55,7 +55,7 @@ func TestTextOfServersIsShownEscapedOnATerminal(t *testing.T) {
 			return
 		}
 		_, _ = w.Write([]byte(strings.ReplaceAll(`{"topics":[{"name":X,"partitions":[{}],"config":{"retention":X}}],"keys":[{"id":1,"name":X,"scopes":[X],"topics":[X]}],
-			"queues":[{"name":X,"owner":X}],"consumers":[{"name":X}],"messages":[{"reason":X,"key":X,"value":X}],"name":X,"url":X,"stopped":X,"headers":[X]}`, "X", string(text))))
+			"queues":[{"name":X,"owner":X}],"consumers":[{"name":X}],"messages":[{"reason":X,"key":X,"value":X}],"name":X,"url":X,"stopped":X,"failing":X,"headers":[X]}`, "X", string(text))))
 	}))
 	defer server.Close()
 	for _, command := range []string{

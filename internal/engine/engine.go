@@ -108,6 +108,8 @@ type Engine struct {
 
 	// Owned by the commit loop.
 	building       *building
+	stateTold      tenths // of StateMemory
+	keysTold       tenths // of IdempotencyKeys
 	recovered      bool
 	recovery       recovery // used until recovered is true
 	lastCheckpoint format.Seq
@@ -205,7 +207,7 @@ func (e *Engine) recover(ctx context.Context) error {
 		return errors.Join(openError("recover the log", err, damage), e.cache.Close())
 	}
 	e.recovered = true
-	e.growth.begin(e.opts.Wall(), e.live.State.Memory())
+	e.growth.begin(e.opts.Wall(), e.live.State.LastingMemory())
 	e.watchState()
 	e.tail.proven(begun)
 	applied, _ := e.log.Position()

@@ -125,11 +125,16 @@ func (e *CacheError) Unwrap() error { return e.Err }
 type StateFullError struct {
 	Use               state.Use
 	Used, Limit, Most int64 // in bytes: the size of the state; the size up to which this Use may let the state grow; Options.StateMemory
+	Need              int64 // upper bound on the bytes that the request, or all appends of its commit, would add; 0 if the state is full for any request
 }
 
 // Error implements error.
 func (e *StateFullError) Error() string {
-	return fmt.Sprintf("the state takes %d of %d bytes, and %s may let it grow to %d bytes", e.Used, e.Most, e.Use, e.Limit)
+	s := fmt.Sprintf("the state takes %d of the %d bytes of --state-memory", e.Used, e.Most)
+	if e.Need > 0 {
+		s += fmt.Sprintf(", and this commit may need %d more", e.Need)
+	}
+	return s + fmt.Sprintf("; %s may fill it only up to %d bytes", e.Use, e.Limit)
 }
 
 // KeysFullError says that the log remembers as many idempotency keys as it may.

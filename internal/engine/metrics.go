@@ -9,6 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/budget"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/histogram"
+	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/metric"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -46,9 +47,10 @@ func newMetrics() *metrics {
 	}
 }
 
-// Metrics returns the metrics of commits, of the store, of topics, of memory and of the log, as they are now.
+// Metrics returns the metrics of commits, of the store, of topics, of memory, of the log and of the state, as they
+// are now.
 func (e *Engine) Metrics() []metric.Family {
-	return slices.Concat(e.metrics.families(), e.traffic.families(), e.memoryMetrics(), e.logMetrics())
+	return slices.Concat(e.metrics.families(), e.traffic.families(), e.memoryMetrics(), e.logMetrics(), e.stateMetrics())
 }
 
 func counter[N int64 | uint64](name, help string, value N) metric.Family {
@@ -136,6 +138,30 @@ func (e *Engine) logMetrics() []metric.Family {
 		counter("seb_foreign_commits_total", "Commits of other brokers that this broker applied.", stats.ForeignCommits.Load()),
 		counter("seb_checkpoint_loads_total", "Checkpoints that this broker loaded.", stats.Loads.Load()),
 	}
+}
+
+// stateMetrics returns metrics that tell how large the state is, and how large it may be.
+func (e *Engine) stateMetrics() (families []metric.Family) {
+	left := metric.Family{Name: "seb_state_left_seconds", Kind: metric.Gauge,
+		Help: "Time until appends are refused because the state is full, if it goes on to grow as in the last day, not counting idempotency keys. Absent if it does not grow."}
+	if use := e.StateUse(); use.Left > 0 {
+		left.Add(use.Left.Seconds())
+	}
+	e.View(func(s *state.State) {
+		now := e.NowIn(s)
+		families = []metric.Family{
+			gauge("seb_state_bytes", "Memory taken by the state of the log: topics, batches, consumers, queues and keys.", s.Memory()),
+			gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused when a sixteenth of it is left.", e.opts.StateMemory),
+			gauge("seb_topics", "Topics.", s.TopicCount()),
+			gauge("seb_consumers", "Consumers of all topics.", s.ConsumerCount()),
+			gauge("seb_queues", "Queues of all topics.", s.QueueCount()),
+			gauge("seb_delayed_appends", "Appends whose delay is not over; an append counts once for each of its partitions.", s.DelayedCount(now)),
+			gauge("seb_batches", "Batches of records in the state.", s.Batches()),
+			gauge("seb_idempotency_keys", "Idempotency keys that the log remembers, each for 25 hours.", s.KeyedCount(now)),
+			gauge("seb_idempotency_keys_limit", "Idempotency keys that the log may remember (--idempotency-keys-max); beyond it requests with new keys are refused.", e.opts.IdempotencyKeys),
+		}
+	})
+	return append(families, left)
 }
 
 func (m *metrics) storeRequest(op objstore.Op) {

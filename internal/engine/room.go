@@ -82,7 +82,7 @@ func (e *Engine) room(d *state.Draft, use state.Use, growth int64, requests ...*
 	growth += later
 	limit, used := e.opts.stateLimit(use), d.Memory()+e.building.promised
 	if growth > 0 && used > limit-growth {
-		return e.stateFull(use, used)
+		return e.stateFull(use, used, growth)
 	}
 	e.building.promised += later
 	return nil
@@ -118,7 +118,7 @@ func (e *Engine) RoomForRecords(ctx context.Context) error {
 		return err
 	}
 	if used := e.stateUsed(); used >= limit {
-		return e.stateFull(state.UseRecords, used)
+		return e.stateFull(state.UseRecords, used, 0)
 	}
 	return nil
 }
@@ -135,6 +135,6 @@ func (e *Engine) stateUsed() (used int64) {
 	return used
 }
 
-func (e *Engine) stateFull(use state.Use, used int64) error {
-	return &StateFullError{Use: use, Used: used, Limit: e.opts.stateLimit(use), Most: e.opts.StateMemory}
+func (e *Engine) stateFull(use state.Use, used, need int64) error {
+	return &StateFullError{Use: use, Used: used, Limit: e.opts.stateLimit(use), Most: e.opts.StateMemory, Need: need}
 }

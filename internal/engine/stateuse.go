@@ -15,14 +15,16 @@ const (
 	// since the older one is the present growth: that of the last 12 to 24 hours, or, in the first 12 hours of a
 	// broker, that since its start.
 	rateKept = 12 * time.Hour
-	// warnTenths is the share of StateMemory, in tenths, from which on each tenth is worth a warning.
-	warnTenths = 5
+	// warnTenths is the share of StateMemory, in tenths, from which on each tenth is worth a warning;
+	// warnKeyTenths is that of IdempotencyKeys, which may stay above half for good, since keys expire.
+	warnTenths    = 5
+	warnKeyTenths = 8
 )
 
 // StateUse tells how much of [Options].StateMemory the state takes.
 type StateUse struct {
 	Used, Limit int64         // bytes; Limit is StateMemory
-	Left        time.Duration // until appends are refused, at the present growth; 0 if unknown, or if the state does not grow
+	Left        time.Duration // until appends are refused, at the present growth without idempotency keys, which expire; 0 if unknown, or if the state does not grow
 }
 
 // Warning says in one sentence that the state takes half of its memory, or more; otherwise it is "".
@@ -44,12 +46,29 @@ func (u StateUse) Warning() string {
 type growth struct {
 	mu           sync.Mutex
 	older, newer measurement
-	told         int // the tenth of StateMemory that was last reported
 }
 
+// measurement is the lasting memory of the state at a time: see [state.State.LastingMemory].
 type measurement struct {
 	at    time.Time
 	bytes int64
+}
+
+// tenths is the tenth of a limit that was last reported.
+type tenths int
+
+// reached returns true if used has reached a further tenth of limit, and at least the tenth from, since reached
+// last returned true.
+func (told *tenths) reached(used, limit int64, from tenths) bool {
+	tenth := tenths(used * 10 / max(limit, 1))
+	if tenth < *told-1 { // one tenth less may be due to things that come and go
+		*told = tenth
+	}
+	if tenth < from || tenth <= *told {
+		return false
+	}
+	*told = tenth
+	return true
 }
 
 // begin takes the first measurement.
@@ -60,23 +79,13 @@ func (g *growth) begin(now time.Time, bytes int64) {
 	g.newer = g.older
 }
 
-// note takes a measurement if the newest one is old. It returns true if the state has reached a further
-// tenth of limit since it last returned true.
-func (g *growth) note(now time.Time, bytes, limit int64) bool {
+// note takes a measurement if the newest one is old.
+func (g *growth) note(now time.Time, bytes int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if now.Sub(g.newer.at) >= rateKept {
 		g.older, g.newer = g.newer, measurement{now, bytes}
 	}
-	tenth := int(bytes * 10 / max(limit, 1))
-	if tenth < g.told-1 { // one tenth less may be due to deletions that come and go
-		g.told = tenth
-	}
-	if tenth < warnTenths || tenth <= g.told {
-		return false
-	}
-	g.told = tenth
-	return true
 }
 
 // left returns how long it takes to grow by room bytes, or 0 if that is unknown. whole is the growth since the
@@ -101,27 +110,31 @@ func (g *growth) left(now time.Time, bytes, room int64, whole measurement) time.
 
 // StateUse returns how much of the memory for the state is in use, and how long the rest lasts.
 func (e *Engine) StateUse() StateUse {
-	used := int64(0)
-	e.View(func(s *state.State) { used = s.Memory() })
-	return e.stateUse(used)
+	var used, lasting int64
+	e.View(func(s *state.State) { used, lasting = s.Memory(), s.LastingMemory() })
+	return e.stateUse(used, lasting)
 }
 
-func (e *Engine) stateUse(used int64) StateUse {
-	left := e.growth.left(e.opts.Wall(), used, e.opts.stateLimit(state.UseRecords)-used, measurement{at: e.cluster.Created})
+func (e *Engine) stateUse(used, lasting int64) StateUse {
+	left := e.growth.left(e.opts.Wall(), lasting, e.opts.stateLimit(state.UseRecords)-used, measurement{at: e.cluster.Created})
 	return StateUse{Used: used, Limit: e.opts.StateMemory, Left: left}
 }
 
-// watchState logs a warning when the state takes half of its memory, and at each further tenth. The commit loop
-// calls it after each commit.
+// watchState logs a warning when the state takes half of its memory, or when the log remembers eight tenths of the
+// idempotency keys that it may, and at each further tenth. The commit loop calls it after each commit.
 func (e *Engine) watchState() {
-	used := e.live.State.Memory()
-	if !e.growth.note(e.opts.Wall(), used, e.opts.StateMemory) {
-		return
+	s := e.live.State
+	e.growth.note(e.opts.Wall(), s.LastingMemory())
+	if e.stateTold.reached(s.Memory(), e.opts.StateMemory, warnTenths) {
+		use := e.stateUse(s.Memory(), s.LastingMemory())
+		attrs := []any{"state_bytes", use.Used, "state_memory_bytes", use.Limit}
+		if use.Left > 0 {
+			attrs = append(attrs, "days_left", float64(use.Left/time.Hour)/24)
+		}
+		e.logger.Warn(use.Warning(), append(attrs, "hint", "before appends are refused, raise --state-memory on every broker, delete topics or records, or make fewer commits with a longer --linger")...)
 	}
-	use := e.stateUse(used)
-	attrs := []any{"state_bytes", used, "state_memory_bytes", use.Limit}
-	if use.Left > 0 {
-		attrs = append(attrs, "days_left", float64(use.Left/time.Hour)/24)
+	if keys, most := s.KeyedCount(s.Time()), e.opts.IdempotencyKeys; e.keysTold.reached(int64(keys), int64(most), warnKeyTenths) {
+		e.logger.Warn(fmt.Sprintf("the log remembers %d%% of --idempotency-keys-max", keys*100/max(most, 1)), "idempotency_keys", keys, "idempotency_keys_max", most,
+			"hint", "before requests with new keys are refused, raise --idempotency-keys-max on every broker, or put more records into each append; a key expires 25 hours after its request")
 	}
-	e.logger.Warn(use.Warning(), append(attrs, "hint", "before appends are refused, raise --state-memory on every broker, delete topics or records, or make fewer commits with a longer --linger")...)
 }

@@ -6,9 +6,7 @@ import (
 )
 
 func TestEachTenthOfTheStateIsReportedOnce(t *testing.T) {
-	var g growth
-	now := time.Unix(0, 0)
-	g.begin(now, 0)
+	var last tenths
 	for _, step := range []struct {
 		percent int64
 		told    bool
@@ -16,8 +14,7 @@ func TestEachTenthOfTheStateIsReportedOnce(t *testing.T) {
 		{10, false}, {49, false}, {50, true}, {59, false}, {60, true}, {59, false}, {60, false}, // deletions come and go
 		{85, true}, {90, true}, {40, false}, {55, true}, {100, true}, {120, true}, {125, false},
 	} {
-		now = now.Add(time.Minute)
-		if told := g.note(now, step.percent, 100); told != step.told {
+		if told := last.reached(step.percent, 100, warnTenths); told != step.told {
 			t.Errorf("%d%%: told is %v", step.percent, told)
 		}
 	}
@@ -39,8 +36,8 @@ func TestTimeThatIsLeftFollowsThePresentGrowth(t *testing.T) {
 	left(began.Add(time.Hour), 1010, 99)
 	left(began.Add(time.Hour), 1000, 0) // the state does not grow
 	left(began.Add(time.Hour), 900, 0)
-	g.note(began.Add(13*time.Hour), 1130, 2000)
-	g.note(began.Add(26*time.Hour), 1130, 2000)
+	g.note(began.Add(13*time.Hour), 1130)
+	g.note(began.Add(26*time.Hour), 1130)
 	left(began.Add(27*time.Hour), 1130, 0) // it has not grown for the last half of a day
 	left(began.Add(33*time.Hour), 1150, 850)
 	g.begin(began, 0)

@@ -30,12 +30,14 @@ type gate struct {
 	max int
 
 	mu       sync.Mutex
-	limit    int    // how many requests may be under way at present: 1 to max
-	taken    int    // number of messages received whose requests have not ended
-	inFlight int    // requests under way
-	held     int    // messages received and not settled
-	lapsed   int    // number of held messages whose lease has ended, as far as the pusher knows
-	blocked  string // why nothing may be sent to the target's address; "" if sending is allowed
+	limit    int       // how many requests may be under way at present: 1 to max
+	taken    int       // number of messages received whose requests have not ended
+	inFlight int       // requests under way
+	held     int       // messages received and not settled
+	lapsed   int       // number of held messages whose lease has ended, as far as the pusher knows
+	blocked  string    // why nothing may be sent to the target's address; "" if sending is allowed
+	failing  string    // why the latest request failed; "" if it succeeded
+	since    time.Time // when the first request after the latest success failed; zero if failing is ""
 	until    time.Time
 	closings int           // number of closings in a row, without a success between them
 	era      int           // counts the closings; each request remembers the era in which it began
@@ -99,13 +101,7 @@ func (g *gate) leave(era int, a answer) (closed time.Duration, counts bool) {
 		counts = a.outcome != Forbidden && (a.outcome != Unreachable || era == g.era && g.closings == 0)
 		g.taken--
 		g.inFlight--
-		switch a.outcome {
-		case Forbidden:
-			g.blocked = a.reason
-		case Abandoned: // an abandoned request says nothing about the target
-		default:
-			g.blocked = ""
-		}
+		g.judge(a)
 		switch a.outcome {
 		case Delivered:
 			if era == g.era {
@@ -121,6 +117,24 @@ func (g *gate) leave(era int, a answer) (closed time.Duration, counts bool) {
 		closed = max(time.Until(g.until), 0)
 	})
 	return closed, counts
+}
+
+// judge notes what the answer to a request says about the target.
+func (g *gate) judge(a answer) {
+	if a.outcome == Abandoned { // it says nothing about the target
+		return
+	}
+	g.blocked = ""
+	if a.outcome == Forbidden {
+		g.blocked = a.reason
+	}
+	g.failing = a.reason // "" if the outcome is Delivered
+	switch {
+	case a.outcome == Delivered:
+		g.since = time.Time{}
+	case g.since.IsZero():
+		g.since = time.Now()
+	}
 }
 
 func (g *gate) close(era int, after time.Duration) {
@@ -209,12 +223,15 @@ type Status struct {
 	Held        int       // messages received and not settled
 	SlowedUntil time.Time // earliest time of the next request; zero = now
 	Blocked     string    // why the broker may not send to the target's address; "" if the broker may
+
+	Failing      string    // why the latest request failed; "" if it succeeded, or if there was none
+	FailingSince time.Time // when the first request after the latest success failed; zero if Failing is ""
 }
 
 func (g *gate) status() Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := Status{InFlight: g.inFlight, Limit: g.limit, Held: g.held, Blocked: g.blocked}
+	s := Status{InFlight: g.inFlight, Limit: g.limit, Held: g.held, Blocked: g.blocked, Failing: g.failing, FailingSince: g.since}
 	if time.Now().Before(g.until) {
 		s.SlowedUntil = g.until
 	}

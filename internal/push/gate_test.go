@@ -179,3 +179,33 @@ func enterOne(t *testing.T, g *gate) int {
 	}
 	return era
 }
+
+// Status says why, and since when, no request succeeds: until the next success, whatever the failures are.
+func TestGateSaysSinceWhenNoRequestSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(2)
+		began := time.Now()
+		for _, x := range []struct {
+			outcome Outcome
+			why     string // of the status then
+			since   time.Duration
+		}{
+			{Delivered, "", 0}, {Abandoned, "", 0}, {Failed, "failed", 3 * time.Hour}, {Unreachable, "unreachable", 3 * time.Hour},
+			{Abandoned, "unreachable", 3 * time.Hour}, {Forbidden, "forbidden", 3 * time.Hour}, {Delivered, "", 0}, {Refused, "refused", 8 * time.Hour},
+		} {
+			time.Sleep(time.Hour)
+			a := answer{outcome: x.outcome}
+			if x.outcome != Delivered {
+				a.reason = string(x.outcome)
+			}
+			g.leave(enter(t, g, 1), a)
+			s, since := g.status(), time.Time{}
+			if x.why != "" {
+				since = began.Add(x.since)
+			}
+			if s.Failing != x.why || !s.FailingSince.Equal(since) {
+				t.Errorf("after %s: %q since %v, want %q since %v", x.outcome, s.Failing, s.FailingSince, x.why, since)
+			}
+		}
+	})
+}

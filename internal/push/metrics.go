@@ -61,6 +61,8 @@ func (m *Metrics) Families() []metric.Family {
 	inFlight := family(metric.Gauge, "seb_push_in_flight", "Requests to the target that are under way.")
 	slowed := family(metric.Gauge, "seb_push_slowed_until_timestamp_seconds",
 		"When requests to the target begin again, in seconds since 1970; 0 if they are not paused.")
+	failing := family(metric.Gauge, "seb_push_failing_since_timestamp_seconds",
+		"When the first request to the target after the latest success failed, in seconds since 1970. Absent if the latest request succeeded.")
 	deliveries := family(metric.Counter, "seb_push_deliveries_total", "Requests to the target, by outcome.", "outcome")
 	seconds := family(metric.Histogram, "seb_push_duration_seconds", "Duration of requests to the target.")
 	untold := family(metric.Counter, "seb_push_unsettled_total", "Messages whose outcome could not be committed; they are delivered again.")
@@ -73,6 +75,9 @@ func (m *Metrics) Families() []metric.Family {
 		}
 		inFlight.Add(float64(s.InFlight), n.topic, n.queue)
 		slowed.Add(until, n.topic, n.queue)
+		if !s.FailingSince.IsZero() {
+			failing.Add(float64(s.FailingSince.UnixMilli())/1e3, n.topic, n.queue)
+		}
 	}
 	for n, outcomes := range m.deliveries {
 		for o, count := range outcomes {
@@ -85,7 +90,7 @@ func (m *Metrics) Families() []metric.Family {
 	for n, count := range m.untold {
 		untold.Add(float64(count.Load()), n.topic, n.queue)
 	}
-	return []metric.Family{inFlight, slowed, deliveries, seconds, untold}
+	return []metric.Family{inFlight, slowed, failing, deliveries, seconds, untold}
 }
 
 // begin returns the series in which the pusher p counts. They are p's own series or, if there is no room for

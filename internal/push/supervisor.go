@@ -100,16 +100,15 @@ func (s *Supervisor) Notify() {
 	}
 }
 
-// Blocked tells why this broker may not send to the address of a queue's target. It returns "" if the broker
-// may, or if the broker does not push the queue.
-func (s *Supervisor) Blocked(queue format.QueueID) string {
+// Status returns the state of a queue's target; the zero Status if this broker does not push the queue.
+func (s *Supervisor) Status(queue format.QueueID) Status {
 	s.mu.Lock()
 	p := s.pushers[queue]
 	s.mu.Unlock()
 	if p == nil {
-		return ""
+		return Status{}
 	}
-	return p.Status().Blocked
+	return p.Status()
 }
 
 // Run pushes queues until ctx ends, and returns when no request is under way. For each queue that this

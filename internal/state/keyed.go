@@ -34,6 +34,7 @@ type keyed struct {
 	first uint64 // number of list[0], counted from the log's first append with an idempotency key
 	list  []Keyed
 	index map[format.Digest]uint64 // the number of the append with that Keyed.Key
+	bytes int64                    // memory of list, without what was cut off
 	gone  int                      // how many elements were cut off the front of list, and still take memory
 }
 
@@ -67,6 +68,7 @@ func (s *State) addKeyed(k Keyed) {
 	}
 	s.keyed.index[k.Key] = s.keyed.first + uint64(len(s.keyed.list))
 	s.keyed.list = append(s.keyed.list, k)
+	s.keyed.bytes += k.memory()
 	s.memory += k.memory()
 }
 
@@ -80,6 +82,7 @@ func (s *State) expireKeyed() {
 	for i := range s.keyed.list[:n] {
 		k := &s.keyed.list[i]
 		delete(s.keyed.index, k.Key)
+		s.keyed.bytes -= k.memory()
 		s.memory -= k.memory()
 	}
 	s.keyed.first += uint64(n)

@@ -144,6 +144,13 @@ func (m *model) compare(t rapid.TB, s *State) {
 	if took := recount(s); s.Memory() != took {
 		t.Fatalf("memory is %d, but a new count gives %d", s.Memory(), took)
 	}
+	keyed := int64(0)
+	for i := range s.keyed.list {
+		keyed += s.keyed.list[i].memory()
+	}
+	if s.Memory()-s.LastingMemory() != keyed {
+		t.Fatalf("idempotency keys take %d bytes, not %d", keyed, s.Memory()-s.LastingMemory())
+	}
 	for id, c := range s.consumers.byID {
 		if at, ok := m.consumers[id]; !ok || c.Position(0) != at {
 			t.Fatalf("consumer %d is at %d, not %d, %v", id, c.Position(0), at, ok)

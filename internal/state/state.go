@@ -124,6 +124,10 @@ func (s *State) DataFloor() format.Seq { return s.dataFloor }
 // Memory returns an estimate of the state's memory in bytes.
 func (s *State) Memory() int64 { return s.memory }
 
+// LastingMemory is Memory without that of appends with an idempotency key, which the state forgets by itself
+// after [KeyedFor].
+func (s *State) LastingMemory() int64 { return s.memory - s.keyed.bytes }
+
 // Batches returns the number of batches that the state knows.
 func (s *State) Batches() int { return s.batches }
 

@@ -3,6 +3,7 @@ package fault_test
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -120,6 +121,18 @@ func TestTopicLimitHoldsWithinOneCommit(t *testing.T) {
 	})
 }
 
+// wantReckoning fails unless err is a refusal for lack of memory for the state whose figures explain it: what the
+// state takes and what the request needs are together more than the limit.
+func wantReckoning(t *testing.T, err error) {
+	t.Helper()
+	e := wantError(t, err, seb.CodeOverStateBudget)
+	var used, most, need, limit int64
+	figures := regexp.MustCompile(`\d+`).FindAllString(e.Detail, -1)
+	if _, err := fmt.Sscan(strings.Join(figures, " "), &used, &most, &need, &limit); err != nil || used > limit || need < 1 || used+need <= limit || limit > most {
+		t.Errorf("%q does not explain the refusal: %v", e.Detail, err)
+	}
+}
+
 func TestOverStateBudgetRefusesAppendsButNotDeletes(t *testing.T) {
 	b := open(t, objstore.NewMemory(), seb.Options{Batching: seb.Immediate(), StateMemory: 20_000})
 	mustCreateTopic(t, b, "t", 1)
@@ -133,8 +146,9 @@ func TestOverStateBudgetRefusesAppendsButNotDeletes(t *testing.T) {
 		t.Errorf("%+v names no limit, or does not say what to do", e)
 	}
 	wantOutcome(t, err, seb.NotCommitted)
-	_, _, err = b.CreateTopic(t.Context(), "more", seb.TopicOptions{})
-	wantCode(t, err, seb.CodeOverStateBudget)
+	wantReckoning(t, err)
+	_, _, err = b.CreateTopic(t.Context(), "more", seb.TopicOptions{Partitions: 100})
+	wantReckoning(t, err)
 	if _, err := b.Fetch(t.Context(), "t", 0, seb.Earliest, seb.FetchOptions{}); err != nil {
 		t.Errorf("read while the state is full: %v", err)
 	}

@@ -2,7 +2,9 @@ package idempotency_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -465,4 +467,65 @@ func TestRetryOfAConditionAfterPartitionsWereAdded(t *testing.T) {
 	if err != nil || !again.Replayed || len(again.Ranges) != 1 || again.Ranges[0] != (seb.Range{Count: 1}) {
 		t.Errorf("the retry got %+v, %v", again, err)
 	}
+}
+
+// From 80 % of the keys on, the broker warns at each further tenth. The error at the maximum says what helps.
+func TestKeysThatRunOutAreNoticedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lockedBuffer
+		opts := immediate()
+		opts.Limits.IdempotencyKeys = 10
+		opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		b := open(t, objstore.NewMemory(), opts)
+		mustCreateTopic(t, b, "t", 1)
+		for i, warnings := range []int{0, 0, 0, 0, 0, 0, 0, 1, 2, 3} {
+			mustAppendKeyed(t, b, fmt.Sprint(i), "v")
+			synctest.Wait()
+			if got := strings.Count(log.String(), "level=WARN"); got != warnings {
+				t.Fatalf("%d warnings with %d keys, want %d:\n%s", got, i+1, warnings, log.String())
+			}
+		}
+		if warned := log.String(); !strings.Contains(warned, "80% of --idempotency-keys-max") || !strings.Contains(warned, "idempotency_keys=8 ") {
+			t.Errorf("logged:\n%s", warned)
+		}
+		wantKeys := func(want float64) {
+			t.Helper()
+			values := map[string]float64{}
+			for _, f := range b.Metrics() {
+				if strings.HasPrefix(f.Name, "seb_idempotency_keys") {
+					values[f.Name] = f.Series[0].Value
+				}
+			}
+			if diff := cmp.Diff(map[string]float64{"seb_idempotency_keys": want, "seb_idempotency_keys_limit": 10}, values); diff != "" {
+				t.Error(diff)
+			}
+		}
+		wantKeys(10)
+		_, err := b.Append(t.Context(), "t", values("v"), seb.IdempotencyKey("new"))
+		wantCode(t, err, seb.CodeIdempotencyKeysFull)
+		full, _ := errors.AsType[*seb.Error](err)
+		if !strings.Contains(full.Hint, "--idempotency-keys-max") || strings.Contains(full.Hint, "without") {
+			t.Errorf("the hint is %q", full.Hint)
+		}
+		time.Sleep(26 * time.Hour)
+		wantKeys(0)
+	})
+}
+
+// lockedBuffer is a log that can be read while it is written.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
