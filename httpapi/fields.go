@@ -57,9 +57,9 @@ func durationInto(d **time.Duration) fieldReader {
 		if s == nil || err != nil {
 			return err
 		}
-		given, err := time.ParseDuration(string(s))
+		given, err := ParseDuration(string(s))
 		if err != nil {
-			return invalid("write a duration such as 500ms, 30s or 12h", "invalid %s %.100q", name, s)
+			return invalid("write a duration such as 500ms, 30s, 12h or 7d", "invalid %s %.100q", name, s)
 		}
 		*d = &given
 		return nil
