@@ -38,7 +38,7 @@ func parseQueueSpec(body []byte) (queueSpec, error) {
 
 // backoff reads a back-off: the shortest and the longest wait, such as 1s..1h, or one constant wait.
 func (s *queueSpec) backoff(j *jsonReader, name string) error {
-	text, err := j.string(name)
+	text, err := j.stringOf(name, `a string such as "1s..1h"`)
 	if text == nil || err != nil {
 		return err
 	}

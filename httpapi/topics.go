@@ -285,7 +285,7 @@ func (j *jsonReader) topicConfig(spec *seb.TopicUpdate) error {
 			if j.null() {
 				return nil
 			}
-			s, err := j.string("retention")
+			s, err := j.stringOf("retention", aDuration)
 			if err != nil {
 				return err
 			}
