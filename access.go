@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/simple-event-broker/seb/internal/auth"
 )
 
 // Scopes is the set of permissions of an API key.
@@ -71,6 +73,11 @@ func (a Access) Open() bool { return a.open }
 // CheckScope returns an error with [CodeForbidden] unless the access has all scopes in s.
 func (a Access) CheckScope(s Scopes) (err error) {
 	defer writes(&err)
+	return a.checkScope(s, "")
+}
+
+// checkScope checks for CheckScope and CheckTopic; "" stands for no topic.
+func (a Access) checkScope(s Scopes, topic string) error {
 	has := a.Key.Scopes
 	if has&ScopeAdmin != 0 {
 		has = scopesAll
@@ -84,35 +91,27 @@ func (a Access) CheckScope(s Scopes) (err error) {
 	if a.Topic != "" {
 		return forbidden("use an API key with the scope "+s.String(), "%s can only read its topic, but the request needs the scope %s", a.bearer(), s)
 	}
-	return forbidden("use a key that has this scope; an admin creates one with `seb key create NAME --scope "+s.String()+"`",
-		"%s has the scope %s, but the request needs the scope %s", a.bearer(), a.Key.Scopes, s)
+	return forbidden("use a key with that scope; "+auth.NewKey(s.String(), topic), "%s has the scope %s, but the request needs the scope %s", a.bearer(), a.Key.Scopes, s)
 }
 
 // CheckTopic returns an error with [CodeForbidden] unless the access has all scopes in s and
 // covers the topic.
 func (a Access) CheckTopic(s Scopes, topic string) (err error) {
 	defer writes(&err)
-	if err := a.CheckScope(s); err != nil {
+	if err := a.checkScope(s, topic); err != nil || a.MaySee(topic) {
 		return err
 	}
-	if !a.MaySee(topic) {
-		return forbidden("use a key for that topic; an admin creates one with `seb key create NAME --scope "+s.String()+" --topic TOPIC`",
-			"%s is not for topic %q", a.bearer(), topic)
-	}
-	return nil
+	return forbidden("use a key for that topic; "+auth.NewKey(s.String(), topic), "%s is not for topic %q", a.bearer(), topic)
 }
 
 // CheckAll returns an error with [CodeForbidden] unless the access has all scopes in s and
 // covers all topics. A caller needs such an access to manage keys.
 func (a Access) CheckAll(s Scopes) (err error) {
 	defer writes(&err)
-	if err := a.CheckScope(s); err != nil {
+	if err := a.CheckScope(s); err != nil || a.open || slices.Contains(a.Key.Topics, "*") {
 		return err
 	}
-	if !a.open && !slices.Contains(a.Key.Topics, "*") {
-		return forbidden("use a key for all topics: a key that was created without --topic", "%s is not for all topics", a.bearer())
-	}
-	return nil
+	return forbidden("use a key for all topics; "+auth.NewKey(s.String(), ""), "%s is not for all topics", a.bearer())
 }
 
 // MaySee tells whether the access covers the topic. It does not check scopes.

@@ -325,12 +325,12 @@ func (s *appendSpec) parseDelay(name, value string) error {
 
 // dueIn parses a delay; name is the header or the field that has it.
 func dueIn(name, value string) (seb.AppendOption, error) {
-	d, err := time.ParseDuration(value)
+	d, err := ParseDuration(value)
 	switch {
 	case err != nil:
-		return nil, invalid("write a duration such as 10m, at most 8784h (366 days)", "invalid %s %.100q", name, value)
+		return nil, invalid("write a duration such as 10m or 7d, at most 366d", "invalid %s %.100q", name, value)
 	case d < 0:
-		return nil, invalid("leave it out to hand the records out at once", "%s is %s; it must be 0s to 8784h", name, value)
+		return nil, invalid("leave it out to hand the records out at once", "%s is %s; it must be 0s to 366d", name, value)
 	}
 	return seb.Delay(d), nil
 }

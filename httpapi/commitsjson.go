@@ -117,9 +117,9 @@ func (p *commitParser) append() error {
 			}
 			return err
 		case "delay":
-			return p.due(&a, "delay", dueIn)
+			return p.due(&a, "delay", aDuration, dueIn)
 		case "deliver_at":
-			return p.due(&a, "deliver_at", dueAt)
+			return p.due(&a, "deliver_at", aTime, dueAt)
 		default:
 			return p.json.unknown("an append", name, "topic, records, partition, if_offset, delay, deliver_at")
 		}
@@ -141,8 +141,8 @@ func (p *commitParser) append() error {
 }
 
 // due reads when queues may hand out the records of an append.
-func (p *commitParser) due(a *seb.CommitAppend, name string, parse func(name, value string) (seb.AppendOption, error)) error {
-	value, err := p.json.string(name)
+func (p *commitParser) due(a *seb.CommitAppend, name, form string, parse func(name, value string) (seb.AppendOption, error)) error {
+	value, err := p.json.stringOf(name, form)
 	if value == nil || err != nil {
 		return err
 	}

@@ -183,7 +183,7 @@ func (j *jsonReader) fromObject(from *consumerFrom) error {
 		fields++
 		switch string(name) {
 		case "time":
-			s, err := j.string("time")
+			s, err := j.stringOf("time", aTime)
 			if err != nil {
 				return err
 			}

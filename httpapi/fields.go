@@ -53,13 +53,13 @@ func parseFields(text []byte, what string, known fields) error {
 // durationInto reads a duration, such as 30s, and stores it in d. If the value is null, d does not change.
 func durationInto(d **time.Duration) fieldReader {
 	return func(j *jsonReader, name string) error {
-		s, err := j.string(name)
+		s, err := j.stringOf(name, aDuration)
 		if s == nil || err != nil {
 			return err
 		}
-		given, err := time.ParseDuration(string(s))
+		given, err := ParseDuration(string(s))
 		if err != nil {
-			return invalid("write a duration such as 500ms, 30s or 12h", "invalid %s %.100q", name, s)
+			return invalid("write a duration such as 500ms, 30s, 12h or 7d", "invalid %s %.100q", name, s)
 		}
 		*d = &given
 		return nil
@@ -80,15 +80,14 @@ func countInto(n **int, most int64) fieldReader {
 // boolInto reads true or false, and stores it in b. If the value is null, b does not change.
 func boolInto(b **bool) fieldReader {
 	return func(j *jsonReader, name string) error {
-		raw, err := j.raw()
 		switch {
-		case err != nil:
-			return err
-		case string(raw) == "null":
-		case string(raw) == "true", string(raw) == "false":
-			*b = new(string(raw) == "true")
+		case j.null():
+		case j.word("true"):
+			*b = new(true)
+		case j.word("false"):
+			*b = new(false)
 		default:
-			return invalid("", "%s must be true or false, at byte %d", name, j.at)
+			return j.mistyped(name, "true or false")
 		}
 		return nil
 	}

@@ -90,11 +90,14 @@ func (j *jsonReader) take(c byte) bool {
 }
 
 // null skips white space. If the word null follows, null reads the word and returns true.
-func (j *jsonReader) null() bool {
-	if j.peek() != 'n' || !bytes.HasPrefix(j.text[j.at:], []byte("null")) {
+func (j *jsonReader) null() bool { return j.word("null") }
+
+// word skips white space. If the given word follows, word reads it and returns true.
+func (j *jsonReader) word(w string) bool {
+	if j.peek() != w[0] || !bytes.HasPrefix(j.text[j.at:], []byte(w)) {
 		return false
 	}
-	j.at += len("null")
+	j.at += len(w)
 	return true
 }
 
@@ -110,7 +113,7 @@ func (j *jsonReader) end() error {
 // names the object in errors.
 func (j *jsonReader) object(what string, field func(name []byte) error) error {
 	if !j.take('{') {
-		return invalid("", "%s must be an object, at byte %d", what, j.at)
+		return j.mistyped(what, "an object")
 	}
 	if j.take('}') {
 		return nil
@@ -173,7 +176,7 @@ func (n *names) add(name []byte) bool {
 // list reads a list. It calls element to read each element. The parameter what names the list in errors.
 func (j *jsonReader) list(what string, element func(index int) error) error {
 	if !j.take('[') {
-		return invalid("", "%s must be a list, at byte %d", what, j.at)
+		return j.mistyped(what, "a list")
 	}
 	if j.take(']') {
 		return nil
@@ -198,13 +201,44 @@ func (j *jsonReader) unknown(what string, name []byte, known string) error {
 	return invalid("known fields are "+known, "%s has an unknown field %q at byte %d", what, name, j.at)
 }
 
+// mistyped returns the error for the next value, which is not of the type or form that expected describes.
+func (j *jsonReader) mistyped(what, expected string) error {
+	came := ""
+	switch c := j.peek(); {
+	case c == '"':
+		came = ", not a string"
+	case c == '{':
+		came = ", not an object"
+	case c == '[':
+		came = ", not a list"
+	case c == '-' || c >= '0' && c <= '9':
+		came = ", not a number"
+	default:
+		for _, word := range jsonWords {
+			if bytes.HasPrefix(j.text[j.at:], []byte(word)) {
+				came = ", not " + word
+			}
+		}
+	}
+	return invalid("", "%s must be %s%s, at byte %d", what, expected, came, j.at)
+}
+
 // string reads a string. If the value is null, string returns nil.
-func (j *jsonReader) string(what string) ([]byte, error) {
+func (j *jsonReader) string(what string) ([]byte, error) { return j.stringOf(what, "a string") }
+
+// Forms of strings, for stringOf.
+const (
+	aDuration = `a duration such as "30s" or "7d"`
+	aTime     = `a time such as "2026-01-31T12:00:00Z"`
+)
+
+// stringOf reads a string like string does. The parameter form describes the string in errors.
+func (j *jsonReader) stringOf(what, form string) ([]byte, error) {
 	if j.null() {
 		return nil, nil
 	}
 	if j.peek() != '"' {
-		return nil, invalid("", "%s must be a string, at byte %d", what, j.at)
+		return nil, j.mistyped(what, form)
 	}
 	return j.quoted(true)
 }
@@ -214,16 +248,22 @@ func (j *jsonReader) integer(what string, lo, hi int64) (n int64, given bool, er
 	if j.null() {
 		return 0, false, nil
 	}
+	if c := j.peek(); c != '-' && (c < '0' || c > '9') {
+		return 0, false, j.mistyped(what, fmt.Sprintf("an integer from %d to %d", lo, hi))
+	}
+	start := j.at
 	raw, err := j.raw()
 	if err != nil {
 		return 0, false, err
 	}
 	n, err = strconv.ParseInt(string(raw), 10, 64)
 	if err != nil || n < lo || n > hi {
-		return 0, false, invalid(fmt.Sprintf("use an integer from %d to %d", lo, hi), "%s must be an integer from %d to %d, at byte %d", what, lo, hi, j.at)
+		return 0, false, invalid(fmt.Sprintf("use an integer from %d to %d", lo, hi), "%s must be an integer from %d to %d, not %.40s, at byte %d", what, lo, hi, raw, start)
 	}
 	return n, true, nil
 }
+
+var jsonWords = []string{"true", "false", "null"}
 
 // raw reads any value and returns the JSON text of the value unchanged.
 func (j *jsonReader) raw() ([]byte, error) {
@@ -261,9 +301,8 @@ func (j *jsonReader) skip(depth int) error {
 	case c == '[':
 		return j.members('[', ']', func() error { return j.skip(depth + 1) })
 	}
-	for _, word := range []string{"true", "false", "null"} {
-		if bytes.HasPrefix(j.text[j.at:], []byte(word)) {
-			j.at += len(word)
+	for _, word := range jsonWords {
+		if j.word(word) {
 			return nil
 		}
 	}

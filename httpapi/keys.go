@@ -145,7 +145,7 @@ func parseKeyOptions(body []byte) (o seb.KeyOptions, err error) {
 			}
 			return err
 		case "expires":
-			s, err := j.string("expires")
+			s, err := j.stringOf("expires", aTime)
 			if err == nil && s != nil {
 				o.Expires, err = parseTimestamp(string(s))
 			}

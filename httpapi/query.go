@@ -147,7 +147,7 @@ func (q query) duration(name string, hi time.Duration) (time.Duration, error) {
 	if !given {
 		return 0, nil
 	}
-	d, err := time.ParseDuration(s)
+	d, err := ParseDuration(s)
 	if err != nil || d < 0 || d > hi {
 		return 0, invalid(fmt.Sprintf("use a duration from 0s to %v, such as 500ms or 30s", hi), "%s is %.100q; it must be a duration such as 500ms or 30s, up to %v", name, s, hi)
 	}

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"math"
 	"strings"
-	"time"
 
 	"github.com/simple-event-broker/seb"
 )
@@ -39,7 +38,7 @@ func parseQueueSpec(body []byte) (queueSpec, error) {
 
 // backoff reads a back-off: the shortest and the longest wait, such as 1s..1h, or one constant wait.
 func (s *queueSpec) backoff(j *jsonReader, name string) error {
-	text, err := j.string(name)
+	text, err := j.stringOf(name, `a string such as "1s..1h"`)
 	if text == nil || err != nil {
 		return err
 	}
@@ -47,8 +46,8 @@ func (s *queueSpec) backoff(j *jsonReader, name string) error {
 	if !both {
 		most = least
 	}
-	from, err := time.ParseDuration(least)
-	to, err2 := time.ParseDuration(most)
+	from, err := ParseDuration(least)
+	to, err2 := ParseDuration(most)
 	if err != nil || err2 != nil || strings.HasPrefix(most, ".") { // "1s...1h" would mean 0.1 h, six minutes
 		return invalid("write 1s..1h, or 10s for a constant wait", "invalid backoff %.100q: it must be the shortest and the longest wait", text)
 	}

@@ -143,7 +143,7 @@ func (p *recordsParser) field(r *parsedRecord, name []byte) (err error) {
 	var b []byte
 	switch string(name) {
 	case "value":
-		b, err = p.json.string("value")
+		b, err = p.json.stringOf("value", "a string (value_json takes any JSON)")
 		given(&r.Value, &r.values, b)
 	case "value_base64":
 		b, err = p.base64("value_base64")
@@ -158,11 +158,11 @@ func (p *recordsParser) field(r *parsedRecord, name []byte) (err error) {
 		b, err = p.base64("key_base64")
 		given(&r.Key, &r.keys, b)
 	case "headers":
-		err = p.headers("headers", r, p.json.string)
+		err = p.headers("headers", "headers: a value", r, p.json.string)
 	case "headers_base64":
-		err = p.headers("headers_base64", r, p.base64)
+		err = p.headers("headers_base64", "headers_base64: a value", r, p.base64)
 	case "timestamp":
-		if b, err = p.json.string("timestamp"); b != nil {
+		if b, err = p.json.stringOf("timestamp", aTime); b != nil {
 			r.Timestamp, err = parseTimestamp(string(b))
 		}
 	case "partition":
@@ -201,15 +201,15 @@ func (p *recordsParser) base64(what string) ([]byte, error) {
 }
 
 // headers reads an object such as {"name":"value","repeated":["a","b"]} and adds these headers to r. It calls
-// read to read each value.
-func (p *recordsParser) headers(what string, r *parsedRecord, read func(what string) ([]byte, error)) error {
+// read to read each value, which errors call each.
+func (p *recordsParser) headers(what, each string, r *parsedRecord, read func(what string) ([]byte, error)) error {
 	if p.json.null() {
 		return nil
 	}
 	return p.json.object(what, func(name []byte) error {
 		header := string(name)
 		add := func(int) error {
-			b, err := read(what)
+			b, err := read(each)
 			switch {
 			case err != nil:
 				return err

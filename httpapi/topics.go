@@ -155,7 +155,7 @@ func (h *Handler) patchTopic(w *response, r *http.Request) error {
 		return err
 	}
 	if spec == (seb.TopicUpdate{}) {
-		return invalid(`send {"partitions":4} to have four, or {"config":{"retention":"168h"}} to store a retention (this version does not apply it: nothing is deleted)`, "the body names nothing to change")
+		return invalid(`send {"partitions":4} to have four, or {"config":{"retention":"7d"}} to store a retention (this version does not apply it: nothing is deleted)`, "the body names nothing to change")
 	}
 	release, err := h.reserveTopic(w, r, seb.PartitionBytes, wantedPartitions(spec, h.limits.Partitions))
 	if err != nil {
@@ -285,12 +285,12 @@ func (j *jsonReader) topicConfig(spec *seb.TopicUpdate) error {
 			if j.null() {
 				return nil
 			}
-			s, err := j.string("retention")
+			s, err := j.stringOf("retention", aDuration)
 			if err != nil {
 				return err
 			}
-			if *spec.Retention, err = time.ParseDuration(string(s)); err != nil {
-				return invalid("write a duration such as 168h, or null for no limit", "invalid retention %q", s)
+			if *spec.Retention, err = ParseDuration(string(s)); err != nil {
+				return invalid("write a duration such as 7d, or null for no limit", "invalid retention %q", s)
 			}
 			return nil
 		case "retention_bytes":

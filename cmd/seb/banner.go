@@ -6,11 +6,12 @@ import (
 	"net"
 	"time"
 
+	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/httpapi"
 )
 
 // banner tells a person at a terminal where the broker is and what to try.
-func (c *serveCmd) banner(w io.Writer, address net.Addr, kind storeKind, linger time.Duration, prices *httpapi.Prices, keys bool, warning string) error {
+func (c *serveCmd) banner(w io.Writer, address net.Addr, kind storeKind, linger time.Duration, prices *httpapi.Prices, keys bool, status seb.Status) error {
 	url := c.scheme() + "://" + reachable(address)
 	batch := c.Batch
 	if batch == batchTimed {
@@ -23,6 +24,11 @@ func (c *serveCmd) banner(w io.Writer, address net.Addr, kind storeKind, linger 
 	case c.Insecure:
 		access = "anyone who reaches it: --insecure, and there are no API keys"
 	}
+	log := "new: the store holds no commits yet"
+	if status.Applied > 0 {
+		log = fmt.Sprintf("continues after commit %d", status.Applied)
+	}
+	warning := status.State.Warning()
 	if warning != "" {
 		warning = "state  " + warning + "\n"
 	}
@@ -34,11 +40,12 @@ Try:
   curl %[7]s%[1]s/v1/topics/greetings
 
 store  %[2]s (%[3]v)
+log    %[9]s
 access %[6]s
 batch  %[4]s
 cost   %[5]s
 %[8]s
-`, url, c.Store, kind, batch, costOf(c.Batch, linger, prices), access, show, warning)
+`, url, c.Store, kind, batch, costOf(c.Batch, linger, prices), access, show, warning, log)
 	return err
 }
 

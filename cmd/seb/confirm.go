@@ -16,9 +16,18 @@ type confirmFlag struct {
 // confirm asks the user on a terminal whether to go on, and returns an error unless the answer is yes. Without
 // a terminal, as in a script, confirm returns nil.
 func (f confirmFlag) confirm(ctx context.Context, std streams, question string) error {
+	return f.confirmThat(ctx, std, func() (string, error) { return question, nil })
+}
+
+// confirmThat is confirm for a question that takes requests to the broker.
+func (f confirmFlag) confirmThat(ctx context.Context, std streams, ask func() (question string, err error)) error {
 	in, ok := std.in.(*os.File)
 	if f.Yes || !ok || !isTerminal(in) || !isTerminal(std.err) {
 		return nil
+	}
+	question, err := ask()
+	if err != nil {
+		return err
 	}
 	note(std.err, "%s [y/N] ", oneLine(question))
 	answered := make(chan string, 1)

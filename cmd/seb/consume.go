@@ -11,6 +11,7 @@ import (
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/client"
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 type consumeCmd struct {
@@ -176,13 +177,13 @@ func parsePosition(from string, now time.Time) (seb.Position, error) {
 	if day, err := time.Parse(time.DateOnly, from); err == nil {
 		return seb.AtTime(day), nil
 	}
-	if ago, err := time.ParseDuration(from); err == nil && ago > 0 {
+	if ago, err := httpapi.ParseDuration(from); err == nil && ago > 0 {
 		return seb.AtTime(now.Add(-ago)), nil
 	}
 	position, err := seb.ParsePosition(from)
 	if err != nil || from == "" {
 		return position, usageError{hinted(fmt.Errorf("invalid --from %q", from),
-			"use earliest, latest, an offset such as 41, -10 for the last ten records, a time with its zone such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or 1h for an hour ago")}
+			"use earliest, latest, an offset such as 41, -10 for the last ten records, a time with its zone such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, 1h for an hour ago, or 7d")}
 	}
 	return position, nil
 }

@@ -29,9 +29,10 @@ func limitVariables(k *kong.Kong) error {
 	return nil
 }
 
-// others matches variables with Seb's prefix that are not settings: those that seb work sets for its commands,
-// those of Seb's tests, and those that Kubernetes sets in each pod for a service whose name begins with seb.
-var others = regexp.MustCompile(`^SEB_(MESSAGE_.*|TEST_.*|(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?))$`)
+// others matches variables, with their values, that have Seb's prefix but are not settings: those that seb work sets
+// for its commands, those of Seb's tests, and those that Kubernetes sets in each pod for a service whose name begins
+// with seb. Of these, SEB_PORT is a URL; if it is a number, a user means the port of the broker.
+var others = regexp.MustCompile(`(?s)^SEB_(MESSAGE_.*|TEST_.*|([^=]*_)?((SERVICE_HOST|SERVICE_PORT(_[^=]*)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=.*|PORT=[a-z]+://.*))$`)
 
 // warnOfUnknownVariables logs a warning for each variable with Seb's prefix that no command knows, since it may
 // be a mistyped setting. Its value may be a secret.
@@ -46,12 +47,23 @@ func warnOfUnknownVariables(log *slog.Logger, app *kong.Node) {
 	slices.Sort(given)
 	for _, variable := range given {
 		name, _, _ := strings.Cut(variable, "=")
-		if !strings.HasPrefix(name, settingPrefix) || others.MatchString(name) || slices.Contains(known, name) {
+		if !strings.HasPrefix(name, settingPrefix) || others.MatchString(variable) || slices.Contains(known, name) {
 			continue
 		}
-		closest := slices.MinFunc(known, func(a, b string) int { return edits(name, a) - edits(name, b) })
-		log.Warn("unknown environment variable: it has no effect", "variable", name, "closest", closest)
+		log.Warn("unknown environment variable: it has no effect", "variable", name, "closest", closestTo(name, known))
 	}
+}
+
+// closestTo returns the setting that does the same as one of that name in other tools, or the one with the most similar name.
+func closestTo(name string, known []string) string {
+	flag := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, settingPrefix), "_", "-"))
+	for _, row := range foreign {
+		ours := settingPrefix + strings.ToUpper(strings.ReplaceAll(row.ours, "-", "_"))
+		if slices.Contains(strings.Fields(row.theirs), flag) && slices.Contains(known, ours) {
+			return ours
+		}
+	}
+	return slices.MinFunc(known, func(a, b string) int { return edits(name, a) - edits(name, b) })
 }
 
 // edits returns how many characters to insert, remove or replace to get from a to b.

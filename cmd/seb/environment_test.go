@@ -46,11 +46,13 @@ func TestVariablesOfTheDataHaveNoEffect(t *testing.T) {
 
 func TestServeWarnsOfUnknownVariables(t *testing.T) {
 	b := serve(t, []string{
-		"SEB_LINGR=1s", "SEB_FROM=latest", "SEB_PASSWORD=hush", "SEB_SERVER=http://127.0.0.1:1", "SEB_OUTPUT=text", "SEB_MESSAGE_KEY=a",
+		"SEB_LINGR=1s", "SEB_FROM=latest", "SEB_PASSWORD=hush", "SEB_SERVER=http://127.0.0.1:1", "SEB_OUTPUT=text", "SEB_MESSAGE_KEY=a\nb",
 		// What Kubernetes sets in each pod for services named seb and seb-http.
 		"SEB_SERVICE_HOST=10.0.0.1", "SEB_SERVICE_PORT=51313", "SEB_SERVICE_PORT_HTTP=51313", "SEB_PORT=tcp://10.0.0.1:51313",
 		"SEB_PORT_51313_TCP=tcp://10.0.0.1:51313", "SEB_PORT_51313_TCP_PROTO=tcp", "SEB_PORT_51313_TCP_PORT=51313", "SEB_PORT_51313_TCP_ADDR=10.0.0.1",
 		"SEB_HTTP_SERVICE_HOST=10.0.0.1", "SEB_HTTP_PORT=tcp://10.0.0.1:51313",
+		// What users of other programs set.
+		"SEB_DATA_DIR=/data", "SEB_LISTEN=0.0.0.0:80", "SEB_WEB_PORT=80",
 	}, "--store", "memory:")
 	b.stopped(t)
 	var warned []string
@@ -59,12 +61,22 @@ func TestServeWarnsOfUnknownVariables(t *testing.T) {
 			warned = append(warned, rest)
 		}
 	}
-	for i, want := range []string{"variable=SEB_FROM ", "variable=SEB_LINGR closest=SEB_LINGER", "variable=SEB_PASSWORD "} {
-		if len(warned) != 3 || !strings.Contains(warned[i], want) || !strings.Contains(warned[i], "closest=SEB_") {
+	want := []string{"DATA_DIR closest=SEB_STORE", "FROM closest=", "LINGR closest=SEB_LINGER", "LISTEN closest=SEB_HTTP", "PASSWORD closest=", "WEB_PORT closest="}
+	for i, want := range want {
+		if len(warned) != 6 || !strings.Contains(warned[i], "variable=SEB_"+want) {
 			t.Fatalf("it warns of %q, not of %s", warned, want)
 		}
 	}
 	if strings.Contains(b.stderr.String(), "hush") {
 		t.Error("it logs the value")
+	}
+}
+
+// Kubernetes sets SEB_PORT to a URL; a user may mean the port of the broker.
+func TestServeNamesTheVariableOfThePort(t *testing.T) {
+	b := serve(t, []string{"SEB_PORT=8080"}, "--store", "memory:")
+	b.stopped(t)
+	if !strings.Contains(b.stderr.String(), "variable=SEB_PORT closest=SEB_HTTP\n") {
+		t.Errorf("it does not name SEB_HTTP:\n%s", b.stderr)
 	}
 }

@@ -234,8 +234,8 @@ func TestConsumeFromATime(t *testing.T) {
 func TestProduceNamesTheLineAndTheByteThatTheBrokerRefused(t *testing.T) {
 	broker := serve(t, nil, "--store", "memory:", "--linger", "1ms")
 	for _, test := range []struct{ line, message string }{
-		{`{"key":7,"value":"a"}`, "line 3: key must be a string, at byte 8"},
-		{`{"partition":0, "offset":41 ,"value":"a","key":7}`, "line 3: key must be a string, at byte 48"},
+		{`{"key":7,"value":"a"}`, "line 3: key must be a string, not a number, at byte 8"},
+		{`{"partition":0, "offset":41 ,"value":"a","key":7}`, "line 3: key must be a string, not a number, at byte 48"},
 		{"{\"offset\":41,\"value\":\"\xff\"}", "line 3: the JSON is not UTF-8 at byte 23"},
 	} {
 		in := `{"offset":39,"value":"a"}` + "\n" + `{"value":"b"}` + "\n" + test.line + "\n" + `{"value":"c"}`

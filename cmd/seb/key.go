@@ -44,7 +44,7 @@ func (keyCreateCmd) Help() string {
 	return `Examples:
 
     export SEB_API_KEY=$(seb key create ops --scope admin)
-    seb key create shop --scope read,write --topic 'orders,orders.*' --expires-in 2160h
+    seb key create shop --scope read,write --topic 'orders,orders.*' --expires-in 90d
     seb key create prometheus --scope metrics
     seb key create ops --scope admin --store 's3://bucket/prefix?region=eu-central-1' --new-log
 

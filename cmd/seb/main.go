@@ -9,6 +9,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/simple-event-broker/seb"
@@ -51,7 +53,7 @@ to check a log, seb fsck.
 Environment: SEB_SERVER is the broker's URL, SEB_API_KEY or SEB_API_KEY_FILE the API key for it, SEB_STORE the store for
 serve, doctor, fsck and dump, and SEB_OUTPUT=json the form of results. Each flag of serve has a variable too. The help of
 a flag names its variable; a flag on the command line wins. S3 credentials come from the usual AWS_ variables and files.
-NO_COLOR is honoured. Sizes are bytes, or 64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h.
+NO_COLOR is honoured. Sizes are bytes, or 64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h, 7d.
 
 Exit codes:
 
@@ -261,6 +263,7 @@ func newParser(ctx context.Context, std streams, leave func(code int)) *kong.Kon
 		kong.NamedMapper("existingfile", kong.MapperFunc(fileName)),
 		kong.NamedMapper("topic", kong.MapperFunc(topicName)),
 		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), kong.MapperFunc(networkValue)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(durationValue)),
 		kong.Vars{"version": versionLine()},
 		kong.ExplicitGroups(groups),
 		kong.WithHyphenPrefixedParameters(true), // such as --from -10
@@ -274,6 +277,20 @@ func newParser(ctx context.Context, std streams, leave func(code int)) *kong.Kon
 		panic(err) // a tag in the cli struct is invalid
 	}
 	return parser
+}
+
+// durationValue reads a duration from the command line.
+func durationValue(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
+		return err
+	}
+	d, err := httpapi.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("invalid duration %q: write 250ms, 30s, 1h or 7d", text)
+	}
+	target.SetInt(int64(d))
+	return nil
 }
 
 // usageError is a mistake in how the command was called.

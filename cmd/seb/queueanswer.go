@@ -74,7 +74,7 @@ func (c *queueAckCmd) Run(ctx context.Context, std streams) error {
 type queueNackCmd struct {
 	queueFlags
 	tokenArgs
-	Delay  *time.Duration `env:"-" placeholder:"DURATION" help:"How long the records wait before they are handed out again, 0s to 8784h (default: the queue's backoff)."`
+	Delay  *time.Duration `env:"-" placeholder:"DURATION" help:"How long the records wait before they are handed out again, 0s to 366d (default: the queue's backoff)."`
 	Reason string         `env:"-" placeholder:"TEXT" help:"Why the work failed, at most 1 KiB; shown by seb queue dead (default: none)."`
 }
 

@@ -27,8 +27,8 @@ func (f queueConfigFlags) update() (seb.QueueUpdate, error) {
 		if !both {
 			most = least
 		}
-		shortest, err := time.ParseDuration(least)
-		longest, err2 := time.ParseDuration(most)
+		shortest, err := httpapi.ParseDuration(least)
+		longest, err2 := httpapi.ParseDuration(most)
 		if err != nil || err2 != nil || strings.HasPrefix(most, ".") { // 1s...1h would mean 0.1 h
 			return u, usageError{hinted(fmt.Errorf("invalid backoff %q", f.Backoff), "write the shortest and the longest wait, such as 1s..1h, or 10s for a constant wait")}
 		}

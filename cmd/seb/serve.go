@@ -165,7 +165,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 	go func() { failed <- server.Serve(limited) }()
 
 	debug.FreeOSMemory() // the start took memory that the idle broker does not need
-	if err := c.banner(std.out, listener.Addr(), kind, linger, prices, broker.KeysExist(), broker.Status().State.Warning()); err != nil {
+	if err := c.banner(std.out, listener.Addr(), kind, linger, prices, broker.KeysExist(), broker.Status()); err != nil {
 		log.Warn("can't write to standard output", "error", err)
 	}
 	log.Info("ready", "address", listener.Addr().String(), "store", c.Store, "cluster", broker.Status().ClusterID,

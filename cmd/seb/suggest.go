@@ -29,6 +29,24 @@ var meant = map[string]map[string]string{
 	"seb key": {"rm": "seb key revoke", "remove": "seb key revoke", "del": "seb key revoke", "delete": "seb key revoke"},
 }
 
+// foreign are flags of other tools, by the flag or argument that does the same here. A command may lack it: then a
+// later row counts.
+var foreign = []struct{ ours, theirs string }{
+	{"http", "port p listen bind host address addr"},
+	{"store", "data-dir data datadir dir path bucket storage"},
+	{"server", "bootstrap-server bootstrap-servers broker-list broker brokers b url host port address addr"},
+	{"topic", "topic topics t"},
+	{"queue", "queue"},
+	{"consumer", "consumer group group-id consumer-group"},
+	{"partition", "p"},
+	{"from=earliest", "from-beginning beginning"},
+	{"from", "offset start since"},
+	{"limit", "max-messages count max n c"},
+	{"max", "max-messages count limit n c"},
+	{"api-key-file", "token password"},
+	{"yes", "force"},
+}
+
 // synonyms are other words for subcommands, with any parent.
 var synonyms = map[string]string{
 	"ls": "list", "all": "list", "get": "show", "describe": "show", "info": "show", "inspect": "show", "stat": "show", "status": "show",
@@ -45,14 +63,14 @@ const editsMax = 2
 
 var (
 	unexpectedArgument = regexp.MustCompile(`^unexpected argument (\S+?)(, did you mean .*)?$`)
-	unknownKey         = regexp.MustCompile(`^unknown flag --key\b`)
+	unknownFlag        = regexp.MustCompile(`^unknown flag (--?([^\s,]+))`)
 )
 
 // suggest adds to an error of the parser which command the user probably meant, in place of what the parser
 // itself suggests.
 func suggest(command *kong.Context, err error) error {
-	if unknownKey.MatchString(err.Error()) {
-		return hinted(err, "the API key's flag is --api-key; --key is the record's key, in seb produce")
+	if unknown := unknownFlag.FindStringSubmatch(err.Error()); unknown != nil {
+		return suggestFlag(command, err, unknown[1], unknown[2])
 	}
 	named := unexpectedArgument.FindStringSubmatch(err.Error())
 	if named == nil || command == nil {
@@ -63,11 +81,54 @@ func suggest(command *kong.Context, err error) error {
 		parent = selected
 	}
 	text := errors.New("unexpected argument " + named[1])
-	help := parent.FullPath() + " --help"
 	if found := meantBy(parent, named[1]); len(found) > 0 {
-		return hinted(text, fmt.Sprintf("did you mean %s? See %s", strings.Join(found, " or "), help))
+		return didYouMean(text, strings.Join(found, " or "), parent)
 	}
 	return text
+}
+
+func didYouMean(err error, meant string, at *kong.Node) error {
+	return hinted(err, fmt.Sprintf("did you mean %s? See %s --help", meant, at.FullPath()))
+}
+
+// suggestFlag adds to the error for an unknown flag which flag or argument of the command does the same.
+func suggestFlag(command *kong.Context, err error, typed, name string) error {
+	if name == "key" {
+		return hinted(err, "the API key's flag is --api-key; --key is the record's key, in seb produce")
+	}
+	if command == nil || command.Selected() == nil {
+		return err
+	}
+	at := command.Selected()
+	for _, row := range foreign {
+		if !slices.Contains(strings.Fields(row.theirs), name) {
+			continue
+		}
+		if found := flagOrArgument(at, row.ours); found != "" {
+			return didYouMean(errors.New("unknown flag "+typed), "`"+found+"`", at)
+		}
+	}
+	return err
+}
+
+// flagOrArgument returns how to give a command the flag or argument of a row of foreign, "" if it has none of that name.
+func flagOrArgument(command *kong.Node, ours string) string {
+	name, _, withValue := strings.Cut(ours, "=")
+	for _, flag := range slices.Concat(command.AllFlags(true)...) {
+		switch {
+		case flag.Name == name && withValue:
+			return "--" + ours
+		case flag.Name == name:
+			return flag.Summary()
+		}
+	}
+	words := command.FullPath()
+	for _, argument := range command.Positional {
+		if words += " " + strings.ToUpper(argument.Name); argument.Name == name {
+			return words
+		}
+	}
+	return ""
 }
 
 // meantBy returns the commands that a user may have meant by word, after parent.

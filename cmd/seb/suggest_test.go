@@ -55,3 +55,41 @@ func TestUnknownCommandsNameTheRightOne(t *testing.T) {
 	runSeb(t, nil, "topic", "list", "--key", "seb_1_a").want(t, exitUsage, "unknown flag --key", "the API key's flag is --api-key")
 	runSeb(t, nil, "topic", "list", "extra").want(t, exitUsage, "unexpected argument extra\n", "see seb topic list --help")
 }
+
+// A flag of another tool is answered with the flag or argument of the same command that does the same.
+func TestUnknownFlagsNameTheRightOne(t *testing.T) {
+	for typed, want := range map[string]string{
+		"serve --port 80":                       "`--http=HOST:PORT`",
+		"serve --listen :80":                    "`--http=HOST:PORT`",
+		"serve --bind 0.0.0.0":                  "`--http=HOST:PORT`",
+		"serve --host 0.0.0.0":                  "`--http=HOST:PORT`",
+		"serve -p 80":                           "`--http=HOST:PORT`",
+		"serve --data-dir /var/seb":             "`--store=DIR|URL`",
+		"doctor --bucket b":                     "`--store=DIR|URL`",
+		"consume t --bootstrap-server=a:1":      "`--server=URL`",
+		"produce t --broker-list a:1":           "`--server=URL`",
+		"topic list --token a":                  "`--api-key-file=FILE`",
+		"topic list --host a":                   "`--server=URL`",
+		"queue list t --port 1":                 "`--server=URL`",
+		"consume --topic t":                     "`seb consume TOPIC`",
+		"topic create --topic t --partitions 3": "`seb topic create TOPIC`",
+		"queue show t --queue q":                "`seb queue show TOPIC QUEUE`",
+		"consume -b a:1":                        "`--server=URL`",
+		"consume -t t":                          "`seb consume TOPIC`",
+		"consume t --group g":                   "`--consumer=NAME`",
+		"consumer show t --group g":             "`seb consumer show TOPIC CONSUMER`",
+		"consume t --from-beginning":            "`--from=earliest`",
+		"consume t --offset 3":                  "`--from=POSITION`",
+		"consume t --max-messages 3":            "`--limit=N`",
+		"queue receive t q --max-messages 3":    "`--max=N`",
+	} {
+		flag, _, _ := strings.Cut(strings.Fields(typed[strings.Index(typed, " -")+1:])[0], "=")
+		r := runSeb(t, nil, strings.Fields(typed)...)
+		r.want(t, exitUsage, "seb: unknown flag "+flag+"\n", "did you mean "+want+"? See seb")
+	}
+	for _, typed := range []string{"serve --group g", "topic list --topic t", "version --port 1", "--port 1"} {
+		if r := runSeb(t, nil, strings.Fields(typed)...); r.code != exitUsage || !strings.Contains(r.err, "see seb ") {
+			t.Errorf("seb %s: %d, %s", typed, r.code, r.err)
+		}
+	}
+}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 	"github.com/simple-event-broker/seb/httpapi"
 )
 
@@ -50,7 +52,7 @@ func (topicCreateCmd) Help() string {
 
     seb topic create orders
     seb topic create clicks --partitions 8
-    seb topic create audit --retention 8760h
+    seb topic create audit --retention 365d
     seb topic create orders --if-not-exists
 
 A topic that exists with these settings stays as it is; one with other settings is refused. An append to a missing topic creates it, with one partition.
@@ -184,7 +186,7 @@ func (topicDeleteCmd) Help() string {
     seb topic delete orders
     seb topic delete orders --yes
 
-On a terminal, seb asks before it deletes the topic. It warns if a queue has the topic as its dead-letter topic. To
+On a terminal, seb says what the topic has, and asks, before it deletes the topic. It warns if a queue has the topic as its dead-letter topic. To
 delete the older records only, use seb topic trim. A topic created later under the same name shares nothing with the deleted one.`
 }
 
@@ -194,7 +196,7 @@ func (c *topicDeleteCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	if err := c.confirm(ctx, std, fmt.Sprintf("Delete topic %s and all its records?", c.Topic)); err != nil {
+	if err := c.confirmThat(ctx, std, func() (string, error) { return c.question(ctx, broker) }); err != nil {
 		return fmt.Errorf("delete topic %s: %w", c.Topic, err)
 	}
 	if err := broker.DeleteTopic(ctx, c.Topic); err != nil {
@@ -205,6 +207,43 @@ func (c *topicDeleteCmd) Run(ctx context.Context, std streams) error {
 	}
 	_, err = fmt.Fprintf(std.out, "%s deleted\n", c.Topic)
 	return err
+}
+
+// question asks whether to delete the topic, and says what goes with it.
+func (c *topicDeleteCmd) question(ctx context.Context, broker *client.Client) (string, error) {
+	t, err := broker.Topic(ctx, c.Topic)
+	if err != nil {
+		return "", err
+	}
+	var records int64
+	for _, p := range t.Partitions {
+		records += int64(p.End - p.Start)
+	}
+	queues, err := countedUpTo(listedMax, broker.Queues(ctx, c.Topic, seb.ListOptions{}), "queue", "queues")
+	if err != nil {
+		return "", err
+	}
+	consumers, err := countedUpTo(listedMax, broker.Consumers(ctx, c.Topic, seb.ListOptions{}), "consumer", "consumers")
+	return fmt.Sprintf("Delete topic %s? It has %s with %s, %s and %s.", c.Topic, counted(int64(len(t.Partitions)), "partition", "partitions"),
+		counted(records, "record", "records"), queues, consumers), err
+}
+
+// listedMax bounds the requests of a question.
+const listedMax = 100
+
+// countedUpTo counts the items of a list, but not more than most.
+func countedUpTo[T any](most int64, list iter.Seq2[T, error], one, many string) (string, error) {
+	var n int64
+	for _, err := range list {
+		switch {
+		case err != nil:
+			return "", err
+		case n == most:
+			return fmt.Sprintf("more than %d %s", most, many), nil
+		}
+		n++
+	}
+	return counted(n, one, many), nil
 }
 
 // unsureTopic is unsure for a request that changes a topic.

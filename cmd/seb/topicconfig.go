@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 // configFlags set a topic's retention, which this version stores but does not apply.
 type configFlags struct {
-	Retention      *age       `placeholder:"DURATION|none" help:"Age after which a later version may delete records, such as 168h for a week, or none; this version only stores the setting (default: unchanged; none for a new topic)."`
+	Retention      *age       `placeholder:"DURATION|none" help:"Age after which a later version may delete records, such as 7d, or none; this version only stores the setting (default: unchanged; none for a new topic)."`
 	RetentionBytes *sizeLimit `placeholder:"SIZE|none" help:"How many bytes of each partition to keep at least, such as 1GiB; none means no such minimum (default: as with --retention)."`
 }
 
@@ -42,9 +43,9 @@ func (a *age) UnmarshalText(text []byte) error {
 		*a = 0
 		return nil
 	}
-	d, err := time.ParseDuration(string(text))
+	d, err := httpapi.ParseDuration(string(text))
 	if err != nil || d <= 0 {
-		return fmt.Errorf("invalid age %q: write an age above 0, such as 90m or 168h, or \"none\" for no limit", text)
+		return fmt.Errorf("invalid age %q: write an age above 0, such as 90m or 7d, or \"none\" for no limit", text)
 	}
 	*a = age(d)
 	return nil

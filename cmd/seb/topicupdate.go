@@ -22,7 +22,7 @@ func (topicUpdateCmd) Help() string {
 	return `Examples:
 
     seb topic update clicks --partitions 16
-    seb topic update audit --retention 168h --retention-bytes 10GiB
+    seb topic update audit --retention 7d --retention-bytes 10GiB
     seb topic update audit --retention none
 
 What is not named stays as it is. With more partitions, new records of a key may go to a partition other than
