@@ -50,7 +50,7 @@ func (h *Handler) submitCommit(w *response, r *http.Request) (*seb.PendingCommit
 	if err != nil {
 		return nil, err
 	}
-	body, err := h.readBody(w, r, h.limits.RequestBytes/2) // the other half of RequestBytes is for the list of records
+	body, err := h.readBody(w, r, bodyLimits{bytes: h.limits.RequestBytes / 2}) // the other half of RequestBytes is for the list of records
 	if err != nil {
 		return nil, err
 	}
