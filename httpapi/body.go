@@ -55,16 +55,25 @@ func (h *Handler) readBody(w *response, r *http.Request, limits bodyLimits) (bod
 	}
 	defer raw.free()
 	m := h.newBodyMemory(w, -1)
-	m.complete = true // nothing more is read from the client
+	m.complete = true      // nothing more is read from the client
+	m.extra = zstdBlockMax // see unzstd
 	d := &decoding{reserve: m.reserve, limit: limits.bytes, lineMax: limits.line}
 	if limits.value > 0 {
 		d.limit = min(d.limit, limits.value)
 	}
 	b, err := decode(r.Context(), d, raw.data)
+	w.bytesDecoded = d.decoded
 	if d.limit < limits.bytes && seb.CodeOf(err) == seb.CodeRequestTooLarge {
 		err = recordTooLarge(0, d.limit)
 	}
-	return b, err
+	if err != nil {
+		return body{}, err
+	}
+	if err := h.stillAccepted(w, len(b.data)); err != nil {
+		b.free()
+		return body{}, err
+	}
+	return b, nil
 }
 
 // readRaw reads the body without decoding it.
@@ -93,11 +102,24 @@ func (h *Handler) readRaw(w *response, r *http.Request, limit int) (body, error)
 	}
 	w.bodyRead, *w.trailer = true, nil
 	m.done()
-	if err := h.stillAdmitted(r.Context(), w); err != nil {
+	err = h.stillAdmitted(r.Context(), w)
+	if err == nil {
+		err = h.stillAccepted(w, len(b.data))
+	}
+	if err != nil {
 		b.free()
 		return body{}, err
 	}
 	return b, nil
+}
+
+// stillAccepted refuses a body of that size if it is large, and too many others of the holder were refused while it
+// was read or decoded.
+func (h *Handler) stillAccepted(w *response, size int) error {
+	if size <= smallBytes {
+		return nil
+	}
+	return h.refused.check(w.holder())
 }
 
 func readSized(ctx context.Context, reserve reserve, src io.Reader, size int) (body, error) {
@@ -238,8 +260,9 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 // decoding says how a body is decoded into reserved memory.
 type decoding struct {
 	reserve reserve
-	limit   int // most bytes of the decoded body
-	lineMax int // most bytes of a line, 0 for any number; only gunzip uses it
+	limit   int   // most bytes of the decoded body
+	lineMax int   // most bytes of a line, 0 for any number; only gunzip uses it
+	decoded int64 // bytes that were decoded so far, those of all tries together
 }
 
 // decoder returns the function that decodes r's Content-Encoding, or nil if the body isn't encoded.
@@ -284,7 +307,7 @@ func (h *Handler) gunzip(ctx context.Context, d *decoding, encoded []byte) (body
 		err := m.next()
 		var b body
 		if err == nil {
-			src := &lineReader{src: m, most: d.lineMax}
+			src := &lineReader{src: m, most: d.lineMax, read: &d.decoded}
 			b, err = h.readGrowing(ctx, growth{reserve: d.reserve, first: room}, src, room)
 		}
 		switch {
@@ -301,14 +324,16 @@ func (h *Handler) gunzip(ctx context.Context, d *decoding, encoded []byte) (body
 // notice each such line: the broker checks the size of every record.
 type lineReader struct {
 	src   io.Reader
-	most  int // bytes of a line; 0: any number
-	lines int // that have ended
-	begun int // bytes of the line that has not ended
+	read  *int64 // the bytes of src that were read are added here
+	most  int    // bytes of a line; 0: any number
+	lines int    // that have ended
+	begun int    // bytes of the line that has not ended
 }
 
 // Read implements [io.Reader].
 func (l *lineReader) Read(p []byte) (int, error) {
 	n, err := l.src.Read(p)
+	*l.read += int64(n)
 	if l.most == 0 {
 		return n, err
 	}
@@ -380,6 +405,7 @@ func (h *Handler) unzstd(ctx context.Context, d *decoding, encoded []byte) (body
 			return body{}, err
 		}
 		data, err := dec.DecodeAll(encoded, buf.bytes[:0:room+zstdBlockMax])
+		d.decoded += int64(len(data))
 		if err == nil && len(data) <= d.limit {
 			return body{data, buf}, nil
 		}
