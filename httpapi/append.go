@@ -66,12 +66,7 @@ func (h *Handler) appendRecords(w *response, _ *http.Request) error {
 
 // submit reads the records from the body, and starts their append. The broker copies the records.
 func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.Pending, error) {
-	limit := h.limits.RequestBytes
-	switch spec.mediaType {
-	case typeRecords, typeEvent, typeEventBatch:
-		limit /= 2 // the other half is for the list of records, which grows, and for decoded base64
-	}
-	body, err := h.readBody(w, r, limit)
+	body, err := h.readBody(w, r, h.bodyLimits(spec))
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +95,19 @@ func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.P
 		opts = append(opts, seb.ToPartition(spec.partition))
 	}
 	return h.broker.AppendAsync(r.Context(), r.PathValue("topic"), records.list, opts...)
+}
+
+func (h *Handler) bodyLimits(spec *appendSpec) bodyLimits {
+	limits := bodyLimits{bytes: h.limits.RequestBytes}
+	switch {
+	case spec.mediaType == typeNDJSON:
+		limits.line = h.limits.RecordBytes
+	case spec.oneValue():
+		limits.value = h.limits.RecordBytes
+	case spec.mediaType != typeBatch:
+		limits.bytes /= 2 // the other half is for the list of records, which grows, and for decoded base64
+	}
+	return limits
 }
 
 // records parses body as the request's media type says. The value of a record is a slice of body, unless the

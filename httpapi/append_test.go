@@ -484,6 +484,7 @@ func TestAppendEncodings(t *testing.T) {
 				if len(bomb) > limit/2 {
 					t.Skipf("%d bytes are no bomb", len(bomb))
 				}
+				s.handler.refused = newRefusedBodies() // else large bodies would get 429
 				p := s.post(ordersPath, string(bomb), "Content-Encoding", encoding).wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRequestTooLarge)
 				if p.Limit != limit {
 					t.Errorf("limit is %d", p.Limit)
@@ -544,4 +545,27 @@ func TestIdempotencyKeyIsKeptForADay(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		append().wantHeader(t, "Idempotency-Replayed", "")
 	})
+}
+
+// A gzip body is decoded only as far as a record can still be valid: the broker does not notice that these bodies are cut off.
+func TestCompressedRecordThatIsTooLargeIsNotDecodedToItsEnd(t *testing.T) {
+	s := newServer(t, seb.Options{Limits: seb.Limits{RecordBytes: 1000}}, Options{})
+	s.append("orders", "x")
+	long := strings.Repeat("a", 4<<20)
+	for name, c := range map[string]struct{ mediaType, body, detail string }{
+		"value":      {"text/plain", long, "record 0 has more than 1000 bytes"},
+		"first line": {typeNDJSON, long, "record 0 has more than 1000 bytes"},
+		"later line": {typeNDJSON, strings.Repeat("short\n", 20) + long, "record 20 has more than 1000 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := gzipped(t, []byte(c.body))
+			p := s.post(ordersPath, string(body[:len(body)/2]), "Content-Encoding", "gzip", "Content-Type", c.mediaType).
+				wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRecordTooLarge)
+			if p.Detail != c.detail || p.Limit != 1000 {
+				t.Errorf("the detail is %q, the limit %d", p.Detail, p.Limit)
+			}
+		})
+	}
+	lines := strings.Repeat(strings.Repeat("b", 1000)+"\n", 1000)
+	s.append("orders", string(gzipped(t, []byte(lines))), "Content-Encoding", "gzip", "Content-Type", typeNDJSON).want(t, http.StatusCreated)
 }

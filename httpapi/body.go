@@ -32,25 +32,48 @@ func (b *body) free() {
 	b.data, b.buf = nil, nil
 }
 
-// readBody reads the whole body, and decodes it. The decoded body may have up to limit bytes. An
-// encoded body may have only limit/2 bytes, since for a time the encoded and the decoded body are both in
-// memory.
-func (h *Handler) readBody(w *response, r *http.Request, limit int) (body, error) {
+// bodyLimits are how large a decoded body may be.
+type bodyLimits struct {
+	bytes int // the whole body
+	value int // a body that is the value of one record; 0: the body is not one value
+	line  int // each line of the body; 0: the lines may have any size
+}
+
+// readBody reads the whole body, and decodes it. An encoded body may have only half as many bytes as the
+// decoded one, since for a time both are in memory.
+func (h *Handler) readBody(w *response, r *http.Request, limits bodyLimits) (body, error) {
 	decode, err := h.decoder(r)
 	if err != nil {
 		return body{}, err
 	}
 	if decode == nil {
-		return h.readRaw(w, r, limit)
+		return h.readRaw(w, r, limits.bytes)
 	}
-	raw, err := h.readRaw(w, r, limit/2)
+	raw, err := h.readRaw(w, r, limits.bytes/2)
 	if err != nil {
 		return body{}, err
 	}
 	defer raw.free()
 	m := h.newBodyMemory(w, -1)
-	m.complete = true // nothing more is read from the client
-	return decode(r.Context(), m.reserve, raw.data, limit)
+	m.complete = true      // nothing more is read from the client
+	m.extra = zstdBlockMax // see unzstd
+	d := &decoding{reserve: m.reserve, limit: limits.bytes, lineMax: limits.line}
+	if limits.value > 0 {
+		d.limit = min(d.limit, limits.value)
+	}
+	b, err := decode(r.Context(), d, raw.data)
+	w.bytesDecoded = d.decoded
+	if d.limit < limits.bytes && seb.CodeOf(err) == seb.CodeRequestTooLarge {
+		err = recordTooLarge(0, d.limit)
+	}
+	if err != nil {
+		return body{}, err
+	}
+	if err := h.stillAccepted(w, len(b.data)); err != nil {
+		b.free()
+		return body{}, err
+	}
+	return b, nil
 }
 
 // readRaw reads the body without decoding it.
@@ -79,11 +102,24 @@ func (h *Handler) readRaw(w *response, r *http.Request, limit int) (body, error)
 	}
 	w.bodyRead, *w.trailer = true, nil
 	m.done()
-	if err := h.stillAdmitted(r.Context(), w); err != nil {
+	err = h.stillAdmitted(r.Context(), w)
+	if err == nil {
+		err = h.stillAccepted(w, len(b.data))
+	}
+	if err != nil {
 		b.free()
 		return body{}, err
 	}
 	return b, nil
+}
+
+// stillAccepted refuses a body of that size if it is large, and too many others of the holder were refused while it
+// was read or decoded.
+func (h *Handler) stillAccepted(w *response, size int) error {
+	if size <= smallBytes {
+		return nil
+	}
+	return h.refused.check(w.holder())
 }
 
 func readSized(ctx context.Context, reserve reserve, src io.Reader, size int) (body, error) {
@@ -147,7 +183,7 @@ const specHint = "send only the fields that GET /openapi.yaml lists: a body with
 // readSpec is readBody for a body without records, such as the settings of a topic. If the body is too
 // large, the error has the given hint.
 func (h *Handler) readSpec(w *response, r *http.Request, limit int, hint string) (body, error) {
-	b, err := h.readBody(w, r, limit)
+	b, err := h.readBody(w, r, bodyLimits{bytes: limit})
 	var e *seb.Error
 	if errors.As(err, &e) && e.Code == seb.CodeRequestTooLarge {
 		e.Hint = hint
@@ -160,6 +196,15 @@ func tooLarge(limit int) error {
 		Code: seb.CodeRequestTooLarge, Outcome: seb.NotCommitted, Limit: int64(limit),
 		Detail: fmt.Sprintf("the request's body has more than %d bytes", limit),
 		Hint:   "send the records in several requests",
+	}
+}
+
+// recordTooLarge is the error of the broker for a record of which the size is not known, since it was not
+// decoded to its end.
+func recordTooLarge(index, limit int) error {
+	return &seb.Error{
+		Code: seb.CodeRecordTooLarge, Outcome: seb.NotCommitted, Limit: int64(limit),
+		Detail: fmt.Sprintf("record %d has more than %d bytes", index, limit),
 	}
 }
 
@@ -212,11 +257,16 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decoding is a function that decodes a whole body into reserved memory. The decoded body has at most limit bytes.
-type decoding func(ctx context.Context, reserve reserve, encoded []byte, limit int) (body, error)
+// decoding says how a body is decoded into reserved memory.
+type decoding struct {
+	reserve reserve
+	limit   int   // most bytes of the decoded body
+	lineMax int   // most bytes of a line, 0 for any number; only gunzip uses it
+	decoded int64 // bytes that were decoded so far, those of all tries together
+}
 
 // decoder returns the function that decodes r's Content-Encoding, or nil if the body isn't encoded.
-func (h *Handler) decoder(r *http.Request) (decoding, error) {
+func (h *Handler) decoder(r *http.Request) (func(context.Context, *decoding, []byte) (body, error), error) {
 	enc := strings.Join(r.Header.Values("Content-Encoding"), ",")
 	switch strings.ToLower(strings.TrimSpace(enc)) {
 	case "", "identity":
@@ -242,31 +292,61 @@ const gzipRatioMax = 1032
 
 // gunzip decodes into a buffer of the size that the last four bytes state. If that buffer is too small, since
 // the body has several members or states a wrong size, gunzip frees the buffer and tries again with a larger one.
-func (h *Handler) gunzip(ctx context.Context, reserve reserve, encoded []byte, limit int) (body, error) {
+func (h *Handler) gunzip(ctx context.Context, d *decoding, encoded []byte) (body, error) {
 	z, _ := gzipPool.Get().(*gzip.Reader)
 	if z == nil {
 		z = new(gzip.Reader)
 	}
 	defer gzipPool.Put(z)
-	room := limit
+	room := d.limit
 	if n := len(encoded); n >= 4 {
-		room = min(limit, int(binary.LittleEndian.Uint32(encoded[n-4:])), gzipRatioMax*n)
+		room = min(d.limit, int(binary.LittleEndian.Uint32(encoded[n-4:])), gzipRatioMax*n)
 	}
 	for {
 		m := &gzipMembers{z, bytes.NewReader(encoded)}
 		err := m.next()
 		var b body
 		if err == nil {
-			b, err = h.readGrowing(ctx, growth{reserve: reserve, first: room}, m, room)
+			src := &lineReader{src: m, most: d.lineMax, read: &d.decoded}
+			b, err = h.readGrowing(ctx, growth{reserve: d.reserve, first: room}, src, room)
 		}
 		switch {
 		case err == nil:
 			return b, nil
-		case room == limit || seb.CodeOf(err) != seb.CodeRequestTooLarge:
+		case room == d.limit || seb.CodeOf(err) != seb.CodeRequestTooLarge:
 			return body{}, undecodable("gzip", err)
 		}
-		room = min(max(4*room, smallBytes), limit)
+		room = min(max(4*room, smallBytes), d.limit)
 	}
+}
+
+// lineReader returns an error when a line of src is too long, so that the rest of src is not decoded. It does not
+// notice each such line: the broker checks the size of every record.
+type lineReader struct {
+	src   io.Reader
+	read  *int64 // the bytes of src that were read are added here
+	most  int    // bytes of a line; 0: any number
+	lines int    // that have ended
+	begun int    // bytes of the line that has not ended
+}
+
+// Read implements [io.Reader].
+func (l *lineReader) Read(p []byte) (int, error) {
+	n, err := l.src.Read(p)
+	*l.read += int64(n)
+	if l.most == 0 {
+		return n, err
+	}
+	first, last := bytes.IndexByte(p[:n], '\n'), bytes.LastIndexByte(p[:n], '\n')
+	if first < 0 {
+		first, last = n, -1-l.begun
+	}
+	if l.begun+first > l.most {
+		return n, recordTooLarge(l.lines, l.most)
+	}
+	l.lines += bytes.Count(p[:n], []byte{'\n'})
+	l.begun = n - 1 - last
+	return n, err
 }
 
 // gzipMembers reads one gzip member after the other. A gzip.Reader could read several members itself,
@@ -309,33 +389,34 @@ const zstdBlockMax = 128 << 10
 // unzstd tries again with larger and larger buffers: a frame need not state its size, and more frames may
 // follow. Each buffer has room for one extra block. If decoding fails before it reaches that room, the
 // body is broken; otherwise the buffer was too small. The decoder's error does not always tell which.
-func (h *Handler) unzstd(ctx context.Context, reserve reserve, encoded []byte, limit int) (body, error) {
+func (h *Handler) unzstd(ctx context.Context, d *decoding, encoded []byte) (body, error) {
 	dec, err := zstdDecoder()
 	if err != nil {
 		return body{}, fmt.Errorf("set up zstd: %w", err)
 	}
-	room := min(4*len(encoded), limit)
+	room := min(4*len(encoded), d.limit)
 	var first zstd.Header
 	if err := first.Decode(encoded); err == nil && first.HasFCS {
-		room = int(min(first.FrameContentSize, uint64(limit)))
+		room = int(min(first.FrameContentSize, uint64(d.limit)))
 	}
 	for {
-		buf, err := newBuffer(ctx, reserve, room+zstdBlockMax)
+		buf, err := newBuffer(ctx, d.reserve, room+zstdBlockMax)
 		if err != nil {
 			return body{}, err
 		}
 		data, err := dec.DecodeAll(encoded, buf.bytes[:0:room+zstdBlockMax])
-		if err == nil && len(data) <= limit {
+		d.decoded += int64(len(data))
+		if err == nil && len(data) <= d.limit {
 			return body{data, buf}, nil
 		}
 		buf.free()
 		switch {
 		case len(data) <= room && !errors.Is(err, zstd.ErrDecoderSizeExceeded):
 			return body{}, undecodable("zstd", err)
-		case room == limit:
-			return body{}, tooLarge(limit)
+		case room == d.limit:
+			return body{}, tooLarge(d.limit)
 		}
-		room = min(4*(room+zstdBlockMax), limit)
+		room = min(4*(room+zstdBlockMax), d.limit)
 	}
 }
 

@@ -19,9 +19,12 @@ const (
 	bodyGrowth = 4
 )
 
-// holder returns the key and the address to which the request's memory is attributed.
+// holder returns the key to which the request's memory is attributed, or the address of a caller without a key.
 func (w *response) holder() seb.Holder {
-	return seb.Holder{Key: w.access.Key.ID, Address: attemptsOf(w.request.RemoteAddr)}
+	if id := w.access.Key.ID; id != 0 {
+		return seb.Holder{Key: id}
+	}
+	return seb.Holder{Address: attemptsOf(w.request.RemoteAddr)}
 }
 
 // bodyMemory is the memory that a body holds while the body is read. The broker may revoke this memory. The
@@ -29,6 +32,8 @@ func (w *response) holder() seb.Holder {
 type bodyMemory struct {
 	w            *response
 	small, large *seb.Reservation
+	refused      *refusedBodies
+	extra        int64 // how much larger than the body a buffer may be
 
 	revoked  atomic.Bool
 	mu       sync.Mutex
@@ -38,7 +43,7 @@ type bodyMemory struct {
 // newBodyMemory returns the memory of a body, none of it reserved yet. A size of -1 means unknown: then the
 // body gets memory of the share for small requests until the body needs a larger buffer.
 func (h *Handler) newBodyMemory(w *response, size int64) *bodyMemory {
-	m := &bodyMemory{w: w}
+	m := &bodyMemory{w: w, refused: h.refused}
 	if size <= smallBytes {
 		m.small = h.broker.NewReservation(seb.ShareSmall, w.holder(), m.revoke)
 	}
@@ -50,11 +55,17 @@ func (h *Handler) newBodyMemory(w *response, size int64) *bodyMemory {
 
 // reserve takes n bytes from the broker's memory budget until release is called. They come from the share for
 // large bodies if m.small is nil (the body is large), or if n is more than smallBytes and m.large is not nil
-// (the size of the body is unknown). Otherwise they come from the share for small requests.
+// (the size of the body is unknown). Otherwise they come from the share for small requests. If the body is large,
+// and the broker has refused too many bytes of the holder, reserve returns an error.
 func (m *bodyMemory) reserve(ctx context.Context, n int64) (release func(), err error) {
 	r := m.small
 	if r == nil || n > smallBytes && m.large != nil {
 		r = m.large
+	}
+	if m.small == nil || n > smallBytes+m.extra {
+		if err := m.refused.check(m.w.holder()); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.Grow(ctx, n); err != nil {
 		return nil, err

@@ -50,12 +50,12 @@ func (h *Handler) submitCommit(w *response, r *http.Request) (*seb.PendingCommit
 	if err != nil {
 		return nil, err
 	}
-	body, err := h.readBody(w, r, h.limits.RequestBytes/2) // the other half of RequestBytes is for the list of records
+	body, err := h.readBody(w, r, bodyLimits{bytes: h.limits.RequestBytes / 2}) // the other half of RequestBytes is for the list of records
 	if err != nil {
 		return nil, err
 	}
 	defer body.free()
-	c, err := h.commitJSONOf(r.Context(), body.data)
+	c, err := h.commitJSONOf(r.Context(), body.data, func(scope seb.Scopes, topic string) error { return h.mayDo(w, scope, topic) })
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,8 @@ func (h *Handler) submitCommit(w *response, r *http.Request) (*seb.PendingCommit
 	return h.broker.CommitAsync(r.Context(), c.commit, opts...)
 }
 
-// mayCommit refuses a commit if the caller lacks access to any part of it.
+// mayCommit refuses a commit if the caller lacks access to any part of it. The parser has checked every topic
+// that it read; mayCommit also checks parts that name no topic.
 func (h *Handler) mayCommit(w *response, c seb.Commit) error {
 	for i, a := range c.Appends {
 		if err := h.mayDo(w, seb.ScopeWrite, a.Topic); err != nil {

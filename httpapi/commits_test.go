@@ -391,7 +391,7 @@ func FuzzCommitJSON(f *testing.F) {
 	f.Add([]byte(`{"acks":[{"topic":"a","queue":"q","tokens":["1","\u0032"]}]}`))
 	s := newServer(f, seb.Options{Memory: 16 << 20}, Options{})
 	f.Fuzz(func(t *testing.T, body []byte) {
-		c, err := s.handler.commitJSONOf(t.Context(), bytes.Clone(body))
+		c, err := s.handler.commitJSONOf(t.Context(), bytes.Clone(body), func(seb.Scopes, string) error { return nil })
 		if err != nil {
 			if seb.CodeOf(err) == "" {
 				t.Fatalf("an error without code: %v", err)
@@ -469,4 +469,25 @@ func TestCommitOfAKeyWithoutScopesIsRefusedBeforeItsBody(t *testing.T) {
 		}
 		s.wantNothingReserved()
 	})
+}
+
+// A part with a topic that the caller may not use is refused when it is read, not when the whole body is parsed.
+func TestForbiddenPartIsRefusedBeforeTheRestIsParsed(t *testing.T) {
+	s := newCommitServer(t, seb.Options{})
+	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+	_, caller := newKey(t, s.broker, "caller", seb.ScopeRead|seb.ScopeWrite, "payments")
+	for part, body := range map[string]string{
+		"appends/1":   `{"appends":[{"topic":"payments","partition":0,"records":[{"value":"a"}]},{"topic":"orders","records":[{`,
+		"positions/0": `{"positions":[{"topic":"orders","offsets":{`,
+		"acks/0":      `{"acks":[{"topic":"orders","tokens":[`,
+	} {
+		if p := s.post(commitsPath, body, bearer(caller)...).wantProblem(t, http.StatusForbidden, seb.CodeForbidden); p.Part != part {
+			t.Errorf("the part is %q, want %q", p.Part, part)
+		}
+	}
+	a := s.get("/v1/topics/payments", bearer(ops)...)
+	a.want(t, http.StatusOK)
+	if !strings.Contains(a.body, `"end_offset":0`) || strings.Contains(a.body, `"end_offset":1`) {
+		t.Errorf("a refused commit appended records: %s", a.body)
+	}
 }

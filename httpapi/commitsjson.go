@@ -17,14 +17,15 @@ const (
 
 const nameBytesMax = 255 // no valid name or token is longer
 
-// commitJSONOf reads a commit from body. Keys, headers and values are slices of body. If the returned parser
+// commitJSONOf reads a commit from body. It refuses a part as soon as it has read a topic for which the caller
+// lacks the scope of that part: may returns the error. Keys, headers and values are slices of body. If the returned parser
 // is p, then p.out has the records, and the caller frees p.out.
-func (h *Handler) commitJSONOf(ctx context.Context, body []byte) (*commitParser, error) {
+func (h *Handler) commitJSONOf(ctx context.Context, body []byte, may func(scope seb.Scopes, topic string) error) (*commitParser, error) {
 	records, err := h.newRecordsParser(ctx, &appendSpec{partition: -1}, body)
 	if err != nil {
 		return nil, err
 	}
-	p := &commitParser{recordsParser: records, partsMax: h.limits.CommitParts}
+	p := &commitParser{recordsParser: records, may: may, partsMax: h.limits.CommitParts}
 	records.countMax = func(int) error { return h.checkRecordCount(len(p.out.list) + 1) } // the limit is for the records of all appends together
 	if err := p.parse(); err != nil {
 		p.out.free()
@@ -37,6 +38,7 @@ func (h *Handler) commitJSONOf(ctx context.Context, body []byte) (*commitParser,
 // commitParser reads a commit part by part. The records of all appends go into one list.
 type commitParser struct {
 	*recordsParser
+	may      func(scope seb.Scopes, topic string) error
 	commit   seb.Commit
 	ends     []int // for each append, the index in the list at which its records end
 	parts    int
@@ -100,7 +102,7 @@ func (p *commitParser) append() error {
 		switch string(name) {
 		case "topic":
 			var err error
-			a.Topic, err = p.name("topic")
+			a.Topic, err = p.topic(seb.ScopeWrite)
 			return err
 		case "records":
 			return p.json.list("records", func(index int) error { return inRecord(index, p.record(index)) })
@@ -158,7 +160,7 @@ func (p *commitParser) position() error {
 	err := p.json.object("a position", func(name []byte) (err error) {
 		switch string(name) {
 		case "topic":
-			c.Topic, err = p.name("topic")
+			c.Topic, err = p.topic(seb.ScopeRead)
 		case "consumer":
 			c.Consumer, err = p.name("consumer")
 		case "expect":
@@ -182,7 +184,7 @@ func (p *commitParser) acks() error {
 	err := p.json.object("an acknowledgement", func(name []byte) (err error) {
 		switch string(name) {
 		case "topic":
-			a.Topic, err = p.name("topic")
+			a.Topic, err = p.topic(seb.ScopeRead)
 		case "queue":
 			a.Queue, err = p.name("queue")
 		case "tokens":
@@ -203,6 +205,15 @@ func (p *commitParser) acks() error {
 	})
 	p.commit.Acks = append(p.commit.Acks, a)
 	return err
+}
+
+// topic reads the topic of a part, for which the caller needs that scope.
+func (p *commitParser) topic(scope seb.Scopes) (string, error) {
+	topic, err := p.name("topic")
+	if err == nil {
+		err = p.may(scope, topic)
+	}
+	return topic, err
 }
 
 // name returns a copy of the name that follows in the body. It checks only the length of the name: the broker

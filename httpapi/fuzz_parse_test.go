@@ -105,7 +105,7 @@ func FuzzContentEncoding(f *testing.F) {
 		if gzip {
 			decode = s.handler.gunzip
 		}
-		got, err := decode(t.Context(), s.broker.ReserveMore, encoded, limit)
+		got, err := decode(t.Context(), &decoding{reserve: s.broker.ReserveMore, limit: limit}, encoded)
 		want, wantErr := decodeOtherwise(gzip, dec, encoded, limit)
 		switch {
 		case err != nil && seb.CodeOf(err) != seb.CodeInvalidRequest && seb.CodeOf(err) != seb.CodeRequestTooLarge:

@@ -73,6 +73,7 @@ type Handler struct {
 
 	patience patience
 	throttle *authThrottle
+	refused  *refusedBodies
 	declared map[string]methods // every route, by its name
 
 	draining context.Context //nolint:containedctx // not the context of a request: its end ends all waiting reads, without a goroutine for each
@@ -100,6 +101,7 @@ func New(b *seb.Broker, opts Options) *Handler {
 		slowLimit: slowLimit{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
 
 		throttle: newAuthThrottle(),
+		refused:  newRefusedBodies(),
 		declared: map[string]methods{},
 		listTurn: make(chan struct{}, 1),
 	}

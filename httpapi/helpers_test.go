@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/test/loglines"
 	"github.com/simple-event-broker/seb/objstore"
@@ -316,4 +317,17 @@ func gzipped(t testing.TB, b []byte) []byte {
 		t.Fatal(err)
 	}
 	return out.Bytes()
+}
+
+func zstandard(t testing.TB, b []byte) []byte {
+	t.Helper()
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := z.EncodeAll(b, nil)
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

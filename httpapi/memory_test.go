@@ -169,6 +169,7 @@ func TestReservationsOfRefusedRequestsComeBack(t *testing.T) {
 	s := newServer(t, seb.Options{Memory: 8 << 20, NoAutoCreate: true}, Options{})
 	large := strings.Repeat("x", 1<<20)
 	for range 4 {
+		s.handler.refused = newRefusedBodies() // else large bodies would get 429
 		s.post(ordersPath, large).wantProblem(t, 404, seb.CodeTopicNotFound)
 		s.post(ordersPath, large, "Content-Type", typeBatch).wantProblem(t, 400, seb.CodeInvalidRequest)
 		s.post(ordersPath, large, "Content-Type", typeRecords).wantProblem(t, 400, seb.CodeInvalidRequest)

@@ -40,7 +40,7 @@ func (h *Handler) originalSubmit(w *response, r *http.Request, topic string) (*s
 	if err != nil {
 		return nil, err
 	}
-	body, err := h.readBody(w, r, h.limits.RequestBytes)
+	body, err := h.readBody(w, r, bodyLimits{bytes: h.limits.RequestBytes})
 	if err != nil {
 		return nil, err
 	}

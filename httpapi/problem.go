@@ -24,6 +24,7 @@ const (
 	codeUnsupportedEncoding  seb.Code = "unsupported_encoding"
 	codeRequestTimeout       seb.Code = "request_timeout"
 	codeTooManyAttempts      seb.Code = "too_many_attempts"
+	codeTooMuchRefused       seb.Code = "too_much_refused"
 	codeCrossOrigin          seb.Code = "cross_origin"
 	codeBrokerUnknown        seb.Code = "broker_unknown"
 	codeInternal             seb.Code = "internal"
@@ -78,6 +79,7 @@ var statuses = map[seb.Code]int{
 	codeUnsupportedEncoding:  http.StatusUnsupportedMediaType,
 	codeRequestTimeout:       http.StatusRequestTimeout,
 	codeTooManyAttempts:      http.StatusTooManyRequests,
+	codeTooMuchRefused:       http.StatusTooManyRequests,
 	codeCrossOrigin:          http.StatusForbidden,
 	codeBrokerUnknown:        http.StatusForbidden,
 	codeInternal:             http.StatusInternalServerError,
@@ -133,6 +135,7 @@ var hints = map[seb.Code]string{
 	codeUnsupportedEncoding:  "send the body as it is, or as gzip or zstd",
 	codeRequestTimeout:       "send the body without pauses, or a smaller one",
 	codeTooManyAttempts:      "wait, or send a valid API key",
+	codeTooMuchRefused:       "correct the requests that got 400, 403, 404, 413 or 415; requests with small bodies are accepted at once",
 	codeCrossOrigin:          "seb serve --allow-origin names the origins whose pages may use the API",
 	codeBrokerUnknown:        "the requesting broker runs on another bucket, or on a copy of this one",
 	codeInternal:             "tell the operator: the broker's log has the error under the id in " + requestIDHeader,
@@ -215,6 +218,10 @@ func (h *Handler) fail(w *response, r *http.Request, err error) {
 	}
 	if w.reads || r.Method == http.MethodGet || r.Method == http.MethodHead {
 		p.Outcome, p.cause = "", withoutOutcome(err) // the request commits nothing
+	}
+	h.countRefused(w, p)
+	if p.Code == codeTooMuchRefused {
+		h.delayRefusal(w)
 	}
 	h.answer(w, p)
 }

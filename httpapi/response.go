@@ -66,7 +66,9 @@ type response struct {
 	status   int    // 0 until the answer has begun
 	bytesIn  int64  // bytes of the body, before decoding
 	bytesOut int64
-	err      error // the error that the answer reports, for the log
+	// bytesDecoded is how many bytes were decoded from the body. If it was decoded several times, it is the sum.
+	bytesDecoded int64
+	err          error // the error that the answer reports, for the log
 }
 
 // clientRequest returns the request with clientContext.

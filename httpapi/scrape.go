@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -38,9 +37,6 @@ func newScrapes() *scrapes {
 
 // begin waits for a turn. The caller ends the turn by calling end.
 func (s *scrapes) begin(ctx context.Context, of seb.Holder) (end func(), err error) {
-	if of.Key != 0 {
-		of.Address = netip.Prefix{} // a key has one turn, whatever addresses use it
-	}
 	timer := time.NewTimer(scrapeWaitMax)
 	defer timer.Stop()
 	for {
