@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,7 +24,7 @@ type workCmd struct {
 	Concurrency int            `default:"1" placeholder:"N" help:"Run up to N commands at a time (default ${default})."`
 	Lease       time.Duration  `placeholder:"DURATION" help:"How long a record stays with this worker if the worker is killed; while the command runs, the lease is extended (default: the queue's)."`
 	RetryIn     *time.Duration `placeholder:"DURATION" help:"How long a record waits after exit code 75 (default: the queue's backoff)."`
-	Drain       bool           `env:"-" help:"End when no record is ready; delayed records stay."`
+	Drain       bool           `env:"-" help:"End when no record is ready or held back; delayed records stay."`
 	Limit       int64          `env:"-" placeholder:"N" help:"End after N records (default: no limit)."`
 	Grace       time.Duration  `default:"10s" placeholder:"DURATION" help:"How long a command may take to exit after SIGTERM, before SIGKILL (default ${default})."`
 }
@@ -56,6 +57,9 @@ Examples:
 The same record may come again: after a crash, and after a lost lease, which ends the command by SIGTERM to its process
 group. Be sure that doing the work twice does no harm. If seb work is killed by SIGKILL, its commands go on alone, and
 their records go to another worker once their leases end. While the broker does not answer, seb work tries again.
+
+--drain waits for records that are held back after the loss of a broker, for at most the queue's lease, but neither for
+records that other workers have, nor for delayed ones.
 
 With --drain or --limit, and if the command can't be run, it exits with 7 if the last attempt of a record failed, so
 that the record was parked. On Ctrl-C, SIGTERM or SIGHUP it takes no more records, waits for running commands, and exits with 0. If
@@ -99,7 +103,7 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	source := &boundedSource{
 		WorkSource: queue,
 		limit:      c.Limit, drain: c.Drain, places: c.Concurrency, attempts: config.MaxAttempts,
-		stop: func() { stop(errReached) },
+		held: heldBack(queue, said), stop: func() { stop(errReached) },
 	}
 	worker := &seb.Worker{
 		Source: source, Handle: h.handle, Concurrency: c.Concurrency, Lease: config.Lease,
@@ -107,20 +111,23 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	}
 	err = worker.Run(running)
 	note(said, "%d done, %d put back, %d dead\n", source.done.Load(), source.back.Load(), source.dead.Load())
-	if c.Drain && errors.Is(context.Cause(running), errReached) {
-		tellHeld(ctx, queue, said)
-	}
 	return c.ended(ctx, running, err, source.back.Load(), source.dead.Load())
 }
 
-// tellHeld tells of records that the broker hands out only later, since a lost broker may have handed them out.
-func tellHeld(ctx context.Context, queue client.Queue, said io.Writer) {
-	switch q, err := queue.Describe(ctx); {
-	case err != nil:
-		note(said, "the queue may still hold records back: %s\n", oneLine(err.Error()))
-	case q.Held > 0:
-		note(said, "%s held back until %s, since workers may have got them from a broker that was lost; run seb work again after that\n",
-			counted(q.Held, "record is", "records are"), q.HeldUntil.UTC().Format(timestampLayout))
+// heldBack returns a function that tells whether the broker holds records back, since a broker that was lost may have
+// handed them out. The function says so to said the first time.
+func heldBack(queue client.Queue, said io.Writer) func(context.Context) (bool, error) {
+	var once sync.Once
+	return func(ctx context.Context) (bool, error) {
+		q, err := queue.Describe(ctx)
+		if err != nil || q.Held == 0 {
+			return false, err
+		}
+		once.Do(func() {
+			note(said, "%s held back until %s, since workers may have got them from a broker that was lost; waiting for them\n",
+				counted(q.Held, "record is", "records are"), q.HeldUntil.UTC().Format(timestampLayout))
+		})
+		return true, nil
 	}
 }
 
