@@ -142,6 +142,12 @@ func TestRevokingTheLastAdminKeyAsks(t *testing.T) {
 			t.Errorf("revoke %s: exit code %d, %q", name, code, shown)
 		}
 	}
+	create("visitor", "--scope", "admin", "--expires-in", "1h")
+	const soon = "Revoke ops? All other keys that can manage keys expire within a day."
+	if shown, asked, code := answering(t, "n\n", "key", "revoke", "ops"); !asked || code != exitFailure || !strings.Contains(shown, soon) {
+		t.Errorf("with a key that expires soon, it shows %q, exit code %d", shown, code)
+	}
+	runSeb(t, nil, "key", "revoke", "visitor").want(t, exitOK)
 	const question = "Revoke ops, the last key that can manage keys?"
 	if shown, asked, code := answering(t, "n\n", "key", "revoke", "ops"); !asked || code != exitFailure || !strings.Contains(shown, question) {
 		t.Errorf("it shows %q, exit code %d", shown, code)
