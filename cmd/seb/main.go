@@ -290,7 +290,7 @@ func newParser(ctx context.Context, std streams, leave func(code int)) *kong.Kon
 		kong.NamedMapper("topic", kong.MapperFunc(topicName)),
 		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), kong.MapperFunc(networkValue)),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(durationValue)),
-		kong.Vars{"version": versionLine()},
+		kong.Vars{"version": versionLine(), "server": defaultServer},
 		kong.ExplicitGroups(groups),
 		kong.WithHyphenPrefixedParameters(true), // such as --from -10
 		kong.Writers(std.out, std.err),
