@@ -13,12 +13,23 @@ import (
 
 // serverFlag has the flags for the broker's URL and the API key, for every command that talks to a broker.
 type serverFlag struct {
-	Server         string `group:"broker" default:"http://127.0.0.1:51313" placeholder:"URL" help:"The broker's URL (default ${default}); HOST:PORT means http."`
+	Server         string `group:"broker" default:"${server}" placeholder:"URL" help:"The broker's URL (default ${default}); HOST:PORT means http."`
 	APIKey         string `group:"broker" name:"api-key" env:"SEB_API_KEY,SEB_KEY" placeholder:"KEY" help:"API key; better in the environment, as SEB_API_KEY, where other users don't see it (default: none)."`
 	APIKeyFile     string `group:"broker" name:"api-key-file" aliases:"key-file" env:"SEB_API_KEY_FILE,SEB_KEY_FILE" type:"existingfile" placeholder:"FILE" help:"Read the API key from FILE; on the command line it takes precedence over SEB_API_KEY (default: none)."`
 	clientTLSFlags `group:"broker"`
 
 	warn func(warning string) // tells a broker's warning on standard error, once; nil in tests
+}
+
+// defaultServer is the default of --server.
+const defaultServer = "http://127.0.0.1:51313"
+
+// at says in a question where the broker is, if that is not the default.
+func (f serverFlag) at() string {
+	if f.Server == defaultServer {
+		return ""
+	}
+	return " at " + f.Server
 }
 
 // AfterApply is called by Kong once it has set the flags.

@@ -62,7 +62,7 @@ func TestDeletingATopicSaysWhatGoes(t *testing.T) {
 	}
 	runSeb(t, nil, "consume", "orders", "--consumer", "billing").want(t, exitOK)
 	shown, _, code := answering(t, "n\n", "topic", "delete", "orders")
-	if want := "Delete topic orders? It has 3 partitions with 2 records, 2 queues and 1 consumer. [y/N] "; code != exitFailure || !strings.Contains(shown, want) {
+	if want := "Delete topic orders at " + b.url + "? It has 3 partitions with 2 records, 2 queues and 1 consumer. [y/N] "; code != exitFailure || !strings.Contains(shown, want) {
 		t.Errorf("exit code %d, %q", code, shown)
 	}
 	for i := range 101 {
@@ -76,6 +76,14 @@ func TestDeletingATopicSaysWhatGoes(t *testing.T) {
 	}
 }
 
+// The default broker needs no name.
+func TestQuestionsNameNoDefaultBroker(t *testing.T) {
+	shown, asked, _ := answering(t, "n\n", "queue", "purge", "orders", "mail", "--server", defaultServer)
+	if !asked || !strings.Contains(shown, "Mark all records of queue mail of orders as done? ") {
+		t.Errorf("it shows %q", shown)
+	}
+}
+
 func TestWhatDestroysAsksOnATerminal(t *testing.T) {
 	b := serve(t, nil, "--store", "memory:")
 	t.Setenv("SEB_SERVER", b.url)
@@ -83,10 +91,10 @@ func TestWhatDestroysAsksOnATerminal(t *testing.T) {
 		question string
 		args     string
 	}{
-		{"Delete all records of topic orders before offset 1 of partition 0?", "topic trim orders --partition 0 --before 1"},
-		{"Mark all records of queue mail of orders as done?", "queue purge orders mail"},
-		{"Delete queue mail of orders, and forget which of its records are done?", "queue delete orders mail"},
-		{"Delete topic orders? It has 1 partition with ", "topic delete orders"},
+		{"Delete all records of topic orders before offset 1 of partition 0 at " + b.url + "?", "topic trim orders --partition 0 --before 1"},
+		{"Mark all records of queue mail of orders at " + b.url + " as done?", "queue purge orders mail"},
+		{"Delete queue mail of orders at " + b.url + ", and forget which of its records are done?", "queue delete orders mail"},
+		{"Delete topic orders at " + b.url + "? It has 1 partition with ", "topic delete orders"},
 	} {
 		args := strings.Fields(test.args)
 		for _, answer := range []string{"n\n", "\n", "\x04", "yess\n", "", "y\n"} {
@@ -142,6 +150,12 @@ func TestRevokingTheLastAdminKeyAsks(t *testing.T) {
 			t.Errorf("revoke %s: exit code %d, %q", name, code, shown)
 		}
 	}
+	create("visitor", "--scope", "admin", "--expires-in", "1h")
+	const soon = "Revoke ops? All other keys that can manage keys expire within a day."
+	if shown, asked, code := answering(t, "n\n", "key", "revoke", "ops"); !asked || code != exitFailure || !strings.Contains(shown, soon) {
+		t.Errorf("with a key that expires soon, it shows %q, exit code %d", shown, code)
+	}
+	runSeb(t, nil, "key", "revoke", "visitor").want(t, exitOK)
 	const question = "Revoke ops, the last key that can manage keys?"
 	if shown, asked, code := answering(t, "n\n", "key", "revoke", "ops"); !asked || code != exitFailure || !strings.Contains(shown, question) {
 		t.Errorf("it shows %q, exit code %d", shown, code)

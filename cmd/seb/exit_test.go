@@ -97,6 +97,25 @@ func TestUnknownOutcomesNameTheCommandThatShowsTheResult(t *testing.T) {
 	runSeb(t, nil, "topic", "create", "orders", "--server", server.URL).want(t, exitUnknown, "seb topic list")
 }
 
+// A receive whose response is lost may have leased records. One that reached no broker has leased none.
+func TestReceiveWithoutResponseHasAnUnknownOutcome(t *testing.T) {
+	receive := func(url string) result {
+		return runSeb(t, nil, "queue", "receive", "orders", "mail", "--server", url)
+	}
+	lossy := httptest.NewServer(http.HandlerFunc(hangUp))
+	defer lossy.Close()
+	receive(lossy.URL).want(t, exitUnknown, "no response", "check with `seb queue show orders mail`")
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
+	defer proxy.Close()
+	receive(proxy.URL).want(t, exitUnknown, "check with `seb queue show orders mail`")
+
+	receive("http://127.0.0.1:1").want(t, exitUnreachable, "no broker answers")
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	receive(other.URL).want(t, exitRefused)
+	receive("https://"+strings.TrimPrefix(other.URL, "http://")).want(t, exitUnreachable, "write http://")
+}
+
 // With a wrong scheme no request reaches the broker: the outcome is certain, and a retry can't help.
 func TestWrongSchemeIsReportedAndNothingIsDone(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())

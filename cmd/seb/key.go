@@ -163,20 +163,21 @@ func (keyRevokeCmd) Help() string {
 
 Every broker refuses the key within its --stale-max (1 s), and ends the requests of the key as soon as it knows.
 URLs signed with it become invalid. If you revoke the last key that can manage keys (scope admin, for all topics), no
-request can make a new one; seb key create --store can: see seb key --help. On a terminal, seb asks before it does that.`
+request can make a new one; seb key create --store can: see seb key --help. On a terminal, seb asks before it does that,
+and also if all other such keys expire within a day.`
 }
 
 // Run revokes the key.
 func (c *keyRevokeCmd) Run(ctx context.Context, std streams) error {
 	var was seb.Key
-	var last bool
+	var others managers
 	err := c.with(ctx, false, func(keys keyring) (err error) {
-		was, last, err = findKey(ctx, keys, c.Key)
+		was, others, err = findKey(ctx, keys, c.Key)
 		if err != nil {
 			return err
 		}
-		if last {
-			if err := c.confirm(ctx, std, fmt.Sprintf("Revoke %s, the last key that can manage keys?", was.Name)); err != nil {
+		if question := others.question(was); question != "" {
+			if err := c.confirm(ctx, std, question); err != nil {
 				return err
 			}
 		}
@@ -186,7 +187,7 @@ func (c *keyRevokeCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return fmt.Errorf("revoke key %s: %w", c.Key, err)
 	}
-	if last {
+	if managesKeys(was, time.Now()) && others.now == 0 {
 		note(std.err, "no key is left that can manage keys; to create one, use %s\n", c.wayBackIn())
 	}
 	if c.json() {
@@ -196,29 +197,51 @@ func (c *keyRevokeCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
-// findKey returns an API key by its id if which is a number, else by its name. last tells whether the key, and no
-// other, can manage keys.
-func findKey(ctx context.Context, keys keyring, which string) (found seb.Key, last bool, _ error) {
+// soon is how long a key must still be valid to count as a replacement for a revoked key.
+const soon = 24 * time.Hour
+
+// managers are the numbers of keys that can manage keys now, and that still can when soon has passed.
+type managers struct{ now, later int }
+
+// question asks whether to revoke k if no other key, or none for long, can manage keys; otherwise it is "".
+func (others managers) question(k seb.Key) string {
+	switch {
+	case !managesKeys(k, time.Now()) || others.later > 0:
+		return ""
+	case others.now > 0:
+		return fmt.Sprintf("Revoke %s? All other keys that can manage keys expire within a day.", k.Name)
+	}
+	return fmt.Sprintf("Revoke %s, the last key that can manage keys?", k.Name)
+}
+
+// findKey returns an API key by its id if which is a number, else by its name, and how many others can manage keys.
+func findKey(ctx context.Context, keys keyring, which string) (found seb.Key, others managers, _ error) {
 	id, notID := strconv.ParseUint(which, 10, 64)
-	managers := 0
+	var all []seb.Key
 	for k, err := range keys.Keys(ctx, 0) {
 		if err != nil {
-			return k, false, err
+			return k, others, err
 		}
 		if notID == nil && uint64(k.ID) == id || notID != nil && k.Name == which {
 			found = k
 		}
-		if managesKeys(k) {
-			managers++
+		all = append(all, k)
+	}
+	if found.ID == 0 {
+		return found, others, codedError{hinted(fmt.Errorf("there is no API key %q", which), "`seb key list` lists all keys"), exitRefused}
+	}
+	for _, k := range all {
+		if k.ID != found.ID && managesKeys(k, time.Now()) {
+			others.now++
+		}
+		if k.ID != found.ID && managesKeys(k, time.Now().Add(soon)) {
+			others.later++
 		}
 	}
-	if found.ID != 0 {
-		return found, managers == 1 && managesKeys(found), nil
-	}
-	return found, false, codedError{hinted(fmt.Errorf("there is no API key %q", which), "`seb key list` lists all keys"), exitRefused}
+	return found, others, nil
 }
 
-// managesKeys tells whether the key can create and revoke keys, by the clock of this machine.
-func managesKeys(k seb.Key) bool {
-	return k.Scopes&seb.ScopeAdmin != 0 && slices.Contains(k.Topics, "*") && (k.Expires.IsZero() || k.Expires.After(time.Now()))
+// managesKeys tells whether the key can create and revoke keys at a time of the clock of this machine.
+func managesKeys(k seb.Key, at time.Time) bool {
+	return k.Scopes&seb.ScopeAdmin != 0 && slices.Contains(k.Topics, "*") && (k.Expires.IsZero() || k.Expires.After(at))
 }

@@ -171,6 +171,9 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 	if errors.Is(err, syscall.EPIPE) {
 		return exitOK // the help was not read to its end, as in seb --help | head
 	}
+	if err == nil {
+		err = refuseEmpty(command)
+	}
 	if err != nil {
 		var p *kong.ParseError
 		if errors.As(err, &p) {
@@ -213,6 +216,29 @@ func pointToHelp(command *kong.Context, err error) error {
 		return hinted(err, "see seb --help, or seb COMMAND --help")
 	}
 	return hinted(err, "see "+command.Selected().FullPath()+" --help")
+}
+
+// mayBeEmpty are the flags for which an empty text is a value, or means the same as no flag.
+var mayBeEmpty = []string{"api-key", "reason"}
+
+// refuseEmpty returns an error for a flag or name on the command line that is empty, such as that of a shell variable
+// that is not set. Without the check, --consumer "" would read as no consumer, and key create --topic "" would allow all
+// topics. A flag of serve may be empty: it then counts as not given.
+func refuseEmpty(command *kong.Context) error {
+	for _, element := range command.Path {
+		switch flag, name := element.Flag, element.Positional; {
+		case flag != nil && isEmpty(flag.Target) && !slices.Contains(mayBeEmpty, flag.Name) && nameOf(command.Selected()) != "serve":
+			return fmt.Errorf("--%s is empty: give a value, or leave the flag out", flag.Name)
+		case name != nil && isEmpty(name.Target):
+			return fmt.Errorf("<%s> is empty", name.Name)
+		}
+	}
+	return nil
+}
+
+// isEmpty tells whether the value is an empty text, or an empty list.
+func isEmpty(v reflect.Value) bool {
+	return (v.Kind() == reflect.String || v.Kind() == reflect.Slice) && v.Len() == 0
 }
 
 // preferTypedKey lets --api-key-file on the command line win over SEB_API_KEY in the environment.
@@ -264,7 +290,7 @@ func newParser(ctx context.Context, std streams, leave func(code int)) *kong.Kon
 		kong.NamedMapper("topic", kong.MapperFunc(topicName)),
 		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), kong.MapperFunc(networkValue)),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(durationValue)),
-		kong.Vars{"version": versionLine()},
+		kong.Vars{"version": versionLine(), "server": defaultServer},
 		kong.ExplicitGroups(groups),
 		kong.WithHyphenPrefixedParameters(true), // such as --from -10
 		kong.Writers(std.out, std.err),

@@ -222,3 +222,23 @@ func TestHelpSaysWhatSebIsAndHowToBegin(t *testing.T) {
 		t.Error("the help shows what only shells call")
 	}
 }
+
+// A shell variable that is not set makes a flag or a name empty. That must not mean everything, or the default.
+func TestEmptyFlagsAndNamesAreRefused(t *testing.T) {
+	for _, args := range [][]string{
+		{"consume", "orders", "--consumer", ""}, {"consume", "orders", "--consumer="}, {"consume", "orders", "--from", ""},
+		{"key", "create", "shop", "--scope", "read", "--topic", ""}, {"key", "revoke", "shop", "--store", ""}, {"import", ".", "--topic", ""},
+		{"queue", "create", "orders", "mail", "--from", ""}, {"queue", "create", "orders", "mail", "--dead-letter-topic", ""},
+		{"queue", "dead", "orders", "mail", "--next", ""}, {"work", "orders", "", "--exec", "true"}, {"queue", "show", "orders", ""},
+		{"consumer", "show", "orders", ""}, {"key", "revoke", ""},
+	} {
+		runSeb(t, nil, append(args, "--server", "http://127.0.0.1:1")...).want(t, exitUsage, " is empty")
+	}
+	for _, args := range [][]string{
+		{"topic", "list", "--api-key", ""}, {"queue", "nack", "orders", "mail", "x", "--reason", ""}, {"produce", "orders", "--key", "", "--file", "/dev/null"},
+	} {
+		if r := runSeb(t, strings.NewReader(""), append(args, "--server", "http://127.0.0.1:1")...); strings.Contains(r.err, " is empty") {
+			t.Errorf("%q: %s", args, r.err)
+		}
+	}
+}

@@ -62,7 +62,8 @@ nothing twice. The log remembers a million keys. To use few of them, seb produce
 before a request, once it has sent 1000 requests, unless the request is full before. If the log has no room for a key, a
 request goes without one, and is not retried after a lost response. --no-idempotent sends no keys, and does not wait.
 
-If seb produce fails, it says up to which line (or record) the input is acknowledged, and how to continue.`
+On Ctrl-C, SIGTERM or SIGHUP, seb produce waits for the request under way; a second signal ends it at once. If seb produce
+fails or is interrupted, it says up to which line (or record) the input is acknowledged, and how to continue.`
 }
 
 // Run appends all records, in one request after the other. If two requests were under way at a time, and the
@@ -240,22 +241,28 @@ func (p *producer) collectUntil() time.Time {
 	return p.taken.Add(keyEvery)
 }
 
-// sendBatch appends a batch, and retries as far as the flags allow. The end of ctx stops the retries, but
-// does not interrupt a request under way, whose outcome would then be unknown.
+// sendBatch appends a batch, and retries as far as the flags allow. The end of ctx, at the first signal, stops the
+// retries, but does not interrupt a request under way, whose outcome would then be unknown. A second signal does.
 func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outcome, error) {
 	var pause backoff
 	outcome := seb.NotCommitted // of all attempts together: Unknown if any of them is
 	retrying, cancel := context.WithTimeout(ctx, p.cmd.RetryFor)
 	defer cancel()
+	hurry, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer onSecondSignal(ctx, end)()
 	p.keysFull = false
 	for {
-		err := p.post(context.WithoutCancel(ctx), batch)
+		err := p.postToEnd(ctx, hurry, batch)
 		if err == nil {
 			p.answered = true
 			return "", nil
 		}
 		if seb.OutcomeOf(err) == seb.Unknown {
 			outcome = seb.Unknown
+		}
+		if hurry.Err() != nil {
+			return outcome, errInterrupted
 		}
 		if p.keyed() && !p.cmd.Idempotent && seb.CodeOf(err) == seb.CodeIdempotencyKeysFull && outcome != seb.Unknown {
 			p.waits.once(err, "going on without idempotency keys: if a response is lost, seb produce ends")
@@ -282,6 +289,21 @@ func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outco
 
 // keyed tells whether the next request has an idempotency key.
 func (p *producer) keyed() bool { return !p.cmd.NoIdempotent && !p.keysFull }
+
+// postToEnd sends one request with the context hurry. If ctx ends meanwhile, postToEnd says that seb produce waits.
+func (p *producer) postToEnd(ctx, hurry context.Context, batch *recordBatch) error {
+	told := make(chan struct{})
+	unsaid := context.AfterFunc(ctx, func() {
+		defer close(told)
+		p.progress.clear()
+		note(p.waits.w, "waiting for the request under way (another Ctrl-C or SIGTERM ends seb produce)\n")
+	})
+	err := p.post(hurry, batch)
+	if !unsaid() {
+		<-told
+	}
+	return err
+}
 
 // post sends one request.
 func (p *producer) post(ctx context.Context, batch *recordBatch) error {

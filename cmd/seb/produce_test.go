@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -257,4 +259,34 @@ func newBrokerThatAnswers(t *testing.T, answers []http.HandlerFunc) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// While a request hangs, the first signal says what seb produce waits for. The second ends it, and says what is in the log.
+func TestProduceSaysWhatItWaitsForWhenInterrupted(t *testing.T) {
+	asked := make(chan struct{}, 8)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	stderr := newOutput()
+	cmd := exec.CommandContext(t.Context(), "seb", "produce", "orders", "--server", server.URL)
+	cmd.Stdin, cmd.Stderr = strings.NewReader("one\ntwo\n"), stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "its word that it waits", func() bool { return strings.Contains(stderr.String(), "waiting for the request under way") })
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // ProcessState has the result
+	want := "0 lines are acknowledged; lines 1 to 2 may or may not be in the log"
+	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(), want) {
+		t.Errorf("exit code %d:\n%s", code, stderr)
+	}
 }

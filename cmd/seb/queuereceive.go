@@ -2,10 +2,15 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 	"github.com/simple-event-broker/seb/httpapi"
 )
 
@@ -47,6 +52,10 @@ func (c *queueReceiveCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	messages, err := queue.Receive(ctx, seb.ReceiveOptions{Max: c.Max, Wait: c.Wait, Lease: c.Lease})
+	if mayHaveReceived(err) {
+		check := fmt.Sprintf("records may be leased, each with an attempt counted: check with `seb queue show %s %s`; they come again after their leases", c.Topic, c.Queue)
+		return codedError{hinted(c.failed("receive from", err), check), exitUnknown}
+	}
 	if err != nil {
 		return c.failed("receive from", err)
 	}
@@ -70,6 +79,35 @@ func (c *queueReceiveCmd) Run(ctx context.Context, std streams) error {
 	})
 	note(std.err, "answer with `seb queue ack %s %s TOKEN`, or put back with `seb queue nack`\n", c.Topic, c.Queue)
 	return out.err
+}
+
+// mayHaveReceived tells whether the broker may have leased records although the receive failed with err.
+func mayHaveReceived(err error) bool {
+	e, ok := errors.AsType[*seb.Error](err)
+	if !ok {
+		return false
+	}
+	switch e.Code {
+	case seb.CodeCanceled:
+		return true
+	case client.CodeUnexpectedResponse:
+		status, isStatus := errors.AsType[client.StatusError](e)
+		return !isStatus || status >= http.StatusInternalServerError
+	case client.CodeUnreachable:
+		return wasSent(e)
+	default:
+		return false
+	}
+}
+
+// wasSent tells whether a broker may have got the request that failed with e, which has client.CodeUnreachable.
+func wasSent(e *seb.Error) bool {
+	if op, isOp := errors.AsType[*net.OpError](e); isOp && op.Op == "dial" {
+		return false
+	}
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](e)
+	refused := e.Err == nil // an HTTPS server refused plain HTTP
+	return !refused && !untrusted && !errors.Is(e, http.ErrSchemeMismatch)
 }
 
 // beginning returns the beginning of untrusted bytes, on one line.

@@ -76,7 +76,7 @@ func (c *queuePurgeCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	if err := c.confirm(ctx, std, fmt.Sprintf("Mark all records of queue %s of %s as done?", c.Queue, c.Topic)); err != nil {
+	if err := c.confirm(ctx, std, fmt.Sprintf("Mark all records of queue %s of %s%s as done?", c.Queue, c.Topic, c.at())); err != nil {
 		return c.failed("purge", err)
 	}
 	purged, err := queue.Purge(ctx)
@@ -111,7 +111,7 @@ func (c *queueDeleteCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	question := fmt.Sprintf("Delete queue %s of %s, and forget which of its records are done?", c.Queue, c.Topic)
+	question := fmt.Sprintf("Delete queue %s of %s%s, and forget which of its records are done?", c.Queue, c.Topic, c.at())
 	if err := c.confirm(ctx, std, question); err != nil {
 		return c.failed("delete", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
 	"syscall"
 
 	"golang.org/x/term"
@@ -12,11 +13,15 @@ import (
 // errQuit is the cause of the end of a context that the user ended with the key q.
 var errQuit = errors.New("the user typed q")
 
-// ctrlC is what a terminal sends for Ctrl-C where it can't both send keys at once and make signals of them.
-const ctrlC = 3
+// What a terminal in raw mode sends for Ctrl-C and Ctrl-\, of which it makes no signals.
+const (
+	ctrlC         = 3
+	ctrlBackslash = 28
+)
 
-// untilQuitKey returns a context that ends when ctx ends or the user types q, if standard input is a terminal. The
-// terminal then sends keys at once, and does not show them, until the caller calls restore.
+// untilQuitKey returns a context that ends when ctx ends, or the user types q, Ctrl-C or Ctrl-\, if standard input is a
+// terminal. The terminal is then in raw mode until the caller calls restore: it sends keys at once, shows none, makes no
+// signals of them, and LF alone does not move the cursor to the start of a line. SIGQUIT ends the context too.
 func untilQuitKey(ctx context.Context, std streams) (quittable context.Context, restore func()) {
 	in, ok := std.in.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
@@ -24,18 +29,23 @@ func untilQuitKey(ctx context.Context, std streams) (quittable context.Context, 
 	}
 	quittable, quit := context.WithCancelCause(ctx)
 	before, err := term.MakeRaw(int(in.Fd()))
-	if err == nil {
-		err = keepSignals(int(in.Fd()))
+	if err != nil {
+		quit(nil)
+		return ctx, func() {} // without q, which is only a convenience
 	}
+	quits := make(chan os.Signal, 1)
+	signal.Notify(quits, syscall.SIGQUIT)
+	go func() {
+		select {
+		case <-quits:
+			quit(endedBy(syscall.SIGQUIT))
+		case <-quittable.Done():
+		}
+	}()
 	restore = func() {
 		quit(nil)
-		if before != nil {
-			_ = term.Restore(int(in.Fd()), before) // nobody could do anything about an error
-		}
-	}
-	if err != nil {
-		restore()
-		return ctx, func() {} // without q, which is only a convenience
+		_ = term.Restore(int(in.Fd()), before) // nobody could do anything about an error
+		signal.Stop(quits)
 	}
 	go func() { // nobody waits for this: a read from a terminal can't be interrupted, and ends with the process
 		for key := make([]byte, 1); ; {
@@ -47,13 +57,19 @@ func untilQuitKey(ctx context.Context, std streams) (quittable context.Context, 
 				quit(errQuit)
 				return
 			case ctrlC:
-				quit(codedError{errEnded, exitSignal + int(syscall.SIGINT)})
+				quit(endedBy(syscall.SIGINT))
+				return
+			case ctrlBackslash:
+				quit(endedBy(syscall.SIGQUIT))
 				return
 			}
 		}
 	}()
 	return quittable, restore
 }
+
+// endedBy returns the error of a command that the user ended by a key that usually sends s.
+func endedBy(s syscall.Signal) error { return codedError{errEnded, exitSignal + int(s)} }
 
 // ended returns the error of a command whose context, one of untilQuitKey, has ended.
 func ended(ctx context.Context) error {

@@ -23,9 +23,18 @@ type snapshot struct {
 
 // takeSnapshot asks a broker for a snapshot. If the broker is not ready, that is no error: the snapshot says
 // why.
-func takeSnapshot(ctx context.Context, broker *client.Client) (*snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, topLookTimeout)
+func takeSnapshot(ctx context.Context, broker *client.Client, timeout time.Duration) (*snapshot, error) {
+	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	l, err := readSnapshot(within, broker)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		err = &seb.Error{Code: client.CodeUnreachable, Detail: fmt.Sprintf("the server did not answer within %v", timeout)}
+	}
+	return l, err
+}
+
+// readSnapshot is takeSnapshot without a time limit.
+func readSnapshot(ctx context.Context, broker *client.Client) (*snapshot, error) {
 	l := &snapshot{}
 	if err := broker.Ready(ctx); isFromBroker(err) {
 		l.notReady, _ = said(err)

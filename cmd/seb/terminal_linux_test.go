@@ -115,42 +115,66 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 }
 
-// q leaves top, and Ctrl-C does what it does elsewhere. The terminal is then as it was.
-func TestTopIsLeftByAKey(t *testing.T) {
-	b := serve(t, nil, "--store", "memory:")
-	for key, want := range map[string]int{"xq": exitOK, "\x03": 130} {
-		master, terminal := openTerminal(t)
-		before, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
+// topOnItsTerminal runs top on a new terminal that is its controlling terminal, and calls end once top has shown a
+// screen. It returns what top showed, and its exit code. The terminal must then be as it was.
+func topOnItsTerminal(t *testing.T, url string, end func(keys io.Writer, top *os.Process) error) (shown string, code int) {
+	t.Helper()
+	master, terminal := openTerminal(t)
+	before, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "seb", "top", "--server", url, "--interval", "100ms")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // the terminal sends it signals
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for buf := make([]byte, 4096); strings.Count(shown, toTopLeft) < 2; {
+		n, err := master.Read(buf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), "seb", "top", "--server", b.url, "--interval", "100ms")
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // the terminal sends it signals
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
+		shown += string(buf[:n])
+	}
+	if err := end(master, cmd.Process); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, master) }() // so that top can draw; it ends with the terminal
+	_ = cmd.Wait()                                     // ProcessState has the result
+	after, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
+	if err != nil || *after != *before {
+		t.Errorf("the terminal was changed: %v", err)
+	}
+	if err := terminal.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return shown, cmd.ProcessState.ExitCode()
+}
+
+// q leaves top, and so do Ctrl-C and Ctrl-\, with the exit codes of their signals. Ctrl-Z does nothing.
+func TestTopIsLeftByAKey(t *testing.T) {
+	b := serve(t, nil, "--store", "memory:")
+	for keys, want := range map[string]int{"xq": exitOK, "\x03": 130, "\x1aq": exitOK, "\x1c": 131} {
+		shown, code := topOnItsTerminal(t, b.url, func(typed io.Writer, _ *os.Process) error {
+			_, err := io.WriteString(typed, keys)
+			return err
+		})
+		if code != want {
+			t.Errorf("%q: exit code %d", keys, code)
 		}
-		for shown, buf := "", make([]byte, 4096); !strings.Contains(shown, "ready"); {
-			n, err := master.Read(buf)
-			if err != nil {
-				t.Fatal(err)
-			}
-			shown += string(buf[:n])
+		if lines := strings.Count(shown, "\n"); lines == 0 || strings.Count(shown, "\r\n") != lines {
+			t.Errorf("%q: some lines begin where the last one ended:\n%q", keys, shown)
 		}
-		if _, err := io.WriteString(master, key); err != nil {
-			t.Fatal(err)
-		}
-		go func() { _, _ = io.Copy(io.Discard, master) }() // so that top can draw; it ends with the terminal
-		_ = cmd.Wait()                                     // ProcessState has the result
-		if code := cmd.ProcessState.ExitCode(); code != want {
-			t.Errorf("%q: exit code %d", key, code)
-		}
-		after, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
-		if err != nil || *after != *before {
-			t.Errorf("%q: the terminal was changed: %v", key, err)
-		}
-		if err := terminal.Close(); err != nil {
-			t.Fatal(err)
+	}
+}
+
+// A signal ends top. The terminal is then as it was.
+func TestTopRestoresTheTerminalAfterASignal(t *testing.T) {
+	b := serve(t, nil, "--store", "memory:")
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if _, code := topOnItsTerminal(t, b.url, func(_ io.Writer, top *os.Process) error { return top.Signal(s) }); code != exitSignal+int(s) {
+			t.Errorf("%v: exit code %d", s, code)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	topIntervalMin = 100 * time.Millisecond
-	topLookTimeout = 10 * time.Second
+	topIntervalMin  = 100 * time.Millisecond
+	snapshotTimeout = 10 * time.Second
 	// The size to assume if the terminal does not tell its own.
 	topColumns, topRows = 100, 30
 )
@@ -56,7 +56,7 @@ func (c *topCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	before, err := takeSnapshot(ctx, broker)
+	before, err := takeSnapshot(ctx, broker, snapshotTimeout)
 	if err != nil {
 		return fmt.Errorf("read the broker's metrics: %w", err)
 	}
@@ -74,7 +74,7 @@ func (c *topCmd) Run(ctx context.Context, std streams) error {
 			return ended(ctx)
 		case <-ticker.C:
 		}
-		now, err := takeSnapshot(ctx, broker)
+		now, err := takeSnapshot(ctx, broker, snapshotTimeout)
 		switch {
 		case ctx.Err() != nil:
 			return ended(ctx)

@@ -258,3 +258,20 @@ func TestTopRefusesWhatIsNoBroker(t *testing.T) {
 	runSeb(t, nil, "top", "--interval", "1ms").want(t, exitUsage, "--interval")
 	runSeb(t, nil, "top", "--sort", "size").want(t, exitUsage, "--sort")
 }
+
+// A broker that does not answer is unreachable: nobody canceled the request.
+func TestTopSaysThatTheServerDidNotAnswer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer server.Close()
+	broker, err := serverFlag{Server: server.URL}.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = takeSnapshot(t.Context(), broker, 50*time.Millisecond)
+	if message, _ := said(err); message != "the server did not answer within 50ms" || exitCode(t.Context(), err) != exitUnreachable {
+		t.Errorf("exit code %d: %s", exitCode(t.Context(), err), message)
+	}
+	if err := broker.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -224,7 +224,7 @@ func (c *topicDeleteCmd) question(ctx context.Context, broker *client.Client) (s
 		return "", err
 	}
 	consumers, err := countedUpTo(listedMax, broker.Consumers(ctx, c.Topic, seb.ListOptions{}), "consumer", "consumers")
-	return fmt.Sprintf("Delete topic %s? It has %s with %s, %s and %s.", c.Topic, counted(int64(len(t.Partitions)), "partition", "partitions"),
+	return fmt.Sprintf("Delete topic %s%s? It has %s with %s, %s and %s.", c.Topic, c.at(), counted(int64(len(t.Partitions)), "partition", "partitions"),
 		counted(records, "record", "records"), queues, consumers), err
 }
 

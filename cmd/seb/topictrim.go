@@ -39,7 +39,7 @@ func (c *topicTrimCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	question := fmt.Sprintf("Delete all records of topic %s before offset %d of partition %d?", c.Topic, c.Before, c.Partition)
+	question := fmt.Sprintf("Delete all records of topic %s before offset %d of partition %d%s?", c.Topic, c.Before, c.Partition, c.at())
 	if err := c.confirm(ctx, std, question); err != nil {
 		return fmt.Errorf("trim topic %s: %w", c.Topic, err)
 	}

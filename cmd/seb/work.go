@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,7 +24,7 @@ type workCmd struct {
 	Concurrency int            `default:"1" placeholder:"N" help:"Run up to N commands at a time (default ${default})."`
 	Lease       time.Duration  `placeholder:"DURATION" help:"How long a record stays with this worker if the worker is killed; while the command runs, the lease is extended (default: the queue's)."`
 	RetryIn     *time.Duration `placeholder:"DURATION" help:"How long a record waits after exit code 75 (default: the queue's backoff)."`
-	Drain       bool           `env:"-" help:"End when no record is ready; delayed records stay."`
+	Drain       bool           `env:"-" help:"End when no record is ready or held back; delayed records stay."`
 	Limit       int64          `env:"-" placeholder:"N" help:"End after N records (default: no limit)."`
 	Grace       time.Duration  `default:"10s" placeholder:"DURATION" help:"How long a command may take to exit after SIGTERM, before SIGKILL (default ${default})."`
 }
@@ -44,8 +45,8 @@ byte, or of more than 64 KiB, is not passed; if several headers have the same va
 
 Exit code 0 means that the record is done. 75 (EX_TEMPFAIL) puts it back, to wait for --retry-in. Every other code, or
 a signal, puts it back, to wait for the queue's backoff. The last lines of standard error are the reason. After the queue's last attempt the record
-is parked (a dead letter): see seb queue dead. 126 and 127, by which a shell says that it can't run the command, put the
-record back and end the worker; so does a machine that can't start a command, such as one with a full disk.
+is parked (a dead letter): see seb queue dead. 126 and 127, by which a shell says that it can't run the command, end the
+worker too; so does a machine that can't start a command, such as one with a full disk.
 
 Examples:
 
@@ -57,10 +58,13 @@ The same record may come again: after a crash, and after a lost lease, which end
 group. Be sure that doing the work twice does no harm. If seb work is killed by SIGKILL, its commands go on alone, and
 their records go to another worker once their leases end. While the broker does not answer, seb work tries again.
 
-With --drain or --limit, it exits with 7 if a command failed on the last attempt of a record, so that the record was
-parked. On Ctrl-C, SIGTERM or SIGHUP it takes no more records, waits for running commands, and exits with 0. If
+--drain waits for records that are held back after the loss of a broker, for at most the queue's lease, but neither for
+records that other workers have, nor for delayed ones.
+
+With --drain or --limit, and if the command can't be run, it exits with 7 if the last attempt of a record failed, so
+that the record was parked. On Ctrl-C, SIGTERM or SIGHUP it takes no more records, waits for running commands, and exits with 0. If
 --drain or --limit was given and not reached, it exits with 130 (Ctrl-C), 143 (SIGTERM) or 129 (SIGHUP). A second
-signal ends the commands and puts their records back. The output of the commands is passed through.`
+signal ends the commands: their attempts have failed. The output of the commands is passed through.`
 }
 
 // Run works until it is interrupted, or until --drain or --limit is reached.
@@ -99,7 +103,7 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	source := &boundedSource{
 		WorkSource: queue,
 		limit:      c.Limit, drain: c.Drain, places: c.Concurrency, attempts: config.MaxAttempts,
-		stop: func() { stop(errReached) },
+		held: heldBack(queue, said), stop: func() { stop(errReached) },
 	}
 	worker := &seb.Worker{
 		Source: source, Handle: h.handle, Concurrency: c.Concurrency, Lease: config.Lease,
@@ -107,29 +111,33 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	}
 	err = worker.Run(running)
 	note(said, "%d done, %d put back, %d dead\n", source.done.Load(), source.back.Load(), source.dead.Load())
-	if c.Drain && errors.Is(context.Cause(running), errReached) {
-		tellHeld(ctx, queue, said)
-	}
-	return c.ended(ctx, running, err, source.dead.Load())
+	return c.ended(ctx, running, err, source.back.Load(), source.dead.Load())
 }
 
-// tellHeld tells of records that the broker hands out only later, since a lost broker may have handed them out.
-func tellHeld(ctx context.Context, queue client.Queue, said io.Writer) {
-	switch q, err := queue.Describe(ctx); {
-	case err != nil:
-		note(said, "the queue may still hold records back: %s\n", oneLine(err.Error()))
-	case q.Held > 0:
-		note(said, "%s held back until %s, since workers may have got them from a broker that was lost; run seb work again after that\n",
-			counted(q.Held, "record is", "records are"), q.HeldUntil.UTC().Format(timestampLayout))
+// heldBack returns a function that tells whether the broker holds records back, since a broker that was lost may have
+// handed them out. The function says so to said the first time.
+func heldBack(queue client.Queue, said io.Writer) func(context.Context) (bool, error) {
+	var once sync.Once
+	return func(ctx context.Context) (bool, error) {
+		q, err := queue.Describe(ctx)
+		if err != nil || q.Held == 0 {
+			return false, err
+		}
+		once.Do(func() {
+			note(said, "%s held back until %s, since workers may have got them from a broker that was lost; waiting for them\n",
+				counted(q.Held, "record is", "records are"), q.HeldUntil.UTC().Format(timestampLayout))
+		})
+		return true, nil
 	}
 }
 
 // errReached is the cause with which --drain or --limit ends the worker.
 var errReached = errors.New("reached")
 
-// ended returns the error with which the command ends, after dead records of it were parked.
-func (c *workCmd) ended(ctx, running context.Context, err error, dead int64) error {
+// ended returns the error with which the command ends, after it put back some records, and parked dead others.
+func (c *workCmd) ended(ctx, running context.Context, err error, back, dead int64) error {
 	cause := context.Cause(running)
+	var noCommand noCommandError
 	switch {
 	case err != nil:
 		return err // err names the queue already
@@ -138,8 +146,8 @@ func (c *workCmd) ended(ctx, running context.Context, err error, dead int64) err
 		return codedError{hinted(err, fmt.Sprintf("seb queue dead %s %s lists them", c.Topic, c.Queue)), exitDead}
 	case errors.Is(cause, errReached):
 		return nil
-	case errors.As(cause, new(noCommandError)):
-		return cause
+	case errors.As(cause, &noCommand):
+		return noCommand.after(c, back, dead)
 	case ctx.Err() != nil && (c.Drain || c.Limit > 0):
 		return fmt.Errorf("work on queue %s of %s: %w", c.Queue, c.Topic, errInterrupted)
 	default:
@@ -211,11 +219,11 @@ func (h *handler) handle(ctx context.Context, m seb.Message) error {
 	case errors.Is(context.Cause(ctx), errInterrupted):
 		return &seb.RetryIn{Err: errors.New("seb work got a second signal, and ended the command")}
 	case !errors.As(err, &failure):
-		h.stop(noCommandError{hinted(err, "check its disk, memory and processes; the record was put back")})
+		h.stop(noCommandError{err, "check the disk, memory and processes of this machine"})
 	case failure.code == exitTempFail && h.cmd.RetryIn != nil:
 		return &seb.RetryIn{Delay: *h.cmd.RetryIn, Err: err}
 	case failure.code == exitNoCommand || failure.code == exitNotRunnable:
-		h.stop(noCommandError{hinted(fmt.Errorf("the shell can't run the command: %w", err), "check --exec; the record was put back")})
+		h.stop(noCommandError{fmt.Errorf("the shell can't run the command: %w", err), "check --exec"})
 	}
 	return err
 }
@@ -228,6 +236,23 @@ const (
 )
 
 // noCommandError means that this machine can't run the command for any record.
-type noCommandError struct{ error }
+type noCommandError struct {
+	error
+	check string // what to do about it
+}
 
 func (e noCommandError) Unwrap() error { return e.error }
+
+// after returns e with a hint that says what became of the records. Their counts are 0 if the broker could not be
+// told that a record failed; the record then comes again after its lease.
+func (e noCommandError) after(c *workCmd, back, dead int64) error {
+	switch {
+	case dead == 1:
+		return codedError{hinted(e, fmt.Sprintf("%s; 1 record was parked (a dead letter): seb queue dead %s %s lists it", e.check, c.Topic, c.Queue)), exitDead}
+	case dead > 1:
+		return codedError{hinted(e, fmt.Sprintf("%s; %d records were parked (dead letters): seb queue dead %s %s lists them", e.check, dead, c.Topic, c.Queue)), exitDead}
+	case back > 0:
+		return hinted(e, e.check+"; the record was put back")
+	}
+	return hinted(e, e.check)
+}

@@ -25,6 +25,7 @@ type boundedSource struct {
 	// attempts is the queue's maximum when the worker began. If somebody changes it meanwhile, the worker may
 	// count a record as dead that was put back, or the other way round.
 	attempts int
+	held     func(context.Context) (bool, error) // whether the broker holds records back that it hands out later
 	stop     func()
 
 	received, done, back, dead atomic.Int64
@@ -57,7 +58,13 @@ func (s *boundedSource) Receive(ctx context.Context, o seb.ReceiveOptions) ([]se
 	// answers earlier, and may not know all records that the next broker knows. The factor 9/10 allows for a
 	// broker whose clock runs a little faster than that of this machine.
 	if s.drain && idle && len(messages) == 0 && time.Since(began) >= drainWait*9/10 {
-		s.stop()
+		held, err := s.held(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !held {
+			s.stop()
+		}
 	}
 	s.received.Add(int64(len(messages)))
 	for i := range messages {

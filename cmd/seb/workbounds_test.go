@@ -25,7 +25,8 @@ func TestDrainTakesNoShortWaitForAnEmptyQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopped := false
 		empty := &emptySource{waits: time.Second}
-		s := &boundedSource{WorkSource: empty, drain: true, places: 2, stop: func() { stopped = true }}
+		none := func(context.Context) (bool, error) { return false, nil }
+		s := &boundedSource{WorkSource: empty, drain: true, places: 2, held: none, stop: func() { stopped = true }}
 		for _, test := range []struct {
 			waits time.Duration
 			most  int
