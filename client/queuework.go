@@ -53,7 +53,7 @@ func (q *remoteQueue) receive(ctx context.Context, o seb.ReceiveOptions, wait ti
 	var answer struct {
 		Messages []messageJSON `json:"messages"`
 	}
-	_, err := q.call(ctx, &request{method: http.MethodPost, path: q.path("receive"), body: jsonBody(body), within: wait + answerWait}, &answer)
+	_, err := q.call(ctx, &request{method: http.MethodPost, path: q.path("receive"), body: jsonBody(body), wait: wait, within: wait + answerWait}, &answer)
 	if err != nil {
 		return nil, err
 	}
