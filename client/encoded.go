@@ -34,6 +34,9 @@ func (c *Client) AppendEncoded(ctx context.Context, topic string, e Encoding, re
 	if o.Partitions != nil {
 		return seb.Appended{}, refusedWrite("ToPartitions can't be combined with encoded records: name the partitions in the records")
 	}
+	if err := checkPartitions(topic, o); err != nil {
+		return seb.Appended{}, err
+	}
 	r := newAppend(topic, o)
 	r.header.Set("Content-Type", string(e))
 	r.body = records

@@ -46,7 +46,8 @@ func (c *Client) NewFollower(ctx context.Context, topic string, partition int32,
 		first := f.Next - seb.Offset(len(f.Records))
 		q.Set("offset", strconv.FormatInt(int64(first), 10))
 	}
-	return c.newFollower(ctx, []string{"topics", topic, "records"}, q)
+	f, err := c.newFollower(ctx, []string{"topics", topic, "records"}, q)
+	return f, asAsked(err, from)
 }
 
 // ResumeFollower does what [seb.Broker.ResumeFollower] does.

@@ -165,6 +165,14 @@ func (s *steps) records(ctx context.Context, api client.API) {
 	s.add("too few partitions", nil, err)
 	_, err = api.Append(ctx, "orders", samples(), seb.ToPartition(7))
 	s.add("no partition", nil, err)
+	_, err = api.Append(ctx, "orders", kit.Values("v"), seb.ToPartition(-3))
+	s.add("negative partition", nil, err)
+	_, err = api.Append(ctx, "orders", kit.Values("v"), seb.ToPartitions([]int32{-5}))
+	s.add("negative partition of a record", nil, err)
+	_, err = api.Commit(ctx, seb.Commit{Appends: []seb.CommitAppend{{Topic: "orders", Records: kit.Values("v"), Options: []seb.AppendOption{seb.ToPartition(-3)}}}})
+	s.add("negative partition in a commit", nil, err)
+	_, err = api.Commit(ctx, seb.Commit{Appends: []seb.CommitAppend{{Topic: "orders", Records: kit.Values("v"), Options: []seb.AppendOption{seb.ToPartitions([]int32{-5})}}}})
+	s.add("negative partition of a record in a commit", nil, err)
 	_, err = api.Append(ctx, "orders", nil)
 	s.add("no records", nil, err)
 	_, err = api.Append(ctx, "orders", kit.Values("v"), seb.ToPartition(1), seb.IfOffset(3))
@@ -196,6 +204,15 @@ func (s *steps) records(ctx context.Context, api client.API) {
 	s.add("tag", nil, err)
 	_, err = api.Fetch(ctx, "orders", 1, seb.At(99), seb.FetchOptions{})
 	s.add("beyond the end", nil, err)
+	_, err = api.Fetch(ctx, "orders", 1, seb.At(-5), seb.FetchOptions{})
+	s.add("negative offset", nil, err)
+	_, err = api.Fetch(ctx, "nothing", 1, seb.At(-5), seb.FetchOptions{})
+	s.add("negative offset in no topic", nil, err)
+	f, err = api.Fetch(ctx, "orders", 1, seb.AtOrAfter(-2), seb.FetchOptions{Limit: 1})
+	s.addRecords("at or after a negative offset", f.Records, err)
+	for r, err := range api.Read(ctx, "orders", 1, seb.At(-5)) {
+		s.add("read from a negative offset", r.Offset, err)
+	}
 	p, err := api.DeleteRecords(ctx, "orders", 1, 2)
 	s.add("delete records", fmt.Sprint(p.Partition, p.Start, p.End), err)
 	_, err = api.DeleteRecords(ctx, "orders", 1, 99)
@@ -243,6 +260,10 @@ func (s *steps) followers(ctx context.Context, api client.API) {
 	mark.Topic += 7
 	_, err = api.ResumeFollower(ctx, "orders", mark)
 	s.add("another topic", nil, err)
+	for _, partition := range []int32{1, seb.AllPartitions} {
+		_, err = api.NewFollower(ctx, "orders", partition, seb.At(-2))
+		s.add("follow from a negative offset", nil, err)
+	}
 	_, err = api.NewFollower(ctx, "nothing", seb.AllPartitions, seb.Latest)
 	s.add("follow nothing", nil, err)
 
