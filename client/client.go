@@ -136,7 +136,8 @@ func withoutSecrets(s string) string {
 	return s
 }
 
-// Close ends the streams of followers, and closes idle connections. Requests under way go on.
+// Close ends reads, waits and the streams of followers. They and all later calls fail with CodeBrokerClosed. Writes
+// that are under way go on, but are not repeated.
 func (c *Client) Close() error {
 	c.end()
 	c.http.CloseIdleConnections()

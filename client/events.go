@@ -87,7 +87,7 @@ type stream struct {
 // openStream opens the stream of r, which begins with the id of its position. It returns that position.
 func (c *Client) openStream(ctx context.Context, r *request) (s *stream, mark seb.Bookmark, err error) {
 	r.header = http.Header{"Accept": {eventsType}}
-	err = c.retry(ctx, r, func(server *url.URL, within time.Duration) error {
+	err = c.retry(ctx, r, func(ctx context.Context, server *url.URL, within time.Duration) error {
 		s, mark, err = c.tryStream(ctx, server, r, within)
 		return err
 	})

@@ -78,6 +78,9 @@ func (c *Client) newFollower(ctx context.Context, path []string, q url.Values) (
 func (f *remoteFollower) open(ctx context.Context) (*stream, error) {
 	f.idleMu.Lock()
 	defer f.idleMu.Unlock()
+	if f.client.life.Err() != nil {
+		return nil, errClosed()
+	}
 	if f.idle != nil {
 		f.idle.Stop()
 	}

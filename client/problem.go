@@ -191,6 +191,11 @@ func unanswered(ctx context.Context, server *url.URL, err error, writes bool) *s
 	return e
 }
 
+// errClosed returns the error of a client that was closed.
+func errClosed() *seb.Error {
+	return &seb.Error{Code: seb.CodeBrokerClosed, Detail: "the client is closed", Hint: "make another client"}
+}
+
 // unexpected returns the error of a response with status 2xx that is not what a broker sends. A write was
 // carried out if a broker answered, but nothing proves that.
 func unexpected(server *url.URL, err error, writes bool) error {

@@ -83,7 +83,7 @@ func jsonBody(v any) []byte {
 // send sends r until a broker has answered for good, and returns the response if its status is 2xx.
 func (c *Client) send(ctx context.Context, r *request) (*response, error) {
 	var res *response
-	err := c.retry(ctx, r, func(server *url.URL, within time.Duration) (err error) {
+	err := c.retry(ctx, r, func(ctx context.Context, server *url.URL, within time.Duration) (err error) {
 		res, err = c.try(ctx, server, r, within)
 		return err
 	})
@@ -92,12 +92,29 @@ func (c *Client) send(ctx context.Context, r *request) (*response, error) {
 
 // retry calls try with one server after the other, until try succeeds, or fails for good. It tells try how long it
 // may take. If the outcome of one try is unknown, so is that of the request: a later refusal does not say what became
-// of the earlier try.
-func (c *Client) retry(ctx context.Context, r *request, try func(server *url.URL, within time.Duration) error) error {
+// of the earlier try. When the client is closed, a try of a write goes on, since its outcome would be unknown, and
+// everything else ends.
+func (c *Client) retry(ctx context.Context, r *request, try func(ctx context.Context, server *url.URL, within time.Duration) error) error {
+	if c.life.Err() != nil {
+		e := errClosed()
+		if r.writes {
+			e.Outcome = seb.NotCommitted
+		}
+		return e
+	}
+	living, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	if !r.writes {
+		ctx = living
+	}
 	began, pause, unknown := time.Now(), time.Duration(0), false
 	for {
 		server, tried := c.servers[c.current.Load()], time.Now()
-		err := try(server, c.within(r, tried.Sub(began)))
+		err := try(ctx, server, c.within(r, tried.Sub(began)))
+		if err != nil && !r.writes && c.life.Err() != nil {
+			return errClosed()
+		}
 		e, single := err.(*seb.Error) //nolint:errorlint // a *seb.TokensError has an error for each token, and is final
 		if !single {
 			return err
@@ -124,8 +141,13 @@ func (c *Client) retry(ctx context.Context, r *request, try func(server *url.URL
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-ctx.Done():
+		case <-living.Done():
 			timer.Stop()
+			if c.life.Err() != nil {
+				closed := errClosed()
+				closed.Outcome, closed.Err = e.Outcome, err
+				return closed
+			}
 			return &seb.Error{Code: seb.CodeCanceled, Detail: canceledDetail, Outcome: e.Outcome, Err: errors.Join(context.Cause(ctx), err)}
 		}
 	}
