@@ -83,6 +83,9 @@ func New(o Options) (*Client, error) {
 	if strings.ContainsFunc(o.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, invalid("the API key has characters that no API key can have", "give the key as seb key create showed it")
 	}
+	if strings.ContainsFunc(o.UserAgent, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		return nil, invalid(fmt.Sprintf("the user agent %.80q has characters that an HTTP header can't have", o.UserAgent), "")
+	}
 	c := &Client{opts: o, silence: silenceMax}
 	c.life, c.end = context.WithCancel(context.Background())
 	for _, s := range o.Servers {

@@ -126,6 +126,9 @@ func (f *remoteFollower) release() {
 
 // Next does what [seb.Follower.Next] does.
 func (f *remoteFollower) Next(ctx context.Context, opts seb.FetchOptions) ([]seb.Record, error) {
+	if err := checkBounds(opts); err != nil {
+		return nil, err
+	}
 	limit, maxBytes := opts.Limit, opts.MaxBytes
 	if limit == 0 {
 		limit = nextRecordsDefault

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -28,6 +29,9 @@ type messageJSON struct {
 func (q *remoteQueue) Receive(ctx context.Context, o seb.ReceiveOptions) ([]seb.Message, error) {
 	if o.InFlight != nil || o.Reserve != nil {
 		return nil, invalid("Receive of a client takes neither InFlight nor Reserve", "use the concurrency of a Worker")
+	}
+	if o.Wait < 0 {
+		return nil, invalid(fmt.Sprintf("wait is %v; it can't be negative", o.Wait), "")
 	}
 	until := time.Now().Add(o.Wait)
 	for {

@@ -66,6 +66,9 @@ func asAsked(err error, from seb.Position) error {
 
 // Fetch does what [seb.Broker.Fetch] does.
 func (c *Client) Fetch(ctx context.Context, topic string, partition int32, from seb.Position, opts seb.FetchOptions) (seb.Fetched, error) {
+	if err := checkBounds(opts); err != nil {
+		return seb.Fetched{}, err
+	}
 	until := time.Now().Add(opts.Wait)
 	for {
 		opts.Wait = max(0, time.Until(until))
@@ -75,6 +78,14 @@ func (c *Client) Fetch(ctx context.Context, topic string, partition int32, from 
 		}
 		from, opts.TopicTag = seb.At(f.Next), f.TopicTag
 	}
+}
+
+// checkBounds refuses what a broker in the process refuses.
+func checkBounds(o seb.FetchOptions) error {
+	if o.Limit < 0 || o.MaxBytes < 0 || o.Wait < 0 {
+		return invalid(fmt.Sprintf("limit is %d, max_bytes is %d and wait is %v; none may be negative", o.Limit, o.MaxBytes, o.Wait), "")
+	}
+	return nil
 }
 
 // fetch sends one read.
