@@ -95,10 +95,11 @@ func (c *Client) openStream(ctx context.Context, r *request) (s *stream, mark se
 }
 
 func (c *Client) tryStream(ctx context.Context, server *url.URL, r *request, within time.Duration) (*stream, seb.Bookmark, error) {
-	streamCtx, cancel := context.WithCancel(c.life)
+	streamCtx, giveUp := context.WithCancelCause(c.life)
+	cancel := func() { giveUp(nil) }
 	stop := context.AfterFunc(ctx, cancel) // ctx ends only the beginning
 	dead := time.AfterFunc(min(within, streamSilenceMax), cancel)
-	opened := c.watch(streamCtx, server, 0, cancel)
+	opened := c.watch(streamCtx, server, 0, giveUp)
 	defer opened()
 	fail := func(err error) (*stream, seb.Bookmark, error) {
 		dead.Stop()

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"time"
@@ -11,11 +12,13 @@ import (
 // long the broker has to answer that.
 const silenceMax = 5 * time.Second
 
+var errSilent = errors.New("it does not answer /livez on another connection either")
+
 // watch calls giveUp if the broker at server does not respond in time to a request that may wait for wait, and does
 // not answer /livez on another connection either: a process that is stopped, or a host that is gone, must not
 // hold up what another broker can do. A broker that is slow, but lives, is waited for. If the client knows no other
 // broker, watch does nothing. The watch ends with ctx, or when the caller calls stop.
-func (c *Client) watch(ctx context.Context, server *url.URL, wait time.Duration, giveUp func()) (stop func()) {
+func (c *Client) watch(ctx context.Context, server *url.URL, wait time.Duration, giveUp context.CancelCauseFunc) (stop func()) {
 	if len(c.servers) == 1 {
 		return func() {}
 	}
@@ -30,7 +33,7 @@ func (c *Client) watch(ctx context.Context, server *url.URL, wait time.Duration,
 		}
 		c.leave(server) // even if the caller has no time for another try: its next request goes elsewhere
 		if ctx.Err() == nil {
-			giveUp()
+			giveUp(errSilent)
 		}
 	})
 	return func() {

@@ -184,7 +184,9 @@ func elsewhere(e *seb.Error) bool {
 func (c *Client) try(ctx context.Context, server *url.URL, r *request, within time.Duration) (*response, error) {
 	tryCtx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	defer c.watch(tryCtx, server, r.wait, cancel)()
+	tryCtx, giveUp := context.WithCancelCause(tryCtx)
+	defer giveUp(nil)
+	defer c.watch(tryCtx, server, r.wait, giveUp)()
 	res, err := c.open(tryCtx, ctx, server, r)
 	if err != nil {
 		return nil, err
