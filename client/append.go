@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -39,6 +40,9 @@ func (c *Client) Append(ctx context.Context, topic string, records []seb.Record,
 	if o.Partitions != nil && len(o.Partitions) != len(records) {
 		return seb.Appended{}, refusedWrite("%d partitions are given for %d records: give one partition for each record", len(o.Partitions), len(records))
 	}
+	if err := checkPartitions(topic, o); err != nil {
+		return seb.Appended{}, err
+	}
 	r := newAppend(topic, o)
 	if o.Partitions == nil && plain(records) {
 		r.header.Set("Content-Type", batchType)
@@ -52,6 +56,18 @@ func (c *Client) Append(ctx context.Context, topic string, records []seb.Record,
 		r.body = append(appendRecords(r.body, records, o), '}')
 	}
 	return c.sendAppend(ctx, r, o)
+}
+
+// checkPartitions refuses negative partitions other than -1, for which the broker chooses a partition.
+func checkPartitions(topic string, o option.Append) *seb.Error {
+	p := o.Partition
+	for _, of := range o.Partitions {
+		p = min(p, of)
+	}
+	if p < -1 {
+		return &seb.Error{Code: seb.CodePartitionNotFound, Detail: fmt.Sprintf("topic %q has no partition %d", topic, p), Outcome: seb.NotCommitted}
+	}
+	return nil
 }
 
 // newAppend returns the request for an append with the options o, without its records.

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/simple-event-broker/seb"
 )
 
@@ -24,7 +26,9 @@ type Options struct {
 	// Default: the system's authorities.
 	TLS *tls.Config
 	// RetryFor is how long a request is repeated while brokers can't be reached or ask for a later try. A
-	// negative value means that no request is repeated. Default 1 min.
+	// negative value means that no request is repeated. Default 1 min. RetryFor also bounds how long the client
+	// waits for a response, but to no less than 10 s, and the time that a request itself may wait for records or
+	// messages comes on top.
 	RetryFor time.Duration
 	// NoIdempotencyKeys turns off the keys that the client makes for appends and commits. A key takes about
 	// 150 bytes of the brokers' memory for 25 hours.
@@ -55,6 +59,9 @@ type Client struct {
 	servers []*url.URL
 	current atomic.Int32 // the index of the server that gets the next request
 	http    *http.Client
+	silence time.Duration // silenceMax, except in tests
+	probes  *http.Client  // opens a connection for each request
+	probing singleflight.Group
 	life    context.Context //nolint:containedctx // the streams of followers, which outlast calls, end with it
 	end     context.CancelFunc
 }
@@ -76,7 +83,10 @@ func New(o Options) (*Client, error) {
 	if strings.ContainsFunc(o.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, invalid("the API key has characters that no API key can have", "give the key as seb key create showed it")
 	}
-	c := &Client{opts: o}
+	if strings.ContainsFunc(o.UserAgent, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		return nil, invalid(fmt.Sprintf("the user agent %.80q has characters that an HTTP header can't have", o.UserAgent), "")
+	}
+	c := &Client{opts: o, silence: silenceMax}
 	c.life, c.end = context.WithCancel(context.Background())
 	for _, s := range o.Servers {
 		u, err := parseServer(s)
@@ -89,14 +99,19 @@ func New(o Options) (*Client, error) {
 	transport.IdleConnTimeout = idleConnTimeout
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConnsMax, idleConnsMax
 	transport.TLSClientConfig = o.TLS
+	fresh := transport.Clone()
+	fresh.DisableKeepAlives = true
+	c.probes = &http.Client{Transport: fresh, CheckRedirect: noRedirect}
 	c.http = &http.Client{
 		Transport: transport,
 		// Redirects are not followed: after most redirects of a POST, Go's client sends a GET, and an append
 		// would become a read.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: noRedirect,
 	}
 	return c, nil
 }
+
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // parseServer parses the URL of a broker. host:port means http.
 func parseServer(s string) (*url.URL, error) {
@@ -124,7 +139,8 @@ func withoutSecrets(s string) string {
 	return s
 }
 
-// Close ends the streams of followers, and closes idle connections. Requests under way go on.
+// Close ends reads, waits and the streams of followers. They and all later calls fail with CodeBrokerClosed. Writes
+// that are under way go on, but are not repeated.
 func (c *Client) Close() error {
 	c.end()
 	c.http.CloseIdleConnections()

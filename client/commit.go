@@ -59,6 +59,9 @@ func commitBody(commit seb.Commit) ([]byte, error) {
 		case o.Partitions != nil && len(o.Partitions) != len(a.Records):
 			return nil, ofPart(part, refusedWrite("%d partitions are given for %d records: give one partition for each record", len(o.Partitions), len(a.Records)))
 		}
+		if err := checkPartitions(a.Topic, o); err != nil {
+			return nil, ofPart(part, err)
+		}
 		if i > 0 {
 			b = append(b, ',')
 		}

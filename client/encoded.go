@@ -34,6 +34,9 @@ func (c *Client) AppendEncoded(ctx context.Context, topic string, e Encoding, re
 	if o.Partitions != nil {
 		return seb.Appended{}, refusedWrite("ToPartitions can't be combined with encoded records: name the partitions in the records")
 	}
+	if err := checkPartitions(topic, o); err != nil {
+		return seb.Appended{}, err
+	}
 	r := newAppend(topic, o)
 	r.header.Set("Content-Type", string(e))
 	r.body = records
@@ -56,6 +59,9 @@ type Encoded struct {
 // reads them into the memory of buf, as far as they fit.
 func (c *Client) FetchEncoded(ctx context.Context, topic string, partition int32, from seb.Position, opts seb.FetchOptions, e Encoding, buf []byte) (Encoded, error) {
 	f := Encoded{encoding: e}
+	if err := checkBounds(opts); err != nil {
+		return f, err
+	}
 	res, err := c.read(ctx, topic, partition, from, opts, string(e), buf)
 	if err != nil {
 		return f, err

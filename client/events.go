@@ -18,7 +18,7 @@ const (
 	eventsType = "text/event-stream"
 
 	// A broker sends a comment after 15 s without an event. A longer silence means that the connection is dead.
-	streamSilenceMax = time.Minute
+	streamSilenceMax = 35 * time.Second
 	// bufferBytesMax is how many bytes of events a stream holds that its follower has not taken.
 	bufferBytesMax = 1 << 20
 )
@@ -87,17 +87,20 @@ type stream struct {
 // openStream opens the stream of r, which begins with the id of its position. It returns that position.
 func (c *Client) openStream(ctx context.Context, r *request) (s *stream, mark seb.Bookmark, err error) {
 	r.header = http.Header{"Accept": {eventsType}}
-	err = c.retry(ctx, r, func(server *url.URL) error {
-		s, mark, err = c.tryStream(ctx, server, r)
+	err = c.retry(ctx, r, func(ctx context.Context, server *url.URL, within time.Duration) error {
+		s, mark, err = c.tryStream(ctx, server, r, within)
 		return err
 	})
 	return s, mark, err
 }
 
-func (c *Client) tryStream(ctx context.Context, server *url.URL, r *request) (*stream, seb.Bookmark, error) {
-	streamCtx, cancel := context.WithCancel(c.life)
+func (c *Client) tryStream(ctx context.Context, server *url.URL, r *request, within time.Duration) (*stream, seb.Bookmark, error) {
+	streamCtx, giveUp := context.WithCancelCause(c.life)
+	cancel := func() { giveUp(nil) }
 	stop := context.AfterFunc(ctx, cancel) // ctx ends only the beginning
-	dead := time.AfterFunc(streamSilenceMax, cancel)
+	dead := time.AfterFunc(min(within, streamSilenceMax), cancel)
+	opened := c.watch(streamCtx, server, 0, giveUp)
+	defer opened()
 	fail := func(err error) (*stream, seb.Bookmark, error) {
 		dead.Stop()
 		cancel()

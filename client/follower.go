@@ -46,7 +46,8 @@ func (c *Client) NewFollower(ctx context.Context, topic string, partition int32,
 		first := f.Next - seb.Offset(len(f.Records))
 		q.Set("offset", strconv.FormatInt(int64(first), 10))
 	}
-	return c.newFollower(ctx, []string{"topics", topic, "records"}, q)
+	f, err := c.newFollower(ctx, []string{"topics", topic, "records"}, q)
+	return f, asAsked(err, from)
 }
 
 // ResumeFollower does what [seb.Broker.ResumeFollower] does.
@@ -77,6 +78,9 @@ func (c *Client) newFollower(ctx context.Context, path []string, q url.Values) (
 func (f *remoteFollower) open(ctx context.Context) (*stream, error) {
 	f.idleMu.Lock()
 	defer f.idleMu.Unlock()
+	if f.client.life.Err() != nil {
+		return nil, errClosed()
+	}
 	if f.idle != nil {
 		f.idle.Stop()
 	}
@@ -122,6 +126,9 @@ func (f *remoteFollower) release() {
 
 // Next does what [seb.Follower.Next] does.
 func (f *remoteFollower) Next(ctx context.Context, opts seb.FetchOptions) ([]seb.Record, error) {
+	if err := checkBounds(opts); err != nil {
+		return nil, err
+	}
 	limit, maxBytes := opts.Limit, opts.MaxBytes
 	if limit == 0 {
 		limit = nextRecordsDefault

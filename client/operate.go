@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -37,6 +38,9 @@ func (c *Client) SignedURL(topic string, partition int32, from seb.Position, unt
 		return "", err
 	}
 	q := partitionQuery(partition)
+	if belowZero(from) {
+		return "", invalid(fmt.Sprintf("a signed URL can't begin at offset %s", from), "use Last for the last records")
+	}
 	if positionQuery(q, from) {
 		return "", invalid("a signed URL can't begin at AtOrAfter", "use At, Earliest, Latest, Last or AtTime")
 	}

@@ -161,7 +161,7 @@ func plainLine(body []byte) string {
 }
 
 // unanswered returns the error of a request that got no response. ctx is the caller's.
-func unanswered(ctx context.Context, server *url.URL, err error, writes bool) error {
+func unanswered(ctx context.Context, server *url.URL, err error, writes bool) *seb.Error {
 	var ue *url.Error
 	if errors.As(err, &ue) {
 		err = ue.Err // without the request's URL: the details below name the broker
@@ -189,6 +189,11 @@ func unanswered(ctx context.Context, server *url.URL, err error, writes bool) er
 		}
 	}
 	return e
+}
+
+// errClosed returns the error of a client that was closed.
+func errClosed() *seb.Error {
+	return &seb.Error{Code: seb.CodeBrokerClosed, Detail: "the client is closed", Hint: "make another client"}
 }
 
 // unexpected returns the error of a response with status 2xx that is not what a broker sends. A write was

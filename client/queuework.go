@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -29,6 +30,9 @@ func (q *remoteQueue) Receive(ctx context.Context, o seb.ReceiveOptions) ([]seb.
 	if o.InFlight != nil || o.Reserve != nil {
 		return nil, invalid("Receive of a client takes neither InFlight nor Reserve", "use the concurrency of a Worker")
 	}
+	if o.Wait < 0 {
+		return nil, invalid(fmt.Sprintf("wait is %v; it can't be negative", o.Wait), "")
+	}
 	until := time.Now().Add(o.Wait)
 	for {
 		ms, err := q.receive(ctx, o, min(max(0, time.Until(until)), receiveWaitMax))
@@ -53,7 +57,7 @@ func (q *remoteQueue) receive(ctx context.Context, o seb.ReceiveOptions, wait ti
 	var answer struct {
 		Messages []messageJSON `json:"messages"`
 	}
-	_, err := q.call(ctx, &request{method: http.MethodPost, path: q.path("receive"), body: jsonBody(body), within: wait + answerWait}, &answer)
+	_, err := q.call(ctx, &request{method: http.MethodPost, path: q.path("receive"), body: jsonBody(body), wait: wait, within: wait + answerWait}, &answer)
 	if err != nil {
 		return nil, err
 	}

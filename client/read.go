@@ -26,23 +26,49 @@ const (
 
 	fetchWaitMax = 5 * time.Minute // a broker allows no longer wait
 	followWait   = 20 * time.Second
+
+	offsetMax = "9223372036854775807" // no partition has a record at this offset
 )
 
 // positionQuery adds where to begin to a query. onward is true if the position is made by [seb.AtOrAfter]: the
-// API has no such position, so the query names the offset.
+// API has no such position, so the query names the offset. In the API, a negative offset counts from the end, so
+// the query names offsetMax instead, which every partition refuses, too.
 func positionQuery(q url.Values, from seb.Position) (onward bool) {
 	s := from.String()
 	s, onward = strings.CutSuffix(s, " or later")
-	if strings.Contains(s, "T") {
+	switch {
+	case onward && strings.HasPrefix(s, "-"):
+		q.Set("offset", "0")
+	case belowZero(from):
+		q.Set("offset", offsetMax)
+	case strings.Contains(s, "T"):
 		q.Set("time", s)
-	} else {
+	default:
 		q.Set("offset", s)
 	}
 	return onward
 }
 
+// belowZero tells whether from is a negative offset.
+func belowZero(from seb.Position) bool {
+	offset, exact := from.Offset()
+	return exact && offset < 0
+}
+
+// asAsked lets an error about offsetMax name the offset of from, for which it stood.
+func asAsked(err error, from seb.Position) error {
+	var e *seb.Error
+	if belowZero(from) && errors.As(err, &e) {
+		e.Detail = strings.ReplaceAll(e.Detail, offsetMax, from.String())
+	}
+	return err
+}
+
 // Fetch does what [seb.Broker.Fetch] does.
 func (c *Client) Fetch(ctx context.Context, topic string, partition int32, from seb.Position, opts seb.FetchOptions) (seb.Fetched, error) {
+	if err := checkBounds(opts); err != nil {
+		return seb.Fetched{}, err
+	}
 	until := time.Now().Add(opts.Wait)
 	for {
 		opts.Wait = max(0, time.Until(until))
@@ -52,6 +78,14 @@ func (c *Client) Fetch(ctx context.Context, topic string, partition int32, from 
 		}
 		from, opts.TopicTag = seb.At(f.Next), f.TopicTag
 	}
+}
+
+// checkBounds refuses what a broker in the process refuses.
+func checkBounds(o seb.FetchOptions) error {
+	if o.Limit < 0 || o.MaxBytes < 0 || o.Wait < 0 {
+		return invalid(fmt.Sprintf("limit is %d, max_bytes is %d and wait is %v; none may be negative", o.Limit, o.MaxBytes, o.Wait), "")
+	}
+	return nil
 }
 
 // fetch sends one read.
@@ -97,7 +131,7 @@ func (c *Client) read(ctx context.Context, topic string, partition int32, from s
 		q.Set("offset", strconv.FormatInt(int64(e.Start), 10))
 		return c.send(ctx, r)
 	}
-	return res, err
+	return res, asAsked(err, from)
 }
 
 // bounds reads from the headers of a response where its records end, and where the partition does.

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -19,6 +21,8 @@ const (
 	// tryTimeout bounds one try of a request. A broker answers within its own timeout for appends, 30 s by
 	// default, so a longer silence means that the connection is dead.
 	tryTimeout = 90 * time.Second
+	// tryMin is how long a try may take at least, although Options.RetryFor passes before.
+	tryMin = 10 * time.Second
 	// bodyBytesMax bounds a response. A response with a single record may be large.
 	bodyBytesMax = 1 << 30
 
@@ -79,20 +83,38 @@ func jsonBody(v any) []byte {
 // send sends r until a broker has answered for good, and returns the response if its status is 2xx.
 func (c *Client) send(ctx context.Context, r *request) (*response, error) {
 	var res *response
-	err := c.retry(ctx, r, func(server *url.URL) (err error) {
-		res, err = c.try(ctx, server, r)
+	err := c.retry(ctx, r, func(ctx context.Context, server *url.URL, within time.Duration) (err error) {
+		res, err = c.try(ctx, server, r, within)
 		return err
 	})
 	return res, err
 }
 
-// retry calls try with one server after the other, until try succeeds, or fails for good. If the outcome of one
-// try is unknown, so is that of the request: a later refusal does not say what became of the earlier try.
-func (c *Client) retry(ctx context.Context, r *request, try func(server *url.URL) error) error {
+// retry calls try with one server after the other, until try succeeds, or fails for good. It tells try how long it
+// may take. If the outcome of one try is unknown, so is that of the request: a later refusal does not say what became
+// of the earlier try. When the client is closed, a try of a write goes on, since its outcome would be unknown, and
+// everything else ends.
+func (c *Client) retry(ctx context.Context, r *request, try func(ctx context.Context, server *url.URL, within time.Duration) error) error {
+	if c.life.Err() != nil {
+		e := errClosed()
+		if r.writes {
+			e.Outcome = seb.NotCommitted
+		}
+		return e
+	}
+	living, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	if !r.writes {
+		ctx = living
+	}
 	began, pause, unknown := time.Now(), time.Duration(0), false
 	for {
-		at := c.current.Load()
-		err := try(c.servers[at])
+		server, tried := c.servers[c.current.Load()], time.Now()
+		err := try(ctx, server, c.within(r, tried.Sub(began)))
+		if err != nil && !r.writes && c.life.Err() != nil {
+			return errClosed()
+		}
 		e, single := err.(*seb.Error) //nolint:errorlint // a *seb.TokensError has an error for each token, and is final
 		if !single {
 			return err
@@ -101,13 +123,14 @@ func (c *Client) retry(ctx context.Context, r *request, try func(server *url.URL
 		if unknown {
 			e.Outcome = seb.Unknown
 		}
+		if elsewhere(e) {
+			c.leave(server)
+		}
 		if !r.mayRepeat(e) {
 			return err
 		}
+		began = began.Add(min(time.Since(tried), r.wait)) // the caller's wait takes nothing of RetryFor
 		pause = min(max(2*pause, backoffMin), backoffMax)
-		if len(c.servers) > 1 && elsewhere(e) {
-			c.current.CompareAndSwap(at, (at+1)%int32(len(c.servers)))
-		}
 		wait := max(pause, e.RetryAfter)
 		if c.opts.RetryFor < 0 || time.Since(began)+wait > c.opts.RetryFor {
 			return err
@@ -118,11 +141,28 @@ func (c *Client) retry(ctx context.Context, r *request, try func(server *url.URL
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-ctx.Done():
+		case <-living.Done():
 			timer.Stop()
+			if c.life.Err() != nil {
+				closed := errClosed()
+				closed.Outcome, closed.Err = e.Outcome, err
+				return closed
+			}
 			return &seb.Error{Code: seb.CodeCanceled, Detail: canceledDetail, Outcome: e.Outcome, Err: errors.Join(context.Cause(ctx), err)}
 		}
 	}
+}
+
+// within returns how long a try of r may take that begins elapsed after the first one.
+func (c *Client) within(r *request, elapsed time.Duration) time.Duration {
+	within := r.within
+	if within == 0 {
+		within = tryTimeout + r.wait
+	}
+	if c.opts.RetryFor > 0 {
+		within = min(within, max(tryMin, c.opts.RetryFor-elapsed)+r.wait)
+	}
+	return within
 }
 
 // mayRepeat tells whether the request may succeed if it is sent again after e, and can't be done twice.
@@ -141,13 +181,12 @@ func elsewhere(e *seb.Error) bool {
 }
 
 // try sends r once, and reads the whole response.
-func (c *Client) try(ctx context.Context, server *url.URL, r *request) (*response, error) {
-	within := r.within
-	if within == 0 {
-		within = tryTimeout + r.wait
-	}
+func (c *Client) try(ctx context.Context, server *url.URL, r *request, within time.Duration) (*response, error) {
 	tryCtx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	tryCtx, giveUp := context.WithCancelCause(tryCtx)
+	defer giveUp(nil)
+	defer c.watch(tryCtx, server, r.wait, giveUp)()
 	res, err := c.open(tryCtx, ctx, server, r)
 	if err != nil {
 		return nil, err
@@ -184,9 +223,18 @@ func (c *Client) open(ctx, caller context.Context, server *url.URL, r *request) 
 	if c.opts.APIKey != "" {
 		req.Header.Set("Authorization", "Bearer "+c.opts.APIKey)
 	}
-	res, err := c.http.Do(req)
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	var res *http.Response
+	if err = ctx.Err(); err == nil { // else package http may take a connection although it sends nothing
+		res, err = c.http.Do(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	}
 	if err != nil {
-		return nil, unanswered(caller, server, err, r.writes)
+		e := unanswered(caller, server, err, r.writes)
+		if r.writes && !connected.Load() {
+			e.Outcome = seb.NotCommitted // without a connection, nothing was sent
+		}
+		return nil, e
 	}
 	if c.opts.OnWarning != nil {
 		for _, warning := range res.Header.Values(warningHeader) {

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -47,5 +49,41 @@ func TestEachTryIsOneRequest(t *testing.T) {
 	_, err := c.Append(t.Context(), "orders", []seb.Record{{Value: []byte("b")}})
 	if seb.OutcomeOf(err) != seb.Unknown || asked() != 2 {
 		t.Errorf("%v after %d requests", err, asked())
+	}
+}
+
+// A request that is on a connection may have been carried out, also over HTTP/2, where one connection has many
+// requests. A request that ended before it had a connection was not sent.
+func TestOutcomeIsUnknownOnceARequestHasAConnection(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		came := make(chan string, 1)
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			came <- r.Proto
+			_, _ = io.Copy(io.Discard, r.Body) // package http watches the connection once the body is read
+			<-r.Context().Done()
+		}))
+		server.EnableHTTP2 = http2
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		c, err := New(Options{Servers: []string{server.URL}, TLS: server.Client().Transport.(*http.Transport).TLSClientConfig, NoIdempotencyKeys: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // on a new connection, and on the same one
+			ctx, cancel := context.WithCancel(t.Context())
+			var proto string
+			go func() {
+				proto = <-came
+				cancel()
+			}()
+			_, err = c.Append(ctx, "orders", []seb.Record{{Value: []byte("a")}})
+			if seb.CodeOf(err) != seb.CodeCanceled || seb.OutcomeOf(err) != seb.Unknown || (proto == "HTTP/2.0") != http2 {
+				t.Errorf("%s: %v, %s", proto, err, seb.OutcomeOf(err))
+			}
+			_, err = c.Append(ctx, "orders", []seb.Record{{Value: []byte("a")}})
+			if seb.CodeOf(err) != seb.CodeCanceled || seb.OutcomeOf(err) != seb.NotCommitted {
+				t.Errorf("canceled before: %v, %s", err, seb.OutcomeOf(err))
+			}
+		}
 	}
 }

@@ -60,6 +60,7 @@ func (g *target) get() (*client.Client, <-chan struct{}) {
 	return g.client, g.moved
 }
 
+// move does not close the earlier client: appenders and readers may still use it.
 func (g *target) move(t *testing.T, url string) {
 	t.Helper()
 	c, err := serverFlag{Server: url}.client()
@@ -68,11 +69,6 @@ func (g *target) move(t *testing.T, url string) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.client != nil {
-		if err := g.client.Close(); err != nil {
-			t.Error(err)
-		}
-	}
 	g.url, g.client = url, c
 	close(g.moved)
 	g.moved = make(chan struct{})

@@ -260,7 +260,7 @@ func TestErrorsNameServersThatAreNotBrokers(t *testing.T) {
 func TestClientsWithBadOptionsAreRefused(t *testing.T) {
 	for _, o := range []client.Options{
 		{Servers: []string{"ftp://a"}}, {Servers: []string{""}}, {Servers: []string{"http://"}}, {Servers: []string{"http://u:secret@a"}},
-		{Servers: []string{"http://a?token=secret"}}, {APIKey: "secret\n"},
+		{Servers: []string{"http://a?token=secret"}}, {APIKey: "secret\n"}, {UserAgent: "a\r\nb"},
 	} {
 		_, err := client.New(o)
 		kit.WantCode(t, err, seb.CodeInvalidRequest)
