@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -240,6 +242,48 @@ func TestResponsesOfSlowClientsGiveWay(t *testing.T) {
 	})
 }
 
+// A holder whose slow response was ended gets memory for its next responses, although slow responses of others
+// fill the share: these give way to it, too.
+func TestConfinedHolderFindsRoomAmongSlowClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newBudget(128 << 20)
+		_, limit := b.ShareBytes(budget.Answers)
+		const each = 4 << 20
+		open := func(key uint64) {
+			var r *budget.Reservation
+			r = b.Reservation(budget.Answers, budget.Holder{Key: key}, func() { go r.Shrink(each) })
+			if err := r.GrowSoon(t.Context(), each, 0); err == nil {
+				r.Sent(0)
+			}
+		}
+		const confined = 1
+		open(confined) // the slowest
+		time.Sleep(time.Millisecond)
+		for key := uint64(2); key < 12; key++ {
+			open(key)
+		}
+		time.Sleep(3 * time.Second) // virtual time
+		other := b.Reservation(budget.Answers, budget.Holder{Key: 99}, func() {})
+		if err := other.Grow(t.Context(), each); err != nil {
+			t.Fatal(err)
+		}
+		other.Shrink(each)
+		for key := uint64(12); key < 20; key++ {
+			open(key) // slow clients that have no mark yet take what was freed
+		}
+		if used, _ := b.ShareBytes(budget.Answers); used <= limit/2 {
+			t.Fatalf("slow clients hold only %d of %d bytes", used, limit)
+		}
+		time.Sleep(3 * time.Second)
+
+		again := b.Reservation(budget.Answers, budget.Holder{Key: confined}, func() {})
+		began := time.Now()
+		if err := again.Grow(t.Context(), each); err != nil || time.Since(began) > 100*time.Millisecond {
+			t.Errorf("the confined holder got %v after %v", err, time.Since(began))
+		}
+	})
+}
+
 // Memory of a response that the broker has not begun to send is not taken back, however long the store takes.
 func TestResponseThatIsNotSentYetDoesNotGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -295,6 +339,41 @@ func TestSmallRequestsOfOthersFindRoom(t *testing.T) {
 		}
 		if used, _ := b.ShareBytes(budget.Small); used < limit/2 {
 			t.Errorf("the hostile holders have only %d of %d bytes", used, limit)
+		}
+	})
+}
+
+// BenchmarkGrowWithManyHolders has 200 holders that take and give back an eighth of the share for large responses.
+// One of them is confined.
+func BenchmarkGrowWithManyHolders(b *testing.B) {
+	const holders, size = 200, 128 << 20
+	all, _ := newBudget(size)
+	_, share := all.ShareBytes(budget.Answers)
+	var slow *budget.Reservation
+	slow = all.Reservation(budget.Answers, budget.Holder{Key: 1}, func() { go slow.Shrink(share / 2) })
+	if err := slow.Grow(b.Context(), share/2); err != nil {
+		b.Fatal(err)
+	}
+	slow.Sent(0)
+	time.Sleep(1100 * time.Millisecond) // the client is slow from now on
+	other := all.Reservation(budget.Answers, budget.Holder{Key: holders + 1}, func() {})
+	if err := other.Grow(b.Context(), share/4*3); err != nil || slow.Ended() == nil {
+		b.Fatalf("the slow response was not ended (%v)", err)
+	}
+	other.Shrink(share / 4 * 3)
+
+	b.ResetTimer()
+	var key atomic.Uint64
+	b.SetParallelism(holders / runtime.GOMAXPROCS(0))
+	b.RunParallel(func(p *testing.PB) {
+		holder := budget.Holder{Key: key.Add(1)}
+		for p.Next() {
+			r := all.Reservation(budget.Answers, holder, func() {})
+			if err := r.Grow(context.Background(), share/8); err != nil {
+				b.Error(err)
+				return
+			}
+			r.Shrink(share / 8)
 		}
 	})
 }

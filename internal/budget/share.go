@@ -50,7 +50,7 @@ const (
 	// is further behind than answerGrace. The client should take the response within answerTime, but needn't be
 	// faster than answerRate, in bytes per second.
 	answerGrace = time.Second
-	answerTime  = 2 * time.Second
+	answerTime  = 4 * time.Second
 	answerRate  = 1 << 20
 )
 
@@ -73,15 +73,26 @@ type share struct {
 
 	used     int64
 	leaving  int64 // part of used: held by requests that were told to end
-	accounts map[Holder]account
+	accounts map[Holder]*account
+	limited  int                       // accounts of confined holders
 	confined map[Holder]time.Time      // until when a holder may have only its part of the share
+	endings  []ending                  // when confinements end, in order
 	holding  map[*Reservation]struct{} // reservations that can be revoked
 	waiting  []*Reservation
 }
 
+// ending is when a holder's confinement ends, unless the holder was confined again.
+type ending struct {
+	holder Holder
+	at     time.Time
+}
+
+// account is what one holder has of a share.
 type account struct {
 	used     int64
-	requests int // requests that hold memory or wait
+	requests int          // requests that hold memory or wait
+	confined bool         // the holder may have only its part of the share
+	oldest   *Reservation // for the method next alone: the oldest waiting request that may have more memory
 }
 
 // Reservation is the memory of a share that one request holds. It may grow and shrink. A Reservation is safe
@@ -94,20 +105,21 @@ type Reservation struct {
 	revoke func()
 
 	// Guarded by Budget.mu.
-	held  int64
-	wants int64         // bytes that the reservation waits for; 0 if it does not wait
-	since time.Time     // when the reservation began to wait
-	ready chan struct{} // while the reservation waits: closed when it gets the bytes, or is revoked
-	ended error         // why the reservation was revoked; nil if it was not
-	begun time.Time     // when the broker began to send the response that the memory is for
-	sent  int64         // bytes of that response that the client has taken
+	account *account // of the holder; nil while the reservation neither holds memory nor waits
+	held    int64
+	wants   int64         // bytes that the reservation waits for; 0 if it does not wait
+	since   time.Time     // when the reservation began to wait
+	ready   chan struct{} // while the reservation waits: closed when it gets the bytes, or is revoked
+	ended   error         // why the reservation was revoked; nil if it was not
+	begun   time.Time     // when the broker began to send the response that the memory is for
+	sent    int64         // bytes of that response that the client has taken
 }
 
 func (s *share) setUp(name Share, limit int64) {
 	parts := [...]struct{ limit, ceiling int64 }{Small: {1, 14}, Bodies: {7, 12}, Answers: {4, 13}}[name]
 	*s = share{
 		name: name, limit: limit / 16 * parts.limit, ceiling: limit / 16 * parts.ceiling, patience: shareWaitMin,
-		accounts: map[Holder]account{}, confined: map[Holder]time.Time{}, holding: map[*Reservation]struct{}{},
+		accounts: map[Holder]*account{}, confined: map[Holder]time.Time{}, holding: map[*Reservation]struct{}{},
 	}
 	if name != Bodies {
 		s.patience = smallWaitMin
@@ -264,7 +276,7 @@ func (r *Reservation) Shrink(n int64) {
 	if r.ended != nil {
 		s.leaving -= n
 	}
-	s.count(r.holder, -n, 0)
+	r.account.used -= n
 	s.exit(r)
 	b.serveLocked()
 }
@@ -288,7 +300,7 @@ func (b *Budget) growLocked(r *Reservation, n int64) {
 	b.used += n
 	s.used += n
 	r.held += n
-	s.count(r.holder, n, 0)
+	r.account.used += n
 	if r.revoke != nil {
 		s.holding[r] = struct{}{}
 	}
@@ -316,15 +328,21 @@ func (b *Budget) serveShareLocked(s *share) {
 // have the least memory after being served. It does not prefer small requests: otherwise, new requests
 // would take the memory that old ones need in order to finish.
 func (s *share) next() *Reservation {
-	oldest := map[Holder]*Reservation{}
+	s.release()
 	for _, r := range s.waiting {
-		if x := oldest[r.holder]; s.mayHave(r, r.wants) && (x == nil || r.began.Before(x.began)) {
-			oldest[r.holder] = r
+		r.account.oldest = nil
+	}
+	for _, r := range s.waiting {
+		if x := r.account.oldest; s.mayHave(r, r.wants) && (x == nil || r.began.Before(x.began)) {
+			r.account.oldest = r
 		}
 	}
 	var best *Reservation
 	var least int64
-	for _, r := range oldest {
+	for _, r := range s.waiting {
+		if r.account.oldest != r {
+			continue
+		}
 		if n := s.weight(r, r.wants); best == nil || n < least || n == least && r.began.Before(best.began) {
 			best, least = r, n
 		}
@@ -372,17 +390,22 @@ func (b *Budget) takeBackFor(waiting *Reservation) {
 
 // claimant returns the waiting request for which the share may end other requests, or nil if there is none. In
 // Answers, that can be a request that may have no more memory: its holder's part grows when the share ends the
-// responses of slow clients.
+// responses of slow clients. Requests of confined holders come last.
 func (s *share) claimant() *Reservation {
 	if r := s.next(); r != nil || s.name != Answers {
 		return r
 	}
+	var confined *Reservation
 	for _, r := range s.waiting {
-		if !s.isConfined(r.holder) {
+		switch {
+		case s.weight(r, r.wants) > s.alone() || r.account.confined && r.wants > s.limit/2:
+		case !r.account.confined:
 			return r
+		case confined == nil:
+			confined = r
 		}
 	}
-	return nil
+	return confined
 }
 
 // victim returns the reservation to revoke so that r gets memory, or nil if there is none. A reservation
@@ -433,33 +456,37 @@ func (s *share) dequeue(r *Reservation) {
 // enter counts r in the account of r's holder. The caller calls enter before r begins to hold memory or to
 // wait. If r already holds memory or waits, it is counted already, and enter does nothing.
 func (s *share) enter(r *Reservation) {
-	if r.held == 0 && r.wants == 0 {
-		s.count(r.holder, 0, 1)
+	if r.account != nil {
+		return
 	}
+	a := s.accounts[r.holder]
+	if a == nil {
+		a = &account{}
+		s.accounts[r.holder] = a
+		_, confined := s.confined[r.holder]
+		s.setConfined(a, confined)
+	}
+	a.requests++
+	r.account = a
 }
 
 // exit removes r from the account of r's holder if r neither holds memory nor waits. The caller calls exit
 // when r has given back memory or has stopped waiting.
 func (s *share) exit(r *Reservation) {
-	if r.held == 0 && r.wants == 0 {
-		s.count(r.holder, 0, -1)
-		delete(s.holding, r)
-	}
-}
-
-func (s *share) count(h Holder, bytes int64, requests int) {
-	x := s.accounts[h]
-	x.used += bytes
-	x.requests += requests
-	if x.requests == 0 {
-		delete(s.accounts, h)
+	if r.account == nil || r.held > 0 || r.wants > 0 {
 		return
 	}
-	s.accounts[h] = x
+	a := r.account
+	r.account = nil
+	delete(s.holding, r)
+	if a.requests--; a.requests == 0 {
+		s.setConfined(a, false)
+		delete(s.accounts, r.holder)
+	}
 }
 
 // weight returns how many bytes r's holder would have if r got n more bytes.
-func (s *share) weight(r *Reservation, n int64) int64 { return s.accounts[r.holder].used + n }
+func (s *share) weight(r *Reservation, n int64) int64 { return r.account.used + n }
 
 // mayHave tells whether the limit of r's holder allows n more bytes for r. It does not check whether there
 // is room.
@@ -470,12 +497,12 @@ func (s *share) mayHave(r *Reservation, n int64) bool { return n <= s.allowance(
 // has no limit. If r alone has memory of the share, there is no limit either. In Answers, confined holders
 // moreover leave half of the share to others.
 func (s *share) allowance(r *Reservation) int64 {
-	confined := s.isConfined(r.holder)
+	confined := r.account.confined
 	switch {
 	case s.used == r.held || s.name != Answers && r.revoke != nil && !confined:
 		return s.limit
 	case s.name == Answers && confined:
-		return min(s.part()-s.weight(r, 0), s.limit/2-s.used)
+		return min(s.part()-s.weight(r, 0), s.limit/2-(s.used-s.leaving))
 	}
 	return s.part() - s.weight(r, 0)
 }
@@ -485,12 +512,8 @@ func (s *share) allowance(r *Reservation) int64 {
 // all others have their whole part. In Answers, confined holders don't count.
 func (s *share) part() int64 {
 	n := len(s.accounts)
-	if s.name == Answers && len(s.confined) > 0 {
-		for h := range s.accounts {
-			if s.isConfined(h) {
-				n--
-			}
-		}
+	if s.name == Answers {
+		n -= s.limited
 	}
 	if n > 1 {
 		return s.limit / int64(n+1)
@@ -521,21 +544,39 @@ func (r *Reservation) behind(now time.Time) time.Duration {
 
 func (s *share) alone() int64 { return s.limit / 4 * 3 }
 
-func (s *share) isConfined(h Holder) bool {
-	return len(s.confined) > 0 && time.Now().Before(s.confined[h])
-}
-
 // confine limits a holder to its part for confinedFor.
 func (s *share) confine(h Holder) {
+	if _, again := s.confined[h]; !again && len(s.confined) >= confinedMax {
+		return
+	}
+	until := time.Now().Add(confinedFor)
+	s.confined[h] = until
+	s.endings = append(s.endings, ending{h, until})
+	s.setConfined(s.accounts[h], true)
+}
+
+// release ends the confinements whose time has passed.
+func (s *share) release() {
 	now := time.Now()
-	if len(s.confined) >= confinedMax {
-		for h, until := range s.confined {
-			if !now.Before(until) {
-				delete(s.confined, h)
-			}
+	for len(s.endings) > 0 && !now.Before(s.endings[0].at) {
+		x := s.endings[0]
+		s.endings = s.endings[1:]
+		if s.confined[x.holder].Equal(x.at) {
+			delete(s.confined, x.holder)
+			s.setConfined(s.accounts[x.holder], false)
 		}
 	}
-	if len(s.confined) < confinedMax {
-		s.confined[h] = now.Add(confinedFor)
+}
+
+// setConfined marks the account of a holder, which is nil if the holder neither holds memory nor waits.
+func (s *share) setConfined(a *account, confined bool) {
+	if a == nil || a.confined == confined {
+		return
+	}
+	a.confined = confined
+	if confined {
+		s.limited++
+	} else {
+		s.limited--
 	}
 }
