@@ -84,7 +84,10 @@ func (n Networks) against(a netip.Addr) string {
 	case slices.ContainsFunc(n.Allowed, holds):
 		return ""
 	case embeds:
-		return n.against(inner)
+		if why := n.against(inner); why != "" || !n.isOwn(a) {
+			return why
+		}
+		return ownMachine
 	case a.Is4() && slices.ContainsFunc(closed4, holds), a.Is6() && (!open6.Contains(a) || slices.ContainsFunc(closed6, holds)):
 		return "is not public"
 	case n.isOwn(a):
