@@ -123,6 +123,7 @@ func TestUnitRunsSebAndFitsIt(t *testing.T) {
 		"Type": "notify", "Restart": "on-failure", "RestartPreventExitStatus": "2 3", // exitUsage, exitDamage
 		"NoNewPrivileges": "yes", "ProtectSystem": "strict", "DynamicUser": "yes",
 		"StateDirectory": "seb", "CacheDirectory": "seb", "EnvironmentFile": "-/etc/seb/seb.env",
+		"RestrictAddressFamilies": "AF_INET AF_INET6 AF_NETLINK AF_UNIX", // pushes ask for routes by netlink
 	} {
 		if u[name] != want {
 			t.Errorf("%s=%s, not %s", name, u[name], want)

@@ -84,7 +84,10 @@ func (n Networks) against(a netip.Addr) string {
 	case slices.ContainsFunc(n.Allowed, holds):
 		return ""
 	case embeds:
-		return n.against(inner)
+		if why := n.against(inner); why != "" || !n.isOwn(a) {
+			return why
+		}
+		return ownMachine
 	case a.Is4() && slices.ContainsFunc(closed4, holds), a.Is6() && (!open6.Contains(a) || slices.ContainsFunc(closed6, holds)):
 		return "is not public"
 	case n.isOwn(a):
@@ -167,9 +170,9 @@ func (n Networks) guard(_ context.Context, network, address string, _ syscall.Ra
 // dial makes a connection, as [net.Dialer.DialContext] does.
 type dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// guarded returns a dial that closes connections to this machine, before anything is sent. guard does not know
-// all addresses of this machine: a local route can give it addresses that no network interface has. A
-// connection to such an address comes from the same address.
+// guarded returns a dial that closes connections to this machine, before anything is sent. guard may not know
+// all addresses of this machine: a sandbox can hide its routes, and routes can change before the connection is
+// made. A connection to an address of a local route mostly comes from the same address.
 func (n Networks) guarded(d dial) dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := d(ctx, network, address)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -68,15 +69,16 @@ func TestOperatorDeniesNetworks(t *testing.T) {
 // A public address may be this machine's own. A server there may trust requests from this machine.
 func TestOwnAddressesAreRefusedUnlessAllowed(t *testing.T) {
 	mine := func(a netip.Addr) bool {
-		return a == netip.MustParseAddr("1.2.3.4") || a == netip.MustParseAddr("2606:4700::5")
+		return slices.Contains([]string{"1.2.3.4", "2606:4700::5", "64:ff9b::102:306"}, a.String()) // the last is 64:ff9b::1.2.3.6
 	}
 	for text, want := range map[string]bool{
 		"1.2.3.4": false, "::ffff:1.2.3.4": false, "64:ff9b::1.2.3.4": false, "2606:4700::5": false, "1.2.3.5": true, "2606:4700::6": true,
+		"64:ff9b::1.2.3.6": false, "64:ff9b::1.2.3.5": true,
 	} {
 		if got := (Networks{own: mine}).allows(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s: %v", text, got)
 		}
-		allowed := Networks{own: mine, Allowed: prefixes("1.2.3.0/24", "2606:4700::/32")}
+		allowed := Networks{own: mine, Allowed: prefixes("1.2.3.0/24", "2606:4700::/32", "64:ff9b::102:306/128")}
 		if !allowed.allows(netip.MustParseAddr(text)) {
 			t.Errorf("%s is allowed", text)
 		}

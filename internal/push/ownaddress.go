@@ -5,9 +5,17 @@ import (
 	"net/netip"
 )
 
-// ownAddress reports whether an address belongs to a network interface of this machine. It asks the
-// system each time, since addresses come and go.
+// ownAddress reports whether an address belongs to this machine, by a route or by a network interface. It asks
+// the system each time, since routes and addresses come and go.
+//
+// If the system does not tell the route, the interfaces decide. To refuse the address instead would stop all
+// pushes of a broker whose sandbox forbids netlink sockets. The same sandbox forbids listing the interfaces, and
+// canBind knows the local routes of IPv4 too. A local route of IPv6 stays unknown then, unless a connection
+// comes from the address itself (see guardMade).
 func ownAddress(a netip.Addr) bool {
+	if here, err := routedHere(a); err == nil && here {
+		return true
+	}
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
 		return canBind(a) // a sandbox may forbid listing the addresses
