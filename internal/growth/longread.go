@@ -15,7 +15,7 @@ import (
 // longRead measures reads of many commits of one record each from a slow store.
 func longRead(ctx context.Context, r *run) error {
 	const n, delay = 8_192, 30 * time.Millisecond
-	store, err := startSlowStore(ctx, r, delay)
+	store, err := startSlowStore(ctx, r, func() time.Duration { return delay })
 	if errors.Is(err, errNoVersitygw) {
 		r.row("skipped", err.Error())
 		return nil

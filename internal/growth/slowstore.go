@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -12,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -25,13 +28,14 @@ var errNoVersitygw = errors.New("it needs versitygw, an S3 server: run `make ver
 
 // slowStore is an S3 server on this machine, and a proxy in front of the server that delays requests.
 type slowStore struct {
-	direct, slow string // URLs of the same store: without and with the proxy
+	direct, slow string    // URLs of the same store: without and with the proxy
+	requests     *requests // that went through the proxy
 	stop         func()
 }
 
-// startSlowStore starts versitygw on a new directory, and a proxy that adds delay to each
-// request. It returns errNoVersitygw if the environment names no versitygw.
-func startSlowStore(ctx context.Context, r *run, delay time.Duration) (*slowStore, error) {
+// startSlowStore starts versitygw on a new directory, and a proxy that delays each request by what delay
+// returns. It returns errNoVersitygw if the environment names no versitygw.
+func startSlowStore(ctx context.Context, r *run, delay func() time.Duration) (*slowStore, error) {
 	binary := os.Getenv(versitygwVariable)
 	if binary == "" {
 		return nil, errNoVersitygw
@@ -66,27 +70,80 @@ func startSlowStore(ctx context.Context, r *run, delay time.Duration) (*slowStor
 		endGateway()
 		return nil, err
 	}
-	proxy := &http.Server{Handler: delayed(address, delay), ReadHeaderTimeout: time.Minute}
+	counted := new(requests)
+	proxy := &http.Server{Handler: delayed(address, delay, counted), ReadHeaderTimeout: time.Minute}
 	go func() { _ = proxy.Serve(listener) }() // returns an error once the proxy is closed
 	storeURL := func(address string) string {
 		return fmt.Sprintf("s3://%s/store?%s", bucket, url.Values{"endpoint": {"http://" + address}, "region": {"us-east-1"}}.Encode())
 	}
 	return &slowStore{
-		direct: storeURL(address), slow: storeURL(listener.Addr().String()),
+		direct: storeURL(address), slow: storeURL(listener.Addr().String()), requests: counted,
 		stop: func() { _ = proxy.Close(); endGateway() }, // an error does not matter: nobody uses the proxy any longer
 	}, nil
 }
 
-// delayed returns a proxy that forwards requests to address unchanged, each after a delay.
-func delayed(address string, delay time.Duration) http.Handler {
+// delayed returns a proxy that forwards requests to address unchanged, each after a delay, and counts them.
+func delayed(address string, delay func() time.Duration, counted *requests) http.Handler {
 	return &httputil.ReverseProxy{
+		ModifyResponse: func(resp *http.Response) error {
+			counted.add(resp)
+			return nil
+		},
 		Rewrite: func(p *httputil.ProxyRequest) {
-			pause(p.In.Context(), delay)
+			pause(p.In.Context(), delay())
 			p.SetURL(&url.URL{Scheme: "http", Host: address})
 			p.Out.Host = p.In.Host // the signature covers the host
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
 	}
+}
+
+// requests counts requests to an S3 server.
+type requests struct {
+	mu sync.Mutex
+	requestCounts
+}
+
+// requestCounts has numbers of requests, by how S3 charges for them.
+type requestCounts struct {
+	puts    int // including those that were refused
+	refused int // PUTs of a key that existed
+	gets    int
+	lists   int
+}
+
+// add counts the request that resp answers. Other requests, such as DELETE, cost nothing.
+func (r *requests) add(resp *http.Response) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case resp.Request.Method == http.MethodPut:
+		r.puts++
+		if resp.StatusCode == http.StatusPreconditionFailed {
+			r.refused++
+		}
+	case resp.Request.Method == http.MethodGet && resp.Request.URL.Query().Has("list-type"):
+		r.lists++
+	case resp.Request.Method == http.MethodGet || resp.Request.Method == http.MethodHead:
+		r.gets++
+	}
+}
+
+// now returns the counts so far.
+func (r *requests) now() requestCounts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.requestCounts
+}
+
+// since returns the requests that were counted after earlier.
+func (c requestCounts) since(earlier requestCounts) requestCounts {
+	return requestCounts{c.puts - earlier.puts, c.refused - earlier.refused, c.gets - earlier.gets, c.lists - earlier.lists}
+}
+
+// lognormal returns random durations with the given median. sigma is the standard deviation of their logarithm.
+func lognormal(median time.Duration, sigma float64) func() time.Duration {
+	return func() time.Duration { return time.Duration(float64(median) * math.Exp(sigma*rand.NormFloat64())) }
 }
 
 // answers waits until a server answers a request, with any status.
