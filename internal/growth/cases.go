@@ -25,6 +25,6 @@ var cases = []growthCase{
 	{"lists", "many topics of many partitions: memory while many callers list them", lists},
 	{"dead", "many dead letters in one queue: pages of them", dead},
 	{"slow-clients", "clients that send or read slowly: small appends of others", slowClients},
-	{"hostile-clients", "clients that hold memory: appends with another API key, large and small", hostileClients},
+	{"hostile-clients", "clients that take memory or CPU time: appends with another API key, large and small", hostileClients},
 	{"long-read", "reads of many small commits from a slow store (needs SEB_TEST_VERSITYGW)", longRead},
 }

@@ -1,5 +1,6 @@
 // Growth measures how a broker behaves as the number of things that it holds or
-// serves grows: topics, partitions, consumers, queues, pushes, commits, slow clients.
+// serves grows: topics, partitions, consumers, queues, pushes, commits, slow and hostile
+// clients.
 //
 //	go run ./internal/growth                   every case, at sizes that take minutes
 //	go run ./internal/growth -full topics      one case, at its full size
