@@ -115,6 +115,9 @@ func exchange(t *testing.T, conn net.Conn, request string) (status int, err erro
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		t.Error(err)
 	}
+	if resp.StatusCode != http.StatusBadRequest && resp.Header.Get("X-Content-Type-Options") != "nosniff" { // net/http itself answers 400
+		t.Errorf("status %d: a browser may take the answer for another type: %v", resp.StatusCode, resp.Header)
+	}
 	return resp.StatusCode, resp.Body.Close()
 }
 

@@ -25,7 +25,7 @@ var cases = []growthCase{
 	{"lists", "many topics of many partitions: memory while many callers list them", lists},
 	{"dead", "many dead letters in one queue: pages of them", dead},
 	{"slow-clients", "clients that send or read slowly: small appends of others", slowClients},
-	{"hostile-clients", "clients that hold memory: appends with another API key, large and small", hostileClients},
+	{"hostile-clients", "clients that take memory or CPU time: appends with another API key, large and small", hostileClients},
 	{"long-read", "reads of many small commits from a slow store (needs SEB_TEST_VERSITYGW)", longRead},
 	{"several-brokers", "1 to 8 brokers on a slow store: appends, requests to the store, events (needs SEB_TEST_VERSITYGW)", severalBrokers},
 }

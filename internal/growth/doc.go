@@ -1,5 +1,6 @@
 // Growth measures how a broker behaves as the number of things that it holds or
-// serves grows: topics, partitions, consumers, queues, pushes, commits, slow clients, and the number of brokers.
+// serves grows: topics, partitions, consumers, queues, pushes, commits, slow and hostile
+// clients, and the number of brokers.
 //
 //	go run ./internal/growth                   every case, at sizes that take minutes
 //	go run ./internal/growth -full topics      one case, at its full size

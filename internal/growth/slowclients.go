@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -51,7 +52,7 @@ func slowClients(ctx context.Context, r *run) error {
 		alone := small(aloneFor)
 		r.row(fmt.Sprintf("small appends, %d clients, alone", loadWorkers), alone.figures()...)
 		var with latencies
-		theirs := beset(ctx, b, others.n, others.client, func() { with = small(withFor) })
+		theirs := beset(ctx, slices.Repeat([]*broker{b}, others.n), others.client, func() { with = small(withFor) })
 		r.row("  with "+others.what, append(with.figures(), compared(with, alone), theirs)...)
 	}
 	now, peak, err := b.memory()

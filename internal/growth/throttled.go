@@ -18,10 +18,12 @@ const throttledSteps = 4
 // throttled is a client that sends a body, or reads an answer, slowly.
 type throttled struct {
 	method, path, contentType string
+	encoding                  string // the Content-Encoding; "" for none
 	start                     string // the beginning of the body
 	size                      int    // bytes of the body
 	atOnce                    int    // how many bytes of the body are sent first, at full speed
 	sendRate, readRate        int    // bytes per second; a readRate of 0 means no limit
+	hasty                     bool   // repeats a refused request at once
 }
 
 // once sends one request to b over a new connection, reads the whole answer, and returns the answer's status.
@@ -65,6 +67,9 @@ func (t throttled) send(ctx context.Context, conn net.Conn, key string) error {
 	}
 	if t.size > 0 {
 		head += fmt.Sprintf("Content-Type: %s\r\nContent-Length: %d\r\n", t.contentType, t.size)
+	}
+	if t.encoding != "" {
+		head += "Content-Encoding: " + t.encoding + "\r\n"
 	}
 	if _, err := io.WriteString(conn, head+"\r\n"+t.start); err != nil {
 		return err
@@ -111,14 +116,15 @@ type statuses struct {
 	counts map[int]int
 }
 
-// beset runs do while n throttled clients send requests. Each client sends one request after the other, each
-// over a new connection, and waits for a second after a refusal or a lost connection. beset returns the
-// statuses of the requests that ended before do returned.
-func beset(ctx context.Context, b *broker, n int, client throttled, do func()) string {
+// beset runs do while throttled clients send requests, one client for each element of as, with its API key. Each
+// client sends one request after the other, each over a new connection, and waits for a second after a lost
+// connection, and, unless it is hasty, after a refusal. beset returns the statuses of the requests that ended before
+// do returned.
+func beset(ctx context.Context, as []*broker, client throttled, do func()) string {
 	ctx, cancel := context.WithCancel(ctx)
 	all := statuses{counts: map[int]int{}}
 	var clients sync.WaitGroup
-	for range n {
+	for _, b := range as {
 		clients.Go(func() {
 			for ctx.Err() == nil {
 				status, _ := client.once(ctx, b) // a lost connection has no status
@@ -128,7 +134,7 @@ func beset(ctx context.Context, b *broker, n int, client throttled, do func()) s
 				all.mu.Lock()
 				all.counts[status]++
 				all.mu.Unlock()
-				if status >= 400 || status == 0 {
+				if status >= 400 && !client.hasty || status == 0 {
 					pause(ctx, time.Second)
 				}
 			}

@@ -228,7 +228,8 @@ func (c *headerConn) needs() int64 {
 func (c *headerConn) refuse(status int, detail string) error {
 	text := fmt.Sprintf("%d %s", status, http.StatusText(status))
 	_ = c.SetWriteDeadline(time.Now().Add(lastAnswerTime)) // if this or the write fails, the client gets no answer
-	_, _ = fmt.Fprintf(c.Conn, "HTTP/1.1 %s\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n%s: %s\n", text, text, detail)
+	const header = "Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n"
+	_, _ = fmt.Fprintf(c.Conn, "HTTP/1.1 %s\r\n%s\r\n%s: %s\n", text, header, text, detail)
 	if c.CloseWrite() == nil && c.SetReadDeadline(time.Now().Add(lastAnswerTime)) == nil {
 		rest := io.LimitReader(c.Conn, lastAnswerRest)
 		_, _ = io.Copy(io.Discard, rest) // until the client closes the connection, or one of the limits

@@ -7,9 +7,11 @@ var (
 	asCaller        = kit.AsCaller
 	bySecret        = kit.BySecret
 	createKey       = kit.CreateKey
+	deliverWith     = kit.DeliverWith
 	immediate       = kit.Immediate
 	mustAppend      = kit.MustAppend
 	mustCreateTopic = kit.MustCreateTopic
+	mustPush        = kit.MustPush
 	mustReceive     = kit.MustReceive
 	mustSet         = kit.MustSet
 	newFaulty       = kit.NewFaulty

@@ -3,6 +3,9 @@ package access_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,9 +17,18 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// changes has one change of each kind that a caller may ask for. The changes need topic t with a
-// record, its consumer c, its queues q and pushed, and an API key with the given id.
-func changes(b *seb.Broker, key format.KeyID, token string) map[string]func(ctx context.Context) error {
+// subjects are what [changes] needs by id: an API key, and the tokens of a record of queue q and of a record of
+// queue last, in its last attempt. changes also needs topics t and u, consumer c of t, and these queues of t: dead,
+// with a dead letter; pushed; and stopped, whose push was stopped.
+type subjects struct {
+	key         format.KeyID
+	token, last string
+}
+
+// changes has one change of each kind that a caller may ask for. Takeovers of queues are not among them: a broker
+// commits those for itself.
+func changes(b *seb.Broker, of subjects) map[string]func(ctx context.Context) error {
+	key, token := of.key, of.token
 	q, pushed := b.Queue("t", "q"), b.Queue("t", "pushed")
 	return map[string]func(ctx context.Context) error{
 		"create a key": func(ctx context.Context) error {
@@ -46,6 +58,10 @@ func changes(b *seb.Broker, key format.KeyID, token string) map[string]func(ctx 
 			_, err := b.Consumer("t", "read").Follower(ctx, seb.AllPartitions)
 			return err
 		},
+		"reset a consumer to offsets": func(ctx context.Context) error {
+			_, _, err := b.Consumer("t", "c").ResetTo(ctx, seb.Offsets{0: 1})
+			return err
+		},
 		"reset a consumer":  func(ctx context.Context) error { _, _, err := b.Consumer("t", "c").Reset(ctx, seb.Latest); return err },
 		"delete a consumer": func(ctx context.Context) error { return b.Consumer("t", "c").Delete(ctx) },
 		"move a consumer": func(ctx context.Context) error {
@@ -64,13 +80,28 @@ func changes(b *seb.Broker, key format.KeyID, token string) map[string]func(ctx 
 		"purge a queue":  func(ctx context.Context) error { _, err := q.Purge(ctx); return err },
 		"acknowledge":    func(ctx context.Context) error { return q.Ack(ctx, token) },
 		"put back":       func(ctx context.Context) error { return q.Nack(ctx, seb.NackOptions{}, token) },
+		"put back after the last attempt": func(ctx context.Context) error {
+			return b.Queue("t", "last").Nack(ctx, seb.NackOptions{}, of.last)
+		},
+		"redrive": func(ctx context.Context) error {
+			_, err := b.Queue("t", "dead").Redrive(ctx, seb.RedriveOptions{})
+			return err
+		},
 		"set a push": func(ctx context.Context) error {
 			_, _, _, err := q.SetPush(ctx, seb.PushUpdate{URL: new("https://example.com/")})
 			return err
 		},
 		"remove a push": func(ctx context.Context) error { return pushed.RemovePush(ctx) },
+		"resume a push": func(ctx context.Context) error { _, err := b.Queue("t", "stopped").ResumePush(ctx); return err },
 		"append to several topics": func(ctx context.Context) error {
 			_, err := b.Commit(ctx, seb.Commit{Appends: []seb.CommitAppend{{Topic: "t", Records: values("x")}, {Topic: "u", Records: values("x")}}})
+			return err
+		},
+		"append and move a consumer": func(ctx context.Context) error {
+			_, err := b.Commit(ctx, seb.Commit{
+				Appends:   []seb.CommitAppend{{Topic: "u", Records: values("x")}},
+				Positions: []seb.CommitPositions{{Topic: "t", Consumer: "c", Offsets: seb.Offsets{0: 1}}},
+			})
 			return err
 		},
 		"append and acknowledge": func(ctx context.Context) error {
@@ -83,28 +114,58 @@ func changes(b *seb.Broker, key format.KeyID, token string) map[string]func(ctx 
 	}
 }
 
-// toChange creates what [changes] needs.
-func toChange(t testing.TB, b *seb.Broker) (key format.KeyID, token string) {
+// toChange creates what [changes] needs. If gone, the URL of a target that answers 410, is "", toChange leaves
+// out queue stopped.
+func toChange(t testing.TB, b *seb.Broker, gone string) (of subjects) {
 	t.Helper()
 	mustAppend(t, b, "t", "v")
 	mustCreateTopic(t, b, "u", 1)
 	if _, _, err := b.Consumer("t", "c").Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	mustSet(t, b.Queue("t", "q"), seb.QueueUpdate{})
-	mustSet(t, b.Queue("t", "pushed"), seb.QueueUpdate{})
-	if _, _, _, err := b.Queue("t", "pushed").SetPush(t.Context(), seb.PushUpdate{URL: new("https://example.com/")}); err != nil {
+	for _, name := range []string{"q", "last", "dead", "pushed", "stopped"} {
+		mustSet(t, b.Queue("t", name), seb.QueueUpdate{})
+	}
+	if gone != "" {
+		stopPush(t, b, b.Queue("t", "stopped"), gone)
+	}
+	mustPush(t, b.Queue("t", "pushed"), "https://example.com/")
+	once := seb.QueueUpdate{MaxAttempts: new(1)}
+	mustSet(t, b.Queue("t", "dead"), once)
+	dead := tokens(mustReceive(t, b.Queue("t", "dead"), 1, 0))
+	if err := b.Queue("t", "dead").Nack(t.Context(), seb.NackOptions{}, dead...); err != nil {
 		t.Fatal(err)
 	}
+	once.DeadLetterTopic = new("u")
+	mustSet(t, b.Queue("t", "last"), once)
 	if b.KeysExist() {
 		k, _ := createKey(t, b, seb.KeyOptions{Name: "victim"})
-		key = k.ID
+		of.key = k.ID
 	}
-	return key, tokens(mustReceive(t, b.Queue("t", "q"), 1, 0))[0]
+	of.token = tokens(mustReceive(t, b.Queue("t", "q"), 1, 0))[0]
+	of.last = tokens(mustReceive(t, b.Queue("t", "last"), 1, 0))[0]
+	return of
+}
+
+// stopPush sets the push of a queue that has a record to gone, the URL of a target that answers 410, and waits until
+// the push has stopped.
+func stopPush(t testing.TB, b *seb.Broker, q *seb.Queue, gone string) {
+	t.Helper()
+	mustPush(t, q, gone)
+	defer deliverWith(t, b, seb.PushOptions{})()
+	for { // no call waits, so virtual time stands still
+		info, err := q.Push(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Stopped != "" {
+			return
+		}
+	}
 }
 
 func kindsOfChange() (names []string) {
-	for name := range changes(nil, 0, "") {
+	for name := range changes(nil, subjects{}) {
 		names = append(names, name)
 	}
 	return names
@@ -167,11 +228,11 @@ func TestRevocationRefusesChangesInItsOwnCommit(t *testing.T) {
 					createKey(t, b, seb.KeyOptions{Name: "ops"})
 					caller, secret := createKey(t, b, seb.KeyOptions{Name: "caller"})
 					ctx := asCaller(t, b, bySecret(secret))
-					victim, token := toChange(t, b)
+					of := toChange(t, b, "")
 					synctest.Wait()
 					next := format.Seq(b.Status().Applied + 1)
 					changed := make(chan error, 1)
-					inCommitOfRevocation(t, b, faulty, caller.ID, func() { changed <- changes(b, victim, token)[kind](ctx) })()
+					inCommitOfRevocation(t, b, faulty, caller.ID, func() { changed <- changes(b, of)[kind](ctx) })()
 					wantNotAllowed(t, <-changed)
 					together = format.Seq(b.Status().Applied) == next+3
 				})
@@ -186,6 +247,13 @@ func TestRevocationRefusesChangesInItsOwnCommit(t *testing.T) {
 // Another broker revokes the key, or creates the first key of the log, and wins the slot for which the
 // change was built.
 func TestChangeIsDecidedAgainAfterALostRace(t *testing.T) {
+	gone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusGone)
+	}))
+	defer gone.Close()
+	opts := immediate()
+	opts.PushNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	for _, first := range []bool{false, true} {
 		for _, kind := range kindsOfChange() {
 			if first && kind == "revoke a key" {
@@ -194,7 +262,7 @@ func TestChangeIsDecidedAgainAfterALostRace(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, first key %v", kind, first), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					memory, faulty := newFaulty()
-					b, other := open(t, faulty, immediate()), open(t, memory, immediate())
+					b, other := open(t, faulty, opts), open(t, memory, opts)
 					var caller seb.Key
 					var secret string
 					if !first {
@@ -202,12 +270,12 @@ func TestChangeIsDecidedAgainAfterALostRace(t *testing.T) {
 						caller, secret = createKey(t, b, seb.KeyOptions{Name: "caller"})
 					}
 					ctx := asCaller(t, b, bySecret(secret))
-					victim, token := toChange(t, b)
+					of := toChange(t, b, gone.URL)
 					release := make(chan struct{})
 					remove := faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Hold(release))
 					var wg sync.WaitGroup
 					var changed error
-					wg.Go(func() { changed = changes(b, victim, token)[kind](ctx) })
+					wg.Go(func() { changed = changes(b, of)[kind](ctx) })
 					synctest.Wait()
 					var err error
 					if first {
