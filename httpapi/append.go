@@ -59,7 +59,7 @@ func (h *Handler) appendRecords(w *response, _ *http.Request) error {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
 	if spec.hint != "" {
-		w.Header().Set(hintHeader, "the body was appended as one record; "+spec.hint)
+		w.Header().Set(hintHeader, spec.hint)
 	}
 	return writeBody(w, http.StatusCreated, typeJSON, append(appendedJSON(nil, done), '\n'))
 }
@@ -123,6 +123,7 @@ func (h *Handler) records(ctx context.Context, spec *appendSpec, body []byte) (*
 func (h *Handler) parse(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
 	switch spec.mediaType {
 	case typeNDJSON:
+		spec.hint = fieldsHint(body)
 		return h.linesOf(ctx, spec, body)
 	case typeBatch:
 		return h.batchOf(ctx, spec, body)
@@ -149,15 +150,28 @@ var beginsRecords = regexp.MustCompile(`^\s*\{\s*"records"\s*:\s*\[`)
 func severalHint(mediaType string, body []byte) string {
 	switch mediaType {
 	case "application/jsonl", "application/ndjson", "application/json-lines", "application/jsonlines", "text/x-ndjson":
-		return "to append each of its lines as a record, send it with Content-Type: " + typeNDJSON
+		return "the body was appended as one record; to append each of its lines as a record, send it with Content-Type: " + typeNDJSON
 	}
 	switch {
 	case beginsRecords.Match(body):
-		return "to append each of its records, send it with Content-Type: " + typeRecords
+		return "the body was appended as one record; to append each of its records, send it with Content-Type: " + typeRecords
 	case mediaType == typeJSON && isArray(body):
-		return `to append each element of the array as a record, send {"records":[{"value_json":ELEMENT}, ...]} with Content-Type: ` + typeRecords
+		return `the body was appended as one record; to append each element of the array as a record, send {"records":[{"value_json":ELEMENT}, ...]} with Content-Type: ` + typeRecords
 	}
 	return ""
+}
+
+// beginsFields matches a line that was probably meant as a record with its key and value, as in responses to reads.
+var beginsFields = regexp.MustCompile(`^\s*\{\s*"(partition|offset|timestamp|key|headers|value|value_json)"\s*:`)
+
+// fieldsHint returns what to send instead if the values of records, one in each line, were probably meant as records
+// with fields; otherwise "". It looks at the first line.
+func fieldsHint(body []byte) string {
+	line, _, _ := bytes.Cut(body, []byte{'\n'})
+	if !beginsFields.Match(line) || !bytes.Contains(line, []byte(`"value`)) {
+		return ""
+	}
+	return `each line was appended as a value; to append records with a key and a value, send {"records":[{"key":"...","value":"..."}, ...]} with Content-Type: ` + typeRecords
 }
 
 // isArray tells whether text begins and ends like a JSON array.
@@ -203,7 +217,7 @@ type appendSpec struct {
 	// partitions has one element per record if any record names a partition, else it is nil.
 	partitions []int32
 
-	hint string // what to send instead if the body is one record's value, but was probably meant as several records; else ""
+	hint string // what to send instead if the body was probably meant otherwise; else ""
 }
 
 // record returns a record with value and the properties that all records of the request share.

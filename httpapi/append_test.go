@@ -86,8 +86,8 @@ func TestAppendSingleWithoutContentType(t *testing.T) {
 	}
 }
 
-// A list of records in the wrong media type is one record, and the answer says so.
-func TestAppendHintsAtListsThatAreOneRecord(t *testing.T) {
+// Values that were probably meant as records are appended as they are, and the answer says so.
+func TestAppendHintsAtValuesThatLookLikeRecords(t *testing.T) {
 	const list = ` {"records" : [{"value":"a"},{"value":"b"}]}`
 	s := newServer(t, seb.Options{}, Options{})
 	for _, c := range []struct {
@@ -110,13 +110,17 @@ func TestAppendHintsAtListsThatAreOneRecord(t *testing.T) {
 		{"application/jsonlines", "{}\n{}\n", typeNDJSON},
 		{"text/x-ndjson; charset=utf-8", "{}\n{}\n", typeNDJSON},
 		{"application/jsonl", list, typeNDJSON},
+		{typeNDJSON, `{"key":"a","value":"b"}`, typeRecords},
+		{typeNDJSON, `{ "partition":0,"offset":1,"value":"b"}`, typeRecords},
+		{typeNDJSON, `{"key":"a","amount":5}`, ""},
+		{typeNDJSON, `{"id":"a","value":"b"}`, ""},
 	} {
 		a := s.append("orders", c.body, "Content-Type", c.contentType)
 		if hint := a.Header.Get("Seb-Hint"); (hint != "") != (c.hints != "") || !strings.Contains(hint, c.hints) {
 			t.Errorf("%s as %q: the hint is %q", c.body, c.contentType, hint)
 		}
 	}
-	if got := values(s.stored("orders", 0)); got[0] != list || len(got) != 17 {
+	if got := values(s.stored("orders", 0)); got[0] != list || len(got) != 21 {
 		t.Errorf("stored %q", got)
 	}
 }

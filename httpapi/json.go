@@ -198,7 +198,7 @@ func (j *jsonReader) list(what string, element func(index int) error) error {
 // unknown returns the error for a field that an object may not have. The parameter what names the object;
 // known lists the fields that it may have.
 func (j *jsonReader) unknown(what string, name []byte, known string) error {
-	return invalid("known fields are "+known, "%s has an unknown field %q at byte %d", what, name, j.at)
+	return invalid("known fields: "+known, "%s has an unknown field %q at byte %d", what, name, j.at)
 }
 
 // mistyped returns the error for the next value, which is not of the type or form that expected describes.

@@ -319,6 +319,6 @@ func errMethod(r *http.Request, allow string) error {
 	return &seb.Error{
 		Code:   codeMethodNotAllowed,
 		Detail: fmt.Sprintf("%s is not possible at %.200q", r.Method, r.URL.Path),
-		Hint:   "possible are " + allow + methodHints[r.Pattern],
+		Hint:   "the path allows " + allow + methodHints[r.Pattern],
 	}
 }

@@ -42,10 +42,10 @@ On a terminal, control characters are shown escaped, such as \x1b; --raw writes 
 records as they are in any case.
 
 With --consumer it begins at the consumer's position, and commits a record after the output took it: each record is
-written at least once, even if seb is killed. But if a program behind a pipe is killed, the records are lost to it that
-the pipe took and it has not processed: to run a program for each record, use seb work, or --ack-lines. A consumer that
-does not exist is created, at the beginning; for its position, see seb consumer show. If another program moves the
-consumer meanwhile, seb consume ends with exit code 4.
+written at least once, even if seb is killed. But if a program behind a pipe is killed, it never
+gets the records that the pipe took and it had not processed: use seb work to run a program for each record, or
+--ack-lines. A consumer that does not exist is created, at the beginning; for its position, see seb consumer show. If
+another program moves the consumer meanwhile, seb consume ends with exit code 4.
 
 With --ack-lines, the program writes a line to the standard input of seb consume for each record that it has processed,
 in their order, and only these records are committed; what the line says does not matter. After the last record, or an
