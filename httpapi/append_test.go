@@ -72,7 +72,8 @@ func TestAppendSingleWithoutContentType(t *testing.T) {
 	s.append("orders", `{"records":[]}`, "Content-Type", "application/json")         // one record: the body is not parsed
 	s.append("orders", "y", "Content-Type", "a/b", "Seb-Header-Content-Type", "c/d") // the record's header wins
 	s.append("orders", "z", "Content-Type", "not a media type")                      // an invalid media type is not kept
-	if got, want := values(s.stored("orders", 0)), []string{"", "x", `{"records":[]}`, "y", "z"}; !cmp.Equal(got, want) {
+	s.append("orders", "1\n2", "Content-Type", "e/f", "Content-Type", typeNDJSON)    // the first counts
+	if got, want := values(s.stored("orders", 0)), []string{"", "x", `{"records":[]}`, "y", "z", "1\n2"}; !cmp.Equal(got, want) {
 		t.Errorf("stored %q, want %q", got, want)
 	}
 	var types []string
@@ -81,7 +82,7 @@ func TestAppendSingleWithoutContentType(t *testing.T) {
 			types = append(types, string(h.Value))
 		}
 	}
-	if want := []string{"application/json", "c/d"}; !cmp.Equal(types, want) {
+	if want := []string{"application/json", "c/d", "e/f"}; !cmp.Equal(types, want) {
 		t.Errorf("content types %q, want %q", types, want)
 	}
 }

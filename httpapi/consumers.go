@@ -86,9 +86,6 @@ func (h *Handler) deleteConsumer(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
-	if err := refuseConditions(r); err != nil {
-		return err
-	}
 	if err := h.consumer(r).Delete(r.Context()); err != nil {
 		return err
 	}
@@ -100,9 +97,6 @@ func (h *Handler) deleteConsumer(w *response, r *http.Request) error {
 // position. If the request has no body, an existing consumer keeps its position.
 func (h *Handler) putConsumer(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
-		return err
-	}
-	if err := refuseConditions(r); err != nil {
 		return err
 	}
 	body, err := h.readSpec(w, r, topicBodyBytesMax, specHint)
@@ -288,17 +282,4 @@ func ifMatch(r *http.Request) ([]seb.CommitOption, error) {
 		return nil, invalid(`send back the ETag of the consumer, such as "7.3", with its quotes`, "invalid If-Match %q", given)
 	}
 	return []seb.CommitOption{seb.IfVersion(version)}, nil
-}
-
-// refuseConditions refuses If-Match, which only commits of positions support, and If-None-Match, with
-// which clients of other APIs create only what does not exist yet. If this API ignored If-None-Match,
-// such a client would reset an existing consumer.
-func refuseConditions(r *http.Request) error {
-	for _, name := range []string{"If-Match", "If-None-Match"} {
-		if len(r.Header.Values(name)) > 0 {
-			return invalid("leave this header out: only a commit of positions takes a condition, in the header If-Match; a PUT without a body does not change an existing consumer",
-				"%s has no effect here", name)
-		}
-	}
-	return nil
 }

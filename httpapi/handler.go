@@ -275,7 +275,10 @@ func (h *Handler) serve(w *response, r *http.Request, s served) {
 	if s.need.admin {
 		defer h.audit(w, r)
 	}
-	if err := s.act(w, r); err != nil {
+	if err = refuseConditions(r); err == nil {
+		err = s.act(w, r)
+	}
+	if err != nil {
 		h.fail(w, r, err)
 	}
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -88,6 +89,15 @@ func (q query) count(name string, lo, hi, otherwise int64) (int64, error) {
 		return 0, invalid(fmt.Sprintf("use an integer from %d %s", lo, most), "%s is %.100q; it must be an integer from %d %s", name, s, lo, most)
 	}
 	return n, nil
+}
+
+// atMost returns the value of a parameter, which must be an integer of any size, at least 1. The caller replaces a large
+// value by the largest that it allows.
+func (q query) atMost(name string, otherwise int64) (int64, error) {
+	if n, err := strconv.ParseInt(q[name], 10, 64); n > 0 && errors.Is(err, strconv.ErrRange) {
+		return n, nil // the largest int64
+	}
+	return q.count(name, 1, math.MaxInt64, otherwise)
 }
 
 // partition returns the value of the parameter partition. If the parameter is missing, partition returns the

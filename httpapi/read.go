@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"math"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -132,11 +131,11 @@ func (h *Handler) parseRead(r *http.Request) (readSpec, error) {
 
 // parseBounds reads how much a read may return, how long it may wait, and in which form it returns values.
 func (h *Handler) parseBounds(q query, s *readSpec) error {
-	limit, err := q.count("limit", 1, math.MaxInt64, defaultReadRecords)
+	limit, err := q.atMost("limit", defaultReadRecords)
 	if err != nil {
 		return err
 	}
-	maxBytes, err := q.count("max_bytes", 1, math.MaxInt64, defaultReadBytes)
+	maxBytes, err := q.atMost("max_bytes", defaultReadBytes)
 	if err != nil {
 		return err
 	}

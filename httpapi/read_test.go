@@ -57,6 +57,7 @@ func TestReadNDJSON(t *testing.T) {
 		{"?offset=5&wait=1ms", "", "5"},
 		{"?offset=4&wait=5m", lines(4), "5"},
 		{"?offset=4&limit=9223372036854775807&max_bytes=9223372036854775807", lines(4), "5"},
+		{"?offset=4&limit=99999999999999999999&max_bytes=99999999999999999999", lines(4), "5"},
 	} {
 		for _, accept := range []string{"", "*/*", "application/*;q=0.5", typeNDJSON} {
 			a := s.get(ordersPath+c.query, "Accept", accept)
@@ -226,6 +227,7 @@ func TestReadRefusals(t *testing.T) {
 		{"no offset", ordersPath + "?offset=first", "", 400, seb.CodeInvalidRequest, "first"},
 		{"no limit", ordersPath + "?limit=0", "", 400, seb.CodeInvalidRequest, "limit"},
 		{"no bytes", ordersPath + "?max_bytes=-1", "", 400, seb.CodeInvalidRequest, "max_bytes"},
+		{"fewer than no records", ordersPath + "?limit=-99999999999999999999", "", 400, seb.CodeInvalidRequest, "limit"},
 		{"wait without unit", ordersPath + "?wait=3", "", 400, seb.CodeInvalidRequest, "wait"},
 		{"wait below zero", ordersPath + "?wait=-3s", "", 400, seb.CodeInvalidRequest, "wait"},
 		{"wait too long", ordersPath + "?wait=301s", "", 400, seb.CodeInvalidRequest, "5m"},

@@ -77,6 +77,10 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
+	if c.Consumer != "" && closedAtStart(std.out) {
+		return usageError{hinted(errors.New("standard output is closed, or /dev/null opened for reading too: --consumer would commit records that nothing gets"),
+			fmt.Sprintf("open it for writing; `seb consumer reset %s %s --from latest` passes over records", c.Topic, c.Consumer))}
+	}
 	form := c.output()
 	if isTerminal(std.out) && !c.Raw {
 		form = form.visible()

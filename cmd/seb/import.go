@@ -17,7 +17,7 @@ type importCmd struct {
 	Renumber   bool          `help:"Give a topic whose first file is not at offset 0 new offsets, from 0 on."`
 	DryRun     bool          `help:"Read and check every file, and append nothing."`
 	BatchBytes size          `default:"4MiB" help:"Largest request to send, as far as records allow (default ${default})."`
-	RetryFor   time.Duration `default:"2m" help:"How long to try again when the broker or its store does not answer (default ${default})."`
+	RetryFor   time.Duration `default:"2m" help:"How long to try again when the broker or its store does not answer, and to wait for a response; a response has at least 10s (default ${default})."`
 }
 
 // Help shows examples.

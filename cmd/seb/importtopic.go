@@ -169,13 +169,14 @@ func (t *topicImport) flush(ctx context.Context) error {
 // must get. So a retry after an unknown outcome can't append the batch twice. The end of ctx stops the
 // retries, but does not interrupt a request under way.
 func (t *topicImport) append(ctx context.Context) error {
+	began := time.Now()
 	retrying, cancel := context.WithTimeout(ctx, t.cmd.RetryFor)
 	defer cancel()
 	var pause backoff
 	unknown := false // whether any of the requests may have been carried out
 	created := false
 	for {
-		err := t.post(context.WithoutCancel(ctx))
+		err := t.post(context.WithoutCancel(ctx), began)
 		if err == nil {
 			return nil
 		}
@@ -242,7 +243,11 @@ func (t *topicImport) notOurs(why, hint string) error {
 
 // readEnd returns where the topic in Seb ends: 0 if it does not exist.
 func (t *topicImport) readEnd(ctx context.Context) (end int64, _ error) {
-	info, err := t.broker.Topic(ctx, t.Topic)
+	var info seb.Topic
+	err := t.inTime(ctx, time.Now(), func(ctx context.Context) (err error) {
+		info, err = t.broker.Topic(ctx, t.Topic)
+		return err
+	})
 	if seb.CodeOf(err) == seb.CodeTopicNotFound {
 		return 0, nil
 	}
@@ -256,7 +261,11 @@ func (t *topicImport) readEnd(ctx context.Context) (end int64, _ error) {
 }
 
 func (t *topicImport) create(ctx context.Context) error {
-	if _, _, err := t.broker.CreateTopic(ctx, t.Topic, seb.TopicOptions{Partitions: 1}); err != nil {
+	err := t.inTime(ctx, time.Now(), func(ctx context.Context) error {
+		_, _, err := t.broker.CreateTopic(ctx, t.Topic, seb.TopicOptions{Partitions: 1})
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("create the topic: %w", err)
 	}
 	return nil
@@ -264,16 +273,25 @@ func (t *topicImport) create(ctx context.Context) error {
 
 // stored tells whether the record of the topic at an offset has the value and time of r.
 func (t *topicImport) stored(ctx context.Context, offset int64, r seb.Record) (bool, error) {
-	f, err := t.broker.Fetch(ctx, t.Topic, 0, seb.At(seb.Offset(offset)), seb.FetchOptions{Limit: 1})
+	var f seb.Fetched
+	err := t.inTime(ctx, time.Now(), func(ctx context.Context) (err error) {
+		f, err = t.broker.Fetch(ctx, t.Topic, 0, seb.At(seb.Offset(offset)), seb.FetchOptions{Limit: 1})
+		return err
+	})
 	if err != nil {
 		return false, fmt.Errorf("read the topic's last record: %w", err)
 	}
 	return len(f.Records) == 1 && bytes.Equal(f.Records[0].Value, r.Value) && f.Records[0].Timestamp.Equal(r.Timestamp), nil
 }
 
-// post sends the pending batch, on the condition that the topic still ends at t.end.
-func (t *topicImport) post(ctx context.Context) error {
-	answer, err := t.broker.Append(ctx, t.Topic, t.pending.records, seb.ToPartition(0), seb.IfOffset(seb.Offset(t.end)))
+// post sends the pending batch, on the condition that the topic still ends at t.end. The first request for the batch
+// began at began.
+func (t *topicImport) post(ctx context.Context, began time.Time) error {
+	var answer seb.Appended
+	err := t.inTime(ctx, began, func(ctx context.Context) (err error) {
+		answer, err = t.broker.Append(ctx, t.Topic, t.pending.records, seb.ToPartition(0), seb.IfOffset(seb.Offset(t.end)))
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("append %d records at offset %d: %w", t.pending.count(), t.end, err)
 	}
@@ -282,4 +300,9 @@ func (t *topicImport) post(ctx context.Context) error {
 		return t.disturbed(fmt.Errorf("records for offset %d got other offsets: %+v", t.end, answer.Ranges))
 	}
 	return nil
+}
+
+// inTime calls send as the function inTime does, with --retry-for.
+func (t *topicImport) inTime(ctx context.Context, began time.Time, send func(ctx context.Context) error) error {
+	return inTime(ctx, t.cmd.Server, began, t.cmd.RetryFor, send)
 }

@@ -25,7 +25,7 @@ type produceCmd struct {
 	Skip         int64         `placeholder:"N" help:"Skip the first N records, which an earlier call appended (default: none)."`
 	BatchBytes   size          `default:"8MiB" help:"Largest request to send (default ${default})."`
 	BatchRecords int           `default:"50000" help:"Most records in a request (default ${default})."`
-	RetryFor     time.Duration `default:"2m" help:"How long to retry a request (default ${default})."`
+	RetryFor     time.Duration `default:"2m" help:"How long to retry a request, and to wait for its response; a response has at least 10s (default ${default})."`
 	Delay        time.Duration `env:"-" placeholder:"DURATION" help:"Queues hand the records out this long after their append, such as 10m (default: at once)."`
 	DeliverAt    *time.Time    `env:"-" placeholder:"TIME" help:"Queues hand the records out from this time on, such as 2026-01-31T12:00:00Z (default: at once)."`
 	NoIdempotent bool          `env:"-" help:"Send requests without idempotency keys; a request that may have appended its records is then not retried, but ends seb produce."`
@@ -246,6 +246,7 @@ func (p *producer) collectUntil() time.Time {
 func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outcome, error) {
 	var pause backoff
 	outcome := seb.NotCommitted // of all attempts together: Unknown if any of them is
+	began := time.Now()
 	retrying, cancel := context.WithTimeout(ctx, p.cmd.RetryFor)
 	defer cancel()
 	hurry, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -253,7 +254,7 @@ func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outco
 	defer onSecondSignal(ctx, end)()
 	p.keysFull = false
 	for {
-		err := p.postToEnd(ctx, hurry, batch)
+		err := p.postToEnd(ctx, hurry, began, batch)
 		if err == nil {
 			p.answered = true
 			return "", nil
@@ -290,15 +291,16 @@ func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outco
 // keyed tells whether the next request has an idempotency key.
 func (p *producer) keyed() bool { return !p.cmd.NoIdempotent && !p.keysFull }
 
-// postToEnd sends one request with the context hurry. If ctx ends meanwhile, postToEnd says that seb produce waits.
-func (p *producer) postToEnd(ctx, hurry context.Context, batch *recordBatch) error {
+// postToEnd sends one request with the context hurry; the first request for this batch began at began. If ctx ends
+// meanwhile, postToEnd says that seb produce waits.
+func (p *producer) postToEnd(ctx, hurry context.Context, began time.Time, batch *recordBatch) error {
 	told := make(chan struct{})
 	unsaid := context.AfterFunc(ctx, func() {
 		defer close(told)
 		p.progress.clear()
 		note(p.waits.w, "waiting for the request under way (another Ctrl-C or SIGTERM ends seb produce)\n")
 	})
-	err := p.post(hurry, batch)
+	err := inTime(hurry, p.cmd.Server, began, p.cmd.RetryFor, func(ctx context.Context) error { return p.post(ctx, batch) })
 	if !unsaid() {
 		<-told
 	}

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -92,7 +90,7 @@ func mayHaveReceived(err error) bool {
 		return true
 	case client.CodeUnexpectedResponse:
 		status, isStatus := errors.AsType[client.StatusError](e)
-		return !isStatus || status >= http.StatusInternalServerError
+		return !isStatus || status >= 500
 	case client.CodeUnreachable:
 		return wasSent(e)
 	default:
@@ -102,12 +100,9 @@ func mayHaveReceived(err error) bool {
 
 // wasSent tells whether a broker may have got the request that failed with e, which has client.CodeUnreachable.
 func wasSent(e *seb.Error) bool {
-	if op, isOp := errors.AsType[*net.OpError](e); isOp && op.Op == "dial" {
-		return false
-	}
-	_, untrusted := errors.AsType[*tls.CertificateVerificationError](e)
-	refused := e.Err == nil // an HTTPS server refused plain HTTP
-	return !refused && !untrusted && !errors.Is(e, http.ErrSchemeMismatch)
+	op, isOp := errors.AsType[*net.OpError](e)
+	dialed := !isOp || op.Op != "dial"
+	return dialed && e.RetryAfter > 0 // a retry can't help if the server speaks no HTTPS, or only that, or is not trusted
 }
 
 // beginning returns the beginning of untrusted bytes, on one line.

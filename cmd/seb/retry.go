@@ -8,12 +8,29 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/client"
 )
 
 const (
 	backoffMin = 100 * time.Millisecond
 	backoffMax = 5 * time.Second
 )
+
+// answerMin is how long a broker has for its response at least, although the time for retries passes before.
+const answerMin = 10 * time.Second
+
+// inTime calls send with a context that ends when retryFor has passed since began, but not before send had answerMin.
+// If that ends the request, the broker at server has not responded, and it is too late for a retry.
+func inTime(ctx context.Context, server string, began time.Time, retryFor time.Duration, send func(ctx context.Context) error) error {
+	within := max(retryFor-time.Since(began), answerMin)
+	try, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err := send(try)
+	if e, ok := errors.AsType[*seb.Error](err); ok && e.Code == seb.CodeCanceled && ctx.Err() == nil {
+		return &seb.Error{Code: client.CodeUnreachable, Detail: fmt.Sprintf("no response from %s within %v", server, within.Round(time.Second)), Outcome: e.Outcome}
+	}
+	return err
+}
 
 // retryable tells whether a request that failed with err may succeed if it is sent again.
 func retryable(err error) bool {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -41,6 +42,22 @@ func fileOf(w io.Writer) io.Writer {
 		return t.file
 	}
 	return w
+}
+
+// closedAtStart tells whether w is standard output, and was closed when seb started. Go's runtime then opens the null
+// device in its place, for reading and writing; for >/dev/null, a shell opens it for writing only.
+func closedAtStart(w io.Writer) bool {
+	f, ok := fileOf(w).(*os.File)
+	if !ok {
+		return false
+	}
+	out, err := f.Stat()
+	null, nullErr := os.Stat(os.DevNull)
+	if err != nil || nullErr != nil || !os.SameFile(out, null) {
+		return false
+	}
+	_, err = f.Read(make([]byte, 1))
+	return errors.Is(err, io.EOF)
 }
 
 // isTerminal tells whether w writes to a terminal.

@@ -128,6 +128,11 @@ func TestTopShowsRatesBetweenTwoSnapshots(t *testing.T) {
 	if got := text(viewOf(before, &full, "http://b:1", "rate").lines(0)); !strings.Contains(got, "\nthe state takes 100% of --state-memory\n") {
 		t.Errorf("of a state that is full it shows\n%s", got)
 	}
+	full.metrics["seb_state_left_seconds"] = snapshotAt(t, topBegan, "seb_state_left_seconds 259200\n", "[]").metrics["seb_state_left_seconds"]
+	v = viewOf(before, &full, "http://b:1", "rate")
+	if got := text(v.lines(0)); !strings.Contains(got, "; at the present rate, appends are refused in 3 days\n") || v.StateLeft != 259200 {
+		t.Errorf("of a state that is full in %v s it shows\n%s", v.StateLeft, got)
+	}
 	now.notReady = "store_unavailable: the last request to the store failed"
 	if got := viewOf(before, now, "http://b:1", "rate").lines(0)[1]; got.text != "NOT ready: "+now.notReady || got.color != red {
 		t.Errorf("a broker that is not ready is shown as %q", got)

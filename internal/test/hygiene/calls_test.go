@@ -44,6 +44,10 @@ var uses = []use{
 		"pure code does no I/O"},
 	{"net/http", nil, all(code, outside("client", "cmd/seb", "httpapi", "internal/httpconn", "internal/httprecord", "internal/peer", "internal/push", "objstore/s3store", "objstore/storetest", "internal/test/kit", "internal/test/s3test", "internal/test/sim", "internal/growth")),
 		"HTTP is for adapters, clients, stores and deliveries, and between brokers"},
+	{"net/http", nil, commandWithoutServer,
+		"commands call brokers through package client"},
+	{"net/http", []string{"Client", "DefaultClient", "DefaultTransport", "Get", "Head", "NewRequest", "NewRequestWithContext", "Post", "PostForm", "Transport"}, server,
+		"commands call brokers through package client"},
 	{"math/rand", nil, everywhere,
 		"math/rand/v2 has the better API and no global seed"},
 	{"log", nil, everywhere,
@@ -63,6 +67,13 @@ var uses = []use{
 func everywhere(source) bool { return true }
 func code(src source) bool   { return !src.test }
 func tests(src source) bool  { return src.test }
+
+// server returns true for the files of cmd/seb that serve HTTP.
+func server(src source) bool {
+	return src.pkg == "cmd/seb" && slices.Contains([]string{"debug.go", "serve.go"}, path.Base(src.path))
+}
+
+func commandWithoutServer(src source) bool { return code(src) && src.pkg == "cmd/seb" && !server(src) }
 
 // withoutBubble returns true for files that don't use synctest. In a bubble, sleeping is how a test
 // moves the clock forward.
@@ -201,6 +212,10 @@ func TestUseCheckFinds(t *testing.T) {
 		"size of a type":            {"internal/state/a.go", sized, ""},
 		"HTTP in the broker":        {"a.go", client, "adapters, clients, stores and deliveries"},
 		"HTTP in an adapter":        {"httpapi/a.go", client, ""},
+		"HTTP client in a command":  {"cmd/seb/topic.go", client, "through package client"},
+		"HTTP client in a server":   {"cmd/seb/serve.go", client, "http.Client: commands call"},
+		"HTTP server in a command":  {"cmd/seb/serve.go", "package p\nimport \"net/http\"\nvar _ http.Server", ""},
+		"HTTP in a command's test":  {"cmd/seb/topic_test.go", client, ""},
 		"clock in the fold's test":  {"internal/state/a_test.go", now, ""},
 		"clock in the broker":       {"a.go", now, ""},
 		"wall clock in the broker":  {"a.go", wall, "decide nothing"},

@@ -141,6 +141,11 @@ var layers = []layer{
 	{
 		pkg: "client", may: []string{".", "internal/httprecord", "internal/option"},
 		why: "a client has the library's types, and reaches brokers over HTTP alone",
+		look: looksInside{
+			files: []string{"example_test.go"},
+			may:   []string{"httpapi"},
+			why:   "the example serves the broker that it calls",
+		},
 	},
 	{
 		pkg: "httpapi", may: []string{".", "internal/httpconn", "internal/httprecord", "internal/peer"},
