@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// API is what a program uses of a log. A [Client] reaches the log through brokers in other processes, and
+// API has the methods with which a program uses a log. A [Client] reaches the log through brokers in other processes, and
 // [Embedded] through a [seb.Broker] in the same process. So a program that uses an API moves from one to the
 // other by one line.
 //
@@ -39,7 +39,7 @@ type API interface {
 	Keys(ctx context.Context, after seb.KeyID) iter.Seq2[seb.Key, error]
 	RevokeKey(ctx context.Context, id seb.KeyID) (seb.Key, error)
 
-	// Close ends the use of the log. On a broker in this process, it is [seb.Broker.Close].
+	// Close releases what the Client or the broker uses. On a broker in this process, it is [seb.Broker.Close].
 	Close() error
 }
 

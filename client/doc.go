@@ -8,8 +8,8 @@
 // # Retries
 //
 // A [Client] repeats a request while no broker answers, or while a broker asks for a later try, for up to
-// [Options.RetryFor]. It takes the brokers of [Options.Servers] in turn, and leaves a broker that accepts
-// connections, but does not respond. It repeats a write only if that can't do the write twice:
+// [Options.RetryFor]. It takes the brokers of [Options.Servers] in turn. If a broker accepts a connection,
+// but does not respond, the client goes on with the next broker. It repeats a write only if that can't do the write twice:
 //
 //   - The error has the outcome [seb.NotCommitted].
 //   - The write has an idempotency key: an append or a commit. Without [seb.IdempotencyKey], the client makes

@@ -45,8 +45,8 @@ func (doctorCmd) Help() string {
 
 It writes a few dozen small objects under probe/ and deletes them; the log is not touched. A directory must exist. Of
 a log in the store, it reads the newest checkpoint, to tell how much of --state-memory the log takes.
-The exit code is 0 if the store is usable, 3 if it is not, 2 if the setup is wrong, such as the credentials, and 6 if
-the store does not answer.`
+The exit code is 0 if the store is usable, 3 if it is not, 2 if the setup is wrong, such as the credentials, 4 if
+the directory does not exist, and 6 if the store does not answer.`
 }
 
 // Run probes the store and prints a verdict.

@@ -235,6 +235,7 @@ func TestServeRefusesWhatCanNeverBeUsed(t *testing.T) {
 		{[]string{"--store", "memory:", "--cache-dir", file}, file + " is not a directory"},
 		{[]string{"--store", "memory:", "--cache-dir", fifo}, fifo + " is not a directory"},
 		{[]string{"--store", "memory:x"}, "use memory:, s3://BUCKET/PREFIX or a directory"},
+		{[]string{"--store", "s3//bucket"}, "use memory:, s3://BUCKET/PREFIX or a directory"},
 		{[]string{"--store", "s3://bk"}, `no bucket can have the name "bk"`},
 		{[]string{"--store", "s3://bucket:99/x"}, `no bucket can have the name "bucket:99"`},
 		{[]string{"--store", "s3://bucket?region=eu west"}, `no region can have the name "eu west"`},

@@ -31,9 +31,9 @@ func (k storeKind) String() string {
 	return [...]string{"directory", "memory, gone when the process ends", "S3"}[k]
 }
 
-// isDirectory tells whether spec names a directory rather than a URL.
+// isDirectory tells whether spec names a directory rather than a URL. s3//bucket is taken for a URL without its colon.
 func isDirectory(spec string) bool {
-	return !strings.HasPrefix(spec, "memory:") && !strings.HasPrefix(spec, "s3:") && !strings.Contains(spec, "://")
+	return !strings.HasPrefix(spec, "memory:") && !strings.HasPrefix(spec, "s3:") && !strings.HasPrefix(spec, "s3//") && !strings.Contains(spec, "://")
 }
 
 // kind returns the kind of the store.

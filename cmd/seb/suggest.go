@@ -25,6 +25,7 @@ var meant = map[string]map[string]string{
 	"seb queue": {
 		"stop": "seb queue pause", "start": "seb queue resume", "unpause": "seb queue resume", "parked": "seb queue dead", "dlq": "seb queue dead",
 		"retry": "seb queue redrive", "replay": "seb queue redrive", "requeue": "seb queue redrive",
+		"send": "seb produce TOPIC", "publish": "seb produce TOPIC", "add": "seb queue create TOPIC QUEUE",
 	},
 	"seb key": {"rm": "seb key revoke", "remove": "seb key revoke", "del": "seb key revoke", "delete": "seb key revoke"},
 }
