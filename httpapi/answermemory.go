@@ -18,7 +18,7 @@ const (
 )
 
 // answerMemory is the memory that is reserved for an answer while its client reads it. The broker may revoke the
-// memory of a large answer whose client is slow. The answer then ends, and the broker closes the connection.
+// memory if the client is slow. The answer then ends, and the broker closes the connection.
 type answerMemory struct {
 	broker *seb.Broker
 	w      *response
@@ -32,24 +32,23 @@ func (h *Handler) newAnswerMemory(w *response) *answerMemory {
 	return &answerMemory{broker: h.broker, w: w}
 }
 
-// largeAnswer is the memory of a response in the share for large answers. The broker revokes it when the client
-// is slow and other answers wait.
-type largeAnswer struct {
+// heldAnswer is the memory of a response that the broker may revoke.
+type heldAnswer struct {
 	mu      sync.Mutex
-	parts   []*answerMemory // those that hold memory of the share
+	parts   []*answerMemory // those that hold such memory
 	revoked bool
 }
 
 // errSlowClient says why the broker has ended an answer.
 var errSlowClient = errors.New("the client took the response slowly, and other responses waited for its memory")
 
-func (l *largeAnswer) add(m *answerMemory) {
+func (l *heldAnswer) add(m *answerMemory) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.parts = append(l.parts, m)
 }
 
-func (l *largeAnswer) remove(m *answerMemory) {
+func (l *heldAnswer) remove(m *answerMemory) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if i := slices.Index(l.parts, m); i >= 0 {
@@ -58,7 +57,7 @@ func (l *largeAnswer) remove(m *answerMemory) {
 }
 
 // ended returns why the broker has ended the answer, or nil if the broker has not ended it.
-func (l *largeAnswer) ended() error {
+func (l *heldAnswer) ended() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.revoked {
@@ -68,7 +67,7 @@ func (l *largeAnswer) ended() error {
 }
 
 // sent tells the broker that the client has taken n more bytes.
-func (l *largeAnswer) sent(n int) {
+func (l *heldAnswer) sent(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, m := range l.parts {
@@ -76,13 +75,13 @@ func (l *largeAnswer) sent(n int) {
 	}
 }
 
-// revokeLarge ends a write that waits for the client. If the answer has given its memory back meanwhile,
-// revokeLarge does nothing: the connection may already serve another request.
-func (w *response) revokeLarge() {
-	w.large.mu.Lock()
-	defer w.large.mu.Unlock()
-	if len(w.large.parts) > 0 {
-		w.large.revoked = true
+// revokeAnswer ends a write that waits for the client. If the answer has given its memory back meanwhile,
+// revokeAnswer does nothing: the connection may already serve another request.
+func (w *response) revokeAnswer() {
+	w.held.mu.Lock()
+	defer w.held.mu.Unlock()
+	if len(w.held.parts) > 0 {
+		w.held.revoked = true
 		_ = w.conn.SetWriteDeadline(time.Unix(1, 0)) // the error is ignored: a connection that is closed, or in memory, does not stall
 	}
 }
@@ -131,12 +130,8 @@ func (m *answerMemory) take(ctx context.Context, s seb.Share, n int64, wait time
 func (m *answerMemory) begin(s seb.Share) {
 	m.free()
 	m.share = s
-	if s == seb.ShareAnswers {
-		m.of = m.broker.NewReservation(s, m.w.holder(), m.w.revokeLarge)
-		m.w.large.add(m)
-	} else {
-		m.of = m.broker.NewReservation(s, m.w.holder(), nil)
-	}
+	m.of = m.broker.NewResponse(s, m.w.holder(), m.w.revokeAnswer)
+	m.w.held.add(m)
 }
 
 // settle adjusts the reservation to n, the bytes that the answer holds.
@@ -167,7 +162,7 @@ func (m *answerMemory) free() {
 	if m.of == nil {
 		return
 	}
-	m.w.large.remove(m)
+	m.w.held.remove(m)
 	m.of.Shrink(m.held)
 	m.of, m.held = nil, 0
 }

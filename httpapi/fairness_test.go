@@ -269,6 +269,34 @@ func TestSlowReadersOfLargeRecordsGiveWay(t *testing.T) {
 	})
 }
 
+// Clients that read small responses slowly keep others waiting for a moment at most, even if they fill the memory for
+// small requests.
+func TestSlowReadersOfSmallRecordsGiveWay(t *testing.T) {
+	bubble(t, seb.Options{Memory: 32 << 20}, func(t *testing.T, s *server) {
+		s.append("orders", strings.Repeat("x", 60_000))
+		newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		_, good := newKey(t, s.broker, "good", seb.ScopeWrite)
+		for i := range 4 {
+			_, bad := newKey(t, s.broker, fmt.Sprint("bad", i), seb.ScopeRead)
+			for range 40 {
+				s.dial("GET " + ordersPath + "?offset=0&limit=1&max_bytes=60000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + bad + "\r\n\r\n")
+			}
+			synctest.Wait()
+		}
+		if used, limit := s.broker.ShareBytes(seb.ShareSmall); used < limit-2*smallBytes {
+			t.Fatalf("the slow readers hold only %d of %d bytes", used, limit)
+		}
+		time.Sleep(1500 * time.Millisecond) // fake time
+		for range 10 {
+			start := time.Now()
+			s.append("others", strings.Repeat("y", 60_000), bearer(good)...)
+			if took := time.Since(start); took > 150*time.Millisecond {
+				t.Errorf("an append of another key took %v", took)
+			}
+		}
+	})
+}
+
 // A record that is larger than one holder's share, since a broker with more memory has written it, can
 // still be read.
 func TestRecordLargerThanAPartIsRead(t *testing.T) {

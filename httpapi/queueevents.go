@@ -23,6 +23,9 @@ const (
 	// was silent for partingQuiet. If the stream ended while the owner sends a record, no worker would
 	// get that record before the record's lease ends.
 	partingQuiet = 50 * time.Millisecond
+	// relayBytes is the size of the buffer of a relayed stream. It is part of what the connection takes, outside of
+	// the memory budget: a stream that waits for records needs the buffer for as long as it waits.
+	relayBytes = 4 << 10
 )
 
 // queueStream is an answer that hands a queue's records to one worker, until the worker leaves. If
@@ -38,7 +41,6 @@ type queueStream struct {
 	passed    eventsPassed // the last event of the owner's stream that was relayed
 	told      error        // why the last attempt to relay failed: the owner refused the request, or the worker could not be written to; nil if the owner's stream just ended
 	over      bool         // the stream must end
-	buf       *buffer      // for relaying the owner's stream; nil if this broker is the owner
 }
 
 // receiveEvents answers with a stream of server-sent events, one for each record that it hands out.
@@ -111,15 +113,13 @@ func parseReceiveEvents(r *http.Request) (s receiveSpec, err error) {
 // run serves the stream until the stream has to end. If run returns an error after the answer has begun,
 // the worker's connection is cut, and the worker has to reconnect.
 func (s *queueStream) run(ctx context.Context) error {
-	defer s.freeBuffer()
 	call := ownerCall{
 		queue: s.queue, waits: true, body: func() []byte { return nil },
-		here: func() error { return s.hereOrReady(ctx) }, back: s.relay,
+		here: func() error { return s.here(ctx) }, back: s.relay,
 	}
 	for {
 		tried := time.Now()
 		err := s.h.reachOwner(s.w, s.r, call, s.forwarded)
-		s.freeBuffer()
 		if err == nil {
 			err, s.told = s.told, nil
 		}
@@ -185,30 +185,6 @@ func (s *queueStream) start() error {
 	return s.send([]byte(retryLine() + "\n"))
 }
 
-// hereOrReady hands out records with here if this broker is the owner. If the owner is another broker,
-// hereOrReady allocates the buffer for relaying, before the owner is asked: the owner must not lease records
-// to the stream while this broker has no memory for them.
-func (s *queueStream) hereOrReady(ctx context.Context) error {
-	s.freeBuffer() // an earlier try may have allocated a buffer
-	err := s.here(ctx)
-	if seb.CodeOf(err) != seb.CodeQueueElsewhere || s.forwarded {
-		return err
-	}
-	buf, none := newBuffer(ctx, s.h.reserveFor(s.w), classBytesMin)
-	if none != nil {
-		return none
-	}
-	s.buf = buf
-	return err
-}
-
-func (s *queueStream) freeBuffer() {
-	if s.buf != nil {
-		s.buf.free()
-		s.buf = nil
-	}
-}
-
 // here hands out records if this broker owns the queue.
 func (s *queueStream) here(ctx context.Context) error {
 	for {
@@ -271,6 +247,7 @@ func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 		s.begin(s.r)
 	}
 	s.passed = eventsPassed{}
+	buf := make([]byte, relayBytes)
 	for {
 		quiet := bodySignMax
 		parting := !s.passed.within && s.placeWanted(s.w.clientContext)
@@ -278,10 +255,10 @@ func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 			quiet = partingQuiet
 		}
 		silence.Reset(quiet)
-		n, err := resp.Body.Read(s.buf.bytes)
-		s.passed.note(s.buf.bytes[:n])
+		n, err := resp.Body.Read(buf)
+		s.passed.note(buf[:n])
 		if n > 0 {
-			if s.told = s.send(s.buf.bytes[:n]); s.told != nil {
+			if s.told = s.send(buf[:n]); s.told != nil {
 				return
 			}
 		}

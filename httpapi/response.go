@@ -37,7 +37,7 @@ type response struct {
 	conn      *http.ResponseController
 	slowLimit slowLimit
 	sent      progress
-	large     largeAnswer
+	held      heldAnswer
 	// request is the request without the token of a signed URL.
 	request *http.Request
 	// clientContext ends when the client has left. It also ends when the client has shut down its
@@ -101,9 +101,9 @@ func (w *response) Write(p []byte) (int, error) {
 	for {
 		piece := p[n:min(len(p), n+writePieceBytes)]
 		w.extendDeadline()
-		w.large.sent(0)
+		w.held.sent(0)
 		m, err := w.ResponseWriter.Write(piece)
-		w.large.sent(m)
+		w.held.sent(m)
 		n += m
 		w.sent.bytes += int64(m)
 		w.bytesOut += int64(m)
@@ -117,9 +117,9 @@ func (w *response) Write(p []byte) (int, error) {
 // supports no deadlines (a recorder in a test) can't stall, and the next Write
 // returns any other error.
 func (w *response) extendDeadline() {
-	w.large.mu.Lock()
-	defer w.large.mu.Unlock()
-	if w.large.revoked {
+	w.held.mu.Lock()
+	defer w.held.mu.Unlock()
+	if w.held.revoked {
 		return // so that the write fails at once
 	}
 	_ = w.conn.SetWriteDeadline(w.sent.deadline(w.slowLimit, time.Now()))
@@ -225,7 +225,7 @@ func (h *Handler) observe(w *response, r *http.Request, took time.Duration) {
 		w.status = http.StatusOK // the status that net/http sends if an action wrote nothing
 	}
 	if w.err == nil {
-		w.err = w.large.ended()
+		w.err = w.held.ended()
 	}
 	h.metrics.observe(w, r, took)
 	level := slog.LevelDebug

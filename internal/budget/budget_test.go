@@ -284,6 +284,58 @@ func TestConfinedHolderFindsRoomAmongSlowClients(t *testing.T) {
 	})
 }
 
+// Small responses whose clients are slow give way, too. Those of fast clients, and those that are not sent yet, don't.
+func TestSmallResponsesOfSlowClientsGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newBudget(128 << 20)
+		_, limit := b.ShareBytes(budget.Small)
+		const each = 64 << 10
+		ended := 0
+		fill := func() { // each key fills its part of what is free
+			for key := range uint64(20) {
+				for {
+					var r *budget.Reservation
+					r = b.Response(budget.Small, budget.Holder{Key: key + 1}, func() {
+						ended++
+						go r.Shrink(each)
+					})
+					if r.GrowNow(each, each) == 0 {
+						break
+					}
+					r.Sent(0)
+				}
+			}
+		}
+		fast := b.Response(budget.Small, budget.Holder{Key: 98}, func() { t.Error("the response of the fast client was ended") })
+		notSent := b.Response(budget.Small, budget.Holder{Key: 97}, func() { t.Error("the response that is not sent was ended") })
+		for _, r := range []*budget.Reservation{fast, notSent} {
+			if err := r.Grow(t.Context(), each); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fast.Sent(0)
+		fast.Sent(each)
+		fill()
+		if used, _ := b.ShareBytes(budget.Small); used <= limit-each {
+			t.Fatalf("slow clients hold only %d of %d bytes", used, limit)
+		}
+		time.Sleep(1500 * time.Millisecond) // virtual time
+		for range 100 {
+			other := b.Reservation(budget.Small, budget.Holder{Key: 99}, func() { t.Error("the other holder's request was ended") })
+			began := time.Now()
+			if err := other.Grow(t.Context(), each); err != nil || time.Since(began) > 100*time.Millisecond {
+				t.Fatalf("the other holder got %v after %v", err, time.Since(began))
+			}
+			other.Shrink(each)
+			fill()
+			time.Sleep(50 * time.Millisecond) // virtual time
+		}
+		if ended == 0 {
+			t.Error("no response was ended")
+		}
+	})
+}
+
 // Memory of a response that the broker has not begun to send is not taken back, however long the store takes.
 func TestResponseThatIsNotSentYetDoesNotGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

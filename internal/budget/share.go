@@ -46,7 +46,7 @@ const (
 	confinedFor = time.Minute
 	// confinedMax is how many holders can be confined at a time.
 	confinedMax = 4096
-	// A client of a large response is slow, and other requests may get the memory of its response, if the client
+	// The client of a response is slow, and other requests may get the memory of its response, if the client
 	// is further behind than answerGrace. The client should take the response within answerTime, but needn't be
 	// faster than answerRate, in bytes per second.
 	answerGrace = time.Second
@@ -62,9 +62,9 @@ const (
 // So some requests can always finish, and no request has to wait for a client that has stopped
 // sending or reading.
 //
-// The share Answers differs in two ways, since a response that ends early has cost the client and the broker all
-// its work. First, every holder gets at most its part. Second, the share ends a response only if the client is
-// slow: see the method behind.
+// Responses differ in two ways, since a response that ends early has cost the client and the broker all its work.
+// First, every holder gets at most its part. Second, the share ends a response only if the client is slow: see the
+// method behind. Before any other request, it ends the response of the slowest client.
 type share struct {
 	name     Share
 	limit    int64
@@ -104,6 +104,8 @@ type Reservation struct {
 	began  time.Time
 	revoke func()
 
+	response bool // the memory is for a response
+
 	// Guarded by Budget.mu.
 	account *account // of the holder; nil while the reservation neither holds memory nor waits
 	held    int64
@@ -134,7 +136,15 @@ func (b *Budget) Reservation(s Share, of Holder, revoke func()) *Reservation {
 	if of.Key != 0 {
 		of.Address = netip.Prefix{}
 	}
-	return &Reservation{b: b, share: &b.shares[s], holder: of, began: time.Now(), revoke: revoke}
+	return &Reservation{b: b, share: &b.shares[s], holder: of, began: time.Now(), revoke: revoke, response: s == Answers}
+}
+
+// Response returns a reservation for a response, of Small or Answers. The budget calls revoke only if the client is
+// slow: see [Reservation.Sent].
+func (b *Budget) Response(s Share, of Holder, revoke func()) *Reservation {
+	r := b.Reservation(s, of, revoke)
+	r.response = true
+	return r
 }
 
 // Sent tells the budget that the client has taken n more bytes of the response that the memory is for. The first
@@ -414,16 +424,16 @@ func (s *share) claimant() *Reservation {
 // holder with the most memory, and of these it returns the reservation that began last. unfair tells
 // whether that holder has more memory than r's holder would have.
 //
-// In Answers, victim returns the reservation whose client is furthest behind.
+// If there are responses with slow clients, victim returns the one whose client is furthest behind. It returns no
+// other response.
 func (s *share) victim(r *Reservation) (found *Reservation, unfair bool) {
-	if s.name == Answers {
-		v := s.slowest()
-		return v, v != nil
+	if v := s.slowest(); v != nil {
+		return v, true
 	}
 	mine, most := s.weight(r, r.wants), int64(-1)
 	for v := range s.holding {
 		n := s.weight(v, 0)
-		if v == r || n <= mine && (v.wants == 0 || !v.began.After(r.began)) {
+		if v == r || v.response || n <= mine && (v.wants == 0 || !v.began.After(r.began)) {
 			continue
 		}
 		if found == nil || n > most || n == most && v.began.After(found.began) {
@@ -493,13 +503,13 @@ func (s *share) weight(r *Reservation, n int64) int64 { return r.account.used + 
 func (s *share) mayHave(r *Reservation, n int64) bool { return n <= s.allowance(r) }
 
 // allowance returns how many more bytes the limit of r's holder allows for r. The limit is the holder's part of
-// the share if the holder is confined, if r can't be revoked, or if the share is Answers. Otherwise the holder
+// the share if the holder is confined, if r can't be revoked, or if r is for a response. Otherwise the holder
 // has no limit. If r alone has memory of the share, there is no limit either. In Answers, confined holders
 // moreover leave half of the share to others.
 func (s *share) allowance(r *Reservation) int64 {
 	confined := r.account.confined
 	switch {
-	case s.used == r.held || s.name != Answers && r.revoke != nil && !confined:
+	case s.used == r.held || !r.response && r.revoke != nil && !confined:
 		return s.limit
 	case s.name == Answers && confined:
 		return min(s.part()-s.weight(r, 0), s.limit/2-(s.used-s.leaving))
@@ -533,9 +543,9 @@ func (s *share) slowest() (found *Reservation) {
 	return found
 }
 
-// behind returns by how much the client of a large response is too slow.
+// behind returns by how much the client of a response is too slow.
 func (r *Reservation) behind(now time.Time) time.Duration {
-	if r.begun.IsZero() {
+	if !r.response || r.begun.IsZero() {
 		return 0
 	}
 	rate := max(answerRate, float64(r.held)/answerTime.Seconds())
