@@ -35,7 +35,7 @@ type Worker struct {
 	Handle func(ctx context.Context, m Message) error
 	// Concurrency is how many handlers run at a time. Default 1.
 	Concurrency int
-	// Lease is how long a record stays with a worker that is killed. Default 30 s.
+	// Lease is how long a record stays with a worker that is killed. Default 30 s, whatever the queue's lease is.
 	Lease time.Duration
 	// Logger receives errors that the worker can't return. Default: discarded.
 	Logger *slog.Logger

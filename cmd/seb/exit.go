@@ -40,7 +40,7 @@ var exitCodes = []struct {
 	{exitRefused, "refused: for example, something does not exist, exists already or is too large"},
 	{exitUnknown, "the outcome is unknown: the change may be in the log or not; check before you try again"},
 	{exitUnreachable, "the broker or the store does not answer, is too busy or has no room: the failed request changed nothing; try again later"},
-	{exitDead, "seb work --drain or --limit has ended, or the command of --exec can't be run, and records were parked (dead letters) after their last attempt failed"},
+	{exitDead, "seb work has parked records (dead letters), because their last attempt failed, and has ended by --drain or --limit, or because the command of --exec can't be run"},
 	{exitSignal + int(syscall.SIGINT), "interrupted by Ctrl-C; the code is 143 after SIGTERM, and 129 after SIGHUP, as when the terminal is closed"},
 }
 

@@ -13,10 +13,10 @@ import (
 
 // queueConfigFlags say how a queue hands out records.
 type queueConfigFlags struct {
-	Lease           *time.Duration `placeholder:"DURATION" help:"How long a worker has for a record unless it asks for another time, 1s to 12h (default: unchanged; 30s for a new queue)."`
-	MaxAttempts     *int           `placeholder:"N" help:"Attempts before a record is parked (a dead letter), 1 to 1000 (default: unchanged; 5 for a new queue)."`
-	Backoff         string         `placeholder:"MIN..MAX" help:"How long a failed record waits, doubled at each attempt, such as 1s..1h; a single time is constant (default: unchanged; 1s..1h for a new queue)."`
-	DeadLetterTopic string         `placeholder:"TOPIC|none" help:"Copy dead letters to this topic, which must exist (default: unchanged; none for a new queue)."`
+	Lease           *time.Duration `placeholder:"DURATION" help:"How long a worker has for a record unless it asks for another time, 1s to 12h (default of a new queue: 30s)."`
+	MaxAttempts     *int           `placeholder:"N" help:"Attempts before a record is parked (a dead letter), 1 to 1000 (default of a new queue: 5)."`
+	Backoff         string         `placeholder:"MIN..MAX" help:"How long a failed record waits, doubled at each attempt, such as 1s..1h; a single time is constant (default of a new queue: 1s..1h)."`
+	DeadLetterTopic string         `placeholder:"TOPIC|none" help:"Copy dead letters to this topic, which must exist (default of a new queue: none)."`
 }
 
 // update returns the settings of the flags that were given.

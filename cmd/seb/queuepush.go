@@ -67,7 +67,9 @@ func (queuePushSetCmd) Help() string {
     seb queue push set orders mail https://example.com/hooks --header-file auth.txt --output json | jq -r .secret
     seb queue push set orders mail --max-in-flight 8 --timeout 5s
 
-What is not named stays as it is. A stopped push starts again. To change the secret, first set a file with the old and
+What is not named stays as it is. The push begins at once, and a stopped push starts again. If the broker makes the
+secret, the receiver does not know it yet, and may refuse the first requests: pause the queue before, or make a secret
+yourself (--secret-file). To change the secret, first set a file with the old and
 the new secret; once the receiver knows the new secret, set a file with the new secret alone.`
 }
 

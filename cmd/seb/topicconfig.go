@@ -12,7 +12,7 @@ import (
 
 // configFlags set a topic's retention, which this version stores but does not apply.
 type configFlags struct {
-	Retention      *age       `placeholder:"DURATION|none" help:"Age after which a later version may delete records, such as 7d, or none; this version only stores the setting (default: unchanged; none for a new topic)."`
+	Retention      *age       `placeholder:"DURATION|none" help:"Age after which a later version may delete records, such as 7d, or none; this version only stores the setting (default of a new topic: none)."`
 	RetentionBytes *sizeLimit `placeholder:"SIZE|none" help:"How many bytes of each partition to keep at least, such as 1GiB; none means no such minimum (default: as with --retention)."`
 }
 
