@@ -19,7 +19,7 @@ const (
 	ShareSmall Share = Share(budget.Small)
 	// ShareBodies is for large requests while the broker receives them.
 	ShareBodies Share = Share(budget.Bodies)
-	// ShareAnswers is for large answers while clients read them.
+	// ShareAnswers is the part for large answers, while clients read them.
 	ShareAnswers Share = Share(budget.Answers)
 )
 

@@ -121,8 +121,8 @@ func (f *Encoded) checkLines() error {
 	return nil
 }
 
-// Each iterates over the records: over their values, or over their lines without LF. The slices share the
-// memory of Body.
+// Each iterates over the records: over their values or, if Body has lines, over the lines without LF. The
+// slices share the memory of Body.
 func (f *Encoded) Each() iter.Seq2[seb.Offset, []byte] {
 	return func(yield func(seb.Offset, []byte) bool) {
 		count := int(f.Next - f.First)

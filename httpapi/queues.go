@@ -174,8 +174,8 @@ func (h *Handler) patchQueue(w *response, r *http.Request) error {
 	return writeQueue(w, http.StatusOK, q)
 }
 
-// putQueue creates a queue. If the queue exists, putQueue changes only the settings that the body names, and with
-// If-None-Match: * nothing.
+// putQueue creates a queue. If the queue exists, putQueue changes only the settings that the body names. With
+// If-None-Match: *, it changes nothing.
 func (h *Handler) putQueue(w *response, r *http.Request) error {
 	mustBeNew, err := onlyCreates(r)
 	if err != nil {

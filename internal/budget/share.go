@@ -443,7 +443,7 @@ func (s *share) victim(r *Reservation) (found *Reservation, unfair bool) {
 	return found, most > mine
 }
 
-// what returns words for error messages: what the share is for.
+// what describes, for error messages, what the share is for.
 func (s Share) what() string {
 	return [...]string{"small requests", "large requests", "large responses"}[s]
 }

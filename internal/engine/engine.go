@@ -101,7 +101,7 @@ type Engine struct {
 	loopDone chan struct{}                // closed when the loop has ended
 	closing  atomic.Bool                  // the engine takes no further requests
 	stopped  atomic.Pointer[StoppedError] // why the engine stopped by itself
-	storeErr atomic.Pointer[error]        // error of the last store request, nil if the store answered it
+	storeErr atomic.Pointer[error]        // why the store did not answer the last request; nil if it answered
 	full     seldom                       // bounds the reports that the store is full
 	growth   growth
 	tasks    sync.WaitGroup
@@ -247,7 +247,7 @@ func (e *Engine) observe(op objstore.Op) {
 	}
 }
 
-// StoreErr returns the error of the last store request; nil if the store answered it.
+// StoreErr returns why the store did not answer the last request; nil if it answered.
 func (e *Engine) StoreErr() error {
 	if p := e.storeErr.Load(); p != nil {
 		return *p

@@ -32,7 +32,7 @@ func newBounded(conn net.Conn, n int64) *bounded {
 	return b
 }
 
-// allow sets how many more bytes may be read. If a read may be under way, n must be [unbounded].
+// allow sets how many more bytes may be read. While another goroutine may be reading, n must be [unbounded].
 func (b *bounded) allow(n int64) { b.left.Store(n) }
 
 // NetConn returns the underlying connection, like [crypto/tls.Conn].

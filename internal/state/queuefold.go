@@ -69,8 +69,8 @@ func (s *State) work(q *Queue, partition format.Partition) *queuePartition {
 	return &q.partitions[partition]
 }
 
-// trimWork drops untouched partitions from the end of the queue's list, so that equal states
-// take equal memory and encode to equal bytes.
+// trimWork removes the partitions at the end of the queue's list of which no record was done or tried, so that
+// equal states take equal memory and encode to equal bytes.
 func (s *State) trimWork(q *Queue) {
 	for n := len(q.partitions); n > 0 && q.partitions[n-1].untouched(); n-- {
 		q.partitions[n-1] = queuePartition{}
