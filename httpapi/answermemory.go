@@ -134,27 +134,50 @@ func (m *answerMemory) begin(s seb.Share) {
 	m.w.held.add(m)
 }
 
-// settle adjusts the reservation to n, the bytes that the answer holds.
-func (m *answerMemory) settle(ctx context.Context, n int64) error {
+// settle adjusts the reservation to n, the bytes that the answer holds, and tells whether there was room for them
+// at once. If there was none, it gives the memory back: requests that wait for more memory while they hold some could
+// wait for each other. The caller then drops what it has read, reserves n bytes with [answerMemory.takeWhole], and reads
+// again.
+func (m *answerMemory) settle(n int64) bool {
+	n = m.wholeOf(n)
 	if n <= m.held {
 		if m.of != nil {
 			m.of.Shrink(m.held - n)
 			m.held = n
 		}
-		return nil
+		return true
 	}
-	// An answer has at least one record, however large that record is. A record that a broker with more
-	// memory has written may be larger than the share. The answer then reserves the whole share.
+	if m.of == nil || m.share == seb.ShareSmall && n > smallBytes {
+		m.begin(seb.ShareAnswers)
+	}
+	if m.of.GrowNow(n-m.held, n-m.held) > 0 {
+		m.held = n
+		return true
+	}
+	m.free()
+	return false
+}
+
+// takeWhole reserves n bytes for an answer that was read once, and for which there was no room.
+func (m *answerMemory) takeWhole(ctx context.Context, n int64) error {
+	s := seb.ShareAnswers
+	if n <= smallBytes {
+		s = seb.ShareSmall
+	}
+	return m.take(ctx, s, m.wholeOf(n), time.Hour)
+}
+
+// whole returns a [seb.FetchOptions].Reserve that reserves n bytes for that many records.
+func (m *answerMemory) whole(records int, n int64) func(context.Context, int, int64) (int, int64, error) {
+	return func(ctx context.Context, _ int, _ int64) (int, int64, error) { return records, n, m.takeWhole(ctx, n) }
+}
+
+// wholeOf returns n, or the size of the share if that is less. An answer has at least one record, however large that
+// record is. A record that a broker with more memory has written may be larger than the share. The answer then
+// reserves the whole share.
+func (m *answerMemory) wholeOf(n int64) int64 {
 	_, most := m.broker.ShareBytes(seb.ShareAnswers)
-	n = min(n, most)
-	if m.of == nil || m.share != seb.ShareAnswers {
-		return m.take(ctx, seb.ShareAnswers, n, time.Hour)
-	}
-	if err := m.of.Grow(ctx, n-m.held); err != nil { // m.of grows: a second reservation could wait for memory that this answer itself has reserved
-		return err
-	}
-	m.held = n
-	return nil
+	return min(n, most)
 }
 
 // free gives the memory back. A second call does nothing.

@@ -31,7 +31,7 @@ func (h *Handler) readConsumer(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	records, release, err := h.unread(w, r, f, spec)
+	f, records, release, err := h.unread(w, r, f, spec)
 	if err != nil {
 		return err
 	}
@@ -97,17 +97,25 @@ func (h *Handler) parseConsumerRead(r *http.Request) (readSpec, error) {
 
 // unread returns the next records of one partition. If f reads all partitions, the partitions take
 // turns. The memory of the records is reserved until release is called. While unread waits for
-// records, no memory is reserved.
-func (h *Handler) unread(w *response, r *http.Request, f *seb.Follower, spec readSpec) (records []seb.Record, release func(), err error) {
+// records, no memory is reserved. It returns the follower that has read the records.
+func (h *Handler) unread(w *response, r *http.Request, f *seb.Follower, spec readSpec) (_ *seb.Follower, records []seb.Record, release func(), err error) {
 	deadline := time.Now().Add(spec.wait)
 	for {
-		release, err = h.withMemory(r.Context(), w, spec, func(opts seb.FetchOptions) ([]seb.Record, error) {
+		again := false
+		release, err = h.withMemory(w, spec, func(opts seb.FetchOptions) ([]seb.Record, error) {
+			if again { // f is behind the records that were read, and for which there was no memory
+				records = nil
+				if f, err = h.consumerFollower(w, r, spec.partition); err != nil {
+					return nil, err
+				}
+			}
+			again = true
 			records, err = f.Next(r.Context(), opts)
 			return records, err
 		})
 		wait := time.Until(deadline)
 		if err != nil || len(records) > 0 || wait <= 0 || h.drained() {
-			return records, release, err
+			return f, records, release, err
 		}
 		release()
 		err = h.untilDrained(w.clientContext, func(ctx context.Context) error {
@@ -115,7 +123,7 @@ func (h *Handler) unread(w *response, r *http.Request, f *seb.Follower, spec rea
 			return err
 		})
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
 }

@@ -27,9 +27,11 @@ const (
 // per partition.
 type eventStream struct {
 	eventWriter
+	topic string
 	f     *seb.Follower
 	mark  seb.Bookmark // the position after the last record that was written
 	bytes int          // how many bytes the next burst may have
+	large int64        // bytes of the next record, for which there was no memory; 0 if there was
 	// jsonValues says that values which are JSON are sent as JSON.
 	jsonValues bool
 }
@@ -56,7 +58,7 @@ func (h *Handler) stream(w *response, r *http.Request, f *seb.Follower, jsonValu
 	mark := f.Bookmark()
 	w.Header().Add("Vary", lastEventIDHeader)
 	w.Header().Set(topicIDHeader, h.broker.TopicTag(mark.Topic))
-	s := &eventStream{eventWriter: eventWriter{h: h, w: w, began: time.Now()}, f: f, mark: mark, bytes: burstBytesMin, jsonValues: jsonValues}
+	s := &eventStream{eventWriter: eventWriter{h: h, w: w, began: time.Now()}, topic: r.PathValue("topic"), f: f, mark: mark, bytes: burstBytesMin, jsonValues: jsonValues}
 	s.begin(r)
 	if w.head {
 		return nil
@@ -163,8 +165,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// errTooLargeNow means that there is no memory now for a record that was read. The record
-// is not sent: when the client reconnects, it asks for the record again.
+// errTooLargeNow means that there is no memory now for a record that was read, and that it can't be read again on
+// this stream. When the client reconnects, it asks for the record again.
 var errTooLargeNow = errors.New("no memory for a large record")
 
 // burst reads and sends some of the records that are ready.
@@ -172,13 +174,20 @@ func (s *eventStream) burst(ctx context.Context) error {
 	limit := s.bytes / burstRecordBytes
 	m := s.h.newAnswerMemory(s.w)
 	defer m.free()
-	records, err := s.f.Next(ctx, seb.FetchOptions{Limit: limit, MaxBytes: int64(s.bytes), Reserve: m.reserve})
+	opts := seb.FetchOptions{Limit: limit, MaxBytes: int64(s.bytes), Reserve: m.reserve}
+	if s.large > 0 {
+		opts.Reserve = func(ctx context.Context, _ int, _ int64) (int, int64, error) {
+			return 1, s.large, m.takeWhole(ctx, s.large)
+		}
+	}
+	records, err := s.f.Next(ctx, opts)
 	if err != nil {
 		return err
 	}
 	held := heldBytes(records)
-	if m.settle(ctx, held) != nil {
-		return errTooLargeNow
+	s.large = 0
+	if !m.settle(held) {
+		return s.readAgain(ctx, held)
 	}
 	if len(records) == limit || held > int64(s.bytes/2) {
 		s.bytes = min(2*s.bytes, burstBytesMax)
@@ -186,6 +195,16 @@ func (s *eventStream) burst(ctx context.Context) error {
 		s.bytes = burstBytesMin
 	}
 	return s.sendRecords(records)
+}
+
+// readAgain makes the next burst read the records again that were read last and not sent. It reserves n bytes before.
+func (s *eventStream) readAgain(ctx context.Context, n int64) error {
+	f, err := s.h.broker.ResumeFollower(ctx, s.topic, s.mark)
+	if err != nil {
+		return errTooLargeNow
+	}
+	s.f, s.large = f, n
+	return nil
 }
 
 // sendRecords sends an event for each record. The id of an event is the position after the record.

@@ -269,6 +269,60 @@ func TestSlowReadersOfLargeRecordsGiveWay(t *testing.T) {
 	})
 }
 
+// Callers that read a large record at the same time take turns: none of them waits for memory while it holds some.
+func TestReadersOfALargeRecordTakeTurns(t *testing.T) {
+	const count, size = 40, 2 << 20 // the memory for large answers is 8 MiB
+	for name, path := range map[string]string{
+		"records": ordersPath + "?offset=0", "consumer": "/v1/topics/orders/consumers/c%d/records", "stream": ordersPath + "?offset=0&partition=0",
+		"queue": "/v1/topics/orders/queues/q%d/receive", "dead": "/v1/topics/orders/queues/dead/dead",
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, seb.Options{Memory: 32 << 20}, func(t *testing.T, s *server) {
+				s.append("orders", strings.Repeat("x", size))
+				newKey(t, s.broker, "ops", seb.ScopeAdmin)
+				_, admin := newKey(t, s.broker, "admin", seb.ScopeAdmin|seb.ScopeRead)
+				if name == "dead" {
+					s.do("PUT", "/v1/topics/orders/queues/dead", strings.NewReader(`{"max_attempts":1}`), bearer(admin)...).want(t, http.StatusCreated)
+					a := s.do("POST", "/v1/topics/orders/queues/dead/receive", nil, bearer(admin)...)
+					token := a.body[strings.Index(string(a.body), `"token":"`)+9:]
+					token, _, _ = strings.Cut(token, `"`)
+					s.do("POST", "/v1/topics/orders/queues/dead/nack", strings.NewReader(`{"tokens":["`+token+`"]}`), bearer(admin)...).want(t, http.StatusOK)
+				}
+				began := time.Now()
+				var readers sync.WaitGroup
+				for i := range count {
+					_, key := newKey(t, s.broker, fmt.Sprint("reader", i), seb.ScopeRead|seb.ScopeAdmin)
+					to, method := path, http.MethodGet
+					if strings.Contains(path, "%d") {
+						to = fmt.Sprintf(path, i)
+					}
+					if name == "queue" {
+						s.do("PUT", strings.TrimSuffix(to, "/receive"), nil, bearer(admin)...).want(t, http.StatusCreated)
+						method = http.MethodPost
+					}
+					readers.Go(func() {
+						if name == "stream" {
+							conn := s.dial("GET " + to + " HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nAuthorization: Bearer " + key + "\r\n\r\n")
+							if _, err := io.CopyN(io.Discard, conn, size); err != nil {
+								t.Error(err)
+							}
+							_ = conn.Close()
+							return
+						}
+						if a := s.do(method, to, nil, bearer(key)...); len(a.body) < size {
+							t.Errorf("status %d and %d bytes: %.200s", a.StatusCode, len(a.body), a.body)
+						}
+					})
+				}
+				readers.Wait()
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("%d readers took %v", count, took)
+				}
+			})
+		})
+	}
+}
+
 // Clients that read small responses slowly keep others waiting for a moment at most, even if they fill the memory for
 // small requests.
 func TestSlowReadersOfSmallRecordsGiveWay(t *testing.T) {

@@ -63,7 +63,8 @@ type Handler struct {
 	prices    *Prices
 	slowLimit slowLimit
 	peers     *peerClient
-	scrapes   *scrapes
+	scrapes   *scrapes // of callers with the scope metrics
+	plain     *scrapes // of other callers, whose answers have no names
 
 	listTurn   chan struct{} // holds the token of the request whose large list grows: see recordList.takeTurn
 	headers    *httpconn.Headers
@@ -95,7 +96,7 @@ func New(b *seb.Broker, opts Options) *Handler {
 		version: opts.Version,
 		prices:  opts.Prices,
 		peers:   newPeerClient(identityOf(b), opts),
-		scrapes: newScrapes(),
+		scrapes: newScrapes(), plain: newScrapes(),
 
 		patience:  patience{first: 3 * time.Second, later: 12 * time.Second},
 		slowLimit: slowLimit{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},

@@ -135,7 +135,7 @@ var hints = map[seb.Code]string{
 	codeUnsupportedEncoding:  "send the body as it is, or as gzip or zstd",
 	codeRequestTimeout:       "send the body without pauses, or a smaller one",
 	codeTooManyAttempts:      "wait, or send a valid API key",
-	codeTooMuchRefused:       "correct the requests that got 400, 403, 404, 413 or 415; requests with small bodies are accepted at once",
+	codeTooMuchRefused:       "correct the requests that got 400, 403, 404, 413 or 415, or, with a Content-Encoding, 409, 412 or 422; requests with small bodies are accepted at once",
 	codeCrossOrigin:          "seb serve --allow-origin names the origins whose pages may use the API",
 	codeBrokerUnknown:        "the requesting broker runs on another bucket, or on a copy of this one",
 	codeInternal:             "tell the operator: the broker's log has the error under the id in " + requestIDHeader,

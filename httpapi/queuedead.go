@@ -36,19 +36,20 @@ func (h *Handler) deadRecords(w *response, r *http.Request) error {
 		return err
 	}
 	m := h.newAnswerMemory(w)
+	defer m.free()
 	if err := m.take(r.Context(), seb.ShareAnswers, defaultReadBytes+limit*int64(recordStructBytes+messageBytes), time.Hour); err != nil {
 		return err
 	}
-	defer m.free()
-	dead, next, more, err := h.queue(r).Dead(r.Context(), seb.DeadOptions{From: from, Limit: int(limit), MaxBytes: defaultReadBytes})
+	opts := seb.DeadOptions{From: from, Limit: int(limit), MaxBytes: defaultReadBytes}
+	dead, next, more, err := h.queue(r).Dead(r.Context(), opts)
+	for err == nil && !m.settle(heldByDead(dead)) {
+		held := heldByDead(dead)
+		dead = nil
+		if err = m.takeWhole(r.Context(), held); err == nil {
+			dead, next, more, err = h.queue(r).Dead(r.Context(), opts)
+		}
+	}
 	if err != nil {
-		return err
-	}
-	held := int64(len(dead)) * messageBytes
-	for i := range dead {
-		held += heldBy(&dead[i].Record)
-	}
-	if err := m.settle(r.Context(), held); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", typeJSON)
@@ -63,6 +64,14 @@ func (h *Handler) deadRecords(w *response, r *http.Request) error {
 		out.deadMessage(&dead[i])
 	}
 	return out.endPage(more, func() { out.text(strconv.Quote(placeText(next))) })
+}
+
+func heldByDead(dead []seb.DeadMessage) int64 {
+	n := int64(len(dead)) * messageBytes
+	for i := range dead {
+		n += heldBy(&dead[i].Record)
+	}
+	return n
 }
 
 // deadMessage writes m as a JSON object. If the record can no longer be read, the object has only its

@@ -227,21 +227,25 @@ func (h *Handler) takeWithin(ctx context.Context, w *response, q *seb.Queue, spe
 		spec.max, spec.maxBytes = min(spec.max, smallBytes/2/messageHolds), min(spec.maxBytes, smallBytes/2)
 		messages, err = receive()
 	}
-	if err != nil || len(messages) == 0 {
-		return nil, func() {}, err
-	}
-	held := int64(len(messages)) * messageBytes
-	for i := range messages {
-		held += heldBy(&messages[i].Record)
-	}
-	if err := m.settle(ctx, held); err != nil {
-		m.free()
+	for err == nil && len(messages) > 0 {
+		held := int64(len(messages)) * messageBytes
+		for i := range messages {
+			held += heldBy(&messages[i].Record)
+		}
+		if m.settle(held) {
+			return messages, m.free, nil
+		}
+		// A record is larger than the memory that was reserved. It goes back to the queue, and is received again when
+		// there is memory for it.
 		if err := q.Return(messages); err != nil {
 			return nil, func() {}, err
 		}
-		return nil, func() {}, err
+		messages, err = q.Receive(ctx, seb.ReceiveOptions{
+			Max: len(messages), MaxBytes: held, Lease: spec.lease, InFlight: spec.inFlight,
+			Reserve: func(ctx context.Context) (func(), error) { return m.free, m.takeWhole(ctx, held) },
+		})
 	}
-	return messages, m.free, nil
+	return nil, func() {}, err
 }
 
 // message writes m as a JSON object with the token, the data of the delivery, and the record.

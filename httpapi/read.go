@@ -184,7 +184,8 @@ func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetc
 
 // fetchNow fetches records without waiting for new ones. Their memory is reserved until release is called.
 func (h *Handler) fetchNow(ctx context.Context, w *response, topic string, spec readSpec) (found seb.Fetched, release func(), err error) {
-	release, err = h.withMemory(ctx, w, spec, func(opts seb.FetchOptions) ([]seb.Record, error) {
+	release, err = h.withMemory(w, spec, func(opts seb.FetchOptions) ([]seb.Record, error) {
+		found = seb.Fetched{} // records of an earlier try must not stay in memory
 		found, err = h.broker.Fetch(ctx, topic, spec.partition, spec.from, opts)
 		return found.Records, err
 	})
@@ -192,18 +193,23 @@ func (h *Handler) fetchNow(ctx context.Context, w *response, topic string, spec 
 }
 
 // withMemory calls read with the limits of spec. The memory of the records that read returns is reserved until
-// release is called.
-func (h *Handler) withMemory(ctx context.Context, w *response, spec readSpec, read func(seb.FetchOptions) ([]seb.Record, error)) (release func(), err error) {
+// release is called. If the records need more memory than was reserved, and there is no room, withMemory waits for
+// room, and calls read again.
+func (h *Handler) withMemory(w *response, spec readSpec, read func(seb.FetchOptions) ([]seb.Record, error)) (release func(), err error) {
 	m := h.newAnswerMemory(w)
-	records, err := read(seb.FetchOptions{Limit: spec.limit, MaxBytes: spec.maxBytes, TopicTag: spec.topicID, Reserve: m.reserve})
-	if err == nil {
-		err = m.settle(ctx, heldBytes(records))
+	opts := seb.FetchOptions{Limit: spec.limit, MaxBytes: spec.maxBytes, TopicTag: spec.topicID, Reserve: m.reserve}
+	for {
+		records, err := read(opts)
+		if err != nil {
+			m.free()
+			return nil, err
+		}
+		count, held := len(records), heldBytes(records)
+		if m.settle(held) {
+			return m.free, nil
+		}
+		opts.Reserve = m.whole(count, held)
 	}
-	if err != nil {
-		m.free()
-		return nil, err
-	}
-	return m.free, nil
 }
 
 func heldBytes(records []seb.Record) int64 {

@@ -107,6 +107,12 @@ func (h *Handler) countRefused(w *response, p problem) {
 	switch p.Status {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
 		h.refused.add(w.holder(), n)
+	case http.StatusConflict, http.StatusPreconditionFailed, http.StatusUnprocessableEntity:
+		// Such conflicts are part of normal work. But a client can have them on purpose, and an encoded body may
+		// decode to a thousand times its size.
+		if w.bytesDecoded > 0 {
+			h.refused.add(w.holder(), n)
+		}
 	}
 }
 

@@ -57,6 +57,24 @@ func TestRefusedBodiesAreLimitedByKey(t *testing.T) {
 	})
 }
 
+// Conflicts count only if the body was encoded.
+func TestRefusedConditionsCountIfTheBodyIsEncoded(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		s.append("orders", "x")
+		_, key := newKey(t, s.broker, "one", seb.ScopeAdmin)
+		_, _ = newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		large, encoding := strings.Repeat("x", 1<<20), append(bearer(key), "Content-Encoding", "gzip")
+		const past = ordersPath + "?partition=0&if_offset=0"
+		for range 2 * refusedBurst / len(large) {
+			s.post(past, large, bearer(key)...).wantProblem(t, 412, seb.CodeOffsetConflict)
+		}
+		for range refusedBurst / len(large) {
+			s.post(past, string(gzipped(t, []byte(large))), encoding...).wantProblem(t, 412, seb.CodeOffsetConflict)
+		}
+		s.post(past, string(gzipped(t, []byte(large))), encoding...).wantProblem(t, 429, codeTooMuchRefused)
+	})
+}
+
 // The broker answers before the client has sent the body.
 func TestLargeBodyOfALimitedCallerIsNotRead(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {

@@ -24,7 +24,8 @@ const (
 )
 
 // scrapes limits how many callers get metrics at a time: each such caller has a turn. An API key, or an address
-// of callers without a key, has one turn at most. So one caller who reads slowly does not block the others.
+// of callers without a key, has one turn at most. So one caller who reads slowly does not block the others. Callers
+// without the scope metrics have turns of their own.
 type scrapes struct {
 	mu   sync.Mutex
 	held map[seb.Holder]struct{}
@@ -86,7 +87,11 @@ func (h *Handler) gathered(g prometheus.Gatherer) action {
 		if _, err := parseValues(r, "name[]"); err != nil { // names of metrics to return, any number of them
 			return err
 		}
-		end, err := h.scrapes.begin(r.Context(), w.holder())
+		turns := h.plain
+		if w.access.CheckScope(seb.ScopeMetrics) == nil {
+			turns = h.scrapes
+		}
+		end, err := turns.begin(r.Context(), w.holder())
 		if err != nil {
 			return err
 		}

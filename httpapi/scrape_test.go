@@ -121,6 +121,10 @@ func TestMetricsServeFewCallersAtATime(t *testing.T) {
 		for range scrapesMax { // one key has one turn, however often it asks
 			read(keys[0])
 		}
+		for i := range scrapesMax { // callers without the scope have turns of their own
+			_, plain := newKey(t, s.broker, fmt.Sprint("plain", i), seb.ScopeRead)
+			read(plain)
+		}
 		s.get("/metrics", bearer(prometheus)...).want(t, http.StatusOK)
 		for _, key := range keys[1:] {
 			read(key)

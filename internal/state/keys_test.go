@@ -143,19 +143,25 @@ func TestKeysAreListedInPages(t *testing.T) {
 	}
 	mustApply(t, s, &format.Commit{Seq: 1, Entries: entries})
 	s = mustDecode(t, 1, s.View().Encode())
-	began := time.Now()
-	var want []format.KeyID
-	for _, k := range s.Keys() {
-		want = append(want, k.ID)
+	var want, got []format.KeyID
+	var all, pages time.Duration
+	for range 5 { // the machine may do other work meanwhile
+		want, got = nil, nil
+		began := time.Now()
+		for _, k := range s.Keys() {
+			want = append(want, k.ID)
+		}
+		all = time.Since(began)
+		began = time.Now()
+		for page := s.KeysAfter(0, 1); len(page) > 0; page = s.KeysAfter(page[0], 1) {
+			got = append(got, page...)
+		}
+		pages = time.Since(began)
+		t.Logf("%v for all, %v in pages of one", all, pages)
+		if pages <= 50*all {
+			break
+		}
 	}
-	all := time.Since(began)
-	began = time.Now()
-	var got []format.KeyID
-	for page := s.KeysAfter(0, 1); len(page) > 0; page = s.KeysAfter(page[0], 1) {
-		got = append(got, page...)
-	}
-	pages := time.Since(began)
-	t.Logf("%v for all, %v in pages of one", all, pages)
 	if !slices.Equal(got, want) || len(want) != count*3/4 {
 		t.Fatalf("%d keys in pages of one, want %d", len(got), len(want))
 	}

@@ -265,15 +265,16 @@ func (s *Store) Delete(ctx context.Context, key string) (time.Time, error) {
 	return answerTime(out.ResultMetadata), nil
 }
 
-// again sends a request, and sends it once more if the store has refused it because of this machine's clock.
-// The SDK signs the second request with the time of the store's first answer. The store has not executed a
-// request that it refused, so again is no retry of a request with an unknown outcome.
+// again sends a request, and sends it up to twice more if the store has refused it because of this machine's clock.
+// The SDK signs a request with the time of the store's previous answer; the clock may have jumped since. The store
+// has not executed a request that it refused, so again is no retry of a request with an unknown outcome.
 func again[T any](send func() (T, error)) (T, error) {
-	out, err := send()
-	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorCode() == "RequestTimeTooSkewed" {
-		return send()
+	for more := 2; ; more-- {
+		out, err := send()
+		if api, ok := errors.AsType[smithy.APIError](err); !ok || api.ErrorCode() != "RequestTimeTooSkewed" || more == 0 {
+			return out, err
+		}
 	}
-	return out, err
 }
 
 // name returns the name that the object under key has in the bucket: the prefix, then the key.
