@@ -46,9 +46,9 @@ func (b *Broker) NewReservation(s Share, of Holder, revoke func()) *Reservation 
 	return &Reservation{of: b.engine.Budget().Reservation(budget.Share(s), budget.Holder{Key: uint64(of.Key), Address: of.Address}, revoke)}
 }
 
-// NewResponse is [Broker.NewReservation] for the memory of a response: the broker revokes it only if the client is slow.
-func (b *Broker) NewResponse(s Share, of Holder, revoke func()) *Reservation {
-	return &Reservation{of: b.engine.Budget().Response(budget.Share(s), budget.Holder{Key: uint64(of.Key), Address: of.Address}, revoke)}
+// ForResponse says that r, which is new, is for a response: the broker revokes it only if the client is slow.
+func (r *Reservation) ForResponse() *Reservation {
+	return &Reservation{of: r.of.ForResponse()}
 }
 
 // ShareBytes returns how many bytes of a share are held, and how many may be held.

@@ -130,7 +130,7 @@ func (m *answerMemory) take(ctx context.Context, s seb.Share, n int64, wait time
 func (m *answerMemory) begin(s seb.Share) {
 	m.free()
 	m.share = s
-	m.of = m.broker.NewResponse(s, m.w.holder(), m.w.revokeAnswer)
+	m.of = m.broker.NewReservation(s, m.w.holder(), m.w.revokeAnswer).ForResponse()
 	m.w.held.add(m)
 }
 

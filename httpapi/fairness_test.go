@@ -284,7 +284,7 @@ func TestReadersOfALargeRecordTakeTurns(t *testing.T) {
 				if name == "dead" {
 					s.do("PUT", "/v1/topics/orders/queues/dead", strings.NewReader(`{"max_attempts":1}`), bearer(admin)...).want(t, http.StatusCreated)
 					a := s.do("POST", "/v1/topics/orders/queues/dead/receive", nil, bearer(admin)...)
-					token := a.body[strings.Index(string(a.body), `"token":"`)+9:]
+					token := a.body[strings.Index(a.body, `"token":"`)+9:]
 					token, _, _ = strings.Cut(token, `"`)
 					s.do("POST", "/v1/topics/orders/queues/dead/nack", strings.NewReader(`{"tokens":["`+token+`"]}`), bearer(admin)...).want(t, http.StatusOK)
 				}

@@ -295,10 +295,10 @@ func TestSmallResponsesOfSlowClientsGiveWay(t *testing.T) {
 			for key := range uint64(20) {
 				for {
 					var r *budget.Reservation
-					r = b.Response(budget.Small, budget.Holder{Key: key + 1}, func() {
+					r = b.Reservation(budget.Small, budget.Holder{Key: key + 1}, func() {
 						ended++
 						go r.Shrink(each)
-					})
+					}).ForResponse()
 					if r.GrowNow(each, each) == 0 {
 						break
 					}
@@ -306,8 +306,8 @@ func TestSmallResponsesOfSlowClientsGiveWay(t *testing.T) {
 				}
 			}
 		}
-		fast := b.Response(budget.Small, budget.Holder{Key: 98}, func() { t.Error("the response of the fast client was ended") })
-		notSent := b.Response(budget.Small, budget.Holder{Key: 97}, func() { t.Error("the response that is not sent was ended") })
+		fast := b.Reservation(budget.Small, budget.Holder{Key: 98}, func() { t.Error("the response of the fast client was ended") }).ForResponse()
+		notSent := b.Reservation(budget.Small, budget.Holder{Key: 97}, func() { t.Error("the response that is not sent was ended") }).ForResponse()
 		for _, r := range []*budget.Reservation{fast, notSent} {
 			if err := r.Grow(t.Context(), each); err != nil {
 				t.Fatal(err)

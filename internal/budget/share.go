@@ -139,10 +139,10 @@ func (b *Budget) Reservation(s Share, of Holder, revoke func()) *Reservation {
 	return &Reservation{b: b, share: &b.shares[s], holder: of, began: time.Now(), revoke: revoke, response: s == Answers}
 }
 
-// Response returns a reservation for a response, of Small or Answers. The budget calls revoke only if the client is
-// slow: see [Reservation.Sent].
-func (b *Budget) Response(s Share, of Holder, revoke func()) *Reservation {
-	r := b.Reservation(s, of, revoke)
+// ForResponse says that r is for a response. The budget then calls revoke only if the client is slow: see
+// [Reservation.Sent]. All reservations of Answers are for responses. Call ForResponse before r gets memory. It
+// returns r.
+func (r *Reservation) ForResponse() *Reservation {
 	r.response = true
 	return r
 }
