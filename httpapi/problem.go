@@ -284,7 +284,7 @@ func errNoRoute(r *http.Request) error {
 	return &seb.Error{Code: codeRouteNotFound, Detail: fmt.Sprintf("there is nothing at %.200q", r.URL.Path), Hint: hint}
 }
 
-// placeHint returns a hint about the paths that exist near u.
+// placeHint returns a hint that names routes: those of queues or consumers if u is below one, else those of topics.
 func placeHint(u *url.URL) string {
 	parts := strings.Split(u.EscapedPath(), "/") // "", v1, topics, TOPIC, queues, NAME, ...
 	if len(parts) > 5 && parts[1] == "v1" && parts[2] == "topics" {

@@ -141,7 +141,7 @@ func parseOffset(s string) (seb.Position, error) {
 // valuesParameter asks for values that are JSON as JSON.
 const valuesParameter = "values"
 
-// jsonValues tells whether the parameter values asks for values that are JSON as JSON.
+// jsonValues tells whether the query has values=json: a value that is JSON is then returned as JSON, not as a string.
 func (q query) jsonValues() (bool, error) {
 	s, given := q[valuesParameter]
 	if given && s != "json" {

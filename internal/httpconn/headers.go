@@ -28,7 +28,7 @@ const (
 
 	// headerWaitMax is how long a large header waits for memory.
 	headerWaitMax = 5 * time.Second
-	// headerTurn is how long a client has for the rest of a large header while other large headers wait.
+	// headerTurn is how long a client may take for a large header. Then it must give way to others that wait.
 	headerTurn = time.Second
 	// headerTick is how often a waiting header checks whether another one has used up its turn.
 	headerTick = 100 * time.Millisecond

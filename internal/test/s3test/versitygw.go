@@ -43,8 +43,8 @@ type Server struct {
 }
 
 // Start is like [VersityGW], for tests that also stop the server. The variable SEB_TEST_VERSITYGW names the
-// binary; if it is not set, Start uses the versitygw in PATH. Without a binary, the test is skipped, or fails
-// if SEB_TEST_REQUIRE is 1.
+// binary, and the test fails if there is none. If the variable is not set, Start uses the versitygw in PATH, and
+// without one the test is skipped, or fails if SEB_TEST_REQUIRE is 1.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{t: t, binary: findBinary(t), dir: t.TempDir()}
