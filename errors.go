@@ -395,7 +395,7 @@ func tooLate(late *engine.LateError) *Error {
 // whyFull completes a detail that says that the store failed, if err says that the store is full. All other
 // causes are for the operator alone, since they may name hosts and files.
 func whyFull(err error) string {
-	if errors.Is(err, objstore.ErrFull) {
+	if f := objstore.FailureOf(err); f != nil && f.Full {
 		return ": the store is full"
 	}
 	return ""

@@ -113,7 +113,7 @@ func (c *Client) sendKeyed(ctx context.Context, r *request, o option.Append) (*r
 	case !o.Keyed && c.opts.NoIdempotencyKeys:
 		return c.send(ctx, r)
 	case !o.Keyed:
-		key = rand.Text()
+		key, r.final = rand.Text(), seb.CodeIdempotencyKeysFull
 	}
 	r.header.Set(idempotencyHeader, key)
 	r.repeatable = true

@@ -44,6 +44,8 @@ type request struct {
 	writes bool
 	// repeatable says that the request can be sent again after an unknown outcome.
 	repeatable bool
+	// final is a code whose refusal ends the request at once, although a retry may help; may be empty.
+	final seb.Code
 	// wait is how long the broker may wait before it answers, in addition to the usual time.
 	wait time.Duration
 	// within, unless it is 0, bounds one try instead of tryTimeout and wait.
@@ -167,6 +169,9 @@ func (c *Client) within(r *request, elapsed time.Duration) time.Duration {
 
 // mayRepeat tells whether the request may succeed if it is sent again after e, and can't be done twice.
 func (r *request) mayRepeat(e *seb.Error) bool {
+	if e.Code == r.final && e.Outcome == seb.NotCommitted {
+		return false
+	}
 	return e.RetryAfter > 0 && (!r.writes || r.repeatable || e.Outcome == seb.NotCommitted)
 }
 

@@ -286,7 +286,7 @@ func (d *Dir) full(err error) error {
 	if errors.Is(err, ErrStopped) {
 		return err
 	}
-	f := &Failure{Hint: "make room on the disk of " + d.place.path, Err: fmt.Errorf("%w: %w", ErrFull, err)}
+	f := &Failure{Hint: "make room on the disk of " + d.place.path, Full: true, Err: fmt.Errorf("%w: %w", ErrFull, err)}
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
 		f.Detail = "no space left on device"

@@ -3,8 +3,8 @@ package objstore
 import "errors"
 
 // ErrFull says that the store has no room for an object. It is definite: a Create that returns it has created
-// nothing, not even in part, and never will. If the object exists, Create returns [ErrExists], also while the
-// store is full.
+// nothing, not even in part, and never will. If the object exists, most stores return [ErrExists], also while they are
+// full; a store that checks a quota first returns ErrFull.
 var ErrFull = errors.New("the store is full")
 
 // Failure says in words for an operator why a store can't execute a request. Its text is one clause without
@@ -17,6 +17,9 @@ type Failure struct {
 	// Setup is true if the cause is how the store, or this program, is set up: no retry helps before an
 	// operator has changed that.
 	Setup bool
+	// Full is true if the store says that it has no room. Unless Err wraps [ErrFull], a refused Create may still
+	// have created its object.
+	Full bool
 	// Err is the error in the words of the program that reported it.
 	Err error
 }

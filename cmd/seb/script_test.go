@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/simple-event-broker/seb/internal/test/loglines"
 )
 
 // TestScripts runs testdata/script/*.txtar. In addition to testscript's own commands
@@ -45,7 +47,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"serve":    scriptServe,
+			"serve":    func(ts *testscript.TestScript, neg bool, args []string) { scriptServe(t, ts, neg, args) },
 			"shutdown": scriptStop,
 			"crash":    scriptCrash,
 			"original": scriptOriginal,
@@ -60,14 +62,17 @@ func scriptBrokers(ts *testscript.TestScript) map[string]*process {
 	return ts.Value(brokersKey{}).(map[string]*process)
 }
 
-func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
+func scriptServe(t *testing.T, ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: serve NAME [flags]")
 	}
 	env := append(os.Environ(), "HOME="+ts.Getenv("HOME"))
 	p, err := startServe(context.Background(), ts.MkAbs("."), env, args[1:]...)
 	ts.Check(err)
-	ts.Defer(p.kill)
+	ts.Defer(func() {
+		p.kill()
+		loglines.Check(t, p.stderr.String())
+	})
 	scriptBrokers(ts)[args[0]] = p
 	ts.Setenv(args[0], p.url)
 	ts.Setenv("SEB_SERVER", p.url)

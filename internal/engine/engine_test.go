@@ -13,6 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/internal/test/loglines"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -29,7 +30,7 @@ func options(t *testing.T) engine.Options {
 		Batching: timed{}, AppendTimeout: 30 * time.Second, StaleMax: time.Second,
 		CheckpointCommits: 1000, CheckpointLarge: 1 << 20, IdempotencyKeys: 100,
 		Memory: 16 << 20, StateMemory: 16 << 20, DeleteDelay: 24 * time.Hour, Margin: time.Hour,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Logger: loglines.Text(t, t.Output(), slog.LevelInfo),
 		Boot:   func() time.Duration { return time.Since(began) },
 		Wall:   time.Now,
 	}

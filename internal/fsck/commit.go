@@ -22,7 +22,7 @@ const (
 )
 
 // errLarge says that a head takes more than the memory that its reader may use.
-var errLarge = errors.New("the head is too large to be read along with others")
+var errLarge = errors.New("the head is too large to be read together with others")
 
 // slotResult is what checkSlot found about a slot.
 type slotResult struct {

@@ -212,7 +212,7 @@ func TestForbiddenAddressUsesUpNoAttempt(t *testing.T) {
 		var allowed atomic.Bool
 		var sent atomic.Int64
 		to := target{url: "http://hooks.example/a-secret"}
-		p := to.pusher(t, q, func(_ *Target, o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		p := to.pusher(t, q, func(_ *Target, o *Options) { o.Logger = loglines.Text(t, &log, slog.LevelInfo) })
 		p.send = func(context.Context, *Message) answer {
 			sent.Add(1)
 			if allowed.Load() {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,11 +30,18 @@ var permissions = map[objstore.Verb]string{
 	objstore.VerbCreate: "s3:PutObject", objstore.VerbGet: "s3:GetObject", objstore.VerbList: "s3:ListBucket", objstore.VerbDelete: "s3:DeleteObject",
 }
 
+// quotaCodes are what Ceph and MinIO answer when an object would exceed a quota. They check that before they write
+// anything. Other answers of a full store leave open what it has written.
+var quotaCodes = []string{"QuotaExceeded", "XMinioAdminBucketQuotaExceeded"}
+
 // explain returns err, the error of a request, as an [objstore.Failure]. The codes are those of
 // https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html.
 func (s *Store) explain(verb objstore.Verb, err error) error {
 	f := s.failure(verb, err)
 	f.Err = err
+	if api, ok := errors.AsType[smithy.APIError](err); ok && slices.Contains(quotaCodes, api.ErrorCode()) {
+		f.Err = fmt.Errorf("%w: %w", objstore.ErrFull, err)
+	}
 	return f
 }
 
@@ -61,8 +69,6 @@ func (s *Store) failure(verb objstore.Verb, err error) *objstore.Failure {
 		return setup(credentialsHint, "the session token of the credentials is invalid")
 	case "NoSuchBucket":
 		return setup("create the bucket, or correct its name in the store's URL; also check the endpoint and the region", "the bucket %s does not exist", s.bucket)
-	case "InsufficientStorage", "QuotaExceeded", "XMinioStorageFull":
-		return &objstore.Failure{Detail: "the store is full: " + cmp.Or(message, code), Hint: "make room in the store, or raise its quota"}
 	case "RequestTimeTooSkewed":
 		return setup("set this machine's clock", "%s", skew(errorTime(err)))
 	case "AccessDenied", "AllAccessDisabled", "AccountProblem":
@@ -71,6 +77,9 @@ func (s *Store) failure(verb objstore.Verb, err error) *objstore.Failure {
 			denied.Detail += " (or not s3:ListBucket: without that permission S3 answers the same for a missing object)"
 		}
 		return denied
+	}
+	if answer.HTTPStatusCode() == http.StatusInsufficientStorage || slices.Contains(quotaCodes, code) {
+		return &objstore.Failure{Detail: "the store is full: " + cmp.Or(message, code), Hint: "make room in the store, or raise its quota", Full: true}
 	}
 	if region, ok := s.wrongRegion(code, message, answer); ok {
 		return region

@@ -2,6 +2,7 @@ package s3store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -105,6 +106,23 @@ func TestAnswersAreExplained(t *testing.T) {
 				t.Errorf("%d requests were sent, want 1", count.Load())
 			}
 		})
+	}
+}
+
+// A quota is checked before anything is written, so a refusal is definite. A store without room may have written a
+// part of the object.
+func TestOnlyAQuotaIsADefiniteRefusal(t *testing.T) {
+	for _, test := range []struct {
+		status   int
+		code     string
+		definite bool
+	}{{403, "QuotaExceeded", true}, {400, "XMinioAdminBucketQuotaExceeded", true}, {507, "XMinioStorageFull", false}, {507, "", false}} {
+		store, _ := serve(t, answer(test.status, test.code))
+		_, err := requests[objstore.VerbCreate](t.Context(), store)
+		f := objstore.FailureOf(err)
+		if f == nil || !f.Full || f.Setup || !strings.Contains(err.Error(), "the store is full: ") || !strings.Contains(f.Hint, "make room") || errors.Is(err, objstore.ErrFull) != test.definite {
+			t.Errorf("%d %s: %v, %+v", test.status, test.code, err, f)
+		}
 	}
 }
 

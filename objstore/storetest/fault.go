@@ -187,6 +187,6 @@ func Full(ctx context.Context, request Request, next Next) (Answer, error) {
 		return next(ctx, request)
 	}
 	return Answer{}, fmt.Errorf("create %s: %w", request.Key, &objstore.Failure{
-		Detail: "no space left on device", Hint: "make room on the disk of the test", Err: fmt.Errorf("%w: %w", objstore.ErrFull, ErrInjected),
+		Detail: "no space left on device", Hint: "make room on the disk of the test", Full: true, Err: fmt.Errorf("%w: %w", objstore.ErrFull, ErrInjected),
 	})
 }

@@ -1,7 +1,9 @@
 package fault_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/test/loglines"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -38,7 +41,7 @@ func TestAFullStoreIsNamedAtOnce(t *testing.T) {
 				memory, faulty := newFaulty()
 				log := &lines{}
 				opts := immediate()
-				opts.Logger = slog.New(slog.NewTextHandler(log, nil))
+				opts.Logger = loglines.Text(t, log, slog.LevelInfo)
 				b := open(t, faulty, opts)
 				mustAppend(t, b, "t", "before")
 				undo := faulty.On(objstore.VerbCreate, "", storetest.Full)
@@ -64,6 +67,25 @@ func TestAFullStoreIsNamedAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A store that has no room, but may have written the object, is named once the time for the append is over.
+func TestAStoreThatMayHaveWrittenIsNamedAsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, faulty := newFaulty()
+		b := open(t, faulty, immediate())
+		mustAppend(t, b, "t", "before")
+		faulty.On(objstore.VerbCreate, "", func(_ context.Context, r storetest.Request, _ storetest.Next) (storetest.Answer, error) {
+			return storetest.Answer{}, fmt.Errorf("create %s: %w", r.Key, &objstore.Failure{Detail: "the store is full: no space", Hint: "make room", Full: true, Err: storetest.ErrInjected})
+		})
+		_, err := b.Append(t.Context(), "t", values("v"))
+		wantCode(t, err, seb.CodeStoreUnavailable)
+		wantOutcome(t, err, seb.Unknown)
+		var e *seb.Error
+		if !errors.As(err, &e) || !strings.Contains(e.Detail, ": the store is full") {
+			t.Errorf("got %v, want a detail that names the cause", err)
+		}
+	})
 }
 
 // If the store is full only after a claim whose reply was lost, the claim may have won its slot: the broker

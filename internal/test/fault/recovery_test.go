@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/test/loglines"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -24,7 +25,7 @@ func TestLongReplayReportsProgress(t *testing.T) {
 		faulty.On(objstore.VerbGet, format.LogPrefix, storetest.Delay(4*time.Second))
 		var text bytes.Buffer
 		opts := immediate()
-		opts.Logger = slog.New(slog.NewTextHandler(&text, nil))
+		opts.Logger = loglines.Text(t, &text, slog.LevelInfo)
 		kill(t, openOnly(t, faulty, opts))
 		// 201 slots take four rounds of 4 s. The progress is logged after 8 s and 16 s.
 		if got := strings.Count(text.String(), "recovering"); got != 2 || !strings.Contains(text.String(), "slot=") {

@@ -16,6 +16,7 @@ import (
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/test/kit"
+	"github.com/simple-event-broker/seb/internal/test/loglines"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -475,7 +476,7 @@ func TestKeysThatRunOutAreNoticedBefore(t *testing.T) {
 		var log lockedBuffer
 		opts := immediate()
 		opts.Limits.IdempotencyKeys = 10
-		opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		opts.Logger = loglines.Text(t, &log, slog.LevelInfo)
 		b := open(t, objstore.NewMemory(), opts)
 		mustCreateTopic(t, b, "t", 1)
 		for i, warnings := range []int{0, 0, 0, 0, 0, 0, 0, 1, 2, 3} {

@@ -1,13 +1,15 @@
 // Package loglines checks the log lines that tests cause. A line must not show what is not there, such as
 // err=<nil>, say the same twice, or have figures without a unit.
 //
-// [Logger] gives a broker of a test a logger that checks each line. [Fault] checks a line that a process wrote.
+// [Logger] gives a broker of a test a logger that checks each line, [Text] one that also keeps the lines. [Check]
+// checks what a process has written.
 package loglines
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -63,14 +65,18 @@ func Fault(line string) string {
 }
 
 // Logger returns a logger of level debug. Once the test has ended, the test fails if a line was faulty.
-func Logger(t testing.TB) *slog.Logger {
+func Logger(t testing.TB) *slog.Logger { return Text(t, io.Discard, slog.LevelDebug) }
+
+// Text returns a logger that writes lines of text to out. Once the test has ended, the test fails if a line was
+// faulty.
+func Text(t testing.TB, out io.Writer, level slog.Level) *slog.Logger {
 	w := &checker{}
 	t.Cleanup(func() {
 		for _, fault := range w.end() {
 			t.Error(fault)
 		}
 	})
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return slog.New(slog.NewTextHandler(io.MultiWriter(w, out), &slog.HandlerOptions{Level: level}))
 }
 
 // Check fails the test for each faulty line in what a process has written.

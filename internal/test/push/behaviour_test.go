@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/loglines"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -91,7 +92,7 @@ func TestDeathOfPushedRecordsIsLoggedAndCounted(t *testing.T) {
 	})
 	opts := pushes()
 	log := &lockedBuffer{}
-	opts.Logger = slog.New(slog.NewTextHandler(log, nil))
+	opts.Logger = loglines.Text(t, log, slog.LevelInfo)
 	b := open(t, objstore.NewMemory(), opts)
 	deliver(t, b)
 	q := pushedQueue(t, b, seb.QueueUpdate{MaxAttempts: ptr(2), BackoffMin: ptr(time.Duration(0)), BackoffMax: ptr(time.Duration(0))}, h.URL)

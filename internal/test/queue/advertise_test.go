@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/test/kit"
-
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
+	"github.com/simple-event-broker/seb/internal/test/loglines"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -20,7 +20,7 @@ func TestLosingAQueueNamesTheAddressToSet(t *testing.T) {
 		store := objstore.NewMemory()
 		var said strings.Builder // slog's handler locks it
 		o := kit.InVirtualTime(immediate())
-		o.Logger = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		o.Logger = loglines.Text(t, &said, slog.LevelWarn)
 		one := open(t, store, o)
 		two := open(t, store, kit.InVirtualTime(immediate()))
 		queueOf(t, one, 0, 0)

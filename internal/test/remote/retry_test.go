@@ -148,12 +148,15 @@ func TestAppendsGoOnWhenTheLogHasNoRoomForKeys(t *testing.T) {
 	opts := kit.Immediate()
 	opts.Limits.IdempotencyKeys = 1
 	b := kit.Open(t, objstore.NewMemory(), opts)
-	c := newClient(t, client.Options{Servers: []string{serve(t, b)}})
+	waited := func(err *seb.Error, wait time.Duration) { t.Fatalf("the client waits %v after %v", wait, err) }
+	url := serve(t, b)
+	c := newClient(t, client.Options{Servers: []string{url}, RetryFor: 5 * time.Minute, OnRetry: waited})
 	for range 3 {
 		if _, err := c.Append(t.Context(), "orders", kit.Values("v")); err != nil {
 			t.Fatal(err)
 		}
 	}
+	c = newClient(t, client.Options{Servers: []string{url}})
 	_, err := c.Append(t.Context(), "orders", kit.Values("w"), seb.IdempotencyKey("mine"))
 	kit.WantCode(t, err, seb.CodeIdempotencyKeysFull)
 	kit.WantValues(t, b, "orders", "v", "v", "v")
