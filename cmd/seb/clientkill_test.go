@@ -229,6 +229,10 @@ type confirmed struct {
 	at   time.Time
 }
 
+func (c confirmed) String() string {
+	return fmt.Sprintf("%d at %s", c.next, c.at.Format(time.StampMilli))
+}
+
 // consumeFromCommitted reads the topic as a named consumer until ctx ends. Again and again it leaves the last
 // records without a commit, and starts again with a new client. It returns the offsets after all the records
 // that it has read.
