@@ -15,7 +15,7 @@ func (c Commit) moves() ([]change.CommitMove, error) {
 	for i, p := range c.Positions {
 		m, named := change.CommitMove{Part: fmt.Sprintf("positions/%d", i)}, namedConsumer{p.Topic, p.Consumer}
 		if before, twice := first[named]; twice {
-			e := refused(CodeInvalidRequest, "%s already names this consumer", before)
+			e := refused(CodeInvalidRequest, "%s already sets the position of this consumer", before)
 			e.Hint = "name each consumer once, with all of its offsets"
 			return nil, e.of(m.Part)
 		}

@@ -54,8 +54,8 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Address is the URL at which other brokers reach this one, such as http://10.0.0.5:8080.
-	// If this broker owns a queue, other brokers forward to the URL the requests that only the
-	// queue's owner can answer. Default "": other brokers forward no requests to this one.
+	// If this broker owns a queue, other brokers forward requests that only the queue's owner can
+	// answer to this URL. Default "": other brokers forward no requests to this one.
 	Address string
 
 	// PushNetworks are networks, such as 10.2.0.0/16. The broker may push records to their

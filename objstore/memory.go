@@ -32,7 +32,7 @@ type memoryObject struct {
 // MemoryOption changes how a Memory store behaves.
 type MemoryOption func(*Memory)
 
-// WithClock makes the store call the function now instead of time.Now. The store calls it from
+// WithClock replaces time.Now in the store by the given function. The store calls the function from
 // several goroutines, and without holding locks.
 func WithClock(now func() time.Time) MemoryOption {
 	return func(m *Memory) { m.now = now }

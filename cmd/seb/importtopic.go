@@ -125,7 +125,7 @@ func (t *topicImport) checkStored(ctx context.Context, f *importFile) error {
 	return nil
 }
 
-// copyFile adds to the pending batch the records of a file that the topic lacks. It appends the batch
+// copyFile adds those records of f that are not yet in the topic to the pending batch. It appends the batch
 // whenever the batch is full.
 func (t *topicImport) copyFile(ctx context.Context, f *importFile) error {
 	first, at := f.first-t.base, importTime(f.batch.Time)

@@ -98,8 +98,8 @@ func (r *topicReader) readAll(ctx context.Context) error {
 // errAcknowledgementsEnded ends the reading when no more acknowledgements are committed.
 var errAcknowledgementsEnded = errors.New("the acknowledgements have ended")
 
-// readAcknowledged is like readAll, for --ack-lines. After all records were written, or an interrupt, it closes
-// the output, and waits until all written records are acknowledged.
+// readAcknowledged is like readAll, for --ack-lines. When all records have been
+// written, or on an interrupt, it closes the output, and waits until all written records are acknowledged.
 func (r *topicReader) readAcknowledged(ctx context.Context, output io.Writer) error {
 	reading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -181,8 +181,9 @@ func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) er
 	return r.grow(ctx, n, min(d, waitMax))
 }
 
-// GrowNow takes as many bytes as there is room for now, up to most, and returns how many it took. It takes
-// none if there is room for fewer than least bytes, or if there is a waiting request that may have memory.
+// GrowNow takes as many bytes as there is room for now, but not more than the parameter most, and returns how
+// many it took. It takes none if there is room for fewer bytes than the parameter least, or if there is a
+// waiting request that may have memory.
 func (r *Reservation) GrowNow(least, most int64) int64 {
 	b, s := r.b, r.share
 	b.mu.Lock()
@@ -502,10 +503,10 @@ func (s *share) weight(r *Reservation, n int64) int64 { return r.account.used + 
 // is room.
 func (s *share) mayHave(r *Reservation, n int64) bool { return n <= s.allowance(r) }
 
-// allowance returns how many more bytes the limit of r's holder allows for r. The limit is the holder's part of
-// the share if the holder is confined, if r can't be revoked, or if r is for a response. Otherwise the holder
-// has no limit. If r alone has memory of the share, there is no limit either. In Answers, confined holders
-// moreover leave half of the share to others.
+// allowance returns how many more bytes r may take, as far as the limit of its holder goes. A holder has no limit
+// if only r has memory of the share, or if r can be revoked, is not for a response, and its holder is not
+// confined. Otherwise the limit is the holder's part of the share. In the share [Answers], confined holders
+// together may take only half of the share.
 func (s *share) allowance(r *Reservation) int64 {
 	confined := r.account.confined
 	switch {

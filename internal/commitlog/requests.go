@@ -152,7 +152,7 @@ func (l *Log) load(ctx context.Context, s format.Seq) error {
 }
 
 func foreign(id format.ClusterID, s format.Seq) error {
-	return fmt.Errorf("%w: the object is slot %d of cluster %v", format.ErrForeign, s, id)
+	return fmt.Errorf("%w: the object says that it is slot %d of cluster %v", format.ErrForeign, s, id)
 }
 
 // stop halts the protocol with err, and returns err.

@@ -89,9 +89,9 @@ func (e *Engine) probeOnce(ctx context.Context) (err error) {
 	return nil
 }
 
-// readProbe reads the object that the racers have created. If should returns false, readProbe reads the
+// readProbe reads the object that the racers have created. If expected(body) is false, readProbe reads the
 // object again, a few times: a single corrupt answer is no reason to refuse the store.
-func (e *Engine) readProbe(ctx context.Context, key string, should func(body []byte) bool) (o objstore.Object, held bool, err error) {
+func (e *Engine) readProbe(ctx context.Context, key string, expected func(body []byte) bool) (o objstore.Object, held bool, err error) {
 	for try := range probeAnswers {
 		if try > 0 {
 			pause(ctx, try)
@@ -99,7 +99,7 @@ func (e *Engine) readProbe(ctx context.Context, key string, should func(body []b
 		if o, err = e.store.Get(ctx, key, 0, probeBytesMax); err != nil {
 			return o, false, err
 		}
-		if should(o.Body) {
+		if expected(o.Body) {
 			return o, true, nil
 		}
 	}

@@ -214,7 +214,7 @@ func (c *limitedConn) NetConn() net.Conn { return c.Conn }
 
 // Read reads from the connection, and marks the connection as busy. The server itself reports that a
 // connection is no longer idle only when the next request's header is complete. If the header comes slowly,
-// that report would come too late: expireIdle could end the connection before.
+// that report would come too late: by then, expireIdle could have ended the connection.
 func (c *limitedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {

@@ -47,7 +47,7 @@ func (k *Keyed) memory() int64 {
 }
 
 // Keyed returns the append with that key, even if its topic is deleted. It returns false if
-// there is no such append, or if the state has forgotten the append at the given time.
+// there is no such append, or if the append's idempotency key has expired by the time at.
 func (s *State) Keyed(key format.Digest, at int64) (Keyed, bool) {
 	n, ok := s.keyed.index[key]
 	if !ok || s.keyed.list[n-s.keyed.first].expired(at) {

@@ -45,8 +45,8 @@ func (k *Key) ref() (id format.KeyID, name scopedName) { return k.ID, scopedName
 // Keys returns the API keys that are not revoked, sorted by id.
 func (s *State) Keys() []*Key { return s.keys.after(&Key{}, len(s.keys.byID)) }
 
-// KeysAfter returns the ids above id of API keys that are not revoked, ascending. It returns at
-// most the given number of ids; the cost depends on this number alone.
+// KeysAfter returns the ids of API keys that are not revoked, in ascending order, from the first id after
+// the given one. It returns at most the given number of ids; the cost depends on this number alone.
 func (s *State) KeysAfter(id format.KeyID, most int) (ids []format.KeyID) {
 	for _, k := range s.keys.after(&Key{ID: id}, most) {
 		ids = append(ids, k.ID)

@@ -178,7 +178,7 @@ func (d *Draft) takePutBack(x *format.RecordPutBack) error {
 	}
 	a, sure := p.attempt(x.Offset)
 	if x.Offset < 0 || x.Offset >= end || p.isDone(x.Offset) || !isLast(a, sure, x.Number) || x.NotBefore < 0 || len(x.Reason) > ReasonBytesMax {
-		return fmt.Errorf("%w: attempt %d of offset %d in queue %d can't be put back", ErrNonsense, x.Number, x.Offset, x.Queue)
+		return fmt.Errorf("%w: the record at offset %d in queue %d can't be put back after attempt %d", ErrNonsense, x.Offset, x.Queue, x.Number)
 	}
 	p.set(x.Offset, a.putBack(x))
 	return nil

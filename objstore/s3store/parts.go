@@ -7,7 +7,7 @@ import (
 
 // partsReader reads the concatenation of parts without a copy. It can seek back, because the SDK may read
 // the body twice: once for the signature, and once to send it. Neither the transport nor the SDK reads it
-// after an operation has returned.
+// after an operation has returned, so the caller may change the parts then.
 type partsReader struct {
 	parts [][]byte
 	size  int64

@@ -26,9 +26,9 @@ const (
 )
 
 // Build builds a program from source. It puts the binary into the given directory, and returns the
-// path of the binary. The working directory must be in the module of the examples: the go.mod of
-// that module says where the module of Seb is. Build builds a program in the program's own module,
-// whose go.mod has the dependencies.
+// path of the binary. The program may be in the module of the examples or in the module of Seb. Build
+// compiles it in the directory of its module, since that module's go.mod lists its dependencies. The
+// working directory must be in the module of the examples, whose go.mod says where the module of Seb is.
 func Build(ctx context.Context, program, to string) (string, error) {
 	var said bytes.Buffer
 	list := exec.CommandContext(ctx, "go", "list", "-find", "-f", "{{.Dir}}", program)
