@@ -41,7 +41,7 @@ func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, erro
 		if back := p.q.Return(got); back != nil {
 			return nil, fmt.Errorf("%w: %w", push.ErrNoQueue, back)
 		}
-		return nil, fmt.Errorf("%w: the queue's push target changed", push.ErrNoQueue)
+		return nil, fmt.Errorf("%w: the queue was deleted or paused, or its push target was changed, removed or stopped", push.ErrNoQueue)
 	}
 	if len(got) > 0 {
 		held := int64(0)

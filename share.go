@@ -74,9 +74,9 @@ func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) (e
 	return r.of.GrowSoon(ctx, n, d)
 }
 
-// GrowNow takes as many bytes as there is room for now, but not more than the parameter most, and returns how
-// many it took. It takes none if there is room for fewer bytes than the parameter least, or if other requests
-// wait for room.
+// GrowNow takes as many bytes as there is room for now, and as the limit of the holder allows, but not more than
+// the parameter most, and returns how many it took. It takes none if these are fewer than the parameter least, or
+// if a waiting request may have the room.
 func (r *Reservation) GrowNow(least, most int64) int64 { return r.of.GrowNow(least, most) }
 
 // Shrink gives n bytes back.

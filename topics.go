@@ -182,7 +182,7 @@ func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (_
 // DeleteRecords moves the start of a partition up to the given offset. The records with lower
 // offsets are deleted: readers no longer see them. If the partition already starts at that offset or
 // after it, DeleteRecords changes nothing. It fails with CodeOffsetOutOfRange if the offset is
-// beyond the end of the partition.
+// negative, or beyond the end of the partition.
 func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int32, before Offset) (_ Partition, err error) {
 	defer writes(&err)
 	if err := change.CheckTopicName(topic); err != nil {

@@ -177,8 +177,9 @@ func (c *chunks) records(rs []seb.Record) {
 	c.text("]")
 }
 
-// record adds r as a JSON object. The object always has a value: null if r has none. It has a
-// key and headers only if r has them.
+// record adds r as a JSON object. The object has the value in exactly one field: in value (null if r has none),
+// in value_base64 if the value is not UTF-8, or in value_json if jsonValues is set and the value is JSON. It has
+// fields for the key and the headers only if r has them.
 func (c *chunks) record(r *seb.Record) {
 	c.buf = append(c.buf, '{')
 	c.fields(r)

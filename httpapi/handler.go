@@ -32,8 +32,8 @@ type Options struct {
 	AllowOrigins []string
 	// Host is the host and port at which other brokers reach this broker. If the log has no API keys,
 	// the broker refuses a request unless its Host header has this host, an IP address, a host of
-	// AllowOrigins, or a name that no stranger can register, such as localhost. This prevents
-	// DNS rebinding. Default: none.
+	// AllowOrigins ("*" allows every host), or a name that no stranger can register, such as
+	// localhost. This prevents DNS rebinding. Default: none.
 	Host string
 	// Prices are the prices of the broker's store, for GET /v1/bill. Default: the bill
 	// shows what was used, but not what that costs.

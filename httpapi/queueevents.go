@@ -236,8 +236,9 @@ func (s *queueStream) hand(ctx context.Context, messages []seb.Message) error {
 	return s.flushed()
 }
 
-// relay copies the owner's stream to the worker until the owner's stream ends. That end is not an error, and
-// no reason to take the queue over: run asks the owner again.
+// relay copies the owner's stream to the worker until the owner's stream ends, or a write to the worker fails. The
+// end is no reason to take the queue over: run asks the owner again, unless the stream broke off within an event.
+// If the owner refuses the stream, relay calls relayProblem.
 func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != typeEvents {
 		s.told = s.relayProblem(resp, silence)

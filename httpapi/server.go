@@ -80,8 +80,8 @@ var strangerHints = map[httpconn.Protocol]string{
 	httpconn.Kafka: "Seb does not speak the Kafka protocol: use the HTTP API, or another port",
 }
 
-// warn returns a function that logs a client that speaks a wrong protocol, at most once per protocol and
-// strangerEvery. It counts the clients in between, and the next log line has their number.
+// warn returns a function that logs clients that speak a wrong protocol: for each protocol, at most one client in
+// strangerEvery. It counts the other clients, and the next log line about that protocol has their number.
 func (s *strangers) warn(log *slog.Logger) func(httpconn.Protocol, net.Addr) {
 	return func(p httpconn.Protocol, from net.Addr) {
 		s.mu.Lock()

@@ -70,7 +70,7 @@ func (s dirSource) list(ctx context.Context, prefix string, each func(string) er
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case entry.Type()&fs.ModeSymlink != 0:
-			return fmt.Errorf("%s is a symbolic link, which is not followed: import from the directory that it leads to", name)
+			return fmt.Errorf("%s is a symbolic link, and import follows none: replace the link by the file or directory that it leads to", name)
 		case !entry.Type().IsRegular():
 			return nil
 		}

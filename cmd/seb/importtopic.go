@@ -125,8 +125,8 @@ func (t *topicImport) checkStored(ctx context.Context, f *importFile) error {
 	return nil
 }
 
-// copyFile adds those records of f that are not yet in the topic to the pending batch. It appends the batch
-// whenever the batch is full.
+// copyFile adds those records of f to the pending batch that neither the topic nor the batch has. If the batch
+// has no room for a record, copyFile first appends the batch.
 func (t *topicImport) copyFile(ctx context.Context, f *importFile) error {
 	first, at := f.first-t.base, importTime(f.batch.Time)
 	for i := range f.batch.Count() {

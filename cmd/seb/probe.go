@@ -163,7 +163,7 @@ func (p *prober) judgeRace(ctx context.Context, key string, round int, results [
 	o, err := p.get(ctx, "", key, 0, raceBytesMax)
 	if err != nil {
 		if unknown != nil {
-			err = unknown
+			return unknowns, fmt.Errorf("the object could not be read after the race, and %d creates got no clear answer, the last one: %w", unknowns, unknown)
 		}
 		return unknowns, fmt.Errorf("the object could not be read after the race: %w", err)
 	}

@@ -98,8 +98,9 @@ func (r *topicReader) readAll(ctx context.Context) error {
 // errAcknowledgementsEnded ends the reading when no more acknowledgements are committed.
 var errAcknowledgementsEnded = errors.New("the acknowledgements have ended")
 
-// readAcknowledged is like readAll, for --ack-lines. When all records have been
-// written, or on an interrupt, it closes the output, and waits until all written records are acknowledged.
+// readAcknowledged is like readAll, for --ack-lines. When the reading has ended, for whatever reason, it closes
+// the output, unless the program that reads the output has ended. Then it waits until all written records are
+// acknowledged, no more acknowledgements come, or a commit of positions fails.
 func (r *topicReader) readAcknowledged(ctx context.Context, output io.Writer) error {
 	reading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -181,9 +181,9 @@ func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) er
 	return r.grow(ctx, n, min(d, waitMax))
 }
 
-// GrowNow takes as many bytes as there is room for now, but not more than the parameter most, and returns how
-// many it took. It takes none if there is room for fewer bytes than the parameter least, or if there is a
-// waiting request that may have memory.
+// GrowNow takes as many bytes as there is room for now, and as the limit of the holder allows, but not more than
+// the parameter most, and returns how many it took. It takes none if these are fewer than the parameter least, if
+// a waiting request may have the room, or if r was revoked.
 func (r *Reservation) GrowNow(least, most int64) int64 {
 	b, s := r.b, r.share
 	b.mu.Lock()
@@ -505,8 +505,8 @@ func (s *share) mayHave(r *Reservation, n int64) bool { return n <= s.allowance(
 
 // allowance returns how many more bytes r may take, as far as the limit of its holder goes. A holder has no limit
 // if only r has memory of the share, or if r can be revoked, is not for a response, and its holder is not
-// confined. Otherwise the limit is the holder's part of the share. In the share [Answers], confined holders
-// together may take only half of the share.
+// confined. Otherwise the limit is the holder's part of the share. In the share [Answers], a confined holder
+// may take more memory only as long as all holders together then use at most half of the share.
 func (s *share) allowance(r *Reservation) int64 {
 	confined := r.account.confined
 	switch {

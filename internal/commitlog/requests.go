@@ -129,7 +129,7 @@ func (l *Log) load(ctx context.Context, s format.Seq) error {
 		c, err = format.DecodeCheckpoint(o.Body)
 	}
 	if err == nil && (c.Cluster != l.cluster.ID || c.Seq != s) {
-		err = foreign(c.Cluster, c.Seq)
+		err = foreign("checkpoint", c.Seq, c.Cluster)
 	}
 	if err != nil {
 		return l.damage(key, fmt.Errorf("the newest checkpoint, %s, does not verify: %w", key, err))
@@ -151,8 +151,9 @@ func (l *Log) load(ctx context.Context, s format.Seq) error {
 	return nil
 }
 
-func foreign(id format.ClusterID, s format.Seq) error {
-	return fmt.Errorf("%w: the object says that it is slot %d of cluster %v", format.ErrForeign, s, id)
+// foreign is the error of an object that says what it is, and is not what its key says.
+func foreign(what string, s format.Seq, id format.ClusterID) error {
+	return fmt.Errorf("%w: the object says that it is the %s of slot %d of cluster %v", format.ErrForeign, what, s, id)
 }
 
 // stop halts the protocol with err, and returns err.
@@ -354,7 +355,7 @@ func (l *Log) readHead(ctx context.Context, s format.Seq, start CommitStart) (*f
 	switch {
 	case err != nil:
 	case c.Cluster != l.cluster.ID || c.Seq != s:
-		err = foreign(c.Cluster, c.Seq)
+		err = foreign("commit", c.Seq, c.Cluster)
 	case c.Size() != start.Size:
 		err = format.Corrupt("the object has %d bytes instead of %d", start.Size, c.Size())
 	}

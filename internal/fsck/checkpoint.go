@@ -45,9 +45,10 @@ func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoi
 	return cp, err
 }
 
-// passCheckpoint compares the checkpoint of slot s with c.hash and c.state. walk calls it when the walk has
-// reached slot s or, if slot s does not exist, the last existing slot before s. If c.state is unknown, the
-// walk continues with the checkpoint's state.
+// passCheckpoint compares the checkpoint of slot s with c.hash and c.state, if these are known. walk calls it when
+// the walk has reached slot s or, if slot s does not exist, the last existing slot before s: then they are unknown,
+// and only the checkpoint itself is checked. If c.state is unknown and the checkpoint is sound, the walk continues
+// with the checkpoint's state.
 func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	defer c.progress()
 	key := format.CheckpointKey(s)

@@ -36,9 +36,10 @@ type slotResult struct {
 	err     error // an error that ends the check
 }
 
-// checkSlot reads a slot's commit, and checks the data objects that the commit is the first to refer to.
-// Since it does both at once, the check need not keep the rows of all commits in memory. If the head takes
-// more than headMax bytes of memory, the result says only that it is large.
+// checkSlot reads a slot's commit, and checks the data objects in the commit's list and, in a deep check, the
+// commit's payload. Since it does all at once, the check need not keep the rows of all commits in memory. If the
+// first Get did not read the whole head, and the head takes more than headMax bytes of memory, the result says only
+// that it is large.
 func (c *checker) checkSlot(ctx context.Context, s format.Seq, headMax int64) slotResult {
 	r := slotResult{seq: s}
 	var body []byte

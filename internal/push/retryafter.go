@@ -11,7 +11,7 @@ import (
 // with a wrong clock might get no requests for days.
 const retryAfterMax = time.Hour
 
-// retryAfter returns the wait that a Retry-After header asks for. The header has a number of seconds, or a
+// retryAfter returns the wait that a Retry-After header asks for, at most retryAfterMax. The header has a number of seconds, or a
 // date (RFC 9110, 10.2.3). The result is 0 if the header is missing or invalid, or if the date has passed.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	text := header.Get("Retry-After")

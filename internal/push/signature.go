@@ -41,7 +41,7 @@ func parseSecret(text string) (signer, error) {
 		}
 		key, err := base64.StdEncoding.Strict().DecodeString(encoded)
 		if err != nil {
-			return nil, invalid(field, "after whsec_, use A-Z a-z 0-9 + /, and = at the end only", "a secret is not base64 after whsec_")
+			return nil, invalid(field, "after whsec_, use standard base64: A-Z a-z 0-9 + /, with = at the end until the length is a multiple of 4", "a secret is not base64 after whsec_")
 		}
 		if len(key) < secretBytesMin || len(key) > secretBytesMax {
 			return nil, invalid(field, fmt.Sprintf("use %d to %d bytes", secretBytesMin, secretBytesMax), "a secret has %d bytes after it is decoded from base64", len(key))

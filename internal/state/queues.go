@@ -108,8 +108,9 @@ func isNext(a Attempt, sure bool, number uint32) bool {
 	return !a.DeadLetter && number > 0 && (number-1 == a.Number || !sure && number == 2)
 }
 
-// attempt returns the last delivery of a record according to the log; the record must not be
-// done. sure is false if the owner may have made the record's first delivery without an entry
+// attempt returns the last delivery of a record; the record must not be done. If the log has no entry about the
+// record, attempt returns delivery 1 in the uncertain range, since an earlier owner may have handed the record out,
+// and no delivery elsewhere. sure is false if the present owner may have made the first delivery without an entry
 // in the log.
 func (p *queuePartition) attempt(offset format.Offset) (a Attempt, sure bool) {
 	if a, ok := p.attempts[offset]; ok {

@@ -178,7 +178,8 @@ func (d *Draft) takePutBack(x *format.RecordPutBack) error {
 	}
 	a, sure := p.attempt(x.Offset)
 	if x.Offset < 0 || x.Offset >= end || p.isDone(x.Offset) || !isLast(a, sure, x.Number) || x.NotBefore < 0 || len(x.Reason) > ReasonBytesMax {
-		return fmt.Errorf("%w: the record at offset %d in queue %d can't be put back after attempt %d", ErrNonsense, x.Offset, x.Queue, x.Number)
+		return fmt.Errorf("%w: queue %d can't put back the record at offset %d of partition %d after attempt %d: there is no such record, it is done, or that attempt is not its latest one",
+			ErrNonsense, x.Queue, x.Offset, x.Partition, x.Number)
 	}
 	p.set(x.Offset, a.putBack(x))
 	return nil

@@ -4,8 +4,8 @@
 // The store needs conditional writes (If-None-Match: * on PutObject), strong consistency, and lists in byte
 // order. S3 has these, but not every compatible server or bucket type. The store never retries a request whose
 // outcome is unknown. If the SDK retried a Create whose first attempt had succeeded, the caller would get
-// "exists" and believe that another writer had created the object. Callers must set the timeouts
-// of all requests, and wait before they repeat a request.
+// "exists" and believe that another writer had created the object. The store repeats a request only if
+// the server has refused it because of the clock. For any other repetition, callers wait and repeat themselves.
 //
 // Over HTTPS, TLS protects the bodies of Creates, and they are not hashed for the signature. Over plain HTTP
 // they are hashed. The SDK's checksums are used only where S3 requires them, since many servers don't

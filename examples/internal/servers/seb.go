@@ -27,7 +27,7 @@ const (
 
 // Build builds a program from source. It puts the binary into the given directory, and returns the
 // path of the binary. The program may be in the module of the examples or in the module of Seb. Build
-// compiles it in the directory of its module, since that module's go.mod lists its dependencies. The
+// runs in the directory of the program, so that the go.mod of the program's module applies. The
 // working directory must be in the module of the examples, whose go.mod says where the module of Seb is.
 func Build(ctx context.Context, program, to string) (string, error) {
 	var said bytes.Buffer
