@@ -409,7 +409,7 @@ func maybeTooLate(late *engine.LateError) *Error {
 	case late.Changes:
 		e.Hint = "the change may be in the log already, or get there later: before you send it again, check whether the log has it"
 	default:
-		e.Hint = "the records may be in the log already, or get there later: before you append them again, read the end of the partition to see whether it has them"
+		e.Hint = "the records may be in the log already, or get there later, so the end of the partition does not show yet whether they will be there: read 'After an unknown outcome' in docs/guarantees.md before you append them again. With an idempotency key, send the same append again with the same key"
 	}
 	return e
 }

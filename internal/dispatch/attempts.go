@@ -34,6 +34,7 @@ func (d *Dispatcher) claimLocked(last []leases.Delivery) (dead int) {
 	}
 	if len(again) > 0 {
 		d.claiming += len(again)
+		d.claimsUnderWayLocked()
 		d.all.b.Go(func() {
 			err := d.all.b.Commit(d.all.opts.Life, Request{Change: claim{d, again}})
 			d.settled(again, len(again), err)
@@ -58,7 +59,11 @@ func (d *Dispatcher) Attempt(x leases.Delivery) int {
 func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.claiming -= awaited
+	if d.claiming -= awaited; awaited > 0 {
+		close(d.claimed)
+		d.claimed = nil
+		d.claimsUnderWayLocked()
+	}
 	retry, unknown := retryAfter, false
 	if e, found := errors.AsType[*CommitError](err); found {
 		retry, unknown = max(retry, e.RetryAfter), e.Unknown // if the state is full, e.RetryAfter is longer than retryAfter
@@ -144,12 +149,26 @@ func (d *Dispatcher) notBefore(at leases.Place) (us int64) {
 	return us
 }
 
-// opening returns a channel that is closed when the commit that moves the dispatch limit has ended. It
-// returns nil if the queue is paused, if no such commit is under way, or if no record waits for that commit.
+// claimsUnderWayLocked sets d.claimed if record claims are under way.
+func (d *Dispatcher) claimsUnderWayLocked() {
+	if d.claiming > 0 && d.claimed == nil {
+		d.claimed = make(chan struct{})
+	}
+}
+
+// opening returns a channel that is closed when a commit has ended, after which a record may be handed out: a
+// commit with record claims, or one that moves the dispatch limit. It returns nil if the queue is paused, if no
+// such commit is under way, or if no record waits for it.
 func (d *Dispatcher) opening() (opened <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.moved == nil || d.config.Paused {
+	if d.config.Paused {
+		return nil
+	}
+	if d.claimed != nil {
+		return d.claimed
+	}
+	if d.moved == nil {
 		return nil
 	}
 	d.viewOwned(func(t *state.Topic, q *state.Queue) {

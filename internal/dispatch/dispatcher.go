@@ -49,6 +49,7 @@ type Dispatcher struct {
 	waiting       []inLine                        // receivers in line, the first in front
 	wanted        int                             // how many records the receivers in line want at most
 	claiming      int                             // number of record claims whose commits are under way
+	claimed       chan struct{}                   // closed when the next of these commits has ended; nil if claiming is 0
 	failed        []leases.Delivery               // last deliveries of records that are to become dead letters
 	deadLettering int                             // number of goroutines that run deadLetterAll
 	chunks        chunks

@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/leases"
 )
 
-// openingMax is how long, at most, a receiver waits after its deadline if records wait only for a commit
-// that moves the dispatch limit.
+// openingMax is how long, at most, a receiver waits after its deadline if records wait only for a commit: one
+// that moves the dispatch limit, or one with record claims.
 const openingMax = 5 * time.Second
 
 // ReceiveOptions are the options of [Dispatchers.Receive].
@@ -129,8 +129,8 @@ func (r *receiver) takeAdmitted(ctx context.Context, d *Dispatcher, admitted int
 	}
 }
 
-// wait waits until it is the receiver's turn, or until a record comes due. If records wait only for a
-// commit that moves the dispatch limit, wait goes on for up to openingMax after the deadline.
+// wait waits until it is the receiver's turn, or until a record comes due. If records wait only for a commit, wait
+// goes on for up to openingMax after the deadline: see [Dispatcher.opening].
 func (r *receiver) wait(ctx context.Context, d *Dispatcher, turn chan struct{}) error {
 	now, deadline := time.Now(), r.o.Deadline
 	var opened <-chan struct{}

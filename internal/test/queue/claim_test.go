@@ -152,3 +152,33 @@ func TestRecordThatWasPutBackIsNotExtended(t *testing.T) {
 		wantHanded(t, mustReceive(t, q, 2, time.Minute+time.Second), "[0#2 1#2]")
 	})
 }
+
+// A receiver that does not wait gets a record that is ready for another attempt, although the owner first has to
+// count that attempt with a commit: after the worker has put the record back, after the lease has ended, and after
+// a redrive.
+func TestReceiveWithoutWaitGetsRecordsForTheirNextAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, storetest.Slow(objstore.NewMemory(), 50*time.Millisecond), kit.InVirtualTime(seb.Options{Batching: seb.Timed(time.Second, 1<<20)}))
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(3)})
+		appendTo(t, b, 0, 1)
+		wantHanded(t, mustReceive(t, q, 1, 0), "[0#1]")
+		time.Sleep(31 * time.Second) // the lease ends
+		second := mustReceive(t, q, 1, 0)
+		wantHanded(t, second, "[0#2]")
+		if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Duration(0))}, second[0].Token); err != nil {
+			t.Fatal(err)
+		}
+		third := mustReceive(t, q, 1, 0)
+		wantHanded(t, third, "[0#3]")
+		if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Duration(0))}, third[0].Token); err != nil {
+			t.Fatal(err)
+		}
+		wantHanded(t, mustReceive(t, q, 1, 0), "[]")
+		if n, err := q.Redrive(t.Context(), seb.RedriveOptions{}); err != nil || n.Records != 1 {
+			t.Fatalf("redrive: %+v, %v", n, err)
+		}
+		mustAck(t, q, mustReceive(t, q, 1, 0)...)
+	})
+}
