@@ -72,7 +72,7 @@ func (p ConsumerPosition) Missed() int64 { return int64(max(0, p.Start-p.Next)) 
 // runs: see [ListOptions]. An error ends the iteration, and comes with a zero ConsumerInfo.
 func (b *Broker) Consumers(ctx context.Context, topic string, o ListOptions) iter.Seq2[ConsumerInfo, error] {
 	return reading(func(yield func(ConsumerInfo, error) bool) {
-		id, err := b.topicNow(ctx, topic)
+		id, err := b.TopicID(ctx, topic)
 		if err != nil {
 			yield(ConsumerInfo{}, err)
 			return

@@ -298,6 +298,10 @@ var outcomes = []struct {
 		_, err := v.b.Topic(ctx, v.topic)
 		return err
 	}},
+	{"Broker.TopicID", "- - - - - ok ok ok", func(ctx context.Context, v *victim) error {
+		_, err := v.b.TopicID(ctx, v.topic)
+		return err
+	}},
 	{"Broker.Topics", "- - - ok ok ok ok ok", func(ctx context.Context, v *victim) error { return first(v.b.Topics(ctx, seb.ListOptions{})) }},
 	{"Broker.Topics without memory", "- - - ok - ok ok ok", func(ctx context.Context, v *victim) error {
 		return first(v.b.Topics(ctx, seb.ListOptions{Reserve: func(ctx context.Context, n int64) (func(), error) {

@@ -336,7 +336,7 @@ func describeQueue(s *state.State, t *state.Topic, q *state.Queue, now int64) Qu
 // iteration reaches that queue. An error ends the iteration, and comes with a zero QueueInfo.
 func (b *Broker) Queues(ctx context.Context, topic string, o ListOptions) iter.Seq2[QueueInfo, error] {
 	return reading(func(yield func(QueueInfo, error) bool) {
-		id, err := b.topicNow(ctx, topic)
+		id, err := b.TopicID(ctx, topic)
 		if err != nil {
 			yield(QueueInfo{}, err)
 			return

@@ -85,6 +85,9 @@ func (r *Reservation) Shrink(n int64) { r.of.Shrink(n) }
 // Sent counts n more bytes that the client has taken of the response in this memory. Call Sent(0) before the first.
 func (r *Reservation) Sent(n int64) { r.of.Sent(n) }
 
+// Broken tells the budget that the client has ended the connection before it had taken the response.
+func (r *Reservation) Broken() { r.of.Broken() }
+
 // Ended returns why the broker has revoked the reservation; nil if it was not revoked.
 func (r *Reservation) Ended() (err error) {
 	defer writes(&err)

@@ -210,8 +210,9 @@ func (b *Broker) current(ctx context.Context) error {
 	return b.engine.SyncIfOld(ctx)
 }
 
-// topicNow returns the id of a topic. It first syncs if the last sync is older than Options.StaleMax.
-func (b *Broker) topicNow(ctx context.Context, name string) (id TopicID, err error) {
+// TopicID returns the id of a topic. It first syncs if the last sync is older than Options.StaleMax.
+func (b *Broker) TopicID(ctx context.Context, name string) (id TopicID, err error) {
+	defer reads(&err)
 	if err := b.current(ctx); err != nil {
 		return 0, err
 	}
@@ -222,14 +223,10 @@ func (b *Broker) topicNow(ctx context.Context, name string) (id TopicID, err err
 // Topic describes a topic. It fails with CodeTopicNotFound if there is no such topic.
 func (b *Broker) Topic(ctx context.Context, name string) (_ Topic, err error) {
 	defer reads(&err)
-	if err := b.current(ctx); err != nil {
+	if _, err := b.TopicID(ctx, name); err != nil {
 		return Topic{}, err
 	}
-	if _, _, err := b.findTopic(ctx, name); err != nil {
-		return Topic{}, err
-	}
-	t, err := b.describe(name)
-	return t, err
+	return b.describe(name)
 }
 
 // Topics iterates over the topics, sorted by name. It describes a topic when the iteration reaches that

@@ -75,6 +75,15 @@ func (l *heldAnswer) sent(n int) {
 	}
 }
 
+// broken tells the broker that the client has ended the connection.
+func (l *heldAnswer) broken() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range l.parts {
+		m.of.Broken()
+	}
+}
+
 // revokeAnswer ends a write that waits for the client. If the answer has given its memory back meanwhile,
 // revokeAnswer does nothing: the connection may already serve another request.
 func (w *response) revokeAnswer() {

@@ -130,6 +130,27 @@ func TestAnswersAreBoundedWhateverTheLogHolds(t *testing.T) {
 	})
 }
 
+// A response about one record or one partition of a topic takes no memory for the topic's other partitions, outside
+// of the budget.
+func TestAnswersAboutOnePartitionAreBoundedWhateverTheTopicHas(t *testing.T) {
+	opts := seb.Options{Memory: boundsMemory, Limits: seb.Limits{Partitions: 100_000}}
+	bubbleOn(t, objstore.NewMemory(), opts, Options{}, 0, func(t *testing.T, s *server) {
+		if _, _, err := s.broker.CreateTopic(t.Context(), "orders", seb.TopicOptions{Partitions: 100_000}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.broker.Append(t.Context(), "orders", []seb.Record{{Value: make([]byte, 1<<20)}}, seb.ToPartition(0)); err != nil {
+			t.Fatal(err)
+		}
+		_, ops, err := s.broker.CreateKey(t.Context(), seb.KeyOptions{Name: "ops", Scopes: seb.ScopeAdmin})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pattern := range []string{"/v1/topics/{topic}/records/{offset}", "/v1/topics/{topic}/records", "/topic", "/record", "/records"} {
+			s.wantBounded("GET", pattern, ops)
+		}
+	})
+}
+
 // wantBounded has callers send a request and not read the answer, and checks the memory that this takes.
 func (s *server) wantBounded(method, pattern, key string) {
 	s.t.Helper()

@@ -125,6 +125,11 @@ func (h *Handler) originalTopic(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	release, err := h.reserveFor(w)(r.Context(), chunkReserved+int64(h.broker.PartitionCount(name))*seb.PartitionBytes)
+	if err != nil {
+		return err
+	}
+	defer release()
 	t, err := h.broker.Topic(r.Context(), name)
 	if err != nil {
 		return err

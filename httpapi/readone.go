@@ -27,12 +27,12 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 		return invalid("", "invalid offset %q: it must be a number, such as 41", r.PathValue("offset"))
 	}
 	// A cache may ask whether its copy is still valid, so the answer must come from a recent state of
-	// the log. The call of Topic makes the broker sync if the last sync is too old.
-	topic, err := h.broker.Topic(r.Context(), r.PathValue("topic"))
-	if err != nil {
+	// the log. The call of TopicID makes the broker sync if the last sync is too old.
+	topic := r.PathValue("topic")
+	if _, err := h.broker.TopicID(r.Context(), topic); err != nil {
 		return err
 	}
-	found, release, err := h.fetchNow(r.Context(), w, topic.Name, readSpec{
+	found, release, err := h.fetchNow(r.Context(), w, topic, readSpec{
 		partition: partition, from: seb.At(seb.Offset(offset)), limit: 1, maxBytes: 1,
 	})
 	if err != nil {
@@ -43,7 +43,7 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 		return &seb.Error{
 			Code: seb.CodeOffsetOutOfRange, Start: found.Start, End: found.End,
 			Detail: fmt.Sprintf("offset %d of partition %d has no record yet", offset, partition),
-			Hint:   "try again later, or read /v1/topics/" + topic.Name + "/records with wait",
+			Hint:   "try again later, or read /v1/topics/" + topic + "/records with wait",
 		}
 	}
 	tag := fmt.Sprintf(`"%s-%d-%d"`, found.TopicTag, partition, offset)

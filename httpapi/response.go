@@ -107,6 +107,9 @@ func (w *response) Write(p []byte) (int, error) {
 		n += m
 		w.sent.bytes += int64(m)
 		w.bytesOut += int64(m)
+		if err != nil {
+			w.held.broken()
+		}
 		if err != nil || n == len(p) {
 			return n, err
 		}

@@ -429,3 +429,46 @@ func BenchmarkGrowWithManyHolders(b *testing.B) {
 		}
 	})
 }
+
+// Clients that hold the memory of large responses, end their connections just before they count as slow, and ask
+// again, are confined as slow clients are: others then find room at once.
+func TestClientsThatLeaveBeforeTheyCountAsSlowAreConfined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newBudget(128 << 20)
+		_, limit := b.ShareBytes(budget.Answers)
+		hold := func() (end func()) {
+			var held []func()
+			for key := range uint64(8) {
+				r := b.Reservation(budget.Answers, budget.Holder{Key: key + 1}, func() { t.Error("a response was ended") })
+				if n := r.GrowNow(1, limit/4); n > 0 {
+					r.Sent(0)
+					r.Sent(n / 3) // into the kernel's buffers
+					held = append(held, func() {
+						r.Broken()
+						r.Shrink(n)
+					})
+				}
+			}
+			return func() {
+				for _, end := range held {
+					end()
+				}
+			}
+		}
+		room := func() int64 {
+			r := b.Reservation(budget.Answers, budget.Holder{Key: 99}, nil)
+			n := r.GrowNow(1, limit/4)
+			r.Shrink(n)
+			return n
+		}
+		for range 4 {
+			end := hold()
+			time.Sleep(900 * time.Millisecond) // virtual time
+			end()
+		}
+		defer hold()()
+		if n := room(); n != limit/4 {
+			t.Errorf("another holder found room for %d of %d bytes", n, limit/4)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package budget
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 )
@@ -44,11 +45,14 @@ const (
 	// of a holder with less memory. A confined holder may have only its part of the share: see the method
 	// part.
 	confinedFor = time.Minute
-	// confinedMax is how many holders can be confined at a time.
+	// confinedMax is how many holders can be confined at a time, and of how many holders the share knows how late
+	// their clients were.
 	confinedMax = 4096
 	// The client of a response is slow, and other requests may get the memory of its response, if the client
 	// is further behind than answerGrace. The client should take the response within answerTime, but needn't be
-	// faster than answerRate, in bytes per second.
+	// faster than answerRate, in bytes per second. A holder whose clients were late by more than answerGrace, in all
+	// responses of confinedFor together, is confined: otherwise a client could hold memory again and again if it
+	// always ended its connection just before answerGrace had passed.
 	answerGrace = time.Second
 	answerTime  = 4 * time.Second
 	answerRate  = 1 << 20
@@ -77,6 +81,7 @@ type share struct {
 	limited  int                       // accounts of confined holders
 	confined map[Holder]time.Time      // until when a holder may have only its part of the share
 	endings  []ending                  // when confinements end, in order
+	late     map[Holder]lateness       // of holders that are not confined
 	holding  map[*Reservation]struct{} // reservations that can be revoked
 	waiting  []*Reservation
 }
@@ -85,6 +90,12 @@ type share struct {
 type ending struct {
 	holder Holder
 	at     time.Time
+}
+
+// lateness is how late the clients of a holder were, in all responses since the given time.
+type lateness struct {
+	sum   time.Duration
+	since time.Time
 }
 
 // account is what one holder has of a share.
@@ -115,13 +126,14 @@ type Reservation struct {
 	ended   error         // why the reservation was revoked; nil if it was not
 	begun   time.Time     // when the broker began to send the response that the memory is for
 	sent    int64         // bytes of that response that the client has taken
+	broken  bool          // the client ended the connection before it had taken the response
 }
 
 func (s *share) setUp(name Share, limit int64) {
 	parts := [...]struct{ limit, ceiling int64 }{Small: {1, 14}, Bodies: {7, 12}, Answers: {4, 13}}[name]
 	*s = share{
 		name: name, limit: limit / 16 * parts.limit, ceiling: limit / 16 * parts.ceiling, patience: shareWaitMin,
-		accounts: map[Holder]*account{}, confined: map[Holder]time.Time{}, holding: map[*Reservation]struct{}{},
+		accounts: map[Holder]*account{}, confined: map[Holder]time.Time{}, late: map[Holder]lateness{}, holding: map[*Reservation]struct{}{},
 	}
 	if name != Bodies {
 		s.patience = smallWaitMin
@@ -156,6 +168,13 @@ func (r *Reservation) Sent(n int64) {
 		r.begun = time.Now()
 	}
 	r.sent += n
+}
+
+// Broken tells the budget that the client has ended the connection before it had taken the response.
+func (r *Reservation) Broken() {
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	r.broken = true
 }
 
 // ShareBytes returns how many bytes of a share are in use, and how many bytes the share has.
@@ -280,6 +299,9 @@ func (r *Reservation) Shrink(n int64) {
 	defer b.mu.Unlock()
 	if n > r.held {
 		panic("budget: a reservation gives back more than it has")
+	}
+	if n == r.held {
+		s.sum(r)
 	}
 	r.held -= n
 	s.used -= n
@@ -549,8 +571,42 @@ func (r *Reservation) behind(now time.Time) time.Duration {
 	if !r.response || r.begun.IsZero() {
 		return 0
 	}
+	return r.lateness(now) - answerGrace
+}
+
+// lateness returns how much longer the client has taken for what it has of the response than it should. If the client
+// has left the response, all of the time was too long: the bytes may have been in the kernel's buffers only.
+func (r *Reservation) lateness(now time.Time) time.Duration {
+	if r.broken {
+		return now.Sub(r.begun)
+	}
 	rate := max(answerRate, float64(r.held)/answerTime.Seconds())
-	return now.Sub(r.begun) - answerGrace - time.Duration(float64(r.sent)/rate*float64(time.Second))
+	return now.Sub(r.begun) - time.Duration(float64(r.sent)/rate*float64(time.Second))
+}
+
+// sum adds to the lateness of r's holder when a response ends, and confines the holder if it was late for more than
+// answerGrace. r still holds the memory of the response.
+func (s *share) sum(r *Reservation) {
+	now := time.Now()
+	if !r.response || r.begun.IsZero() || r.lateness(now) <= 0 {
+		return
+	}
+	l, known := s.late[r.holder]
+	if !known && len(s.late) >= confinedMax {
+		maps.DeleteFunc(s.late, func(_ Holder, l lateness) bool { return now.Sub(l.since) > confinedFor })
+		if len(s.late) >= confinedMax {
+			return
+		}
+	}
+	if !known || now.Sub(l.since) > confinedFor {
+		l = lateness{since: now}
+	}
+	if l.sum += r.lateness(now); l.sum <= answerGrace {
+		s.late[r.holder] = l
+		return
+	}
+	delete(s.late, r.holder)
+	s.confine(r.holder)
 }
 
 func (s *share) alone() int64 { return s.limit / 4 * 3 }
