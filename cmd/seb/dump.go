@@ -155,9 +155,14 @@ func judgeHead(p format.Prologue, first []byte, size int64) (err error) {
 		if p.End() > format.HeadBytesMax || p.End() > size {
 			return format.Corrupt("the head should end at byte %d of %d, and may have at most %d bytes", p.End(), size, int64(format.HeadBytesMax))
 		}
-		if p.End() <= int64(len(first)) {
-			_, err = format.DecodeCommit(first)
+		if p.End() > int64(len(first)) {
+			return nil
 		}
+		c, err := format.DecodeCommit(first)
+		if err == nil && size > c.Size()+int64(len(first)) { // dump shows objects whose size is only a little wrong
+			err = format.Corrupt("the object has %d bytes instead of %d", size, c.Size())
+		}
+		return err
 	}
 	return err
 }

@@ -240,6 +240,8 @@ func TestServeRefusesWhatCanNeverBeUsed(t *testing.T) {
 		{[]string{"--store", "s3://bucket:99/x"}, `no bucket can have the name "bucket:99"`},
 		{[]string{"--store", "s3://bucket?region=eu west"}, `no region can have the name "eu west"`},
 		{[]string{"--store", "s3://bucket?endpoint=http://127.0.0.1:99999"}, "endpoint has the port 99999"},
+		{[]string{"--store", "memory:", "--linger", "30s"}, "--linger is 30s; it must be less than --append-timeout (30s)"},
+		{[]string{"--store", "memory:", "--append-timeout", "5ms"}, "--linger is 10ms; it must be less than --append-timeout (5ms)"},
 	} {
 		runSeb(t, nil, append([]string{"serve", "--http", "127.0.0.1:0"}, x.args...)...).want(t, exitUsage, x.want)
 	}

@@ -76,10 +76,10 @@ func newWaitNotes(w io.Writer, p *progress, doing string, most time.Duration) *w
 	return &waitNotes{w, p, doing, most, map[seb.Code]bool{}}
 }
 
-// tell reports err with its hint, before the command waits and tries again. It reports nothing if the broker
-// asked for a short wait, or if it has reported the same code before.
+// tell reports err with its hint, before the command waits and tries again. It reports nothing if it has reported
+// the same code before, or if the broker asked for a short wait, unless the store fails, which may take longer.
 func (n *waitNotes) tell(err error) {
-	if e, ok := errors.AsType[*seb.Error](err); ok && e.RetryAfter >= tellWaitMin {
+	if e, ok := errors.AsType[*seb.Error](err); ok && (e.RetryAfter >= tellWaitMin || e.Code == seb.CodeStoreUnavailable) {
 		n.tellNow(err)
 	}
 }

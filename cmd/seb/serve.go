@@ -127,11 +127,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 		return err
 	}
 	defer stopDebug()
-	linger := c.kind().linger()
-	if c.Linger != nil {
-		linger = *c.Linger
-	}
-	options := c.options(batching(c.Batch, linger, c.CommitBytes), log)
+	options := c.options(batching(c.Batch, c.linger(), c.CommitBytes), log)
 	options.Address = c.advertised(listener.Addr())
 	if err := invalidOptions(options.Check()); err != nil {
 		return err
@@ -165,7 +161,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 	go func() { failed <- server.Serve(limited) }()
 
 	debug.FreeOSMemory() // the start took memory that the idle broker does not need
-	if err := c.banner(std.out, listener.Addr(), kind, linger, prices, broker.KeysExist(), broker.Status()); err != nil {
+	if err := c.banner(std.out, listener.Addr(), kind, c.linger(), prices, broker.KeysExist(), broker.Status()); err != nil {
 		log.Warn("can't write to standard output", "error", err)
 	}
 	log.Info("ready", "address", listener.Addr().String(), "store", c.Store, "cluster", broker.Status().ClusterID,
@@ -392,7 +388,21 @@ func (c *serveCmd) checkAddresses(ctx context.Context) error {
 	if c.Linger != nil && *c.Linger < 0 {
 		return usage(fmt.Errorf("invalid --linger %v: it must not be negative", *c.Linger))
 	}
-	return c.checkPositive()
+	if err := c.checkPositive(); err != nil {
+		return err
+	}
+	if c.Batch == batchTimed && c.linger() >= c.AppendTimeout {
+		return usage(fmt.Errorf("--linger is %v; it must be less than --append-timeout (%v), or writes end before their commit begins", c.linger(), c.AppendTimeout))
+	}
+	return nil
+}
+
+// linger returns how long a timed batch collects records.
+func (c *serveCmd) linger() time.Duration {
+	if c.Linger != nil {
+		return *c.Linger
+	}
+	return c.kind().linger()
 }
 
 // othersReach tells whether an address may be reached from other machines.

@@ -94,13 +94,9 @@ next:
 		switch {
 		case r == '\n' || r == '\t':
 			dst = append(dst, text[0])
-		case r == utf8.RuneError && n == 1, r < 0x100 && unicode.IsControl(r):
-			code := byte(r)
-			if r == utf8.RuneError {
-				code = text[0]
-			}
-			dst = fmt.Appendf(dst, `\x%02x`, code)
-		case unicode.Is(unicode.Bidi_Control, r):
+		case n == 1 && (r == utf8.RuneError || r < ' '):
+			dst = fmt.Appendf(dst, `\x%02x`, text[0])
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r): // in this form, which JSON has, too
 			dst = fmt.Appendf(dst, `\u%04x`, r)
 		default:
 			dst = append(dst, text[:n]...)

@@ -12,7 +12,7 @@ import (
 // one byte, rings, returns, changes the direction of text, and erases the screen.
 const evil = "\x1b]0;owned\x07 \u009b31m \x9b31m \r\b \u202e \x1b[2J ü\ttab"
 
-const evilShown = `\x1b]0;owned\x07 \x9b31m \x9b31m \x0d\x08 \u202e \x1b[2J ü` + "\ttab"
+const evilShown = `\x1b]0;owned\x07 \u009b31m \x9b31m \x0d\x08 \u202e \x1b[2J ü` + "\ttab"
 
 func TestConsumeShowsControlCharactersEscapedOnATerminal(t *testing.T) {
 	b := serve(t, nil, "--store", "memory:")
