@@ -160,6 +160,36 @@ func TestFullDiskIsNamedAtOnce(t *testing.T) {
 	broker.stopped(t)
 }
 
+// A disk without room is no broken promise: doctor names the cause, and its exit code says to try again later.
+func TestDoctorOnAFullDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a while, and what has no room is no part of this process")
+	}
+	t.Parallel()
+	dir := onSmallDisk(t)
+	if dir == "" {
+		return
+	}
+	filler, store := filepath.Join(dir, "filler"), filepath.Join(dir, "store")
+	if err := os.Mkdir(store, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, filler, diskBytes)
+	for _, left := range []int64{0, 12 << 10, 400 << 10} {
+		if err := os.Truncate(filler, diskBytes-left); err != nil {
+			t.Fatal(err)
+		}
+		r := runSeb(t, nil, "doctor", "--store", store, "--rounds", "2", "--samples", "4")
+		r.want(t, exitUnreachable, "has no room: ", ": no space left on device\n     make room on the disk of "+store)
+		if !strings.Contains(r.out, "verdict: unknown: the store has no room\n") || strings.Contains(r.out, "BAD") {
+			t.Errorf("with %v left:\n%s", size(left), r.out)
+		}
+		if found, err := filepath.Glob(filepath.Join(store, "probe", "*")); err != nil || len(found) > 0 {
+			t.Errorf("with %v left, it leaves %v, %v", size(left), found, err)
+		}
+	}
+}
+
 // whileFull expects refused appends and answered reads.
 func whileFull(t *testing.T, target *target, broker *process) {
 	t.Helper()

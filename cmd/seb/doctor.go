@@ -8,9 +8,11 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/simple-event-broker/seb/httpapi"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/fsck"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -46,7 +48,7 @@ func (doctorCmd) Help() string {
 It writes a few dozen small objects under probe/ and deletes them; the log is not touched. A directory must exist. Of
 a log in the store, it reads the newest checkpoint, to tell how much of --state-memory the log takes.
 The exit code is 0 if the store is usable, 3 if it is not, 2 if the setup is wrong, such as the credentials, 4 if
-the directory does not exist, and 6 if the store does not answer.`
+the directory does not exist, and 6 if the store does not answer or has no room.`
 }
 
 // Run probes the store and prints a verdict.
@@ -80,8 +82,14 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 			d.printf("  state: unknown: %v\n", err)
 		}
 		d.printf("\nverdict: %s by any number of brokers\n", d.paint(green, "usable"))
+		if key := d.foreignKey(ctx); key != "" {
+			d.Warning = fmt.Sprintf("seb serve does not start on this store: it has no %s, but holds %s; use an empty directory or prefix, or restore %s", clusterKey, key, clusterKey)
+			d.printf("%s\n", d.paint(red, "warning: "+d.Warning))
+		}
 	case objstore.SetupFailureOf(d.failed) != nil:
 		d.printf("\nverdict: unknown: the setup is wrong\n")
+	case isFull(d.failed):
+		d.printf("\nverdict: unknown: the store has no room\n")
 	case d.answered:
 		d.printf("\nverdict: %s for Seb\n", d.paint(red, "NOT usable"))
 	default:
@@ -93,17 +101,35 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 	return d.verdict()
 }
 
-// verdict returns an error if the store is not usable or did not answer, else the error of writing the
-// output, if any.
+// foreignKey returns an object because of which seb serve refuses to create a log in the store, "" if there is none.
+func (d *diagnosis) foreignKey(ctx context.Context) string {
+	if _, err := d.store.Get(ctx, clusterKey, 0, 1); !errors.Is(err, objstore.ErrNotFound) {
+		return ""
+	}
+	page, err := d.store.List(ctx, "", "", 0)
+	if err != nil {
+		return "" // the checks have reported errors of the store
+	}
+	for _, key := range page.Keys {
+		if key != clusterKey && !strings.HasPrefix(key, format.ProbePrefix) {
+			return key
+		}
+	}
+	return ""
+}
+
+// verdict returns an error unless the store is usable, else the error of writing the output, if any.
 func (d *diagnosis) verdict() error {
 	switch {
 	case d.failed == nil:
 		return d.err
 	case objstore.SetupFailureOf(d.failed) != nil:
 		return codedError{hinted(fmt.Errorf("store %s refuses the requests of this setup: see the check above that failed", d.Store), objstore.SetupFailureOf(d.failed).Hint), exitUsage}
+	case isFull(d.failed):
+		return codedError{fmt.Errorf("store %s has no room: %w", d.Store, d.failed), exitUnreachable}
 	case !d.answered:
 		return codedError{hinted(fmt.Errorf("store %s does not answer", d.Store),
-			"check its endpoint, bucket and region, and the credentials; the failed check above shows the store's error"), exitUnreachable}
+			"check the endpoint, bucket and region in --store, and the credentials; the failed check above shows the store's error"), exitUnreachable}
 	default:
 		return codedError{hinted(fmt.Errorf("store %s is not usable: %w", d.Store, d.failed),
 			"a store must keep every promise above at all times; docs/stores.md lists the stores that were tested"), exitDamage}
@@ -120,6 +146,7 @@ type diagnosis struct {
 	Store     string        `json:"store"`
 	Kind      string        `json:"kind"`
 	Usable    bool          `json:"usable"`
+	Warning   string        `json:"warning,omitempty"` // why seb serve does not start, although the store is usable
 	Checks    []checked     `json:"checks"`
 	Latencies []latencyInfo `json:"latencies,omitempty"`
 	Cost      string        `json:"cost,omitempty"`
@@ -160,7 +187,7 @@ func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
 		{"ranged reads", d.ranges},
 	} {
 		d.check(ctx, check.name, check.run)
-		if objstore.SetupFailureOf(d.failed) != nil {
+		if objstore.SetupFailureOf(d.failed) != nil || isFull(d.failed) { // the other checks would fail for the same reason
 			if err := d.cleanup(ctx); err != nil {
 				d.printf("  objects of this test may remain: their keys begin with %s\n", d.prefix())
 			}
@@ -182,6 +209,9 @@ func (d *diagnosis) check(ctx context.Context, name string, run func(context.Con
 	mark, shade := "ok", green
 	if err != nil {
 		mark, shade, detail = "BAD", red, err.Error()
+		if isFull(err) {
+			mark = "FULL"
+		}
 		if d.failed == nil {
 			d.failed = fmt.Errorf("%s: %w", name, err)
 		}

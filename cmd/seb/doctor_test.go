@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -180,6 +182,37 @@ func TestDoctorFindsWhatAStoreLacks(t *testing.T) {
 	}
 }
 
+// quota takes the first creates, and has no room for further ones.
+type quota struct {
+	objstore.Store
+	creates *atomic.Int64
+}
+
+func (s quota) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
+	if s.creates.Add(-1) < 0 {
+		return time.Now(), &objstore.Failure{Detail: "the quota is used up", Hint: "raise the quota", Full: true, Err: objstore.ErrFull}
+	}
+	return s.Store.Create(ctx, key, parts...)
+}
+
+// Wherever the room ends, the store breaks no promise.
+func TestDoctorTellsAFullStoreFromABrokenOne(t *testing.T) {
+	const needed = 3*8 + 3 + 4 + 1 + 1 // creates of all checks
+	for room := range int64(needed + 1) {
+		creates := new(atomic.Int64)
+		creates.Store(room)
+		var out strings.Builder
+		d := &diagnosis{prober: newProber(quota{objstore.NewMemory(), creates}), printer: printer{w: &out}}
+		d.examine(t.Context(), &doctorCmd{Rounds: 3, Racers: 8, Samples: 4})
+		if room < needed != isFull(d.failed) || strings.Contains(out.String(), "BAD") {
+			t.Errorf("room for %d creates: %v\n%s", room, d.failed, &out)
+		}
+		if err := d.verdict(); room < needed && exitCode(t.Context(), err) != exitUnreachable {
+			t.Errorf("room for %d creates: %v", room, err)
+		}
+	}
+}
+
 // An interrupting store ends the context at the tenth create.
 type interrupting struct {
 	objstore.Store
@@ -282,8 +315,27 @@ func TestDoctorSaysOnceThatAStoreDoesNotAnswer(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "none")
 	t.Setenv("AWS_MAX_ATTEMPTS", "1")
 	r := runSeb(t, nil, "doctor", "--store", "s3://bucket?endpoint=http://127.0.0.1:1")
-	r.want(t, exitUnreachable, "does not answer\n     check its endpoint")
+	r.want(t, exitUnreachable, "does not answer\n     check the endpoint")
 	if !strings.Contains(r.out, "verdict: unknown: the store did not answer\n") || strings.Count(r.out+r.err, "connection refused") != 1 {
 		t.Errorf("it says\n%s%s", r.out, r.err)
+	}
+}
+
+// If the endpoint is wrong, all commands that open a store say which parts of --store to check.
+func TestWrongEndpointIsExplained(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "none")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "none")
+	elsewhere := httptest.NewServer(http.NotFoundHandler()) // a server without S3, such as that of a web site
+	t.Cleanup(elsewhere.Close)
+	for endpoint, cause := range map[string]string{elsewhere.URL: "the store answered 404 Not Found", "http://127.0.0.1:1": "connection refused"} {
+		store := "s3://bucket/prefix?endpoint=" + endpoint
+		const hint = "\n     check the endpoint, bucket and region in --store"
+		for _, args := range []string{"doctor", "serve --http 127.0.0.1:0", "key list", "fsck"} {
+			r := runSeb(t, nil, append(strings.Fields(args), "--store", store)...)
+			r.want(t, exitUnreachable, hint)
+			if !strings.Contains(r.out+r.err, cause) || strings.Contains(r.out, "sound") || strings.Contains(r.err, "list :") {
+				t.Errorf("seb %s:\n%s%s", args, r.out, r.err)
+			}
+		}
 	}
 }

@@ -108,7 +108,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitDamage
 	case errors.Is(err, objstore.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return exitRefused
-	case isUnreachable(err):
+	case isUnreachable(err), objstore.FailureOf(err) != nil:
 		return exitUnreachable
 	}
 	return exitFailure
@@ -148,6 +148,12 @@ const (
 	codeRequestTimeout seb.Code = "request_timeout"
 	codeInternal       seb.Code = "internal"
 )
+
+// isFull tells whether a store refused a request because it has no room.
+func isFull(err error) bool {
+	f := objstore.FailureOf(err)
+	return f != nil && f.Full || errors.Is(err, objstore.ErrFull)
+}
 
 // isUnreachable tells whether a store could not be reached, or did not answer.
 func isUnreachable(err error) bool {

@@ -39,7 +39,8 @@ With --output json the report names every object. Missing, corrupt and foreign o
 harmless: what brokers left when they died (orphaned, possibly in use, leftover), slots that the log no longer needs
 (deleted), and names that Seb does not use (stray).
 
-Exit codes: 0 the log is complete, 3 it is damaged, 4 there is no log; any other: the check did not finish.`
+Exit codes: 0 the log is complete, 3 it is damaged, 4 there is no log; any other: the check did not finish, such as 6 if
+the store does not answer.`
 }
 
 // Run checks the store and prints what was found.
@@ -67,14 +68,17 @@ func (c *fsckCmd) check(ctx context.Context, std streams, store objstore.Store) 
 	}})
 	p.clear()
 	noLog := errors.Is(err, fsck.ErrNoLog)
+	unread := err != nil && r.Commits == 0 && r.Checkpoints == 0 && r.DataObjects == 0 && len(r.Findings) == 0
 	var unwritten error
-	if c.json() || !noLog { // without a log there is nothing to print
+	if c.json() || !noLog && !unread { // else there is nothing to print
 		unwritten = c.print(std, r)
 	}
 	newer := len(r.Of(fsck.Newer))
 	switch {
 	case noLog:
 		return codedError{hinted(fmt.Errorf("check %s: %w", c.Store, err), "name the store of `seb serve` with --store"), exitRefused}
+	case unread:
+		return c.advised(fmt.Errorf("check %s: nothing could be read: %w", c.Store, stopped(ctx, err)))
 	case err != nil:
 		return fmt.Errorf("check %s: stopped after %d of %d objects, %d of them damaged: %w", c.Store, far.Objects, far.Total, r.Damage(), stopped(ctx, err))
 	case r.Damage() > 0:

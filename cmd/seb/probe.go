@@ -144,11 +144,13 @@ const raceBytesMax = 1 << 10
 // clear answer.
 func (p *prober) judgeRace(ctx context.Context, key string, round int, results []error) (unknowns int, err error) {
 	var won []int
-	var unknown error
+	var unknown, full error
 	for racer, err := range results {
 		switch {
 		case err == nil:
 			won = append(won, racer)
+		case isFull(err):
+			full = err
 		case !errors.Is(err, objstore.ErrExists):
 			unknown = err
 			unknowns++
@@ -156,6 +158,9 @@ func (p *prober) judgeRace(ctx context.Context, key string, round int, results [
 	}
 	if len(won) > 1 {
 		return unknowns, fmt.Errorf("%d of %d concurrent creates succeeded; exactly one must", len(won), len(results))
+	}
+	if full != nil { // fewer creates than planned have raced
+		return unknowns, full
 	}
 	if len(won) == 0 && unknowns == 0 {
 		return unknowns, fmt.Errorf("none of %d concurrent creates succeeded; exactly one must", len(results))

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/simple-event-broker/seb/objstore"
@@ -98,7 +99,16 @@ func (f storeFlag) holdsLog(ctx context.Context) (bool, error) {
 	if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil, err
+	return err == nil, f.advised(err)
+}
+
+// advised adds a hint to err if the store answered a request with an error that says nothing about the cause, or did
+// not answer.
+func (f storeFlag) advised(err error) error {
+	if failure := objstore.FailureOf(err); f.kind() != kindS3 || failure == nil || failure.Hint != "" {
+		return err
+	}
+	return hinted(err, fmt.Sprintf("check the endpoint, bucket and region in --store; `seb doctor --store '%s'` tests them", f.Store))
 }
 
 // notOpened returns the error for a store, or for a log in it, that could not be opened because of err.
@@ -106,7 +116,7 @@ func (f storeFlag) notOpened(doing string, err error) error {
 	if failure := objstore.SetupFailureOf(err); failure != nil {
 		return fmt.Errorf("--store %s: %w", f.Store, failure)
 	}
-	return fmt.Errorf("%s %s: %w", doing, f.Store, err)
+	return f.advised(fmt.Errorf("%s %s: %w", doing, f.Store, err))
 }
 
 // open opens the store that the flag names, and creates a missing directory.
@@ -129,6 +139,9 @@ func (f storeFlag) open(ctx context.Context) (objstore.Store, storeKind, error) 
 	store, err := objstore.OpenDir(f.Store)
 	if errors.Is(err, objstore.ErrNotRegular) {
 		return nil, kindDirectory, hinted(err, "move it away, and put the directory back if there was one")
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return nil, kindDirectory, codedError{hinted(err, "make room on the disk of "+f.Store), exitUnreachable}
 	}
 	if err != nil {
 		return nil, kindDirectory, hinted(err, "with --store, name a directory that this user may create or write to")

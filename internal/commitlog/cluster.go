@@ -14,8 +14,11 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
+// ErrNoCluster says that the store has objects, but no seb.json: they are no log, or its seb.json is lost.
+var ErrNoCluster = errors.New("the store has no " + format.ClusterKey)
+
 // OpenCluster reads seb.json, which has the constants of a bucket. If the bucket is empty, OpenCluster
-// creates seb.json with deleteDelay and margin. It returns an error if a bucket has objects but no seb.json.
+// creates seb.json with deleteDelay and margin. It returns ErrNoCluster if a bucket has objects but no seb.json.
 func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin time.Duration, now time.Time) (format.Cluster, error) {
 	if err := format.CheckDelays(deleteDelay, margin); err != nil {
 		return format.Cluster{}, err
@@ -44,8 +47,7 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 			}
 			continue
 		case other != "":
-			return format.Cluster{}, fmt.Errorf("%w: the bucket has no %s but holds %s; use an empty bucket or prefix, or restore %s",
-				format.ErrForeign, format.ClusterKey, other, format.ClusterKey)
+			return format.Cluster{}, fmt.Errorf("%w, but holds %s", ErrNoCluster, other)
 		}
 		last = err
 		page, err := listOnce(ctx, store, "", "")

@@ -71,7 +71,7 @@ func TestBucketOfSomebodyElseIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := openTestCluster(t, memory)
-		requireIs(t, err, format.ErrForeign)
+		requireIs(t, err, ErrNoCluster)
 		if !strings.Contains(err.Error(), key) {
 			t.Fatalf("the error does not name %s: %v", key, err)
 		}

@@ -209,6 +209,8 @@ func Hint(err error) string {
 	switch {
 	case errors.Is(err, format.ErrVersion):
 		return "the bucket was written by a newer seb: run that version or a later one"
+	case errors.Is(err, commitlog.ErrNoCluster):
+		return "use an empty directory or prefix, or restore seb.json if this is a log; seb has changed nothing"
 	case errors.Is(err, format.ErrForeign):
 		return "the bucket holds an object that does not belong to this log: find out who wrote it, then remove it or put back the log's own object; seb has changed nothing"
 	case errors.Is(err, objstore.ErrNotRegular):

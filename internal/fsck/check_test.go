@@ -92,7 +92,7 @@ func TestStoreThatFailsIsNoDamage(t *testing.T) {
 			f := storetest.NewFaulty(s.store())
 			f.On(test.verb, test.key, storetest.Fail)
 			r, err := fsck.Check(t.Context(), f, fsck.Options{})
-			if !errors.Is(err, storetest.ErrInjected) || !strings.Contains(err.Error(), "the store did not answer 6 attempts") || r.Complete {
+			if !errors.Is(err, storetest.ErrInjected) || !strings.Contains(err.Error(), "all 6 attempts failed") || r.Complete {
 				t.Errorf("%s %s: %v, complete: %v", test.verb, test.key, err, r.Complete)
 			}
 			if strings.HasPrefix(test.key, "log/") || strings.HasPrefix(test.key, "checkpoint/") {

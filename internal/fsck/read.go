@@ -96,7 +96,7 @@ func (r *reader) try(ctx context.Context, bytes int64, request func(context.Cont
 		case err == nil, errors.Is(err, objstore.ErrNotFound), errors.Is(err, objstore.ErrStopped), errors.Is(err, objstore.ErrNotRegular), objstore.SetupFailureOf(err) != nil:
 			return err
 		case attempt == attemptsMax:
-			return fmt.Errorf("the store did not answer %d attempts; the last error: %w", attempt, err)
+			return fmt.Errorf("all %d attempts failed, the last with: %w", attempt, err)
 		}
 		if err := pause(ctx, pauseMin<<(attempt-1)); err != nil {
 			return err

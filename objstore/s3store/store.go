@@ -13,6 +13,7 @@
 package s3store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -198,7 +199,7 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) (objs
 	defer cancel()
 	page, err := s.list(ctx, prefix, after, limit)
 	if err != nil {
-		return objstore.Page{}, fmt.Errorf("list %s: %w", prefix, err)
+		return objstore.Page{}, fmt.Errorf("list %s: %w", cmp.Or(prefix, "all objects"), err)
 	}
 	return page, nil
 }

@@ -117,7 +117,7 @@ func TestDamagedBucketIsRefused(t *testing.T) {
 			}, []string{newest, "cluster"}},
 		"something else in the bucket": {func(*testing.T, int) *objstore.Memory { return objstore.NewMemory() },
 			func(t *testing.T, s *objstore.Memory) { replace(t, s, "photos/cat.jpg", []byte("cat")) },
-			[]string{"photos/cat.jpg", "empty bucket"}},
+			[]string{"photos/cat.jpg", "empty directory or prefix"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
