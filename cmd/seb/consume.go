@@ -23,7 +23,7 @@ type consumeCmd struct {
 	Consumer  string `placeholder:"NAME" help:"Begin at the position of the consumer of this name, and commit what was written, so that the next call continues after it (default: none)."`
 	AckLines  bool   `env:"-" help:"Commit a record when a line comes on standard input, one for each record in the order of the output; needs --consumer."`
 	Follow    bool   `short:"f" help:"Wait for records to come instead of stopping at the end."`
-	Limit     int64  `placeholder:"N" help:"Stop after N records (default: no limit)."`
+	Limit     int64  `placeholder:"N" help:"Stop after N records, 1 or more (default: no limit)."`
 	Raw       bool   `help:"Write control characters to a terminal as they are (default: escaped, such as \\x1b)."`
 	// Other commands have this flag. Here it only gives an error that names --format.
 	Output *string `short:"o" env:"-" hidden:"" help:"Not here: see --format."`
@@ -156,9 +156,6 @@ func (c *consumeCmd) check(now time.Time) (from seb.Position, err error) {
 	}
 	if err := c.checkFormat(); err != nil {
 		return from, err
-	}
-	if c.Limit < 0 {
-		return from, usage(fmt.Errorf("invalid --limit %d: it must be at least 0", c.Limit))
 	}
 	if n, err := strconv.ParseInt(c.Partition, 10, 32); c.Partition != "all" && (err != nil || n < 0) {
 		return from, usage(fmt.Errorf("invalid --partition %q: it must be a number or all", c.Partition))

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"regexp"
@@ -27,6 +29,55 @@ func limitVariables(k *kong.Kong) error {
 		}
 	}
 	return nil
+}
+
+// variableError is an error about a value from the environment, with a text that names the variable.
+type variableError struct {
+	error
+	text string
+}
+
+func (e variableError) Error() string { return e.text }
+func (e variableError) Unwrap() error { return e.error }
+
+// envar matches how the parser names a variable, with its value, which the error quotes already.
+var envar = regexp.MustCompile(`\(from envar (\w+)=.*\)`)
+
+// nameVariables returns err, the error of the command. If err is about the usage, and names a flag whose value comes
+// from the environment, the text names the variable, too.
+func nameVariables(command *kong.Context, err error) error {
+	text := err.Error()
+	if envar.MatchString(text) {
+		return variableError{err, envar.ReplaceAllString(text, "(from the environment variable $1)")}
+	}
+	var notes []string
+	if parse := (*kong.ParseError)(nil); command != nil && (errors.As(err, new(usageError)) || errors.As(err, &parse)) {
+		for _, flag := range command.Flags() {
+			named := regexp.MustCompile(`--` + regexp.QuoteMeta(flag.Name) + `\b[^-]`).MatchString(text + " ")
+			if variable := variableOf(flag); named && variable != "" && !typed(command, flag.Name) {
+				notes = append(notes, fmt.Sprintf("--%s comes from the environment variable %s", flag.Name, variable))
+			}
+		}
+	}
+	if notes == nil {
+		return err
+	}
+	return variableError{err, text + " (" + strings.Join(notes, ", ") + ")"}
+}
+
+// variableOf returns the variable that sets the flag, "" if none does.
+func variableOf(flag *kong.Flag) string {
+	for _, name := range flag.Tag.Envs {
+		if _, set := os.LookupEnv(name); set {
+			return name
+		}
+	}
+	return ""
+}
+
+// typed tells whether the flag is on the command line.
+func typed(command *kong.Context, name string) bool {
+	return slices.ContainsFunc(command.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == name })
 }
 
 // others matches variables, with their values, that have Seb's prefix but are not settings: those that seb work sets

@@ -179,7 +179,7 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 		if errors.As(err, &p) {
 			command = p.Context // as much of the command line as Kong understood
 		}
-		report(std.err, pointToHelp(command, usage(suggest(command, err))))
+		report(std.err, pointToHelp(command, usage(suggest(command, nameVariables(command, err)))))
 		return exitUsage
 	}
 	preferTypedKey(command)
@@ -189,7 +189,7 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 		return exitOK // the output was not read to its end, and nothing else failed
 	}
 	if err != nil && !errors.Is(err, errEnded) {
-		report(std.err, pointToHelp(command, err))
+		report(std.err, pointToHelp(command, nameVariables(command, err)))
 	}
 	return exitCode(ctx, err)
 }
@@ -223,10 +223,12 @@ var mayBeEmpty = []string{"api-key", "reason"}
 
 // refuseEmpty returns an error for a flag or name on the command line that is empty, such as that of a shell variable
 // that is not set. Without the check, --consumer "" would read as no consumer, and key create --topic "" would allow all
-// topics. A flag of serve may be empty: it then counts as not given.
+// topics. A flag of serve may be empty: it then counts as not given. For the same reason it refuses a --limit of 0.
 func refuseEmpty(command *kong.Context) error {
 	for _, element := range command.Path {
 		switch flag, name := element.Flag, element.Positional; {
+		case flag != nil && flag.Name == "limit" && flag.Target.Kind() == reflect.Int64 && flag.Target.Int() < 1: // 0 would read as no limit
+			return fmt.Errorf("invalid --limit %d: it must be at least 1; without --limit, there is no limit", flag.Target.Int())
 		case flag != nil && isEmpty(flag.Target) && !slices.Contains(mayBeEmpty, flag.Name) && nameOf(command.Selected()) != "serve":
 			return fmt.Errorf("--%s is empty: give a value, or leave the flag out", flag.Name)
 		case name != nil && isEmpty(name.Target):
@@ -243,14 +245,8 @@ func isEmpty(v reflect.Value) bool {
 
 // preferTypedKey lets --api-key-file on the command line win over SEB_API_KEY in the environment.
 func preferTypedKey(command *kong.Context) {
-	typed := map[string]bool{}
-	for _, element := range command.Path {
-		if element.Flag != nil {
-			typed[element.Flag.Name] = true
-		}
-	}
 	for _, flag := range command.Flags() {
-		if flag.Name == "api-key" && typed["api-key-file"] && !typed["api-key"] {
+		if flag.Name == "api-key" && typed(command, "api-key-file") && !typed(command, "api-key") {
 			flag.Target.SetZero()
 		}
 	}

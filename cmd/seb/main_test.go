@@ -93,7 +93,7 @@ func TestExitCodesSeparateUsageFromFailure(t *testing.T) {
 		{"open to all", []string{"serve", "--store", "memory:", "--http", ":0"}, exitUsage, "--insecure"},
 		{"no port", []string{"serve", "--store", "memory:", "--http", "127.0.0.1"}, exitUsage, "--http"},
 		{"port that can't be", []string{"serve", "--store", "memory:", "--http", "127.0.0.1:99999"}, exitUsage, "--http"},
-		{"address of another machine", []string{"serve", "--store", "memory:", "--http", "192.0.2.1:0", "--insecure"}, exitFailure, "an address of this machine"},
+		{"address of another machine", []string{"serve", "--store", "memory:", "--http", "192.0.2.1:0", "--insecure"}, exitUsage, "an address of this machine"},
 		{"profiles open to others", []string{"serve", "--debug-addr", "192.0.2.1:0"}, exitUsage, "--debug-addr"},
 		{"key without a scope", []string{"key", "create", "a"}, exitUsage, "--scope"},
 		{"key of no known scope", []string{"key", "create", "a", "--scope", "root"}, exitUsage, "root"},

@@ -111,9 +111,12 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 	warnOfUnknownVariables(log, command.Model.Node)
 	c.limitMemory()
 
-	secure, err := c.secure(log)
-	if err != nil {
-		return err
+	var secure *tls.Config // nil for plain HTTP
+	if c.on() {
+		var err error
+		if secure, err = c.config(log); err != nil {
+			return err
+		}
 	}
 	// Listen before the first access to the store. An address in use is a common mistake, and serve must then
 	// end without a change to the store.
@@ -147,6 +150,9 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 	}
 	if c.needsKeys() && !broker.KeysExist() {
 		return errors.Join(c.noKeys(true), broker.Close())
+	}
+	if secure == nil && othersReach(c.HTTP) {
+		log.Warn("HTTP without TLS on an address that other machines can reach: an eavesdropper learns keys and records; see --tls-cert")
 	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), sebprom.NewCollector(broker.Metrics))
@@ -188,17 +194,6 @@ func invalidOptions(err error) error {
 	default:
 		return usage(errors.New(e.Detail))
 	}
-}
-
-// secure returns the TLS configuration, nil for plain HTTP.
-func (c *serveCmd) secure(log *slog.Logger) (*tls.Config, error) {
-	switch {
-	case c.on():
-		return c.config(log)
-	case othersReach(c.HTTP):
-		log.Warn("HTTP without TLS on an address that other machines can reach: an eavesdropper learns keys and records; see --tls-cert")
-	}
-	return nil, nil
 }
 
 // limit returns the listener that the server serves, with the limits on connections and headers. The server speaks only
@@ -339,15 +334,19 @@ func (c *serveCmd) limitMemory() {
 	debug.SetMemoryLimit(int64(min(sum, math.MaxInt64/2)))
 }
 
-// notListening adds a hint to the error of listening for HTTP.
+// notListening adds a hint to the error of listening for HTTP. If a retry can't help, it is a usage error.
 func notListening(err error) error {
+	const hint = "choose an address of this machine and a port with --http"
+	name, unresolved := errors.AsType[*net.DNSError](err)
 	switch {
+	case errors.Is(err, syscall.EADDRNOTAVAIL), unresolved && name.IsNotFound:
+		return usageError{hinted(err, hint)}
 	case errors.Is(err, syscall.EADDRINUSE):
 		return hinted(err, "another broker may be running there; choose another address with --http")
 	case errors.Is(err, fs.ErrPermission):
 		return hinted(err, "ports below 1024 need root; choose another port with --http")
 	default:
-		return hinted(err, "choose an address of this machine and a port with --http")
+		return hinted(err, hint)
 	}
 }
 

@@ -41,7 +41,8 @@ var foreign = []struct{ ours, theirs string }{
 	{"consumer", "consumer group group-id consumer-group"},
 	{"partition", "p"},
 	{"from=earliest", "from-beginning beginning"},
-	{"from", "offset start since"},
+	{"from", "offset start since to"},
+	{"max-attempts", "attempts retries max-retries tries"},
 	{"limit", "max-messages count max n c"},
 	{"max", "max-messages count limit n c"},
 	{"api-key-file", "token password"},
@@ -55,12 +56,16 @@ var synonyms = map[string]string{
 	"rm": "delete", "remove": "delete", "del": "delete", "drop": "delete",
 }
 
-// destructive are subcommands that are only suggested for a word that means the same. For a word that is merely
-// spelled like one of them, seb would lead the user to something that can't be undone.
+// destructive are subcommands that are only suggested for a word that means the same, or that lacks only the end of
+// their names. For a word that is merely spelled like one of them, seb would lead the user to something that can't be
+// undone.
 var destructive = []string{"delete", "trim", "purge", "revoke", "reset"}
 
 // editsMax is how many typing errors a word may have to be taken for a command.
 const editsMax = 2
+
+// beginningMin is how many letters of a destructive subcommand a user has to type to mean it.
+const beginningMin = 4
 
 var (
 	unexpectedArgument = regexp.MustCompile(`^unexpected argument (\S+?)(, did you mean .*)?$`)
@@ -109,7 +114,22 @@ func suggestFlag(command *kong.Context, err error, typed, name string) error {
 			return didYouMean(errors.New("unknown flag "+typed), "`"+found+"`", at)
 		}
 	}
-	return err
+	if found := flagsLike(at, name); len(found) > 0 {
+		return didYouMean(errors.New("unknown flag "+typed), strings.Join(found, " or "), at)
+	}
+	return errors.New("unknown flag " + typed)
+}
+
+// flagsLike returns the flags of a command that begin with a name, or are spelled almost like it. A third of the
+// letters may be wrong: a name of two letters is almost like many.
+func flagsLike(command *kong.Node, name string) (flags []string) {
+	for _, flag := range slices.Concat(command.AllFlags(true)...) {
+		begins := len(name) > 2 && strings.HasPrefix(flag.Name, name)
+		if begins || edits(name, flag.Name) <= min(editsMax, len(name)/3) {
+			flags = append(flags, "`"+flag.Summary()+"`")
+		}
+	}
+	return flags
 }
 
 // flagOrArgument returns how to give a command the flag or argument of a row of foreign, "" if it has none of that name.
@@ -148,7 +168,8 @@ func meantBy(parent *kong.Node, word string) (commands []string) {
 		if strings.HasPrefix(child.Name, word) {
 			away = 0
 		}
-		if child.Hidden || away > nearest || slices.Contains(destructive, child.Name) {
+		cutOff := len(word) >= beginningMin && strings.HasPrefix(child.Name, word)
+		if child.Hidden || away > nearest || slices.Contains(destructive, child.Name) && !cutOff {
 			continue
 		}
 		if away < nearest {

@@ -25,7 +25,7 @@ type workCmd struct {
 	Lease       time.Duration  `placeholder:"DURATION" help:"How long a record stays with this worker if the worker is killed; while the command runs, the lease is extended (default: the queue's)."`
 	RetryIn     *time.Duration `placeholder:"DURATION" help:"How long a record waits after exit code 75 (default: the queue's backoff)."`
 	Drain       bool           `env:"-" help:"End when no record is ready or held back; delayed records stay."`
-	Limit       int64          `env:"-" placeholder:"N" help:"End after N records (default: no limit)."`
+	Limit       int64          `env:"-" placeholder:"N" help:"End after N records, 1 or more (default: no limit)."`
 	Grace       time.Duration  `default:"10s" placeholder:"DURATION" help:"How long a command may take to exit after SIGTERM, before SIGKILL (default ${default})."`
 }
 
@@ -161,8 +161,6 @@ func (c *workCmd) check() error {
 		return usage(errors.New("--exec is empty: name the command to run"))
 	case c.Concurrency < 1 || c.Concurrency > workersMax:
 		return usage(fmt.Errorf("invalid --concurrency %d: it must be 1 to %d", c.Concurrency, workersMax))
-	case c.Limit < 0:
-		return usage(fmt.Errorf("invalid --limit %d: it must be at least 0", c.Limit))
 	case c.Lease < 0 || c.Grace < 0:
 		return usage(fmt.Errorf("invalid --lease %v or --grace %v: they must not be negative", c.Lease, c.Grace))
 	case c.RetryIn != nil && *c.RetryIn < 0:
