@@ -25,7 +25,7 @@ type produceCmd struct {
 	Skip         int64         `placeholder:"N" help:"Skip the first N records, which an earlier call appended (default: none)."`
 	BatchBytes   size          `default:"8MiB" help:"Largest request to send (default ${default})."`
 	BatchRecords int           `default:"50000" help:"Most records in a request (default ${default})."`
-	RetryFor     time.Duration `default:"2m" help:"How long to retry a request, and to wait for its response; a response has at least 10s (default ${default})."`
+	RetryFor     time.Duration `default:"2m" help:"How long to retry a request, also while no broker answers the first one, and to wait for a response; a response has at least 10s (default ${default})."`
 	Delay        time.Duration `env:"-" placeholder:"DURATION" help:"Queues hand the records out this long after their append, such as 10m (default: at once)."`
 	DeliverAt    *time.Time    `env:"-" placeholder:"TIME" help:"Queues hand the records out from this time on, such as 2026-01-31T12:00:00Z (default: at once)."`
 	NoIdempotent bool          `env:"-" help:"Send requests without idempotency keys; a request that may have appended its records is then not retried, but ends seb produce."`
@@ -56,6 +56,9 @@ With json, only a value is required; value_json holds JSON that becomes the valu
 With raw, all of the input is one record.
 
 With --delay or --deliver-at, queues hand the records out later; readers of the topic see them at once.
+
+While no broker answers, also at the start, seb produce tries again for --retry-for; 0s turns that off. A host that does
+not exist ends it at once.
 
 Each request has an idempotency key, which the log remembers for a day, so that a retry after a lost response appends
 nothing twice. The log remembers a million keys. To use few of them, seb produce collects records for up to a second
@@ -272,13 +275,13 @@ func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outco
 		}
 		retry := retryable(err) && (outcome != seb.Unknown || p.keyed())
 		unreachable := seb.CodeOf(err) == client.CodeUnreachable
-		// If no broker has answered yet, and no request can have reached one, the URL is probably wrong, and
-		// a retry does not help.
-		hopeless := unreachable && !p.answered && outcome != seb.Unknown
+		// If no broker has answered yet, the host is probably mistyped.
+		hopeless := !p.answered && outcome != seb.Unknown && noSuchHost(err)
 		switch {
-		case retry && outcome == seb.Unknown:
+		case !retry || hopeless || p.cmd.RetryFor == 0:
+		case outcome == seb.Unknown, unreachable && !p.answered:
 			p.waits.tellNow(err)
-		case retry && !hopeless:
+		default:
 			p.waits.tell(err)
 		}
 		if !retry || hopeless || !pause.wait(retrying, err) {

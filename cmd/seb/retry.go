@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"sync"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -36,6 +38,76 @@ func inTime(ctx context.Context, server string, began time.Time, retryFor time.D
 func retryable(err error) bool {
 	e, ok := errors.AsType[*seb.Error](err)
 	return ok && e.RetryAfter > 0
+}
+
+// noSuchHost tells whether err says that the host or the port of a broker's URL does not exist. Most likely it is
+// mistyped, and a retry does not help.
+func noSuchHost(err error) bool {
+	name, ok := errors.AsType[*net.DNSError](err)
+	return ok && name.IsNotFound || errors.As(err, new(*net.AddrError))
+}
+
+// untilAnswered calls ask, the first request of a command, until a broker answers, or a retry can't help. It reports
+// to w, once for each error code, why the command waits.
+func untilAnswered(ctx context.Context, w io.Writer, ask func() error) error {
+	var pause backoff
+	told := map[seb.Code]bool{}
+	for {
+		err := ask()
+		if err == nil || !retryable(err) || noSuchHost(err) {
+			return err
+		}
+		if code := seb.CodeOf(err); !told[code] {
+			told[code] = true
+			message, hint := said(err)
+			report(w, hinted(errors.New(message+"; trying again"), hint))
+		}
+		if !pause.wait(ctx, err) {
+			return err
+		}
+	}
+}
+
+// outage tells on w, once each, when the broker does not serve a queue, and when it does so again.
+type outage struct {
+	w  io.Writer
+	mu sync.Mutex
+	on bool // guarded by mu, like vague
+	// vague says that all requests so far have ended without an answer: a later error may name the cause.
+	vague bool
+}
+
+// begins reports err, with which a request has failed that is sent again.
+func (o *outage) begins(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	vague := seb.CodeOf(err) == seb.CodeCanceled // the request had to end before the lease does
+	if !o.on || o.vague && !vague {
+		message, _ := said(err)
+		if vague {
+			message = "the broker did not answer in time"
+		}
+		note(o.w, "seb: %s; trying again\n", oneLine(message))
+		o.vague = vague
+	}
+	o.on = true
+}
+
+// ends says that the broker has carried out a request.
+func (o *outage) ends() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.on {
+		note(o.w, "seb: the broker serves the queue again\n")
+	}
+	o.on = false
+}
+
+// lasts tells whether the outage goes on.
+func (o *outage) lasts() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.on
 }
 
 // backoff makes the pauses between retries. Each pause is twice as long as the previous pause, up to

@@ -81,11 +81,14 @@ type partitionReader struct {
 
 // readAll reads the partitions one after the other, or, with --follow, all at the same time.
 func (r *topicReader) readAll(ctx context.Context) error {
+	if r.cmd.Follow {
+		if err := untilAnswered(ctx, r.warn, func() error { return r.find(ctx) }); err != nil {
+			return err
+		}
+		return r.follow(ctx)
+	}
 	if err := r.find(ctx); err != nil {
 		return err
-	}
-	if r.cmd.Follow {
-		return r.follow(ctx)
 	}
 	for _, p := range r.readers {
 		if err := p.readAll(ctx); err != nil {

@@ -56,7 +56,8 @@ Examples:
 
 The same record may come again: after a crash, and after a lost lease, which ends the command by SIGTERM to its process
 group. Be sure that doing the work twice does no harm. If seb work is killed by SIGKILL, its commands go on alone, and
-their records go to another worker once their leases end. While the broker does not answer, seb work tries again.
+their records go to another worker once their leases end. While no broker answers, also at the start, seb work tries
+again, and says so; only with --drain, the first request must succeed. A host that does not exist ends it at once.
 
 --drain waits for records that are held back after the loss of a broker, for at most the queue's lease, but neither for
 records that other workers have, nor for delayed ones.
@@ -81,6 +82,12 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	}
 	queue := broker.Queue(c.Topic, c.Queue)
 	config, err := c.open(ctx, queue, std)
+	switch {
+	case err != nil && ctx.Err() != nil && !c.Drain && c.Limit == 0:
+		return nil // interrupted while no broker answered
+	case err != nil && ctx.Err() != nil:
+		err = errInterrupted
+	}
 	if err != nil {
 		return fmt.Errorf("work on queue %s of %s: %w", c.Queue, c.Topic, err)
 	}
@@ -100,14 +107,15 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	defer context.AfterFunc(ctx, func() {
 		note(said, "taking no more records; waiting for running commands (another Ctrl-C or SIGTERM ends them)\n")
 	})()
+	away := &outage{w: said}
 	source := &boundedSource{
-		WorkSource: queue,
-		limit:      c.Limit, drain: c.Drain, places: c.Concurrency, attempts: config.MaxAttempts,
+		WorkSource: queue, away: away,
+		limit: c.Limit, drain: c.Drain, places: c.Concurrency, attempts: config.MaxAttempts,
 		held: heldBack(queue, said), stop: func() { stop(errReached) },
 	}
 	worker := &seb.Worker{
 		Source: source, Handle: h.handle, Concurrency: c.Concurrency, Lease: config.Lease,
-		Logger: slog.New(slog.NewTextHandler(said, nil)),
+		Logger: slog.New(workLog{away}),
 	}
 	err = worker.Run(running)
 	note(said, "%d done, %d put back, %d dead\n", source.done.Load(), source.back.Load(), source.dead.Load())
@@ -175,7 +183,17 @@ const workersMax = 1000
 // open asks the broker for the queue, so that a wrong name or a missing permission is reported at the start.
 // It returns the queue's config, with the lease to ask for.
 func (c *workCmd) open(ctx context.Context, queue client.Queue, std streams) (config seb.QueueConfig, _ error) {
-	q, err := queue.Describe(ctx)
+	var q seb.QueueInfo
+	ask := func() (err error) {
+		q, err = queue.Describe(ctx)
+		return err
+	}
+	var err error
+	if c.Drain {
+		err = ask() // the caller wants to know soon
+	} else {
+		err = untilAnswered(ctx, std.err, ask)
+	}
 	if seb.CodeOf(err) == seb.CodeQueueNotFound {
 		err = hinted(err, fmt.Sprintf("create it with `seb queue create %s %s`", c.Topic, c.Queue))
 	}

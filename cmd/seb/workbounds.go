@@ -27,6 +27,7 @@ type boundedSource struct {
 	attempts int
 	held     func(context.Context) (bool, error) // whether the broker holds records back that it hands out later
 	stop     func()
+	away     *outage // of the broker
 
 	received, done, back, dead atomic.Int64
 }
@@ -46,14 +47,18 @@ func (s *boundedSource) Receive(ctx context.Context, o seb.ReceiveOptions) ([]se
 		}
 		o.Max = int(min(int64(o.Max), left))
 	}
-	if s.drain {
+	switch {
+	case s.drain:
 		o.Wait = drainWait
+	case s.away.lasts():
+		o.Wait = 0 // the broker's answer, which comes at once, ends the outage
 	}
 	began := time.Now()
 	messages, err := s.WorkSource.Receive(ctx, o)
 	if err != nil {
 		return nil, err
 	}
+	s.away.ends()
 	// The queue counts as empty only if the broker has waited for all of drainWait. A broker that shuts down
 	// answers earlier, and may not know all records that the next broker knows. The factor 9/10 allows for a
 	// broker whose clock runs a little faster than that of this machine.
@@ -111,5 +116,9 @@ func (s *boundedSource) Nack(ctx context.Context, o seb.NackOptions, tokens ...s
 // Extend extends leases.
 func (s *boundedSource) Extend(ctx context.Context, lease time.Duration, tokens ...string) (time.Time, error) {
 	tokens, _ = withoutMarks(tokens)
-	return s.WorkSource.Extend(ctx, lease, tokens...)
+	until, err := s.WorkSource.Extend(ctx, lease, tokens...)
+	if err == nil {
+		s.away.ends()
+	}
+	return until, err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +27,7 @@ func TestDrainTakesNoShortWaitForAnEmptyQueue(t *testing.T) {
 		stopped := false
 		empty := &emptySource{waits: time.Second}
 		none := func(context.Context) (bool, error) { return false, nil }
-		s := &boundedSource{WorkSource: empty, drain: true, places: 2, held: none, stop: func() { stopped = true }}
+		s := &boundedSource{WorkSource: empty, drain: true, places: 2, held: none, away: &outage{w: io.Discard}, stop: func() { stopped = true }}
 		for _, test := range []struct {
 			waits time.Duration
 			most  int
