@@ -159,7 +159,9 @@ func authenticateToken(s *state.State, text, topic string) (Access, error) {
 	}
 	k, err := findKey(s, KeyID(t.Key))
 	if err != nil {
-		return Access{}, err
+		e := unauthorized("the API key that signed this URL was revoked or is unknown", "get a new URL")
+		e.Err = errors.Unwrap(err) // tells whether a sync may find the key
+		return Access{}, e
 	}
 	if !t.SignedBy(k.Public, topic) {
 		return Access{}, unauthorized("the signature is wrong", "a signed URL is valid only for the topic that it was made for; make a new one with `seb url`")

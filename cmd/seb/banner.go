@@ -24,6 +24,10 @@ func (c *serveCmd) banner(w io.Writer, address net.Addr, kind storeKind, linger 
 	case c.Insecure:
 		access = "anyone who reaches it: --insecure, and there are no API keys"
 	}
+	remark := ""
+	if c.on() {
+		remark = "\n  (curl needs --cacert FILE, and seb --ca FILE, unless an authority that this system trusts signed the certificate)"
+	}
 	log := "new: the store holds no commits yet"
 	if status.Applied > 0 {
 		log = fmt.Sprintf("continues after commit %d", status.Applied)
@@ -37,7 +41,7 @@ func (c *serveCmd) banner(w io.Writer, address net.Addr, kind storeKind, linger 
 Try:
   curl %[7]s-d 'hello' %[1]s/v1/topics/greetings/records
   curl %[7]s%[1]s/v1/topics/greetings/records
-  curl %[7]s%[1]s/v1/topics/greetings
+  curl %[7]s%[1]s/v1/topics/greetings%[10]s
 
 store  %[2]s (%[3]v)
 log    %[9]s
@@ -45,7 +49,7 @@ access %[6]s
 batch  %[4]s
 cost   %[5]s
 %[8]s
-`, url, c.Store, kind, batch, costOf(c.Batch, linger, prices), access, show, warning, log)
+`, url, c.Store, kind, batch, costOf(c.Batch, linger, prices), access, show, warning, log, remark)
 	return err
 }
 

@@ -31,21 +31,28 @@ func (k storeKind) linger() time.Duration {
 	return lingerDirectory
 }
 
-// costOf says in words what the commits of a busy month cost at worst. If prices is nil, costOf uses Amazon's
-// prices, and says so.
+// costOf says in words what the commits of a busy month cost at worst. If prices is nil, they are not known.
 func costOf(batch string, linger time.Duration, prices *httpapi.Prices) string {
 	const idle = "; an idle broker sends none"
-	whose := ""
+	timed := batch == batchTimed && linger > 0
+	perSecond := 1 / linger.Seconds()
 	if prices == nil {
-		prices, whose = &amazon, "Amazon's "
+		const unknown = idle + "; the prices of this store are unknown: see seb serve --prices"
+		switch {
+		case timed:
+			return fmt.Sprintf("at most %.3g commits/s, %.3g million PUTs a month%s", perSecond, perSecond*secondsPerMonth/1e6, unknown)
+		case batch == batchEach:
+			return "a PUT per append" + unknown
+		default:
+			return "while records come, one PUT after another" + unknown
+		}
 	}
-	price := fmt.Sprintf("%s$%v per million", whose, prices.ClassA)
+	price := fmt.Sprintf("$%v per million", prices.ClassA)
 	month := func(perSecond float64) float64 { return perSecond * secondsPerMonth / 1e6 * prices.ClassA }
 	switch {
 	case prices.ClassA == 0:
 		return "no request fees"
-	case batch == batchTimed && linger > 0:
-		perSecond := 1 / linger.Seconds()
+	case timed:
 		return fmt.Sprintf("at most %.3g commits/s, $%.0f a month at %s PUTs%s", perSecond, month(perSecond), price, idle)
 	case batch == batchEach:
 		return fmt.Sprintf("a PUT per append, %s%s", price, idle)

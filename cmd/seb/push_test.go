@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/simple-event-broker/seb"
 )
 
 // TestServeDeliversPushedRecords runs seb serve with --push-allow, --no-push and the defaults.
@@ -74,4 +76,19 @@ func TestPushAllowTakesAnAddressForItself(t *testing.T) {
 		}
 	}
 	t.Fatal("serve has no --push-allow")
+}
+
+// A table of queues says at a glance which push delivers nothing.
+func TestStateOfAPushedQueue(t *testing.T) {
+	failing := seb.PushInfo{Failing: "HTTP 500", FailingSince: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
+	for want, p := range map[string]*seb.PushInfo{
+		"open": nil, "pushed": {}, "push stopped": {Stopped: "HTTP 410"}, "push blocked": {Blocked: "private", Failing: "private"}, "push failing": &failing,
+	} {
+		if got := stateText(seb.QueueInfo{}, p); got != want {
+			t.Errorf("%+v: %q, not %q", p, got, want)
+		}
+	}
+	if got := pushTroubles(failing); len(got) != 1 || got[0] != "failing since 2026-01-31T12:00:00Z: HTTP 500" {
+		t.Errorf("it says %q", got)
+	}
 }

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/client"
@@ -51,6 +56,62 @@ func configText(c seb.QueueConfig) string {
 		s += "; paused"
 	}
 	return s
+}
+
+// pushOf returns how a queue is pushed, nil if it is not, or if the API key may not ask for that.
+func pushOf(ctx context.Context, queue client.Queue) (*seb.PushInfo, error) {
+	p, err := queue.Push(ctx)
+	if code := seb.CodeOf(err); code == seb.CodePushNotFound || code == seb.CodeForbidden {
+		return nil, nil //nolint:nilnil // not pushed, as far as this caller may know
+	}
+	return &p, err
+}
+
+// pushesOf is pushOf for several queues of a topic. A queue that was deleted meanwhile counts as not pushed.
+func pushesOf(ctx context.Context, broker *client.Client, queues []seb.QueueInfo) ([]*seb.PushInfo, error) {
+	pushes := make([]*seb.PushInfo, len(queues))
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(pushRequestsMax)
+	for i, q := range queues {
+		all.Go(func() (err error) {
+			pushes[i], err = pushOf(ctx, broker.Queue(q.Topic, q.Name))
+			if seb.CodeOf(err) == seb.CodeQueueNotFound {
+				return nil
+			}
+			return err
+		})
+	}
+	return pushes, all.Wait()
+}
+
+// pushRequestsMax is how many requests about pushes are under way at a time.
+const pushRequestsMax = 8
+
+// stateText says in a table whether and how a queue hands out records.
+func stateText(q seb.QueueInfo, p *seb.PushInfo) string {
+	switch {
+	case q.Config.Paused:
+		return "paused"
+	case p == nil:
+		return "open"
+	case p.Stopped != "":
+		return "push stopped"
+	case p.Blocked != "":
+		return "push blocked"
+	case p.Failing != "":
+		return "push failing"
+	}
+	return "pushed"
+}
+
+// withPush describes a queue as the HTTP API does, with its push in the field push, null if it is not pushed.
+func withPush(q seb.QueueInfo, p *seb.PushInfo) json.RawMessage {
+	push := json.RawMessage("null")
+	if p != nil {
+		push = httpapi.PushJSON(*p, "")
+	}
+	whole := bytes.TrimSuffix(bytes.TrimSpace(httpapi.QueueJSON(q)), []byte("}"))
+	return slices.Concat(whole, []byte(`,"push":`), bytes.TrimSpace(push), []byte("}"))
 }
 
 // exact returns v as text, or - if the broker that answered doesn't know it.
@@ -113,7 +174,8 @@ type queueListCmd struct {
 const queueColumnsHelp = `READY can be handed out now, DELAYED later: not due yet, or waiting for another attempt. LEASED is
 with workers. HELD was handed out by a broker that was lost: it may be with workers, and waits for one lease. - means
 that this broker doesn't know, and counts such records as READY: that is so after a restart, until a worker asks for
-records. DEAD is parked (a dead letter). OLDEST is the age of the oldest record that is neither done nor parked.`
+records. DEAD is parked (a dead letter). OLDEST is the age of the oldest record that is neither done nor parked. Whether a
+queue is pushed is shown to API keys with the scope admin.`
 
 // Help shows examples.
 func (queueListCmd) Help() string {
@@ -122,7 +184,8 @@ func (queueListCmd) Help() string {
     seb queue list orders
     seb queue list orders --output json | jq -r '.queues[] | select(.dead > 0) | .name'
 
-` + queueColumnsHelp
+` + queueColumnsHelp + ` STATE is
+open, paused, pushed, or why a push delivers nothing: push stopped, push blocked, or push failing.`
 }
 
 // Run prints a line per queue.
@@ -135,18 +198,22 @@ func (c *queueListCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return fmt.Errorf("list queues of %s: %w", c.Topic, err)
 	}
+	pushes, err := pushesOf(ctx, broker, queues)
+	if err != nil {
+		return fmt.Errorf("list queues of %s: %w", c.Topic, err)
+	}
 	if c.json() {
-		return printJSON(std.out, map[string]any{"queues": each(queues, httpapi.QueueJSON)})
+		described := make([]json.RawMessage, len(queues))
+		for i, q := range queues {
+			described[i] = withPush(q, pushes[i])
+		}
+		return printJSON(std.out, map[string]any{"queues": described})
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
 		row.printf("QUEUE\tREADY\tLEASED\tHELD\tDELAYED\tDEAD\tOLDEST\tORDER\tSTATE\n")
-		for _, q := range queues {
-			state := "open"
-			if q.Config.Paused {
-				state = "paused"
-			}
-			row.printf("%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Name, q.Ready, exact(q, "%d", q.Leased), exact(q, "%d", q.Held), q.Delayed, q.Dead, ageText(q), q.Config.Order, state)
+		for i, q := range queues {
+			row.printf("%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Name, q.Ready, exact(q, "%d", q.Leased), exact(q, "%d", q.Held), q.Delayed, q.Dead, ageText(q), q.Config.Order, stateText(q, pushes[i]))
 		}
 	})
 	return out.err
@@ -176,8 +243,12 @@ func (c *queueShowCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return c.failed("show", err)
 	}
+	p, err := pushOf(ctx, queue)
+	if err != nil {
+		return c.failed("show the push of", err)
+	}
 	if c.json() {
-		return printJSON(std.out, httpapi.QueueJSON(q))
+		return printJSON(std.out, withPush(q, p))
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
@@ -186,6 +257,12 @@ func (c *queueShowCmd) Run(ctx context.Context, std streams) error {
 			exact(q, "%.1f/s", q.Received), exact(q, "%.1f/s", q.Acknowledged))
 	})
 	out.printf("\n%s\n", strings.ReplaceAll(configText(q.Config), "; ", "\n"))
+	if p != nil {
+		out.printf("pushed to: %s\n", p.URL)
+		for _, trouble := range pushTroubles(*p) {
+			out.printf("push %s\n", trouble)
+		}
+	}
 	owner := cmp.Or(q.Owner, "none, or a broker without an advertised address (seb serve --advertise)")
 	if owner == ownerSelf {
 		owner = "this broker, which advertises no address"

@@ -36,16 +36,21 @@ func pushText(p seb.PushInfo) string {
 		headers = strings.Join(p.Headers, ", ")
 	}
 	s := fmt.Sprintf("in flight at most: %d; timeout: %v; headers: %s; secrets: %d", p.MaxInFlight, p.Timeout, headers, p.Secrets)
+	return strings.Join(append([]string{s}, pushTroubles(p)...), "; ")
+}
+
+// pushTroubles say why a push delivers nothing; there are none if it does.
+func pushTroubles(p seb.PushInfo) (troubles []string) {
 	if p.Stopped != "" {
-		s += "; stopped: " + oneLine(p.Stopped)
+		troubles = append(troubles, "stopped: "+oneLine(p.Stopped))
 	}
 	if p.Blocked != "" {
-		s += "; blocked: " + oneLine(p.Blocked)
+		troubles = append(troubles, "blocked: "+oneLine(p.Blocked))
 	}
 	if p.Failing != "" && p.Blocked == "" {
-		s += fmt.Sprintf("; failing since %s: %s", p.FailingSince.UTC().Format(time.RFC3339), oneLine(p.Failing))
+		troubles = append(troubles, fmt.Sprintf("failing since %s: %s", p.FailingSince.UTC().Format(time.RFC3339), oneLine(p.Failing)))
 	}
-	return s
+	return troubles
 }
 
 // queuePushSetCmd takes nothing from the environment: a variable that is meant for one queue could change

@@ -172,6 +172,9 @@ func TestClientCertificatesStandForKeysOfTheirNames(t *testing.T) {
 	ca, foreign := newAuthority(t, dir, "ca"), newAuthority(t, dir, "foreign")
 	cert, key, _ := ca.issue("server", "server")
 	b := serve(t, nil, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.file)
+	if _, ok := b.stdout.lineAfter("(curl needs --cacert FILE", b.done); !ok {
+		t.Errorf("it does not say how curl trusts it:\n%s", b.stdout)
+	}
 	if !strings.HasPrefix(b.url, "https://") {
 		t.Fatalf("it is at %s", b.url)
 	}

@@ -52,7 +52,9 @@ func TestSignedURLReadsItsTopicUntilItsKeyIsRevoked(t *testing.T) {
 	wantGet(t, strings.Replace(url, "orders", "other", 1), http.StatusUnauthorized, "signature")
 	wantGet(t, strings.Replace(url, "/records", "", 1), http.StatusUnauthorized, "")
 	runSeb(t, nil, "key", "revoke", "page").want(t, exitOK)
-	wantGet(t, url, http.StatusUnauthorized, "revoked")
+	if body := wantGet(t, url, http.StatusUnauthorized, "the API key that signed this URL was revoked or is unknown"); !strings.Contains(body, `"hint":"get a new URL"`) {
+		t.Errorf("the hint is not for the reader of the URL: %s", body)
+	}
 
 	if code, err := b.stop(); code != exitOK || err != nil {
 		t.Fatalf("it ended with %d, %v", code, err)

@@ -204,6 +204,9 @@ func (c *workCmd) open(ctx context.Context, queue client.Queue, std streams) (co
 	if q.Config.Paused {
 		note(std.err, "the queue is paused: it hands out nothing until `seb queue resume %s %s`\n", c.Topic, c.Queue)
 	}
+	if p, err := pushOf(ctx, queue); err == nil && p != nil {
+		note(std.err, "warning: the queue is pushed to %s: each record goes either there or to a worker; `seb queue push delete %s %s` ends the push\n", oneLine(p.URL), c.Topic, c.Queue)
+	}
 	config = q.Config
 	if c.Lease > 0 {
 		config.Lease = c.Lease
