@@ -56,16 +56,12 @@ var synonyms = map[string]string{
 	"rm": "delete", "remove": "delete", "del": "delete", "drop": "delete",
 }
 
-// destructive are subcommands that are only suggested for a word that means the same, or that lacks only the end of
-// their names. For a word that is merely spelled like one of them, seb would lead the user to something that can't be
-// undone.
+// destructive are subcommands that are only suggested for a word that means the same. For a word that is merely
+// spelled like one of them, seb would lead the user to something that can't be undone.
 var destructive = []string{"delete", "trim", "purge", "revoke", "reset"}
 
 // editsMax is how many typing errors a word may have to be taken for a command.
 const editsMax = 2
-
-// beginningMin is how many letters of a destructive subcommand a user has to type to mean it.
-const beginningMin = 4
 
 var (
 	unexpectedArgument = regexp.MustCompile(`^unexpected argument (\S+?)(, did you mean .*)?$`)
@@ -168,8 +164,7 @@ func meantBy(parent *kong.Node, word string) (commands []string) {
 		if strings.HasPrefix(child.Name, word) {
 			away = 0
 		}
-		cutOff := len(word) >= beginningMin && strings.HasPrefix(child.Name, word)
-		if child.Hidden || away > nearest || slices.Contains(destructive, child.Name) && !cutOff {
+		if child.Hidden || away > nearest || slices.Contains(destructive, child.Name) {
 			continue
 		}
 		if away < nearest {
