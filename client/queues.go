@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -59,12 +60,11 @@ func (j *queueJSON) info() (seb.QueueInfo, error) {
 		info.Leased = *j.Leased
 	}
 	least, most, _ := strings.Cut(j.Config.Backoff, backoffTo)
-	for text, to := range map[string]*time.Duration{least: &info.Config.BackoffMin, most: &info.Config.BackoffMax} {
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return info, fmt.Errorf("invalid backoff %q", j.Config.Backoff)
-		}
-		*to = d
+	var errs [2]error
+	info.Config.BackoffMin, errs[0] = time.ParseDuration(least)
+	info.Config.BackoffMax, errs[1] = time.ParseDuration(most)
+	if errors.Join(errs[:]...) != nil {
+		return info, fmt.Errorf("invalid backoff %q", j.Config.Backoff)
 	}
 	return info, nil
 }
