@@ -40,7 +40,11 @@ func (c *Client) AppendEncoded(ctx context.Context, topic string, e Encoding, re
 	r := newAppend(topic, o)
 	r.header.Set("Content-Type", string(e))
 	r.body = records
-	return c.sendAppend(ctx, r, o)
+	count := -1
+	if e == Values && len(records) >= 4 {
+		count = int(binary.LittleEndian.Uint32(records))
+	}
+	return c.sendAppend(ctx, topic, count, r, o)
 }
 
 // Encoded are records that FetchEncoded has read.

@@ -48,7 +48,8 @@ func live(t *testing.T, handler http.HandlerFunc) (url string, asked *atomic.Int
 }
 
 func describeTopic(w http.ResponseWriter, _ *http.Request) {
-	_, _ = w.Write([]byte(`{"name":"orders"}`))
+	w.Header().Set(requestIDHeader, "0123")
+	_, _ = w.Write([]byte(`{"name":"orders","partitions":[{}]}`))
 }
 
 func TestRequestGoesToTheNextBrokerIfOneIsFrozen(t *testing.T) {
@@ -58,6 +59,7 @@ func TestRequestGoesToTheNextBrokerIfOneIsFrozen(t *testing.T) {
 			accept(w, r)
 		case r.Header.Get("Accept") == eventsType:
 			w.Header().Set("Content-Type", eventsType)
+			w.Header().Set(requestIDHeader, "0123")
 			_, _ = w.Write([]byte("id: " + seb.Bookmark{Cluster: "01234567", Topic: 1, Partition: seb.AllPartitions, Offsets: []seb.Offset{0}}.String() + "\n\n"))
 		default:
 			describeTopic(w, r)

@@ -58,6 +58,7 @@ type problem struct {
 
 // tokenResult says what happened to one token.
 type tokenResult struct {
+	Token       string      `json:"token"`
 	OK          bool        `json:"ok"`
 	LeasedUntil time.Time   `json:"leased_until"`
 	Code        seb.Code    `json:"code"`
