@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -132,13 +134,16 @@ func (c *Client) tryStream(ctx context.Context, server *url.URL, r *request, wit
 		defer res.Body.Close()
 		defer cancel()
 		defer dead.Stop()
-		s.end(s.pump(streamCtx, server, body, alive))
+		at := mark
+		at.Offsets = slices.Clone(mark.Offsets) // the follower changes its own
+		s.end(s.pump(streamCtx, server, body, at, alive))
 	}()
 	return s, mark, nil
 }
 
-// pump reads events until the stream ends. It returns an error if the stream can't be resumed.
-func (s *stream) pump(ctx context.Context, server *url.URL, body *bufio.Reader, alive func()) error {
+// pump reads events until the stream ends. at is the position of the stream. It returns an error if the stream can't be
+// resumed.
+func (s *stream) pump(ctx context.Context, server *url.URL, body *bufio.Reader, at seb.Bookmark, alive func()) error {
 	for {
 		e, err := readEvent(body, alive)
 		switch {
@@ -150,13 +155,38 @@ func (s *stream) pump(ctx context.Context, server *url.URL, body *bufio.Reader, 
 			continue
 		}
 		var j recordJSON
-		if err := json.Unmarshal(e.data, &j); err != nil {
+		err = json.Unmarshal(e.data, &j)
+		if err == nil {
+			err = checkNext(&at, j.Partition, j.Offset)
+		}
+		if err != nil {
 			return unexpected(server, err, false)
 		}
-		if !s.add(ctx, j.record(), int64(len(e.data))) {
+		r := j.record()
+		at.Advance(r)
+		if !s.add(ctx, r, int64(len(e.data))) {
 			return nil
 		}
 	}
+}
+
+// checkNext returns an error unless the record at an offset of a partition is the next one of that partition after a
+// bookmark.
+func checkNext(after *seb.Bookmark, partition int32, offset seb.Offset) error {
+	if after.Partition != seb.AllPartitions && partition != after.Partition || partition < 0 || partition >= seb.FollowPartitionsMax {
+		return fmt.Errorf("the stream has a record of partition %d", partition)
+	}
+	i, want := 0, seb.Offset(0) // a partition that was added to the topic is read from offset 0
+	if after.Partition == seb.AllPartitions {
+		i = int(partition)
+	}
+	if i < len(after.Offsets) {
+		want = after.Offsets[i]
+	}
+	if offset != want {
+		return fmt.Errorf("the next record of partition %d in the stream has the offset %d, not %d", partition, offset, want)
+	}
+	return nil
 }
 
 // add adds a record when there is room. It returns false if ctx ends first.
