@@ -23,7 +23,12 @@ const (
 	streamSilenceMax = 35 * time.Second
 	// bufferBytesMax is how many bytes of events a stream holds that its follower has not taken.
 	bufferBytesMax = 1 << 20
+	// eventBytesMax bounds an event, as bodyBytesMax bounds the response that has the same record. By default, the
+	// largest record of a broker has 8 MiB, and six times as much in JSON if it consists of control characters.
+	eventBytesMax = bodyBytesMax
 )
+
+var errEventTooLarge = errors.New("an event is too large for the client")
 
 // event is a server-sent event.
 type event struct {
@@ -31,10 +36,11 @@ type event struct {
 	data     []byte
 }
 
-// readEvent reads the next event, which may consist of an id alone. It calls alive for each line.
-func readEvent(r *bufio.Reader, alive func()) (e event, err error) {
+// readEvent reads the next event, which may consist of an id alone. It calls alive for each line. If a line, or the
+// data of the event, has more than the given number of bytes, it returns errEventTooLarge.
+func readEvent(r *bufio.Reader, most int, alive func()) (e event, err error) {
 	for {
-		line, err := readLine(r)
+		line, err := readLine(r, most-len(e.data))
 		if err != nil {
 			return event{}, err
 		}
@@ -56,16 +62,20 @@ func readEvent(r *bufio.Reader, alive func()) (e event, err error) {
 	}
 }
 
-// readLine reads a line of any length, and returns it without its end. A line without an end was cut off.
-func readLine(r *bufio.Reader) ([]byte, error) {
+// readLine reads a line, and returns it without its end. A line without an end was cut off. If the line has more than
+// the given number of bytes, readLine returns errEventTooLarge.
+func readLine(r *bufio.Reader, most int) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		long := bytes.Clone(line)
-		for errors.Is(err, bufio.ErrBufferFull) {
+		for errors.Is(err, bufio.ErrBufferFull) && len(long) <= most {
 			line, err = r.ReadSlice('\n')
 			long = append(long, line...)
 		}
 		line = long
+	}
+	if len(line) > most {
+		return nil, errEventTooLarge
 	}
 	if err != nil {
 		return nil, err
@@ -114,9 +124,12 @@ func (c *Client) tryStream(ctx context.Context, server *url.URL, r *request, wit
 	}
 	body := bufio.NewReaderSize(res.Body, 64<<10)
 	alive := func() { dead.Reset(streamSilenceMax) }
-	first, err := readEvent(body, alive)
+	first, err := readEvent(body, eventBytesMax, alive)
 	if err != nil {
 		res.Body.Close()
+		if errors.Is(err, errEventTooLarge) {
+			return fail(unexpected(server, err, false))
+		}
 		return fail(unanswered(ctx, server, err, false))
 	}
 	mark, err := seb.ParseBookmark(first.id)
@@ -145,8 +158,10 @@ func (c *Client) tryStream(ctx context.Context, server *url.URL, r *request, wit
 // resumed.
 func (s *stream) pump(ctx context.Context, server *url.URL, body *bufio.Reader, at seb.Bookmark, alive func()) error {
 	for {
-		e, err := readEvent(body, alive)
+		e, err := readEvent(body, eventBytesMax, alive)
 		switch {
+		case errors.Is(err, errEventTooLarge):
+			return unexpected(server, err, false)
 		case err != nil:
 			return nil //nolint:nilerr // the stream broke off, or the broker ended it: it can be resumed
 		case e.name == "error":
