@@ -123,7 +123,7 @@ func (c *remoteConsumer) Reset(ctx context.Context, from seb.Position) (info seb
 	}
 	t, err := c.client.Topic(ctx, c.topic)
 	if err != nil {
-		return info, false, err
+		return info, false, notSent(err)
 	}
 	if len(t.Partitions) != 1 {
 		return info, false, refusedWrite("topic %q has %d partitions: use ResetTo to set offsets", c.topic, len(t.Partitions))

@@ -192,6 +192,16 @@ func unanswered(ctx context.Context, server *url.URL, err error, writes bool) *s
 	return e
 }
 
+// notSent returns the error of a write that was not sent, because a read before it failed with err.
+func notSent(err error) error {
+	if e, ok := errors.AsType[*seb.Error](err); ok {
+		failed := *e
+		failed.Outcome = seb.NotCommitted
+		return &failed
+	}
+	return err
+}
+
 // errClosed returns the error of a client that was closed.
 func errClosed() *seb.Error {
 	return &seb.Error{Code: seb.CodeBrokerClosed, Detail: "the client is closed", Hint: "make another client"}

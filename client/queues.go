@@ -172,7 +172,8 @@ func spec(u seb.QueueUpdate, backoffMin, backoffMax time.Duration) map[string]an
 	return m
 }
 
-// waits returns the waits of the queue's backoff now, if u changes only one of them.
+// waits returns the waits of the queue's backoff now, if u changes only one of them. Its errors are those of a write
+// that was not sent.
 func (q *remoteQueue) waits(ctx context.Context, u seb.QueueUpdate) (least, most time.Duration, err error) {
 	least, most = seb.QueueBackoffMinDefault, seb.QueueBackoffMaxDefault
 	if (u.BackoffMin == nil) == (u.BackoffMax == nil) {
@@ -185,7 +186,7 @@ func (q *remoteQueue) waits(ctx context.Context, u seb.QueueUpdate) (least, most
 	case seb.CodeQueueNotFound, seb.CodeTopicNotFound: // a new queue has the defaults
 		return least, most, nil
 	default:
-		return least, most, err
+		return least, most, notSent(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -22,5 +23,32 @@ func TestBackoffWithEqualWaitsIsKept(t *testing.T) {
 	info, err = q.Update(t.Context(), seb.QueueUpdate{BackoffMax: new(time.Minute)})
 	if err != nil || info.Config.BackoffMin != wait || info.Config.BackoffMax != time.Minute {
 		t.Errorf("%+v, %v", info.Config, err)
+	}
+}
+
+// A write that needs to read first, and can't, was not sent.
+func TestWriteWhoseReadFailsIsNotCommitted(t *testing.T) {
+	wait := time.Minute
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, ctx := range map[string]context.Context{"nobody answers": t.Context(), "canceled": ended} {
+		c := newClient(t, client.Options{Servers: []string{closedURL(t)}, RetryFor: -1})
+		q := c.Queue("orders", "mail")
+		_, err := q.Update(ctx, seb.QueueUpdate{BackoffMax: &wait})
+		kit.WantOutcome(t, err, seb.NotCommitted)
+		_, err = q.Create(ctx, seb.QueueUpdate{BackoffMin: &wait}, seb.Earliest)
+		kit.WantOutcome(t, err, seb.NotCommitted)
+		_, _, err = q.Set(ctx, seb.QueueUpdate{BackoffMin: &wait}, seb.Earliest)
+		kit.WantOutcome(t, err, seb.NotCommitted)
+		_, _, err = c.Consumer("orders", "billing").Reset(ctx, seb.At(5))
+		kit.WantOutcome(t, err, seb.NotCommitted)
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, err = q.Update(ctx, seb.QueueUpdate{BackoffMax: &wait})
+		kit.WantOutcome(t, err, seb.NotCommitted)
+		if t.Failed() {
+			t.Fatal(name)
+		}
 	}
 }
