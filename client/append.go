@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/httprecord"
@@ -62,6 +63,9 @@ func (c *Client) Append(ctx context.Context, topic string, records []seb.Record,
 	if err := checkPartitions(topic, o); err != nil {
 		return seb.Appended{}, err
 	}
+	if err := checkHeaders(records); err != nil {
+		return seb.Appended{}, err
+	}
 	r := newAppend(topic, o)
 	if o.Partitions == nil && plain(records) {
 		r.header.Set("Content-Type", batchType)
@@ -85,6 +89,28 @@ func checkPartitions(topic string, o option.Append) *seb.Error {
 	}
 	if p < -1 {
 		return &seb.Error{Code: seb.CodePartitionNotFound, Detail: fmt.Sprintf("topic %q has no partition %d", topic, p), Outcome: seb.NotCommitted}
+	}
+	return nil
+}
+
+// checkHeaders refuses headers whose names are not UTF-8: in the HTTP API, names are texts in JSON, which would change them.
+func checkHeaders(records []seb.Record) *seb.Error {
+	for i := range records {
+		for _, h := range records[i].Headers {
+			if !utf8.ValidString(h.Name) {
+				return refusedWrite("record %d has a header with the name %.80q, which is not UTF-8: the HTTP API can't carry such names", i, h.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// checkText refuses a text that is not UTF-8: in JSON it would become another text.
+func checkText(what string, texts ...string) error {
+	for _, s := range texts {
+		if !utf8.ValidString(s) {
+			return refusedWrite("the %s is not UTF-8: the HTTP API can't carry it", what)
+		}
 	}
 	return nil
 }

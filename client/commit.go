@@ -76,6 +76,9 @@ func commitBody(commit seb.Commit) ([]byte, error) {
 		if err := checkPartitions(a.Topic, o); err != nil {
 			return nil, ofPart(part, err)
 		}
+		if err := checkHeaders(a.Records); err != nil {
+			return nil, ofPart(part, err)
+		}
 		if i > 0 {
 			b = append(b, ',')
 		}

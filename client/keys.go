@@ -32,6 +32,9 @@ func (j *keyJSON) key(res *response) (seb.Key, error) {
 
 // CreateKey does what [seb.Broker.CreateKey] does.
 func (c *Client) CreateKey(ctx context.Context, opts seb.KeyOptions) (k seb.Key, secret string, err error) {
+	if err := checkText("name of the key, or a topic,", append([]string{opts.Name}, opts.Topics...)...); err != nil {
+		return k, "", err
+	}
 	spec := map[string]any{"name": opts.Name, "scopes": opts.Scopes.Names()}
 	if len(opts.Topics) > 0 {
 		spec["topics"] = opts.Topics

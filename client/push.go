@@ -50,6 +50,14 @@ func (q *remoteQueue) Push(ctx context.Context) (seb.PushInfo, error) {
 
 // SetPush does what [seb.Queue.SetPush] does.
 func (q *remoteQueue) SetPush(ctx context.Context, u seb.PushUpdate) (info seb.PushInfo, secret string, created bool, err error) {
+	for name, value := range u.Headers {
+		if err := checkText("name or the value of a header", name, value); err != nil {
+			return info, "", false, err
+		}
+	}
+	if err := checkText("URL or the secret", text(u.URL), text(u.Secret)); err != nil {
+		return info, "", false, err
+	}
 	m := map[string]any{}
 	if u.URL != nil {
 		m["url"] = *u.URL

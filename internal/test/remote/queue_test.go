@@ -52,3 +52,27 @@ func TestWriteWhoseReadFailsIsNotCommitted(t *testing.T) {
 		}
 	}
 }
+
+// JSON would change texts that are not UTF-8: two headers could get the same name, and a push the wrong secret.
+func TestTextThatIsNotUTF8IsRefused(t *testing.T) {
+	b := open(t)
+	kit.MustAppend(t, b, "orders", "a")
+	c := newClient(t, client.Options{Servers: []string{serve(t, b)}})
+	rs := []seb.Record{{Value: []byte("b")}, {Value: []byte("c"), Headers: []seb.Header{{Name: "a\xff", Value: []byte("v")}}}}
+	_, err := c.Append(t.Context(), "orders", rs)
+	kit.WantCode(t, err, seb.CodeInvalidRequest)
+	kit.WantOutcome(t, err, seb.NotCommitted)
+	_, err = c.Commit(t.Context(), seb.Commit{Appends: []seb.CommitAppend{{Topic: "orders", Records: rs}}})
+	kit.WantCode(t, err, seb.CodeInvalidRequest)
+	kit.WantOutcome(t, err, seb.NotCommitted)
+	kit.WantValues(t, b, "orders", "a")
+	for _, u := range []seb.PushUpdate{
+		{URL: new("https://192.0.2.1/\xff")}, {Secret: new("\xff")}, {Headers: map[string]string{"X-A": "\xff"}}, {Headers: map[string]string{"X-\xff": "a"}},
+	} {
+		_, _, _, err = c.Queue("orders", "mail").SetPush(t.Context(), u)
+		kit.WantCode(t, err, seb.CodeInvalidRequest)
+		kit.WantOutcome(t, err, seb.NotCommitted)
+	}
+	_, _, err = c.CreateKey(t.Context(), seb.KeyOptions{Name: "\xff", Scopes: seb.ScopeAdmin})
+	kit.WantCode(t, err, seb.CodeInvalidRequest)
+}
