@@ -110,8 +110,9 @@ func (c *Client) tryStream(ctx context.Context, server *url.URL, r *request, wit
 	streamCtx, giveUp := context.WithCancelCause(c.life)
 	cancel := func() { giveUp(nil) }
 	stop := context.AfterFunc(ctx, cancel) // ctx ends only the beginning
-	dead := time.AfterFunc(min(within, streamSilenceMax), cancel)
-	opened := c.watch(streamCtx, server, 0, giveUp)
+	within = min(within, streamSilenceMax)
+	dead := time.AfterFunc(within, cancel)
+	opened := c.watch(streamCtx, server, 0, timeLeft(ctx, within), giveUp)
 	defer opened()
 	fail := func(err error) (*stream, seb.Bookmark, error) {
 		dead.Stop()

@@ -117,7 +117,8 @@ func (a *tokenResults) accept(tokens []string) error {
 }
 
 // Extend does what [seb.Queue.Extend] does. It waits for at most a third of the lease, so that the worker can
-// ask again before the lease ends.
+// ask again before the lease ends. That is time enough to learn that a broker does not live, and to ask another one,
+// if the lease has at least 15 s.
 func (q *remoteQueue) Extend(ctx context.Context, lease time.Duration, tokens ...string) (until time.Time, _ error) {
 	body := map[string]any{"tokens": tokens}
 	within := answerWait

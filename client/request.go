@@ -217,7 +217,7 @@ func (c *Client) try(ctx context.Context, server *url.URL, r *request, within ti
 	defer cancel()
 	tryCtx, giveUp := context.WithCancelCause(tryCtx)
 	defer giveUp(nil)
-	defer c.watch(tryCtx, server, r.wait, giveUp)()
+	defer c.watch(tryCtx, server, r.wait, timeLeft(ctx, within), giveUp)()
 	res, err := c.open(tryCtx, ctx, server, r)
 	if err != nil {
 		return nil, err
@@ -228,6 +228,14 @@ func (c *Client) try(ctx context.Context, server *url.URL, r *request, within ti
 		return nil, unanswered(ctx, server, err, r.writes)
 	}
 	return &response{server, res.StatusCode, res.Header, body, r.writes}, nil
+}
+
+// timeLeft returns how long a try may take that ends with ctx, or after within.
+func timeLeft(ctx context.Context, within time.Duration) time.Duration {
+	if end, bounded := ctx.Deadline(); bounded {
+		within = min(within, time.Until(end))
+	}
+	return within
 }
 
 // open sends r once, and returns the response if its status is 2xx; the caller closes the body. The request
@@ -267,6 +275,7 @@ func (c *Client) open(ctx, caller context.Context, server *url.URL, r *request) 
 		}
 		return nil, e
 	}
+	c.silences.hear(server)
 	if c.opts.OnWarning != nil {
 		for _, warning := range res.Header.Values(warningHeader) {
 			c.opts.OnWarning(warning)
