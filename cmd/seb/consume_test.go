@@ -469,3 +469,20 @@ func TestConsumeThatIsRefusedInBetweenSaysWhereToGoOn(t *testing.T) {
 		t.Errorf("it wrote %q, and said\n%s", r.out, r.err)
 	}
 }
+
+// A proxy that loses a part of a body keeps the headers. In JSON, a line less is still well-formed.
+func TestConsumeInJSONNoticesThatABodyWasCut(t *testing.T) {
+	for name, body := range map[string]string{
+		"empty": "", "without the first": `{"partition":0,"offset":1,"value":"b"}` + "\n", "without the last": `{"partition":0,"offset":0,"value":"a"}` + "\n",
+	} {
+		url := newFakeLog(t, &fakeLog{records: []string{"a", "b"}, before: func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+			offsets(w, "", "2", "2")
+			_, _ = io.WriteString(w, body)
+			return true
+		}})
+		r := runSeb(t, nil, "consume", "orders", "--format", "json", "--server", url)
+		if r.want(t, exitFailure, "is not what a broker sends"); r.out != "" {
+			t.Errorf("%s: it wrote %q", name, r.out)
+		}
+	}
+}
