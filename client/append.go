@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/httprecord"
@@ -30,6 +31,25 @@ type appendedJSON struct {
 	Ranges []seb.Range `json:"ranges"`
 }
 
+// check returns an error unless the answer says where count records of the topic are. A negative count stands for any
+// number of records, but for at least one.
+func (j *appendedJSON) check(topic string, count int) error {
+	if count < 0 {
+		count = max(1, j.Count)
+	}
+	sum := int64(0)
+	for _, r := range j.Ranges {
+		if r.Partition < 0 || r.Offset < 0 || r.Count < 1 {
+			return fmt.Errorf("invalid range of %d records from offset %d of partition %d on", r.Count, r.Offset, r.Partition)
+		}
+		sum += int64(r.Count)
+	}
+	if j.Count != count || sum != int64(count) {
+		return fmt.Errorf("it has a count of %d, and ranges of %d records, for %d records", j.Count, sum, count)
+	}
+	return names("topic", j.Topic, topic)
+}
+
 func (j appendedJSON) appended(replayed bool) seb.Appended {
 	return seb.Appended{Topic: j.Topic, Count: j.Count, Ranges: j.Ranges, Replayed: replayed}
 }
@@ -41,6 +61,9 @@ func (c *Client) Append(ctx context.Context, topic string, records []seb.Record,
 		return seb.Appended{}, refusedWrite("%d partitions are given for %d records: give one partition for each record", len(o.Partitions), len(records))
 	}
 	if err := checkPartitions(topic, o); err != nil {
+		return seb.Appended{}, err
+	}
+	if err := checkHeaders(records); err != nil {
 		return seb.Appended{}, err
 	}
 	r := newAppend(topic, o)
@@ -55,7 +78,7 @@ func (c *Client) Append(ctx context.Context, topic string, records []seb.Record,
 		r.body = []byte(`{"records":`)
 		r.body = append(appendRecords(r.body, records, o), '}')
 	}
-	return c.sendAppend(ctx, r, o)
+	return c.sendAppend(ctx, topic, len(records), r, o)
 }
 
 // checkPartitions refuses negative partitions other than -1, for which the broker chooses a partition.
@@ -66,6 +89,28 @@ func checkPartitions(topic string, o option.Append) *seb.Error {
 	}
 	if p < -1 {
 		return &seb.Error{Code: seb.CodePartitionNotFound, Detail: fmt.Sprintf("topic %q has no partition %d", topic, p), Outcome: seb.NotCommitted}
+	}
+	return nil
+}
+
+// checkHeaders refuses headers whose names are not UTF-8: in the HTTP API, names are texts in JSON, which would change them.
+func checkHeaders(records []seb.Record) *seb.Error {
+	for i := range records {
+		for _, h := range records[i].Headers {
+			if !utf8.ValidString(h.Name) {
+				return refusedWrite("record %d has a header with the name %.80q, which is not UTF-8: the HTTP API can't carry such names", i, h.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// checkText refuses a text that is not UTF-8: in JSON it would become another text.
+func checkText(what string, texts ...string) error {
+	for _, s := range texts {
+		if !utf8.ValidString(s) {
+			return refusedWrite("the %s is not UTF-8: the HTTP API can't carry it", what)
+		}
 	}
 	return nil
 }
@@ -90,14 +135,15 @@ func newAppend(topic string, o option.Append) *request {
 	return r
 }
 
-// sendAppend sends r, and returns what was appended.
-func (c *Client) sendAppend(ctx context.Context, r *request, o option.Append) (seb.Appended, error) {
+// sendAppend sends r, which appends count records to a topic, and returns what was appended. A negative count stands
+// for any number.
+func (c *Client) sendAppend(ctx context.Context, topic string, count int, r *request, o option.Append) (seb.Appended, error) {
 	res, err := c.sendKeyed(ctx, r, o)
 	if err != nil {
 		return seb.Appended{}, err
 	}
 	var j appendedJSON
-	if err := res.decode(&j); err != nil {
+	if err := res.decode(&j, func() error { return j.check(topic, count) }); err != nil {
 		return seb.Appended{}, err
 	}
 	return j.appended(res.header.Get(replayedHeader) == "true"), nil

@@ -55,15 +55,16 @@ const (
 
 // Client is an [API] whose requests go to brokers in other processes. All methods are safe for concurrent use.
 type Client struct {
-	opts    Options
-	servers []*url.URL
-	current atomic.Int32 // the index of the server that gets the next request
-	http    *http.Client
-	silence time.Duration // silenceMax, except in tests
-	probes  *http.Client  // opens a connection for each request
-	probing singleflight.Group
-	life    context.Context //nolint:containedctx // the streams of followers, which outlast calls, end with it
-	end     context.CancelFunc
+	opts     Options
+	servers  []*url.URL
+	current  atomic.Int32 // the index of the server that gets the next request
+	http     *http.Client
+	silence  time.Duration // silenceMax, except in tests
+	probes   *http.Client  // opens a connection for each request
+	probing  singleflight.Group
+	silences silences
+	life     context.Context //nolint:containedctx // the streams of followers, which outlast calls, end with it
+	end      context.CancelFunc
 }
 
 var _ API = (*Client)(nil)
@@ -86,7 +87,7 @@ func New(o Options) (*Client, error) {
 	if strings.ContainsFunc(o.UserAgent, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 		return nil, invalid(fmt.Sprintf("the user agent %.80q has characters that an HTTP header can't have", o.UserAgent), "")
 	}
-	c := &Client{opts: o, silence: silenceMax}
+	c := &Client{opts: o, silence: silenceMax, silences: silences{heard: map[*url.URL]time.Time{}, since: map[*url.URL]time.Time{}}}
 	c.life, c.end = context.WithCancel(context.Background())
 	for _, s := range o.Servers {
 		u, err := parseServer(s)

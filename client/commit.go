@@ -34,12 +34,26 @@ func (c *Client) Commit(ctx context.Context, commit seb.Commit, opts ...seb.Appe
 	var j struct {
 		Appends []appendedJSON `json:"appends"`
 	}
-	if err := res.decode(&j); err != nil {
-		return seb.Committed{}, err
-	}
 	done := seb.Committed{Replayed: res.header.Get(replayedHeader) == "true"}
 	if versions := res.header.Get(versionsHeader); versions != "" {
 		done.Versions = strings.Split(versions, ", ")
+	}
+	err = res.decode(&j, func() error {
+		switch {
+		case j.Appends == nil || len(j.Appends) != len(commit.Appends):
+			return fmt.Errorf("it has %d results for %d appends", len(j.Appends), len(commit.Appends))
+		case !done.Replayed && len(done.Versions) != len(commit.Positions):
+			return fmt.Errorf("it has %d versions for the positions of %d consumers", len(done.Versions), len(commit.Positions))
+		}
+		for i := range j.Appends {
+			if err := j.Appends[i].check(commit.Appends[i].Topic, len(commit.Appends[i].Records)); err != nil {
+				return fmt.Errorf("result %d: %w", i, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return seb.Committed{}, err
 	}
 	for _, a := range j.Appends {
 		done.Appends = append(done.Appends, a.appended(false))
@@ -60,6 +74,9 @@ func commitBody(commit seb.Commit) ([]byte, error) {
 			return nil, ofPart(part, refusedWrite("%d partitions are given for %d records: give one partition for each record", len(o.Partitions), len(a.Records)))
 		}
 		if err := checkPartitions(a.Topic, o); err != nil {
+			return nil, ofPart(part, err)
+		}
+		if err := checkHeaders(a.Records); err != nil {
 			return nil, ofPart(part, err)
 		}
 		if i > 0 {

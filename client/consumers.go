@@ -2,7 +2,10 @@ package client
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -53,7 +56,7 @@ func (c *Client) Consumers(ctx context.Context, topic string, o seb.ListOptions)
 	}
 	return list(ctx, c, []string{"topics", topic, "consumers"}, o.After, func(res *response) (cs []seb.ConsumerInfo, next string, err error) {
 		var p page
-		if err := res.decode(&p); err != nil {
+		if err := res.decode(&p, func() error { return lists("consumers", p.Items) }); err != nil {
 			return nil, "", err
 		}
 		for i := range p.Items {
@@ -76,7 +79,8 @@ func (c *remoteConsumer) describe(ctx context.Context, r *request) (seb.Consumer
 		return seb.ConsumerInfo{}, 0, err
 	}
 	var j consumerJSON
-	if err := res.decode(&j); err != nil {
+	check := func() error { return errors.Join(names("topic", j.Topic, c.topic), names("name", j.Name, c.name)) }
+	if err := res.decode(&j, check); err != nil {
 		return seb.ConsumerInfo{}, 0, err
 	}
 	j.Version = version(res)
@@ -119,7 +123,7 @@ func (c *remoteConsumer) Reset(ctx context.Context, from seb.Position) (info seb
 	}
 	t, err := c.client.Topic(ctx, c.topic)
 	if err != nil {
-		return info, false, err
+		return info, false, notSent(err)
 	}
 	if len(t.Partitions) != 1 {
 		return info, false, refusedWrite("topic %q has %d partitions: use ResetTo to set offsets", c.topic, len(t.Partitions))
@@ -147,12 +151,24 @@ func (c *remoteConsumer) Commit(ctx context.Context, offsets seb.Offsets, opts .
 	if err != nil {
 		return "", err
 	}
-	return version(res), nil
+	var j struct {
+		Offsets seb.Offsets `json:"offsets"`
+	}
+	err = res.decode(&j, func() error {
+		switch {
+		case !maps.Equal(j.Offsets, offsets):
+			return fmt.Errorf("its offsets are %v, not %v", j.Offsets, offsets)
+		case version(res) == "":
+			return errors.New("it has no ETag")
+		}
+		return nil
+	})
+	return version(res), err
 }
 
 // Delete does what [seb.Consumer.Delete] does.
 func (c *remoteConsumer) Delete(ctx context.Context) error {
-	_, err := c.client.send(ctx, &request{method: http.MethodDelete, path: c.path(), writes: true})
+	_, err := c.client.send(ctx, &request{method: http.MethodDelete, path: c.path(), writes: true, bare: true})
 	return err
 }
 

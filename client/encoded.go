@@ -40,7 +40,11 @@ func (c *Client) AppendEncoded(ctx context.Context, topic string, e Encoding, re
 	r := newAppend(topic, o)
 	r.header.Set("Content-Type", string(e))
 	r.body = records
-	return c.sendAppend(ctx, r, o)
+	count := -1
+	if e == Values && len(records) >= 4 {
+		count = int(binary.LittleEndian.Uint32(records))
+	}
+	return c.sendAppend(ctx, topic, count, r, o)
 }
 
 // Encoded are records that FetchEncoded has read.
@@ -62,7 +66,7 @@ func (c *Client) FetchEncoded(ctx context.Context, topic string, partition int32
 	if err := checkBounds(opts); err != nil {
 		return f, err
 	}
-	res, err := c.read(ctx, topic, partition, from, opts, string(e), buf)
+	res, asked, err := c.read(ctx, topic, partition, from, opts, string(e), buf)
 	if err != nil {
 		return f, err
 	}
@@ -70,17 +74,20 @@ func (c *Client) FetchEncoded(ctx context.Context, topic string, partition int32
 		return f, err
 	}
 	f.Body = res.body
-	if err := f.check(res.header.Get("Seb-Offset")); err != nil {
+	if err = f.check(partition, res.header.Get("Seb-Offset")); err == nil {
+		err = checkFirst(&f.Fetched, asked, f.First)
+	}
+	if err != nil {
 		return f, unexpected(res.server, err, false)
 	}
 	return f, nil
 }
 
-// check checks that the body has the records before Next, and sets First. first is the offset of the first record
-// as a header tells it.
-func (f *Encoded) check(first string) error {
+// check checks that the body has records of the partition that follow each other up to Next, and sets First. first is
+// the offset of the first record as a header tells it.
+func (f *Encoded) check(partition int32, first string) error {
 	if f.encoding == Lines {
-		return f.checkLines()
+		return f.checkLines(partition)
 	}
 	if len(f.Body) < 4 {
 		return fmt.Errorf("it has %d bytes, too few for a batch", len(f.Body))
@@ -103,22 +110,31 @@ func (f *Encoded) check(first string) error {
 	return nil
 }
 
-func (f *Encoded) checkLines() error {
+func (f *Encoded) checkLines(partition int32) error {
 	f.First = f.Next - seb.Offset(bytes.Count(f.Body, []byte{'\n'}))
-	if len(f.Body) == 0 {
-		return nil
-	}
-	if f.Body[len(f.Body)-1] != '\n' {
+	if len(f.Body) > 0 && f.Body[len(f.Body)-1] != '\n' {
 		return fmt.Errorf("it ends within a record; its last record should be the one before offset %d", f.Next)
 	}
-	var r struct {
-		Offset *seb.Offset `json:"offset"`
-	}
-	line, _, _ := bytes.Cut(f.Body, []byte{'\n'})
-	if err := json.Unmarshal(line, &r); err != nil || r.Offset == nil || *r.Offset != f.First || f.First < 0 {
-		return fmt.Errorf("invalid line for the record at offset %d: %.60q", f.First, line)
+	var begins []byte
+	at := f.First
+	for line := range bytes.Lines(f.Body) {
+		// Brokers begin with these fields, so usually the line need not be parsed.
+		begins = fmt.Appendf(begins[:0], `{"partition":%d,"offset":%d,`, partition, at)
+		if !bytes.HasPrefix(line, begins) && !isLineOf(line, partition, at) {
+			return fmt.Errorf("invalid line for the record at offset %d of partition %d: %.60q", at, partition, line)
+		}
+		at++
 	}
 	return nil
+}
+
+// isLineOf tells whether a line has the record at an offset of a partition.
+func isLineOf(line []byte, partition int32, offset seb.Offset) bool {
+	var r struct {
+		Partition *int32      `json:"partition"`
+		Offset    *seb.Offset `json:"offset"`
+	}
+	return json.Unmarshal(line, &r) == nil && r.Partition != nil && *r.Partition == partition && r.Offset != nil && *r.Offset == offset
 }
 
 // Each iterates over the records: over their values or, if Body has lines, over the lines without LF. The

@@ -17,7 +17,7 @@ func FuzzEncodedValues(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, next, _ string, body []byte) {
 		n, err := strconv.ParseInt(next, 10, 64)
 		got := Encoded{Fetched: seb.Fetched{Next: seb.Offset(n)}, Body: body, encoding: Values}
-		if err != nil || got.check(first) != nil {
+		if err != nil || got.check(0, first) != nil {
 			return
 		}
 		values := [][]byte{}
@@ -36,13 +36,13 @@ func FuzzEncodedValues(f *testing.F) {
 
 // Records in the form Lines are as many lines as their bounds say, and Each returns each.
 func FuzzEncodedLines(f *testing.F) {
-	f.Add("2", "2", []byte("{\"offset\":0}\n{\"offset\":1}\n"))
+	f.Add("2", "2", []byte("{\"partition\":0,\"offset\":0,\"value\":null}\n{\"offset\":1,\"partition\":0}\n"))
 	f.Add("1", "9", []byte("{\"offset\":0}"))
 	f.Add("0", "0", []byte(""))
 	f.Fuzz(func(t *testing.T, next, _ string, body []byte) {
 		n, err := strconv.ParseInt(next, 10, 64)
 		got := Encoded{Fetched: seb.Fetched{Next: seb.Offset(n)}, Body: body, encoding: Lines}
-		if err != nil || got.check("") != nil {
+		if err != nil || got.check(0, "") != nil {
 			return
 		}
 		var all []byte

@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +23,12 @@ const (
 	streamSilenceMax = 35 * time.Second
 	// bufferBytesMax is how many bytes of events a stream holds that its follower has not taken.
 	bufferBytesMax = 1 << 20
+	// eventBytesMax bounds an event, as bodyBytesMax bounds the response that has the same record. By default, the
+	// largest record of a broker has 8 MiB, and six times as much in JSON if it consists of control characters.
+	eventBytesMax = bodyBytesMax
 )
+
+var errEventTooLarge = errors.New("an event is too large for the client")
 
 // event is a server-sent event.
 type event struct {
@@ -29,10 +36,11 @@ type event struct {
 	data     []byte
 }
 
-// readEvent reads the next event, which may consist of an id alone. It calls alive for each line.
-func readEvent(r *bufio.Reader, alive func()) (e event, err error) {
+// readEvent reads the next event, which may consist of an id alone. It calls alive for each line. If a line, or the
+// data of the event, has more than the given number of bytes, it returns errEventTooLarge.
+func readEvent(r *bufio.Reader, most int, alive func()) (e event, err error) {
 	for {
-		line, err := readLine(r)
+		line, err := readLine(r, most-len(e.data))
 		if err != nil {
 			return event{}, err
 		}
@@ -54,16 +62,20 @@ func readEvent(r *bufio.Reader, alive func()) (e event, err error) {
 	}
 }
 
-// readLine reads a line of any length, and returns it without its end. A line without an end was cut off.
-func readLine(r *bufio.Reader) ([]byte, error) {
+// readLine reads a line, and returns it without its end. A line without an end was cut off. If the line has more than
+// the given number of bytes, readLine returns errEventTooLarge.
+func readLine(r *bufio.Reader, most int) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		long := bytes.Clone(line)
-		for errors.Is(err, bufio.ErrBufferFull) {
+		for errors.Is(err, bufio.ErrBufferFull) && len(long) <= most {
 			line, err = r.ReadSlice('\n')
 			long = append(long, line...)
 		}
 		line = long
+	}
+	if len(line) > most {
+		return nil, errEventTooLarge
 	}
 	if err != nil {
 		return nil, err
@@ -98,8 +110,9 @@ func (c *Client) tryStream(ctx context.Context, server *url.URL, r *request, wit
 	streamCtx, giveUp := context.WithCancelCause(c.life)
 	cancel := func() { giveUp(nil) }
 	stop := context.AfterFunc(ctx, cancel) // ctx ends only the beginning
-	dead := time.AfterFunc(min(within, streamSilenceMax), cancel)
-	opened := c.watch(streamCtx, server, 0, giveUp)
+	within = min(within, streamSilenceMax)
+	dead := time.AfterFunc(within, cancel)
+	opened := c.watch(streamCtx, server, 0, timeLeft(ctx, within), giveUp)
 	defer opened()
 	fail := func(err error) (*stream, seb.Bookmark, error) {
 		dead.Stop()
@@ -112,9 +125,12 @@ func (c *Client) tryStream(ctx context.Context, server *url.URL, r *request, wit
 	}
 	body := bufio.NewReaderSize(res.Body, 64<<10)
 	alive := func() { dead.Reset(streamSilenceMax) }
-	first, err := readEvent(body, alive)
+	first, err := readEvent(body, eventBytesMax, alive)
 	if err != nil {
 		res.Body.Close()
+		if errors.Is(err, errEventTooLarge) {
+			return fail(unexpected(server, err, false))
+		}
 		return fail(unanswered(ctx, server, err, false))
 	}
 	mark, err := seb.ParseBookmark(first.id)
@@ -132,16 +148,21 @@ func (c *Client) tryStream(ctx context.Context, server *url.URL, r *request, wit
 		defer res.Body.Close()
 		defer cancel()
 		defer dead.Stop()
-		s.end(s.pump(streamCtx, server, body, alive))
+		at := mark
+		at.Offsets = slices.Clone(mark.Offsets) // the follower changes its own
+		s.end(s.pump(streamCtx, server, body, at, alive))
 	}()
 	return s, mark, nil
 }
 
-// pump reads events until the stream ends. It returns an error if the stream can't be resumed.
-func (s *stream) pump(ctx context.Context, server *url.URL, body *bufio.Reader, alive func()) error {
+// pump reads events until the stream ends. at is the position of the stream. It returns an error if the stream can't be
+// resumed.
+func (s *stream) pump(ctx context.Context, server *url.URL, body *bufio.Reader, at seb.Bookmark, alive func()) error {
 	for {
-		e, err := readEvent(body, alive)
+		e, err := readEvent(body, eventBytesMax, alive)
 		switch {
+		case errors.Is(err, errEventTooLarge):
+			return unexpected(server, err, false)
 		case err != nil:
 			return nil //nolint:nilerr // the stream broke off, or the broker ended it: it can be resumed
 		case e.name == "error":
@@ -150,13 +171,38 @@ func (s *stream) pump(ctx context.Context, server *url.URL, body *bufio.Reader, 
 			continue
 		}
 		var j recordJSON
-		if err := json.Unmarshal(e.data, &j); err != nil {
+		err = json.Unmarshal(e.data, &j)
+		if err == nil {
+			err = checkNext(&at, j.Partition, j.Offset)
+		}
+		if err != nil {
 			return unexpected(server, err, false)
 		}
-		if !s.add(ctx, j.record(), int64(len(e.data))) {
+		r := j.record()
+		at.Advance(r)
+		if !s.add(ctx, r, int64(len(e.data))) {
 			return nil
 		}
 	}
+}
+
+// checkNext returns an error unless the record at an offset of a partition is the next one of that partition after a
+// bookmark.
+func checkNext(after *seb.Bookmark, partition int32, offset seb.Offset) error {
+	if after.Partition != seb.AllPartitions && partition != after.Partition || partition < 0 || partition >= seb.FollowPartitionsMax {
+		return fmt.Errorf("the stream has a record of partition %d", partition)
+	}
+	i, want := 0, seb.Offset(0) // a partition that was added to the topic is read from offset 0
+	if after.Partition == seb.AllPartitions {
+		i = int(partition)
+	}
+	if i < len(after.Offsets) {
+		want = after.Offsets[i]
+	}
+	if offset != want {
+		return fmt.Errorf("the next record of partition %d in the stream has the offset %d, not %d", partition, offset, want)
+	}
+	return nil
 }
 
 // add adds a record when there is room. It returns false if ctx ends first.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"net/http"
 	"strconv"
@@ -31,6 +32,9 @@ func (j *keyJSON) key(res *response) (seb.Key, error) {
 
 // CreateKey does what [seb.Broker.CreateKey] does.
 func (c *Client) CreateKey(ctx context.Context, opts seb.KeyOptions) (k seb.Key, secret string, err error) {
+	if err := checkText("name of the key, or a topic,", append([]string{opts.Name}, opts.Topics...)...); err != nil {
+		return k, "", err
+	}
 	spec := map[string]any{"name": opts.Name, "scopes": opts.Scopes.Names()}
 	if len(opts.Topics) > 0 {
 		spec["topics"] = opts.Topics
@@ -43,7 +47,13 @@ func (c *Client) CreateKey(ctx context.Context, opts seb.KeyOptions) (k seb.Key,
 		return k, "", err
 	}
 	var j keyJSON
-	if err := res.decode(&j); err != nil {
+	err = res.decode(&j, func() error {
+		if j.ID == 0 || j.Secret == "" {
+			return errors.New("it lacks the id or the secret of the key")
+		}
+		return names("name", j.Name, opts.Name)
+	})
+	if err != nil {
 		return k, "", err
 	}
 	k, err = j.key(res)
@@ -62,7 +72,7 @@ func (c *Client) Keys(ctx context.Context, after seb.KeyID) iter.Seq2[seb.Key, e
 	}
 	return list(ctx, c, []string{"keys"}, first, func(res *response) (ks []seb.Key, next string, err error) {
 		var p page
-		if err := res.decode(&p); err != nil {
+		if err := res.decode(&p, func() error { return lists("keys", p.Items) }); err != nil {
 			return nil, "", err
 		}
 		for i := range p.Items {
@@ -81,7 +91,7 @@ func (c *Client) Keys(ctx context.Context, after seb.KeyID) iter.Seq2[seb.Key, e
 
 // RevokeKey does what [seb.Broker.RevokeKey] does. The key that it returns has only its id.
 func (c *Client) RevokeKey(ctx context.Context, id seb.KeyID) (seb.Key, error) {
-	_, err := c.send(ctx, &request{method: http.MethodDelete, path: []string{"keys", strconv.FormatUint(uint64(id), 10)}, writes: true})
+	_, err := c.send(ctx, &request{method: http.MethodDelete, path: []string{"keys", strconv.FormatUint(uint64(id), 10)}, writes: true, bare: true})
 	if err != nil {
 		return seb.Key{}, err
 	}

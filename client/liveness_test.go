@@ -1,7 +1,9 @@
 package client
 
 import (
+	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -48,7 +50,8 @@ func live(t *testing.T, handler http.HandlerFunc) (url string, asked *atomic.Int
 }
 
 func describeTopic(w http.ResponseWriter, _ *http.Request) {
-	_, _ = w.Write([]byte(`{"name":"orders"}`))
+	w.Header().Set(requestIDHeader, "0123")
+	_, _ = w.Write([]byte(`{"name":"orders","partitions":[{}]}`))
 }
 
 func TestRequestGoesToTheNextBrokerIfOneIsFrozen(t *testing.T) {
@@ -58,6 +61,7 @@ func TestRequestGoesToTheNextBrokerIfOneIsFrozen(t *testing.T) {
 			accept(w, r)
 		case r.Header.Get("Accept") == eventsType:
 			w.Header().Set("Content-Type", eventsType)
+			w.Header().Set(requestIDHeader, "0123")
 			_, _ = w.Write([]byte("id: " + seb.Bookmark{Cluster: "01234567", Topic: 1, Partition: seb.AllPartitions, Offsets: []seb.Offset{0}}.String() + "\n\n"))
 		default:
 			describeTopic(w, r)
@@ -132,6 +136,81 @@ func TestTryIsBoundedByRetryFor(t *testing.T) {
 		c := &Client{opts: Options{RetryFor: test.retryFor}}
 		if got := c.within(&request{wait: test.wait, within: test.within}, test.elapsed); got != test.want {
 			t.Errorf("%+v: %v", test, got)
+		}
+	}
+}
+
+// Calls with short deadlines end before the client can know that a broker is frozen. What they have waited counts together.
+func TestSilenceCountsForTheNextCall(t *testing.T) {
+	url, _ := live(t, accept)
+	c := impatient(t, Options{Servers: []string{frozen(t), url}, NoIdempotencyKeys: true})
+	c.silence = 200 * time.Millisecond
+	began, calls := time.Now(), 0
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		_, err := c.Append(ctx, "orders", []seb.Record{{Value: []byte("a")}})
+		cancel()
+		if calls++; err == nil {
+			break
+		}
+		if seb.CodeOf(err) != seb.CodeCanceled && !errors.Is(err, errSilent) || time.Since(began) > 10*time.Second {
+			t.Fatalf("call %d, after %v: %v", calls, time.Since(began), err)
+		}
+	}
+	if calls < 2 {
+		t.Errorf("%d calls", calls)
+	}
+}
+
+// A slow store holds up calls, whatever their deadlines, but not /livez.
+func TestSlowBrokerThatLivesIsNotLeftByCallsWithShortDeadlines(t *testing.T) {
+	probed := make(chan struct{}, 100)
+	slow, _ := live(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/livez" {
+			probed <- struct{}{}
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	})
+	other, asked := live(t, accept)
+	c := impatient(t, Options{Servers: []string{slow, other}})
+	for probes := 0; probes < 3; {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		_, err := c.Append(ctx, "orders", []seb.Record{{Value: []byte("a")}})
+		cancel()
+		if seb.CodeOf(err) != seb.CodeCanceled || asked.Load() != 0 {
+			t.Fatalf("%v after %d requests to the other broker", err, asked.Load())
+		}
+		select {
+		case <-probed:
+			probes++
+		default:
+		}
+	}
+}
+
+// An extension that a frozen broker gets still reaches another broker while the lease lasts.
+func TestExtendLeavesTimeForAnotherBroker(t *testing.T) {
+	url, _ := live(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(requestIDHeader, "0123")
+		_, _ = w.Write([]byte(`{"results":[{"token":"a","ok":true,"leased_until":"2026-01-31T12:00:00Z"}]}`))
+	})
+	c := impatient(t, Options{Servers: []string{frozen(t), url}})
+	c.silence = 500 * time.Millisecond
+	if _, err := c.Queue("orders", "mail").Extend(t.Context(), 3*time.Second, "a"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPatienceLeavesTimeForAnotherBroker(t *testing.T) {
+	c := &Client{silence: silenceMax}
+	for left, want := range map[time.Duration][2]time.Duration{
+		time.Minute: {5 * time.Second, 5 * time.Second}, 15 * time.Second: {5 * time.Second, 5 * time.Second},
+		10 * time.Second: {2 * time.Second, 2 * time.Second}, 5 * time.Second: {time.Second, 2 * time.Second}, 0: {time.Second, 2 * time.Second},
+	} {
+		if silence, answer := c.patience(left); silence != want[0] || answer != want[1] {
+			t.Errorf("%v: %v and %v", left, silence, answer)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -11,22 +13,41 @@ import (
 
 // Ready returns nil if the broker can serve requests, else why it can't.
 func (c *Client) Ready(ctx context.Context) error {
-	_, err := c.get(ctx, "readyz", true)
-	return err
+	res, err := c.send(ctx, &request{method: http.MethodGet, path: []string{"readyz"}, outside: true})
+	if err != nil {
+		return err
+	}
+	var j struct {
+		Status string `json:"status"`
+	}
+	return res.decode(&j, func() error { return names("status", j.Status, "ready") })
 }
 
 // Metrics returns the broker's metrics, in the text format of Prometheus.
-func (c *Client) Metrics(ctx context.Context) ([]byte, error) { return c.get(ctx, "metrics", true) }
-
-// Bill returns what the broker has used of its store, and what that costs, as JSON.
-func (c *Client) Bill(ctx context.Context) ([]byte, error) { return c.get(ctx, "bill", false) }
-
-func (c *Client) get(ctx context.Context, name string, outside bool) ([]byte, error) {
-	res, err := c.send(ctx, &request{method: http.MethodGet, path: []string{name}, outside: outside})
+func (c *Client) Metrics(ctx context.Context) ([]byte, error) {
+	res, err := c.send(ctx, &request{method: http.MethodGet, path: []string{"metrics"}, outside: true})
 	if err != nil {
 		return nil, err
 	}
 	return res.body, nil
+}
+
+// Bill returns what the broker has used of its store, and what that costs, as JSON.
+func (c *Client) Bill(ctx context.Context) ([]byte, error) {
+	res, err := c.send(ctx, &request{method: http.MethodGet, path: []string{"bill"}})
+	if err != nil {
+		return nil, err
+	}
+	var j struct {
+		Now json.RawMessage `json:"so_far"`
+	}
+	err = res.decode(&j, func() error {
+		if j.Now == nil {
+			return errors.New("it has no so_far")
+		}
+		return nil
+	})
+	return res.body, err
 }
 
 // SignedURL returns a URL with which everyone can read the records of a topic until a time, or until the

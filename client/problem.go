@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +42,17 @@ type StatusError int
 // Error returns the status, such as 404 Not Found.
 func (e StatusError) Error() string { return fmt.Sprintf("%d %s", int(e), http.StatusText(int(e))) }
 
+// SetupError is the cause of an error with [CodeUnreachable] if client and broker can't talk to each other before somebody
+// changes how they are set up: only one of them speaks TLS, or one does not trust the certificate of the other. The
+// request did nothing, and a retry can't help.
+type SetupError struct{ Err error }
+
+// Error returns the text of the cause.
+func (e SetupError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e SetupError) Unwrap() error { return e.Err }
+
 // problem is the body of a broker's error.
 type problem struct {
 	Status  int           `json:"status"`
@@ -58,6 +71,7 @@ type problem struct {
 
 // tokenResult says what happened to one token.
 type tokenResult struct {
+	Token       string      `json:"token"`
 	OK          bool        `json:"ok"`
 	LeasedUntil time.Time   `json:"leased_until"`
 	Code        seb.Code    `json:"code"`
@@ -107,7 +121,7 @@ func foreign(server *url.URL, res *http.Response, body []byte, writes bool) erro
 	switch to := res.Header.Get("Location"); {
 	case server.Scheme == "http" && strings.HasSuffix(line, "to an HTTPS server."):
 		e.Code, e.Detail, e.Hint = CodeUnreachable, fmt.Sprintf("%s speaks HTTPS only", server), "write https:// in the URL of the broker"
-		e.RetryAfter, e.Err = 0, nil
+		e.RetryAfter, e.Err = 0, SetupError{errors.New("the URL begins with http")}
 		if writes {
 			e.Outcome = seb.NotCommitted
 		}
@@ -172,11 +186,11 @@ func unanswered(ctx context.Context, server *url.URL, err error, writes bool) *s
 	switch {
 	case errors.As(err, &op) && op.Op == "dial":
 		e.Detail, e.Hint = fmt.Sprintf("no broker answers at %s", server), "start a broker there with seb serve, or use another URL"
-	case errors.Is(err, http.ErrSchemeMismatch):
-		e.Detail, e.Hint, e.RetryAfter = fmt.Sprintf("%s does not speak HTTPS", server), "write http:// in the URL of the broker", 0
-	case errors.As(err, new(*tls.CertificateVerificationError)):
-		e.Detail, e.Hint, e.RetryAfter = fmt.Sprintf("the certificate of %s is not trusted", server), "name the authority that signed the certificate", 0
 	default:
+		if e.Detail, e.Hint = misfit(server, err); e.Detail != "" {
+			e.RetryAfter, e.Err = 0, SetupError{err}
+			break
+		}
 		e.Detail, unsent = fmt.Sprintf("no response from %s", server), false
 	}
 	if ctx.Err() != nil {
@@ -189,6 +203,44 @@ func unanswered(ctx context.Context, server *url.URL, err error, writes bool) *s
 		}
 	}
 	return e
+}
+
+// misfit returns why client and broker can't talk to each other, and what to do, if err comes from how they are set up, else
+// "". TLS ends the connection before the broker reads the request.
+func misfit(server *url.URL, err error) (detail, hint string) {
+	var name x509.HostnameError
+	var bad x509.CertificateInvalidError
+	var first tls.RecordHeaderError
+	var op *net.OpError
+	switch {
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &first) && first.Conn != nil: // with Conn, it is about the first record
+		return fmt.Sprintf("%s does not speak HTTPS", server), "write http:// in the URL of the broker"
+	case server.Scheme == "http" && strings.Contains(err.Error(), `malformed HTTP response "\x15\x03`): // an alert of TLS
+		return fmt.Sprintf("%s speaks HTTPS only", server), "write https:// in the URL of the broker"
+	case errors.As(err, &name):
+		return fmt.Sprintf("the certificate of %s has another name", server), "write a name that the certificate has in the URL of the broker, or give the broker a certificate with this name"
+	case errors.As(err, &bad) && bad.Reason == x509.Expired:
+		return fmt.Sprintf("the certificate of %s has expired, or is not valid yet", server), "renew the certificate, or set the clock of this machine"
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return fmt.Sprintf("the certificate of %s is not trusted", server), "name the authority that signed the certificate"
+	case errors.As(err, &op) && op.Op == "remote error" && ofHandshake.MatchString(op.Err.Error()):
+		return fmt.Sprintf("%s refuses the TLS connection", server), "give the client a certificate that the broker trusts, and make sure that both have a version of TLS in common"
+	default:
+		return "", ""
+	}
+}
+
+// ofHandshake matches what package tls says of alerts that end a connection before the server has read a request.
+var ofHandshake = regexp.MustCompile(`certificate|protocol version|handshake failure`)
+
+// notSent returns the error of a write that was not sent, because a read before it failed with err.
+func notSent(err error) error {
+	if e, ok := errors.AsType[*seb.Error](err); ok {
+		failed := *e
+		failed.Outcome = seb.NotCommitted
+		return &failed
+	}
+	return err
 }
 
 // errClosed returns the error of a client that was closed.

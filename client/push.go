@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -26,7 +27,12 @@ type pushJSON struct {
 // push sends r, and returns the push target in the response.
 func (q *remoteQueue) push(ctx context.Context, r *request) (seb.PushInfo, string, int, error) {
 	var j pushJSON
-	res, err := q.call(ctx, r, &j)
+	res, err := q.call(ctx, r, &j, func() error {
+		if j.URL == "" {
+			return errors.New("it has no url")
+		}
+		return nil
+	})
 	if err != nil {
 		return seb.PushInfo{}, "", 0, err
 	}
@@ -44,6 +50,14 @@ func (q *remoteQueue) Push(ctx context.Context) (seb.PushInfo, error) {
 
 // SetPush does what [seb.Queue.SetPush] does.
 func (q *remoteQueue) SetPush(ctx context.Context, u seb.PushUpdate) (info seb.PushInfo, secret string, created bool, err error) {
+	for name, value := range u.Headers {
+		if err := checkText("name or the value of a header", name, value); err != nil {
+			return info, "", false, err
+		}
+	}
+	if err := checkText("URL or the secret", text(u.URL), text(u.Secret)); err != nil {
+		return info, "", false, err
+	}
 	m := map[string]any{}
 	if u.URL != nil {
 		m["url"] = *u.URL
@@ -72,6 +86,6 @@ func (q *remoteQueue) ResumePush(ctx context.Context) (seb.PushInfo, error) {
 
 // RemovePush does what [seb.Queue.RemovePush] does.
 func (q *remoteQueue) RemovePush(ctx context.Context) error {
-	_, err := q.call(ctx, &request{method: http.MethodDelete, path: q.path("push"), writes: true}, nil)
+	_, err := q.client.send(ctx, &request{method: http.MethodDelete, path: q.path("push"), writes: true, bare: true})
 	return err
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -59,12 +60,11 @@ func (j *queueJSON) info() (seb.QueueInfo, error) {
 		info.Leased = *j.Leased
 	}
 	least, most, _ := strings.Cut(j.Config.Backoff, backoffTo)
-	for text, to := range map[string]*time.Duration{least: &info.Config.BackoffMin, most: &info.Config.BackoffMax} {
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return info, fmt.Errorf("invalid backoff %q", j.Config.Backoff)
-		}
-		*to = d
+	var errs [2]error
+	info.Config.BackoffMin, errs[0] = time.ParseDuration(least)
+	info.Config.BackoffMax, errs[1] = time.ParseDuration(most)
+	if errors.Join(errs[:]...) != nil {
+		return info, fmt.Errorf("invalid backoff %q", j.Config.Backoff)
 	}
 	return info, nil
 }
@@ -86,7 +86,7 @@ func (c *Client) Queues(ctx context.Context, topic string, o seb.ListOptions) it
 	}
 	return list(ctx, c, []string{"topics", topic, "queues"}, o.After, func(res *response) (qs []seb.QueueInfo, next string, err error) {
 		var p page
-		if err := res.decode(&p); err != nil {
+		if err := res.decode(&p, func() error { return lists("queues", p.Items) }); err != nil {
 			return nil, "", err
 		}
 		for i := range p.Items {
@@ -106,19 +106,22 @@ func (q *remoteQueue) path(more ...string) []string {
 	return slices.Concat([]string{"topics", q.topic, "queues", q.name}, more)
 }
 
-// call sends a request about the queue. It decodes the response into answer, unless answer is nil.
-func (q *remoteQueue) call(ctx context.Context, r *request, answer any) (*response, error) {
+// call sends a request about the queue. It decodes the response into answer, and then calls check: see
+// [response.decode].
+func (q *remoteQueue) call(ctx context.Context, r *request, answer any, check func() error) (*response, error) {
 	res, err := q.client.send(ctx, r)
-	if err != nil || answer == nil {
-		return res, err
+	if err != nil {
+		return nil, err
 	}
-	return res, res.decode(answer)
+	return res, res.decode(answer, check)
 }
 
 // describe sends r, and returns the queue in the response.
 func (q *remoteQueue) describe(ctx context.Context, r *request) (seb.QueueInfo, int, error) {
 	var j queueJSON
-	res, err := q.call(ctx, r, &j)
+	res, err := q.call(ctx, r, &j, func() error {
+		return errors.Join(names("topic", j.Topic, q.topic), names("name", j.Name, q.name))
+	})
 	if err != nil {
 		return seb.QueueInfo{}, 0, err
 	}
@@ -169,7 +172,8 @@ func spec(u seb.QueueUpdate, backoffMin, backoffMax time.Duration) map[string]an
 	return m
 }
 
-// waits returns the waits of the queue's backoff now, if u changes only one of them.
+// waits returns the waits of the queue's backoff now, if u changes only one of them. Its errors are those of a write
+// that was not sent.
 func (q *remoteQueue) waits(ctx context.Context, u seb.QueueUpdate) (least, most time.Duration, err error) {
 	least, most = seb.QueueBackoffMinDefault, seb.QueueBackoffMaxDefault
 	if (u.BackoffMin == nil) == (u.BackoffMax == nil) {
@@ -182,7 +186,7 @@ func (q *remoteQueue) waits(ctx context.Context, u seb.QueueUpdate) (least, most
 	case seb.CodeQueueNotFound, seb.CodeTopicNotFound: // a new queue has the defaults
 		return least, most, nil
 	default:
-		return least, most, err
+		return least, most, notSent(err)
 	}
 }
 
@@ -228,7 +232,7 @@ func (q *remoteQueue) Update(ctx context.Context, u seb.QueueUpdate) (seb.QueueI
 
 // Delete does what [seb.Queue.Delete] does.
 func (q *remoteQueue) Delete(ctx context.Context) error {
-	_, err := q.call(ctx, &request{method: http.MethodDelete, path: q.path(), writes: true}, nil)
+	_, err := q.client.send(ctx, &request{method: http.MethodDelete, path: q.path(), writes: true, bare: true})
 	return err
 }
 
@@ -237,8 +241,14 @@ func (q *remoteQueue) Purge(ctx context.Context) (int64, error) {
 	var answer struct {
 		Purged int64 `json:"purged"`
 	}
-	_, err := q.call(ctx, &request{method: http.MethodPost, path: q.path("purge"), writes: true}, &answer)
-	return answer.Purged, err
+	answer.Purged = -1
+	_, err := q.call(ctx, &request{method: http.MethodPost, path: q.path("purge"), writes: true}, &answer, func() error {
+		if answer.Purged < 0 {
+			return errors.New("it does not say how many records were purged")
+		}
+		return nil
+	})
+	return max(0, answer.Purged), err
 }
 
 // Dead does what [seb.Queue.Dead] does. It ignores o.MaxBytes: a broker returns about 1 MiB.
@@ -259,7 +269,9 @@ func (q *remoteQueue) Dead(ctx context.Context, o seb.DeadOptions) (dead []seb.D
 		} `json:"messages"`
 		Next *string `json:"next"`
 	}
-	res, err := q.call(ctx, &request{method: http.MethodGet, path: q.path("dead"), query: query}, &answer)
+	res, err := q.call(ctx, &request{method: http.MethodGet, path: q.path("dead"), query: query}, &answer, func() error {
+		return lists("messages", answer.Messages)
+	})
 	if err != nil {
 		return nil, next, false, err
 	}
@@ -295,6 +307,15 @@ func (q *remoteQueue) Redrive(ctx context.Context, o seb.RedriveOptions) (seb.Re
 		Redriven  int   `json:"redriven"`
 		Remaining int64 `json:"remaining"`
 	}
-	_, err := q.call(ctx, &request{method: http.MethodPost, path: q.path("dead", "redrive"), body: jsonBody(m), writes: true}, &answer)
-	return seb.Redriven{Records: answer.Redriven, Remaining: answer.Remaining}, err
+	answer.Redriven, answer.Remaining = -1, -1
+	_, err := q.call(ctx, &request{method: http.MethodPost, path: q.path("dead", "redrive"), body: jsonBody(m), writes: true}, &answer, func() error {
+		if answer.Redriven < 0 || answer.Remaining < 0 {
+			return errors.New("it does not say how many dead letters were redriven, and how many remain")
+		}
+		return nil
+	})
+	if err != nil {
+		return seb.Redriven{}, err
+	}
+	return seb.Redriven{Records: answer.Redriven, Remaining: answer.Remaining}, nil
 }

@@ -57,7 +57,15 @@ func (q *remoteQueue) receive(ctx context.Context, o seb.ReceiveOptions, wait ti
 	var answer struct {
 		Messages []messageJSON `json:"messages"`
 	}
-	_, err := q.call(ctx, &request{method: http.MethodPost, path: q.path("receive"), body: jsonBody(body), wait: wait, within: wait + answerWait}, &answer)
+	r := &request{method: http.MethodPost, path: q.path("receive"), body: jsonBody(body), wait: wait, within: wait + answerWait}
+	_, err := q.call(ctx, r, &answer, func() error {
+		for _, m := range answer.Messages {
+			if m.Token == "" || m.Attempt < 1 || m.LeasedUntil.IsZero() {
+				return errors.New("a message lacks its token, its attempt, or the end of its lease")
+			}
+		}
+		return lists("messages", answer.Messages)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +78,7 @@ func (q *remoteQueue) receive(ctx context.Context, o seb.ReceiveOptions, wait ti
 
 // Ack does what [seb.Queue.Ack] does.
 func (q *remoteQueue) Ack(ctx context.Context, tokens ...string) error {
-	return q.answer(ctx, "ack", map[string]any{"tokens": tokens})
+	return q.answer(ctx, "ack", tokens, map[string]any{"tokens": tokens})
 }
 
 // Nack does what [seb.Queue.Nack] does.
@@ -79,17 +87,38 @@ func (q *remoteQueue) Nack(ctx context.Context, o seb.NackOptions, tokens ...str
 	if o.Delay != nil {
 		body["delay"] = o.Delay.String()
 	}
-	return q.answer(ctx, "nack", body)
+	return q.answer(ctx, "nack", tokens, body)
 }
 
 // answer sends a worker's answer. An answer that is sent twice gets the same response.
-func (q *remoteQueue) answer(ctx context.Context, what string, body any) error {
-	_, err := q.call(ctx, &request{method: http.MethodPost, path: q.path(what), body: jsonBody(body), writes: true, repeatable: true}, nil)
+func (q *remoteQueue) answer(ctx context.Context, what string, tokens []string, body any) error {
+	var a tokenResults
+	r := &request{method: http.MethodPost, path: q.path(what), body: jsonBody(body), writes: true, repeatable: true}
+	_, err := q.call(ctx, r, &a, func() error { return a.accept(tokens) })
 	return err
 }
 
+// tokenResults is the answer to an ack, a nack or an extension.
+type tokenResults struct {
+	Results []tokenResult `json:"results"`
+}
+
+// accept returns an error unless the broker accepted all tokens.
+func (a *tokenResults) accept(tokens []string) error {
+	if len(a.Results) != len(tokens) {
+		return fmt.Errorf("it has %d results for %d tokens", len(a.Results), len(tokens))
+	}
+	for i, r := range a.Results {
+		if !r.OK || r.Token != tokens[i] {
+			return fmt.Errorf("its result %d is for the token %.80q, and ok is %t; the token is %.80q", i, r.Token, r.OK, tokens[i])
+		}
+	}
+	return nil
+}
+
 // Extend does what [seb.Queue.Extend] does. It waits for at most a third of the lease, so that the worker can
-// ask again before the lease ends.
+// ask again before the lease ends. That is time enough to learn that a broker does not live, and to ask another one,
+// if the lease has at least 15 s.
 func (q *remoteQueue) Extend(ctx context.Context, lease time.Duration, tokens ...string) (until time.Time, _ error) {
 	body := map[string]any{"tokens": tokens}
 	within := answerWait
@@ -99,15 +128,15 @@ func (q *remoteQueue) Extend(ctx context.Context, lease time.Duration, tokens ..
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	var answer struct {
-		Results []tokenResult `json:"results"`
-	}
-	res, err := q.call(ctx, &request{method: http.MethodPost, path: q.path("extend"), body: jsonBody(body)}, &answer)
+	var a tokenResults
+	_, err := q.call(ctx, &request{method: http.MethodPost, path: q.path("extend"), body: jsonBody(body)}, &a, func() error {
+		if len(a.Results) == 0 || a.Results[0].LeasedUntil.IsZero() {
+			return errors.New("it does not say when the leases end")
+		}
+		return a.accept(tokens)
+	})
 	if err != nil {
 		return until, err
 	}
-	if len(answer.Results) == 0 {
-		return until, unexpected(res.server, errors.New("it has no results"), false)
-	}
-	return answer.Results[0].LeasedUntil, nil
+	return a.Results[0].LeasedUntil, nil
 }

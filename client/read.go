@@ -90,22 +90,87 @@ func checkBounds(o seb.FetchOptions) error {
 
 // fetch sends one read.
 func (c *Client) fetch(ctx context.Context, topic string, partition int32, from seb.Position, opts seb.FetchOptions) (f seb.Fetched, _ error) {
-	res, err := c.read(ctx, topic, partition, from, opts, linesType, nil)
+	res, asked, err := c.read(ctx, topic, partition, from, opts, linesType, nil)
 	if err != nil {
 		return f, err
 	}
-	return f, fetched(&f, res)
+	if err := bounds(&f, res); err != nil {
+		return f, err
+	}
+	if f.Records, err = recordsOf(res.body, partition); err == nil {
+		err = checkRecords(&f, asked)
+	}
+	if err != nil {
+		f.Records = nil
+		return f, unexpected(res.server, err, false)
+	}
+	return f, nil
 }
 
-// read sends one read, and returns the records in the form of a media type.
-func (c *Client) read(ctx context.Context, topic string, partition int32, from seb.Position, opts seb.FetchOptions, mediaType string, into []byte) (*response, error) {
+// recordsOf reads records of a partition, one in each line.
+func recordsOf(body []byte, partition int32) ([]seb.Record, error) {
+	rs := make([]seb.Record, 0, bytes.Count(body, []byte{'\n'}))
+	for line := range bytes.Lines(body) {
+		var j recordJSON
+		if err := json.Unmarshal(line, &j); err != nil {
+			return nil, err
+		}
+		if j.Partition != partition {
+			return nil, fmt.Errorf("it has a record of partition %d", j.Partition)
+		}
+		rs = append(rs, j.record())
+	}
+	return rs, nil
+}
+
+// checkRecords returns an error unless f has the records that follow each other up to Next, from the asked position on.
+func checkRecords(f *seb.Fetched, asked string) error {
+	first := f.Next - seb.Offset(len(f.Records))
+	for i, r := range f.Records {
+		if want := first + seb.Offset(i); r.Offset != want {
+			return fmt.Errorf("record %d of %d before offset %d has the offset %d, not %d", i+1, len(f.Records), f.Next, r.Offset, want)
+		}
+	}
+	return checkFirst(f, asked, first)
+}
+
+// checkFirst returns an error if the records of a response can't begin at the offset first, since some are left out or
+// come twice. asked is the offset in the query; "" if the read begins at a time. A response without records begins
+// at Next, and is legal only at the end of the partition.
+//
+// A read from an offset begins there. From earliest and from -N on, records may be deleted before they are read, but the
+// response then has a start that is at least as late.
+func checkFirst(f *seb.Fetched, asked string, first seb.Offset) error {
+	n, err := strconv.ParseInt(asked, 10, 64)
+	latest := f.End
+	switch {
+	case first < 0 || f.Next > f.End:
+		return fmt.Errorf("its records end before offset %d, but the partition at %d", f.Next, f.End)
+	case first == f.Next && f.Next < f.End:
+		return fmt.Errorf("it has no records, although the partition has records from %d to %d", f.Next, f.End)
+	case asked == "earliest":
+		latest = f.Start
+	case err == nil && strings.HasPrefix(asked, "-"):
+		latest = max(f.Start, f.End+seb.Offset(n))
+	case err == nil && first != seb.Offset(n):
+		return fmt.Errorf("it begins at offset %d, not at %d", first, n)
+	}
+	if first > latest {
+		return fmt.Errorf("it begins at offset %d, but should begin at %d, or earlier", first, latest)
+	}
+	return nil
+}
+
+// read sends one read, and returns the records in the form of a media type, and the offset in the query; "" if the read
+// begins at a time.
+func (c *Client) read(ctx context.Context, topic string, partition int32, from seb.Position, opts seb.FetchOptions, mediaType string, into []byte) (_ *response, asked string, _ error) {
 	q := url.Values{"partition": {strconv.Itoa(int(partition))}}
 	onward := positionQuery(q, from)
 	limit, maxBytes := opts.Limit, opts.MaxBytes
 	if opts.Reserve != nil {
 		var err error
 		if limit, maxBytes, err = opts.Reserve(ctx, limit, maxBytes); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
 	if limit != 0 {
@@ -129,9 +194,9 @@ func (c *Client) read(ctx context.Context, topic string, partition int32, from s
 	var e *seb.Error
 	if onward && errors.As(err, &e) && e.Code == seb.CodeOffsetOutOfRange && e.Start > 0 {
 		q.Set("offset", strconv.FormatInt(int64(e.Start), 10))
-		return c.send(ctx, r)
+		res, err = c.send(ctx, r)
 	}
-	return res, asAsked(err, from)
+	return res, q.Get("offset"), asAsked(err, from)
 }
 
 // bounds reads from the headers of a response where its records end, and where the partition does.
@@ -143,25 +208,6 @@ func bounds(f *seb.Fetched, res *response) error {
 			return unexpected(res.server, fmt.Errorf("invalid header %s: %q", name, res.header.Get(name)), false)
 		}
 		*to = seb.Offset(n)
-	}
-	return nil
-}
-
-// fetched reads the response to a read.
-func fetched(f *seb.Fetched, res *response) error {
-	if err := bounds(f, res); err != nil {
-		return err
-	}
-	f.Records = make([]seb.Record, 0, bytes.Count(res.body, []byte{'\n'}))
-	for line := range bytes.Lines(res.body) {
-		var j recordJSON
-		if err := json.Unmarshal(line, &j); err != nil {
-			return unexpected(res.server, err, false)
-		}
-		f.Records = append(f.Records, j.record())
-	}
-	if n := len(f.Records); n > 0 && f.Records[n-1].Offset != f.Next-1 {
-		return unexpected(res.server, fmt.Errorf("the last record has the offset %d, and the next offset is %d", f.Records[n-1].Offset, f.Next), false)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -29,6 +30,8 @@ const (
 	backoffMin = 100 * time.Millisecond
 	backoffMax = 5 * time.Second
 
+	// requestIDHeader is in every response of a broker.
+	requestIDHeader = "Seb-Request-Id"
 	// warningHeader is a response header that warns of an effect which the caller may not expect.
 	warningHeader = "Seb-Warning"
 )
@@ -54,9 +57,11 @@ type request struct {
 	into []byte
 	// outside says that path is not below /v1.
 	outside bool
+	// bare says that a broker answers with 204, without a body. To all other requests, it answers with a body.
+	bare bool
 }
 
-// response is a response with status 2xx.
+// response is a broker's response with status 2xx.
 type response struct {
 	server *url.URL
 	status int
@@ -65,10 +70,31 @@ type response struct {
 	writes bool
 }
 
-// decode reads the JSON of the response into v.
-func (r *response) decode(v any) error {
-	if err := json.Unmarshal(r.body, v); err != nil {
+// decode reads the JSON of the response into v. check then returns an error if a field is missing that brokers
+// always send, or does not fit the request: {} and null are JSON, too, but no broker's answer.
+func (r *response) decode(v any, check func() error) error {
+	err := json.Unmarshal(r.body, v)
+	if err == nil {
+		err = check()
+	}
+	if err != nil {
 		return unexpected(r.server, err, r.writes)
+	}
+	return nil
+}
+
+// names returns an error unless a field of an answer has the value that the request asks for.
+func names(field, got, want string) error {
+	if got != want {
+		return fmt.Errorf("its %s is %.80q, not %.80q", field, got, want)
+	}
+	return nil
+}
+
+// lists returns an error if a list of an answer is missing, which a broker sends even if it is empty.
+func lists[T any](field string, list []T) error {
+	if list == nil {
+		return fmt.Errorf("it has no %s", field)
 	}
 	return nil
 }
@@ -191,7 +217,7 @@ func (c *Client) try(ctx context.Context, server *url.URL, r *request, within ti
 	defer cancel()
 	tryCtx, giveUp := context.WithCancelCause(tryCtx)
 	defer giveUp(nil)
-	defer c.watch(tryCtx, server, r.wait, giveUp)()
+	defer c.watch(tryCtx, server, r.wait, timeLeft(ctx, within), giveUp)()
 	res, err := c.open(tryCtx, ctx, server, r)
 	if err != nil {
 		return nil, err
@@ -202,6 +228,14 @@ func (c *Client) try(ctx context.Context, server *url.URL, r *request, within ti
 		return nil, unanswered(ctx, server, err, r.writes)
 	}
 	return &response{server, res.StatusCode, res.Header, body, r.writes}, nil
+}
+
+// timeLeft returns how long a try may take that ends with ctx, or after within.
+func timeLeft(ctx context.Context, within time.Duration) time.Duration {
+	if end, bounded := ctx.Deadline(); bounded {
+		within = min(within, time.Until(end))
+	}
+	return within
 }
 
 // open sends r once, and returns the response if its status is 2xx; the caller closes the body. The request
@@ -241,12 +275,17 @@ func (c *Client) open(ctx, caller context.Context, server *url.URL, r *request) 
 		}
 		return nil, e
 	}
+	c.silences.hear(server)
 	if c.opts.OnWarning != nil {
 		for _, warning := range res.Header.Values(warningHeader) {
 			c.opts.OnWarning(warning)
 		}
 	}
 	if res.StatusCode/100 == 2 {
+		if err := fromBroker(res, r); err != nil {
+			res.Body.Close()
+			return nil, unexpected(server, err, r.writes)
+		}
 		return res, nil
 	}
 	defer res.Body.Close()
@@ -255,6 +294,22 @@ func (c *Client) open(ctx, caller context.Context, server *url.URL, r *request) 
 		return nil, unanswered(caller, server, err, r.writes)
 	}
 	return nil, errorOf(server, res, text, r.writes)
+}
+
+// fromBroker returns an error if a response with status 2xx is not a broker's: a login page of a network, or another
+// server, may answer every request with 200.
+func fromBroker(res *http.Response, r *request) error {
+	switch {
+	case res.Header.Get(requestIDHeader) == "":
+		return errors.New("it has no header " + requestIDHeader)
+	case r.bare != (res.StatusCode == http.StatusNoContent):
+		return fmt.Errorf("its status is %s", res.Status)
+	}
+	form, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
+	if want := r.header.Get("Accept"); want != "" && strings.TrimSpace(form) != want {
+		return fmt.Errorf("its Content-Type is %.80q, not %q", form, want)
+	}
+	return nil
 }
 
 // urlOf returns the URL of r at a broker.

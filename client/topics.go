@@ -93,20 +93,20 @@ func (c *Client) CreateTopic(ctx context.Context, name string, opts seb.TopicOpt
 		bytes = &opts.Config.RetentionBytes
 	}
 	spec["config"] = config(retention, bytes)
-	t, res, err := c.topic(ctx, &request{method: http.MethodPut, path: []string{"topics", name}, body: jsonBody(spec), writes: true})
+	t, res, err := c.topic(ctx, name, &request{method: http.MethodPut, path: []string{"topics", name}, body: jsonBody(spec), writes: true})
 	return t, err == nil && res.status == http.StatusCreated, err
 }
 
 // Topic does what [seb.Broker.Topic] does.
 func (c *Client) Topic(ctx context.Context, name string) (seb.Topic, error) {
-	t, _, err := c.topic(ctx, &request{method: http.MethodGet, path: []string{"topics", name}})
+	t, _, err := c.topic(ctx, name, &request{method: http.MethodGet, path: []string{"topics", name}})
 	return t, err
 }
 
 // TaggedTopic returns a topic, and its tag, which [seb.FetchOptions] take: a topic that is created later under
 // the same name has another tag.
 func (c *Client) TaggedTopic(ctx context.Context, name string) (t seb.Topic, tag string, err error) {
-	t, res, err := c.topic(ctx, &request{method: http.MethodGet, path: []string{"topics", name}})
+	t, res, err := c.topic(ctx, name, &request{method: http.MethodGet, path: []string{"topics", name}})
 	if err != nil {
 		return t, "", err
 	}
@@ -122,18 +122,24 @@ func (c *Client) UpdateTopic(ctx context.Context, name string, u seb.TopicUpdate
 	if u.Partitions != nil {
 		spec["partitions"] = *u.Partitions
 	}
-	t, _, err := c.topic(ctx, &request{method: http.MethodPatch, path: []string{"topics", name}, body: jsonBody(spec), writes: true})
+	t, _, err := c.topic(ctx, name, &request{method: http.MethodPatch, path: []string{"topics", name}, body: jsonBody(spec), writes: true})
 	return t, err
 }
 
-// topic sends r, and returns the topic in the response.
-func (c *Client) topic(ctx context.Context, r *request) (seb.Topic, *response, error) {
+// topic sends r, and returns the topic of that name in the response.
+func (c *Client) topic(ctx context.Context, name string, r *request) (seb.Topic, *response, error) {
 	res, err := c.send(ctx, r)
 	if err != nil {
 		return seb.Topic{}, nil, err
 	}
 	var j topicJSON
-	if err := res.decode(&j); err != nil {
+	err = res.decode(&j, func() error {
+		if len(j.Partitions) == 0 {
+			return errors.New("it has no partitions")
+		}
+		return names("name", j.Name, name)
+	})
+	if err != nil {
 		return seb.Topic{}, nil, err
 	}
 	return j.topic(), res, nil
@@ -141,7 +147,7 @@ func (c *Client) topic(ctx context.Context, r *request) (seb.Topic, *response, e
 
 // DeleteTopic does what [seb.Broker.DeleteTopic] does.
 func (c *Client) DeleteTopic(ctx context.Context, name string) error {
-	_, err := c.send(ctx, &request{method: http.MethodDelete, path: []string{"topics", name}, writes: true})
+	_, err := c.send(ctx, &request{method: http.MethodDelete, path: []string{"topics", name}, writes: true, bare: true})
 	return err
 }
 
@@ -154,8 +160,15 @@ func (c *Client) DeleteRecords(ctx context.Context, topic string, partition int3
 	if err != nil {
 		return seb.Partition{}, err
 	}
-	var j partitionJSON
-	if err := res.decode(&j); err != nil {
+	j := partitionJSON{Partition: -1, Start: -1, End: -1}
+	err = res.decode(&j, func() error {
+		if j.Partition != partition || j.Start < before || j.End < j.Start {
+			return fmt.Errorf("it says that partition %d has the offsets %d to %d; it should say that partition %d begins at offset %d or later",
+				j.Partition, j.Start, j.End, partition, before)
+		}
+		return nil
+	})
+	if err != nil {
 		return seb.Partition{}, err
 	}
 	return seb.Partition(j), nil
@@ -169,7 +182,7 @@ func (c *Client) Topics(ctx context.Context, o seb.ListOptions) iter.Seq2[seb.To
 	}
 	return list(ctx, c, []string{"topics"}, o.After, func(res *response) (ts []seb.Topic, next string, err error) {
 		var p page
-		if err := res.decode(&p); err != nil {
+		if err := res.decode(&p, func() error { return lists("topics", p.Items) }); err != nil {
 			return nil, "", err
 		}
 		for i := range p.Items {

@@ -28,6 +28,7 @@ func answers(t *testing.T, answers ...http.HandlerFunc) (c *Client, asked func()
 }
 
 func accept(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set(requestIDHeader, "0123")
 	w.WriteHeader(http.StatusCreated)
 	_, _ = w.Write([]byte(`{"topic":"orders","count":1,"ranges":[{"partition":0,"offset":0,"count":1}]}`))
 }

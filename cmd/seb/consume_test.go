@@ -34,7 +34,7 @@ type fakeLog struct {
 }
 
 func newFakeLog(t *testing.T, f *fakeLog) string {
-	server := httptest.NewServer(f)
+	server := httptest.NewServer(asBroker(f.ServeHTTP))
 	t.Cleanup(server.Close)
 	return server.URL
 }
@@ -212,12 +212,12 @@ func TestHelpEndsQuietlyWhenNobodyReads(t *testing.T) {
 }
 
 func TestCommandsThatPrintEndQuietlyWhenNobodyReads(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(asBroker(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
 			_, _ = io.WriteString(w, "seb_applied_slot 1\n")
 			return
 		}
-		_, _ = io.WriteString(w, `{"topics":[{"name":"a"}],"queues":[{"name":"a","config":{"backoff":"1s..1h"}}],"keys":[],"next":null}`)
+		_, _ = io.WriteString(w, `{"status":"ready","topics":[{"name":"a"}],"queues":[{"name":"a","config":{"backoff":"1s..1h"}}],"keys":[],"next":null}`)
 	}))
 	defer server.Close()
 	for _, args := range []string{"topic list", "topic list -o json", "queue list a", "key list", "top --once --interval 100ms", "top --output json --interval 100ms"} {
@@ -268,9 +268,18 @@ func TestChecksFailWhenNobodyReads(t *testing.T) {
 
 // The output of a command that changes something can't be asked for again, and may hold a secret.
 func TestCommandsThatChangeFailWhenNobodyReads(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"id":7,"name":"ops","scopes":["admin"],"key":"seb_1","secret":"whsec_1","count":1,"partitions":[{"partition":0}],
-			"config":{"lease":"30s","backoff":"1s..1h"},"keys":[{"id":7,"name":"ops","scopes":["admin"]}]}`)
+	server := httptest.NewServer(asBroker(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete && strings.HasPrefix(r.URL.Path, "/v1/keys/") {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		name := map[string]string{"/v1/keys": "ops", "/v1/topics/a": "a"}[r.URL.Path]
+		if name == "" {
+			name = "b" // a queue or a consumer
+		}
+		_, _ = fmt.Fprintf(w, `{"topic":"a","id":7,"name":%q,"url":"http://localhost/","scopes":["admin"],"key":"seb_1","secret":"whsec_1",
+			"count":1,"ranges":[{"count":1}],"partition":0,"start_offset":1,"end_offset":1,"partitions":[{"partition":0}],
+			"config":{"lease":"30s","backoff":"1s..1h"},"keys":[{"id":7,"name":"ops","scopes":["admin"]}]}`, name)
 	}))
 	defer server.Close()
 	t.Setenv("SEB_KEY", "seb_1_"+strings.Repeat("a", 64))
@@ -431,7 +440,7 @@ func beforeReads(t *testing.T, broker string, before func()) string {
 }
 
 func TestConsumeRefusesATopicWithoutAnID(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewServer(asBroker(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, `{"name":"orders","partitions":[{"partition":0,"end_offset":1}]}`)
 	}))
 	defer server.Close()
@@ -458,5 +467,22 @@ func TestConsumeThatIsRefusedInBetweenSaysWhereToGoOn(t *testing.T) {
 	r := runSeb(t, nil, "consume", "orders", "--server", url)
 	if r.out != "a\nb\n" || !strings.Contains(r.err, "restore it; 2 records were written; go on with --from 2") {
 		t.Errorf("it wrote %q, and said\n%s", r.out, r.err)
+	}
+}
+
+// A proxy that loses a part of a body keeps the headers. In JSON, a line less is still well-formed.
+func TestConsumeInJSONNoticesThatABodyWasCut(t *testing.T) {
+	for name, body := range map[string]string{
+		"empty": "", "without the first": `{"partition":0,"offset":1,"value":"b"}` + "\n", "without the last": `{"partition":0,"offset":0,"value":"a"}` + "\n",
+	} {
+		url := newFakeLog(t, &fakeLog{records: []string{"a", "b"}, before: func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+			offsets(w, "", "2", "2")
+			_, _ = io.WriteString(w, body)
+			return true
+		}})
+		r := runSeb(t, nil, "consume", "orders", "--format", "json", "--server", url)
+		if r.want(t, exitFailure, "is not what a broker sends"); r.out != "" {
+			t.Errorf("%s: it wrote %q", name, r.out)
+		}
 	}
 }

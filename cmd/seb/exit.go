@@ -119,6 +119,9 @@ func brokerExitCode(e *seb.Error) int {
 	if e.Outcome == seb.Unknown {
 		return exitUnknown
 	}
+	if _, setup := errors.AsType[client.SetupError](e); setup {
+		return exitUsage
+	}
 	switch e.Code {
 	case seb.CodeBrokerStopped, seb.CodeStoreUnusable, seb.CodeDataLost:
 		return exitDamage

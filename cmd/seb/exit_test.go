@@ -113,7 +113,7 @@ func TestReceiveWithoutResponseHasAnUnknownOutcome(t *testing.T) {
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
 	receive(other.URL).want(t, exitRefused)
-	receive("https://"+strings.TrimPrefix(other.URL, "http://")).want(t, exitUnreachable, "write http://")
+	receive("https://"+strings.TrimPrefix(other.URL, "http://")).want(t, exitUsage, "write http://")
 }
 
 // With a wrong scheme no request reaches the broker: the outcome is certain, and a retry can't help.
@@ -125,17 +125,17 @@ func TestWrongSchemeIsReportedAndNothingIsDone(t *testing.T) {
 	secure.StartTLS()
 	defer secure.Close()
 	url := "https://" + strings.TrimPrefix(plain.URL, "http://")
-	runSeb(t, nil, "topic", "list", "--server", url).want(t, exitUnreachable, "write http://")
-	runSeb(t, nil, "topic", "create", "orders", "--server", url).want(t, exitUnreachable, "write http://")
-	runSeb(t, nil, "consume", "orders", "--follow", "--server", url).want(t, exitUnreachable, "write http://")
+	runSeb(t, nil, "topic", "list", "--server", url).want(t, exitUsage, "write http://")
+	runSeb(t, nil, "topic", "create", "orders", "--server", url).want(t, exitUsage, "write http://")
+	runSeb(t, nil, "consume", "orders", "--follow", "--server", url).want(t, exitUsage, "write http://")
 	runSeb(t, strings.NewReader("x\n"), "produce", "orders", "--idempotent", "--server", url).
-		want(t, exitUnreachable, "nothing appended", "write http://")
+		want(t, exitUsage, "nothing appended", "write http://")
 
 	// An HTTPS server may close the connection before it has read a longer request: then the outcome is
 	// unknown.
 	url = "http://" + strings.TrimPrefix(secure.URL, "https://")
-	runSeb(t, nil, "topic", "list", "--server", url).want(t, exitUnreachable, "write https://")
-	runSeb(t, nil, "consume", "orders", "--follow", "--server", url).want(t, exitUnreachable, "write https://")
+	runSeb(t, nil, "topic", "list", "--server", url).want(t, exitUsage, "write https://")
+	runSeb(t, nil, "consume", "orders", "--follow", "--server", url).want(t, exitUsage, "write https://")
 }
 
 // Ctrl-C and SIGTERM end a waiting command, with the exit code that shells expect.
@@ -195,5 +195,22 @@ func TestErrorsOfTheLibraryAreSaidAsPeopleSayThem(t *testing.T) {
 		if out.String() != test.want {
 			t.Errorf("%v is said as %q", test.err, out.String())
 		}
+	}
+}
+
+// If the TLS of client and broker does not fit, the setup is wrong, as with wrong credentials for a store.
+func TestTLSThatDoesNotFitIsWrongSetup(t *testing.T) {
+	dir := t.TempDir()
+	ca := newAuthority(t, dir, "ca")
+	cert, key, _ := ca.issue("server", "server", "elsewhere")
+	b := serve(t, nil, "--tls-cert", cert, "--tls-key", key)
+	runSeb(t, nil, "topic", "list", "--server", b.url).want(t, exitUsage, "is not trusted", "name the authority that signed its certificate with --ca")
+	runSeb(t, strings.NewReader("x"), "produce", "orders", "--server", b.url).want(t, exitUsage, "is not trusted")
+	runSeb(t, nil, "topic", "list", "--server", "http://"+strings.TrimPrefix(b.url, "https://")).want(t, exitUsage, "write https:// in --server")
+	_, port, _ := strings.Cut(strings.TrimPrefix(b.url, "https://"), ":")
+	r := runSeb(t, nil, "topic", "list", "--server", "https://localhost:"+port, "--ca", ca.file)
+	r.want(t, exitUsage, "has another name", "write a name that the certificate has in --server")
+	if strings.Contains(r.err, "--ca") {
+		t.Errorf("the hint names --ca, which was given:\n%s", r.err)
 	}
 }

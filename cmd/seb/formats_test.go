@@ -126,7 +126,7 @@ func TestProduceSaysWhereItsInputIsWrong(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			url := newBrokerThatAnswers(t, []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
-				_, _ = fmt.Fprint(w, `{"count":1}`)
+				_, _ = fmt.Fprint(w, appended(1))
 			}})
 			args := append([]string{"produce", "orders", "--server", url}, strings.Fields(test.args)...)
 			runSeb(t, strings.NewReader(test.in), args...).want(t, exitFailure, test.message)
@@ -167,7 +167,7 @@ func TestProduceGoesOnInEveryFormat(t *testing.T) {
 						problem(status, "store_unavailable", outcome)(w, r)
 						return
 					}
-					_, _ = fmt.Fprintf(w, `{"count":%d}`, len(body.Records))
+					_, _ = fmt.Fprint(w, appended(len(body.Records)))
 				}
 			}
 			answers := []http.HandlerFunc{answer(201, ""), answer(503, "not_committed"), answer(201, ""), answer(503, "unknown")}

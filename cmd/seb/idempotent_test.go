@@ -80,7 +80,7 @@ func TestProduceIdempotentOutlivesABrokerThatNeverAnswered(t *testing.T) {
 func TestProduceIdempotentAppendsOnce(t *testing.T) {
 	b := serve(t, nil, "--store", "memory:", "--linger", "1ms")
 	f := &lossyRelay{broker: b.url}
-	server := httptest.NewServer(f)
+	server := httptest.NewServer(asBroker(f.ServeHTTP))
 	defer server.Close()
 	var want strings.Builder
 	for _, format := range []string{"line", "json"} {

@@ -100,9 +100,9 @@ func TestFollowReadsPartitionsThatAreAdded(t *testing.T) {
 
 // The total of the progress is the number of records that will be written.
 func TestConsumeKnowsHowMuchThereIs(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewServer(asBroker(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Seb-Topic-Id", "00000000.1")
-		_, _ = fmt.Fprint(w, `{"partitions":[{"partition":0,"start_offset":5,"end_offset":10},{"partition":1,"end_offset":3}]}`)
+		_, _ = fmt.Fprint(w, `{"name":"orders","partitions":[{"partition":0,"start_offset":5,"end_offset":10},{"partition":1,"end_offset":3}]}`)
 	}))
 	defer server.Close()
 	broker, err := (serverFlag{Server: server.URL}).client()
@@ -113,10 +113,10 @@ func TestConsumeKnowsHowMuchThereIs(t *testing.T) {
 		cmd  consumeCmd
 		want int64
 	}{
-		{consumeCmd{Partition: "all", From: "earliest"}, 8},
-		{consumeCmd{Partition: "1", From: "earliest"}, 3},
-		{consumeCmd{Partition: "all", From: "earliest", Limit: 6}, 6},
-		{consumeCmd{Partition: "all", From: "1h"}, 0}, // unknown
+		{consumeCmd{Topic: "orders", Partition: "all", From: "earliest"}, 8},
+		{consumeCmd{Topic: "orders", Partition: "1", From: "earliest"}, 3},
+		{consumeCmd{Topic: "orders", Partition: "all", From: "earliest", Limit: 6}, 6},
+		{consumeCmd{Topic: "orders", Partition: "all", From: "1h"}, 0}, // unknown
 	} {
 		c := &topicReader{cmd: &test.cmd, broker: broker, progress: newProgress(io.Discard, 0)}
 		if err := c.find(t.Context()); err != nil || c.progress.total != test.want {

@@ -36,7 +36,7 @@ type fakeBroker struct {
 
 func newFakeBroker(t *testing.T, answers ...http.HandlerFunc) (*fakeBroker, string) {
 	f := &fakeBroker{t: t, answers: answers}
-	server := httptest.NewServer(f)
+	server := httptest.NewServer(asBroker(f.ServeHTTP))
 	t.Cleanup(server.Close)
 	return f, server.URL
 }
@@ -64,7 +64,7 @@ func (f *fakeBroker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.lines = append(f.lines, lines...)
 	w.WriteHeader(http.StatusCreated)
-	_, _ = fmt.Fprintf(w, `{"topic":"orders","count":%d,"partition":0,"offset":0}`, len(lines))
+	_, _ = fmt.Fprint(w, appended(len(lines)))
 }
 
 // accepted returns the lines of the appends accepted so far.
@@ -228,7 +228,7 @@ func TestProduceInterruptedKnowsWhatIsAcknowledged(t *testing.T) {
 	f.answers = []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
 		interrupt()
 		w.WriteHeader(http.StatusCreated)
-		_, _ = fmt.Fprint(w, `{"count":2}`)
+		_, _ = fmt.Fprint(w, appended(2))
 	}}
 	r := runSebContext(ctx, t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
 	r.want(t, 130, "interrupted", "2 lines are acknowledged", "--skip 2")
@@ -247,7 +247,7 @@ func TestProduceDoesNotFollowRedirects(t *testing.T) {
 // newBrokerThatAnswers answers the nth request by answers[n], and fails the test if more requests come.
 func newBrokerThatAnswers(t *testing.T, answers []http.HandlerFunc) string {
 	var mu sync.Mutex
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(asBroker(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(answers) == 0 {

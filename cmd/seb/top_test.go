@@ -256,7 +256,13 @@ func TestTopOfABroker(t *testing.T) {
 }
 
 func TestTopRefusesWhatIsNoBroker(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "up 1") }))
+	server := httptest.NewServer(asBroker(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" {
+			_, _ = fmt.Fprintln(w, `{"status":"ready"}`)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "up 1")
+	}))
 	defer server.Close()
 	runSeb(t, nil, "top", "--once", "--server", server.URL).want(t, exitFailure, "/metrics is not what a broker sends")
 	runSeb(t, nil, "top", "--once", "--server", "http://127.0.0.1:1").want(t, exitUnreachable, "no broker answers")
