@@ -109,6 +109,10 @@ var layers = []layer{
 		why: "what may be handed out next is decided without the log and without a clock",
 	},
 	{
+		pkg: "internal/handover", may: []string{"internal/format"}, // for slots and hashes
+		why: "who commits a bundle is decided without I/O and without a clock: what a bundle holds, and how it travels, is not its business",
+	},
+	{
 		pkg: "internal/wait",
 		why: "waiting is about nothing",
 	},
