@@ -104,7 +104,7 @@ fuzz: ## run every fuzz target for FUZZTIME (5s)
 prove: race explore simulate crash ## show at large bounds that nothing acknowledged is lost: an hour on 2 cores
 
 .PHONY: explore
-explore: ## explore the log's decisions, and queues, up to STATES states of each large bound
+explore: ## explore the log's decisions, queues and bundles, up to STATES states of each large bound
 	go test ./internal/test/explore -count=1 -run 'TestSmall|RuleIsNeeded' -v
 	go test ./internal/test/explore -count=1 -run TestLarge -explore.states=$(STATES) -timeout 5h -v
 	go test ./internal/test/explore -count=1 -run Walks -explore.walks=20000 -timeout 5h -v

@@ -7,7 +7,8 @@
 // step. If an invariant does not hold, they return a story, which tells what happened in each step.
 //
 // In this package, D is how long a checkpoint must have been visible before brokers may delete what the
-// checkpoint replaces. The package checks queues in the same way: see Queues, below.
+// checkpoint replaces. The package checks queues, and what brokers hand over to each other, in the same
+// way: see Queues and Handing over, below.
 //
 // These faults can happen:
 //
@@ -104,6 +105,32 @@
 // the fold accepts it: for example, a lost owner's release gets the epoch of the current owner.
 //
 // The model has only one partition, and no delays, no order by key, and no changes of a queue's config.
+//
+// # Handing over
+//
+// [HandoverConfig.Explore] and [HandoverConfig.Walk] check docs/rfcs/0005: brokers hand over bundles of
+// requests to a broker that commits for all. [handover.Sender] and [handover.Receiver], the code that
+// decides about bundles, run unchanged. The log is a simple model, since the Protocol is explored by itself:
+// a slot is won once, and a broker claims only the slot after those that it has applied.
+//
+//   - A bundle may be sent to any broker at any time. Once sent, it arrives at any later time, any number of
+//     times, or never. So the model contains every choice that [handover.Winner] can make, and does not run
+//     it. A lost call, offer or answer is the same as a bundle that is not sent.
+//   - A PUT, once sent, may succeed at any later time while the slot is free, even after its sender crashed
+//     or gave the claim up.
+//   - A broker stops between two steps for any time, loads a checkpoint of any later slot, crashes and
+//     restarts, or becomes a copy of another broker, with its memory, session and numbers. If the original
+//     crashes afterwards, the copy is a machine that was restored from a snapshot.
+//   - A broker claims a slot for a request that is in no bundle, and puts the request into a bundle later.
+//   - A broker applies commits that it gets from other brokers.
+//   - A request may have a condition: that the log has exactly one committed request before it. So a broker
+//     may have to refuse the request in one slot, and another broker may commit it in the next slot.
+//   - A peer that has another log sends a bundle or a commit.
+//
+// A claim has no identity: if two brokers claim a slot with the same marks, each takes the commit for its
+// own. That only makes more brokers winners. The model has no verdict "again", no merged batches, and no
+// limits of the bundles in hand. No broker is copied while it has a request that is in no bundle: each copy
+// would commit that request.
 //
 // # Bounds
 //

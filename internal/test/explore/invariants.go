@@ -63,11 +63,32 @@ const (
 	// NeverLost: if a record is neither done nor a dead letter, the current owner can still act on the
 	// record once it knows the log, and the next owner can finish the record.
 	NeverLost
+
+	// OnceAtMost: no bundle has more than one mark in the log, and no request of a bundle is committed
+	// twice.
+	OnceAtMost
+	// ToldIsTrue: a caller is told that its request is committed only if the log has the request, and at the place
+	// that the caller is told.
+	ToldIsTrue
+	// RefusedIsTrue: a request whose caller was told that it is not committed is never in the log.
+	RefusedIsTrue
+	// InOrder: the bundles that a broker has sealed under one session are in the log in the order of their
+	// sealing. If bundles are undecided when the broker takes a new session, they come before those of the new
+	// session. There is one exception: if a broker gives up a bundle that a copy of the broker still waits for,
+	// that bundle may come later.
+	InOrder
+	// NothingLost: the bundles of a broker that lives and loads no checkpoint are decided in the end. In each
+	// state, the broker would learn what the log has decided already, and would claim the rest itself.
+	NothingLost
+	// WireIsTrue: a commit that a broker got from another broker, and applied, is what the store has in that
+	// slot. No broker commits a bundle of a broker that has another log.
+	WireIsTrue
 )
 
 var invariantNames = [...]string{"", "SlotAgreement", "Contiguity", "AckDurable", "NoPhantom", "AtMostOnce",
 	"DenseOffsets", "FloorSafe", "LossIsLoud", "RecoverOK", "MissOK", "ReadOK",
-	"OwnNumber", "AtMost", "LastCounts", "LeaseKept", "DoneOnce", "Fenced", "OneEach", "NeverLost"}
+	"OwnNumber", "AtMost", "LastCounts", "LeaseKept", "DoneOnce", "Fenced", "OneEach", "NeverLost",
+	"OnceAtMost", "ToldIsTrue", "RefusedIsTrue", "InOrder", "NothingLost", "WireIsTrue"}
 
 func (i Invariant) String() string { return invariantNames[i] }
 

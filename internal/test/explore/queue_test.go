@@ -45,7 +45,7 @@ func TestSmallQueues(t *testing.T) {
 		}
 		sum.add(r.Counts)
 	}
-	allHappened(t, sum[queueEvents:])
+	allHappened(t, sum[queueEvents:handoverEvents])
 }
 
 var largeQueues = map[string]QueueConfig{
@@ -95,7 +95,7 @@ func TestQueueWalks(t *testing.T) {
 		sum.add(r.Counts)
 	}
 	t.Logf("%d walks: %v", *walkCount, sum)
-	allHappened(t, sum[queueEvents:])
+	allHappened(t, sum[queueEvents:handoverEvents])
 }
 
 // TestQueueRuleIsNeeded leaves out one rule after the other, and expects a violation.

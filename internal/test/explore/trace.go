@@ -41,11 +41,36 @@ const (
 	extensions
 	releases // releases of the queue while workers have records
 	ownerLosses
+
+	landed         // PUTs that succeeded
+	bundlesLanded  // PUTs with bundles that succeeded
+	lostClaims     // claims whose slot has another commit
+	taken          // bundles taken by a winner
+	seenMarks      // bundles refused, since the winner had seen their marks
+	tooOld         // bundles refused, since the winner did not know all slots above after
+	withoutBefore  // bundles refused, since the winner did not know the one before
+	overtaken      // bundles refused, since a later one of the session was there
+	struck         // commits whose marks were removed from the hand
+	droppedBundles // lost races in which bundles in hand were dropped
+	droppedInLoads // loads in which bundles in hand were dropped
+	givenUp        // loads that made the outcome of bundles unknown
+	byWire         // commits applied that came from other brokers
+	directCommits  // own commits with requests that were in no bundle
+	toldCommitted
+	toldRefused
+	doubles // brokers that became a copy of another
+	copiesFound
+	strangers      // bundles refused, since their senders have another log
+	strangersTaken // bundles taken whose senders have another log, which the winner could not know yet
+	brokersCrashed // brokers that crashed, whose bundles may be on their way
 	events
 )
 
 // queueEvents is the first event about queues.
 const queueEvents = uncertains
+
+// handoverEvents is the first event about bundles that brokers hand over.
+const handoverEvents = landed
 
 // Counts are how often each event happened.
 type Counts [events]int
@@ -63,7 +88,10 @@ func (c Counts) String() string {
 		"losses", "alarms",
 		"uncertain records", "first hand-outs", "hand-outs by former owners", "further hand-outs", "dead letters",
 		"commits of lost owners refused", "answers without an owner", "late answers refused", "acknowledgements again",
-		"put back", "redriven", "leases extended", "releases with records out", "owners crashed"}
+		"put back", "redriven", "leases extended", "releases with records out", "owners crashed",
+		"PUTs succeeded", "PUTs with bundles succeeded", "claims lost", "bundles taken", "marks seen", "bundles too old", "bundles without the one before",
+		"bundles overtaken", "strikes", "drops after lost races", "drops after loads", "bundles given up", "commits by wire", "requests committed without a bundle", "told committed", "told refused",
+		"copies made", "copies found", "bundles of strangers refused", "bundles of strangers taken", "brokers crashed"}
 	var list []string
 	for i, n := range c {
 		if n > 0 {

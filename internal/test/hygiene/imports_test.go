@@ -109,6 +109,10 @@ var layers = []layer{
 		why: "what may be handed out next is decided without the log and without a clock",
 	},
 	{
+		pkg: "internal/handover", may: []string{"internal/format"}, // for slots and hashes
+		why: "who commits a bundle is decided without I/O and without a clock: what a bundle holds, and how it travels, is not its business",
+	},
+	{
 		pkg: "internal/wait",
 		why: "waiting is about nothing",
 	},
@@ -165,8 +169,8 @@ var layers = []layer{
 		why: "an S3 server for tests serves tests of every layer above the store",
 	},
 	{
-		pkg: "internal/test/explore", may: []string{"internal/format", "internal/commitlog", "internal/state"},
-		why: "it proves the log's decisions and the fold's checks by driving them, without a store or a broker",
+		pkg: "internal/test/explore", may: []string{"internal/format", "internal/commitlog", "internal/handover", "internal/state"},
+		why: "it proves what the log, the fold and the handing over decide by driving them, without a store or a broker",
 	},
 	{
 		pkg: "internal/test/loglines",
