@@ -284,7 +284,13 @@ func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outco
 		default:
 			p.waits.tell(err)
 		}
-		if !retry || hopeless || !pause.wait(retrying, err) {
+		if !retry || hopeless {
+			return outcome, err
+		}
+		if !pause.wait(retrying, err) {
+			if ctx.Err() != nil { // a signal, not the end of --retry-for
+				err = errInterrupted
+			}
 			return outcome, err
 		}
 		p.answered = p.answered || !unreachable

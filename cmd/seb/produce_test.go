@@ -234,6 +234,17 @@ func TestProduceInterruptedKnowsWhatIsAcknowledged(t *testing.T) {
 	r.want(t, 130, "interrupted", "2 lines are acknowledged", "--skip 2")
 }
 
+// A signal ends the wait for the next try. That is no failure of the broker.
+func TestProduceInterruptedBetweenTwoTriesWasInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	_, url := newFakeBroker(t, func(w http.ResponseWriter, r *http.Request) {
+		time.AfterFunc(100*time.Millisecond, interrupt)
+		w.Header().Set("Retry-After", "60")
+		problem(http.StatusServiceUnavailable, "store_unavailable", "not_committed")(w, r)
+	})
+	runSebContext(ctx, t, strings.NewReader("a"), "produce", "orders", "--server", url).want(t, 130, "interrupted")
+}
+
 func TestProduceDoesNotFollowRedirects(t *testing.T) {
 	f, url := newFakeBroker(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/elsewhere", http.StatusFound)

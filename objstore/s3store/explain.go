@@ -113,7 +113,7 @@ func (s *Store) wrongRegion(code, message string, answer *smithyhttp.ResponseErr
 		}
 	case "IllegalLocationConstraintException", "PermanentRedirect":
 	default:
-		if answer.HTTPStatusCode() != http.StatusMovedPermanently {
+		if answer.HTTPStatusCode() != http.StatusMovedPermanently || region == "" { // servers that are no S3 store redirect, too
 			return nil, false
 		}
 	}

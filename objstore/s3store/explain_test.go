@@ -87,6 +87,7 @@ func TestAnswersAreExplained(t *testing.T) {
 		detail, hint string
 	}{
 		{"redirect", objstore.VerbGet, redirect, "is in the region eu-central-1, not in us-east-1", "region=eu-central-1"},
+		{"redirect of a server that is no S3 store", objstore.VerbGet, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMovedPermanently) }, "the store answered 301 Moved Permanently", ""},
 		{"malformed", objstore.VerbCreate, malformed, "is in the region eu-central-1, not in us-east-1", "AWS_REGION"},
 		{"newer region", objstore.VerbList, answer(400, "IllegalLocationConstraintException"), "is in another region than us-east-1", "region=NAME"},
 		{"header", objstore.VerbList, answer(400, "AuthorizationHeaderMalformed"), "the store answered 400 AuthorizationHeaderMalformed: as told", ""},
