@@ -540,9 +540,9 @@ func (s *share) allowance(r *Reservation) int64 {
 	return s.part() - s.weight(r, 0)
 }
 
-// part returns how many bytes of the share are the part of each holder. With 3 holders, it is a quarter of
-// the share, and with one holder, three quarters: so holders that come later find room at once, although
-// all others have their whole part. In Answers, confined holders don't count.
+// part returns how many bytes of the share are the part of each holder: the share divided by one more than the
+// number of holders, or three quarters of it if there is only one. So a holder that comes later finds room at once,
+// although all others have their whole part. In Answers, confined holders don't count.
 func (s *share) part() int64 {
 	n := len(s.accounts)
 	if s.name == Answers {

@@ -33,8 +33,8 @@ type dataObject struct {
 }
 
 // put uploads a sealed batch set as data objects, in parallel. It returns nil once the store has all these
-// objects. After an error no commit may refer to the objects: the engine ends, or the store has no room for
-// them.
+// objects. It returns an error only if the engine ends, or if the store has no room for the objects; then no
+// commit may refer to them.
 func (e *Engine) put(set *batchSet) error {
 	set.finish()
 	set.objects = e.pack(set.batches)

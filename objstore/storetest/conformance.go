@@ -194,10 +194,10 @@ func testCreateLarge(t *testing.T, s *suite) {
 	}
 	s.create("data/large", body[:1], body[1:3<<20], body[3<<20:])
 	if got := s.get("data/large", 0, -1).Body; !bytes.Equal(got, body) {
-		t.Errorf("an object of 8 MiB came back changed (%d bytes)", len(got))
+		t.Errorf("Get of an object of 8 MiB returned %d bytes, which are not the written ones", len(got))
 	}
 	if got := s.get("data/large", 5<<20, 1<<20).Body; !bytes.Equal(got, body[5<<20:6<<20]) {
-		t.Errorf("a range of 1 MiB came back changed (%d bytes)", len(got))
+		t.Errorf("Get of a range of 1 MiB returned %d bytes, which are not the written ones", len(got))
 	}
 }
 
