@@ -82,6 +82,9 @@ func TestChunksStopAtTheFirstError(t *testing.T) {
 
 // The memory that is reserved for a buffer suffices, whatever the records have.
 func TestChunksKeepToTheirMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector takes memory of its own")
+	}
 	c := newChunks(io.Discard)
 	defer c.free()
 	control := bytes.Repeat([]byte{1}, 2*chunkBytes) // takes six times its size as JSON
