@@ -112,9 +112,6 @@ func heapHeld() int64 {
 // Whatever the log has and callers request, callers that don't read their answers make the broker hold no more
 // memory than its budget and a constant.
 func TestAnswersAreBoundedWhateverTheLogHolds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector takes memory of its own")
-	}
 	registry := prometheus.NewRegistry()
 	opts := seb.Options{Memory: boundsMemory}
 	bubbleOn(t, objstore.NewMemory(), opts, Options{Registerer: registry, Gatherer: registry}, 0, func(t *testing.T, s *server) {
@@ -136,9 +133,6 @@ func TestAnswersAreBoundedWhateverTheLogHolds(t *testing.T) {
 // A response about one record or one partition of a topic takes no memory for the topic's other partitions, outside
 // of the budget.
 func TestAnswersAboutOnePartitionAreBoundedWhateverTheTopicHas(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector takes memory of its own")
-	}
 	opts := seb.Options{Memory: boundsMemory, Limits: seb.Limits{Partitions: 100_000}}
 	bubbleOn(t, objstore.NewMemory(), opts, Options{}, 0, func(t *testing.T, s *server) {
 		if _, _, err := s.broker.CreateTopic(t.Context(), "orders", seb.TopicOptions{Partitions: 100_000}); err != nil {

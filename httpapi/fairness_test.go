@@ -386,9 +386,6 @@ func TestLongListsAreLargeAnswers(t *testing.T) {
 // If one key holds memory that others need, its requests are ended, and the key does not get the
 // memory back at once.
 func TestHostileUploadsCostOthersLittle(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector costs more than hostile uploads")
-	}
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "x")
 		newKey(t, s.broker, "ops", seb.ScopeAdmin)

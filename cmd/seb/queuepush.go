@@ -39,7 +39,7 @@ func pushText(p seb.PushInfo) string {
 	return strings.Join(append([]string{s}, pushTroubles(p)...), "; ")
 }
 
-// pushTroubles say why a push delivers nothing; there are none if it does.
+// pushTroubles returns the reasons why a push delivers nothing, or nothing if the push delivers.
 func pushTroubles(p seb.PushInfo) (troubles []string) {
 	if p.Stopped != "" {
 		troubles = append(troubles, "stopped: "+oneLine(p.Stopped))

@@ -78,7 +78,7 @@ func (w *handoverWorld) restart(b *handoverBroker) {
 	w.nameAny(b)
 }
 
-// nameAny makes a broker a winner although it is none. Only if AnyWinner is true.
+// nameAny makes a broker that has not won the last slot a winner. It happens only if AnyWinner is true.
 func (w *handoverWorld) nameAny(b *handoverBroker) {
 	if w.AnyWinner {
 		b.take.Named(handover.Session{}, b.take.Position())
