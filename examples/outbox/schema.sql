@@ -13,7 +13,7 @@ CREATE TABLE outbox (
 
 -- The batches that are on their way to Seb: at most one for each topic. Before
 -- the program sends a batch, it stores here which rows the batch has. Every
--- attempt has the same idempotency key: outbox- and the batch's id.
+-- attempt has the same idempotency key: 'outbox-' followed by the batch's id.
 CREATE TABLE outbox_batches (
     topic   text PRIMARY KEY,
     id      uuid NOT NULL DEFAULT gen_random_uuid(),
