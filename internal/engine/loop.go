@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"time"
 
@@ -79,6 +80,7 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	for _, set := range e.batcher.takeRefused() {
 		e.finish([]*batchSet{set}, func(*Request) error { return storeError("the records were not stored", set.refused) })
 	}
+	runtime.Gosched() // callers whose requests the last commit has settled run first, and their next requests join this commit
 	sets := e.batcher.takeSets(inline)
 	if len(sets) == 0 {
 		if len(syncs) > 0 {
