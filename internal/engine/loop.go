@@ -14,6 +14,7 @@ const (
 	inlineBytesMax     = 4 * mib         // the largest payload that is written into the commit object itself
 	contendedInlineMax = 64 << 10        // replaces inlineBytesMax while other brokers win slots, since a broker sends the payload again after each lost race
 	contendedFor       = 5 * time.Second // contendedInlineMax applies until the log has not been contended for this long
+	yieldBytes         = 64 << 10        // after a larger commit the loop does not yield: callers would copy many records first, while no commit is under way
 )
 
 // loop is the commit loop: the one goroutine that claims slots, follows the log and changes the
@@ -80,7 +81,6 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	for _, set := range e.batcher.takeRefused() {
 		e.finish([]*batchSet{set}, func(*Request) error { return storeError("the records were not stored", set.refused) })
 	}
-	runtime.Gosched() // callers whose requests the last commit has settled run first, and their next requests join this commit
 	sets := e.batcher.takeSets(inline)
 	if len(sets) == 0 {
 		if len(syncs) > 0 {
@@ -90,8 +90,10 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	}
 	defer e.batcher.idle()
 	begun := time.Now()
+	bytes := int64(0)
 	for _, set := range sets {
 		set.finish()
+		bytes += set.bytes
 	}
 	e.building = &building{begun: begun, sets: sets, refusal: map[*Request]error{}}
 	defer func() { e.building = nil }()
@@ -129,6 +131,9 @@ func (e *Engine) commit(syncs []*syncRequest) {
 		l.done <- nil
 	}
 	e.maybeCheckpoint(c.Seq)
+	if bytes <= yieldBytes {
+		runtime.Gosched() // callers run first, and their next requests join the next commit, instead of the one after it
+	}
 }
 
 func (e *Engine) contended() bool {
