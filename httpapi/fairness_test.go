@@ -369,6 +369,7 @@ func TestRecordLargerThanAPartIsRead(t *testing.T) {
 
 // A list counts as a large answer only if it is longer than a chunk.
 func TestLongListsAreLargeAnswers(t *testing.T) {
+	t.Parallel() // it waits for seconds
 	s := newServer(t, seb.Options{}, Options{})
 	s.do("PUT", "/v1/topics/a", strings.NewReader(`{"partitions":1000}`)).want(t, http.StatusCreated)
 	_, limit := s.broker.ShareBytes(seb.ShareAnswers)

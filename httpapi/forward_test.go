@@ -393,6 +393,7 @@ func (s *server) wantReplaced() {
 // An owner at its limit on connections accepts new ones late. It must not lose its queues for that, since
 // anyone can open connections without a key.
 func TestOwnerThatTakesConnectionsLateIsNotReplaced(t *testing.T) {
+	t.Parallel() // it waits for seconds
 	f := newFakePeer(t, unreachable(new(atomic.Int32), 0))
 	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {

@@ -300,6 +300,7 @@ func TestConnectionOfAnUnknownSessionEnds(t *testing.T) {
 
 // Bytes that were recorded on one connection between brokers are useless on another.
 func TestReplayedRequestIsRefused(t *testing.T) {
+	t.Parallel() // it waits for seconds
 	peers := newPeersWithQueue(t, 2, 2)
 	e := newEavesdropper(t, func(conn net.Conn) {
 		on, err := new(net.Dialer).DialContext(context.Background(), "tcp", strings.TrimPrefix(peers[0].url, "http://"))

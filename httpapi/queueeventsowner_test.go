@@ -41,6 +41,7 @@ func TestAnyBrokerStreamsAQueue(t *testing.T) {
 // A worker's stream goes on when the owner dies: the broker that relays the stream takes the
 // queue over.
 func TestStreamGoesOnWhenTheOwnerDies(t *testing.T) {
+	t.Parallel() // it waits for seconds
 	shared := objstore.NewMemory()
 	dying := &brokenStore{Store: shared}
 	peers := newPeersWithQueue(t, 2, 1, dying, shared)
@@ -57,6 +58,7 @@ func TestStreamGoesOnWhenTheOwnerDies(t *testing.T) {
 
 // A worker's stream through another broker goes on when the owner shuts down.
 func TestStreamGoesOnWhenTheOwnerShutsDown(t *testing.T) {
+	t.Parallel() // it waits for seconds
 	peers := newPeersWithQueue(t, 2, 1)
 	f := peers[1].receiving("")
 	f.wantMessages("0#1")
@@ -237,6 +239,7 @@ func TestStreamThatBreaksOffWithinAnEventIsCut(t *testing.T) {
 // If an owner's streams end again and again between events, the owner is asked again after a pause. If it
 // does not answer then, it is replaced.
 func TestOwnerWhoseStreamsEndIsAskedAgain(t *testing.T) {
+	t.Parallel() // it waits for seconds
 	began := time.Now()
 	var asked atomic.Int32
 	silent := make(chan struct{}, ownerTries)
