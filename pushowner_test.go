@@ -214,7 +214,7 @@ func TestIdlePushedQueueCostsNoCommits(t *testing.T) {
 		target.deliver(t, other)
 		pushedQueue(t, b, seb.QueueUpdate{}, pipesURL)
 		appendValues(t, b, "a")
-		time.Sleep(time.Minute)
+		time.Sleep(2 * seb.ReceiveWaitMax) // the next receive of the pusher may move the dispatch limit once more
 		applied := b.Status().Applied
 		time.Sleep(3 * time.Hour)
 		if now := b.Status().Applied; now != applied || len(target.all()) != 1 {
