@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -194,7 +195,10 @@ func inCommitOfRevocation(t *testing.T, b *seb.Broker, faulty *storetest.Faulty,
 	var wg sync.WaitGroup
 	wg.Go(func() { mustAppend(t, b, "u", "first") })
 	synctest.Wait()
-	wg.Go(func() { mustAppend(t, b, "u", "second") })
+	// After a commit this large, the commit loop does not let the callers run first. So the next commit has the
+	// third append, but not the revocation yet.
+	large := strings.Repeat("x", 100<<10)
+	wg.Go(func() { mustAppend(t, b, "u", large) })
 	synctest.Wait()
 	wg.Go(func() {
 		if _, err := b.RevokeKey(t.Context(), key); err != nil {
