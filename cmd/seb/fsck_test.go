@@ -143,8 +143,15 @@ func TestFsckInterrupted(t *testing.T) {
 	b := copyOf(t, goodBucket)
 	b[slot(2)] = []byte("rubbish")
 	f := storetest.NewFaulty(b.store(t))
-	held := make(chan struct{}, 1)
+	held, damaged := make(chan struct{}, 1), make(chan struct{})
+	read := sync.OnceFunc(func() { close(damaged) })
+	f.On(objstore.VerbGet, slot(2), func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
+		defer read()
+		return next(ctx, r)
+	})
 	f.On(objstore.VerbGet, slot(9), func(ctx context.Context, _ storetest.Request, _ storetest.Next) (storetest.Answer, error) {
+		<-damaged
+		time.Sleep(100 * time.Millisecond) // the check reads slots side by side: let it note what it has read
 		held <- struct{}{}
 		<-ctx.Done()
 		return storetest.Answer{}, ctx.Err()
