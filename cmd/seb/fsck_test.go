@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -140,35 +141,31 @@ func TestFsckNamesAllDamageAndFewOrphans(t *testing.T) {
 
 // An interrupt prints what was found, and how far the check came.
 func TestFsckInterrupted(t *testing.T) {
-	b := copyOf(t, goodBucket)
-	b[slot(2)] = []byte("rubbish")
-	f := storetest.NewFaulty(b.store(t))
-	held, damaged := make(chan struct{}, 1), make(chan struct{})
-	read := sync.OnceFunc(func() { close(damaged) })
-	f.On(objstore.VerbGet, slot(2), func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
-		defer read()
-		return next(ctx, r)
+	synctest.Test(t, func(t *testing.T) {
+		b := copyOf(t, goodBucket)
+		b[slot(2)] = []byte("rubbish")
+		f := storetest.NewFaulty(b.store(t))
+		held := make(chan struct{}, 1)
+		f.On(objstore.VerbGet, slot(9), func(ctx context.Context, _ storetest.Request, _ storetest.Next) (storetest.Answer, error) {
+			held <- struct{}{}
+			<-ctx.Done()
+			return storetest.Answer{}, ctx.Err()
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-held
+			synctest.Wait() // the check has read all other slots
+			cancel()
+		}()
+		var out, errs bytes.Buffer
+		err := (&fsckCmd{storeFlag: storeFlag{Store: "bucket"}}).check(ctx, streams{nil, &out, &errs}, f)
+		if err == nil || errors.Is(err, errDamaged) || !strings.Contains(err.Error(), "interrupted") || !strings.Contains(err.Error(), " of 15 objects") {
+			t.Errorf("it ended with %v", err)
+		}
+		if strings.Contains(out.String(), "verdict") || errs.Len() > 0 {
+			t.Errorf("it wrote\n%s%s", &out, &errs)
+		}
 	})
-	f.On(objstore.VerbGet, slot(9), func(ctx context.Context, _ storetest.Request, _ storetest.Next) (storetest.Answer, error) {
-		<-damaged
-		time.Sleep(100 * time.Millisecond) // the check reads slots side by side: let it note what it has read
-		held <- struct{}{}
-		<-ctx.Done()
-		return storetest.Answer{}, ctx.Err()
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-held
-		cancel()
-	}()
-	var out, errs bytes.Buffer
-	err := (&fsckCmd{storeFlag: storeFlag{Store: "bucket"}}).check(ctx, streams{nil, &out, &errs}, f)
-	if err == nil || errors.Is(err, errDamaged) || !strings.Contains(err.Error(), "interrupted") || !strings.Contains(err.Error(), " of 15 objects") {
-		t.Errorf("it ended with %v", err)
-	}
-	if strings.Contains(out.String(), "verdict") || errs.Len() > 0 {
-		t.Errorf("it wrote\n%s%s", &out, &errs)
-	}
 }
 
 // fsck tells a store that can't be reached from a damaged one.
