@@ -112,6 +112,9 @@ func heapHeld() int64 {
 // Whatever the log has and callers request, callers that don't read their answers make the broker hold no more
 // memory than its budget and a constant.
 func TestAnswersAreBoundedWhateverTheLogHolds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures memory on a large log, and other tests have its routes under the race detector")
+	}
 	registry := prometheus.NewRegistry()
 	opts := seb.Options{Memory: boundsMemory}
 	bubbleOn(t, objstore.NewMemory(), opts, Options{Registerer: registry, Gatherer: registry}, 0, func(t *testing.T, s *server) {

@@ -271,7 +271,11 @@ func TestSlowReadersOfLargeRecordsGiveWay(t *testing.T) {
 
 // Callers that read a large record at the same time take turns: none of them waits for memory while it holds some.
 func TestReadersOfALargeRecordTakeTurns(t *testing.T) {
-	const count, size = 40, 2 << 20 // the memory for large answers is 8 MiB
+	const size = 2 << 20 // the memory for large answers is 8 MiB
+	count := 40
+	if testing.Short() {
+		count = 12
+	}
 	for name, path := range map[string]string{
 		"records": ordersPath + "?offset=0", "consumer": "/v1/topics/orders/consumers/c%d/records", "stream": ordersPath + "?offset=0&partition=0",
 		"queue": "/v1/topics/orders/queues/q%d/receive", "dead": "/v1/topics/orders/queues/dead/dead",
@@ -427,7 +431,10 @@ func TestHostileUploadsCostOthersLittle(t *testing.T) {
 		start := time.Now()
 		body := strings.Repeat("y", 1<<20)
 		var slow, slowest time.Duration
-		const appends = 600
+		appends := 600
+		if testing.Short() {
+			appends = 100
+		}
 		for range appends {
 			began := time.Now()
 			s.append("orders", body, bearer(good)...)
@@ -567,7 +574,11 @@ func TestLargeListsKeepNoSmallRequestWaiting(t *testing.T) {
 				newKey(t, s.broker, "ops", seb.ScopeAdmin)
 				_, good := newKey(t, s.broker, "good", seb.ScopeWrite)
 				_, bad := newKey(t, s.broker, "bad", seb.ScopeWrite)
-				const callers, each = 8, 3
+				const callers = 8
+				each := 3
+				if testing.Short() {
+					each = 1
+				}
 				var running, done atomic.Int64
 				running.Store(callers)
 				for range callers {
@@ -590,7 +601,7 @@ func TestLargeListsKeepNoSmallRequestWaiting(t *testing.T) {
 						t.Errorf("a small append took %v", took)
 					}
 				}
-				if n := done.Load(); n < callers*each/2 {
+				if n := done.Load(); n < int64(callers*each/2) {
 					t.Errorf("only %d of %d large requests got their memory", n, callers*each)
 				}
 				s.wantNothingReserved()

@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"io"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,6 +19,10 @@ import (
 // TestMain makes the test binary act as seb if a test runs it by that name, so that tests can kill real
 // processes.
 func TestMain(m *testing.M) {
+	// Parallel tests mostly wait for processes. The flag -parallel goes before.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){"seb": main, "seb-crowd": crowdMain})
 }
 

@@ -12,9 +12,10 @@ import (
 // document describes. The seed is fixed, so that a finding can be reproduced.
 func TestGeneratedRequestsAreAnsweredAsDescribed(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes half a minute")
+		t.Skip("it takes a minute")
 	}
 	generator := findSchemathesis(t)
+	t.Parallel()
 	broker := serve(t, nil, "--store", "memory:")
 	key := runSeb(t, nil, "key", "create", "generator", "--scope", "admin", "--server", broker.url)
 	key.want(t, exitOK)
