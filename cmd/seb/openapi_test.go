@@ -24,7 +24,7 @@ func TestGeneratedRequestsAreAnsweredAsDescribed(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), generator, "--config-file", filepath.Join(told, "schemathesis.toml"), "--no-color",
-		"run", broker.url+"/openapi.yaml", "--header", "Authorization: Bearer "+strings.TrimSpace(key.out), "--phases", "coverage,fuzzing", "--max-examples", "15", "--seed", "1",
+		"run", broker.url+"/openapi.yaml", "--header", "Authorization: Bearer "+strings.TrimSpace(key.out), "--phases", "coverage,fuzzing", "--max-examples", "10", "--seed", "1",
 		"--exclude-path", "/v1/keys/{id}", // it would revoke its own key
 		"--exclude-operation-id", "originalRead", // it waits 10 s by default
 		"--continue-on-failure", "--no-shrink", "--request-timeout", "10")

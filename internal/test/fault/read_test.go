@@ -95,6 +95,9 @@ func TestBentAnswersAreNeverServed(t *testing.T) {
 }
 
 func TestTruncatedAndFlippedGetsAreRetried(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a while, with one goroutine at a time")
+	}
 	faults := map[string]storetest.Fault{
 		"empty":      storetest.Truncate(0),
 		"short":      storetest.Truncate(20),
