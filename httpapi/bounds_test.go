@@ -113,7 +113,7 @@ func heapHeld() int64 {
 // memory than its budget and a constant.
 func TestAnswersAreBoundedWhateverTheLogHolds(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it measures memory on a large log, and other tests have its routes under the race detector")
+		t.Skip("it measures memory, and other tests call the same routes")
 	}
 	registry := prometheus.NewRegistry()
 	opts := seb.Options{Memory: boundsMemory}

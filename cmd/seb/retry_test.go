@@ -78,7 +78,7 @@ func TestWorkerTellsOnceOfAnOutage(t *testing.T) {
 	worker := work(t, dir, first.url, "--exec", "true")
 	until(t, "the worker works", func() bool { return strings.Contains(worker.stderr.String(), "working on") }, worker)
 	first.stopped(t)
-	// The outage begins with a refused connection, or with a request that the broker took no more.
+	// The broker refuses the connection, or closes it before it answers the request.
 	until(t, "the worker tells of the outage", func() bool { return strings.Contains(worker.stderr.String(), "trying again") }, worker)
 	second := serve(t, nil, at...)
 	until(t, "the worker tells of the end", func() bool { return strings.Contains(worker.stderr.String(), "serves the queue again") }, worker)
