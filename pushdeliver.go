@@ -83,7 +83,7 @@ func (x pushBroker) Pushed() map[format.QueueID]push.Pushed {
 				ID: q.ID, Topic: s.TopicByID(q.Topic).Name, Name: q.Name, TopicID: x.b.TopicTag(q.Topic), Target: change.TargetOf(q.Push),
 				Epoch: o.Epoch, Owned: o.Owned, Owner: o.Address, Seen: o.Seen,
 				Here: d != nil,
-				Mine: o.Address != "" && o.Address == x.b.opts.Address && !x.b.dispatchers.HasLost(o.Queue),
+				Mine: o.Address != "" && o.Address == x.b.opts.Address && !x.b.dispatchers.HasLost(o),
 			}
 		}
 	})

@@ -158,7 +158,8 @@ func (d *Dispatcher) claimsUnderWayLocked() {
 
 // opening returns a channel that is closed when a commit has ended, after which a record may be handed out: a
 // commit with record claims, or one that moves the dispatch limit. It returns nil if the queue is paused, if no
-// such commit is under way, or if no record waits for it.
+// such commit is under way, or if no record waits for it. The state may have applied the commit already: then the
+// limit keeps no record back any more, although the dispatcher has not woken the receivers yet.
 func (d *Dispatcher) opening() (opened <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,9 +172,9 @@ func (d *Dispatcher) opening() (opened <-chan struct{}) {
 	if d.moved == nil {
 		return nil
 	}
-	d.viewOwned(func(t *state.Topic, q *state.Queue) {
+	d.viewOwned(func(t *state.Topic, _ *state.Queue) {
 		for i, p := range d.parts {
-			if p.next < t.Partitions[i].End && p.next >= d.limitLocked(q, i) {
+			if p.next < t.Partitions[i].End {
 				opened = d.moved
 			}
 		}

@@ -29,9 +29,10 @@ type fake struct {
 	live       state.Live
 	seq        format.Seq
 
-	// before and after, if set, are called once, by the next call of Commit.
-	hooks         sync.Mutex
-	before, after func()
+	// before, between and after, if set, are called once, by the next call of Commit. When between is called, the
+	// state has applied the commit, and the dispatchers have not noted it.
+	hooks                  sync.Mutex
+	before, between, after func()
 
 	failing    map[format.Offset]error // by offset: the error of reading from there
 	unreadable atomic.Pointer[error]
@@ -128,20 +129,20 @@ func (f *fake) owner() (o dispatch.Owner) {
 // Commit implements dispatch.Broker.
 func (f *fake) Commit(_ context.Context, r dispatch.Request) error {
 	f.hooks.Lock()
-	before, after := f.before, f.after
-	f.before, f.after = nil, nil
+	before, between, after := f.before, f.between, f.after
+	f.before, f.between, f.after = nil, nil, nil
 	f.hooks.Unlock()
 	if before != nil {
 		before()
 	}
-	err := f.decide(r.Change)
+	err := f.decide(r.Change, between)
 	if after != nil {
 		after()
 	}
 	return err
 }
 
-func (f *fake) decide(c dispatch.Change) error {
+func (f *fake) decide(c dispatch.Change, between func()) error {
 	f.committing.Lock()
 	defer f.committing.Unlock()
 	now := time.Now()
@@ -169,6 +170,9 @@ func (f *fake) decide(c dispatch.Change) error {
 	f.live.Unlock()
 	if err != nil {
 		return &dispatch.CommitError{Err: err}
+	}
+	if between != nil {
+		between()
 	}
 	f.all.Applied(f.live.State, entries, at)
 	return nil
@@ -396,7 +400,7 @@ func TestAnotherOwnerEndsTheDispatcher(t *testing.T) {
 		f.append("a")
 		d := f.open()
 		f.own(format.SessionKey{2}, 2)
-		if f.all.Of(1) != nil || !f.all.HasLost(1) {
+		if f.all.Of(1) != nil || !f.all.HasLost(f.owner()) {
 			t.Error("the queue still has a dispatcher")
 		}
 		if got := d.Take(time.Now(), dispatch.Want{Max: 1, Admitted: 1}); got.Out != nil || got.Turn != nil {

@@ -174,10 +174,11 @@ func (x *Dispatchers) apply(it format.Entry, at state.Moment) {
 	case *format.QueueReleased:
 		x.drop(y.Queue)
 	case *format.QueueOwned:
-		if d := x.drop(y.Queue); d != nil {
+		if d := x.Of(y.Queue); d != nil {
 			x.mu.Lock()
-			x.lost[y.Queue] = silence{}
+			x.lost[y.Queue] = silence{} // before the dispatcher ends: HasLost finds one or the other
 			x.mu.Unlock()
+			x.drop(y.Queue)
 			x.warnOfLoss(d)
 		}
 	case *format.RecordsDone:

@@ -75,7 +75,7 @@ func (x *Dispatchers) MayTake(o Owner, deaf bool) error {
 	// An owner without work writes nothing to the log, so silence alone does not prove that the owner
 	// is lost. It counts only if this broker got no answer (deaf), or can't ask (mute).
 	silent := max(x.b.StoreNow().Sub(o.Seen), x.silentFor(o.Queue, o.Seen)) > OwnerSilence
-	if (deaf || mute) && (silent || !x.HasLost(o.Queue)) {
+	if (deaf || mute) && (silent || !x.HasLost(o)) {
 		return nil
 	}
 	if o.Address != "" && o.Address == x.opts.Address {
@@ -112,12 +112,14 @@ func (x *Dispatchers) silentFor(queue format.QueueID, seen time.Time) time.Durat
 	return time.Since(s.since)
 }
 
-// HasLost tells whether another broker has taken a queue over from this one.
-func (x *Dispatchers) HasLost(queue format.QueueID) bool {
+// HasLost tells whether a broker has taken a queue over from this one. o is the queue's owner, which is another
+// broker. The state shows the new owner a moment before the commit loop notes the loss and closes the dispatcher.
+func (x *Dispatchers) HasLost(o Owner) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	_, lost := x.lost[queue]
-	return lost
+	_, lost := x.lost[o.Queue]
+	d := x.byID[o.Queue]
+	return lost || d != nil && d.epoch < o.Epoch
 }
 
 // takeovers has the takeovers by this broker that are under way.

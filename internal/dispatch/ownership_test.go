@@ -47,6 +47,26 @@ func TestLostQueueIsNotTakenBackBeforeItsOwnerIsSilent(t *testing.T) {
 	})
 }
 
+// A receiver may ask whether its broker may take the queue back as soon as the state shows the new owner.
+func TestLostQueueIsNotTakenBackBeforeTheLossIsNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		f.open()
+		f.between = func() {
+			if f.owner().Session != (format.SessionKey{2}) || f.all.Of(1) == nil {
+				t.Error("the state does not show the new owner, or the dispatcher has ended already")
+			}
+			if f.mayTake(false) || f.mayTake(true) {
+				t.Error("a queue is taken back from an owner that has just taken it over")
+			}
+		}
+		f.own(format.SessionKey{2}, 2)
+		if f.between != nil || f.mayTake(false) || f.mayTake(true) {
+			t.Error("a queue is taken back from an owner that shows itself")
+		}
+	})
+}
+
 func TestOwnerWithAnAddressMustBeAskedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, config())

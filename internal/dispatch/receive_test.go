@@ -71,6 +71,25 @@ func TestReceiverWaitsForARecord(t *testing.T) {
 	})
 }
 
+// The limit keeps back the ninth record, so the receiver causes a commit that raises the limit. When the receiver
+// gives up, the state has applied this commit, but the dispatcher has not noted it yet.
+func TestReceiverThatDoesNotWaitGetsWhatTheLimitKeptBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		f.append("a", "b", "c", "d", "e", "f", "g", "h", "i")
+		d := f.open()
+		if got := d.Take(time.Now(), dispatch.Want{Max: reach, Admitted: reach}); len(got.Out) != reach {
+			t.Fatalf("taken %+v, want %d records", got, reach)
+		}
+		f.between = func() { time.Sleep(time.Second) }
+		slow := func(context.Context) (int, func(), error) {
+			return 1, func() { time.Sleep(time.Second / 2) }, nil
+		}
+		f.wantReceived(dispatch.ReceiveOptions{Max: 1, Deadline: time.Now(), Admit: slow}, "i#1")
+		f.tasks.Wait()
+	})
+}
+
 func TestReceiverThatWaitsGetsWhatComesDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, config())
