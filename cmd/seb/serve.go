@@ -71,7 +71,7 @@ type serveCmd struct {
 	QueuesMax          int  `group:"limits" default:"10000" placeholder:"N" help:"Most queues, of all topics together, 65536 at most (default ${default})."`
 	DelayedMax         int  `group:"limits" default:"1000000" placeholder:"N" help:"Most delayed appends that are not due yet (default ${default})."`
 	KeysMax            int  `group:"limits" default:"1000" placeholder:"N" help:"Most API keys, 10000 at most (default ${default})."`
-	IdempotencyKeysMax int  `group:"limits" default:"1000000" placeholder:"N" help:"Most idempotency keys that are remembered, for a day each (default ${default})."`
+	IdempotencyKeysMax int  `group:"limits" default:"1000000" placeholder:"N" help:"Most idempotency keys that are remembered, for 25 hours each (default ${default})."`
 
 	pushFlags `group:"push"`
 
