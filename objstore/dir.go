@@ -110,6 +110,15 @@ func OpenDirReadOnly(dirPath string) (*Dir, error) {
 	return d, nil
 }
 
+// mustBeDirectory returns an error if something other than a directory is at path.
+func mustBeDirectory(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || info.IsDir() {
+		return nil
+	}
+	return fmt.Errorf("it is %s: name a directory", KindOf(info.Mode()))
+}
+
 // openRoot creates the directory and its missing parents, fsyncs the directories that got new entries, and
 // opens the directory. Requests use the open handle, which refuses paths to files outside of the directory.
 func (d *Dir) openRoot(dirPath string) error {
@@ -117,8 +126,8 @@ func (d *Dir) openRoot(dirPath string) error {
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(dirPath); err == nil && !info.IsDir() {
-		return errors.New("it is a file: name a directory")
+	if err := mustBeDirectory(dirPath); err != nil {
+		return err
 	}
 	parent := filepath.Dir(dirPath)
 	for ; ; parent = filepath.Dir(parent) {
@@ -149,6 +158,9 @@ func (d *Dir) openRoot(dirPath string) error {
 
 // pin opens the directory, and stores its path and inode for checkPlace.
 func (d *Dir) pin(dirPath string) (err error) {
+	if err := mustBeDirectory(dirPath); err != nil { // to open a FIFO would wait for its writer
+		return err
+	}
 	if d.root, err = os.OpenRoot(dirPath); err != nil {
 		return err
 	}

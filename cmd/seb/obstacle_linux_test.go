@@ -212,7 +212,7 @@ func TestServeRefusesAnUnsafeCacheDirectoryAsWrongUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := runSeb(t, nil, "serve", "--store", store, "--http", "127.0.0.1:0", "--cache-dir", dir)
-	r.want(t, exitUsage, "seb: --cache-dir: the cache directory is not safe: the mode of "+dir+" is 0777", "chmod it to 0700")
+	r.want(t, exitUsage, "seb: --cache-dir: the cache directory is not safe: the mode of "+dir+" is 0777", "chmod it to 0700", "do not change the mode of a directory that others use")
 	if strings.Count(r.err, "open") > 1 {
 		t.Errorf("it says: %s", r.err)
 	}
@@ -234,6 +234,19 @@ func TestServeRefusesWhatCanNeverBeUsed(t *testing.T) {
 	}{
 		{[]string{"--store", "memory:", "--cache-dir", file}, file + " is not a directory"},
 		{[]string{"--store", "memory:", "--cache-dir", fifo}, fifo + " is not a directory"},
+		{[]string{"--store", ""}, "--store is empty"},
+		{[]string{"--store", "memory:", "--memory", "1MiB"}, "--memory is 1 MiB; it must be at least 8 MiB"},
+		{[]string{"--store", "memory:", "--checkpoint-commits", "5000"}, "--checkpoint-commits: "},
+		{[]string{"--store", "memory:", "--request-bytes-max", "1GiB"}, "--request-bytes-max: "},
+		{[]string{"--store", "memory:", "--record-bytes-max", "64MiB"}, "--record-bytes-max: "},
+		{[]string{"--store", "memory:", "--headers-max", "40000"}, "--headers-max: "},
+		{[]string{"--store", "memory:", "--partitions-max", "9999999"}, "--partitions-max: "},
+		{[]string{"--store", "memory:", "--delayed-max", "999999999"}, "--delayed-max: "},
+		{[]string{"--store", "memory:", "--keys-max", "20000"}, "--keys-max: "},
+		{[]string{"--store", "memory:", "--consumers-max", "9999999"}, "--consumers-max: "},
+		{[]string{"--store", "memory:", "--queues-max", "100000"}, "--queues-max: "},
+		{[]string{"--store", "memory:", "--margin", "1s"}, "--margin: "},
+		{[]string{"--store", "memory:", "--delete-delay", "1h"}, "--delete-delay: "},
 		{[]string{"--store", "memory:x"}, "use memory:, s3://BUCKET/PREFIX or a directory"},
 		{[]string{"--store", "s3//bucket"}, "use memory:, s3://BUCKET/PREFIX or a directory"},
 		{[]string{"--store", "s3://bk"}, `no bucket can have the name "bk"`},
@@ -262,6 +275,24 @@ func TestFsckAndDoctorNameWhatIsNoDirectory(t *testing.T) {
 		for _, command := range []string{"fsck", "doctor"} {
 			if r := runSeb(t, nil, command, "--store", root); r.code != exitDamage || !strings.Contains(r.out, path+" is a "+kind+", and must be a directory: move it away") {
 				t.Errorf("%s: %+v", command, r)
+			}
+		}
+	}
+}
+
+// To open a FIFO would wait for ever, so the commands ask first what stands at the path.
+func TestCommandsRefuseAStoreThatIsAFIFO(t *testing.T) {
+	dir := t.TempDir()
+	fifo, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "link")
+	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.Symlink(fifo, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{fifo, link} {
+		for _, command := range [][]string{{"fsck"}, {"fsck", "--deep"}, {"dump", "seb.json"}, {"key", "list"}, {"doctor"}, {"serve", "--http", "127.0.0.1:0"}} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			r := runSebContext(ctx, t, nil, append(command, "--store", path)...)
+			if cancel(); r.code == 0 || !strings.Contains(r.err, "it is a FIFO: name a directory") {
+				t.Errorf("%v --store %s: %+v", command, path, r)
 			}
 		}
 	}

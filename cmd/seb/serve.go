@@ -190,10 +190,24 @@ func invalidOptions(err error) error {
 	case !errors.As(err, &e) || e.Code != seb.CodeInvalidRequest:
 		return nil
 	case e.Err != nil:
-		return usage(fmt.Errorf("%s: %w", strings.Replace(e.Detail, "CacheDir", "--cache-dir", 1), e.Err))
-	default:
-		return usage(errors.New(e.Detail))
+		return usageError{hinted(fmt.Errorf("%s: %w", strings.Replace(e.Detail, "CacheDir", "--cache-dir", 1), e.Err),
+			"name a directory that is for the cache of this broker alone; do not change the mode of a directory that others use, such as /tmp")}
 	}
+	for _, of := range optionFlags {
+		if strings.Contains(e.Detail, of.detail) {
+			return usage(fmt.Errorf("%s: %s", of.flag, e.Detail))
+		}
+	}
+	return usage(errors.New(e.Detail))
+}
+
+// optionFlags names the flag that sets an option, by words of the error with which the library refuses the option.
+var optionFlags = []struct{ detail, flag string }{
+	{"commits between two checkpoints", "--checkpoint-commits"},
+	{"the request limit is", "--request-bytes-max"}, {"the record limit is", "--record-bytes-max"},
+	{"headers of a record", "--headers-max"}, {"partitions of a topic", "--partitions-max"}, {"delayed appends", "--delayed-max"},
+	{"API keys", "--keys-max"}, {"consumers", "--consumers-max"}, {"queues", "--queues-max"},
+	{"the address has", "--advertise"}, {"the margin is", "--margin"}, {"the delete delay is", "--delete-delay"},
 }
 
 // limit returns the listener that the server serves, with the limits on connections and headers. The server speaks only
@@ -372,6 +386,9 @@ func (c *serveCmd) checkAddresses(ctx context.Context) error {
 	}
 	if err := cmp.Or(c.tlsFlags.check(), c.pushFlags.check()); err != nil {
 		return err
+	}
+	if c.Store == "" {
+		return errNoStore
 	}
 	if c.HTTP == "" {
 		return usage(errors.New("--http is empty: give an address and a port, such as 127.0.0.1:51313"))

@@ -19,6 +19,10 @@ type storeFlag struct {
 	Store string `default:"./seb-data" placeholder:"DIR|URL" help:"Where the log lives: a directory, s3://BUCKET/PREFIX?endpoint=URL&region=NAME, or memory: (default ${default})."`
 }
 
+// errNoStore refuses an empty --store, such as that of a shell variable that is not set.
+var errNoStore = usageError{hinted(errors.New("--store is empty, or the variable SEB_STORE is set and empty"),
+	"name a directory or s3://BUCKET/PREFIX?endpoint=URL&region=NAME; or leave --store out, and unset SEB_STORE, for ./seb-data")}
+
 // storeKind is the kind of a store; the default of --linger depends on it.
 type storeKind int
 
@@ -52,6 +56,9 @@ func (f storeFlag) kind() storeKind {
 // openExisting opens the store for a command that only reads. It leaves a directory as it is; open would
 // prepare it for a log.
 func (f storeFlag) openExisting(ctx context.Context) (objstore.Store, error) {
+	if f.Store == "" {
+		return nil, errNoStore
+	}
 	if isDirectory(f.Store) {
 		return objstore.OpenDirReadOnly(f.Store)
 	}
@@ -61,6 +68,9 @@ func (f storeFlag) openExisting(ctx context.Context) (objstore.Store, error) {
 
 // mustBeThere refuses a directory that does not exist: open would create it.
 func (f storeFlag) mustBeThere() error {
+	if f.Store == "" {
+		return errNoStore
+	}
 	if !isDirectory(f.Store) {
 		return nil
 	}
