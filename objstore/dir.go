@@ -112,11 +112,10 @@ func OpenDirReadOnly(dirPath string) (*Dir, error) {
 
 // mustBeDirectory returns an error if something other than a directory is at path.
 func mustBeDirectory(path string) error {
-	info, err := os.Stat(path)
-	if err != nil || info.IsDir() {
-		return nil
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return fmt.Errorf("it is %s: name a directory", KindOf(info.Mode()))
 	}
-	return fmt.Errorf("it is %s: name a directory", KindOf(info.Mode()))
+	return nil
 }
 
 // openRoot creates the directory and its missing parents, fsyncs the directories that got new entries, and
