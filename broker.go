@@ -98,7 +98,6 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, e
 	b := &Broker{
 		opts:        opts,
 		start:       start{began: time.Now()},
-		engine:      engine.New(store, opts.engine()),
 		permits:     push.NewPermits(),
 		pushMetrics: push.NewMetrics(),
 		copies:      make(chan struct{}, copiesMax),
@@ -108,6 +107,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, e
 	if err := b.session.init(); err != nil {
 		return nil, err
 	}
+	b.engine = engine.New(store, opts.engine(b.session.public.ID()))
 	b.pushes = push.NewSupervisor(pushBroker{b}, push.SupervisorOptions{Silence: dispatch.OwnerSilence, Shows: dispatch.OwnerShows, Logger: opts.Logger})
 	b.dispatchers = dispatch.New(dispatchBroker{b}, dispatch.Options{
 		State: b.engine.State(), Memory: opts.Memory / prefetchShare, Session: b.session.public, Address: opts.Address, Logger: opts.Logger, Life: b.engine.Life(),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/engine"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -188,9 +189,10 @@ func (o Options) withDefaults() (Options, error) {
 	return o, o.check()
 }
 
-// engine returns the options of the engine.
-func (o *Options) engine() engine.Options {
+// engine returns the options of the engine, for a session of the broker.
+func (o *Options) engine(session format.SessionID) engine.Options {
 	return engine.Options{
+		Session: session, Address: o.Address,
 		Batching: batching{o.Batching}, AppendTimeout: o.AppendTimeout, StaleMax: o.StaleMax,
 		CheckpointCommits: o.CheckpointCommits, CheckpointLarge: o.checkpointLarge, IdempotencyKeys: o.Limits.IdempotencyKeys,
 		Memory: o.Memory, StateMemory: o.StateMemory, CacheDir: o.CacheDir, CacheBytes: o.CacheBytes,
@@ -202,7 +204,7 @@ func (o *Options) engine() engine.Options {
 func (o Options) Check() (err error) {
 	defer reads(&err)
 	if o, err = o.withDefaults(); err == nil {
-		err = o.engine().Check()
+		err = o.engine(format.SessionID{}).Check()
 	}
 	return err
 }

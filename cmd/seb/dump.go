@@ -284,6 +284,8 @@ func (d *dumper) commit(b []byte, name string) error {
 			d.line("item", "%d: consumer %d deleted", i, x.ID)
 		case *format.SessionNamed:
 			d.sessionItem(i, x)
+		case *format.WriterMark:
+			d.line("item", "%d: written by session %x%s", i, x.Session, writerOf(x))
 		case *format.UnknownEntry:
 			d.line("item", "%d: unknown kind %d, not critical, %d bytes", i, x.Kind, len(x.Body))
 		default:

@@ -65,6 +65,17 @@ func (d *dumper) sessionItem(i int, x *format.SessionNamed) {
 	d.line("item", "%d: session %x is the owner of queue %d, epoch %d", i, x.Session, x.Queue, x.Epoch)
 }
 
+// writerOf shows what a mark says about the writer beside its session.
+func writerOf(x *format.WriterMark) (s string) {
+	if x.Address != "" {
+		s = fmt.Sprintf(" at %q", x.Address)
+	}
+	if x.Pause != format.PauseUnknown {
+		s += fmt.Sprintf(", which will probably write again after %d ms", x.Pause)
+	}
+	return s
+}
+
 func queueConfig(c format.QueueConfig) string {
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	s := fmt.Sprintf("lease %v, at most %d attempts, backoff %v to %v", ms(c.LeaseMS), c.Attempts, ms(c.BackoffMinMS), ms(c.BackoffMaxMS))

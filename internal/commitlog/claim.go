@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
+
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/wait"
 	"github.com/simple-event-broker/seb/objstore"
-	"math/rand/v2"
 )
 
 // Next describes the next slot to the function build of [Log.Commit]. Seq is the slot's number, and Prev is
@@ -33,13 +35,11 @@ type Next struct {
 // whether the claim won the slot. Any other error means that nothing was, or will be, committed.
 func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]byte), report func(error)) (*format.Commit, error) {
 	attempts := 0
-	if err := l.giveWay(ctx); err != nil {
-		return nil, err
-	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, l.abandon(err)
 		}
+		l.awaitTurn(ctx)
 		act := l.next()
 		if (act.Do == Idle || act.Do == Tail) && l.claim == nil {
 			if !l.propose(build) {
@@ -53,7 +53,6 @@ func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]
 		case err == nil && act.Do == DoApply && claimed != nil:
 			l.claim, l.claimParts = nil, nil
 			if l.wonLast {
-				l.countWin()
 				return claimed, nil
 			}
 			l.stats.LostRaces.Add(1)
@@ -94,29 +93,6 @@ func (l *Log) abandon(err error) error {
 	return err
 }
 
-// giveWay pauses after a win if another broker has won a slot recently. The other brokers must Get
-// this broker's commit before they can claim the next slot, so without the pause they would
-// hardly ever win.
-//
-// A broker that never wins leaves no trace in the log, so this broker can't know about it. For such
-// brokers, giveWay also pauses after every winsMax wins in quick succession.
-func (l *Log) giveWay(ctx context.Context) error {
-	if !l.wonLast || l.getLatency == 0 || !l.Contended() && l.row%winsMax != 0 {
-		return nil
-	}
-	wait.For(ctx, rand.N(2*l.getLatency))
-	return ctx.Err()
-}
-
-func (l *Log) countWin() {
-	now := l.clock.Boot()
-	if now-l.wonAt > 4*l.getLatency {
-		l.row = 0 // since the last win, other brokers had enough time to win a slot
-	}
-	l.row++
-	l.wonAt = now
-}
-
 func (l *Log) propose(build func(Next) (*format.Commit, [][]byte)) bool {
 	applied, tip := l.Position()
 	c, payload := build(Next{Seq: applied + 1, Prev: tip, Now: l.StoreNow().UnixMicro()})
@@ -130,4 +106,54 @@ func (l *Log) propose(build func(Next) (*format.Commit, [][]byte)) bool {
 	l.claim, l.claimParts = c, append([][]byte{head}, payload...)
 	l.with(func(p *Protocol) { p.Propose(c.Hash) })
 	return true
+}
+
+// pollPauseMin is the least time between two Gets of a broker that waits for its turn.
+const pollPauseMin = time.Millisecond
+
+// now returns the time since the start of the broker. Unlike the time since boot, it does not depend on a second clock of
+// the machine, and a broker that was suspended has lost its turn anyway.
+func (l *Log) now() time.Duration { return time.Since(l.began) }
+
+// MustWait tells whether AwaitTurn would wait for another broker.
+func (l *Log) MustWait() bool { return l.turns.next(l.now()) >= 0 }
+
+// AwaitTurn waits while the next slot is for another broker, and applies commits meanwhile. It returns early if ctx
+// ends, a request fails, or the wait takes too long. A caller calls AwaitTurn before it collects the requests for a
+// commit, so that the commit gets the requests that come meanwhile, too.
+func (l *Log) AwaitTurn(ctx context.Context) {
+	l.turnBy = l.now() + l.turnMax
+	wait.For(ctx, min(l.turns.gap(l.now(), rand.Float64()), l.turnMax))
+	l.awaitTurn(ctx)
+}
+
+// awaitTurn is AwaitTurn without gaps. Commit calls it again after each lost race.
+func (l *Log) awaitTurn(ctx context.Context) {
+	for waits := false; l.claim == nil && ctx.Err() == nil; {
+		now := l.now()
+		if now >= l.turnBy {
+			return
+		}
+		applied, _ := l.Position()
+		i := l.turns.next(now)
+		if i < 0 {
+			return
+		}
+		l.turns.pass(i, applied, now)
+		if !waits {
+			waits = true
+			l.with((*Protocol).Sync)
+			defer l.with((*Protocol).Unsync)
+		}
+		act := l.next()
+		if act.Do != Tail {
+			if l.perform(ctx, act) != nil {
+				_ = l.pause(ctx, 2) // so that damaged answers in a row, which halt the broker, take some time
+				return
+			}
+			continue
+		}
+		wait.For(ctx, min(max(l.turns.answer/4, pollPauseMin), l.turnBy-now))
+		l.with((*Protocol).Sync)
+	}
 }

@@ -31,7 +31,7 @@ func TestHoleInADirectoryIsFoundWithoutAList(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &broker{rig: r}
-	b.Log = NewLog(store, r.constants, b, Clock{Now: time.Now, Boot: func() time.Duration { return time.Since(r.start) }})
+	b.Log = NewLog(store, r.constants, b, Clock{Now: time.Now, Boot: func() time.Duration { return time.Since(r.start) }}, time.Second)
 	if err := b.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -32,17 +32,15 @@ const (
 	aheadBytesMax = 128 << 20
 
 	// A request times out after requestTimeout plus the time that its bytes take at bytesPerSecond.
-	requestTimeout   = 15 * time.Second
-	bytesPerSecond   = 256 << 10
-	damagedReadsMax  = 5 // damaged answers in a row before the object itself counts as damaged
-	attemptsMax      = 5 // a sync or a recovery ends after this many failed requests in a row
-	syncMax          = 10 * time.Second
-	backoffMin       = 20 * time.Millisecond
-	backoffMax       = 5 * time.Second
-	contendedFor     = 5 * time.Second
-	listPageKeys     = 1000
-	getLatencyWeight = 8  // a new measurement counts 1/8 in the moving average
-	winsMax          = 32 // wins in a row after which giveWay pauses even if no other broker was seen
+	requestTimeout  = 15 * time.Second
+	bytesPerSecond  = 256 << 10
+	damagedReadsMax = 5 // damaged answers in a row before the object itself counts as damaged
+	attemptsMax     = 5 // a sync or a recovery ends after this many failed requests in a row
+	syncMax         = 10 * time.Second
+	backoffMin      = 20 * time.Millisecond
+	backoffMax      = 5 * time.Second
+	contendedFor    = 5 * time.Second
+	listPageKeys    = 1000
 )
 
 // Fold keeps the state, and changes it as each commit says. The Log never calls two methods of the Fold at the
@@ -81,11 +79,13 @@ type Log struct {
 	read       map[format.Seq]readCommit
 	damaged    map[string]int // by object key or listed prefix: how many answers in a row were damaged
 
-	wonLast    bool
-	row        uint64        // wins of this broker in quick succession
-	wonAt      time.Duration // boot time of the last win
-	foreignAt  time.Duration // boot time when this broker last applied another broker's commit; 0 = never
-	getLatency time.Duration // moving average of the time that a Get takes
+	wonLast   bool
+	foreignAt time.Duration // boot time when this broker last applied another broker's commit; 0 = never
+
+	turns   turns
+	began   time.Time
+	turnMax time.Duration // how long this broker waits at most for its turn, for each commit
+	turnBy  time.Duration // time since the start until which it may wait for its turn now
 
 	stats Stats
 }
@@ -101,13 +101,16 @@ type Stats struct {
 	LostRaces, UnknownCreates, ForeignCommits, Loads atomic.Uint64
 }
 
-// NewLog returns a log that has read nothing yet. The caller calls Recover before the other methods.
-func NewLog(store objstore.Store, cluster format.Cluster, fold Fold, clock Clock) *Log {
+// NewLog returns a log that has read nothing yet. The caller calls Recover before the other methods. turnMax is how long
+// the broker waits at most until it is its turn to claim a slot.
+func NewLog(store objstore.Store, cluster format.Cluster, fold Fold, clock Clock, turnMax time.Duration) *Log {
 	return &Log{
 		store:   store,
 		cluster: cluster,
 		fold:    fold,
 		clock:   clock,
+		turnMax: turnMax,
+		began:   time.Now(),
 		p:       NewProtocol(time.Duration(cluster.DeleteDelay), time.Duration(cluster.Margin)),
 		read:    map[format.Seq]readCommit{},
 		damaged: map[string]int{},

@@ -151,15 +151,17 @@ func TestWinnerGivesWayWhileOthersCommit(t *testing.T) {
 			a.mustLook()
 			a.mustCommit(3*n+2, "a")
 			begun := time.Now()
+			a.AwaitTurn(t.Context())
+			paused += time.Since(begun)
 			a.mustCommit(3*n+3, "a again")
-			paused += time.Since(begun) - 100*time.Millisecond
 		}
-		// A Get takes nearly 100 ms on average, and so does a pause.
+		// An answer takes 100 ms, and so does a pause on average.
 		if mean := paused / 20; mean < 30*time.Millisecond || mean > 180*time.Millisecond {
 			t.Fatalf("after a win it pauses for %v", mean)
 		}
 		r.sleep(contendedFor)
 		begun := time.Now()
+		a.AwaitTurn(t.Context())
 		a.mustCommit(61, "alone")
 		if d := time.Since(begun); d != 100*time.Millisecond {
 			t.Fatalf("alone, a commit takes %v", d)

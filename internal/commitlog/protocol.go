@@ -194,6 +194,9 @@ func (p *Protocol) Sync() {
 	p.answers = slices.DeleteFunc(p.answers, func(a Answer) bool { return !a.Found })
 }
 
+// Unsync ends what Sync began, if the caller does not need to know any more where the log ends.
+func (p *Protocol) Unsync() { p.sync = false }
+
 // Relist makes Next ask for a List before other steps. The caller calls Relist when it has got an answer
 // (such as a batch) that the lease does not cover.
 func (p *Protocol) Relist() { p.expired = true }

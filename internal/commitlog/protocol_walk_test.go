@@ -226,6 +226,9 @@ func (w *world) stepBroker(b *walkBroker) {
 		do()
 		return
 	}
+	if w.IntN(16) == 0 {
+		b.p.Unsync()
+	}
 	applied, tip := b.p.Position()
 	switch act := b.p.Next(w.boot()); act.Do {
 	case Idle:

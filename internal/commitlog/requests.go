@@ -249,7 +249,7 @@ func (l *Log) readStarts(ctx context.Context, results []slotRead, want []format.
 	var g errgroup.Group
 	for i, s := range want {
 		g.Go(func() error {
-			begin := l.clock.Boot()
+			begin := time.Now()
 			start, at, err := l.readStart(ctx, s, size)
 			r := &results[i]
 			if isDamage(err) {
@@ -260,7 +260,7 @@ func (l *Log) readStarts(ctx context.Context, results []slotRead, want []format.
 			}
 			r.Answer = Answer{Seq: s, At: l.stamp(at), Known: known}
 			if i == 0 && err == nil {
-				l.getLatency += (l.clock.Boot() - begin - l.getLatency) / getLatencyWeight
+				l.turns.measured(time.Since(begin))
 			}
 			if r.start = start; err == nil && start.Whole() {
 				return l.readRest(ctx, r)
@@ -372,10 +372,10 @@ func (l *Log) create(ctx context.Context, s format.Seq) error {
 	key, hash := format.LogKey(s), l.claim.Hash
 	ctx, cancel := timeout(ctx, l.claim.Size())
 	defer cancel()
-	begin := l.clock.Boot()
+	begin := time.Now()
 	t, err := l.store.Create(ctx, key, l.claimParts...)
-	if took := l.clock.Boot() - begin; err == nil && (l.getLatency == 0 || took < l.getLatency) {
-		l.getLatency = took // an upper bound: a Get takes no longer than a Create. A broker that wins all slots may send no Get for hours
+	if err == nil || errors.Is(err, objstore.ErrExists) {
+		l.turns.measured(time.Since(begin))
 	}
 	switch {
 	case err == nil:
@@ -409,6 +409,9 @@ func (l *Log) apply(s format.Seq) error {
 	}
 	recovered := l.settled()
 	l.with(func(p *Protocol) { l.wonLast = p.Applied() })
+	if recovered {
+		l.turns.applied(s, r.commit, own, l.now())
+	}
 	if !own {
 		if recovered {
 			l.foreignAt = l.clock.Boot()

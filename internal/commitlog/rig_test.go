@@ -99,7 +99,7 @@ func (b *broker) Apply(c *format.Commit, object []byte) error {
 // newBroker returns a broker that has not recovered.
 func (r *rig) newBroker() *broker {
 	b := &broker{rig: r, store: storetest.NewFaulty(r.memory)}
-	b.Log = NewLog(b.store, r.constants, b, Clock{Now: time.Now, Boot: func() time.Duration { return time.Since(r.start) }})
+	b.Log = NewLog(b.store, r.constants, b, Clock{Now: time.Now, Boot: func() time.Duration { return time.Since(r.start) }}, time.Second)
 	return b
 }
 

@@ -14,6 +14,7 @@ import (
 // building is the commit under construction.
 type building struct {
 	begun   time.Time
+	pause   uint16 // for the mark
 	sets    []*batchSet
 	commit  *format.Commit
 	refusal map[*Request]error
@@ -58,6 +59,7 @@ func (e *Engine) build(next commitlog.Next) (*format.Commit, [][]byte) {
 	clear(x.refusal) // after a lost race, build checks all requests again
 	x.promised = 0
 	e.settle(x.sets, c.Time)
+	e.take(c, d, &format.WriterMark{Session: e.opts.Session, Pause: x.pause, Address: e.opts.Address})
 	if slices.ContainsFunc(x.sets, e.useless) {
 		return nil, nil
 	}
@@ -99,7 +101,7 @@ func (e *Engine) build(next commitlog.Next) (*format.Commit, [][]byte) {
 		}
 	}
 	x.commit = c
-	if len(c.Entries) == 0 {
+	if len(c.Entries) == 1 { // the mark alone
 		return nil, nil
 	}
 	x.promised = 0 // the draft has these entries now

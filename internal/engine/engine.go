@@ -46,6 +46,11 @@ type Options struct {
 	CacheDir    string
 	CacheBytes  int64 // limit, in bytes, of the files in CacheDir
 
+	// Session and Address name this broker in the mark of each commit that the engine writes. Address is where other
+	// brokers reach this one; it may be empty.
+	Session format.SessionID
+	Address string
+
 	DeleteDelay, Margin time.Duration // written into a bucket that Open sets up; other buckets have their own values
 
 	Logger *slog.Logger
@@ -108,8 +113,9 @@ type Engine struct {
 
 	// Owned by the commit loop.
 	building       *building
-	stateTold      tenths // of StateMemory
-	keysTold       tenths // of IdempotencyKeys
+	committed      time.Time // when the last commit of this broker ended
+	stateTold      tenths    // of StateMemory
+	keysTold       tenths    // of IdempotencyKeys
 	recovered      bool
 	recovery       recovery // used until recovered is true
 	lastCheckpoint format.Seq
@@ -199,7 +205,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	}
 	e.budget = budget.New(e.opts.Memory, e.cache.SetMemoryMax)
 	e.batcher = &batcher{batching: e.opts.Batching, wake: make(chan struct{}, 1), put: e.put, keyed: map[format.Digest]*Request{}}
-	e.log = commitlog.NewLog(e.store, e.cluster, (*fold)(e), commitlog.Clock{Now: e.opts.Wall, Boot: e.opts.Boot})
+	e.log = commitlog.NewLog(e.store, e.cluster, (*fold)(e), commitlog.Clock{Now: e.opts.Wall, Boot: e.opts.Boot}, e.opts.AppendTimeout/8)
 	begun := time.Now()
 	e.recovery = newRecovery(e.logger)
 	if err := e.log.Recover(ctx); err != nil {

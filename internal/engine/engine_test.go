@@ -29,7 +29,7 @@ func options(t *testing.T) engine.Options {
 	return engine.Options{
 		Batching: timed{}, AppendTimeout: 30 * time.Second, StaleMax: time.Second,
 		CheckpointCommits: 1000, CheckpointLarge: 1 << 20, IdempotencyKeys: 100,
-		Memory: 16 << 20, StateMemory: 16 << 20, DeleteDelay: 24 * time.Hour, Margin: time.Hour,
+		Memory: 16 << 20, StateMemory: 16 << 20, Session: format.SessionID{1}, DeleteDelay: 24 * time.Hour, Margin: time.Hour,
 		Logger: loglines.Text(t, t.Output(), slog.LevelInfo),
 		Boot:   func() time.Duration { return time.Since(began) },
 		Wall:   time.Now,
@@ -179,13 +179,13 @@ func (w *watcher) note(what string) {
 func (w *watcher) Loaded(*state.State) { w.note("loaded") }
 
 func (w *watcher) Applying(entries []format.Entry, _ state.Moment) {
-	if _, ok := entries[0].(*format.TopicCreated); ok {
+	if _, ok := entries[1].(*format.TopicCreated); ok {
 		w.note("applying")
 	}
 }
 
 func (w *watcher) Applied(s *state.State, entries []format.Entry, _ state.Moment) {
-	if x, ok := entries[0].(*format.TopicCreated); ok && s.Topic(x.Name) != nil {
+	if x, ok := entries[1].(*format.TopicCreated); ok && s.Topic(x.Name) != nil {
 		w.note("applied")
 	}
 }
@@ -215,7 +215,7 @@ func TestObserversLearnOfCommitsAndCheckpoints(t *testing.T) {
 type riding struct{ topic format.TopicID }
 
 func (r riding) Ride(_ *state.Draft, entries []format.Entry) []format.Entry {
-	if _, ok := entries[0].(*format.Batch); ok {
+	if _, ok := entries[len(entries)-1].(*format.Batch); ok {
 		return []format.Entry{&format.PartitionsAdded{Topic: r.topic, Partitions: 2}}
 	}
 	return nil

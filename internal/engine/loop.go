@@ -8,12 +8,14 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/budget"
 	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 const (
 	inlineBytesMax     = 4 * mib         // the largest payload that is written into the commit object itself
 	contendedInlineMax = 64 << 10        // replaces inlineBytesMax while other brokers win slots, since a broker sends the payload again after each lost race
 	contendedFor       = 5 * time.Second // contendedInlineMax applies until the log has not been contended for this long
+	pauseMax           = time.Second     // after a longer pause, a broker does not foretell its next one
 	yieldBytes         = 64 << 10        // after a larger commit the loop does not yield: callers would copy many records first, while no commit is under way
 )
 
@@ -81,6 +83,12 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	for _, set := range e.batcher.takeRefused() {
 		e.finish([]*batchSet{set}, func(*Request) error { return storeError("the records were not stored", set.refused) })
 	}
+	due := time.Now()
+	if len(syncs) > 0 && e.log.MustWait() {
+		e.answerSyncs(syncs)
+		syncs = nil
+	}
+	e.log.AwaitTurn(e.life)
 	sets := e.batcher.takeSets(inline)
 	if len(sets) == 0 {
 		if len(syncs) > 0 {
@@ -89,13 +97,14 @@ func (e *Engine) commit(syncs []*syncRequest) {
 		return
 	}
 	defer e.batcher.idle()
+	defer func() { e.committed = time.Now() }()
 	begun := time.Now()
 	bytes := int64(0)
 	for _, set := range sets {
 		set.finish()
 		bytes += set.bytes
 	}
-	e.building = &building{begun: begun, sets: sets, refusal: map[*Request]error{}}
+	e.building = &building{begun: begun, pause: e.pause(due), sets: sets, refusal: map[*Request]error{}}
 	defer func() { e.building = nil }()
 	c, err := e.log.Commit(e.life, e.build, e.reportCommit)
 	if c == nil && err == nil && !slices.ContainsFunc(sets, e.useless) && e.building.doubtful(e.Fresh()) {
@@ -134,6 +143,16 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	if bytes <= yieldBytes {
 		runtime.Gosched() // callers run first, and their next requests join the next commit, instead of the one after it
 	}
+}
+
+// pause returns when this broker will probably want to write its next commit, for the mark in the commit that it
+// writes now: after the same time as between its commit before and due, when the requests of this commit were due.
+func (e *Engine) pause(due time.Time) uint16 {
+	pause := due.Sub(e.committed)
+	if e.committed.IsZero() || pause > pauseMax {
+		return format.PauseUnknown
+	}
+	return uint16(pause.Milliseconds())
 }
 
 func (e *Engine) contended() bool {

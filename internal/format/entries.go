@@ -26,6 +26,7 @@ import "fmt"
 //	14 to 24 queues: see queues.go
 //	25 push targets of queues: see queuepush.go
 //	26 sessions: see sessions.go
+//	34 marks: see marks.go
 const (
 	entryHeaderSize = 8
 	batchEntrySize  = 48
@@ -49,7 +50,7 @@ const (
 // Entry is one step of the fold: *Batch, *TopicCreated, *TopicDeleted, *PartitionsAdded,
 // *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed, *KeyCreated, *KeyRevoked,
 // *ConsumerCreated, *PositionsMoved, *ConsumerDeleted, one of the entries in queues.go and
-// queuepush.go, *SessionNamed, or *UnknownEntry.
+// queuepush.go, *SessionNamed, *WriterMark, or *UnknownEntry.
 type Entry interface {
 	size() int
 	append(b []byte) []byte
@@ -275,6 +276,10 @@ func decodeEntry(b []byte, c *Commit) (Entry, []byte, error) {
 	case entrySessionNamed:
 		it, err := decodeSessionNamed(body)
 		return it, rest, err
+	case entryMark:
+		if it, ok, err := decodeMark(body); ok || err != nil {
+			return it, rest, err
+		}
 	}
 	if it, ok, err := decodeQueueEntry(kind, body); ok {
 		return it, rest, err

@@ -1,0 +1,138 @@
+package commitlog
+
+import (
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+)
+
+const (
+	turnPatience   = 6 // how many answer times a broker waits for a writer that lets its turn go by
+	passPatience   = 3 // how many it then waits for each further one
+	passesMax      = 3 // after so many turns without a commit, it waits for nobody
+	turnsPassedMax = 4 // a writer that has let so many turns in a row go by has no further ones
+	writersMax     = 256
+
+	// After so many slots in a row that went to brokers with turns, the next slot is left free for so many answer
+	// times: there may be a broker that has never won a slot.
+	gapSlots, gapAnswers = 512, 5
+)
+
+// turns decides when this broker may claim a slot although other brokers want slots too. Of the brokers that want a
+// slot now, the one whose last win is the oldest has the next slot. The marks in commits tell all brokers who won which
+// slot, and when the winner will want another one, so all agree on the order. Without it, the winner of a slot would
+// also win the next ones: it knows first that the slot is decided. And each broker that loses a race pays for a Create
+// in vain.
+//
+// A broker that rarely commits has no turns, since nobody can foresee when it wants a slot, and neither has a broker of
+// an older version, which writes no marks. They claim at once, and the others leave gaps for them.
+//
+// The order saves requests and time, and nothing else depends on it. A broker waits for others only as long as they
+// use their turns, and the store decides who wins a slot, as ever.
+type turns struct {
+	won     format.Seq    // the last slot that this broker won; 0 if none
+	writers []writer      // the other brokers with turns, by the slot that each won last
+	since   time.Duration // time at which the last slot was applied
+	passes  int           // how many writers have let their turns go by since then
+	answer  time.Duration // about how long the store takes for a Get or a Create
+
+	inRow     int           // slots in a row that went to brokers with turns, this broker included
+	outsideAt time.Duration // time of the last commit of a broker without turns; 0 = never
+}
+
+// writer is another broker that has turns.
+type writer struct {
+	session format.SessionID
+	won     format.Seq    // the last slot that it won, or to which it let its turn go by
+	due     time.Duration // time from which on it probably wants a slot
+	passed  int           // how many turns in a row it let go by
+}
+
+// measured adds a measurement of the store's answer time.
+func (t *turns) measured(took time.Duration) {
+	if t.answer == 0 {
+		t.answer = took
+	}
+	if took < t.answer { // requests that took very long say little about the next ones
+		t.answer -= (t.answer - took) / 4
+	} else {
+		t.answer += (min(took, 4*t.answer) - t.answer) / 8
+	}
+}
+
+// applied notes the commit of slot s, which this broker (own) or another one has written.
+func (t *turns) applied(s format.Seq, c *format.Commit, own bool, now time.Duration) {
+	if now-t.since > 4*t.answer {
+		t.inRow = 0 // the slot was free for long enough
+	}
+	t.since, t.passes = now, 0
+	t.inRow++
+	m := markOf(c)
+	if own {
+		t.won = s
+		return
+	}
+	if m != nil {
+		t.writers = slices.DeleteFunc(t.writers, func(w writer) bool { return w.session == m.Session })
+	}
+	if m == nil || m.Pause == format.PauseUnknown {
+		t.inRow, t.outsideAt = 0, now
+		return
+	}
+	if len(t.writers) == writersMax {
+		t.writers = slices.Delete(t.writers, 0, 1)
+	}
+	t.writers = append(t.writers, writer{session: m.Session, won: s, due: now + time.Duration(m.Pause)*time.Millisecond})
+}
+
+// markOf returns the mark of a commit's writer; nil if an older version of Seb wrote the commit.
+func markOf(c *format.Commit) *format.WriterMark {
+	if len(c.Entries) == 0 {
+		return nil
+	}
+	m, _ := c.Entries[0].(*format.WriterMark)
+	return m
+}
+
+// next returns the index of the writer that has the next slot; -1 if this broker has it.
+func (t *turns) next(now time.Duration) int {
+	for i, w := range t.writers {
+		if w.won >= t.won {
+			break
+		}
+		if w.due <= now {
+			return i
+		}
+	}
+	return -1
+}
+
+// pass ends the turn of writer i, which has the next slot, if it has lasted too long. s is the last applied slot.
+func (t *turns) pass(i int, s format.Seq, now time.Duration) {
+	w := t.writers[i]
+	patience := turnPatience*t.answer>>w.passed + time.Duration(t.passes)*passPatience*t.answer
+	if now-max(t.since, w.due) < patience && t.passes < passesMax {
+		return
+	}
+	t.passes++
+	t.writers = slices.Delete(t.writers, i, i+1)
+	if w.passed++; w.passed < turnsPassedMax {
+		w.won = s
+		t.writers = append(t.writers, w)
+	}
+}
+
+// gap returns how long the next slot has to stay free for brokers without turns. They must Get the last commit before
+// they can claim the slot, so without a gap they would hardly ever win. chance is a random number from 0 to 1.
+func (t *turns) gap(now time.Duration, chance float64) time.Duration {
+	pause := gapAnswers * t.answer
+	switch {
+	case t.outsideAt != 0 && now-t.outsideAt < contendedFor && t.inRow > 0:
+		pause = time.Duration(2 * chance * float64(t.answer))
+	case t.inRow < gapSlots:
+		return 0
+	}
+	t.inRow = 0
+	return pause - (now - t.since)
+}
