@@ -194,7 +194,7 @@ func (p *Protocol) Sync() {
 	p.answers = slices.DeleteFunc(p.answers, func(a Answer) bool { return !a.Found })
 }
 
-// Unsync ends what Sync began, if the caller does not need to know any more where the log ends.
+// Unsync ends what Sync began: the caller no longer needs to know where the log ends.
 func (p *Protocol) Unsync() { p.sync = false }
 
 // Relist makes Next ask for a List before other steps. The caller calls Relist when it has got an answer
