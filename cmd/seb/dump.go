@@ -91,7 +91,7 @@ func notAnObject(name string, first []byte) error {
 	return codedError{hinted(fmt.Errorf("%s is not an object of Seb: it begins with %q", name, first[:min(len(first), 16)]), dumpHint), exitRefused}
 }
 
-const dumpHint = "name a file, or with --store the key of an object, such as seb.json or log/00000000000000000001"
+const dumpHint = "name a file, or with --store the key of an object, such as seb.json or log/00000000000000000001, with all 20 digits"
 
 // read returns the bytes of the file, or of the store's object.
 func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
