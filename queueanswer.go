@@ -25,11 +25,11 @@ const (
 func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 	defer writes(&err)
 	r, ctx := newRequest(ctx)
-	answers, err := q.answers(ctx, tokens)
+	answers, synced, err := q.answers(ctx, tokens)
 	if err != nil {
 		return err
 	}
-	r.Change = change.AckRecords{QueueName: q.names(), Answers: answers}
+	r.Change = change.AckRecords{QueueName: q.names(), Answers: answers, Synced: synced}
 	if err := q.b.engine.Commit(ctx, r); err != nil {
 		return err
 	}
@@ -63,11 +63,11 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err 
 		return refused(CodeInvalidRequest, "delay is %v; it must be 0s to %v", *o.Delay, delayMax)
 	}
 	r, ctx := newRequest(ctx)
-	answers, err := q.answers(ctx, tokens)
+	answers, synced, err := q.answers(ctx, tokens)
 	if err != nil {
 		return err
 	}
-	x := change.NackRecords{QueueName: q.names(), Delay: copied(o.Delay), AtLeast: o.atLeast, Reason: o.Reason, Answers: answers}
+	x := change.NackRecords{QueueName: q.names(), Delay: copied(o.Delay), AtLeast: o.atLeast, Reason: o.Reason, Answers: answers, Synced: synced}
 	r.Change = x
 	if err := q.b.engine.Commit(ctx, r); err != nil {
 		return err
@@ -107,15 +107,15 @@ func (q *Queue) deadLetterAll(ctx context.Context, answers []*change.Answer, rea
 
 // answers parses tokens. It syncs unless this broker knows that each token belongs to the last delivery
 // of its record: see syncUnlessLast.
-func (q *Queue) answers(ctx context.Context, tokens []string) ([]*change.Answer, error) {
+func (q *Queue) answers(ctx context.Context, tokens []string) (answers []*change.Answer, synced bool, err error) {
 	if err := cmp.Or(q.check(), checkTokens(tokens), q.b.engine.Usable()); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	answers, err := q.b.parseAnswers(tokens)
-	if err != nil {
-		return nil, err
+	if answers, err = q.b.parseAnswers(tokens); err != nil {
+		return nil, false, err
 	}
-	return answers, q.syncUnlessLast(ctx, answers)
+	synced, err = q.syncUnlessLast(ctx, answers)
+	return answers, synced, err
 }
 
 // errorsOf returns the refusals of answers; nil if all were accepted.
@@ -163,11 +163,11 @@ func (b *Broker) parseAnswer(token string) (*change.Answer, error) {
 // token's record. Any other token may belong to a delivery that another broker has made since the last
 // sync. After the sync this broker knows that delivery too. So it may refuse the tokens that still do not
 // belong to the last delivery of a record.
-func (q *Queue) syncUnlessLast(ctx context.Context, answers []*change.Answer) error {
+func (q *Queue) syncUnlessLast(ctx context.Context, answers []*change.Answer) (synced bool, err error) {
 	if q.allLast(answers) {
-		return nil
+		return false, nil
 	}
-	return q.b.engine.Sync(ctx)
+	return true, q.b.engine.Sync(ctx)
 }
 
 func (q *Queue) allLast(answers []*change.Answer) (all bool) {

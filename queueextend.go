@@ -28,7 +28,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	if _, err := q.dispatcher(ctx, 0); err != nil {
 		return time.Time{}, err
 	}
-	if err := q.syncUnlessLast(ctx, answers); err != nil {
+	if _, err := q.syncUnlessLast(ctx, answers); err != nil {
 		return time.Time{}, err
 	}
 	if err := q.b.engine.SyncToAct(ctx); err != nil { // don't extend leases of a queue that may have a new owner

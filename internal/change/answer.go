@@ -32,6 +32,7 @@ type Answer struct {
 type AckRecords struct {
 	QueueName
 	Answers []*Answer
+	Synced  bool // the broker has synced since the answers came, so refusals need no further sync
 }
 
 // Apply implements engine.Change.
@@ -41,6 +42,18 @@ func (x AckRecords) Apply(d *state.Draft) ([]format.Entry, error) {
 		return nil, err
 	}
 	return doneEntries(id, answerable(d, topic, id, x.Answers, true)), nil
+}
+
+// RefusedPart implements engine.PartChange.
+func (x AckRecords) RefusedPart() bool { return !x.Synced && anyOutdated(x.Answers) }
+
+// RefusedPart implements engine.PartChange.
+func (x NackRecords) RefusedPart() bool { return !x.Synced && anyOutdated(x.Answers) }
+
+// anyOutdated reports whether an answer was refused that a newer state may accept: perhaps the owner of the queue has lowered
+// the dispatch limit below the record, then raised it again, and then handed out the record.
+func anyOutdated(answers []*Answer) bool {
+	return slices.ContainsFunc(answers, func(a *Answer) bool { return a.Outdated })
 }
 
 // doneEntries returns the entries that mark records as done. The answers must be sorted by partition
@@ -69,6 +82,7 @@ type NackRecords struct {
 	AtLeast time.Duration  // the shortest wait, even if Delay or the queue's backoff is shorter
 	Reason  string
 	Answers []*Answer
+	Synced  bool // as in AckRecords
 }
 
 // Apply implements engine.Change.

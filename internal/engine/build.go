@@ -27,11 +27,12 @@ type building struct {
 // not read yet. Then the engine must sync and build again before it answers. These answers may be wrong:
 //   - an answer that relies on which idempotency keys the log has;
 //   - the refusal of an append because its partition does not end at the required offset;
-//   - the refusal of a request with a change, if the engine has not synced since the request came;
+//   - the refusal of a request with a change, or of a part of that change, if the engine has not synced since the
+//     request came;
 //   - the refusal of a request because the state is full, unless fresh says that the last sync is recent.
 func (x *building) doubtful(fresh bool) bool {
 	for _, set := range x.sets {
-		if slices.ContainsFunc(set.requests, func(r *Request) bool { return r.doubtful }) {
+		if slices.ContainsFunc(set.requests, func(r *Request) bool { return r.doubtful || r.refusedPart() }) {
 			return true
 		}
 	}
@@ -43,6 +44,12 @@ func (x *building) doubtful(fresh bool) bool {
 		}
 	}
 	return false
+}
+
+// refusedPart reports whether the request's change refused a part of itself, by a state that may be too old for that.
+func (r *Request) refusedPart() bool {
+	change, ok := r.Change.(PartChange)
+	return ok && !r.Synced && change.RefusedPart()
 }
 
 // build makes the commit for the slot after the last applied slot, from the batch sets in e.building. It

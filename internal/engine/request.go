@@ -63,6 +63,13 @@ type Change interface {
 	Apply(d *state.Draft) ([]format.Entry, error)
 }
 
+// PartChange is a [Change] that may refuse some of its parts and make the others.
+type PartChange interface {
+	Change
+	// RefusedPart reports whether the last Apply refused a part that a newer state may accept.
+	RefusedPart() bool
+}
+
 // Caller is a caller on whose behalf the program makes a request.
 type Caller interface {
 	// May returns nil if the caller may still make requests, and else the refusal. now is the store's time.
