@@ -127,6 +127,9 @@ func TestPagesShowOnlyWhatTheKeyIsFor(t *testing.T) {
 
 // A page of topics with many partitions ends before it has limit topics.
 func TestPagesAreBoundedInBytes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("100,000 partitions, and one request at a time")
+	}
 	s := newServer(t, seb.Options{Limits: seb.Limits{Partitions: 20_000}}, Options{})
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		s.do("PUT", "/v1/topics/"+name, strings.NewReader(`{"partitions":20000}`)).want(t, http.StatusCreated)
