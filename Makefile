@@ -101,7 +101,7 @@ fuzz: ## run every fuzz target for FUZZTIME (5s)
 	.ci/fuzz $(FUZZTIME) $(PKG)
 
 .PHONY: prove
-prove: race explore simulate crash ## show at large bounds that nothing acknowledged is lost: an hour on 2 cores
+prove: race explore simulate crash long ## show at large bounds that nothing acknowledged is lost: an hour on 2 cores
 
 .PHONY: explore
 explore: ## explore the log's decisions, queues and bundles, up to STATES states of each large bound
@@ -120,6 +120,10 @@ crash: $(VERSITYGW) ## kill seb serve KILLS times on each of two stores; stop it
 		go test ./cmd/seb -count=1 -run TestKillNine -timeout 5h -v
 	SEB_TEST_REQUIRE=1 SEB_TEST_VERSITYGW=$(VERSITYGW) SEB_KILL_CYCLES=30 \
 		go test ./cmd/seb -count=1 -run 'TestStoppedAndContinued|TestS3ServerStopped|TestConnectionsCut|DiskFull' -timeout 5h -v
+
+.PHONY: long
+long: $(GENERATED:%=$(GENERATORS)/%/whole) ## run the other tests that .ci/run leaves out because they take long
+	SEB_TEST_REQUIRE=1 SEB_TEST_GENERATORS=$(GENERATORS) go test ./cmd/seb -count=1 -run 'TestGeneratedClients|TestTenThousand' -v
 
 .PHONY: roundtrip
 roundtrip: ## a million real lines through a broker that is killed, on a directory and on S3

@@ -188,6 +188,9 @@ func (c refusal) wantRefused(t *testing.T, a answer, pattern string, n need) {
 // from the handler. At the end each request is sent with the right key, to show that only the
 // refusals kept it from being served.
 func TestUnauthorisedRequestsOfEveryKindAreRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many requests, one at a time")
+	}
 	store, gone := objstore.NewMemory(), newGone(t)
 	bubbleOn(t, store, seb.Options{PushNetworks: loopback}, Options{Gatherer: prometheus.NewRegistry()}, 0, func(t *testing.T, s *server) {
 		ops, refusals := s.refusalsOf(store)

@@ -22,6 +22,9 @@ var readByPost = []string{queueRoute + "receive", queueRoute + "extend"}
 // Every refusal of a write has the outcome not_committed, whatever the reason, and wherever the request
 // was refused. Refusals of other requests have no outcome.
 func TestRefusedWritesSayThatTheyWereNotDone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many requests, one at a time")
+	}
 	s := newServer(t, seb.Options{}, Options{})
 	s.append("orders", "x")
 	_, secret := newKey(t, s.broker, "ops", seb.ScopeAdmin|seb.ScopeRead|seb.ScopeWrite)

@@ -159,6 +159,9 @@ func TestRefusedCompressedBodyCountsDecodedBytes(t *testing.T) {
 
 // The table of holders is bounded, and nobody waits longer than a minute.
 func TestCountsOfRefusedBodiesAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many counts, one at a time")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		b := newRefusedBodies()
 		holder := func(i int) seb.Holder {
