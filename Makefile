@@ -123,7 +123,7 @@ crash: $(VERSITYGW) ## kill seb serve KILLS times on each of two stores; stop it
 
 .PHONY: long
 long: $(GENERATED:%=$(GENERATORS)/%/whole) ## run the other tests that .ci/run leaves out because they take long
-	SEB_TEST_REQUIRE=1 SEB_TEST_GENERATORS=$(GENERATORS) go test ./cmd/seb -count=1 -run 'TestGeneratedClients|TestTenThousand' -v
+	SEB_TEST_REQUIRE=1 SEB_TEST_GENERATORS=$(GENERATORS) go test ./cmd/seb -count=1 -parallel 1 -run 'TestGeneratedClients|TestTenThousand' -v
 
 .PHONY: roundtrip
 roundtrip: ## a million real lines through a broker that is killed, on a directory and on S3
