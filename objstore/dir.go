@@ -57,6 +57,7 @@ const (
 // and clocks work as on a local one.
 type Dir struct {
 	root  *os.Root
+	temp  *os.Root // at tempDir; nil if the store is for reading only
 	place place
 	// fsync is (*os.File).Sync, except in tests, which count calls or make them fail.
 	fsync func(*os.File) error
@@ -86,7 +87,7 @@ func openDir(dirPath string, fsync func(*os.File) error) (*Dir, error) {
 	d := &Dir{
 		fsync:      fsync,
 		now:        time.Now,
-		tempPrefix: tempDir + "/" + rand.Text() + "-",
+		tempPrefix: rand.Text() + "-",
 		dirs:       make(map[string]*directory),
 		held:       make(map[string]heldDirectory),
 	}
@@ -94,7 +95,7 @@ func openDir(dirPath string, fsync func(*os.File) error) (*Dir, error) {
 		return nil, fmt.Errorf("open store %s: %w", dirPath, err)
 	}
 	if err := d.prepare(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open store %s: %w", dirPath, err), d.root.Close())
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", dirPath, err), d.Close())
 	}
 	return d, nil
 }
@@ -183,7 +184,11 @@ func (d *Dir) prepare() error {
 	} else if !info.IsDir() {
 		return &misfit{d.Path(tempDir), KindOf(info.Mode()), "a directory"}
 	}
-	entries, err := fs.ReadDir(d.root.FS(), tempDir)
+	var err error
+	if d.temp, err = d.root.OpenRoot(tempDir); err != nil {
+		return err
+	}
+	entries, err := fs.ReadDir(d.temp.FS(), ".")
 	if err != nil {
 		return err
 	}
@@ -192,7 +197,7 @@ func (d *Dir) prepare() error {
 		if err != nil || d.now().Sub(info.ModTime()) < tempAgeMax {
 			continue // the file is so young that it may be in use, or its process has just removed it
 		}
-		if err := d.root.Remove(path.Join(tempDir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := d.temp.Remove(entry.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -200,7 +205,7 @@ func (d *Dir) prepare() error {
 	if err != nil {
 		return fmt.Errorf("it can't be written to: %w", err)
 	}
-	return d.root.Remove(temp.name)
+	return d.temp.Remove(temp.name)
 }
 
 // Close closes the directory. Requests in progress may fail.
@@ -208,6 +213,9 @@ func (d *Dir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	err := d.root.Close()
+	if d.temp != nil {
+		err = errors.Join(err, d.temp.Close())
+	}
 	for _, held := range d.held {
 		err = errors.Join(err, held.root.Close())
 	}
@@ -268,11 +276,11 @@ func (d *Dir) create(ctx context.Context, key string, parts [][]byte) (exists bo
 	}
 	// The error is ignored: a temporary file that stays does no harm, and a later OpenDir
 	// removes it.
-	defer func() { _ = d.root.Remove(temp.name) }()
+	defer func() { _ = d.temp.Remove(temp.name) }()
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	err = d.root.Link(temp.name, key)
+	err = d.root.Link(tempDir+"/"+temp.name, key)
 	if errors.Is(err, fs.ErrExist) {
 		info, err := d.lstat(key)
 		if err != nil {
@@ -311,13 +319,13 @@ func (d *Dir) full(err error) error {
 
 // tempFile is a file whose bytes are on the disk, but which is not linked to its key yet.
 type tempFile struct {
-	name    string
+	name    string // in tempDir
 	modTime time.Time
 }
 
 func (d *Dir) writeTemp(parts [][]byte) (tempFile, error) {
 	name := d.tempPrefix + strconv.FormatUint(d.tempCount.Add(1), 10)
-	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	f, err := d.temp.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return tempFile{}, err
 	}
@@ -328,13 +336,19 @@ func (d *Dir) writeTemp(parts [][]byte) (tempFile, error) {
 	if err != nil {
 		// If the file stayed, callers that retry on a full disk would leave more and more temporary
 		// files.
-		return tempFile{}, errors.Join(err, d.root.Remove(name))
+		return tempFile{}, errors.Join(err, d.temp.Remove(name))
 	}
 	return tempFile{name: name, modTime: modTime}, nil
 }
 
+// partWriters buffer small parts; large ones bypass the buffer.
+var partWriters = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 16<<10) }}
+
 func (d *Dir) fill(f *os.File, parts [][]byte) (time.Time, error) {
-	w := bufio.NewWriterSize(f, 16<<10) // buffers small parts; large ones bypass the buffer
+	w := partWriters.Get().(*bufio.Writer)
+	defer partWriters.Put(w)
+	defer w.Reset(nil) // a pooled writer keeps no file
+	w.Reset(f)
 	for _, part := range parts {
 		if _, err := w.Write(part); err != nil {
 			return time.Time{}, err

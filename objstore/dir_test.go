@@ -103,7 +103,7 @@ func TestDirCreateSyncsBytesThenName(t *testing.T) {
 		steps = append(steps, fmt.Sprintf("%s linked=%v", filepath.Base(filepath.Dir(f.Name()))+"/"+filepath.Base(f.Name()), err == nil))
 		return f.Sync()
 	})
-	d.tempPrefix = tempDir + "/t" // so that the test knows the names
+	d.tempPrefix = "t" // so that the test knows the names
 	steps = nil
 	mustCreate(t, d, "log/1")
 	base := filepath.Base(root)
@@ -376,7 +376,7 @@ func TestDirStopsWhenSyncFails(t *testing.T) {
 			root := t.TempDir()
 			var log syncLog
 			d := openTestDir(t, root, log.fsync)
-			d.tempPrefix = tempDir + "/temp"
+			d.tempPrefix = "temp"
 			mustCreate(t, d, "log/1")
 			log.fail = func(name string) error {
 				if test.fails(name) {
