@@ -201,15 +201,23 @@ func (w *Worker) keep(work context.Context, m Message, lose context.CancelCauseF
 func (w *Worker) answer(ctx context.Context, m Message, failure error) {
 	ctx, cancel := context.WithTimeout(ctx, w.Lease)
 	defer cancel()
+	warn := func(what string, err error) {
+		w.Logger.Warn(what, "offset", m.Offset, "partition", m.Partition, "attempt", m.Attempt, "err", err)
+	}
+	var cause error
 	for pause := workerRetryMin; ; pause = min(2*pause, workerRetryMax) {
 		err := w.say(ctx, m, failure)
 		if err == nil {
 			return
 		}
+		if cause == nil || ctx.Err() == nil {
+			cause = err // an error that comes because the time is over says nothing of the cause
+		}
 		if !passes(err) && OutcomeOf(err) != Unknown || ctx.Err() != nil {
-			w.Logger.Warn("could not tell the queue the outcome of a record", "offset", m.Offset, "partition", m.Partition, "attempt", m.Attempt, "err", err)
+			warn("could not tell the queue the outcome of a record, which may go to a worker again", cause)
 			return
 		}
+		warn("could not tell the queue the outcome of a record; trying again", err)
 		wait.For(ctx, pause)
 	}
 }

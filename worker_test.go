@@ -3,7 +3,9 @@ package seb_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -221,4 +223,36 @@ func TestRetryInOfAnyTimePutsBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unreachable is a source whose broker answers no more once it has handed out records.
+type unreachable struct{ seb.WorkSource }
+
+func (unreachable) Ack(ctx context.Context, _ ...string) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &seb.Error{Code: seb.CodeStoreUnavailable, Detail: "connection refused", Outcome: seb.NotCommitted, RetryAfter: time.Second}
+}
+
+func TestWorkerSaysWhyAnOutcomeDidNotReachTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, q := openQueue(t, 1, seb.QueueUpdate{})
+		var said strings.Builder
+		stop := workOn(t, &seb.Worker{
+			Source: unreachable{q}, Lease: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&said, nil)),
+			Handle: func(context.Context, seb.Message) error { return nil },
+		})
+		time.Sleep(9 * time.Second)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+		if len(lines) < 2 || !strings.Contains(lines[0], "; trying again") {
+			t.Errorf("it said at first\n%s", lines[0])
+		}
+		if last := lines[len(lines)-1]; !strings.Contains(last, "may go to a worker again") || !strings.Contains(last, "connection refused") {
+			t.Errorf("it said in the end\n%s", last)
+		}
+	})
 }

@@ -203,6 +203,9 @@ func (j *jsonReader) unknown(what string, name []byte, known string) error {
 
 // mistyped returns the error for the next value, which is not of the type or form that expected describes.
 func (j *jsonReader) mistyped(what, expected string) error {
+	if j.peek(); j.at == len(j.text) {
+		return j.malformed("it ends where " + expected + " should follow")
+	}
 	came := ""
 	switch c := j.peek(); {
 	case c == '"':

@@ -63,7 +63,8 @@ func (b *refusedBodies) check(of seb.Holder) error {
 	return &seb.Error{
 		Code: codeTooMuchRefused, Outcome: seb.NotCommitted, RetryAfter: wait,
 		Detail: fmt.Sprintf("in the last %v the broker refused requests of this %s whose bodies had %d MiB: it accepts no large bodies of this %[2]s for %[4]v",
-			now.Sub(x.since).Round(time.Second), who, x.bytes>>20, time.Duration(math.Ceil(wait.Seconds()))*time.Second),
+			max(time.Second, now.Sub(x.since).Round(time.Second)), who, x.bytes>>20, time.Duration(math.Ceil(wait.Seconds()))*time.Second),
+		Hint: "the responses to those requests say why they were refused; the same bodies would be refused again",
 	}
 }
 
