@@ -103,7 +103,6 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, e
 		copies:      make(chan struct{}, copiesMax),
 		closed:      make(chan struct{}),
 	}
-	b.accesses.init()
 	if err := b.session.init(); err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func (b *Broker) acks(c Commit) ([]change.CommitAck, error) {
 			return nil, ofPart(a.Part, err)
 		}
 		for j, token := range p.Tokens {
-			x, err := b.parseAnswer(token)
+			x, err := parseAnswer(token, clusterTag(b.engine))
 			if err != nil {
 				return nil, ofPart(a.TokenPart(j), err)
 			}

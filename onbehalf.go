@@ -2,9 +2,9 @@ package seb
 
 import (
 	"context"
-	"sync"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/auth"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -109,9 +109,7 @@ func (c caller) May(in engine.Keyring, now time.Time) error {
 // [CodeUnauthorized]. The caller calls leave when the work is done.
 func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
-	watch := &accessWatch{end}
-	key := a.Key.ID // so that the function leave keeps only the id in memory, not all of a
-	b.accesses.add(key, watch)
+	remove := b.accesses.Add(a.Key.ID, end)
 	if err := a.holds(b.engine); err != nil {
 		end(err)
 	}
@@ -120,40 +118,15 @@ func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave 
 		ctx, cancel = context.WithTimeoutCause(ctx, a.Until.Sub(b.engine.StoreNow()), expired(a))
 	}
 	return ctx, func() {
-		b.accesses.remove(key, watch)
+		remove()
 		cancel()
 		end(nil)
 	}
 }
 
-// accessWatches has the contexts that [Broker.While] returned. When an API key is revoked, it cancels the
-// contexts of accesses with that key.
-type accessWatches struct {
-	mu sync.Mutex
-	m  map[KeyID]map[*accessWatch]struct{} // by the id of the API key; 0 for accesses without a key
-}
-
-type accessWatch struct{ end context.CancelCauseFunc }
-
-func (w *accessWatches) init() { w.m = map[KeyID]map[*accessWatch]struct{}{} }
-
-func (w *accessWatches) add(key KeyID, watch *accessWatch) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.m[key] == nil {
-		w.m[key] = map[*accessWatch]struct{}{}
-	}
-	w.m[key][watch] = struct{}{}
-}
-
-func (w *accessWatches) remove(key KeyID, watch *accessWatch) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.m[key], watch)
-	if len(w.m[key]) == 0 {
-		delete(w.m, key)
-	}
-}
+// accessWatches has the contexts that [Broker.While] returned; key 0 stands for accesses without a key. When an
+// API key is revoked, the contexts of its accesses end.
+type accessWatches struct{ auth.Watches[KeyID] }
 
 // Applying implements engine.Observer.
 func (w *accessWatches) Applying([]format.Entry, state.Moment) {}
@@ -169,16 +142,10 @@ func (w *accessWatches) Applied(s *state.State, entries []format.Entry, _ state.
 	}
 }
 
-// Loaded implements engine.Observer: it cancels the watches of keys that s no longer has.
+// Loaded implements engine.Observer.
 func (w *accessWatches) Loaded(s *state.State) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for key, watches := range w.m {
-		c := caller{key: key, open: key == 0} // the field until stays zero: when an access expires, the deadline of the watched context ends that context
-		if err := c.May(s, time.Time{}); err != nil {
-			for watch := range watches {
-				watch.end(err)
-			}
-		}
-	}
+	w.End(func(key KeyID) error {
+		// The field until stays zero: when an access expires, the deadline of the watched context ends that context.
+		return caller{key: key, open: key == 0}.May(s, time.Time{})
+	})
 }

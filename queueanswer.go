@@ -111,7 +111,7 @@ func (q *Queue) answers(ctx context.Context, tokens []string) (answers []*change
 	if err := cmp.Or(q.check(), checkTokens(tokens), q.b.engine.Usable()); err != nil {
 		return nil, false, err
 	}
-	if answers, err = q.b.parseAnswers(tokens); err != nil {
+	if answers, err = parseAnswers(tokens, clusterTag(q.b.engine)); err != nil {
 		return nil, false, err
 	}
 	synced, err = q.syncUnlessLast(ctx, answers)
@@ -139,21 +139,22 @@ func checkTokens(tokens []string) error {
 	return nil
 }
 
-// parseAnswers parses tokens. If one is invalid, it refuses all of them.
-func (b *Broker) parseAnswers(tokens []string) ([]*change.Answer, error) {
+// parseAnswers parses tokens. If one is invalid, or belongs to another log than that with the tag cluster, it refuses all
+// of them.
+func parseAnswers(tokens []string, cluster string) ([]*change.Answer, error) {
 	answers := make([]*change.Answer, len(tokens))
 	for i, s := range tokens {
 		var err error
-		if answers[i], err = b.parseAnswer(s); err != nil {
+		if answers[i], err = parseAnswer(s, cluster); err != nil {
 			return nil, err
 		}
 	}
 	return answers, nil
 }
 
-func (b *Broker) parseAnswer(token string) (*change.Answer, error) {
+func parseAnswer(token, cluster string) (*change.Answer, error) {
 	t, err := parseToken(token)
-	if err == nil && t.Cluster != clusterTag(b.engine) {
+	if err == nil && t.Cluster != cluster {
 		err = refused(CodeInvalidRequest, "token %q belongs to another bucket", token)
 	}
 	return &change.Answer{Token: token, Queue: t.Queue, Delivery: t.Delivery}, err

@@ -21,7 +21,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	if err := cmp.Or(q.check(), checkTokens(tokens), checkLease(lease), q.b.current(ctx)); err != nil {
 		return time.Time{}, err
 	}
-	answers, err := q.b.parseAnswers(tokens)
+	answers, err := parseAnswers(tokens, clusterTag(q.b.engine))
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -145,7 +145,7 @@ func (q *Queue) Return(messages []Message) (err error) {
 	for i := range messages {
 		tokens[i] = messages[i].Token
 	}
-	answers, err := q.b.parseAnswers(tokens)
+	answers, err := parseAnswers(tokens, clusterTag(q.b.engine))
 	if err != nil {
 		return err
 	}

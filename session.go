@@ -13,6 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/mesh"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -99,6 +100,31 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 		return canceled(ctx.Err()).with(Unknown)
 	}
 }
+
+// SessionID names a session in the log: the first 16 bytes of the SHA-256 of its [SessionKey].
+type SessionID = format.SessionID
+
+// ID returns the session's id.
+func (k SessionKey) ID() SessionID { return format.SessionKey(k).ID() }
+
+// PeerConn carries messages between two brokers of a log, in order. An adapter makes sure of the session on the other side.
+type PeerConn = mesh.Conn
+
+// PeerOptions say how a broker connects to other brokers of the log: see [Peers.Open].
+type PeerOptions = mesh.Options
+
+// Peers are the connections of a broker to the other brokers of the log: see [Broker.Peers].
+type Peers struct{ mesh *mesh.Mesh }
+
+// Peers returns the broker's connections to other brokers. [Broker.Close] ends them.
+func (b *Broker) Peers() Peers { return Peers{b.engine.Mesh()} }
+
+// Open lets the broker connect to the other brokers that write to the log, and send them its commits. So these need not
+// read the commits from the store. An adapter calls Open once.
+func (p Peers) Open(opts PeerOptions) { p.mesh.Open(opts) }
+
+// Serve uses a connection that another session has asked for. It returns when the connection has ended. The broker logs why.
+func (p Peers) Serve(conn PeerConn, session SessionKey) { p.mesh.Serve(conn, session.ID()) }
 
 // KnowOwner returns at once if this broker knows the queue's owner of the given epoch, or of a later
 // epoch. Otherwise KnowOwner syncs. All callers share at most one such sync a second.

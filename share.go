@@ -3,7 +3,6 @@ package seb
 import (
 	"context"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/budget"
@@ -100,7 +99,7 @@ func (r *Reservation) Ended() (err error) {
 // gives the bytes back; further calls do nothing.
 func (b *Broker) Reserve(ctx context.Context, n int64) (release func(), err error) {
 	defer writes(&err)
-	return reserve(ctx, b.engine.Budget(), budget.Adapters, n)
+	return b.engine.Budget().Hold(ctx, budget.Adapters, n)
 }
 
 // ReserveMore is [Broker.Reserve] for a request that holds memory already. Reserve can't take all memory, so
@@ -111,12 +110,5 @@ func (b *Broker) ReserveMore(ctx context.Context, n int64) (release func(), err 
 	if n >= 64<<10 {
 		c = budget.Lists
 	}
-	return reserve(ctx, b.engine.Budget(), c, n)
-}
-
-func reserve(ctx context.Context, of *budget.Budget, c budget.Class, n int64) (release func(), err error) {
-	if err := of.Take(ctx, c, n); err != nil {
-		return nil, err
-	}
-	return sync.OnceFunc(func() { of.Give(c, n) }), nil
+	return b.engine.Budget().Hold(ctx, c, n)
 }

@@ -43,6 +43,11 @@ type Options struct {
 	PeerTLS *tls.Config
 	// DialPeer connects to other brokers. Default: as a [net.Dialer] does.
 	DialPeer func(ctx context.Context, network, address string) (net.Conn, error)
+	// Zone names the zone in which the broker runs, such as eu-central-1a. Brokers of the same zone send each other the
+	// records of small commits, those of different zones only the heads of commits. Default: all brokers are in one zone.
+	Zone string
+	// NoPeers says that the broker connects to no other brokers, except to forward requests to the owner of a queue.
+	NoPeers bool
 	// Version is the version that GET /v1/version answers with, and that the metric seb_build_info
 	// has as a label.
 	Version string
@@ -114,6 +119,9 @@ func New(b *seb.Broker, opts Options) *Handler {
 		opts.Registerer.MustRegister(buildInfo(opts.Version), &billMetrics{b.Usage, opts.Prices})
 	}
 	h.routes(opts.Gatherer)
+	if !opts.NoPeers {
+		h.connectPeers(opts.Version, opts.Zone)
+	}
 	return h
 }
 

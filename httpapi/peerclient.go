@@ -60,15 +60,15 @@ func urlOf(ctx context.Context, owner *seb.Error, path string) (context.Context,
 	return context.WithValue(ctx, addressKey{}, owner.Address), "http://" + hex.EncodeToString(owner.Session[:]) + path
 }
 
-// connect returns a connection to a session. The host is the session's public key, in hex, and a port.
+// connect returns a connection to a session. The host is the session's public key or its id, in hex, and a port.
 func (p *peerClient) connect(ctx context.Context, network, host string) (net.Conn, error) {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		return nil, fmt.Errorf("connect to a broker: %w", err)
 	}
-	key, err := hex.DecodeString(name)
+	check := checkOf(name)
 	address, ok := ctx.Value(addressKey{}).(string)
-	if err != nil || len(key) != len(peer.Key{}) || !ok {
+	if check == nil || !ok {
 		return nil, errors.New("connect to a broker: the session's key is missing")
 	}
 	u, err := url.Parse(address)
@@ -91,7 +91,25 @@ func (p *peerClient) connect(ctx context.Context, network, host string) (net.Con
 			return nil, err
 		}
 	}
-	return p.identity.Ask(ctx, conn, u.Host, peer.Key(key)) //nolint:wrapcheck // the error says what was tried
+	return p.identity.Ask(ctx, conn, u.Host, check) //nolint:wrapcheck // the error says what was tried
+}
+
+// checkOf returns a check for a session's public key: it must be the key, or have the id, that name has in hex. It returns nil
+// if name is neither.
+func checkOf(name string) func(peer.Key) error {
+	b, err := hex.DecodeString(name)
+	switch {
+	case err == nil && len(b) == len(peer.Key{}):
+		return peer.Key(b).Is
+	case err == nil && len(b) == len(seb.SessionID{}):
+		return func(got peer.Key) error {
+			if id := seb.SessionKey(got).ID(); id != seb.SessionID(b) {
+				return fmt.Errorf("%w: its id is %v, not %x", peer.ErrOtherSession, id, b)
+			}
+			return nil
+		}
+	}
+	return nil
 }
 
 func hostPort(u *url.URL) string {

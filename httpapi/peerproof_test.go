@@ -257,7 +257,7 @@ func TestConnectionBetweenBrokersHoldsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	outer := askOf(t, s, other)
-	if _, err := other.Ask(t.Context(), outer, "broker", peer.Key(s.broker.Session())); err == nil || !strings.Contains(err.Error(), "404") {
+	if _, err := other.Ask(t.Context(), outer, "broker", peer.Key(s.broker.Session()).Is); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Errorf("a connection within the connection: %v", err)
 	}
 }
@@ -270,7 +270,7 @@ func askOf(t *testing.T, to *server, identity *peer.Identity) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outer, err := identity.Ask(t.Context(), conn, host, peer.Key(to.broker.Session()))
+	outer, err := identity.Ask(t.Context(), conn, host, peer.Key(to.broker.Session()).Is)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +389,7 @@ func TestShutdownAnswersWhatWasPassedOn(t *testing.T) {
 func (s *server) stranger(t *testing.T) *client {
 	t.Helper()
 	identity := identityOf(openBroker(t, objstore.NewMemory(), seb.Options{}))
-	conn, err := identity.Ask(t.Context(), s.dial(""), "x", peer.Key(s.broker.Session()))
+	conn, err := identity.Ask(t.Context(), s.dial(""), "x", peer.Key(s.broker.Session()).Is)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -191,6 +191,8 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case done:
 	case r.URL.Path == peer.Path && peer.Asks(r) && peerOf(r) == nil: // not on a connection between brokers: nested connections could take unlimited memory
 		h.acceptPeer(w, r)
+	case r.URL.Path == meshPath && peerOf(r) != nil:
+		h.acceptMesh(w, r)
 	case !isClean(r.URL) && !slices.Contains(originalPaths, path.Clean(r.URL.Path)):
 		h.fail(w, r, errNoRoute(r)) // the mux would redirect the client, perhaps to another topic
 	default:
@@ -235,6 +237,7 @@ func (h *Handler) observe(w *response, r *http.Request, took time.Duration) {
 	switch {
 	case w.status >= 500:
 		level = slog.LevelWarn
+	case seb.CodeOf(w.err) == seb.CodePushNotFound && r.Method == http.MethodGet: // the answer "no" to whether a queue is pushed
 	case w.status >= 400:
 		level = slog.LevelInfo
 	}

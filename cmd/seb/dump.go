@@ -285,7 +285,7 @@ func (d *dumper) commit(b []byte, name string) error {
 		case *format.SessionNamed:
 			d.sessionItem(i, x)
 		case *format.WriterMark:
-			d.line("item", "%d: written by session %x%s", i, x.Session, writerOf(x))
+			d.line("item", "%d: written by session %v%s", i, x.Session, writerOf(x))
 		case *format.UnknownEntry:
 			d.line("item", "%d: unknown kind %d, not critical, %d bytes", i, x.Kind, len(x.Body))
 		default:

@@ -190,6 +190,14 @@ func (b *Budget) serveLocked() {
 	b.resize(b.limit - b.used)
 }
 
+// Hold is [Budget.Take]. The first call of release gives the bytes back; further calls do nothing.
+func (b *Budget) Hold(ctx context.Context, c Class, n int64) (release func(), err error) {
+	if err := b.Take(ctx, c, n); err != nil {
+		return nil, err
+	}
+	return sync.OnceFunc(func() { b.Give(c, n) }), nil
+}
+
 // InUse returns how many bytes are taken, including those of shares.
 func (b *Budget) InUse() int64 {
 	b.mu.Lock()

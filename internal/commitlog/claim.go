@@ -115,6 +115,9 @@ const pollPauseMin = time.Millisecond
 // the machine, and a broker that was suspended has lost its turn anyway.
 func (l *Log) now() time.Duration { return time.Since(l.began) }
 
+// AnswerTime returns about how long the store takes for a Get or a Create.
+func (l *Log) AnswerTime() time.Duration { return l.turns.answer }
+
 // MustWait tells whether AwaitTurn would wait for another broker.
 func (l *Log) MustWait() bool { return l.turns.next(l.now()) >= 0 }
 
@@ -139,7 +142,15 @@ func (l *Log) awaitTurn(ctx context.Context) {
 		if i < 0 {
 			return
 		}
+		session := l.turns.writers[i].session
 		l.turns.pass(i, applied, now)
+		pause := min(max(l.turns.answer/4, pollPauseMin), l.turnBy-now)
+		if l.hears(session) { // it sends its commit, so no Gets are needed
+			if l.rest(ctx, pause); l.Follow() != nil {
+				return
+			}
+			continue
+		}
 		if !waits {
 			waits = true
 			l.with((*Protocol).Sync)
@@ -153,7 +164,7 @@ func (l *Log) awaitTurn(ctx context.Context) {
 			}
 			continue
 		}
-		wait.For(ctx, min(max(l.turns.answer/4, pollPauseMin), l.turnBy-now))
+		l.rest(ctx, pause)
 		l.with((*Protocol).Sync)
 	}
 }

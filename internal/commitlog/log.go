@@ -61,8 +61,8 @@ type Clock struct {
 }
 
 // Log performs the steps that a [Protocol] asks for, one at a time, with requests to a store. Only one
-// goroutine may call its methods, except for Covers, Err, FindHole, Lag, Position, StoreNow and
-// Stats, which any goroutine may call.
+// goroutine may call its methods, except for Covers, Err, FindHole, Heard, Lag, Position, StoreNow,
+// Stats and Told, which any goroutine may call.
 type Log struct {
 	store   objstore.Store
 	cluster format.Cluster
@@ -73,12 +73,15 @@ type Log struct {
 	p    Protocol   // guarded by mu
 	seen storeClock // estimates the store's time from the dates of answers; guarded by mu
 
+	inbox inbox // guarded by mu, except for heard
+
 	claim      *format.Commit // the commit of the protocol's claim, or nil
 	claimParts [][]byte       // the bytes of the claim's object
 	unsure     bool           // the outcome of a Create of the claim is unknown
 	read       map[format.Seq]readCommit
 	damaged    map[string]int // by object key or listed prefix: how many answers in a row were damaged
 
+	peers     Peers
 	wonLast   bool
 	foreignAt time.Duration // boot time when this broker last applied another broker's commit; 0 = never
 
@@ -114,7 +117,24 @@ func NewLog(store objstore.Store, cluster format.Cluster, fold Fold, clock Clock
 		p:       NewProtocol(time.Duration(cluster.DeleteDelay), time.Duration(cluster.Margin)),
 		read:    map[format.Seq]readCommit{},
 		damaged: map[string]int{},
+		inbox:   inbox{heard: make(chan struct{}, 1)},
 	}
+}
+
+// Peers are the brokers that send each other their commits: see [Log.Told].
+type Peers interface {
+	// Write sends a commit of this broker, which the log has applied, to the others. payload follows head in the commit's
+	// object of size bytes. date is the store's date in the answer that decided the slot. Write does not keep the bytes.
+	Write(head []byte, payload [][]byte, size int64, date time.Time)
+	// Connected reports whether the session of another broker sends its commits to this one.
+	Connected(session format.SessionID) bool
+}
+
+// Connect makes the log send its commits to other brokers. Call it before the first Commit.
+func (l *Log) Connect(peers Peers) { l.peers = peers }
+
+func (l *Log) hears(session format.SessionID) bool {
+	return l.peers != nil && l.peers.Connected(session)
 }
 
 // Stats returns the counters.
@@ -176,6 +196,7 @@ func (l *Log) with(f func(p *Protocol)) {
 }
 
 func (l *Log) next() (act Action) {
+	l.takeTold()
 	l.with(func(p *Protocol) { act = p.Next(l.clock.Boot()) })
 	return act
 }

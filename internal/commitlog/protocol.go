@@ -45,6 +45,8 @@ type Answer struct {
 	// above the applied slot. That proves that the slots after the applied one had not been deleted
 	// when the store gave the answer.
 	listed bool
+	// told is true if another broker has said so, and not the store: see [Protocol.Told].
+	told bool
 }
 
 // Listing is the answer to a List of checkpoint/ and then of log/.
@@ -265,12 +267,25 @@ func (p *Protocol) Clone() Protocol {
 	return c
 }
 
+// fits reports whether a commit that another broker has sent may be applied now.
+func (p *Protocol) fits(a Answer) bool { return a.Prev == p.tip && !p.expired && p.Covers(a.At) }
+
+// CanApply reports whether Next would ask for the next commit to be applied. Unlike Next, it changes nothing. With an
+// open claim, the commit decides who has won the slot.
+func (p *Protocol) CanApply() bool {
+	a := p.answer(p.applied + 1)
+	return p.halt == nil && a.Found && !p.expired && a.Prev == p.tip && (a.listed || p.Covers(a.At))
+}
+
 // Next returns the next step; boot is the local time since boot.
 func (p *Protocol) Next(boot time.Duration) Action {
 	if p.halt != nil {
 		return Action{Do: Halt}
 	}
 	n := p.applied + 1
+	if a := p.answer(n); a.told && !p.fits(a) {
+		p.forget(n) // read the slot from the store
+	}
 	if a := p.answer(n); a.Seq == n && !p.expired && !p.lease.Store.IsZero() {
 		switch {
 		case !a.listed && !p.Covers(a.At):
@@ -392,6 +407,21 @@ func (p *Protocol) Answered(a Answer) {
 	p.answers = append(p.answers, a)
 }
 
+// Told takes the news of another broker that it has written the commit with the hash h to slot s. at has the store's date
+// in the answer that decided the slot, as the other broker states it, and the local time since boot at which the news
+// arrived. Told reports whether Next may ask for that commit to be applied, without a Get of the slot.
+//
+// Only the store is evidence. So Told records no date, and does not raise Known. If the commit does not fit when its turn
+// comes, Next forgets it instead of halting, and reads the slot. An answer of the store comes before what another broker
+// says, and only the store decides that this broker's own claim has won.
+func (p *Protocol) Told(s format.Seq, h, prev format.Hash, at Stamp) bool {
+	if p.halt != nil || !p.settled || s <= p.applied || s >= p.applied+Window || p.Held(s) || h == p.claim.Hash && s == p.claim.Seq {
+		return false
+	}
+	p.answers = append(p.answers, Answer{Seq: s, Found: true, Hash: h, Prev: prev, At: at, told: true})
+	return true
+}
+
 // Created takes the answer that a Create of slot s succeeded. h is the hash of the created commit. If
 // the claim has ended meanwhile, Created records only the time of the answer.
 func (p *Protocol) Created(s format.Seq, h format.Hash, at Stamp) {
@@ -440,7 +470,7 @@ func (p *Protocol) Listed(l Listing) {
 	}
 	p.renew(l.At)
 	for i := range p.answers {
-		if p.answers[i].Seq > p.applied {
+		if p.answers[i].Seq > p.applied && !p.answers[i].told {
 			p.answers[i].listed = true
 		}
 	}
@@ -508,8 +538,9 @@ func (p *Protocol) Applied() (own bool) {
 	}
 	if p.claim.Seq == n {
 		// After a lost slot, read to the end of the log before the next claim: that is cheaper than
-		// to send the payload to one slot after the other, which may all be taken.
-		p.sync = p.sync || !own
+		// to send the payload to one slot after the other, which may all be taken. A winner that says what
+		// it writes says so of the slots after this one, too.
+		p.sync = p.sync || !own && !a.told
 		p.claim = Claim{}
 	}
 	p.applied, p.tip = n, a.Hash

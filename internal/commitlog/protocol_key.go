@@ -98,6 +98,9 @@ func appendKeyAnswer(b []byte, a Answer) []byte {
 	if a.listed {
 		flags |= 2
 	}
+	if a.told {
+		flags |= 4
+	}
 	b = append(b, flags)
 	b = binary.AppendUvarint(b, uint64(a.Seq))
 	if a.Found {
@@ -205,7 +208,7 @@ func (r *keyReader) stamp() Stamp {
 func (r *keyReader) answer() Answer {
 	flags := r.byte()
 	return Answer{
-		Found: flags&1 != 0, listed: flags&2 != 0,
+		Found: flags&1 != 0, listed: flags&2 != 0, told: flags&4 != 0,
 		Seq: r.seq(), Hash: r.hash(), Prev: r.hash(), At: r.stamp(), Known: r.seq(),
 	}
 }

@@ -57,6 +57,8 @@ type world struct {
 	uploads     [][]walkCommit // checkpoints that are being written
 	first       []walkCommit   // the commits that were first created in slots 1, 2, …
 	born        []int          // the values of event when they were created
+	dates       []Stamp        // the dates of the answers that said so
+	told        []walkCommit   // commits that their writers have sent to the other brokers
 	acked       []walkCommit
 	payloads    int
 	ids         int
@@ -66,7 +68,7 @@ type world struct {
 }
 
 type walkCounts struct {
-	acks, races, lost, loads, unknown, ghosts, crashes, deleted, tails int
+	acks, races, lost, loads, unknown, ghosts, crashes, deleted, tails, told, beaten int
 }
 
 // walkBroker is a broker with at most one running request.
@@ -77,6 +79,7 @@ type walkBroker struct {
 	payload int // the payload that waits for a slot, 0 = none
 	answers map[format.Seq]walkCommit
 	doing   []func() // remaining steps of the running request
+	creates bool     // the running request is a Create
 	asked   int      // event of the last Sync
 	wakes   int      // it does nothing before this time
 }
@@ -137,7 +140,7 @@ func (w *world) execute(c walkCommit) bool {
 	w.slots[c.seq] = c
 	switch n := format.Seq(len(w.first)); {
 	case c.seq == n+1:
-		w.first, w.born = append(w.first, c), append(w.born, w.event)
+		w.first, w.born, w.dates = append(w.first, c), append(w.born, w.event), append(w.dates, w.stamp(false))
 		if slices.ContainsFunc(w.first[:n], func(o walkCommit) bool { return o.payload == c.payload }) {
 			w.Fatalf("NoDup: payload %d takes effect again in slot %d", c.payload, c.seq)
 		}
@@ -220,6 +223,13 @@ func (w *world) checkRecovery() {
 
 // stepBroker takes the next step of a broker's request, or begins a request.
 func (w *world) stepBroker(b *walkBroker) {
+	if len(b.doing) == 0 {
+		b.creates = false
+	}
+	if len(w.told) > 0 && (len(b.doing) == 0 || b.creates) && w.IntN(6) == 0 {
+		w.tell(b)
+		return
+	}
 	if len(b.doing) > 0 {
 		do := b.doing[0]
 		b.doing = b.doing[1:]
@@ -250,6 +260,21 @@ func (w *world) stepBroker(b *walkBroker) {
 		w.apply(b, act.Seq)
 	case Halt:
 		w.Fatalf("false alarm at slot %d: %v", applied, b.p.Err())
+	}
+}
+
+// tell gives a broker a commit that another broker has sent, perhaps a long time ago.
+func (w *world) tell(b *walkBroker) {
+	c := w.told[w.IntN(len(w.told))]
+	at := w.dates[c.seq-1]
+	at.Boot = w.boot()
+	if !b.p.Told(c.seq, c.hash(), c.prev, at) {
+		return
+	}
+	b.answers[c.seq] = c
+	if b.creates && b.p.CanApply() {
+		w.seen.beaten++
+		b.doing = nil // the Create is given up, and may still be executed
 	}
 }
 
@@ -356,6 +381,7 @@ func (w *world) create(b *walkBroker) {
 	if w.IntN(3) == 0 {
 		return // the request timed out, and may be executed at any time
 	}
+	b.creates = true
 	b.doing = []func(){func() {
 		won, at, lost := w.execute(c), w.stamp(false), w.IntN(4) == 0
 		b.doing = []func(){func() {
@@ -379,6 +405,9 @@ func (w *world) apply(b *walkBroker, s format.Seq) {
 		w.Fatalf("SlotAgreement: %v is applied in slot %d, which holds %v", c, s, w.first[s-1])
 	}
 	b.log = append(b.log, c)
+	if b.p.answer(s).told {
+		w.seen.told++
+	}
 	claimed := b.p.Claim().Seq == s
 	own := b.p.Applied()
 	if own != (claimed && c == b.claim) {
@@ -387,6 +416,7 @@ func (w *world) apply(b *walkBroker, s format.Seq) {
 	switch {
 	case own:
 		w.seen.acks++
+		w.told = append(w.told, c)
 		w.acked = append(w.acked, c)
 		b.payload = 0
 		w.checkRecovery()
@@ -424,7 +454,7 @@ func TestRandomWalkOfBrokers(t *testing.T) {
 		sum.add(w.seen)
 	}
 	t.Logf("%d steps: %+v", walks*steps, sum)
-	if slices.Contains([]int{sum.acks, sum.races, sum.lost, sum.loads, sum.unknown, sum.ghosts, sum.crashes, sum.deleted, sum.tails}, 0) {
+	if slices.Contains([]int{sum.acks, sum.races, sum.lost, sum.loads, sum.unknown, sum.ghosts, sum.crashes, sum.deleted, sum.tails, sum.told, sum.beaten}, 0) {
 		t.Fatal("something never happened, so that the walk shows nothing about it")
 	}
 }
@@ -439,4 +469,6 @@ func (c *walkCounts) add(o walkCounts) {
 	c.crashes += o.crashes
 	c.deleted += o.deleted
 	c.tails += o.tails
+	c.told += o.told
+	c.beaten += o.beaten
 }

@@ -351,13 +351,9 @@ func (l *Log) readHead(ctx context.Context, s format.Seq, start CommitStart) (*f
 		}
 		body = o.Body
 	}
-	c, err := format.DecodeCommit(body)
-	switch {
-	case err != nil:
-	case c.Cluster != l.cluster.ID || c.Seq != s:
+	c, err := l.decode(body, start.Size)
+	if err == nil && c.Seq != s {
 		err = foreign("commit", c.Seq, c.Cluster)
-	case c.Size() != start.Size:
-		err = format.Corrupt("the object has %d bytes instead of %d", start.Size, c.Size())
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", key, err)
@@ -368,33 +364,81 @@ func (l *Log) readHead(ctx context.Context, s format.Seq, start CommitStart) (*f
 	return c, body, nil
 }
 
+// decode reads the head of a commit, and checks that it belongs to this log and to an object of that size.
+func (l *Log) decode(body []byte, size int64) (*format.Commit, error) {
+	c, err := format.DecodeCommit(body)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.Cluster != l.cluster.ID:
+		return nil, foreign("commit", c.Seq, c.Cluster)
+	case c.Size() != size:
+		return nil, format.Corrupt("the object has %d bytes instead of %d", size, c.Size())
+	}
+	return c, nil
+}
+
+// create sends the claim, and waits for the answer. If another broker says meanwhile that it has written slot s, create
+// gives the request up: the claim has lost, unless the store says in spite of that that it has written the claim.
 func (l *Log) create(ctx context.Context, s format.Seq) error {
 	key, hash := format.LogKey(s), l.claim.Hash
 	ctx, cancel := timeout(ctx, l.claim.Size())
 	defer cancel()
-	begin := time.Now()
-	t, err := l.store.Create(ctx, key, l.claimParts...)
-	if err == nil || errors.Is(err, objstore.ErrExists) {
+	begin, parts, done := time.Now(), l.claimParts, make(chan created, 1)
+	go func() {
+		t, err := l.store.Create(ctx, key, parts...)
+		done <- created{t, err}
+	}()
+	r, beaten := l.awaitCreated(done)
+	if beaten {
+		cancel()
+		r = <-done
+	}
+	if r.err == nil || errors.Is(r.err, objstore.ErrExists) {
 		l.turns.measured(time.Since(begin))
 	}
 	switch {
-	case err == nil:
-		at := l.note(l.stamp(t))
+	case r.err == nil:
+		at := l.note(l.stamp(r.date))
 		l.read[s] = readCommit{commit: l.claim}
 		l.with(func(p *Protocol) { p.Created(s, hash, at) })
 		return nil
-	case errors.Is(err, objstore.ErrExists):
-		at := l.note(l.stamp(t))
+	case errors.Is(r.err, objstore.ErrExists):
+		at := l.note(l.stamp(r.date))
 		l.with(func(p *Protocol) { p.Exists(s, at) })
 		return nil
+	case beaten:
+		return nil
 	}
-	if errors.Is(err, objstore.ErrFull) && !l.unsure { // no Create of the claim has done anything, nor will one
+	if errors.Is(r.err, objstore.ErrFull) && !l.unsure { // no Create of the claim has done anything, nor will one
 		l.with((*Protocol).Unsent)
-		return err
+		return r.err
 	}
 	l.unsure = true
 	l.stats.UnknownCreates.Add(1)
-	return l.judge(key, err)
+	return l.judge(key, r.err)
+}
+
+// created is the answer to a Create.
+type created struct {
+	date time.Time
+	err  error
+}
+
+// awaitCreated waits for the answer to the Create of the claim. It returns without the answer, and true, if another broker
+// says that it has written that slot.
+func (l *Log) awaitCreated(done <-chan created) (created, bool) {
+	for {
+		select {
+		case r := <-done:
+			return r, false
+		case <-l.inbox.heard:
+			l.takeTold()
+			if l.canApply() {
+				return created{}, true
+			}
+		}
+	}
 }
 
 func (l *Log) apply(s format.Seq) error {
@@ -408,7 +452,14 @@ func (l *Log) apply(s format.Seq) error {
 		return l.stop(fmt.Errorf("apply %s: %w", format.LogKey(s), err))
 	}
 	recovered := l.settled()
-	l.with(func(p *Protocol) { l.wonLast = p.Applied() })
+	var date time.Time
+	l.with(func(p *Protocol) {
+		date = p.answer(s).At.Store
+		l.wonLast = p.Applied()
+	})
+	if own && l.peers != nil {
+		l.peers.Write(l.claimParts[0], l.claimParts[1:], l.claim.Size(), date)
+	}
 	if recovered {
 		l.turns.applied(s, r.commit, own, l.now())
 	}

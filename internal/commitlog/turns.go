@@ -68,7 +68,7 @@ func (t *turns) applied(s format.Seq, c *format.Commit, own bool, now time.Durat
 	}
 	t.since, t.passes = now, 0
 	t.inRow++
-	m := markOf(c)
+	m := MarkOf(c)
 	if own {
 		t.won = s
 		return
@@ -86,8 +86,8 @@ func (t *turns) applied(s format.Seq, c *format.Commit, own bool, now time.Durat
 	t.writers = append(t.writers, writer{session: m.Session, won: s, due: now + time.Duration(m.Pause)*time.Millisecond})
 }
 
-// markOf returns the mark of a commit's writer; nil if an older version of Seb wrote the commit.
-func markOf(c *format.Commit) *format.WriterMark {
+// MarkOf returns the mark of a commit's writer; nil if an older version of Seb wrote the commit.
+func MarkOf(c *format.Commit) *format.WriterMark {
 	if len(c.Entries) == 0 {
 		return nil
 	}

@@ -70,6 +70,11 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 	if !own {
 		e.tail.foreign()
 	}
+	e.writer = format.SessionID{}
+	if m := commitlog.MarkOf(c); m != nil {
+		e.writer = m.Session
+		e.mesh.Seen(m.Session, m.Address)
+	}
 	(*Engine)(e).watchState()
 	return nil
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/cache"
 	"github.com/simple-event-broker/seb/internal/commitlog"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/mesh"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -84,6 +85,7 @@ type Engine struct {
 	clusterID string // cluster.ID as text
 	logger    *slog.Logger
 	log       *commitlog.Log
+	mesh      *mesh.Mesh
 	cache     *cache.Cache
 	budget    *budget.Budget
 	batcher   *batcher
@@ -113,9 +115,11 @@ type Engine struct {
 
 	// Owned by the commit loop.
 	building       *building
-	committed      time.Time // when the last commit of this broker ended
-	stateTold      tenths    // of StateMemory
-	keysTold       tenths    // of IdempotencyKeys
+	committed      time.Time        // when the last commit of this broker ended
+	writer         format.SessionID // wrote the last commit; zero if that is unknown
+	question       *question        // under way to another broker; nil if there is none
+	stateTold      tenths           // of StateMemory
+	keysTold       tenths           // of IdempotencyKeys
 	recovered      bool
 	recovery       recovery // used until recovered is true
 	lastCheckpoint format.Seq
@@ -206,6 +210,8 @@ func (e *Engine) recover(ctx context.Context) error {
 	e.budget = budget.New(e.opts.Memory, e.cache.SetMemoryMax)
 	e.batcher = &batcher{batching: e.opts.Batching, wake: make(chan struct{}, 1), put: e.put, keyed: map[format.Digest]*Request{}}
 	e.log = commitlog.NewLog(e.store, e.cluster, (*fold)(e), commitlog.Clock{Now: e.opts.Wall, Boot: e.opts.Boot}, e.opts.AppendTimeout/8)
+	e.mesh = mesh.New(e.opts.Session, peers{e}, e.logger)
+	e.log.Connect(e.mesh)
 	begun := time.Now()
 	e.recovery = newRecovery(e.logger)
 	if err := e.log.Recover(ctx); err != nil {
@@ -292,6 +298,9 @@ func (e *Engine) Applied() format.Seq {
 // Budget returns the memory budget of requests, open batches and the cache.
 func (e *Engine) Budget() *budget.Budget { return e.budget }
 
+// Mesh returns the connections to other brokers.
+func (e *Engine) Mesh() *mesh.Mesh { return e.mesh }
+
 // Life returns the context that ends when the engine ends.
 func (e *Engine) Life() context.Context { return e.life }
 
@@ -324,6 +333,7 @@ func (e *Engine) Shutdown(release func()) (err error) {
 		err = stopped // the engine stopped itself during the shutdown
 	}
 	e.end()
+	e.mesh.Close()
 	e.batcher.uploads.Wait()
 	e.waiters.notifyAll()
 	return errors.Join(err, e.cache.Close())

@@ -11,9 +11,11 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/mesh"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/internal/test/loglines"
+	"github.com/simple-event-broker/seb/internal/test/meshtest"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -39,7 +41,14 @@ func options(t *testing.T) engine.Options {
 // open returns an engine that ends with the test.
 func open(t *testing.T, store objstore.Store, observers ...engine.Observer) *engine.Engine {
 	t.Helper()
-	e := engine.New(store, options(t))
+	return openAs(t, format.SessionID{1}, store, observers...)
+}
+
+func openAs(t *testing.T, session format.SessionID, store objstore.Store, observers ...engine.Observer) *engine.Engine {
+	t.Helper()
+	opts := options(t)
+	opts.Session = session
+	e := engine.New(store, opts)
 	e.Observe(observers...)
 	if err := e.Open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -123,6 +132,95 @@ func TestAppendsOfOneCommitAreReadBack(t *testing.T) {
 		}
 		if got.text != "abc" {
 			t.Errorf("read %q, want abc", got.text)
+		}
+	})
+}
+
+// connect lets the engines with the sessions 1 and 2 send each other their commits.
+func connect(t *testing.T, one, two *engine.Engine) (near, far *meshtest.Pipe) {
+	t.Helper()
+	near, far = meshtest.NewPipe(10)
+	one.Mesh().Open(mesh.Options{})
+	two.Mesh().Open(mesh.Options{})
+	go one.Mesh().Serve(near, format.SessionID{2})
+	go two.Mesh().Serve(far, format.SessionID{1})
+	synctest.Wait()
+	return near, far
+}
+
+// A commit that another broker sends reaches a waiting reader at once, and without a request to the store.
+func TestReaderGetsACommitThatAnotherBrokerSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		e := open(t, memory)
+		topic := create(t, e, "t")
+		store := storetest.NewFaulty(memory)
+		other := openAs(t, format.SessionID{2}, store)
+		connect(t, e, other)
+		var got sink
+		read := make(chan error, 1)
+		go func() {
+			opts := all
+			opts.Wait = time.Hour
+			_, _, err := other.NewCursor("t", topic, 0, 0).Next(t.Context(), opts, &got)
+			read <- err
+		}()
+		synctest.Wait() // the reader waits
+		requests, begin := store.Count("", ""), time.Now()
+		if err := submit(t, e, &engine.Request{Appends: []*engine.Append{appending(topic, "a")}}).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-read; err != nil || got.text != "a" {
+			t.Fatalf("read %q: %v", got.text, err)
+		}
+		if n, took := store.Count("", "")-requests, time.Since(begin); n != 0 || took != 10*time.Millisecond { // what the batch waits
+			t.Errorf("%d requests, %v", n, took)
+		}
+	})
+}
+
+// A broker asks the one that wrote the last commit where the log ends, instead of the store. If that one does not answer, or
+// its commits do not come, the broker reads the log itself.
+func TestSyncAsksTheLastWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		stores := []*storetest.Faulty{storetest.NewFaulty(memory), storetest.NewFaulty(memory)}
+		e, other := open(t, stores[0]), openAs(t, format.SessionID{2}, stores[1])
+		create(t, e, "t")
+		if err := other.Sync(t.Context()); err != nil { // without a connection
+			t.Fatal(err)
+		}
+		near, far := connect(t, e, other)
+		gets := func(i int) int { return stores[i].Count(objstore.VerbGet, format.LogPrefix) }
+		create(t, e, "u")
+		before, last := []int{gets(0), gets(1)}, e.Applied()
+		if err := other.Sync(t.Context()); err != nil || other.Applied() != last {
+			t.Fatalf("at slot %d instead of %d: %v", other.Applied(), last, err)
+		}
+		if got := []int{gets(0) - before[0], gets(1) - before[1]}; got[0] != 1 || got[1] != 0 {
+			t.Errorf("Gets of the two brokers: %v", got)
+		}
+
+		restore := stores[0].On(objstore.VerbGet, format.LogPrefix, storetest.Fail) // the last writer can't find it out
+		begin := time.Now()
+		if err := other.Sync(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took < 300*time.Millisecond || took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+		begin = time.Now()
+		if err := other.Sync(t.Context()); err != nil || time.Since(begin) != 0 {
+			t.Errorf("after it had not answered, a sync took %v: %v", time.Since(begin), err)
+		}
+		restore()
+		create(t, e, "v")
+		near.Close()
+		far.Close()
+		synctest.Wait()
+		begin = time.Now()
+		if err := other.Sync(t.Context()); err != nil || time.Since(begin) != 0 {
+			t.Errorf("without a connection it took %v: %v", time.Since(begin), err)
 		}
 	})
 }

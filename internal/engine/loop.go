@@ -30,16 +30,21 @@ func (e *Engine) loop() {
 		now := time.Now()
 		wait, ok := e.batcher.due(now)
 		poll, polling := e.tail.nextPoll(now, e.storeFails())
-		polling = polling && !e.closing.Load()
-		syncs := e.tail.takeSyncs()
+		polling = polling && !e.closing.Load() && e.question == nil
+		var syncs []*syncRequest
+		if e.question == nil || ok && wait == 0 {
+			syncs = e.tail.takeSyncs()
+		}
 		switch {
 		case ok && wait == 0:
 			e.commit(syncs)
 			continue
 		case len(syncs) > 0 || polling && poll == 0:
-			e.answerSyncs(syncs)
+			if !e.askPeer(syncs) {
+				e.answerSyncs(syncs)
+			}
 			continue
-		case e.closing.Load() && e.batcher.empty():
+		case e.closing.Load() && e.batcher.empty() && e.question == nil:
 			return
 		}
 		if polling && (!ok || poll < wait) {
@@ -53,10 +58,21 @@ func (e *Engine) loop() {
 		case <-timer.C:
 		case <-e.batcher.wake:
 		case <-e.tail.wake:
+		case <-e.log.Heard():
+			e.follow()
+		case end, came := <-e.answers():
+			e.answered(end, came)
 		case <-e.life.Done():
 		}
 	}
 	e.giveUpAll()
+}
+
+// follow applies the commits that other brokers have sent.
+func (e *Engine) follow() {
+	if err := e.log.Follow(); err != nil {
+		e.stop(err)
+	}
 }
 
 // giveUpAll refuses the requests that still wait. The loop calls it if the engine has stopped itself, or
@@ -66,7 +82,11 @@ func (e *Engine) giveUpAll() {
 	e.batcher.close()
 	err := e.Usable()
 	e.finish(e.batcher.drain(), func(*Request) error { return err })
-	for _, l := range e.tail.takeSyncs() {
+	syncs := e.tail.takeSyncs()
+	if e.question != nil {
+		syncs = append(syncs, e.question.syncs...)
+	}
+	for _, l := range syncs {
 		l.done <- err
 	}
 	e.waiters.notifyAll()

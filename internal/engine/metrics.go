@@ -47,10 +47,10 @@ func newMetrics() *metrics {
 	}
 }
 
-// Metrics returns the metrics of commits, of the store, of topics, of memory, of the log and of the state, as they
-// are now.
+// Metrics returns the metrics of commits, of the store, of topics, of memory, of the log, of connected brokers and of
+// the state, as they are now.
 func (e *Engine) Metrics() []metric.Family {
-	return slices.Concat(e.metrics.families(), e.traffic.families(), e.memoryMetrics(), e.logMetrics(), e.stateMetrics())
+	return slices.Concat(e.metrics.families(), e.traffic.families(), e.memoryMetrics(), e.logMetrics(), e.peerMetrics(), e.stateMetrics())
 }
 
 func counter[N int64 | uint64](name, help string, value N) metric.Family {
@@ -137,6 +137,17 @@ func (e *Engine) logMetrics() []metric.Family {
 		counter("seb_unknown_creates_total", "Creates of commits in the store whose outcome is unknown.", stats.UnknownCreates.Load()),
 		counter("seb_foreign_commits_total", "Commits of other brokers that this broker applied.", stats.ForeignCommits.Load()),
 		counter("seb_checkpoint_loads_total", "Checkpoints that this broker loaded.", stats.Loads.Load()),
+	}
+}
+
+// peerMetrics returns metrics of the connections to other brokers.
+func (e *Engine) peerMetrics() []metric.Family {
+	stats := e.mesh.Stats()
+	return []metric.Family{
+		gauge("seb_peers", "Other brokers of the log that this broker is connected to.", stats.Peers),
+		counter("seb_peer_commits_sent_total", "Commits that this broker sent to other brokers, counted for each of them.", stats.Sent),
+		counter("seb_peer_commits_received_total", "Commits that other brokers sent to this broker.", stats.Received),
+		counter("seb_peer_commits_dropped_total", "Commits that this broker did not send to another broker, since that one took its messages too slowly and has to read the store.", stats.Dropped),
 	}
 }
 

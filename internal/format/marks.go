@@ -2,6 +2,7 @@ package format
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"math"
 )
 
@@ -27,6 +28,9 @@ const (
 // SessionID names a session in marks: it is the first 16 bytes of the SHA-256 of the session's public key. So who
 // proves the key proves the id.
 type SessionID [16]byte
+
+// String returns the id in hex.
+func (id SessionID) String() string { return hex.EncodeToString(id[:]) }
 
 // ID returns the session's id.
 func (k SessionKey) ID() SessionID {

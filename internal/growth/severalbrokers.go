@@ -25,6 +25,9 @@ const (
 	idleEventPause = 4 * time.Second
 )
 
+// connected lets the brokers connect to each other, although they listen on a loopback address.
+var connected = []string{"--advertise", "http://127.0.0.1:0"}
+
 // severalBrokers measures brokers that share a slow store: the latency of appends and the requests to the
 // store, then how soon an event that one broker appends reaches a stream at another.
 func severalBrokers(ctx context.Context, r *run) error {
@@ -36,15 +39,26 @@ func severalBrokers(ctx context.Context, r *run) error {
 		{"default linger", nil},
 	} {
 		for _, n := range []int{1, 2, 4, 8} {
-			skipped, err := onSlowStore(ctx, r, n, batch.flags, func(store *slowStore, brokers []*broker) error {
-				return appendsThrough(ctx, r, store, brokers, fmt.Sprintf("brokers: %d, %s", n, batch.what))
-			})
-			if err != nil || skipped {
-				return err
+			for _, with := range []struct {
+				what  string
+				flags []string
+			}{
+				{"", connected},
+				{", not connected", []string{"--no-peers"}},
+			} {
+				if n == 1 && with.what != "" {
+					continue
+				}
+				skipped, err := onSlowStore(ctx, r, n, slices.Concat(batch.flags, with.flags), func(store *slowStore, brokers []*broker) error {
+					return appendsThrough(ctx, r, store, brokers, fmt.Sprintf("brokers: %d, %s%s", n, batch.what, with.what))
+				})
+				if err != nil || skipped {
+					return err
+				}
 			}
 		}
 	}
-	_, err := onSlowStore(ctx, r, 2, []string{"--batch", "immediate"}, func(_ *slowStore, brokers []*broker) error {
+	_, err := onSlowStore(ctx, r, 2, append([]string{"--batch", "immediate"}, connected...), func(_ *slowStore, brokers []*broker) error {
 		if err := eventsThrough(ctx, r, brokers, "one event every 100 ms", eventPause, r.size(50, 200)); err != nil {
 			return err
 		}

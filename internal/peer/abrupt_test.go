@@ -16,7 +16,7 @@ func TestConnectionClosesWithoutWaitingForTheOtherSide(t *testing.T) {
 		defer func() { _ = far.Close() }()
 		served := make(chan error, 1)
 		go func() { served <- tls.Server(far, owns.accepting()).HandshakeContext(t.Context()) }()
-		conn := tls.Client(near, asks.asking(owner))
+		conn := tls.Client(near, asks.asking(owner.Is))
 		if err := conn.HandshakeContext(t.Context()); err != nil {
 			t.Fatal(err)
 		}

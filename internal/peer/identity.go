@@ -49,19 +49,27 @@ func (i *Identity) accepting() *tls.Config {
 	}
 }
 
-// asking returns the TLS configuration for a connection to the session whose public key is owner.
-func (i *Identity) asking(owner Key) *tls.Config {
+// asking returns the TLS configuration for a connection to a session whose public key passes check.
+func (i *Identity) asking(check func(Key) error) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate},
-		InsecureSkipVerify: true, //nolint:gosec // sessions have no certificate authority: VerifyConnection compares the peer's key with owner
+		InsecureSkipVerify: true, //nolint:gosec // sessions have no certificate authority: VerifyConnection checks the peer's key
 		VerifyConnection: func(state tls.ConnectionState) error {
 			got, err := keyOf(state)
-			if err == nil && got != owner {
-				err = fmt.Errorf("%w: its key is %x, not %x", ErrOtherSession, got, owner)
+			if err == nil {
+				err = check(got)
 			}
 			return err
 		},
 	}
+}
+
+// Is returns a check that the key is k.
+func (k Key) Is(got Key) error {
+	if got != k {
+		return fmt.Errorf("%w: its key is %x, not %x", ErrOtherSession, got, k)
+	}
+	return nil
 }
 
 // keyOf returns the public key of the session on the other side. TLS has proved that the other side has the

@@ -70,14 +70,14 @@ func TestBothSidesKnowEachOther(t *testing.T) {
 	one, oneKey := newIdentity(t)
 	two, twoKey := newIdentity(t)
 	address := accepting(t, two)
-	conn, err := one.Ask(t.Context(), dial(t, address), address, twoKey)
+	conn, err := one.Ask(t.Context(), dial(t, address), address, twoKey.Is)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(conn); err != nil || Key(got) != oneKey {
 		t.Errorf("it was asked by %x, not %x: %v", got, oneKey, err)
 	}
-	if _, err := one.Ask(t.Context(), dial(t, address), address, oneKey); !errors.Is(err, ErrOtherSession) {
+	if _, err := one.Ask(t.Context(), dial(t, address), address, oneKey.Is); !errors.Is(err, ErrOtherSession) {
 		t.Errorf("another session than was asked for: %v", err)
 	}
 }
@@ -93,14 +93,14 @@ func TestWhatIsNoSessionIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := ec.Ask(t.Context(), dial(t, address), address, key)
+	conn, err := ec.Ask(t.Context(), dial(t, address), address, key.Is)
 	if err == nil { // the client's handshake ends before the server refuses the client
 		_, err = io.ReadAll(conn)
 	}
 	if err == nil {
 		t.Error("a key of another kind is taken for a session's")
 	}
-	if _, err := i.Ask(t.Context(), dial(t, accepting(t, ec)), address, key); err == nil {
+	if _, err := i.Ask(t.Context(), dial(t, accepting(t, ec)), address, key.Is); err == nil {
 		t.Error("a key of another kind answers as a session")
 	}
 	if _, err := keyOf(tls.ConnectionState{}); err == nil {
@@ -135,7 +135,7 @@ func TestAnswersOfOthersAreErrors(t *testing.T) {
 					_, _ = io.WriteString(server, "HTTP/1.1 400 Bad Request\r\n\r\n")
 				}
 			}()
-			if conn, err := i.Ask(t.Context(), client, "broker", key); err == nil {
+			if conn, err := i.Ask(t.Context(), client, "broker", key.Is); err == nil {
 				t.Errorf("it is %v", conn)
 			}
 			<-served
@@ -158,7 +158,7 @@ func TestAskingEndsWithItsContext(t *testing.T) {
 		}
 		cancel() // Ask has sent its request, and waits for the answer
 	}()
-	if _, err := i.Ask(ctx, client, "broker", key); err == nil {
+	if _, err := i.Ask(ctx, client, "broker", key.Is); err == nil {
 		t.Error("there was an answer")
 	}
 }
@@ -179,14 +179,14 @@ func TestLargeCertificatesAreRefused(t *testing.T) {
 		}
 		large.certificate.Certificate = [][]byte{der}
 		address := accepting(t, i)
-		conn, err := large.Ask(t.Context(), dial(t, address), address, key)
+		conn, err := large.Ask(t.Context(), dial(t, address), address, key.Is)
 		if err == nil { // the client's handshake ends before the server refuses the client
 			_, err = io.ReadFull(conn, make([]byte, 1))
 		}
 		if err == nil {
 			t.Errorf("a session with a certificate of %d bytes may ask", len(der))
 		}
-		if _, err := i.Ask(t.Context(), dial(t, accepting(t, large)), address, largeKey); err == nil {
+		if _, err := i.Ask(t.Context(), dial(t, accepting(t, large)), address, largeKey.Is); err == nil {
 			t.Errorf("a session with a certificate of %d bytes is believed", len(der))
 		}
 	}
@@ -218,7 +218,7 @@ func TestStrangersSendLittle(t *testing.T) {
 			}))
 			defer ts.Close()
 			address := ts.Listener.Addr().String()
-			conn, err := asks.Ask(t.Context(), dial(t, address), address, key)
+			conn, err := asks.Ask(t.Context(), dial(t, address), address, key.Is)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,11 +7,15 @@ import (
 )
 
 // For waits until the time d has passed or ctx ends.
-func For(ctx context.Context, d time.Duration) {
+func For(ctx context.Context, d time.Duration) { ForSignal(ctx, d, nil) }
+
+// ForSignal waits until the time d has passed, ctx ends, or signal has an element, which ForSignal takes.
+func ForSignal(ctx context.Context, d time.Duration, signal <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
+	case <-signal:
 	}
 }

@@ -78,6 +78,7 @@ const (
 	propose               // a caller wants to commit something
 	putData               // upload a payload as a data object
 	sendCheckpoint        // begin to upload a checkpoint
+	hear                  // get a commit that another broker has sent
 	waysCount
 )
 
@@ -88,11 +89,14 @@ func (w *world) stepBroker(b *broker) {
 	}
 	b.p = b.p.Clone()
 	if b.pending.kind != nothing {
-		if w.pick(4) == 3 {
+		switch w.pick(5) {
+		case 4:
+			w.hear(b)
+		case 3:
 			w.crash(b)
-			return
+		default:
+			w.resume(b)
 		}
-		w.resume(b)
 		return
 	}
 	way := w.pick(waysCount)
@@ -132,6 +136,9 @@ func (w *world) stepBroker(b *broker) {
 		w.upload(b)
 	case sendCheckpoint:
 		w.sendCheckpoint(b)
+	case hear:
+		w.hear(b)
+		return
 	}
 	w.settle(b)
 }
@@ -281,6 +288,9 @@ func (w *world) apply(b *broker) {
 		w.tell("%c applies slot %d, its own %v, and acknowledges it", b.name, s, c.at(s))
 		w.acknowledge(c)
 		b.payload, b.stored = 0, false
+		if w.Wire {
+			w.wire = insert(w.wire, reply{w.dates[s], c})
+		}
 	default:
 		w.tell("%c applies slot %d, another broker's %v", b.name, s, c.at(s))
 		if claim != 0 {

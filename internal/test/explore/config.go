@@ -54,6 +54,8 @@ const (
 	NoPrev
 	// AnyReply: a broker takes the late reply to an earlier Create for the reply to its current claim.
 	AnyReply
+	// TellEarly: a broker sends its commit to the other brokers before it knows that the commit is in the log.
+	TellEarly
 )
 
 var ruleNames = [...]string{
@@ -63,6 +65,7 @@ var ruleNames = [...]string{
 	"liveness judged by the newest state", "loss concluded from answers in any order",
 	"claim before its data", "floor ignored", "sweep without a floor entry",
 	"log not listed", "applied slot not checked", "prev not compared", "late reply taken for the current claim's",
+	"commit sent to others before it is decided",
 }
 
 func (r Rule) String() string { return ruleNames[r] }
@@ -99,6 +102,8 @@ type Config struct {
 	Crashes bool
 	// Syncs: readers at the end of the log ask for syncs.
 	Syncs bool
+	// Wire: brokers send the commits that they write to each other.
+	Wire bool
 	// Renewals: leases are renewed before they end.
 	Renewals bool
 	// Split: the Lists of checkpoint/ and of log/ are two steps.

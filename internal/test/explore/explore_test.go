@@ -15,7 +15,7 @@ import (
 
 var (
 	statesMax = flag.Int("explore.states", 0, "explore the large bounds up to so many states each, 0 = not at all")
-	walkCount = flag.Int("explore.walks", 150, "random walks")
+	walkCount = flag.Int("explore.walks", 500, "random walks")
 )
 
 // calm has bounds that are small enough to reach every state quickly.
@@ -56,6 +56,8 @@ var small = map[string]Config{
 	"data objects, one payload":     with(one, func(c *Config) { c.Data, c.Times = true, 2 }),
 	"losses":                        with(calm, func(c *Config) { lossy(c); c.Crashes, c.Times = true, 1 }),
 	"losses, one payload":           with(one, func(c *Config) { lossy(c); c.Times = 2 }),
+	"by wire":                       with(calm, func(c *Config) { c.Wire, c.Slow = true, true }),
+	"by wire, one payload":          with(one, func(c *Config) { c.Wire, c.Slow, c.Times = true, true, 2 }),
 	"aged checkpoints":              with(calm, func(c *Config) { c.Aged = true }),
 }
 
@@ -106,6 +108,8 @@ var large = map[string]Config{
 	"core, three slots":         with(calm, func(c *Config) { c.Slots, c.Payloads = 3, 3 }),
 	"clocks disagree":           stormy(with(calm, func(c *Config) { c.Delay, c.Margin, c.Skew, c.Times = 3, 2, 1, 5 })),
 	"late replies":              stormy(with(calm, func(c *Config) { c.Delay, c.Margin, c.Replies, c.Times = 2, 1, true, 3 })),
+	"by wire":                   stormy(with(calm, func(c *Config) { c.Wire, c.Slow = true, true })),
+	"by wire, three slots":      with(calm, func(c *Config) { c.Wire, c.Slow, c.Slots, c.Payloads = true, true, 3, 3 }),
 	"everything": stormy(with(calm, func(c *Config) {
 		c.Split, c.Relists, c.Abandons, c.Undated, c.Slow, c.Times = true, true, true, true, true, 3
 	})),
@@ -136,7 +140,7 @@ func wild(seed int) Config {
 	cfg := stormy(Config{
 		Brokers: 3, Slots: 5, Payloads: 12, Delay: 2, Times: 40, Keep: 1 + seed%2, Aged: seed%4 == 3,
 		Split: true, Relists: true, Abandons: true, Undated: true, Slow: seed%3 == 0, Live: seed%5 == 0,
-		Data: seed%7 > 2, Inline: true, Sweeps: seed%7 > 3,
+		Data: seed%7 > 2, Inline: true, Sweeps: seed%7 > 3, Wire: seed%3 < 2,
 	})
 	if seed%5 == 3 {
 		lossy(&cfg)
@@ -210,6 +214,7 @@ func TestRuleIsNeeded(t *testing.T) {
 		{NoRollback, LossIsLoud, func(c *Config) { c.Losses = 1 }},
 		{NoPrev, Contiguity, func(c *Config) { c.Losses = 1 }},
 		{AnyReply, AckDurable, func(c *Config) { c.Replies, c.Abandons = true, true }},
+		{TellEarly, SlotAgreement, func(c *Config) { c.Wire = true }},
 		// The clocks differ by as much as the margin. The margin must be twice the difference.
 		{None, SlotAgreement, func(c *Config) { c.Delay, c.Margin, c.Skew, c.Times = 3, 1, 1, 5 }},
 	}

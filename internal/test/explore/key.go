@@ -55,6 +55,15 @@ func (k *keys) of(w *world) []byte {
 	for _, r := range w.replies {
 		b = appendCommit(append(b, byte(r.at)), r.commit)
 	}
+	if w.Wire {
+		b = append(b, byte(len(w.wire)))
+		for _, r := range w.wire {
+			b = appendCommit(append(b, byte(r.at)), r.commit)
+		}
+		for s := 1; s <= w.Slots; s++ {
+			b = append(b, byte(w.dates[s]))
+		}
+	}
 	for _, bb := range k.brokers[:w.Brokers] {
 		b = append(b, bb...)
 	}
@@ -171,7 +180,7 @@ func (w *world) appendBroker(b []byte, br *broker) []byte {
 
 // horizon returns the earliest date of the answers that the broker's protocol can still get.
 func (w *world) horizon(b *broker) int {
-	if w.Replies || w.Without == SendTime {
+	if w.Replies || w.Wire || w.Without == SendTime {
 		return 0
 	}
 	from := w.now
@@ -215,6 +224,14 @@ func (k *keys) worldOf(key []byte, c *choices, t *trace) *world {
 	}
 	for range r.byte() {
 		w.replies = append(w.replies, reply{int(r.byte()), r.commit()})
+	}
+	if cfg.Wire {
+		for range r.byte() {
+			w.wire = append(w.wire, reply{int(r.byte()), r.commit()})
+		}
+		for s := 1; s <= cfg.Slots; s++ {
+			w.dates[s] = int(r.byte())
+		}
 	}
 	for i := range w.brokers[:cfg.Brokers] {
 		w.brokers[i].name = 'A' + byte(i)

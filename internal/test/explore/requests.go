@@ -239,6 +239,9 @@ func (w *world) create(b *broker) {
 	w.checkGap(b, b.claim.seq(), "claims")
 	w.flights = w.flights.with(b.claim)
 	b.pending = pending{kind: aCreate, sent: w.now}
+	if w.Without == TellEarly {
+		w.wire = insert(w.wire, reply{w.now, b.claim})
+	}
 	if w.Slow || w.Without == SendTime {
 		w.tell("%c sends a Create of slot %d with %v; it is %d", b.name, b.claim.seq(), b.payload, w.now)
 		return
@@ -287,4 +290,32 @@ func (w *world) lateReply(b *broker, r reply) {
 	}
 	b.p.Created(format.Seq(r.commit.seq()), r.commit.hash(), at)
 	w.settle(b)
+}
+
+// hear gives a broker a commit that another broker has sent, perhaps long ago. It mirrors Log.takeTold. While a Create of the
+// broker is under way, it mirrors Log.awaitCreated: the store may execute that Create later.
+func (w *world) hear(b *broker) {
+	if len(w.wire) == 0 || b.pending.kind != nothing && b.pending.kind != aCreate {
+		w.skip()
+		return
+	}
+	r := w.wire[w.pick(len(w.wire))]
+	s := r.commit.seq()
+	if !b.p.Told(format.Seq(s), r.commit.hash(), r.commit.prev().hash(), stampAt(r.at)) {
+		w.undo = true
+		return
+	}
+	w.tell("%c hears that slot %d has %v, by an answer of the time %d", b.name, s, r.commit.last(), r.at)
+	b.read[s] = r.commit
+	if b.p.CanApply() {
+		w.count(heard)
+		if b.pending.kind == aCreate {
+			w.tell("%c gives up its Create of slot %d", b.name, b.claim.seq())
+			w.count(beaten)
+			b.pending = pending{}
+		}
+	}
+	if b.pending.kind == nothing {
+		w.settle(b)
+	}
 }

@@ -26,6 +26,8 @@ const (
 	dataDeletions // deletions of data objects to which a commit refers
 	losses        // objects lost by a store that breaks its promise
 	alarms        // brokers that halted after a loss
+	heard         // commits of other brokers that fit when they came from these
+	beaten        // Creates given up, since another broker said that it has the slot
 
 	uncertains    // records that a lost owner may have handed out
 	handOuts      // first deliveries
@@ -85,7 +87,7 @@ func (c Counts) String() string {
 	names := [events]string{"acknowledged", "lost races", "lost replies", "loads", "unknown outcomes", "ghosts",
 		"404 of written slots", "crashes", "deletions", "ends of the log",
 		"late uploads", "repeated uploads", "orphans swept", "data objects deleted",
-		"losses", "alarms",
+		"losses", "alarms", "commits heard", "Creates given up",
 		"uncertain records", "first hand-outs", "hand-outs by former owners", "further hand-outs", "dead letters",
 		"commits of lost owners refused", "answers without an owner", "late answers refused", "acknowledgements again",
 		"put back", "redriven", "leases extended", "releases with records out", "owners crashed",

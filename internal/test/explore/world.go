@@ -28,10 +28,12 @@ type world struct {
 	flights     commits  // commits whose Create was sent
 	uploads     []upload // checkpoints whose Create was sent
 	replies     []reply  // replies to Creates, on their way
+	wire        []reply  // commits that their writers have sent to the other brokers, with the dates by which they were decided
 	objects     []object // data objects whose Create was sent, sorted by entry
 	losses      int      // how many objects the store has lost so far
 
 	first [slotsMax + 1]commit // the first commit ever created in each slot
+	dates [slotsMax + 1]int    // the store's dates of these Creates; kept only if Config.Wire is set
 	acked commits              // the acknowledged commits; kept only if Config.Only is set
 	void  uint16               // a bit for each payload that a broker reported as not committed
 
@@ -57,6 +59,15 @@ type reply struct {
 
 func (r reply) compare(o reply) int {
 	return cmp.Or(cmp.Compare(r.at, o.at), cmp.Compare(r.commit, o.commit))
+}
+
+// insert returns the sorted set with r. It does not change the set in place, so that worlds can share it.
+func insert(set []reply, r reply) []reply {
+	i, found := slices.BinarySearchFunc(set, r, reply.compare)
+	if found {
+		return set
+	}
+	return slices.Insert(slices.Clone(set), i, r)
 }
 
 func newWorld(cfg *Config) *world {
@@ -155,9 +166,7 @@ func (w *world) land() {
 	w.execute(c)
 	if w.Replies && w.pick(2) == 1 {
 		r := reply{w.now + w.Skew - w.skewed(), c}
-		if i, found := slices.BinarySearchFunc(w.replies, r, reply.compare); !found {
-			w.replies = slices.Insert(slices.Clone(w.replies), i, r)
-		}
+		w.replies = insert(w.replies, r)
 	}
 }
 
@@ -168,6 +177,9 @@ func (w *world) execute(c commit) {
 	switch {
 	case w.first[s] == 0:
 		w.first[s] = c
+		if w.Wire {
+			w.dates[s] = w.now + w.Skew - w.skewed()
+		}
 	case w.first[s] != c:
 		w.count(ghosts)
 	}

@@ -81,6 +81,14 @@ var layers = []layer{
 		why: "it proves which session speaks: which sessions there are, and what they say, is not its business",
 	},
 	{
+		pkg: "internal/mesh", may: []string{"internal/format", "internal/wait"}, // for the ids of sessions, slots and hashes
+		why: "it carries messages between brokers and decides nothing: what the log makes of them is its callers' business",
+	},
+	{
+		pkg: "internal/test/meshtest",
+		why: "a pipe for messages: what they say is not its business",
+	},
+	{
 		pkg: "metric",
 		why: "numbers with names: who counts them and who shows them is not its business",
 	},
@@ -127,14 +135,14 @@ var layers = []layer{
 	{
 		pkg: "internal/engine", may: []string{
 			"objstore", "internal/record", "internal/format", "internal/commitlog", "internal/state", "internal/budget", "internal/cache",
-			"internal/histogram", "internal/wait", "metric",
+			"internal/histogram", "internal/mesh", "internal/wait", "metric",
 		},
 		why: "it commits, applies and reads: who asks for that, and what queues and keys are for, is the business of the packages above",
 	},
 	{
 		pkg: ".", may: []string{
 			"objstore", "internal/record", "internal/format", "internal/state", "internal/auth", "internal/budget", "internal/change", "internal/dispatch",
-			"internal/engine", "internal/leases", "internal/option", "internal/push", "internal/wait", "metric",
+			"internal/engine", "internal/leases", "internal/mesh", "internal/option", "internal/push", "internal/wait", "metric",
 		},
 		why: "the broker must not depend on who speaks to it or on where its objects lie",
 	},
@@ -233,7 +241,7 @@ var layers = []layer{
 // testMay are the packages that tests of any package may import beyond their layer: the stores and
 // their faults, the simulator, the kit, and the metrics packages. A _test package may also import the
 // package that it tests.
-var testMay = []string{"objstore", "objstore/storetest", "objstore/s3store", "internal/test/s3test", "internal/test/sim", "internal/test/kit", "internal/test/loglines", "metric", "sebprom"}
+var testMay = []string{"objstore", "objstore/storetest", "objstore/s3store", "internal/test/s3test", "internal/test/sim", "internal/test/kit", "internal/test/loglines", "internal/test/meshtest", "metric", "sebprom"}
 
 // home is where code that is no test may import a dependency.
 type home struct {
@@ -393,6 +401,7 @@ var embedded = map[string]string{
 
 // linkedForHTTP are the modules that the HTTP API adds to embedded.
 var linkedForHTTP = map[string]string{
+	"github.com/coder/websocket":          "connections between brokers that stay, for messages both ways",
 	"github.com/prometheus/client_golang": "it serves metrics, its own too",
 	"github.com/prometheus/client_model":  "of metrics",
 	"github.com/prometheus/common":        "of metrics",

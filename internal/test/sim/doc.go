@@ -7,8 +7,9 @@
 // later or twice; damaged answers, throttled keys, outages;
 // processes that are stopped for hours; processes that crash before or after any
 // store request and start again, with a cache on disk that is intact, damaged or
-// gone; client connections that break in the middle of a request or an answer. A
-// goroutine deletes all objects that the log's rules allow a broker to delete.
+// gone; client connections that break in the middle of a request or an answer;
+// connections between brokers that break or are slow. A goroutine deletes all
+// objects that the log's rules allow a broker to delete.
 //
 // For one seed in 16, the brokers reach the bucket through the S3 client, over HTTP. Between that client and
 // the bucket there is then a small S3 server (type front). It answers with the faults of S3 and its network:

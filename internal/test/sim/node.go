@@ -151,7 +151,11 @@ func (s *simulation) dialPeer(l *life) func(context.Context, string, string) (ne
 				if !s.plan.calm && !s.healed() && chance(rng, 0.15) {
 					bytes = 1 + rng.IntN(2000)
 				}
-				return owner.listen.dial(ctx, bytes)
+				conn, err := owner.listen.dial(ctx, bytes)
+				if err == nil && !s.plan.calm && !s.healed() && chance(rng, 0.15) {
+					conn = newSluggish(conn, between(rng, 10*time.Millisecond, 10*time.Second))
+				}
+				return conn, err
 			}
 		}
 		return nil, errNobody

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 )
 
 var errNobody = errors.New("connection refused")
@@ -113,4 +114,44 @@ func (b *brittle) Write(p []byte) (int, error) {
 		err = errors.Join(io.ErrClosedPipe, b.Close())
 	}
 	return n, err
+}
+
+// sluggish is a connection whose bytes take a time in each direction. Close ends the wait for them: the caller may hold a
+// mutex until a Read has returned, and in a bubble no time passes while a goroutine waits for a mutex.
+type sluggish struct {
+	net.Conn
+	delay  time.Duration
+	closed context.Context //nolint:containedctx // ends when Close is called
+	end    context.CancelFunc
+}
+
+func newSluggish(conn net.Conn, delay time.Duration) *sluggish {
+	closed, end := context.WithCancel(context.Background())
+	return &sluggish{conn, delay, closed, end}
+}
+
+// Read implements [net.Conn].
+func (s *sluggish) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	s.wait()
+	return n, err
+}
+
+// Write implements [net.Conn].
+func (s *sluggish) Write(p []byte) (int, error) {
+	s.wait()
+	return s.Conn.Write(p)
+}
+
+func (s *sluggish) wait() {
+	select {
+	case <-time.After(s.delay):
+	case <-s.closed.Done():
+	}
+}
+
+// Close implements [net.Conn].
+func (s *sluggish) Close() error {
+	s.end()
+	return s.Conn.Close()
 }

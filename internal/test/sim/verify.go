@@ -71,6 +71,7 @@ func (s *simulation) verifyLiveness() {
 		s.finalShows(l)
 		s.finalLists(l)
 	}
+	time.Sleep(time.Minute) // brokers answer the questions of others that are still under way
 	before := s.sentBy(lives)
 	time.Sleep(idleTime)
 	if n := s.sentBy(lives) - before; n != 0 {

@@ -1,0 +1,78 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// meshPath is the path at which a broker asks another one for a connection that stays: a WebSocket, inside a connection
+// between brokers.
+const meshPath = "/v1/peer/mesh"
+
+// peerMessageMax is the largest message that a broker reads from another one, in bytes. The largest commits with few bytes of
+// records have heads of a few MiB.
+const peerMessageMax = 16 << 20
+
+// connectPeers lets the broker have connections that stay, to the other brokers of the log.
+func (h *Handler) connectPeers(version, zone string) {
+	h.broker.Peers().Open(seb.PeerOptions{Version: version, Zone: zone, Dial: h.dialMesh})
+}
+
+// dialMesh connects to a session.
+func (h *Handler) dialMesh(ctx context.Context, session seb.SessionID, address string) (seb.PeerConn, error) {
+	if err := h.broker.NameSession(ctx); err != nil {
+		return nil, fmt.Errorf("name this broker in the log: %w", err)
+	}
+	ctx = context.WithValue(ctx, addressKey{}, address)
+	dialing, cancel := context.WithTimeout(ctx, ownerDialMax+ownerConnectMax)
+	defer cancel()
+	conn, _, err := websocket.Dial(dialing, "http://"+hex.EncodeToString(session[:])+meshPath, &websocket.DialOptions{ //nolint:bodyclose // the WebSocket has taken over the body
+		HTTPClient: &http.Client{Transport: h.peers.http}, CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to a broker: %w", err)
+	}
+	return newMeshConn(conn), nil
+}
+
+// acceptMesh turns a request of another broker into a connection that stays. checkPeer has checked that the log names the
+// broker's session.
+func (h *Handler) acceptMesh(w *response, r *http.Request) {
+	_ = w.conn.SetReadDeadline(time.Time{})
+	w.status = http.StatusSwitchingProtocols
+	conn, err := websocket.Accept(w.ResponseWriter, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		panic(http.ErrAbortHandler) // Accept has answered, unless the other side has left
+	}
+	session := seb.SessionKey(peerOf(r).Session())
+	go h.broker.Peers().Serve(newMeshConn(conn), session) // the request is over
+}
+
+// meshConn is a WebSocket as a [seb.PeerConn].
+type meshConn struct{ *websocket.Conn }
+
+func newMeshConn(conn *websocket.Conn) meshConn {
+	conn.SetReadLimit(peerMessageMax)
+	return meshConn{conn}
+}
+
+// Receive implements [seb.PeerConn].
+func (c meshConn) Receive(ctx context.Context) ([]byte, error) {
+	_, b, err := c.Read(ctx)
+	return b, err //nolint:wrapcheck // the error says what has ended the connection
+}
+
+// Send implements [seb.PeerConn].
+func (c meshConn) Send(ctx context.Context, message []byte) error {
+	return c.Write(ctx, websocket.MessageBinary, message) //nolint:wrapcheck // the error says what has ended the connection
+}
+
+// Close implements [seb.PeerConn].
+func (c meshConn) Close() { _ = c.CloseNow() }

@@ -1,0 +1,34 @@
+package httpapi
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// An event that is appended at one broker reaches a stream at another one without a request of that broker to the store,
+// once the two have heard of each other.
+func TestEventsReachStreamsOfOtherBrokersWithoutGets(t *testing.T) {
+	memory := objstore.NewMemory()
+	a := newPeer(t, memory)
+	store := storetest.NewFaulty(memory)
+	b := newPeer(t, store)
+	a.createOrders(1)
+	stream := b.follow("")
+	stream.begin()
+	deadline := time.Now().Add(20 * time.Second)
+	for i := 0; ; i++ {
+		before := store.Count(objstore.VerbGet, "log/")
+		a.post("/v1/topics/orders/records", "x").want(t, http.StatusCreated)
+		stream.records(1)
+		if store.Count(objstore.VerbGet, "log/") == before && i > 3 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("each event needs a Get")
+		}
+	}
+}

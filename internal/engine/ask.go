@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+)
+
+// askMin is how long the engine waits at least for another broker that it has asked where the log ends.
+const askMin = 300 * time.Millisecond
+
+// question is under way to the broker that wrote the last commit: where does the log end? The commits that come from the same
+// broker, and the answer, take the place of a Get. It is owned by the commit loop.
+type question struct {
+	asked  time.Time
+	before format.Seq     // the slot that was applied when the question was asked
+	syncs  []*syncRequest // requested before that
+	answer <-chan format.Seq
+}
+
+// peers is the Engine as package mesh sees it.
+type peers struct{ *Engine }
+
+// Position implements mesh.Log.
+func (e peers) Position() (format.Seq, format.Hash) { return e.log.Position() }
+
+// Told implements mesh.Log.
+func (e peers) Told(body []byte, size int64, at time.Time) error { return e.log.Told(body, size, at) }
+
+// askPeer asks the broker that wrote the last commit where the log ends, if it is connected. The syncs are answered with
+// the question. Otherwise askPeer returns false.
+func (e *Engine) askPeer(syncs []*syncRequest) bool {
+	if e.question != nil || !e.mesh.Connected(e.writer) {
+		return false
+	}
+	for _, l := range syncs {
+		if l.relist {
+			return false
+		}
+	}
+	answer := make(chan format.Seq, 1)
+	ctx, cancel := context.WithTimeout(e.life, max(askMin, 4*e.log.AnswerTime()))
+	writer := e.writer
+	e.question = &question{asked: time.Now(), before: e.Applied(), syncs: syncs, answer: answer}
+	e.tasks.Go(func() {
+		defer cancel()
+		defer close(answer)
+		if end, err := e.mesh.Ask(ctx, writer); err == nil {
+			answer <- end
+		}
+	})
+	return true
+}
+
+// answered ends the question. If the answer did not come, or names a slot whose commit did not come, the engine reads the
+// log itself.
+func (e *Engine) answered(end format.Seq, came bool) {
+	q := e.question
+	e.question = nil
+	e.follow()
+	applied := e.Applied()
+	if !came || applied < end {
+		e.writer = format.SessionID{} // until its next commit, do not wait for it again
+		e.answerSyncs(q.syncs)
+		return
+	}
+	e.tail.synced(q.asked, applied != q.before)
+	for _, l := range q.syncs {
+		l.done <- nil
+	}
+}
+
+// answers returns the channel with the answer to the question; nil if there is no question.
+func (e *Engine) answers() <-chan format.Seq {
+	if e.question == nil {
+		return nil
+	}
+	return e.question.answer
+}

@@ -1,0 +1,423 @@
+package mesh
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/wait"
+)
+
+const (
+	// PeersMax is the largest number of brokers to which a broker is connected.
+	PeersMax = 256
+	// outboxBytesMax bounds what waits to be sent to one peer. A peer that reads more slowly reads the store instead.
+	outboxBytesMax = 8 << 20
+	// inlineBytesMax is the largest payload that is sent along with a commit to brokers in the same zone.
+	inlineBytesMax = 64 << 10
+
+	helloTimeout = 10 * time.Second
+	sendTimeout  = 10 * time.Second
+	retryMin     = time.Second
+	retryMax     = time.Minute
+	// lively is how long a broker that has written nothing counts as running: so long others connect to it again.
+	lively = 10 * time.Minute
+)
+
+// ErrNoPeer says that there is no connection to a session, or that it has ended.
+var ErrNoPeer = errors.New("no connection to the other broker")
+
+// ErrOtherLog says that the other broker has another log, such as a copy of this one that has gone its own way.
+var ErrOtherLog = errors.New("the other broker has another log")
+
+// Conn carries messages to the session on the other side and back, in order.
+type Conn interface {
+	// Receive returns the next message, of at most MessageBytesMax bytes. The caller may keep it.
+	Receive(ctx context.Context) ([]byte, error)
+	Send(ctx context.Context, message []byte) error
+	// Close ends the connection, and with it a call of Receive or Send that waits. It does not wait itself.
+	Close()
+}
+
+// Log is the log of this broker.
+type Log interface {
+	// Position returns the last applied slot, and the hash of its head.
+	Position() (format.Seq, format.Hash)
+	// Told takes a commit that another broker says it has written.
+	Told(body []byte, size int64, at time.Time) error
+	// Sync applies all commits that the log has at the time of the call.
+	Sync(ctx context.Context) error
+}
+
+// Options says how this broker reaches others, and what it tells them about itself.
+type Options struct {
+	Version string // of Seb
+	Zone    string // where this broker runs; "" if that does not matter
+	// Dial connects to a session at an address, and proves both sides to each other.
+	Dial func(ctx context.Context, session format.SessionID, address string) (Conn, error)
+}
+
+// Mesh has the connections of one broker. Its methods may be called at any time, by any goroutine.
+type Mesh struct {
+	session format.SessionID
+	log     Log
+	logger  *slog.Logger
+	life    context.Context //nolint:containedctx // the life of the mesh: it ends when Close is called
+	end     context.CancelFunc
+	tasks   sync.WaitGroup
+
+	sent, received, dropped atomic.Int64
+
+	mu    sync.Mutex
+	opts  Options
+	open  bool
+	peers map[format.SessionID]*peer
+}
+
+// Stats are counts of a mesh.
+type Stats struct {
+	Peers                   int   // brokers that are connected now
+	Sent, Received, Dropped int64 // commits; those that were dropped were not sent, since a peer reads too slowly
+}
+
+// peer is another broker.
+type peer struct {
+	session format.SessionID
+	address string // the address in its last mark; "" if nobody knows one
+	seen    time.Time
+	dialing bool
+	link    *link // the connection in use; nil if there is none
+	version string
+	zone    string
+	failed  error // why the last attempt to connect failed
+}
+
+// New returns the mesh of a session. It has no connections before Open is called. The caller ends it with Close.
+func New(session format.SessionID, log Log, logger *slog.Logger) *Mesh {
+	m := &Mesh{session: session, log: log, logger: logger, peers: map[format.SessionID]*peer{}}
+	m.life, m.end = context.WithCancel(context.Background())
+	return m
+}
+
+// Open lets the mesh have connections.
+func (m *Mesh) Open(opts Options) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opts, m.open = opts, m.life.Err() == nil
+}
+
+// Close ends all connections, and waits for what the mesh has begun.
+func (m *Mesh) Close() {
+	m.mu.Lock()
+	m.open = false
+	m.mu.Unlock()
+	m.end()
+	m.tasks.Wait()
+}
+
+// Seen notes that a session has written a commit, and connects to the session unless it is connected. address is where the
+// session's mark says that others reach it.
+func (m *Mesh) Seen(session format.SessionID, address string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if session == m.session || !m.open {
+		return
+	}
+	p := m.peerLocked(session)
+	if p == nil {
+		return
+	}
+	p.seen, p.address = time.Now(), cmp.Or(address, p.address)
+	if p.link == nil && !p.dialing && p.address != "" {
+		p.dialing = true
+		m.tasks.Go(func() { m.connect(p) })
+	}
+}
+
+// peerLocked returns the peer with that session. It makes room for a new one by forgetting a peer without a connection; nil
+// if there is none.
+func (m *Mesh) peerLocked(session format.SessionID) *peer {
+	p := m.peers[session]
+	if p != nil {
+		return p
+	}
+	if len(m.peers) >= PeersMax {
+		var oldest *peer
+		for _, o := range m.peers {
+			if o.link == nil && !o.dialing && (oldest == nil || o.seen.Before(oldest.seen)) {
+				oldest = o
+			}
+		}
+		if oldest == nil {
+			return nil
+		}
+		delete(m.peers, oldest.session)
+	}
+	p = &peer{session: session}
+	m.peers[session] = p
+	return p
+}
+
+// connect tries to reach a peer until there is a connection, or the peer has written nothing for a long time.
+func (m *Mesh) connect(p *peer) {
+	for pause := retryMin; ; pause = min(2*pause, retryMax) {
+		m.mu.Lock()
+		address := p.address
+		done := !m.open || p.link != nil || time.Since(p.seen) > lively
+		if done {
+			p.dialing = false
+		}
+		m.mu.Unlock()
+		if done {
+			return
+		}
+		conn, err := m.opts.Dial(m.life, p.session, address)
+		if err == nil {
+			err = m.run(conn, p.session, m.session)
+			pause = retryMin
+		}
+		if m.life.Err() == nil && err != nil {
+			m.note(p, err)
+		}
+		if errors.Is(err, ErrOtherLog) {
+			pause = retryMax
+		}
+		wait.For(m.life, pause)
+	}
+}
+
+func (m *Mesh) note(p *peer, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.failed == nil || p.failed.Error() != err.Error() {
+		m.logger.Debug("no connection to another broker", "session", p.session, "address", p.address, "err", err)
+	}
+	p.failed = err
+}
+
+// Serve uses a connection that the session on the other side has asked for. It returns when the connection has ended.
+func (m *Mesh) Serve(conn Conn, session format.SessionID) {
+	m.mu.Lock()
+	if !m.open {
+		m.mu.Unlock()
+		conn.Close()
+		return
+	}
+	m.tasks.Add(1) // not after Close has begun to wait
+	m.mu.Unlock()
+	defer m.tasks.Done()
+	if err := m.run(conn, session, session); err != nil && m.life.Err() == nil {
+		m.logger.Debug("a connection of another broker has ended", "session", session, "err", err)
+	}
+}
+
+// Write sends a commit of this broker to all peers. payload follows head in the commit's object. The bytes must not change
+// until Write returns.
+func (m *Mesh) Write(head []byte, payload [][]byte, size int64, date time.Time) {
+	short := Commit{Body: head, Size: size, Date: date}
+	whole := short
+	if size-int64(len(head)) <= inlineBytesMax {
+		whole.Body = bytes.Join(append([][]byte{head}, payload...), nil)
+	}
+	if len(head) > MessageBytesMax-commitHeadSize {
+		return
+	}
+	var near, far []byte // encoded once for all peers
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.peers {
+		switch {
+		case p.link == nil:
+		case p.zone == m.opts.Zone:
+			if near == nil {
+				near = whole.encode()
+			}
+			m.send(p.link, near)
+		default:
+			if far == nil {
+				far = short.encode()
+			}
+			m.send(p.link, far)
+		}
+	}
+}
+
+func (m *Mesh) send(l *link, commit []byte) {
+	if l.put(commit) {
+		m.sent.Add(1)
+	} else {
+		m.dropped.Add(1)
+	}
+}
+
+// Stats returns the counts of the mesh since its start.
+func (m *Mesh) Stats() Stats {
+	s := Stats{Sent: m.sent.Load(), Received: m.received.Load(), Dropped: m.dropped.Load()}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.peers {
+		if p.link != nil {
+			s.Peers++
+		}
+	}
+	return s
+}
+
+// Connected reports whether there is a connection to a session.
+func (m *Mesh) Connected(session format.SessionID) bool { return m.linkTo(session) != nil }
+
+func (m *Mesh) linkTo(session format.SessionID) *link {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.peers[session]; p != nil {
+		return p.link
+	}
+	return nil
+}
+
+// Ask asks another broker where the log ends, and returns the slot. That is as true as an own Get that began when Ask was
+// called. The slot may be one that this broker has not applied yet. Ask returns ErrNoPeer, or the error of ctx; a broker that
+// can't find it out does not answer.
+func (m *Mesh) Ask(ctx context.Context, session format.SessionID) (format.Seq, error) {
+	l := m.linkTo(session)
+	if l == nil {
+		return 0, ErrNoPeer
+	}
+	return l.ask(ctx)
+}
+
+// run says hello on a connection, and then uses it until it ends. dialer is the session that has asked for the connection.
+func (m *Mesh) run(conn Conn, session, dialer format.SessionID) error {
+	ctx, cancel := context.WithCancel(m.life)
+	defer cancel()
+	defer conn.Close()
+	applied, hash := m.log.Position()
+	m.mu.Lock()
+	own := hello{layout: Layout, applied: applied, hash: hash, version: m.opts.Version, zone: m.opts.Zone}
+	m.mu.Unlock()
+	theirs, err := greet(ctx, conn, own)
+	if err != nil {
+		return err
+	}
+	if s, h := m.log.Position(); s == theirs.applied && h != theirs.hash || applied == theirs.applied && hash != theirs.hash {
+		return fmt.Errorf("%w: slot %d has the hash %v there", ErrOtherLog, theirs.applied, theirs.hash)
+	}
+	l := newLink(conn, dialer)
+	if !m.use(l, session, theirs) {
+		return nil // there is a better connection
+	}
+	defer close(l.ended)
+	defer m.drop(l, session)
+	failed := make(chan error, 1)
+	m.tasks.Go(func() {
+		failed <- l.send(ctx)
+		conn.Close()
+	})
+	m.tasks.Go(func() { m.answer(ctx, l) })
+	err = m.receive(ctx, l)
+	cancel()
+	if sent := <-failed; ctx.Err() == nil && sent != nil {
+		err = sent
+	}
+	return err
+}
+
+// greet sends a hello and returns the other side's.
+func greet(ctx context.Context, conn Conn, own hello) (theirs hello, err error) {
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	sent := make(chan error, 1)
+	go func() { sent <- conn.Send(ctx, own.encode()) }() // both sides begin, so a send must not wait until the other side reads
+	b, err := conn.Receive(ctx)
+	if err != nil {
+		conn.Close()
+		return theirs, errors.Join(err, <-sent)
+	}
+	if err := <-sent; err != nil {
+		return theirs, err
+	}
+	message, err := decode(b)
+	if err != nil {
+		return theirs, err
+	}
+	theirs, ok := message.(hello)
+	if !ok {
+		return theirs, fmt.Errorf("%w: the first one is no hello", errMessage)
+	}
+	return theirs, nil
+}
+
+// use makes l the connection to a session. If both sides have connected to each other at the same time, both keep the
+// connection whose dialer has the lower session id.
+func (m *Mesh) use(l *link, session format.SessionID, theirs hello) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.peerLocked(session)
+	if p == nil || !m.open {
+		return false
+	}
+	if old := p.link; old != nil {
+		if old.dialer != l.dialer && bytes.Compare(old.dialer[:], l.dialer[:]) < 0 {
+			return false
+		}
+		old.conn.Close()
+	}
+	p.link, p.version, p.zone, p.failed = l, theirs.version, theirs.zone, nil
+	m.logger.Debug("connected to another broker", "session", session, "version", theirs.version, "zone", theirs.zone)
+	return true
+}
+
+func (m *Mesh) drop(l *link, session format.SessionID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.peers[session]; p != nil && p.link == l {
+		p.link = nil
+	}
+}
+
+// receive handles messages until the connection ends.
+func (m *Mesh) receive(ctx context.Context, l *link) error {
+	for {
+		b, err := l.conn.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		message, err := decode(b)
+		if err != nil {
+			return err
+		}
+		switch x := message.(type) {
+		case Commit:
+			m.received.Add(1)
+			if err := m.log.Told(x.Body, x.Size, x.Date); err != nil {
+				return err
+			}
+		case ask:
+			l.asked(x.number)
+		case proof:
+			l.proven(x)
+		}
+	}
+}
+
+// answer answers the questions of a peer. If several wait, an answer to the last one is enough.
+func (m *Mesh) answer(ctx context.Context, l *link) {
+	for {
+		select {
+		case number := <-l.questions:
+			if m.log.Sync(ctx) == nil {
+				end, _ := m.log.Position()
+				l.put(proof{number, end}.encode())
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}

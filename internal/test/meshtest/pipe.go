@@ -1,0 +1,49 @@
+// Package meshtest has connections in memory between brokers, for tests.
+package meshtest
+
+import (
+	"context"
+	"io"
+	"sync"
+)
+
+// Pipe is one end of a connection. It implements mesh.Conn.
+type Pipe struct {
+	in, out chan []byte
+	closed  chan struct{}
+	close   func()
+}
+
+// NewPipe returns both ends of a connection, which holds up to buffer messages in each direction.
+func NewPipe(buffer int) (one, two *Pipe) {
+	a, b, closed := make(chan []byte, buffer), make(chan []byte, buffer), make(chan struct{})
+	once := sync.OnceFunc(func() { close(closed) })
+	return &Pipe{a, b, closed, once}, &Pipe{b, a, closed, once}
+}
+
+// Receive implements mesh.Conn.
+func (p *Pipe) Receive(ctx context.Context) ([]byte, error) {
+	select {
+	case b := <-p.in:
+		return b, nil
+	case <-p.closed:
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Send implements mesh.Conn.
+func (p *Pipe) Send(ctx context.Context, b []byte) error {
+	select {
+	case p.out <- b:
+		return nil
+	case <-p.closed:
+		return io.ErrClosedPipe
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close implements mesh.Conn.
+func (p *Pipe) Close() { p.close() }
