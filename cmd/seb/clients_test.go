@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -28,11 +29,12 @@ type clientLanguage struct {
 	build    [][]string
 	produce  []string
 	consume  []string
+	receive  []string                 // receives webhooks; nil: the page has no such program
 	value    func(line string) string // the record's value in what consume prints; nil: the whole line
 }
 
 var clientLanguages = []clientLanguage{
-	{page: "python.md", needs: []string{"python3"}, produce: []string{"python3", "produce.py"}, consume: []string{"python3", "consume.py"}},
+	{page: "python.md", needs: []string{"python3"}, produce: []string{"python3", "produce.py"}, consume: []string{"python3", "consume.py"}, receive: []string{"python3", "receive.py"}},
 	{page: "javascript.md", needs: []string{"node"}, optional: true, produce: []string{"node", "produce.mjs"}, consume: []string{"node", "consume.mjs"}},
 	{
 		page: "java.md", needs: []string{"javac", "java"}, optional: true, build: [][]string{{"javac", "Seb.java", "Produce.java", "Consume.java"}},
@@ -70,6 +72,9 @@ func TestClientPrograms(t *testing.T) {
 			t.Run("restart", func(t *testing.T) { t.Parallel(); surviveRestart(t, l, dir) })
 			t.Run("lost response", func(t *testing.T) { t.Parallel(); surviveLostResponses(t, l, dir) })
 			t.Run("refusal", func(t *testing.T) { t.Parallel(); endWhenRefused(t, l, dir) })
+			if l.receive != nil {
+				t.Run("webhooks", func(t *testing.T) { t.Parallel(); receiveSigned(t, l, dir) })
+			}
 		})
 	}
 }
@@ -295,6 +300,33 @@ func endWhenRefused(t *testing.T, l clientLanguage, dir string) {
 		if code := p.ended(t); code == 0 || !strings.Contains(p.stderr.String(), "invalid_topic_name") {
 			t.Errorf("%v ended with %d", p.cmd.Args, code)
 		}
+	}
+}
+
+// receiveSigned pushes a queue to the page's receiver, which gets what the broker has signed, and refuses all else.
+func receiveSigned(t *testing.T, l clientLanguage, dir string) {
+	broker := serve(t, nil, "--push-allow", "127.0.0.1")
+	secret := base64.StdEncoding.EncodeToString([]byte("a secret of at least 24 bytes"))
+	file, port := filepath.Join(t.TempDir(), "secret"), freePort(t)
+	writeFile(t, file, "whsec_"+secret)
+	l.receive = slices.Concat([]string{"env", "WEBHOOK_SECRET=whsec_" + secret}, l.receive)
+	receiver := runClient(t, dir, broker.url, l.receive, port)
+
+	appendLine(t, broker.url, clientLine(0))
+	runSeb(t, nil, "queue", "create", "orders", "mail", "--from", "earliest", "--server", broker.url).want(t, exitOK)
+	runSeb(t, nil, "queue", "push", "set", "orders", "mail", "http://127.0.0.1:"+port, "--secret-file", file, "--server", broker.url).want(t, exitOK)
+	until(t, "the receiver has the record", func() bool { return slices.Equal(l.values(receiver), []string{clientLine(0)}) })
+
+	writeFile(t, file, "whsec_"+base64.StdEncoding.EncodeToString([]byte("another secret of 24 bytes")))
+	runSeb(t, nil, "queue", "push", "set", "orders", "mail", "--secret-file", file, "--server", broker.url).want(t, exitOK)
+	appendLine(t, broker.url, clientLine(1))
+	until(t, "the receiver has refused the next record", func() bool {
+		var push struct{ Failing *string }
+		getJSON(t, broker.url+"/v1/topics/orders/queues/mail/push", &push)
+		return push.Failing != nil && strings.Contains(*push.Failing, "401")
+	})
+	if got := l.values(receiver); len(got) != 1 {
+		t.Errorf("the receiver has got %q", got)
 	}
 }
 

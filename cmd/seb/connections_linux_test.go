@@ -139,7 +139,7 @@ func TestTenThousandFollowers(t *testing.T) {
 	runSeb(t, strings.NewReader("first"), "produce", "events", "--server", broker.url).want(t, exitOK)
 	before := residentKiB(t, broker.cmd.Process.Pid)
 	c := gatherCrowd(t, broker, manyConnections,
-		"GET /v1/topics/events/records?offset=latest HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n", readInEnd)
+		"GET /v1/topics/events/records?offset=1 HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n", readInEnd)
 	underWay(t, broker, manyConnections)
 	wantCheap(t, broker, before, manyConnections, followerKiBMax)
 	start := time.Now()

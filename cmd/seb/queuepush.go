@@ -72,10 +72,13 @@ func (queuePushSetCmd) Help() string {
     seb queue push set orders mail https://example.com/hooks --header-file auth.txt --output json | jq -r .secret
     seb queue push set orders mail --max-in-flight 8 --timeout 5s
 
-What is not named stays as it is. The push begins at once, and a stopped push starts again. If the broker makes the
-secret, the receiver does not know it yet, and may refuse the first requests: pause the queue before, or make a secret
-yourself (--secret-file). To change the secret, first set a file with the old and
-the new secret; once the receiver knows the new secret, set a file with the new secret alone.`
+What is not named stays as it is. The push begins at once, and a stopped push starts again. If the attempts and the
+backoff of the queue are the defaults of queues, the first URL of the queue changes them to 300 attempts and 1s..10m;
+` + "`seb queue update`" + ` changes them again.
+
+If the broker makes the secret, the receiver does not know it yet, and may refuse the first requests: pause the queue
+before, or make a secret yourself (--secret-file). To change the secret, first set a file with the old and the new
+secret; once the receiver knows the new secret, set a file with the new secret alone.`
 }
 
 // Run sets the target, and shows the secret if the broker made one.
