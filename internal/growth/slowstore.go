@@ -86,10 +86,19 @@ func startSlowStore(ctx context.Context, r *run, delay func() time.Duration) (*s
 func delayed(address string, delay func() time.Duration, counted *requests) http.Handler {
 	return &httputil.ReverseProxy{
 		ModifyResponse: func(resp *http.Response) error {
-			counted.add(resp)
+			if resp.Request.Method == http.MethodPut && resp.StatusCode == http.StatusPreconditionFailed {
+				counted.vain()
+			}
 			return nil
 		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, _ error) {
+			if r.Method == http.MethodPut {
+				counted.vain()
+			}
+			w.WriteHeader(http.StatusBadGateway)
+		},
 		Rewrite: func(p *httputil.ProxyRequest) {
+			counted.add(p.In)
 			pause(p.In.Context(), delay())
 			p.SetURL(&url.URL{Scheme: "http", Host: address})
 			p.Out.Host = p.In.Host // the signature covers the host
@@ -107,26 +116,30 @@ type requests struct {
 // requestCounts has numbers of requests, by how S3 charges for them.
 type requestCounts struct {
 	puts    int // including those that were refused
-	refused int // PUTs of a key that existed
+	refused int // PUTs of a key that existed, or that the broker gave up
 	gets    int
 	lists   int
 }
 
-// add counts the request that resp answers. Other requests, such as DELETE, cost nothing.
-func (r *requests) add(resp *http.Response) {
+// add counts a request. Other requests, such as DELETE, cost nothing.
+func (r *requests) add(req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case resp.Request.Method == http.MethodPut:
+	case req.Method == http.MethodPut:
 		r.puts++
-		if resp.StatusCode == http.StatusPreconditionFailed {
-			r.refused++
-		}
-	case resp.Request.Method == http.MethodGet && resp.Request.URL.Query().Has("list-type"):
+	case req.Method == http.MethodGet && req.URL.Query().Has("list-type"):
 		r.lists++
-	case resp.Request.Method == http.MethodGet || resp.Request.Method == http.MethodHead:
+	case req.Method == http.MethodGet || req.Method == http.MethodHead:
 		r.gets++
 	}
+}
+
+// vain counts a PUT that has written nothing, or whose outcome the broker has not waited for.
+func (r *requests) vain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused++
 }
 
 // now returns the counts so far.
