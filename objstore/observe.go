@@ -27,6 +27,9 @@ const (
 	OutcomeExists Outcome = "exists"
 	// OutcomeNotFound is [ErrNotFound].
 	OutcomeNotFound Outcome = "not_found"
+	// OutcomeCanceled means that the caller gave the request up, which says nothing about the store; the outcome of a
+	// Create is then unknown.
+	OutcomeCanceled Outcome = "canceled"
 	// OutcomeError is any other error; after a Create it means that the outcome is unknown.
 	OutcomeError Outcome = "error"
 )
@@ -68,6 +71,8 @@ func (o *observed) done(verb Verb, key string, begun time.Time, bytes int64, err
 		op.Outcome = OutcomeExists
 	case errors.Is(err, ErrNotFound):
 		op.Outcome = OutcomeNotFound
+	case errors.Is(err, context.Canceled):
+		op.Outcome = OutcomeCanceled
 	}
 	o.report(op)
 }

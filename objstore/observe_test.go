@@ -1,6 +1,7 @@
 package objstore_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,9 +26,12 @@ func TestObserve(t *testing.T) {
 		_, third := store.Create(ctx, "broken/1", []byte("1234"))
 		object, _ := store.Get(ctx, "log/1", 2, 5)
 		_, missing := store.Get(ctx, "log/2", 0, -1)
+		left, leave := context.WithCancel(ctx)
+		leave()
+		_, canceled := store.Get(left, "log/1", 0, -1)
 		page, _ := store.List(ctx, "log/", "", 0)
 		_, deleted := store.Delete(ctx, "log/1")
-		if first != nil || second == nil || third == nil || string(object.Body) != "34567" || missing == nil || len(page.Keys) != 1 || deleted != nil {
+		if first != nil || second == nil || third == nil || string(object.Body) != "34567" || missing == nil || canceled == nil || len(page.Keys) != 1 || deleted != nil {
 			t.Fatal("the answers of the store got lost")
 		}
 
@@ -37,6 +41,7 @@ func TestObserve(t *testing.T) {
 			{Verb: objstore.VerbCreate, Key: "broken/1", Outcome: objstore.OutcomeError, Err: storetest.ErrInjected, Bytes: 4},
 			{Verb: objstore.VerbGet, Key: "log/1", Outcome: objstore.OutcomeOK, Bytes: 5, Duration: time.Second},
 			{Verb: objstore.VerbGet, Key: "log/2", Outcome: objstore.OutcomeNotFound, Err: objstore.ErrNotFound, Duration: time.Second},
+			{Verb: objstore.VerbGet, Key: "log/1", Outcome: objstore.OutcomeCanceled, Err: context.Canceled},
 			{Verb: objstore.VerbList, Key: "log/", Outcome: objstore.OutcomeOK, Duration: time.Second},
 			{Verb: objstore.VerbDelete, Key: "log/1", Outcome: objstore.OutcomeOK, Duration: time.Second},
 		}

@@ -67,13 +67,13 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 		e.recovery.applied(c.Seq)
 		return nil
 	}
-	if !own {
-		e.tail.foreign()
-	}
 	e.writer = format.SessionID{}
 	if m := commitlog.MarkOf(c); m != nil {
 		e.writer = m.Session
 		e.mesh.Seen(m.Session, m.Address)
+	}
+	if !own && !e.mesh.Connected(e.writer) { // a connected broker sends its further commits
+		e.tail.foreign()
 	}
 	(*Engine)(e).watchState()
 	return nil

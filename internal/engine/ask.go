@@ -14,7 +14,6 @@ const askMin = 300 * time.Millisecond
 // broker, and the answer, take the place of a Get. It is owned by the commit loop.
 type question struct {
 	asked  time.Time
-	before format.Seq     // the slot that was applied when the question was asked
 	syncs  []*syncRequest // requested before that
 	answer <-chan format.Seq
 }
@@ -42,7 +41,7 @@ func (e *Engine) askPeer(syncs []*syncRequest) bool {
 	answer := make(chan format.Seq, 1)
 	ctx, cancel := context.WithTimeout(e.life, max(askMin, 4*e.log.AnswerTime()))
 	writer := e.writer
-	e.question = &question{asked: time.Now(), before: e.Applied(), syncs: syncs, answer: answer}
+	e.question = &question{asked: time.Now(), syncs: syncs, answer: answer}
 	e.tasks.Go(func() {
 		defer cancel()
 		defer close(answer)
@@ -59,13 +58,12 @@ func (e *Engine) answered(end format.Seq, came bool) {
 	q := e.question
 	e.question = nil
 	e.follow()
-	applied := e.Applied()
-	if !came || applied < end {
+	if !came || e.Applied() < end {
 		e.writer = format.SessionID{} // until its next commit, do not wait for it again
 		e.answerSyncs(q.syncs)
 		return
 	}
-	e.tail.synced(q.asked, applied != q.before)
+	e.tail.synced(q.asked, false) // commits that have come meanwhile were sent, so they are no reason to ask more often
 	for _, l := range q.syncs {
 		l.done <- nil
 	}

@@ -245,13 +245,14 @@ func (e *Engine) observe(op objstore.Op) {
 	e.metrics.storeRequest(op)
 	e.use.add(op)
 	switch {
-	case op.Outcome != objstore.OutcomeError:
-		e.storeErr.Store(nil)
 	case errors.Is(op.Err, objstore.ErrStopped):
 		// The store answers no further request, so every request to the engine would fail.
 		e.stop(op.Err)
 		e.end()
-	case !errors.Is(op.Err, context.Canceled): // a canceled request says nothing about the store
+	case op.Outcome == objstore.OutcomeCanceled:
+	case op.Outcome != objstore.OutcomeError:
+		e.storeErr.Store(nil)
+	default:
 		e.logCause(op)
 		if e.storeErr.Swap(&op.Err) == nil {
 			e.tail.wakeLoop()

@@ -179,6 +179,47 @@ func TestReaderGetsACommitThatAnotherBrokerSends(t *testing.T) {
 	})
 }
 
+// While a connected broker commits, readers that wait need no further polls: the commits come without them.
+func TestReadersOfSentCommitsNeedNoPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		stores := []*storetest.Faulty{storetest.NewFaulty(memory), storetest.NewFaulty(memory)}
+		e := open(t, stores[0])
+		topic := create(t, e, "t")
+		other := openAs(t, format.SessionID{2}, stores[1])
+		connect(t, e, other)
+		ctx, leave := context.WithCancel(t.Context())
+		read := make(chan error, 1)
+		go func() {
+			opts := all
+			opts.Wait = time.Hour
+			cursor := other.NewCursor("t", topic, 0, 0)
+			for {
+				if _, _, err := cursor.Next(ctx, opts, &sink{}); err != nil {
+					read <- err
+					return
+				}
+			}
+		}()
+		time.Sleep(time.Minute) // the reader polls every 10 s now
+		gets := func() int { return stores[0].Count(objstore.VerbGet, "") + stores[1].Count(objstore.VerbGet, "") }
+		before := gets()
+		for range 30 {
+			if err := submit(t, e, &engine.Request{Appends: []*engine.Append{appending(topic, "a")}}).Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := gets() - before; n > 32 { // one for each read, which makes sure that it is at the end: the last proof is a second old
+			t.Errorf("%d Gets in 30 s", n)
+		}
+		leave()
+		if err := <-read; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
 // A broker asks the one that wrote the last commit where the log ends, instead of the store. If that one does not answer, or
 // its commits do not come, the broker reads the log itself.
 func TestSyncAsksTheLastWriter(t *testing.T) {
