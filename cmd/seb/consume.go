@@ -33,7 +33,7 @@ type consumeCmd struct {
 func (consumeCmd) Help() string {
 	return `Writes records to standard output, those of a partition in order. Stops at the end of the topic as it was at the
 start. With --follow it goes on until it is interrupted, even if the broker restarts or is not there yet, and also reads
-partitions that are added. A position such as -10 is taken in each partition separately, and records of different partitions are not
+partitions that are added; the topic must exist. A position such as -10 is taken in each partition separately, and records of different partitions are not
 sorted by time: seb consume reads one partition after the other. Without --consumer nothing is
 remembered between calls: say where to begin with --from. If the topic is deleted, seb consume ends with exit code 4,
 even if a new topic has the same name by then.

@@ -40,7 +40,7 @@ const (
 type serveCmd struct {
 	storeFlag
 	HTTP       string        `name:"http" default:"127.0.0.1:51313" placeholder:"HOST:PORT" help:"Address to listen on; port 0 takes a free one (default ${default})."`
-	Advertise  string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to forward requests that only the owner of a queue can answer, such as http://10.0.0.5:51313; the default port is 80, or 443 for https (default: the address that it listens on, unless that is a wildcard or a loopback address); no two brokers may have the same URL. Port 0 stands for the port that it listens on."`
+	Advertise  string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to send it their commits, and to forward requests that only the owner of a queue can answer, such as http://10.0.0.5:51313; the default port is 80, or 443 for https (default: the address that it listens on, unless that is a wildcard or a loopback address); no two brokers may have the same URL. Port 0 stands for the port that it listens on."`
 	Zone       string        `placeholder:"NAME" help:"The zone in which the broker runs, such as eu-central-1a: brokers of one zone send each other the records of small commits, those of different zones only their heads (default: all brokers are in one zone)."`
 	NoPeers    bool          `help:"Connect to other brokers of the store only to forward requests: neither send them commits, nor take theirs."`
 	AutoCreate bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
