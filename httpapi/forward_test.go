@@ -32,12 +32,17 @@ import (
 // address.
 func newPeer(t *testing.T, store objstore.Store) *server {
 	t.Helper()
+	return newPeerWith(t, store, Options{})
+}
+
+func newPeerWith(t *testing.T, store objstore.Store, opts Options) *server {
+	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := openBroker(t, store, seb.Options{Address: "http://" + l.Addr().String()})
-	h := New(b, Options{})
+	h := New(b, opts)
 	ts := httptest.NewUnstartedServer(nil)
 	_ = ts.Listener.Close() // a listener that is not needed
 	ts.Listener, ts.Config = l, NewServer(h, nil)

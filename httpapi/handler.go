@@ -69,6 +69,7 @@ type Handler struct {
 	prices    *Prices
 	slowLimit slowLimit
 	peers     *peerClient
+	meshes    bool     // other brokers may have connections that stay
 	scrapes   *scrapes // of callers with the scope metrics
 	plain     *scrapes // of other callers, whose answers have no names
 
@@ -119,7 +120,7 @@ func New(b *seb.Broker, opts Options) *Handler {
 		opts.Registerer.MustRegister(buildInfo(opts.Version), &billMetrics{b.Usage, opts.Prices})
 	}
 	h.routes(opts.Gatherer)
-	if !opts.NoPeers {
+	if h.meshes = !opts.NoPeers; h.meshes {
 		h.connectPeers(opts.Version, opts.Zone)
 	}
 	return h

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,5 +31,22 @@ func TestEventsReachStreamsOfOtherBrokersWithoutGets(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("each event needs a Get")
 		}
+	}
+}
+
+// A broker without peers refuses their connections with an answer that says so.
+func TestBrokerWithoutPeersRefusesConnections(t *testing.T) {
+	memory := objstore.NewMemory()
+	a, b := newPeerWith(t, memory, Options{NoPeers: true}), newPeer(t, memory)
+	if err := a.broker.NameSession(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := b.handler.dialMesh(t.Context(), a.broker.Session().ID(), a.url)
+	if err == nil {
+		conn.Close()
+		t.Fatal("it accepted a connection")
+	}
+	if !strings.Contains(err.Error(), "404") {
+		t.Error(err)
 	}
 }

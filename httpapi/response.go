@@ -191,7 +191,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case done:
 	case r.URL.Path == peer.Path && peer.Asks(r) && peerOf(r) == nil: // not on a connection between brokers: nested connections could take unlimited memory
 		h.acceptPeer(w, r)
-	case r.URL.Path == meshPath && peerOf(r) != nil:
+	case r.URL.Path == meshPath && peerOf(r) != nil && h.meshes:
 		h.acceptMesh(w, r)
 	case !isClean(r.URL) && !slices.Contains(originalPaths, path.Clean(r.URL.Path)):
 		h.fail(w, r, errNoRoute(r)) // the mux would redirect the client, perhaps to another topic

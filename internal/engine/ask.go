@@ -27,6 +27,9 @@ func (e peers) Position() (format.Seq, format.Hash) { return e.log.Position() }
 // Told implements mesh.Log.
 func (e peers) Told(body []byte, size int64, at time.Time) error { return e.log.Told(body, size, at) }
 
+// Sync implements mesh.Log. It asks no further broker: two that ask each other would wait in vain.
+func (e peers) Sync(ctx context.Context) error { return e.sync(ctx, &syncRequest{own: true}) }
+
 // askPeer asks the broker that wrote the last commit where the log ends, if it is connected. The syncs are answered with
 // the question. Otherwise askPeer returns false.
 func (e *Engine) askPeer(syncs []*syncRequest) bool {
@@ -34,7 +37,7 @@ func (e *Engine) askPeer(syncs []*syncRequest) bool {
 		return false
 	}
 	for _, l := range syncs {
-		if l.relist {
+		if l.relist || l.own {
 			return false
 		}
 	}
@@ -67,6 +70,17 @@ func (e *Engine) answered(end format.Seq, came bool) {
 	for _, l := range q.syncs {
 		l.done <- nil
 	}
+}
+
+// proven ends the question, since a commit that began after the question has proven where the log ends.
+func (e *Engine) proven() {
+	if e.question == nil {
+		return
+	}
+	for _, l := range e.question.syncs {
+		l.done <- nil
+	}
+	e.question = nil
 }
 
 // answers returns the channel with the answer to the question; nil if there is no question.

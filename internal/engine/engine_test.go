@@ -266,6 +266,41 @@ func TestSyncAsksTheLastWriter(t *testing.T) {
 	})
 }
 
+// Two brokers that commit may ask each other at the same time. Neither waits for the other.
+func TestBrokersThatAskEachOtherDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		store := storetest.NewFaulty(memory)
+		e := open(t, store)
+		topic := create(t, e, "t")
+		other := openAs(t, format.SessionID{2}, memory)
+		connect(t, e, other)
+		create(t, e, "u") // so e is the last writer
+		store.On(objstore.VerbGet, format.LogPrefix, func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
+			time.Sleep(100 * time.Millisecond)
+			return next(ctx, r)
+		})
+		begin := time.Now()
+		synced := make(chan error, 2)
+		go func() { synced <- e.Sync(t.Context()) }() // occupies e
+		time.Sleep(time.Millisecond)
+		go func() { synced <- other.Sync(t.Context()) }() // asks e
+		time.Sleep(time.Millisecond)
+		if err := submit(t, other, &engine.Request{Appends: []*engine.Append{appending(topic, "a")}}).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-synced; err != nil || time.Since(begin) > 50*time.Millisecond {
+			t.Errorf("the commit has not answered the sync, which took %v: %v", time.Since(begin), err)
+		}
+		if err := <-synced; err != nil {
+			t.Error(err)
+		}
+		if err := e.Sync(t.Context()); err != nil || time.Since(begin) > 500*time.Millisecond {
+			t.Errorf("it took %v: %v", time.Since(begin), err)
+		}
+	})
+}
+
 // A change is checked against the commit that would include it. Its caller gets the refusal unchanged.
 func TestChangeIsCheckedAgainstTheDraft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -159,6 +159,7 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	for _, l := range syncs {
 		l.done <- nil
 	}
+	e.proven()
 	e.maybeCheckpoint(c.Seq)
 	if bytes <= yieldBytes {
 		runtime.Gosched() // callers run first, and their next requests join the next commit, instead of the one after it

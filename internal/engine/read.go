@@ -264,7 +264,7 @@ func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 // is how many checkpoints the engine had loaded when the state said where the data is.
 func (e *Engine) covered(ctx context.Context, o objstore.Object, loads uint64) error {
 	if !e.log.Covers(o.Time) {
-		if err := e.sync(ctx, true); err != nil {
+		if err := e.sync(ctx, &syncRequest{relist: true}); err != nil {
 			return err
 		}
 	}

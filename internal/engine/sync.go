@@ -35,6 +35,7 @@ type tail struct {
 // syncRequest is one caller's request for a sync that begins after the request.
 type syncRequest struct {
 	relist bool       // renew the log lease by a List, even if the lease is young
+	own    bool       // ask no other broker
 	done   chan error // buffered, so that the commit loop never waits when it answers
 }
 
@@ -147,17 +148,16 @@ const syncTimeout = 10 * time.Second
 // Sync reads the log to its end: it applies at least all commits that were made before the call. It
 // returns a *StoreError if the read takes longer than syncTimeout, and a *LateError if the request of ctx
 // is late before the read has ended.
-func (e *Engine) Sync(ctx context.Context) error { return e.sync(ctx, false) }
+func (e *Engine) Sync(ctx context.Context) error { return e.sync(ctx, &syncRequest{}) }
 
-// sync does what Sync does. If relist is true, sync first renews the log lease by a List, even if the
-// lease is young.
-func (e *Engine) sync(ctx context.Context, relist bool) error {
+// sync does what Sync does, in the way that r says.
+func (e *Engine) sync(ctx context.Context, r *syncRequest) error {
 	if err := e.Usable(); err != nil {
 		return err
 	}
 	ctx, cancel := e.UntilLate(ctx)
 	defer cancel()
-	r := &syncRequest{relist: relist, done: make(chan error, 1)}
+	r.done = make(chan error, 1)
 	e.tail.ask(r)
 	timer := time.NewTimer(syncTimeout)
 	defer timer.Stop()

@@ -3,6 +3,7 @@ package mesh
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
 )
@@ -21,13 +22,50 @@ type link struct {
 	bytes  int
 	number uint64                     // of the last own ask
 	waits  map[uint64]chan format.Seq // own asks without an answer, by number
+
+	heardAt  time.Time     // when the last message came
+	deaf     bool          // the peer has committed long after its last message
+	askPause time.Duration // how long the link counted as broken after the last ask; 0 if that was answered
+	askAfter time.Time     // until then the link counts as broken
 }
 
 func newLink(conn Conn, dialer format.SessionID) *link {
 	return &link{
 		conn: conn, dialer: dialer, wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		questions: make(chan uint64, 1), waits: map[uint64]chan format.Seq{},
+		questions: make(chan uint64, 1), waits: map[uint64]chan format.Seq{}, heardAt: time.Now(),
 	}
+}
+
+// heard notes that a message has come.
+func (l *link) heard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heardAt, l.deaf = time.Now(), false
+}
+
+// committed notes a commit of the peer, which may have come over this link or from the store.
+func (l *link) committed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaf = l.deaf || time.Since(l.heardAt) > silence
+}
+
+// works reports whether commits and answers probably come over the link in time.
+func (l *link) works() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.deaf && !time.Now().Before(l.askAfter)
+}
+
+// answered notes whether the last ask was answered in time.
+func (l *link) answered(ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.askPause = min(max(askPauseMin, 2*l.askPause), askPauseMax)
+	if ok {
+		l.askPause = 0
+	}
+	l.askAfter = time.Now().Add(l.askPause)
 }
 
 // ask sends an ask, and waits for the proof.
@@ -46,10 +84,12 @@ func (l *link) ask(ctx context.Context) (format.Seq, error) {
 	l.put(ask{number}.encode())
 	select {
 	case end := <-answer:
+		l.answered(true)
 		return end, nil
 	case <-l.ended:
 		return 0, ErrNoPeer
 	case <-ctx.Done():
+		l.answered(false)
 		return 0, ctx.Err()
 	}
 }

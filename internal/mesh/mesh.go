@@ -29,6 +29,14 @@ const (
 	retryMax     = time.Minute
 	// lively is how long a broker that has written nothing counts as running: so long others connect to it again.
 	lively = 10 * time.Minute
+	// steady is how long a connection has to last, so that the next attempt after its end comes soon.
+	steady = 10 * time.Second
+	// silence is how long a connection may bring nothing while its broker commits. After that, it counts as broken until it
+	// brings something.
+	silence = time.Second
+	// After a question without an answer, a connection counts as broken for askPauseMin; after each further one for longer.
+	askPauseMin = time.Second
+	askPauseMax = time.Minute
 )
 
 // ErrNoPeer says that there is no connection to a session, or that it has ended.
@@ -92,8 +100,8 @@ type peer struct {
 	session format.SessionID
 	address string // the address in its last mark; "" if nobody knows one
 	seen    time.Time
-	dialing bool
-	link    *link // the connection in use; nil if there is none
+	dialing context.CancelFunc // ends the attempts to connect; nil if there are none
+	link    *link              // the connection in use; nil if there is none
 	version string
 	zone    string
 	failed  error // why the last attempt to connect failed
@@ -135,14 +143,18 @@ func (m *Mesh) Seen(session format.SessionID, address string) {
 		return
 	}
 	p.seen, p.address = time.Now(), cmp.Or(address, p.address)
-	if p.link == nil && !p.dialing && p.address != "" {
-		p.dialing = true
-		m.tasks.Go(func() { m.connect(p) })
+	switch {
+	case p.link != nil:
+		p.link.committed()
+	case p.dialing == nil && p.address != "":
+		var ctx context.Context
+		ctx, p.dialing = context.WithCancel(m.life)
+		m.tasks.Go(func() { m.connect(ctx, p) })
 	}
 }
 
-// peerLocked returns the peer with that session. It makes room for a new one by forgetting a peer without a connection; nil
-// if there is none.
+// peerLocked returns the peer with that session. It makes room for a new one by forgetting the one without a connection that
+// was seen longest ago; nil if there is none.
 func (m *Mesh) peerLocked(session format.SessionID) *peer {
 	p := m.peers[session]
 	if p != nil {
@@ -151,12 +163,15 @@ func (m *Mesh) peerLocked(session format.SessionID) *peer {
 	if len(m.peers) >= PeersMax {
 		var oldest *peer
 		for _, o := range m.peers {
-			if o.link == nil && !o.dialing && (oldest == nil || o.seen.Before(oldest.seen)) {
+			if o.link == nil && (oldest == nil || o.seen.Before(oldest.seen)) {
 				oldest = o
 			}
 		}
 		if oldest == nil {
 			return nil
+		}
+		if oldest.dialing != nil {
+			oldest.dialing()
 		}
 		delete(m.peers, oldest.session)
 	}
@@ -165,31 +180,35 @@ func (m *Mesh) peerLocked(session format.SessionID) *peer {
 	return p
 }
 
-// connect tries to reach a peer until there is a connection, or the peer has written nothing for a long time.
-func (m *Mesh) connect(p *peer) {
+// connect tries to reach a peer until there is a connection, ctx ends, or the peer has written nothing for a long time.
+func (m *Mesh) connect(ctx context.Context, p *peer) {
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
 		m.mu.Lock()
 		address := p.address
-		done := !m.open || p.link != nil || time.Since(p.seen) > lively
+		done := ctx.Err() != nil || !m.open || p.link != nil || time.Since(p.seen) > lively
 		if done {
-			p.dialing = false
+			p.dialing()
+			p.dialing = nil
 		}
 		m.mu.Unlock()
 		if done {
 			return
 		}
-		conn, err := m.opts.Dial(m.life, p.session, address)
+		begun := time.Now()
+		conn, err := m.opts.Dial(ctx, p.session, address)
 		if err == nil {
 			err = m.run(conn, p.session, m.session)
-			pause = retryMin
 		}
-		if m.life.Err() == nil && err != nil {
+		if ctx.Err() == nil && err != nil {
 			m.note(p, err)
 		}
-		if errors.Is(err, ErrOtherLog) {
+		switch {
+		case errors.Is(err, ErrOtherLog):
 			pause = retryMax
+		case time.Since(begun) > steady:
+			pause = retryMin
 		}
-		wait.For(m.life, pause)
+		wait.For(ctx, pause)
 	}
 }
 
@@ -263,15 +282,18 @@ func (m *Mesh) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range m.peers {
-		if p.link != nil {
+		if p.link != nil && p.link.works() {
 			s.Peers++
 		}
 	}
 	return s
 }
 
-// Connected reports whether there is a connection to a session.
-func (m *Mesh) Connected(session format.SessionID) bool { return m.linkTo(session) != nil }
+// Connected reports whether there is a connection to a session, and it seems to work.
+func (m *Mesh) Connected(session format.SessionID) bool {
+	l := m.linkTo(session)
+	return l != nil && l.works()
+}
 
 func (m *Mesh) linkTo(session format.SessionID) *link {
 	m.mu.Lock()
@@ -393,6 +415,7 @@ func (m *Mesh) receive(ctx context.Context, l *link) error {
 		if err != nil {
 			return err
 		}
+		l.heard()
 		switch x := message.(type) {
 		case Commit:
 			m.received.Add(1)

@@ -340,15 +340,70 @@ func TestPeersAreBounded(t *testing.T) {
 		n.setCut(true)
 		for i := range 2 * PeersMax {
 			a.sees(i + 2)
-			if i%PeersMax == PeersMax-1 {
-				time.Sleep(2 * lively) // those before have been given up
-			}
+			time.Sleep(time.Second)
 		}
 		a.Mesh.mu.Lock()
-		defer a.Mesh.mu.Unlock()
 		requireEqual(n.T, len(a.peers), PeersMax)
 		if a.peers[id(2)] != nil || a.peers[id(2*PeersMax+1)] == nil {
-			n.Fatal("the oldest peers are kept")
+			n.Error("the oldest peers are kept")
+		}
+		a.Mesh.mu.Unlock()
+
+		// Peers that a does not reach keep nobody out, neither one that it sees nor one that connects to it.
+		n.setCut(false)
+		b, c := n.add(5000, ""), n.add(5001, "")
+		a.sees(5000)
+		c.sees(1)
+		synctest.Wait()
+		requireEqual(n.T, []int{a.connected(), b.connected(), c.connected()}, []int{2, 1, 1})
+	})
+}
+
+// A connection over which nothing comes counts as broken, so that nobody waits for it.
+func TestConnectionThatBringsNothingCountsAsBroken(t *testing.T) {
+	inBubble(t, func(n *net) {
+		a, b := n.add(1, ""), n.add(2, "")
+		b.sees(1)
+		synctest.Wait()
+		works := func(want bool) {
+			n.Helper()
+			if got := b.Connected(id(1)); got != want || (b.Stats().Peers == 1) != want {
+				n.Fatalf("connected: %v, %+v", got, b.Stats())
+			}
+		}
+		works(true)
+		time.Sleep(time.Hour)
+		works(true) // a wrote nothing
+		b.sees(1)
+		works(false) // b has read a commit of a from the store
+		a.Write([]byte("x"), nil, 1, time.Now())
+		synctest.Wait()
+		works(true)
+
+		a.set(7, time.Hour, nil) // a takes long to answer
+		for _, pause := range []time.Duration{askPauseMin, 2 * askPauseMin, 4 * askPauseMin} {
+			within, cancel := context.WithTimeout(n.Context(), time.Millisecond)
+			if _, err := b.Ask(within, id(1)); !errors.Is(err, context.DeadlineExceeded) {
+				n.Fatal(err)
+			}
+			cancel()
+			time.Sleep(pause - time.Nanosecond)
+			works(false)
+			time.Sleep(time.Nanosecond)
+			works(true)
+		}
+	})
+}
+
+// The more often a broker refuses a connection, the less often others ask for one.
+func TestRefusedConnectionsAreTriedLessOften(t *testing.T) {
+	inBubble(t, func(n *net) {
+		a, b := n.add(1, ""), n.add(2, "")
+		a.Close() // it accepts, and closes at once
+		b.sees(1)
+		time.Sleep(lively)
+		if n.dialed() > 20 {
+			n.Fatalf("%d attempts in %v", n.dialed(), lively)
 		}
 	})
 }
