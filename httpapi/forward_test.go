@@ -32,7 +32,7 @@ import (
 // address.
 func newPeer(t *testing.T, store objstore.Store) *server {
 	t.Helper()
-	return newPeerWith(t, store, Options{})
+	return newPeerWith(t, store, Options{NoPeers: true}) // so that the only connections are those of forwarded requests
 }
 
 func newPeerWith(t *testing.T, store objstore.Store, opts Options) *server {

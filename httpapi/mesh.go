@@ -45,12 +45,17 @@ func (h *Handler) dialMesh(ctx context.Context, session seb.SessionID, address s
 // acceptMesh turns a request of another broker into a connection that stays. checkPeer has checked that the log names the
 // broker's session.
 func (h *Handler) acceptMesh(w *response, r *http.Request) {
+	if h.drained() {
+		h.fail(w, r, errShuttingDown())
+		return
+	}
 	_ = w.conn.SetReadDeadline(time.Time{})
-	w.status = http.StatusSwitchingProtocols
 	conn, err := websocket.Accept(w.ResponseWriter, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
-		panic(http.ErrAbortHandler) // Accept has answered, unless the other side has left
+		w.status = http.StatusBadRequest // Accept has answered, unless the other side has left
+		return
 	}
+	w.status = http.StatusSwitchingProtocols
 	session := seb.SessionKey(peerOf(r).Session())
 	go h.broker.Peers().Serve(newMeshConn(conn), session) // the request is over
 }

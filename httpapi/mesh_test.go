@@ -14,9 +14,9 @@ import (
 // once the two have heard of each other.
 func TestEventsReachStreamsOfOtherBrokersWithoutGets(t *testing.T) {
 	memory := objstore.NewMemory()
-	a := newPeer(t, memory)
+	a := newPeerWith(t, memory, Options{})
 	store := storetest.NewFaulty(memory)
-	b := newPeer(t, store)
+	b := newPeerWith(t, store, Options{})
 	a.createOrders(1)
 	stream := b.follow("")
 	stream.begin()
@@ -37,7 +37,7 @@ func TestEventsReachStreamsOfOtherBrokersWithoutGets(t *testing.T) {
 // A broker without peers refuses their connections with an answer that says so.
 func TestBrokerWithoutPeersRefusesConnections(t *testing.T) {
 	memory := objstore.NewMemory()
-	a, b := newPeerWith(t, memory, Options{NoPeers: true}), newPeer(t, memory)
+	a, b := newPeer(t, memory), newPeerWith(t, memory, Options{})
 	if err := a.broker.NameSession(t.Context()); err != nil {
 		t.Fatal(err)
 	}

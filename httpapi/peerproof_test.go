@@ -301,9 +301,7 @@ func TestConnectionOfAnUnknownSessionEnds(t *testing.T) {
 // Bytes that were recorded on one connection between brokers are useless on another.
 func TestReplayedRequestIsRefused(t *testing.T) {
 	t.Parallel() // it waits for seconds
-	shared := objstore.NewMemory()
-	peers := []*server{newPeer(t, shared), newPeerWith(t, shared, Options{NoPeers: true})} // the second one only forwards
-	peers[0].ownQueue(2)
+	peers := newPeersWithQueue(t, 2, 2)
 	e := newEavesdropper(t, func(conn net.Conn) {
 		on, err := new(net.Dialer).DialContext(context.Background(), "tcp", strings.TrimPrefix(peers[0].url, "http://"))
 		if err != nil {

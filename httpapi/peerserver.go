@@ -68,7 +68,7 @@ func (c *peerConn) Addr() net.Addr { return c.LocalAddr() }
 // the log names the other side's session: checkPeer checks that for each request.
 func (h *Handler) acceptPeer(w *response, r *http.Request) {
 	if h.drained() {
-		h.fail(w, r, &seb.Error{Code: seb.CodeBrokerClosed, Detail: "the broker is shutting down", RetryAfter: time.Second})
+		h.fail(w, r, errShuttingDown())
 		return
 	}
 	w.status = http.StatusSwitchingProtocols
@@ -164,4 +164,8 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 // Close ends connections with other brokers, as [http.Server.Close] ends connections with clients.
 func (h *Handler) Close() error {
 	return h.peerServer.Close() //nolint:wrapcheck // the server's error, unchanged
+}
+
+func errShuttingDown() *seb.Error {
+	return &seb.Error{Code: seb.CodeBrokerClosed, Detail: "the broker is shutting down", RetryAfter: time.Second}
 }

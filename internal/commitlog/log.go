@@ -61,8 +61,8 @@ type Clock struct {
 }
 
 // Log performs the steps that a [Protocol] asks for, one at a time, with requests to a store. Only one
-// goroutine may call its methods, except for Covers, Err, FindHole, Heard, Lag, Position, StoreNow,
-// Stats and Told, which any goroutine may call.
+// goroutine may call its methods, except for Covers, Err, FindHole, Gap, Heard, Lag, Position, StoreNow,
+// Stats, Told and Young, which any goroutine may call.
 type Log struct {
 	store   objstore.Store
 	cluster format.Cluster

@@ -3,9 +3,10 @@ package commitlog
 import (
 	"errors"
 	"fmt"
-	"github.com/simple-event-broker/seb/internal/format"
 	"slices"
 	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 var (
@@ -277,6 +278,16 @@ func (p *Protocol) CanApply() bool {
 	return p.halt == nil && a.Found && !p.expired && a.Prev == p.tip && (a.listed || p.Covers(a.At))
 }
 
+// Gap reports whether commits that other brokers have sent wait for one that has not come.
+func (p *Protocol) Gap() bool {
+	return !p.CanApply() && slices.ContainsFunc(p.answers, func(a Answer) bool { return a.told && a.Seq > p.applied })
+}
+
+// Young reports whether the log lease is so young that no List is due to renew it.
+func (p *Protocol) Young(boot time.Duration) bool {
+	return !p.expired && !p.lease.Store.IsZero() && boot-p.lease.Boot < p.deleteDelay/2
+}
+
 // Next returns the next step; boot is the local time since boot.
 func (p *Protocol) Next(boot time.Duration) Action {
 	if p.halt != nil {
@@ -309,7 +320,7 @@ func (p *Protocol) Next(boot time.Duration) Action {
 		return p.read(n)
 	case !p.settled:
 		return Action{Do: DoList, Seq: p.applied}
-	case (p.sync || p.claim.Seq != 0) && boot-p.lease.Boot >= p.deleteDelay/2:
+	case (p.sync || p.claim.Seq != 0) && !p.Young(boot):
 		return Action{Do: DoList, Seq: p.applied}
 	case p.claim.Seq != 0:
 		p.claim.Sent = true

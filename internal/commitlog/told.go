@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
@@ -10,8 +11,9 @@ import (
 )
 
 const (
-	// toldMax and toldBytesMax bound the commits that other brokers have sent, and that the Log has not passed to the
-	// protocol yet. The commit of the next slot is taken whatever its size.
+	// toldMax and toldBytesMax bound the commits that other brokers have sent, and that are not applied yet: those that the
+	// Log has not passed to the protocol, and those that wait for an earlier one. The commit of the next slot is taken
+	// whatever its size.
 	toldMax      = Window
 	toldBytesMax = 16 << 20
 )
@@ -56,7 +58,8 @@ func (l *Log) Told(body []byte, size int64, at time.Time) error {
 	defer l.mu.Unlock()
 	applied, _ := l.p.Position()
 	full := len(l.inbox.commits) >= toldMax || l.inbox.bytes+told.memory > toldBytesMax && c.Seq > applied+1
-	if full || c.Seq <= applied || c.Seq >= applied+Window {
+	again := slices.ContainsFunc(l.inbox.commits, func(t toldCommit) bool { return t.commit.Seq == c.Seq })
+	if full || again || c.Seq <= applied || c.Seq >= applied+Window {
 		return nil
 	}
 	l.inbox.commits = append(l.inbox.commits, told)
@@ -86,12 +89,30 @@ func (l *Log) Follow() error {
 func (l *Log) takeTold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	applied, _ := l.p.Position()
+	held := l.aheadBytes()
 	for _, t := range l.inbox.commits {
-		if l.p.Told(t.commit.Seq, t.commit.Hash, t.commit.Prev, t.at) {
+		fits := held+t.memory <= toldBytesMax || t.commit.Seq == applied+1
+		if fits && l.p.Told(t.commit.Seq, t.commit.Hash, t.commit.Prev, t.at) {
 			l.read[t.commit.Seq] = t.readCommit
+			held += t.memory
 		}
 	}
 	l.inbox.commits, l.inbox.bytes = nil, 0
+}
+
+// Gap reports whether commits that other brokers have sent wait for one that has not come, so that Follow can't apply them.
+func (l *Log) Gap() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.p.Gap()
+}
+
+// Young reports whether the log lease is so young that no List is due to renew it.
+func (l *Log) Young() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.p.Young(l.clock.Boot())
 }
 
 func (l *Log) canApply() bool {

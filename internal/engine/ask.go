@@ -7,8 +7,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// askMin is how long the engine waits at least for another broker that it has asked where the log ends.
-const askMin = 300 * time.Millisecond
+// The engine waits at least askMin and at most askMax for another broker that it has asked where the log ends.
+const (
+	askMin = 300 * time.Millisecond
+	askMax = 2 * time.Second
+)
 
 // question is under way to the broker that wrote the last commit: where does the log end? The commits that come from the same
 // broker, and the answer, take the place of a Get. It is owned by the commit loop.
@@ -16,24 +19,32 @@ type question struct {
 	asked  time.Time
 	syncs  []*syncRequest // requested before that
 	answer <-chan format.Seq
+	cancel context.CancelFunc // nobody waits for the answer any more
 }
 
-// peers is the Engine as package mesh sees it.
-type peers struct{ *Engine }
+// meshLog is the Engine as package mesh sees it.
+type meshLog struct{ *Engine }
 
 // Position implements mesh.Log.
-func (e peers) Position() (format.Seq, format.Hash) { return e.log.Position() }
+func (e meshLog) Position() (format.Seq, format.Hash) { return e.log.Position() }
 
 // Told implements mesh.Log.
-func (e peers) Told(body []byte, size int64, at time.Time) error { return e.log.Told(body, size, at) }
+func (e meshLog) Told(body []byte, size int64, at time.Time) error { return e.log.Told(body, size, at) }
+
+// Lost implements mesh.Log: from now on, the commits of a broker no longer come by themselves.
+func (e meshLog) Lost() {
+	e.tail.foreign()
+	e.tail.wakeLoop()
+}
 
 // Sync implements mesh.Log. It asks no further broker: two that ask each other would wait in vain.
-func (e peers) Sync(ctx context.Context) error { return e.sync(ctx, &syncRequest{own: true}) }
+func (e meshLog) Sync(ctx context.Context) error { return e.sync(ctx, &syncRequest{own: true}) }
 
 // askPeer asks the broker that wrote the last commit where the log ends, if it is connected. The syncs are answered with
-// the question. Otherwise askPeer returns false.
+// the question. Otherwise askPeer returns false. It also does so while the store fails, or the log lease needs a renewal:
+// only an own request to the store changes that.
 func (e *Engine) askPeer(syncs []*syncRequest) bool {
-	if e.question != nil || !e.mesh.Connected(e.writer) {
+	if e.question != nil || !e.mesh.Connected(e.writer) || e.storeFails() || !e.log.Young() {
 		return false
 	}
 	for _, l := range syncs {
@@ -42,9 +53,9 @@ func (e *Engine) askPeer(syncs []*syncRequest) bool {
 		}
 	}
 	answer := make(chan format.Seq, 1)
-	ctx, cancel := context.WithTimeout(e.life, max(askMin, 4*e.log.AnswerTime()))
+	ctx, cancel := context.WithTimeout(e.life, min(max(askMin, 4*e.log.AnswerTime()), askMax))
 	writer := e.writer
-	e.question = &question{asked: time.Now(), syncs: syncs, answer: answer}
+	e.question = &question{asked: time.Now(), syncs: syncs, answer: answer, cancel: cancel}
 	e.tasks.Go(func() {
 		defer cancel()
 		defer close(answer)
@@ -80,6 +91,7 @@ func (e *Engine) proven() {
 	for _, l := range e.question.syncs {
 		l.done <- nil
 	}
+	e.question.cancel()
 	e.question = nil
 }
 

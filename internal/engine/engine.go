@@ -210,7 +210,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	e.budget = budget.New(e.opts.Memory, e.cache.SetMemoryMax)
 	e.batcher = &batcher{batching: e.opts.Batching, wake: make(chan struct{}, 1), put: e.put, keyed: map[format.Digest]*Request{}}
 	e.log = commitlog.NewLog(e.store, e.cluster, (*fold)(e), commitlog.Clock{Now: e.opts.Wall, Boot: e.opts.Boot}, e.opts.AppendTimeout/8)
-	e.mesh = mesh.New(e.opts.Session, peers{e}, e.logger)
+	e.mesh = mesh.New(e.opts.Session, meshLog{e}, e.logger)
 	e.log.Connect(e.mesh)
 	begun := time.Now()
 	e.recovery = newRecovery(e.logger)
@@ -326,6 +326,7 @@ func (e *Engine) Shutdown(release func()) (err error) {
 	e.batcher.close()
 	e.tail.wakeLoop()
 	<-e.loopDone
+	e.mesh.Close() // others ask nothing more
 	e.tasks.Wait()
 	if e.life.Err() == nil && e.stopped.Load() == nil {
 		err = e.finalCheckpoint(e.life)
@@ -334,7 +335,6 @@ func (e *Engine) Shutdown(release func()) (err error) {
 		err = stopped // the engine stopped itself during the shutdown
 	}
 	e.end()
-	e.mesh.Close()
 	e.batcher.uploads.Wait()
 	e.waiters.notifyAll()
 	return errors.Join(err, e.cache.Close())

@@ -301,6 +301,107 @@ func TestBrokersThatAskEachOtherDoNotWait(t *testing.T) {
 	})
 }
 
+// After a failed request to the store, a connected broker sends requests of its own until one succeeds.
+func TestConnectedBrokerNoticesThatItsStoreAnswersAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		store := storetest.NewFaulty(memory)
+		e := open(t, memory)
+		create(t, e, "t")
+		other := openAs(t, format.SessionID{2}, store)
+		store.SetDown(true)
+		if err := other.Sync(t.Context()); err == nil || other.StoreErr() == nil {
+			t.Fatalf("the store answers: %v, %v", err, other.StoreErr())
+		}
+		connect(t, e, other)
+		create(t, e, "u")
+		store.SetDown(false)
+		time.Sleep(engine.FollowIntervalMax + time.Second)
+		if err := other.StoreErr(); err != nil {
+			t.Errorf("it still says %v", err)
+		}
+	})
+}
+
+// waitingReader reads a topic at an engine, and passes on what it reads.
+func waitingReader(t *testing.T, e *engine.Engine, topic format.TopicID) <-chan string {
+	t.Helper()
+	texts := make(chan string, 100)
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	t.Cleanup(func() { leave(); <-done })
+	go func() {
+		defer close(done)
+		opts := all
+		opts.Wait = time.Hour
+		cursor := e.NewCursor("t", topic, 0, 0)
+		for {
+			var got sink
+			if _, _, err := cursor.Next(ctx, opts, &got); err != nil {
+				return
+			}
+			texts <- got.text
+		}
+	}()
+	return texts
+}
+
+// If commits of a connected broker come and one before them does not, readers wait for it no longer than without the
+// connection.
+func TestCommitThatIsNotSentReachesReadersSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		e := open(t, memory)
+		topic := create(t, e, "t")
+		other, third := openAs(t, format.SessionID{2}, memory), openAs(t, format.SessionID{3}, memory)
+		connect(t, e, other)
+		texts := waitingReader(t, other, topic)
+		time.Sleep(time.Minute) // the reader polls every 10 s now
+		for i, from := range []*engine.Engine{third, e} {
+			if err := submit(t, from, &engine.Request{Appends: []*engine.Append{appending(topic, string('a'+rune(i)))}}).Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantSoon(t, texts, "ab")
+	})
+}
+
+// wantSoon wants a reader to get the text within half a second.
+func wantSoon(t *testing.T, texts <-chan string, want string) {
+	t.Helper()
+	begin, got := time.Now(), ""
+	for got != want {
+		select {
+		case text := <-texts:
+			got += text
+		case <-time.After(time.Minute):
+			t.Fatalf("read %q, want %q", got, want)
+		}
+	}
+	if took := time.Since(begin); took > 500*time.Millisecond {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// When a connection ends, readers begin to poll often again.
+func TestReadersPollWhenAConnectionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		e := open(t, memory)
+		topic := create(t, e, "t")
+		other := openAs(t, format.SessionID{2}, memory)
+		near, _ := connect(t, e, other)
+		texts := waitingReader(t, other, topic)
+		time.Sleep(time.Minute)
+		near.Close()
+		synctest.Wait()
+		if err := submit(t, e, &engine.Request{Appends: []*engine.Append{appending(topic, "a")}}).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantSoon(t, texts, "a")
+	})
+}
+
 // A change is checked against the commit that would include it. Its caller gets the refusal unchanged.
 func TestChangeIsCheckedAgainstTheDraft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -73,6 +73,9 @@ func (e *Engine) follow() {
 	if err := e.log.Follow(); err != nil {
 		e.stop(err)
 	}
+	if e.log.Gap() {
+		e.tail.foreign() // a commit has not come: the store has it
+	}
 }
 
 // giveUpAll refuses the requests that still wait. The loop calls it if the engine has stopped itself, or

@@ -100,7 +100,9 @@ func (t *tail) synced(begun time.Time, foreign bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.triedAt = time.Now()
-	t.provenAt = begun
+	if begun.After(t.provenAt) {
+		t.provenAt = begun
+	}
 	t.interval = min(2*t.interval, FollowIntervalMax)
 	if foreign {
 		t.interval = followIntervalMin

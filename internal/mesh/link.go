@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 type link struct {
 	conn   Conn
 	dialer format.SessionID // the session that asked for the connection
+	since  time.Time
 	wake   chan struct{}
 	ended  chan struct{} // closed when the connection has ended
 
@@ -31,7 +33,7 @@ type link struct {
 
 func newLink(conn Conn, dialer format.SessionID) *link {
 	return &link{
-		conn: conn, dialer: dialer, wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		conn: conn, dialer: dialer, since: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		questions: make(chan uint64, 1), waits: map[uint64]chan format.Seq{}, heardAt: time.Now(),
 	}
 }
@@ -75,13 +77,17 @@ func (l *link) ask(ctx context.Context) (format.Seq, error) {
 	l.number++
 	number := l.number
 	l.waits[number] = answer
+	sent := l.putLocked(ask{number}.encode()) // in the order of the numbers
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.waits, number)
 	}()
-	l.put(ask{number}.encode())
+	if !sent {
+		l.answered(false)
+		return 0, ErrNoPeer
+	}
 	select {
 	case end := <-answer:
 		l.answered(true)
@@ -89,7 +95,9 @@ func (l *link) ask(ctx context.Context) (format.Seq, error) {
 	case <-l.ended:
 		return 0, ErrNoPeer
 	case <-ctx.Done():
-		l.answered(false)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			l.answered(false)
+		}
 		return 0, ctx.Err()
 	}
 }
@@ -120,6 +128,10 @@ func (l *link) asked(number uint64) {
 func (l *link) put(message []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.putLocked(message)
+}
+
+func (l *link) putLocked(message []byte) bool {
 	if l.bytes > 0 && l.bytes+len(message) > outboxBytesMax {
 		return false
 	}

@@ -62,6 +62,8 @@ type Log interface {
 	Told(body []byte, size int64, at time.Time) error
 	// Sync applies all commits that the log has at the time of the call.
 	Sync(ctx context.Context) error
+	// Lost says that a connection has ended: the commits of that broker no longer come over it.
+	Lost()
 }
 
 // Options says how this broker reaches others, and what it tells them about itself.
@@ -240,39 +242,44 @@ func (m *Mesh) Serve(conn Conn, session format.SessionID) {
 // Write sends a commit of this broker to all peers. payload follows head in the commit's object. The bytes must not change
 // until Write returns.
 func (m *Mesh) Write(head []byte, payload [][]byte, size int64, date time.Time) {
+	near, far := m.links()
 	short := Commit{Body: head, Size: size, Date: date}
-	whole := short
-	if size-int64(len(head)) <= inlineBytesMax {
-		whole.Body = bytes.Join(append([][]byte{head}, payload...), nil)
+	if whole := size - int64(len(head)); len(near) > 0 && whole > 0 && whole <= inlineBytesMax {
+		m.send(near, Commit{Body: bytes.Join(append([][]byte{head}, payload...), nil), Size: size, Date: date})
+	} else {
+		far = append(far, near...)
 	}
-	if len(head) > MessageBytesMax-commitHeadSize {
-		return
-	}
-	var near, far []byte // encoded once for all peers
+	m.send(far, short)
+}
+
+// links returns the connections to brokers in the same zone, and to others.
+func (m *Mesh) links() (near, far []*link) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range m.peers {
 		switch {
 		case p.link == nil:
 		case p.zone == m.opts.Zone:
-			if near == nil {
-				near = whole.encode()
-			}
-			m.send(p.link, near)
+			near = append(near, p.link)
 		default:
-			if far == nil {
-				far = short.encode()
-			}
-			m.send(p.link, far)
+			far = append(far, p.link)
 		}
 	}
+	return near, far
 }
 
-func (m *Mesh) send(l *link, commit []byte) {
-	if l.put(commit) {
-		m.sent.Add(1)
-	} else {
-		m.dropped.Add(1)
+// send sends a commit over all links. A commit that does not fit into a message is not sent.
+func (m *Mesh) send(links []*link, c Commit) {
+	if len(links) == 0 || len(c.Body) > MessageBytesMax-commitHeadSize {
+		return
+	}
+	message := c.encode() // once for all
+	for _, l := range links {
+		if l.put(message) {
+			m.sent.Add(1)
+		} else {
+			m.dropped.Add(1)
+		}
 	}
 }
 
@@ -345,7 +352,7 @@ func (m *Mesh) run(conn Conn, session, dialer format.SessionID) error {
 	m.tasks.Go(func() { m.answer(ctx, l) })
 	err = m.receive(ctx, l)
 	cancel()
-	if sent := <-failed; ctx.Err() == nil && sent != nil {
+	if sent := <-failed; sent != nil && !errors.Is(sent, context.Canceled) {
 		err = sent
 	}
 	return err
@@ -376,8 +383,8 @@ func greet(ctx context.Context, conn Conn, own hello) (theirs hello, err error) 
 	return theirs, nil
 }
 
-// use makes l the connection to a session. If both sides have connected to each other at the same time, both keep the
-// connection whose dialer has the lower session id.
+// use makes l the connection to a session. If both sides have connected to each other at about the same time, both keep the
+// connection whose dialer has the lower session id. An older connection may be broken without this side's knowledge.
 func (m *Mesh) use(l *link, session format.SessionID, theirs hello) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -386,7 +393,7 @@ func (m *Mesh) use(l *link, session format.SessionID, theirs hello) bool {
 		return false
 	}
 	if old := p.link; old != nil {
-		if old.dialer != l.dialer && bytes.Compare(old.dialer[:], l.dialer[:]) < 0 {
+		if old.dialer != l.dialer && bytes.Compare(old.dialer[:], l.dialer[:]) < 0 && time.Since(old.since) < helloTimeout {
 			return false
 		}
 		old.conn.Close()
@@ -401,6 +408,7 @@ func (m *Mesh) drop(l *link, session format.SessionID) {
 	defer m.mu.Unlock()
 	if p := m.peers[session]; p != nil && p.link == l {
 		p.link = nil
+		m.log.Lost()
 	}
 }
 

@@ -37,6 +37,7 @@ type node struct {
 	told []Commit
 	bad  error // what Told returns
 
+	lost    int
 	syncs   int
 	syncing time.Duration // how long Sync takes
 	failing error         // what Sync returns
@@ -49,6 +50,12 @@ func (n *node) Sync(ctx context.Context) error {
 	n.mu.Unlock()
 	wait.For(ctx, syncing)
 	return cmp.Or(ctx.Err(), failing)
+}
+
+func (n *node) Lost() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lost++
 }
 
 // set changes what the node answers.
@@ -198,6 +205,32 @@ func TestOneConnectionForEachPair(t *testing.T) {
 	})
 }
 
+// A connection that is not new gives way to the next one, whoever asked for it: the other side may have lost the old one.
+func TestNewConnectionReplacesAnOldOne(t *testing.T) {
+	inBubble(t, func(n *net) {
+		a := n.add(1, "")
+		n.add(2, "")
+		a.sees(2)
+		time.Sleep(time.Minute)
+		one, two := meshtest.NewPipe(10)
+		defer two.Close()
+		go a.Serve(one, id(2))
+		if err := two.Send(n.Context(), hello{layout: Layout}.encode()); err != nil {
+			n.Fatal(err)
+		}
+		synctest.Wait()
+		a.Write([]byte("x"), nil, 1, time.Now())
+		synctest.Wait()
+		for range 2 { // the hello, and then the commit
+			within, cancel := context.WithTimeout(n.Context(), time.Second)
+			if _, err := two.Receive(within); err != nil {
+				n.Fatal(err)
+			}
+			cancel()
+		}
+	})
+}
+
 // A connection that ends is made again, for as long as the other broker was seen lately.
 func TestConnectionsComeBack(t *testing.T) {
 	inBubble(t, func(n *net) {
@@ -206,7 +239,7 @@ func TestConnectionsComeBack(t *testing.T) {
 		synctest.Wait()
 		n.breakAll()
 		synctest.Wait()
-		requireEqual(n.T, []int{a.connected(), b.connected()}, []int{0, 0})
+		requireEqual(n.T, []int{a.connected(), b.connected(), a.lost, b.lost}, []int{0, 0, 1, 1})
 		time.Sleep(2 * retryMin)
 		requireEqual(n.T, []int{a.connected(), b.connected()}, []int{1, 1})
 

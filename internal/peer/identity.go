@@ -16,7 +16,7 @@ import (
 type Key [ed25519.PublicKeySize]byte
 
 // ErrOtherSession means that a session other than the intended one answered.
-var ErrOtherSession = errors.New("another session answers at the owner's address")
+var ErrOtherSession = errors.New("another session answers at the broker's address")
 
 // Identity is a session that can prove its identity.
 type Identity struct{ certificate tls.Certificate }
