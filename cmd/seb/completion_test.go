@@ -48,7 +48,7 @@ func TestCompletionKnowsWhatCanStandThere(t *testing.T) {
 		{"consume -f --output", ""},
 		{"topic list -o j", "json"},
 		{"serve --batch i", "immediate"},
-		{"serve --no", "--no-auto-create --no-push"},
+		{"serve --no", "--no-peers --no-auto-create --no-push"},
 		{"serve --store .", ""},
 		{"completion .", "bash zsh fish"},
 		{"completion bash .", ""},

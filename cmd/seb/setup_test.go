@@ -30,7 +30,7 @@ func TestWrongSetupOfTheStoreIsNamedOnce(t *testing.T) {
 	for _, test := range []struct{ name, variable, value, old, replacement, cause, hint string }{
 		{"access key ID", "AWS_ACCESS_KEY_ID", "somebody", "", "", "does not know the access key ID", "check AWS_ACCESS_KEY_ID"},
 		{"secret", "AWS_SECRET_ACCESS_KEY", "guessed", "", "", "secret access key does not belong", "AWS_SECRET_ACCESS_KEY"},
-		{"bucket", "", "", "://seb-test/", "://no-such-bucket/", "the bucket no-such-bucket does not exist", "create the bucket"},
+		{"bucket", "", "", "://" + server.Bucket + "/", "://no-such-bucket/", "the bucket no-such-bucket does not exist", "create the bucket"},
 		{"region", "", "", "region=us-east-1", "region=eu-west-9", "is in the region us-east-1, not in eu-west-9", "region=us-east-1"},
 		{"TLS", "", "", "http%3A", "https%3A", "does not serve HTTPS", "http://"},
 	} {

@@ -63,7 +63,7 @@ func TestARealServerRefusesAWrongSetup(t *testing.T) {
 	at := func(old, replacement string) string { return strings.Replace(server.URL, old, replacement, 1) }
 	wantFailure(t, list(t, server.URL, "somebody", s3test.SecretKey), "does not know the access key ID", "AWS_ACCESS_KEY_ID")
 	wantFailure(t, list(t, server.URL, s3test.AccessKey, "guessed"), "secret access key does not belong", "AWS_SECRET_ACCESS_KEY")
-	wantFailure(t, list(t, at("://seb-test/", "://no-such-bucket/"), s3test.AccessKey, s3test.SecretKey), "bucket no-such-bucket does not exist", "create the bucket")
+	wantFailure(t, list(t, at("://"+server.Bucket+"/", "://no-such-bucket/"), s3test.AccessKey, s3test.SecretKey), "bucket no-such-bucket does not exist", "create the bucket")
 	wantFailure(t, list(t, at("us-east-1", "eu-west-9"), s3test.AccessKey, s3test.SecretKey), "is in the region us-east-1, not in eu-west-9", "region=us-east-1")
 	wantFailure(t, list(t, at("http%3A", "https%3A"), s3test.AccessKey, s3test.SecretKey), "does not serve HTTPS", "http://")
 	if err := list(t, server.URL, s3test.AccessKey, s3test.SecretKey); err != nil {

@@ -67,10 +67,10 @@ func Fake(t testing.TB) string {
 	}
 	server := httptest.NewServer(gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
 	t.Cleanup(server.Close)
-	return storeURL(server.URL)
+	return storeURL(server.URL, bucket)
 }
 
-func storeURL(endpoint string) string {
+func storeURL(endpoint, bucket string) string {
 	query := url.Values{"endpoint": {endpoint}, "region": {region}}
 	return fmt.Sprintf("s3://%s/store?%s", bucket, query.Encode())
 }

@@ -3,12 +3,14 @@ package s3test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -31,7 +33,8 @@ func VersityGW(t testing.TB) string {
 // Restart. Only one goroutine at a time may call the methods.
 type Server struct {
 	// URL is the URL of an empty store; restarts do not change it.
-	URL string
+	URL    string
+	Bucket string // of the URL
 
 	t       testing.TB
 	binary  string
@@ -48,8 +51,10 @@ type Server struct {
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{t: t, binary: findBinary(t), dir: t.TempDir()}
-	// versitygw takes each directory in its directory for a bucket.
-	if err := os.Mkdir(filepath.Join(s.dir, bucket), 0o700); err != nil {
+	// versitygw takes each directory in its directory for a bucket. Each server has a bucket of its own, so that no test takes
+	// the server of another test for its own, if that one got the port.
+	s.Bucket = "seb-test-" + strings.ToLower(rand.Text())
+	if err := os.Mkdir(filepath.Join(s.dir, s.Bucket), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Kill)
@@ -59,7 +64,7 @@ func Start(t testing.TB) *Server {
 		if s.port, err = freePort(); err != nil {
 			t.Fatal(err)
 		}
-		s.URL = storeURL("http://127.0.0.1:" + strconv.Itoa(s.port))
+		s.URL = storeURL("http://127.0.0.1:"+strconv.Itoa(s.port), s.Bucket)
 		if err = s.start(); err == nil {
 			return s
 		}
