@@ -225,7 +225,7 @@ func TestRetryInOfAnyTimePutsBack(t *testing.T) {
 	}
 }
 
-// unreachable is a source whose broker answers no more once it has handed out records.
+// unreachable is a source whose broker stops answering after it has handed out records.
 type unreachable struct{ seb.WorkSource }
 
 func (unreachable) Ack(ctx context.Context, _ ...string) error {

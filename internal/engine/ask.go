@@ -19,7 +19,7 @@ type question struct {
 	asked  time.Time
 	syncs  []*syncRequest // requested before that
 	answer <-chan format.Seq
-	cancel context.CancelFunc // nobody waits for the answer any more
+	cancel context.CancelFunc // ends the wait for the answer
 }
 
 // meshLog is the Engine as package mesh sees it.

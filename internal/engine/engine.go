@@ -117,7 +117,7 @@ type Engine struct {
 	building       *building
 	committed      time.Time        // when the last commit of this broker ended
 	writer         format.SessionID // wrote the last commit; zero if that is unknown
-	question       *question        // under way to another broker; nil if there is none
+	question       *question        // the open question to another broker, or nil
 	stateTold      tenths           // of StateMemory
 	keysTold       tenths           // of IdempotencyKeys
 	recovered      bool

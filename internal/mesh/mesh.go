@@ -102,8 +102,8 @@ type peer struct {
 	session format.SessionID
 	address string // the address in its last mark; "" if nobody knows one
 	seen    time.Time
-	dialing context.CancelFunc // ends the attempts to connect; nil if there are none
-	link    *link              // the connection in use; nil if there is none
+	dialing context.CancelFunc // ends the attempts to connect, or nil
+	link    *link              // the connection in use, or nil
 	version string
 	zone    string
 	failed  error // why the last attempt to connect failed
@@ -156,7 +156,7 @@ func (m *Mesh) Seen(session format.SessionID, address string) {
 }
 
 // peerLocked returns the peer with that session. It makes room for a new one by forgetting the one without a connection that
-// was seen longest ago; nil if there is none.
+// was seen longest ago. If all peers have connections, it returns nil.
 func (m *Mesh) peerLocked(session format.SessionID) *peer {
 	p := m.peers[session]
 	if p != nil {
