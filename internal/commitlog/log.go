@@ -126,6 +126,8 @@ type Peers interface {
 	// Write sends a commit of this broker, which the log has applied, to the others. payload follows head in the commit's
 	// object of size bytes. date is the store's date in the answer that decided the slot. Write does not keep the bytes.
 	Write(head []byte, payload [][]byte, size int64, date time.Time)
+	// Any reports whether any other broker is connected.
+	Any() bool
 	// Connected reports whether the session of another broker sends its commits to this one.
 	Connected(session format.SessionID) bool
 }

@@ -65,11 +65,19 @@ func TestToldHeadIsEnough(t *testing.T) {
 	})
 }
 
+// linked are peers of a broker that is connected, without any messages.
+type linked struct{}
+
+func (linked) Write([]byte, [][]byte, int64, time.Time) {}
+func (linked) Any() bool                                { return true }
+func (linked) Connected(format.SessionID) bool          { return true }
+
 // A Create hangs, and another broker says that it has the slot. So the claim has lost, and the broker claims the next slot,
 // without a Get.
 func TestToldCommitEndsAHangingCreate(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a, b := r.open(), r.open()
+		b.Connect(linked{})
 		b.store.On(objstore.VerbCreate, format.LogKey(1), func(ctx context.Context, _ storetest.Request, _ storetest.Next) (storetest.Answer, error) {
 			a.mustCommit(1, "first")
 			b.mustTell(1)
@@ -96,6 +104,7 @@ func TestToldCommitEndsAHangingCreate(t *testing.T) {
 func TestStoreDecidesAboutAClaim(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a, b := r.open(), r.open()
+		b.Connect(linked{})
 		c := a.mustCommit(1, "never there")
 		object := r.get(format.LogKey(1))
 		r.remove(format.LogKey(1))

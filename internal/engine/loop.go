@@ -16,6 +16,7 @@ const (
 	contendedInlineMax = 64 << 10        // replaces inlineBytesMax while other brokers win slots, since a broker sends the payload again after each lost race
 	contendedFor       = 5 * time.Second // contendedInlineMax applies until the log has not been contended for this long
 	pauseMax           = time.Second     // after a longer pause, a broker does not foretell its next one
+	yieldsMax          = 100             // how often the loop yields after a commit until a request comes: some microseconds, where waking a loop that waits takes longer
 	yieldBytes         = 64 << 10        // after a larger commit the loop does not yield: callers would copy many records first, while no commit is under way
 )
 
@@ -164,7 +165,7 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	}
 	e.proven()
 	e.maybeCheckpoint(c.Seq)
-	if bytes <= yieldBytes {
+	for n := 0; bytes <= yieldBytes && n < yieldsMax && e.batcher.empty(); n++ {
 		runtime.Gosched() // callers run first, and their next requests join the next commit, instead of the one after it
 	}
 }

@@ -84,6 +84,7 @@ type Mesh struct {
 	tasks   sync.WaitGroup
 
 	sent, received, dropped atomic.Int64
+	linked                  atomic.Int64 // peers that are connected
 
 	mu    sync.Mutex
 	opts  Options
@@ -296,6 +297,9 @@ func (m *Mesh) Stats() Stats {
 	return s
 }
 
+// Any reports whether any other broker is connected.
+func (m *Mesh) Any() bool { return m.linked.Load() > 0 }
+
 // Connected reports whether there is a connection to a session, and it seems to work.
 func (m *Mesh) Connected(session format.SessionID) bool {
 	l := m.linkTo(session)
@@ -397,6 +401,8 @@ func (m *Mesh) use(l *link, session format.SessionID, theirs hello) bool {
 			return false
 		}
 		old.conn.Close()
+	} else {
+		m.linked.Add(1)
 	}
 	p.link, p.version, p.zone, p.failed = l, theirs.version, theirs.zone, nil
 	m.logger.Debug("connected to another broker", "session", session, "version", theirs.version, "zone", theirs.zone)
@@ -408,6 +414,7 @@ func (m *Mesh) drop(l *link, session format.SessionID) {
 	defer m.mu.Unlock()
 	if p := m.peers[session]; p != nil && p.link == l {
 		p.link = nil
+		m.linked.Add(-1)
 		m.log.Lost()
 	}
 }

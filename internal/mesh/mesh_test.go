@@ -228,6 +228,10 @@ func TestNewConnectionReplacesAnOldOne(t *testing.T) {
 			}
 			cancel()
 		}
+		requireEqual(n.T, a.Any(), true)
+		two.Close()
+		synctest.Wait()
+		requireEqual(n.T, a.Any(), false) // both connections have ended
 	})
 }
 
