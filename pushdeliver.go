@@ -22,7 +22,7 @@ type PushOptions struct {
 	// 0 means that each request may go on until the timeout of its target.
 	Grace time.Duration
 	// Proxy, if set, receives all requests to targets. Then the proxy decides where requests may go,
-	// and Options.PushNetworks and Options.PushDenied do not. Environment variables that name a
+	// instead of Options.PushNetworks and Options.PushDenied. Environment variables that name a
 	// proxy are ignored.
 	Proxy *url.URL
 	// RootCAs are the certificate authorities that targets' certificates must come from.

@@ -503,8 +503,8 @@ func (s *share) enter(r *Reservation) {
 	r.account = a
 }
 
-// exit removes r from the account of r's holder if r neither holds memory nor waits. The caller calls exit
-// when r has given back memory or has stopped waiting.
+// exit removes r from the account of r's holder if r neither holds memory nor waits. Call exit when r
+// has given back memory or has stopped waiting.
 func (s *share) exit(r *Reservation) {
 	if r.account == nil || r.held > 0 || r.wants > 0 {
 		return

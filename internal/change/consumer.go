@@ -98,7 +98,7 @@ func starts(d *state.Draft, topic format.TopicID, partitions uint32) []format.Po
 	return ps
 }
 
-// CreateConsumer creates a consumer at the start of every partition, unless the consumer exists.
+// CreateConsumer creates a consumer that begins at the start of each partition, unless it exists.
 type CreateConsumer struct{ ConsumerSetting }
 
 // Apply implements engine.Change.

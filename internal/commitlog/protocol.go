@@ -418,13 +418,13 @@ func (p *Protocol) Answered(a Answer) {
 	p.answers = append(p.answers, a)
 }
 
-// Told takes the news of another broker that it has written the commit with the hash h to slot s. at has the store's date
-// in the answer that decided the slot, as the other broker states it, and the local time since boot at which the news
+// Told takes another broker's news that it has written the commit with the hash h to slot s. The stamp at has the store's
+// date in the answer that decided the slot, as the other broker states it, and the local time since boot when the news
 // arrived. Told reports whether Next may ask for that commit to be applied, without a Get of the slot.
 //
 // Only the store is evidence. So Told records no date, and does not raise Known. If the commit does not fit when its turn
-// comes, Next forgets it instead of halting, and reads the slot. An answer of the store comes before what another broker
-// says, and only the store decides that this broker's own claim has won.
+// comes, Next forgets it instead of halting, and reads the slot. An answer of the store outranks what another broker
+// says, and only the store decides whether this broker's own claim has won.
 func (p *Protocol) Told(s format.Seq, h, prev format.Hash, at Stamp) bool {
 	if p.halt != nil || !p.settled || s <= p.applied || s >= p.applied+Window || p.Held(s) || h == p.claim.Hash && s == p.claim.Seq {
 		return false

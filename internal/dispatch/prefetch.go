@@ -131,7 +131,7 @@ func (k *prefetched) remove(cs ...*chunk) {
 }
 
 // keep keeps a chunk in memory. To make room, it may drop the oldest chunks of this dispatcher, or of
-// all dispatchers.
+// any dispatcher.
 func (d *Dispatcher) keep(c *chunk) {
 	d.mu.Lock()
 	if d.closed {

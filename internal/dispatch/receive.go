@@ -209,7 +209,7 @@ func (r *receiver) read(ctx context.Context, d *Dispatcher, taken Taken) ([]Rece
 	return got, nil
 }
 
-// isDeleted tells whether records can't be read because they, or their topic, were deleted. If the
+// isDeleted tells whether err means that records, or their topic, were deleted. If the
 // topic was deleted, its dispatchers end, and receivers get an error when they call open.
 func isDeleted(err error) bool {
 	of, ok := errors.AsType[*ReadError](err)

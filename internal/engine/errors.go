@@ -154,7 +154,7 @@ type TopicDeletedError struct {
 // Error implements error.
 func (e *TopicDeletedError) Error() string { return fmt.Sprintf("topic %q was deleted", e.Topic) }
 
-// EndConflictError says that a partition does not end where an append requires it.
+// EndConflictError says that a partition does not end at the offset that an append requires.
 type EndConflictError struct {
 	Part      string
 	Topic     string
