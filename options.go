@@ -90,7 +90,7 @@ type ClusterOptions struct {
 	// DeleteDelay (D in the protocol) is how long an object stays in the store, at least, after the
 	// log no longer needs it. Default 24 h, at least 4 × Margin.
 	DeleteDelay time.Duration
-	// Margin is by how much the store's clocks may differ. Default 1 h, at least 10 s.
+	// Margin bounds the errors of the store's dates: see docs/guarantees.md. Default 1 h, at least 10 s.
 	Margin time.Duration
 }
 

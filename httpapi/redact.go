@@ -55,7 +55,7 @@ func WithoutSecrets(text string) string {
 	return replaceDecoded(text, mixedPattern, func(m []string) (int, string) { return bareShown, restIf(isMixed(m[0])) })
 }
 
-// WithoutNamedSecrets is like [WithoutSecrets], but replaces only secrets with their prefix, such as seb
+// WithoutNamedSecrets is like [WithoutSecrets], but replaces only secrets that have a prefix, such as seb
 // or whsec. Other long random text stays, such as hashes and paths.
 func WithoutNamedSecrets(text string) string {
 	text = replaceDecoded(text, keyPattern, func(m []string) (int, string) { return 0, secretIf(digits(m[1]) >= keyDigitsMin) })
@@ -165,8 +165,8 @@ func decode(text string) (decoded []byte, starts []int) {
 	return decoded, append(starts, len(text))
 }
 
-// goesOn tells whether a secret may go on after a quotation mark that is followed by rest. Space or punctuation
-// follows a quotation mark that ends a quotation.
+// goesOn tells whether a secret may go on after a quotation mark: whether rest, the text after the mark, begins with
+// a byte that secrets or their encodings may have. Other bytes, such as spaces and commas, follow the end of a quotation.
 func goesOn(rest string) bool {
 	return rest != "" && (isAlphanumeric(rest[0]) || strings.IndexByte(`\%"+/=_-`, rest[0]) >= 0 || rest[0] >= 0x80)
 }

@@ -340,8 +340,8 @@ func (q *queueChecker) leftAlone(w *work, m message, o *op) bool {
 	return q.leaseEnd(w, d, o.ret) <= o.ret
 }
 
-// inLog reports whether the log had what an acknowledgement or a nack did when the broker accepted it: the
-// record was done after an acknowledgement; after a nack it was put back or a dead letter.
+// inLog reports whether the effect of an acknowledgement or a nack was in the log by the time the broker accepted
+// it: that the record is done, or, for a nack, that it is put back or a dead letter.
 func (q *queueChecker) inLog(w *work, o *op, m message) bool {
 	for _, e := range w.events(m.spot) {
 		switch {
