@@ -239,25 +239,31 @@ func (s *stream) tell() {
 	}
 }
 
-// take removes and returns the first records: those of one partition, within the bounds.
+// take removes and returns the next records of one partition, within the bounds: the partition of the first record.
+// Records of other partitions may have come between them.
 func (s *stream) take(limit int, maxBytes int64) (rs []seb.Record, ended bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n, size := 0, int64(0)
-	for _, r := range s.records {
-		bytes := recordBytes(&r)
-		if n > 0 && (r.Partition != s.records[0].Partition || size+bytes > maxBytes) || n == limit {
+	size, left := int64(0), s.records[:0]
+	for i, r := range s.records {
+		if len(rs) > 0 && r.Partition != rs[0].Partition {
+			left = append(left, r)
+			continue
+		}
+		n := recordBytes(&r)
+		if len(rs) == limit || len(rs) > 0 && size+n > maxBytes {
+			left = append(left, s.records[i:]...)
 			break
 		}
-		n, size = n+1, size+bytes
+		rs, size = append(rs, r), size+n
 	}
-	rs = s.records[:n:n]
-	s.records = s.records[n:]
-	if len(s.records) == 0 {
+	clear(s.records[len(left):])
+	s.records = left
+	if len(left) == 0 {
 		s.records, s.bytes = nil, 0
 		s.taken.Broadcast()
 	}
-	return rs, s.ended && len(s.records) == 0, s.err
+	return rs, s.ended && len(left) == 0, s.err
 }
 
 // waiting tells whether there are records to take.

@@ -5,8 +5,12 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/simple-event-broker/seb"
 )
 
 // endless is a server that sends one character without end.
@@ -37,5 +41,44 @@ func TestEventIsBounded(t *testing.T) {
 	data := bytes.Repeat([]byte("x"), most-100)
 	if e, err := readEvent(bufio.NewReader(strings.NewReader("data: "+string(data)+"\n\n")), most, func() {}); err != nil || !bytes.Equal(e.data, data) {
 		t.Errorf("%v, %d bytes", err, len(e.data))
+	}
+}
+
+// Records of several partitions come mixed. A take returns what has come of one partition, in order and within the
+// bounds, and leaves the others.
+func TestTakesOfOnePartition(t *testing.T) {
+	s := &stream{more: make(chan struct{}, 1)}
+	s.taken.L = &sync.Mutex{}
+	for i := range 12 {
+		s.add(t.Context(), seb.Record{Partition: int32(i % 3), Offset: seb.Offset(i / 3), Value: []byte("value")}, 30)
+	}
+	for _, want := range []struct {
+		limit     int
+		maxBytes  int64
+		partition int32
+		offsets   []seb.Offset
+	}{
+		{100, 1 << 20, 0, []seb.Offset{0, 1, 2, 3}},
+		{3, 1 << 20, 1, []seb.Offset{0, 1, 2}},
+		{100, 12, 2, []seb.Offset{0, 1}},
+		{100, 1, 2, []seb.Offset{2}},
+		{100, 1 << 20, 1, []seb.Offset{3}},
+		{100, 1 << 20, 2, []seb.Offset{3}},
+		{100, 1 << 20, 0, nil},
+	} {
+		rs, ended, err := s.take(want.limit, want.maxBytes)
+		var offsets []seb.Offset
+		for _, r := range rs {
+			if r.Partition != want.partition {
+				t.Errorf("%+v: a record of partition %d", want, r.Partition)
+			}
+			offsets = append(offsets, r.Offset)
+		}
+		if !slices.Equal(offsets, want.offsets) || ended || err != nil {
+			t.Errorf("%+v: offsets %d, %t, %v", want, offsets, ended, err)
+		}
+	}
+	if s.records != nil || s.bytes != 0 {
+		t.Errorf("%d records and %d bytes are left", len(s.records), s.bytes)
 	}
 }
