@@ -76,7 +76,7 @@ func (a Access) CheckScope(s Scopes) (err error) {
 	return a.checkScope(s, "")
 }
 
-// checkScope checks for CheckScope and CheckTopic; "" stands for no topic.
+// checkScope is CheckScope. If it fails, the hint proposes a key for topic, or for all topics if topic is "".
 func (a Access) checkScope(s Scopes, topic string) error {
 	has := a.Key.Scopes
 	if has&ScopeAdmin != 0 {

@@ -43,7 +43,7 @@ func ToPartition(p int32) AppendOption {
 
 // ToPartitions sends each record to the partition at the record's index in ps. For a record with -1
 // in ps, the partition is chosen as if the option were not given. len(ps) must be the number of
-// records. The caller may change ps after the call of the append.
+// records. The caller may change ps once Append, AppendAsync, Commit or CommitAsync has returned.
 func ToPartitions(ps []int32) AppendOption {
 	return func(o *option.Append) { o.Partitions = ps }
 }
@@ -96,10 +96,10 @@ type Pending struct {
 	topic  string
 }
 
-// AppendAsync is [Broker.Append] without the wait for the commit. It copies the records, so
-// the caller may reuse them when AppendAsync has returned. It blocks while the memory budget
-// has no room for the records. If one goroutine calls AppendAsync several times, the appends are
-// committed in the order of the calls.
+// AppendAsync is [Broker.Append] without the wait for the commit of the records. It may still wait for a sync, for
+// the commit that creates a missing topic, and, for up to 5 s, for room in the memory budget. It copies the records,
+// so the caller may reuse them when AppendAsync has returned. If one goroutine calls AppendAsync several times, the
+// appends are committed in the order of the calls.
 func (b *Broker) AppendAsync(ctx context.Context, topic string, records []Record, opts ...AppendOption) (_ *Pending, err error) {
 	defer writes(&err)
 	ticket, err := b.appendAsync(ctx, topic, records, newAppendOptions(opts))

@@ -36,9 +36,9 @@ func (c Credential) empty() bool {
 var errNotHere = errors.New("this broker does not know the API key")
 
 // Authenticate returns what a caller with the credential c may do, or an error with
-// [CodeUnauthorized]. In a log that never had an API key every caller may do everything,
-// with any credential. In any other log no caller may do anything without a key, even after
-// the last key was revoked.
+// [CodeUnauthorized]. In a log that never had an API key every caller may do everything, with any
+// credential except a KeyID, which names a key. In any other log no caller may do anything without
+// a key, even after the last key was revoked.
 //
 // The answer rests on a sync that is no older than [Options.StaleMax], so a key that another broker
 // revoked is refused after that time at the latest. While the store can't be reached, keys that

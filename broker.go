@@ -200,8 +200,8 @@ type start struct {
 	use         engine.StoreUse // store requests from began until done
 }
 
-// Stopped returns a channel that is closed when the broker takes no further requests: it was
-// closed, the log is damaged, or the store answers no requests. [Broker.Status] returns the reason.
+// Stopped returns a channel that is closed when the broker takes no further requests: it was closed, the log is
+// damaged, or the store has stopped for good. An unreachable store stops no broker. [Broker.Status] returns the reason.
 func (b *Broker) Stopped() <-chan struct{} { return b.engine.Done() }
 
 // Limits returns the limits in force.

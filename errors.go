@@ -108,10 +108,10 @@ type Error struct {
 
 	// Outcome is set on the errors of writes, "" on all others.
 	Outcome Outcome
-	// RetryAfter is how long to wait before trying again; 0 if a retry can't help.
+	// RetryAfter is how long to wait before a retry; 0 if a retry needs no wait, or can't help.
 	RetryAfter time.Duration
-	// Limit is the limit that the request exceeds, such as a number of bytes or of topics; 0
-	// if the request exceeds no limit. If [Queue.Redrive] gets too many Places, Limit is 10,000.
+	// Limit is the limit that the request exceeds, such as a number of bytes; 0 if it exceeds none. [Queue.Redrive]
+	// sets it to 10,000, the maximum of RedriveOptions.Limit, even if there are too many Places (more than 1,000).
 	Limit int64
 	// Start and End bound the partition if Code is CodeOffsetOutOfRange: Start is the first offset
 	// that the partition holds, End the next offset to be assigned. If Code is CodeOffsetConflict,
@@ -265,9 +265,9 @@ func worded(err error) (_ error, ok bool) {
 // publicError returns the *Error in public(err).
 func publicError(err error) (*Error, bool) { return errors.AsType[*Error](public(err)) }
 
-// Inside the package, an error has the outcome Unknown or no outcome. Each public method begins with a
-// deferred call of reads or writes, which sets the outcome that callers see.
-// A test in internal/test/hygiene fails if a public method lacks this call.
+// Inside the package, an error has the outcome Unknown or no outcome. A public method sets the outcome that callers
+// see: it begins with a deferred call of reads or writes, or returns an iterator made by reading. A test in
+// internal/test/hygiene fails if a public method does neither, unless the test lists the method as an exception.
 
 // reads removes the outcome from an error. A method defers it if the method commits nothing, or if
 // the method's error does not tell whether something was committed.
@@ -392,8 +392,8 @@ func tooLate(late *engine.LateError) *Error {
 	}
 }
 
-// whyFull completes a detail that says that the store failed, if err says that the store is full. All other
-// causes are for the operator alone, since they may name hosts and files.
+// whyFull returns the text to add to the detail of a store failure: ": the store is full" if err says so, else "". It
+// returns no other cause, since other causes may name hosts and files, which only the operator may see.
 func whyFull(err error) string {
 	if f := objstore.FailureOf(err); f != nil && f.Full {
 		return ": the store is full"

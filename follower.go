@@ -87,7 +87,7 @@ func (f *Follower) partitions(s *state.State) ([]state.Partition, error) {
 	return t.Partitions, nil
 }
 
-// cursor returns a cursor for the partition at index i of f.next.
+// cursor returns a cursor for the partition with index i among the partitions that the follower reads.
 func (f *Follower) cursor(i int) *engine.Cursor {
 	var offset Offset
 	if f.round != nil {
@@ -98,7 +98,7 @@ func (f *Follower) cursor(i int) *engine.Cursor {
 	return f.b.engine.NewCursor(f.topic, f.id, format.Partition(f.partition(i)), offset)
 }
 
-// partition returns the number of the partition at index i of f.next.
+// partition returns the number of the partition with index i among the partitions that the follower reads.
 func (f *Follower) partition(i int) int32 {
 	if f.only != AllPartitions {
 		return f.only

@@ -15,9 +15,9 @@ type ListOptions struct {
 	// May reports whether the caller may see a name; nil means all names. No memory is reserved for
 	// names that the caller may not see.
 	May func(name string) bool
-	// Reserve reserves the memory of a value. The list calls Reserve before the loop body runs, and release
-	// after it. If Reserve is nil, the list calls [Broker.ReserveMore]. If the loop body sends the value to
-	// a client, which may be slow, reserve from a share: see [Broker.NewReservation].
+	// Reserve reserves the memory of a value before the loop body runs; the list calls release after it. nil means
+	// [Broker.ReserveMore]. If the loop body sends the value to a client, which may be slow, reserve from a share:
+	// see [Broker.NewReservation]. [Broker.Queues] does not call Reserve, since a QueueInfo is small.
 	Reserve func(ctx context.Context, bytes int64) (release func(), err error)
 }
 

@@ -156,7 +156,7 @@ func (q *Queue) Update(ctx context.Context, u QueueUpdate) (_ QueueInfo, err err
 	return info, err
 }
 
-// set changes the queue, unless it must be new. If the queue does not exist, set creates it, unless from is nil.
+// set creates or changes the queue. If mustBeNew is true, the queue must not exist; if from is nil, it must exist.
 func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position, mustBeNew bool) (_ QueueInfo, created bool, _ error) {
 	if err := cmp.Or(q.check(), checkQueueFrom(from)); err != nil {
 		return QueueInfo{}, false, err

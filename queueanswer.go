@@ -139,8 +139,8 @@ func checkTokens(tokens []string) error {
 	return nil
 }
 
-// parseAnswers parses tokens. If one is invalid, or belongs to another log than that with the tag cluster, it refuses all
-// of them.
+// parseAnswers parses tokens. If one of them is invalid, or belongs to a log whose tag is not cluster, parseAnswers
+// returns an error, and no answers.
 func parseAnswers(tokens []string, cluster string) ([]*change.Answer, error) {
 	answers := make([]*change.Answer, len(tokens))
 	for i, s := range tokens {

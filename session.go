@@ -107,7 +107,7 @@ type SessionID = format.SessionID
 // ID returns the session's id.
 func (k SessionKey) ID() SessionID { return format.SessionKey(k).ID() }
 
-// PeerConn carries messages between two brokers of a log, in order. An adapter makes sure of the session on the other side.
+// PeerConn carries messages between two brokers of a log, in order. The adapter verifies the session of the other side.
 type PeerConn = mesh.Conn
 
 // PeerOptions say how a broker connects to other brokers of the log: see [Peers.Open].

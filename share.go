@@ -37,15 +37,15 @@ type Holder struct {
 // concurrent use. The zero Reservation can't be used.
 type Reservation struct{ of *budget.Reservation }
 
-// NewReservation returns a reservation of a share for a request of that holder. The
-// reservation holds nothing yet. If another request waits for room, the broker may call revoke, once: in
-// ShareAnswers if the client is slow, else if the other request's holder has less memory. Then the request
-// must end and give back its memory. revoke must not block. If it is nil, the broker can't take the memory back.
+// NewReservation returns an empty reservation of a share for a request of that holder. While another request waits for
+// room, the broker may call revoke, once: for a response (all of ShareAnswers, see ForResponse) if its client is slow;
+// else if that holder has more memory than the holder of the waiting request would have. Then the request must end and
+// give back its memory. revoke must not block. If revoke is nil, the broker can't take the memory back.
 func (b *Broker) NewReservation(s Share, of Holder, revoke func()) *Reservation {
 	return &Reservation{of: b.engine.Budget().Reservation(budget.Share(s), budget.Holder{Key: uint64(of.Key), Address: of.Address}, revoke)}
 }
 
-// ForResponse says that r, which is new, is for a response: the broker revokes it only if the client is slow.
+// ForResponse marks r, which holds no memory yet, as memory of a response: see [Broker.NewReservation]. It returns r.
 func (r *Reservation) ForResponse() *Reservation {
 	return &Reservation{of: r.of.ForResponse()}
 }
@@ -73,15 +73,15 @@ func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) (e
 	return r.of.GrowSoon(ctx, n, d)
 }
 
-// GrowNow takes as many bytes as there is room for now, and as the limit of the holder allows, but not more than
-// the parameter most, and returns how many it took. It takes none if these are fewer than the parameter least, or
-// if a waiting request may have the room.
+// GrowNow takes up to most bytes: as many as there is room for now, and as the holder may have. It returns how many it
+// took. It takes none if it could take fewer than least, if r was revoked, or if a request waits that may have more
+// memory: the room is for that request.
 func (r *Reservation) GrowNow(least, most int64) int64 { return r.of.GrowNow(least, most) }
 
 // Shrink gives n bytes back.
 func (r *Reservation) Shrink(n int64) { r.of.Shrink(n) }
 
-// Sent counts n more bytes that the client has taken of the response in this memory. Call Sent(0) before the first.
+// Sent counts n bytes of the response that the client has taken. Call Sent(0) when you begin to send the response.
 func (r *Reservation) Sent(n int64) { r.of.Sent(n) }
 
 // Broken tells the budget that the client has ended the connection before it had taken the response.
@@ -102,8 +102,8 @@ func (b *Broker) Reserve(ctx context.Context, n int64) (release func(), err erro
 	return b.engine.Budget().Hold(ctx, budget.Adapters, n)
 }
 
-// ReserveMore is [Broker.Reserve] for a request that holds memory already. Reserve can't take all memory, so
-// that such requests can end. What they get in pieces of 64 KiB or more leaves room for small requests.
+// ReserveMore is [Broker.Reserve] for a request that holds memory already. ReserveMore may fill more of the budget than
+// Reserve, so that such requests get what they need to end. Pieces of 64 KiB or more must leave some of it for others.
 func (b *Broker) ReserveMore(ctx context.Context, n int64) (release func(), err error) {
 	defer writes(&err)
 	c := budget.More

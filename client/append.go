@@ -31,8 +31,8 @@ type appendedJSON struct {
 	Ranges []seb.Range `json:"ranges"`
 }
 
-// check returns an error unless the answer says where count records of the topic are. A negative count stands for any
-// number of records, but for at least one.
+// check returns an error unless the answer says where count records of the topic are. If count is negative, any number
+// of records will do, but at least one.
 func (j *appendedJSON) check(topic string, count int) error {
 	if count < 0 {
 		count = max(1, j.Count)

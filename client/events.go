@@ -109,7 +109,7 @@ func (c *Client) openStream(ctx context.Context, r *request) (s *stream, mark se
 func (c *Client) tryStream(ctx context.Context, server *url.URL, r *request, within time.Duration) (*stream, seb.Bookmark, error) {
 	streamCtx, giveUp := context.WithCancelCause(c.life)
 	cancel := func() { giveUp(nil) }
-	stop := context.AfterFunc(ctx, cancel) // ctx ends only the beginning
+	stop := context.AfterFunc(ctx, cancel) // once stop is called, the end of ctx no longer ends the stream
 	within = min(within, streamSilenceMax)
 	dead := time.AfterFunc(within, cancel)
 	opened := c.watch(streamCtx, server, 0, timeLeft(ctx, within), giveUp)

@@ -103,7 +103,7 @@ func (f *remoteFollower) open(ctx context.Context) (*stream, error) {
 	return s, nil
 }
 
-// drop forgets the stream s, which has ended.
+// drop cancels the follower's stream, if there is one, and forgets it. The next call of open opens another stream.
 func (f *remoteFollower) drop() {
 	f.idleMu.Lock()
 	defer f.idleMu.Unlock()

@@ -15,8 +15,8 @@ const silenceMax = 5 * time.Second
 
 var errSilent = errors.New("it does not answer /livez on another connection either")
 
-// silences remember when brokers responded, beyond the requests that wait for them: many requests whose callers have
-// little time add up to one long wait.
+// silences remember, for all requests together, when each broker responded last, and since when a response is overdue.
+// So the client notices a dead broker even if each single call ends too early to notice it.
 type silences struct {
 	mu    sync.Mutex
 	heard map[*url.URL]time.Time // when the broker responded last

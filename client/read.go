@@ -30,9 +30,9 @@ const (
 	offsetMax = "9223372036854775807" // no partition has a record at this offset
 )
 
-// positionQuery adds where to begin to a query. onward is true if the position is made by [seb.AtOrAfter]: the
-// API has no such position, so the query names the offset. In the API, a negative offset counts from the end, so
-// the query names offsetMax instead, which every partition refuses, too.
+// positionQuery adds where to begin to a query. onward is true for a position of [seb.AtOrAfter]. The API has no such
+// position: the query names the offset, or 0 if the offset is negative. Any other negative offset would count from the
+// end in the API: so the query names offsetMax instead, an offset that every partition refuses.
 func positionQuery(q url.Values, from seb.Position) (onward bool) {
 	s := from.String()
 	s, onward = strings.CutSuffix(s, " or later")
@@ -55,7 +55,7 @@ func belowZero(from seb.Position) bool {
 	return exact && offset < 0
 }
 
-// asAsked lets an error about offsetMax name the offset of from, for which it stood.
+// asAsked puts the negative offset of from into an error that names offsetMax instead: see positionQuery.
 func asAsked(err error, from seb.Position) error {
 	var e *seb.Error
 	if belowZero(from) && errors.As(err, &e) {
@@ -80,7 +80,7 @@ func (c *Client) Fetch(ctx context.Context, topic string, partition int32, from 
 	}
 }
 
-// checkBounds refuses what a broker in the process refuses.
+// checkBounds refuses negative bounds, as [seb.Broker.Fetch] does.
 func checkBounds(o seb.FetchOptions) error {
 	if o.Limit < 0 || o.MaxBytes < 0 || o.Wait < 0 {
 		return invalid(fmt.Sprintf("limit is %d, max_bytes is %d and wait is %v; none may be negative", o.Limit, o.MaxBytes, o.Wait), "")

@@ -22,7 +22,7 @@ const (
 	// tryTimeout bounds one try of a request. A broker answers within its own timeout for appends, 30 s by
 	// default, so a longer silence means that the connection is dead.
 	tryTimeout = 90 * time.Second
-	// tryMin is how long a try may take at least, although Options.RetryFor passes before.
+	// tryMin is the shortest time limit of a try that Options.RetryFor can cause.
 	tryMin = 10 * time.Second
 	// bodyBytesMax bounds a response. A response with a single record may be large.
 	bodyBytesMax = 1 << 30
@@ -47,7 +47,7 @@ type request struct {
 	writes bool
 	// repeatable says that the request can be sent again after an unknown outcome.
 	repeatable bool
-	// final is a code whose refusal ends the request at once, although a retry may help; may be empty.
+	// final is an error code after which the request is not sent again, although a retry may help; may be empty.
 	final seb.Code
 	// wait is how long the broker may wait before it answers, in addition to the usual time.
 	wait time.Duration
@@ -193,7 +193,7 @@ func (c *Client) within(r *request, elapsed time.Duration) time.Duration {
 	return within
 }
 
-// mayRepeat tells whether the request may succeed if it is sent again after e, and can't be done twice.
+// mayRepeat tells whether the request may succeed if it is sent again after e, without the risk that it is done twice.
 func (r *request) mayRepeat(e *seb.Error) bool {
 	if e.Code == r.final && e.Outcome == seb.NotCommitted {
 		return false
@@ -239,7 +239,7 @@ func timeLeft(ctx context.Context, within time.Duration) time.Duration {
 }
 
 // open sends r once, and returns the response if its status is 2xx; the caller closes the body. The request
-// ends when ctx ends, and caller is the caller's context.
+// ends with ctx. caller is the context of the whole call: once it has ended, a failed request counts as canceled.
 func (c *Client) open(ctx, caller context.Context, server *url.URL, r *request) (*http.Response, error) {
 	var body io.Reader
 	if r.body != nil {

@@ -191,8 +191,8 @@ func (s *appendSpec) oneValue() bool {
 }
 
 // checkEmpty refuses a request without a body that was probably sent by mistake, such as curl -X POST without
-// data. A client that appends an empty value on purpose says that the body is empty, and something about the
-// record. The attributes of a CloudEvent are enough, since an event need not have data.
+// data. To append an empty value on purpose, a client sends Content-Length: 0, and a Content-Type or a key. An
+// event with its attributes in headers is also accepted, since an event need not have data.
 func (s *appendSpec) checkEmpty(r *http.Request) error {
 	meant := r.Header.Get("Content-Length") != "" && (r.Header.Get("Content-Type") != "" || s.key != nil)
 	if meant || !s.oneValue() || isBinaryEvent(r.Header) {
@@ -408,7 +408,7 @@ const (
 	rangesUnreserved = 100
 )
 
-// rangesMax returns how many ranges an append can have at most, given its topic and its number of records.
+// rangesMax returns how many ranges an append has at most, if its records are contiguous in each partition.
 func (h *Handler) rangesMax(topic string, records int) int {
 	return min(records, h.broker.PartitionCount(topic))
 }

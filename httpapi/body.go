@@ -39,8 +39,8 @@ type bodyLimits struct {
 	line  int // each line of the body; 0: the lines may have any size
 }
 
-// readBody reads the whole body, and decodes it. An encoded body may have only half as many bytes as the
-// decoded one, since for a time both are in memory.
+// readBody reads the whole body, and decodes it. If the body is encoded, its encoded form may have at most half of
+// limits.bytes, since for a time both forms are in memory.
 func (h *Handler) readBody(w *response, r *http.Request, limits bodyLimits) (body, error) {
 	decode, err := h.decoder(r)
 	if err != nil {
@@ -113,8 +113,8 @@ func (h *Handler) readRaw(w *response, r *http.Request, limit int) (body, error)
 	return b, nil
 }
 
-// stillAccepted refuses a body of that size if it is large, and too many others of the holder were refused while it
-// was read or decoded.
+// stillAccepted refuses a body of the given size if it is large, and the broker has by now refused too many bytes of
+// the holder's large bodies. Some of them may have been refused while this one was read or decoded.
 func (h *Handler) stillAccepted(w *response, size int) error {
 	if size <= smallBytes {
 		return nil
@@ -199,8 +199,8 @@ func tooLarge(limit int) error {
 	}
 }
 
-// recordTooLarge is the error of the broker for a record of which the size is not known, since it was not
-// decoded to its end.
+// recordTooLarge returns the same error as the broker for a record that is too large, but without the record's size:
+// the size is not known, since decoding ended within the record.
 func recordTooLarge(index, limit int) error {
 	return &seb.Error{
 		Code: seb.CodeRecordTooLarge, Outcome: seb.NotCommitted, Limit: int64(limit),

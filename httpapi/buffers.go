@@ -97,7 +97,7 @@ const (
 	pooledRecordsMin    = 64
 	pooledRecordsMax    = 16 << 10 // longer lists are not pooled
 	reservedRecordBytes = 64 << 10 // how much a growing list reserves at a time, at least
-	smallListBytes      = 64 << 10 // a larger list grows while no other does: see recordList.takeTurn
+	smallListBytes      = 64 << 10 // a larger list grows only while no other large list grows: see recordList.takeTurn
 	listTurnMax         = 5 * time.Second
 )
 
@@ -186,7 +186,7 @@ func (l *recordList) grow(ctx context.Context, h *Handler, n int) error {
 }
 
 // takeTurn waits until no other large list grows. If several large lists grew at a time, each could hold memory
-// that the others wait for. A list that has grown holds its memory only until its records are committed.
+// that the others wait for. A complete list holds its memory only until the broker has copied its records.
 func (l *recordList) takeTurn(ctx context.Context, h *Handler) error {
 	if l.turn != nil {
 		return nil

@@ -17,9 +17,9 @@ const (
 
 const nameBytesMax = 255 // no valid name or token is longer
 
-// commitJSONOf reads a commit from body. It refuses a part as soon as it has read a topic for which the caller
-// lacks the scope of that part: may returns the error. Keys, headers and values are slices of body. If the returned parser
-// is p, then p.out has the records, and the caller frees p.out.
+// commitJSONOf reads a commit from body. It refuses a part as soon as it has read a topic for which the caller lacks
+// the scope of that part: may returns the error. Keys, headers and values are slices of body. The field out of the
+// returned parser has the records; the caller of commitJSONOf frees it.
 func (h *Handler) commitJSONOf(ctx context.Context, body []byte, may func(scope seb.Scopes, topic string) error) (*commitParser, error) {
 	records, err := h.newRecordsParser(ctx, &appendSpec{partition: -1}, body)
 	if err != nil {

@@ -103,7 +103,7 @@ func (h *Handler) unread(w *response, r *http.Request, f *seb.Follower, spec rea
 	for {
 		again := false
 		release, err = h.withMemory(w, spec, func(opts seb.FetchOptions) ([]seb.Record, error) {
-			if again { // f is behind the records that were read, and for which there was no memory
+			if again { // f has moved past the records that were read, but there was no memory for them: begin again
 				records = nil
 				if f, err = h.consumerFollower(w, r, spec.partition); err != nil {
 					return nil, err

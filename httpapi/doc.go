@@ -1,10 +1,10 @@
 // Package httpapi serves a [seb.Broker] over HTTP: topics, appends, reads,
 // health and metrics, made for a person with curl first and for programs second.
 //
-// It is only an adapter. The broker gives all guarantees about records;
-// this package turns requests into calls of the broker's public methods and
-// results into answers. Between requests it keeps no state except pooled buffers
-// and a count of failed attempts to authenticate.
+// It is only an adapter. The broker gives all guarantees about records; this package turns requests
+// into calls of the broker's public methods and results into answers. Between requests it keeps only
+// pooled buffers, connections to other brokers, metrics, and counts of what it limits, such as failed
+// attempts to authenticate and refused bodies.
 //
 // In the comments of this package, an action is the function that serves one method of a route. The original
 // Seb is an older program with the same purpose. This package also serves the paths of the original's API, so

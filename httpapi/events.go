@@ -31,7 +31,7 @@ type eventStream struct {
 	f     *seb.Follower
 	mark  seb.Bookmark // the position after the last record that was written
 	bytes int          // how many bytes the next burst may have
-	large int64        // bytes of the next record, for which there was no memory; 0 if there was
+	large int64        // memory that the next burst reserves to read one record again, for which there was none; else 0
 	// jsonValues says that values which are JSON are sent as JSON.
 	jsonValues bool
 }
@@ -197,7 +197,7 @@ func (s *eventStream) burst(ctx context.Context) error {
 	return s.sendRecords(records)
 }
 
-// readAgain makes the next burst read the records again that were read last and not sent. It reserves n bytes before.
+// readAgain makes the next burst reserve n bytes, and then read again the records that were read last but not sent.
 func (s *eventStream) readAgain(ctx context.Context, n int64) error {
 	f, err := s.h.broker.ResumeFollower(ctx, s.topic, s.mark)
 	if err != nil {

@@ -40,11 +40,11 @@ const (
 	reasonBytesMax = 64 << 10
 )
 
-// patience is how long a broker waits for an owner before it takes the owner for lost. The limits are:
-//   - first, until a TCP connection reaches the owner;
-//   - later, for the handshakes on a new connection;
-//   - first, from the request until the owner first says that it works on the request;
-//   - later, until the owner says so again or answers.
+// patience is how long a broker waits for an owner before it takes the owner for lost. Its two fields bound:
+//   - patience.first: the time until a TCP connection reaches the owner;
+//   - patience.later: the handshakes on a new connection;
+//   - patience.first, again: the time from the request until the owner first says that it works on the request;
+//   - patience.later, again: the time until the owner says so once more, or answers.
 type patience struct{ first, later time.Duration }
 
 // Why an owner did not answer a forwarded request.

@@ -69,9 +69,9 @@ type Handler struct {
 	prices    *Prices
 	slowLimit slowLimit
 	peers     *peerClient
-	meshes    bool     // other brokers may have connections that stay
+	meshes    bool     // this broker and other brokers may open persistent connections to each other
 	scrapes   *scrapes // of callers with the scope metrics
-	plain     *scrapes // of other callers, whose answers have no names
+	plain     *scrapes // of other callers, who see no metrics that name topics
 
 	listTurn   chan struct{} // holds the token of the request whose large list grows: see recordList.takeTurn
 	headers    *httpconn.Headers

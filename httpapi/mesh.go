@@ -12,15 +12,15 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// meshPath is the path at which a broker asks another one for a connection that stays: a WebSocket, inside a connection
-// between brokers.
+// meshPath is the path at which a broker asks another broker for a persistent connection: a WebSocket, which runs
+// inside a connection on which both brokers have proved their sessions.
 const meshPath = "/v1/peer/mesh"
 
-// peerMessageMax is the largest message that a broker reads from another one, in bytes. The largest commits with few bytes of
-// records have heads of a few MiB.
+// peerMessageMax is the largest message that a broker reads from another one, in bytes. A message has a commit's head,
+// usually of a few MiB at most, and up to 64 KiB of records. A broker does not send a commit that needs more.
 const peerMessageMax = 16 << 20
 
-// connectPeers lets the broker have connections that stay, to the other brokers of the log.
+// connectPeers lets the broker open and accept persistent connections to the other brokers of the log.
 func (h *Handler) connectPeers(version, zone string) {
 	h.broker.Peers().Open(seb.PeerOptions{Version: version, Zone: zone, Dial: h.dialMesh})
 }
@@ -42,8 +42,8 @@ func (h *Handler) dialMesh(ctx context.Context, session seb.SessionID, address s
 	return newMeshConn(conn), nil
 }
 
-// acceptMesh turns a request of another broker into a connection that stays. checkPeer has checked that the log names the
-// broker's session.
+// acceptMesh turns a request of another broker into a persistent connection. checkPeer has checked that the log names
+// the broker's session.
 func (h *Handler) acceptMesh(w *response, r *http.Request) {
 	if h.drained() {
 		h.fail(w, r, errShuttingDown())
@@ -57,7 +57,7 @@ func (h *Handler) acceptMesh(w *response, r *http.Request) {
 	}
 	w.status = http.StatusSwitchingProtocols
 	session := seb.SessionKey(peerOf(r).Session())
-	go h.broker.Peers().Serve(newMeshConn(conn), session) // the request is over
+	go h.broker.Peers().Serve(newMeshConn(conn), session) // in a goroutine: the connection outlives the request
 }
 
 // meshConn is a WebSocket as a [seb.PeerConn].

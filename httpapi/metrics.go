@@ -45,7 +45,7 @@ const (
 	passedDeaf     = "deaf"    // the other broker did not answer
 )
 
-// Reasons for refusing a request before it reaches an action.
+// Reasons why access control refuses a request: values of the label reason.
 const (
 	refusedMissing   = "missing"   // no key
 	refusedWrong     = "wrong"     // an invalid, expired or revoked key

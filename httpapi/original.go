@@ -42,8 +42,8 @@ func (h *Handler) originalRoutes() {
 
 func originalTopicOf(r *http.Request) string { return newOriginalQuery(r).Get("topic-name") }
 
-// originalText returns p as plain text. Clients of the original may compare the texts of two errors. For these
-// two, originalText returns the text that the original sends.
+// originalText returns p as plain text. Clients of the original may compare an error's text with two texts that the
+// original sends. For these two errors, originalText returns exactly those texts.
 func originalText(p problem) string {
 	if p.Code == seb.CodeTopicNotFound {
 		return "topic not found"

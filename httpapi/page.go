@@ -16,8 +16,8 @@ const (
 	// for: an item may be large, such as a topic with very many partitions.
 	pageBytes = 4 << 20
 
-	// chunkReserved is the capacity of a buffer of a [chunks]. What takes a buffer beyond chunkBytes
-	// has at most chunkBytes/12 bytes.
+	// chunkReserved is the capacity of a buffer of a [chunks]. The piece with which a buffer gets larger than
+	// chunkBytes has at most chunkBytes/12 bytes.
 	chunkReserved = chunkBytes + chunkBytes/8
 )
 

@@ -94,8 +94,8 @@ func (p *peerClient) connect(ctx context.Context, network, host string) (net.Con
 	return p.identity.Ask(ctx, conn, u.Host, check) //nolint:wrapcheck // the error says what was tried
 }
 
-// checkOf returns a check for a session's public key: it must be the key, or have the id, that name has in hex. It returns nil
-// if name is neither.
+// checkOf returns a function that checks the public key of a session. name is the expected key, or the id of the
+// expected session, in hex. If name is neither, checkOf returns nil.
 func checkOf(name string) func(peer.Key) error {
 	b, err := hex.DecodeString(name)
 	switch {

@@ -39,8 +39,8 @@ func toPushJSON(p seb.PushInfo, secret string) pushJSON {
 	return j
 }
 
-// writePush answers with a push. The caller passes the secret of the push only if the request has changed the
-// push. Otherwise the caller passes "".
+// writePush answers with a push. secret is the random secret that the broker has just made for a new push. In all
+// other cases the caller passes "", and the answer has no secret.
 func writePush(w *response, status int, p seb.PushInfo, secret string) error {
 	return writeJSON(w, status, toPushJSON(p, secret))
 }

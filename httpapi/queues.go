@@ -23,7 +23,7 @@ type queueJSON struct {
 	OldestAge    *string         `json:"oldest_age"`
 	Received     *float64        `json:"received_per_second"` // null if this broker is not the owner
 	Acknowledged *float64        `json:"acknowledged_per_second"`
-	Owner        *string         `json:"owner"` // null if this broker knows no owner
+	Owner        *string         `json:"owner"` // null if this broker knows no address of an owner
 	Epoch        uint64          `json:"epoch"`
 }
 

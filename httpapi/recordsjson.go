@@ -200,8 +200,8 @@ func (p *recordsParser) base64(what string) ([]byte, error) {
 	return b, nil
 }
 
-// headers reads an object such as {"name":"value","repeated":["a","b"]} and adds these headers to r. It calls
-// read to read each value, which errors call each.
+// headers reads an object such as {"name":"value","repeated":["a","b"]} and adds these headers to r. It calls the
+// function read for each value. In errors, what names the object, and each names a value.
 func (p *recordsParser) headers(what, each string, r *parsedRecord, read func(what string) ([]byte, error)) error {
 	if p.json.null() {
 		return nil

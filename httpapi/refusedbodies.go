@@ -34,7 +34,7 @@ type refusedBodies struct {
 
 // refusedBytes is the count of one holder.
 type refusedBytes struct {
-	bytes int64     // refused since that time
+	bytes int64     // how many bytes were refused since the time in the next field
 	since time.Time // when the first of these bytes was refused
 	until time.Time // when the holder may have refusedBurst bytes refused again
 }

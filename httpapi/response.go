@@ -55,7 +55,7 @@ type response struct {
 	came     time.Time     // when the request's headers were read
 	bodyWait time.Duration // how long the broker waited for the client to send its body
 
-	trailer *http.Header // where net/http puts what comes behind the body; no action reads it
+	trailer *http.Header // where net/http puts the trailers that follow the body; no action reads them
 	release func()       // frees memory that is reserved until the answer is written
 
 	id       string // the request's id, also in the answer's Seb-Request-Id
@@ -131,7 +131,7 @@ func (w *response) extendDeadline() {
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	r.Trailer = nil // may have as many names as fit into a header
+	r.Trailer = nil // frees the names of trailers that the client announced: they may fill a whole header
 	w := &response{
 		ResponseWriter: rw,
 		conn:           http.NewResponseController(rw),

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// scrapesMax is how many answers with metrics there may be at a time. Their memory is not reserved from
-	// the broker's budget: a broker without free memory must still show metrics. Each answer takes some
-	// megabytes at most, since it shows up to 1,000 topics, consumers, queues and push targets.
+	// scrapesMax is how many answers with metrics there may be at a time, for each kind of callers: see scrapes. Their
+	// memory is not reserved from the broker's budget: a broker without free memory must still show metrics. Each
+	// answer takes some megabytes at most, since it shows up to 1,000 topics, consumers, queues and push targets.
 	scrapesMax = 2
 	// scrapeWaitMax is how long a caller waits for its turn.
 	scrapeWaitMax = 5 * time.Second

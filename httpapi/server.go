@@ -101,10 +101,10 @@ func (s *strangers) warn(log *slog.Logger) func(httpconn.Protocol, net.Addr) {
 
 // LimitHeaders returns a listener; the caller lets s serve this listener instead of l. The listener bounds the
 // memory of the headers of requests: each connection may have 16 KiB, and all connections together may have 8 MiB
-// more. A line counts 200 bytes in addition to its length. While these 8 MiB are taken, larger headers wait up to
-// 5 s for memory, and then get status 503. While a header waits, the connections of clients that have not sent the
-// rest of a large header within a second are closed. A header with more lines than 256 and the largest number of headers
-// of a record gets status 431.
+// more. Each byte of a header counts twice, and each line 200 bytes more. While these 8 MiB are taken, larger headers
+// wait up to 5 s for memory, and then get status 503. While one waits, clients that have not sent the rest of a large
+// header within a second are disconnected. A header gets status 431 if it has more lines than the sum of 256 and
+// [seb.Limits].RecordHeaders, of which at most 4,096 count.
 //
 // l may be a listener of [tls.NewListener]. LimitHeaders wraps the ConnState of s, so the caller sets this field
 // before it calls LimitHeaders.

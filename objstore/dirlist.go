@@ -59,7 +59,7 @@ func (l *listing) descend(ctx context.Context, base string) error {
 	last, ok := strings.CutPrefix(l.after, base)
 	return l.dir.readNames(ctx, base, func(entry fs.DirEntry) error {
 		if ok && entry.Name() <= last && !entry.IsDir() {
-			return nil // visit would return nil too, but later: usually, most files are up to l.after
+			return nil // visit would skip this file too, but more slowly: usually, most files come before l.after
 		}
 		return l.visit(ctx, base+entry.Name(), entry)
 	})

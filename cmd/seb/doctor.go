@@ -118,7 +118,7 @@ func (d *diagnosis) foreignKey(ctx context.Context) string {
 	return ""
 }
 
-// verdict returns an error unless the store is usable, else the error of writing the output, if any.
+// verdict returns an error if the store is not usable; if it is usable, the error of writing the output, if any.
 func (d *diagnosis) verdict() error {
 	switch {
 	case d.failed == nil:

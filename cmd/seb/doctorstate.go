@@ -15,8 +15,8 @@ import (
 // stateReadTimeout bounds the reading of a checkpoint, which may have hundreds of MiB.
 const stateReadTimeout = 5 * time.Minute
 
-// stateLeftMax is the longest time that doctor tells until a state is full.
-// It tells nothing about a log that is younger than stateAgeMin.
+// stateLeftMax bounds the time until the state is full that doctor estimates: longer estimates are cut to it.
+// doctor makes no estimate for a log that is younger than stateAgeMin.
 const stateAgeMin, stateLeftMax = time.Hour, 100 * 365 * 24 * time.Hour
 
 // stateInfo tells how much of --state-memory the log of a store takes.

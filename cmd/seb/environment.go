@@ -19,7 +19,7 @@ const settingPrefix = "SEB_"
 // from another command must not change that. Only serve takes all of its flags from the environment.
 var fromEnvironment = []string{"server", "api-key", "api-key-file", "ca", "cert", "cert-key", "output", "store", "state-memory"}
 
-// limitVariables takes their variables from all flags but those of serve, and those of fromEnvironment.
+// limitVariables removes the variables of all flags except the flags of serve and those in fromEnvironment.
 func limitVariables(k *kong.Kong) error {
 	for _, command := range k.Model.Leaves(false) {
 		for _, flag := range slices.Concat(command.AllFlags(false)...) {
@@ -105,7 +105,7 @@ func warnOfUnknownVariables(log *slog.Logger, app *kong.Node) {
 	}
 }
 
-// closestTo returns the setting that does the same as one of that name in other tools, or the one with the most similar name.
+// closestTo returns the setting that other tools call name, or else the known setting with the most similar name.
 func closestTo(name string, known []string) string {
 	flag := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, settingPrefix), "_", "-"))
 	for _, row := range foreign {

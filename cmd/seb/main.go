@@ -222,8 +222,8 @@ func pointToHelp(command *kong.Context, err error) error {
 var mayBeEmpty = []string{"api-key", "reason"}
 
 // refuseEmpty returns an error for a flag or name on the command line that is empty, such as that of a shell variable
-// that is not set. Without the check, --consumer "" would read as no consumer, and key create --topic "" would allow all
-// topics. A flag of serve may be empty: it then counts as not given. For the same reason it refuses a --limit of 0.
+// that is not set: --consumer "" would read as no consumer, and key create --topic "" would allow all topics. It also
+// refuses a --limit below 1, since 0 would read as no limit. A flag of serve may be empty: it then counts as not given.
 func refuseEmpty(command *kong.Context) error {
 	for _, element := range command.Path {
 		switch flag, name := element.Flag, element.Positional; {
@@ -333,12 +333,12 @@ func (e hintError) Unwrap() error { return e.error }
 
 func hinted(err error, hint string) error { return hintError{err, hint} }
 
-// said returns err as people say it, and the hint to show with it, "" if there is none.
+// said returns the message of err for people, and the hint to show with it, "" if there is none.
 func said(err error) (message, hint string) {
 	message = err.Error()
 	if e, ok := errors.AsType[*seb.Error](err); ok {
-		// The message leaves out the outcome, since the exit code tells whether the outcome is unknown. With
-		// any other exit code, nothing was done.
+		// The message leaves out the outcome, since the exit code tells whether the outcome is unknown. (After a
+		// signal, the exit code tells only which signal it was.)
 		short := *e
 		short.Outcome, short.Hint = "", ""
 		text := short.Error()

@@ -23,7 +23,7 @@ type positionCommitter struct {
 	consumer client.Consumer
 	turn     chan struct{}
 
-	// Only the reader whose value is in turn may use version and unknown.
+	// Only the reader that has put a value into the channel turn may use version and unknown.
 	version string
 	unknown seb.Offsets // offsets of the last commit if its outcome is unknown, else nil
 

@@ -15,7 +15,7 @@ type tokenArgs struct {
 	Tokens []string `arg:"" name:"token" help:"Tokens of records, as seb queue receive shows them."`
 }
 
-// answer reports what became of the tokens. doing and done are such as acknowledge and acknowledged.
+// answer reports what became of the tokens. doing and done are forms of one verb: acknowledge, acknowledged.
 func (a tokenArgs) answer(f queueFlags, std streams, doing, done string, err error) error {
 	var some *seb.TokensError
 	switch {
@@ -70,7 +70,7 @@ func (c *queueAckCmd) Run(ctx context.Context, std streams) error {
 	return c.answer(c.queueFlags, std, "acknowledge", "acknowledged", queue.Ack(ctx, c.Tokens...))
 }
 
-// queueNackCmd takes nothing from the environment: a variable that is meant for one record could change another.
+// queueNackCmd reads its own flags from no variable: a variable that is meant for one record could change another.
 type queueNackCmd struct {
 	queueFlags
 	tokenArgs

@@ -66,8 +66,8 @@ A queue that exists with these settings stays as it is, wherever it began; one w
 update changes a queue.`
 }
 
-// Run creates the queue. It changes no queue that exists: with these settings, or with --if-not-exists, such a
-// queue is fine, and otherwise Run returns an error.
+// Run creates the queue. It never changes a queue that exists: if that queue has these settings, or with
+// --if-not-exists, Run succeeds, and otherwise Run returns an error.
 func (c *queueCreateCmd) Run(ctx context.Context, std streams) error {
 	u, err := c.update()
 	if err != nil {

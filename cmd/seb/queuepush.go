@@ -53,7 +53,7 @@ func pushTroubles(p seb.PushInfo) (troubles []string) {
 	return troubles
 }
 
-// queuePushSetCmd takes nothing from the environment: a variable that is meant for one queue could change
+// queuePushSetCmd reads its own flags from no variable: a variable that is meant for one queue could change
 // another. It reads secrets from files, since other users of the machine can see a command line.
 type queuePushSetCmd struct {
 	queueFlags

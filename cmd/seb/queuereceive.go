@@ -15,7 +15,7 @@ import (
 // valueShownMax is how many characters of a key or value the table of received records shows.
 const valueShownMax = 60
 
-// queueReceiveCmd takes nothing from the environment: a forgotten variable could lease records that the user
+// queueReceiveCmd reads its own flags from no variable: a forgotten variable could lease records that the user
 // does not mean.
 type queueReceiveCmd struct {
 	queueFlags

@@ -18,11 +18,11 @@ const (
 	backoffMax = 5 * time.Second
 )
 
-// answerMin is how long a broker has for its response at least, although the time for retries passes before.
+// answerMin is the least time that a broker gets for its response, even if the time for retries ends earlier.
 const answerMin = 10 * time.Second
 
-// inTime calls send with a context that ends when retryFor has passed since began, but not before send had answerMin.
-// If that ends the request, the broker at server has not responded, and it is too late for a retry.
+// inTime calls send with a context that ends retryFor after began, but gives send at least answerMin. If the end of
+// this context ends the request, inTime returns an error that names server, and after which no retry follows.
 func inTime(ctx context.Context, server string, began time.Time, retryFor time.Duration, send func(ctx context.Context) error) error {
 	within := max(retryFor-time.Since(began), answerMin)
 	try, cancel := context.WithTimeout(ctx, within)
@@ -77,11 +77,11 @@ type outage struct {
 	vague bool
 }
 
-// begins reports err, with which a request has failed that is sent again.
+// begins notes that a request failed with err, and will be sent again. It reports err if no outage was reported yet.
 func (o *outage) begins(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	vague := seb.CodeOf(err) == seb.CodeCanceled // the request had to end before the lease does
+	vague := seb.CodeOf(err) == seb.CodeCanceled // no answer came within the part of the lease that Extend waits for
 	if !o.on || o.vague && !vague {
 		message, _ := said(err)
 		if vague {
@@ -168,7 +168,7 @@ func (n *waitNotes) once(err error, now string) {
 	n.told[e.Code] = true
 	n.progress.clear()
 	short := *e
-	short.Outcome = "" // the command will find out
+	short.Outcome = "" // unknown only until the retries end: no reason to tell the user about it now
 	message, hint := said(&short)
 	report(n.w, hinted(fmt.Errorf("%s: %s; %s", n.doing, message, now), hint))
 }

@@ -116,8 +116,8 @@ func suggestFlag(command *kong.Context, err error, typed, name string) error {
 	return errors.New("unknown flag " + typed)
 }
 
-// flagsLike returns the flags of a command that begin with a name, or are spelled almost like it. A third of the
-// letters may be wrong: a name of two letters is almost like many.
+// flagsLike returns the flags of a command that begin with a name, or are spelled almost like it: with one wrong letter
+// for every three letters, and at most editsMax. Without this limit, a short name would be like most flags.
 func flagsLike(command *kong.Node, name string) (flags []string) {
 	for _, flag := range slices.Concat(command.AllFlags(true)...) {
 		begins := len(name) > 2 && strings.HasPrefix(flag.Name, name)

@@ -327,7 +327,7 @@ func (p *partitionReader) commitPosition(ctx context.Context) error {
 	return nil
 }
 
-// commit commits positions of the consumer, and retries that as long as --follow or a read would be retried.
+// commit commits positions of the consumer. It retries for up to readRetryMax, or without a limit with --follow.
 func (r *topicReader) commit(ctx context.Context, positions seb.Offsets) error {
 	var pause backoff
 	for began := time.Now(); ; {

@@ -123,7 +123,7 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 }
 
 // heldBack returns a function that tells whether the broker holds records back, since a broker that was lost may have
-// handed them out. The function says so to said the first time.
+// handed them out. The first time that it does, the function also writes a note about it to the writer said.
 func heldBack(queue client.Queue, said io.Writer) func(context.Context) (bool, error) {
 	var once sync.Once
 	return func(ctx context.Context) (bool, error) {
@@ -142,7 +142,7 @@ func heldBack(queue client.Queue, said io.Writer) func(context.Context) (bool, e
 // errReached is the cause with which --drain or --limit ends the worker.
 var errReached = errors.New("reached")
 
-// ended returns the error with which the command ends, after it put back some records, and parked dead others.
+// ended returns the error with which the command ends. back and dead are how many records it put back and parked.
 func (c *workCmd) ended(ctx, running context.Context, err error, back, dead int64) error {
 	cause := context.Cause(running)
 	var noCommand noCommandError
@@ -190,7 +190,7 @@ func (c *workCmd) open(ctx context.Context, queue client.Queue, std streams) (co
 	}
 	var err error
 	if c.Drain {
-		err = ask() // the caller wants to know soon
+		err = ask() // only once: a script that drains a queue should learn soon that no broker answers
 	} else {
 		err = untilAnswered(ctx, std.err, ask)
 	}

@@ -11,7 +11,7 @@ import (
 // sends again, it reports one for each outage of the broker.
 type workLog struct{ away *outage }
 
-// Enabled lets everything through from information on.
+// Enabled tells whether lines of a level are written: those of LevelInfo and above are.
 func (workLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
 // Handle writes one line, or reports an outage.

@@ -45,7 +45,7 @@ type record struct {
 
 // makeBatches makes a batch of the oldest rows for each topic that has no batch. It looks at all rows, not
 // only at rows with ids above the ids of earlier batches: a row may become visible after rows with higher
-// ids. No row in the table has been moved yet, since finish deletes the moved rows.
+// ids. No row of such a topic has been moved yet: finish deletes the moved rows together with their batch.
 func (s *session) makeBatches(ctx context.Context, most limits, except []string) ([]batch, error) {
 	const query = `
 		WITH oldest AS (

@@ -17,7 +17,7 @@ import (
 const (
 	workers      = 16        // requests at once
 	collectMin   = 64 << 20  // before it reads more bytes at once, the check frees the memory of earlier reads
-	memoryMax    = 128 << 20 // bytes of records in memory at once; larger records of one object are read alone. Heads may take as much
+	memoryMax    = 128 << 20 // bytes of payloads in memory at once; a larger one is read alone; heads: as much again
 	listPageKeys = 100_000   // keys per page of a directory store; S3 has its own limit
 
 	// A request times out after requestTimeout plus the time that its bytes take at bytesPerSecond.

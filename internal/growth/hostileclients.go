@@ -56,7 +56,7 @@ func hostileClients(ctx context.Context, r *run) error {
 	return nil
 }
 
-// siege is a broker with an API key of the good clients, and a key for each hostile connection.
+// siege is a broker with API keys for the operator, for the good clients, and for the hostile connections.
 type siege struct {
 	store  string
 	broker *broker

@@ -210,8 +210,8 @@ func (p storePrices) month(c requestCounts, during time.Duration) float64 {
 	return once * float64(month) / float64(during)
 }
 
-// eventsThrough appends n events through the first broker, one every gap, and prints how long after
-// the request each was acknowledged, and how long after it each reached a stream at the second broker.
+// eventsThrough appends n events through the first broker, one every gap. It prints how long after the request
+// each event was acknowledged, and how long after the request it reached a stream at the second broker.
 func eventsThrough(ctx context.Context, r *run, brokers []*broker, what string, gap time.Duration, n int) error {
 	const topic = "events"
 	if _, err := brokers[0].ask(ctx, http.MethodPut, "/v1/topics/"+topic, `{}`); err != nil {

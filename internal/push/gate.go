@@ -94,8 +94,8 @@ func (g *gate) enter(ctx context.Context) (era int, ok bool) {
 }
 
 // leave ends a request that began in the given era. It returns how long the gate is still closed, and whether
-// the request counts as an attempt. If there was no connection to the target, only the request that closes an
-// open gate counts: the others say nothing about their messages. The gate is open once a request succeeded.
+// the request counts as an attempt. A request to a forbidden address does not count. A request without a connection
+// counts only if it closes the gate for the first time since a success: later ones say nothing about their messages.
 func (g *gate) leave(era int, a answer) (closed time.Duration, counts bool) {
 	g.change(func() {
 		counts = a.outcome != Forbidden && (a.outcome != Unreachable || era == g.era && g.closings == 0)

@@ -8,9 +8,9 @@ import (
 // ownAddress reports whether an address belongs to this machine, by a route or by a network interface. It asks
 // the system each time, since routes and addresses come and go.
 //
-// If the system does not tell the route, the interfaces decide. To refuse the address instead would stop all
-// pushes of a broker whose sandbox forbids netlink sockets. The same sandbox forbids listing the interfaces, and
-// canBind knows the local routes of IPv4 too. A local route of IPv6 stays unknown then, unless a connection
+// If the system does not tell the route, the interfaces alone decide. To refuse the address instead would stop all
+// pushes of a broker whose sandbox forbids netlink sockets. Such a sandbox also forbids listing the interfaces: then
+// canBind decides, which finds the local routes of IPv4 too. A local route of IPv6 stays unknown, unless a connection
 // comes from the address itself (see guardMade).
 func ownAddress(a netip.Addr) bool {
 	if here, err := routedHere(a); err == nil && here {

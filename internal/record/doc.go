@@ -1,7 +1,7 @@
 // Package record reads and writes Kafka record batches of magic 2, the unit in
 // which Seb stores, checksums, compresses and serves records.
 //
-// A batch is a byte slice. [Builder] makes a batch, [Check] checks a batch that a client sent,
+// A batch is a byte slice. [Builder] makes a batch, [Check] checks a whole batch for seb dump,
 // [Batch.Records] iterates over the records of a batch, and [Stamp] writes the two fields that
 // depend on where the batch is in a partition. Every decoder returns an error for bytes that it
 // can't decode, and none panics.

@@ -36,7 +36,7 @@ import (
 
 const (
 	// requestTimeout bounds requests whose callers set no deadline. It is enough for
-	// 32 MiB at 0.5 MiB/s.
+	// 32 MiB at 0.6 MiB/s.
 	requestTimeout = 60 * time.Second
 	// responseTimeout is how long the store waits for the headers of an answer after it has sent a whole
 	// request.
@@ -267,8 +267,8 @@ func (s *Store) Delete(ctx context.Context, key string) (time.Time, error) {
 }
 
 // again sends a request, and sends it up to twice more if the store has refused it because of this machine's clock.
-// The SDK signs a request with the time of the store's previous answer; the clock may have jumped since. The store
-// has not executed a request that it refused, so again is no retry of a request with an unknown outcome.
+// The SDK signs with this machine's time corrected by the skew that the last answer showed: the clock may have jumped
+// since. The store has not executed a refused request, so again does not retry a request with an unknown outcome.
 func again[T any](send func() (T, error)) (T, error) {
 	for more := 2; ; more-- {
 		out, err := send()

@@ -487,8 +487,8 @@ func testKeysRefused(t *testing.T, s *suite) {
 	}
 }
 
-// indefinite reports whether err is an error other than ErrExists and ErrNotFound. Such an error leaves the
-// outcome unknown.
+// indefinite reports whether err is an error other than ErrExists and ErrNotFound, the definite answers. It ignores the
+// third definite error, ErrFull: no test of this suite fills a store.
 func indefinite(err error) bool {
 	return err != nil && !errors.Is(err, objstore.ErrExists) && !errors.Is(err, objstore.ErrNotFound)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// ErrInjected is wrapped by every error of a fault. For a Create it means that the outcome is
-// unknown.
+// ErrInjected is wrapped by the errors that faults make up, except ErrExists and the error of an ended context. From a
+// Create it means that the outcome is unknown, unless the error also wraps ErrFull, as that of [Full] does.
 var ErrInjected = errors.New("injected fault")
 
 // Request is one call of a store's method.
