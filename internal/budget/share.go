@@ -48,9 +48,9 @@ const (
 	// confinedMax is how many holders can be confined at a time, and of how many holders the share knows how late
 	// their clients were.
 	confinedMax = 4096
-	// The client of a response is slow, and other requests may get the memory of its response, if the client
-	// is further behind than answerGrace. The client should take the response within answerTime, but needn't be
-	// faster than answerRate, in bytes per second. A holder whose clients were late by more than answerGrace, in all
+	// The client of a response is slow, and other requests may get the memory of its response, if the client is
+	// further behind than answerGrace. The client should take the response within answerTime, and at answerRate or
+	// faster, in bytes per second. A holder whose clients were late by more than answerGrace, in all
 	// responses of confinedFor together, is confined: otherwise a client could hold memory again and again if it
 	// always ended its connection just before answerGrace had passed.
 	answerGrace = time.Second
@@ -574,8 +574,8 @@ func (r *Reservation) behind(now time.Time) time.Duration {
 	return r.lateness(now) - answerGrace
 }
 
-// lateness returns how much longer the client has taken for what it has of the response than it should. If the client
-// has left the response, all of the time was too long: the bytes may have been in the kernel's buffers only.
+// lateness returns how much longer the client took for the bytes that it has taken than it should. If the client has
+// ended the connection (broken), all of the time counts, since the bytes may have reached only the kernel's buffers.
 func (r *Reservation) lateness(now time.Time) time.Duration {
 	if r.broken {
 		return now.Sub(r.begun)

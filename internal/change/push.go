@@ -15,7 +15,7 @@ import (
 
 // A queue that is pushed for the first time gets these values if it has the defaults of queues. They allow a
 // target to fail for a day, even if each backoff is as short as chance can make it: the backoffs then come to
-// 8 minutes and 290 times 5 minutes. Standard Webhooks advise to retry for more than a day.
+// 8 minutes and 289 times 5 minutes. Standard Webhooks advise to retry for more than a day.
 const (
 	PushedMaxAttempts = 300
 	PushedBackoffMax  = 10 * time.Minute
@@ -149,8 +149,8 @@ func (x *SetPush) Apply(d *state.Draft) ([]format.Entry, error) {
 	return pushChanged(id, old, next), nil
 }
 
-// queueChanged returns the entry that gives the queue of a new target values for pushes; no entries if the queue
-// has other values than new queues.
+// queueChanged returns the entry that gives a queue, which had no target before, the values of pushed queues (see
+// PushedMaxAttempts); no entries if the queue's own values differ from those of new queues.
 func (x *SetPush) queueChanged(d *state.Draft, id format.QueueID) []format.Entry {
 	config, fresh := QueueConfigOf(d.QueueConfig(id)), x.Defaults
 	if config.MaxAttempts != fresh.MaxAttempts || config.BackoffMin != fresh.BackoffMin || config.BackoffMax != fresh.BackoffMax {

@@ -57,8 +57,8 @@ func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]
 			}
 			l.stats.LostRaces.Add(1)
 		case err == nil && act.Do == Tail:
-			// The store answered the Create that the slot is taken, but answered a Get that the
-			// slot is free. Pause before the next attempt.
+			// The store answered the Create with "exists", but answered a Get of the same slot with
+			// 404. Pause before the next attempt.
 			attempts++
 			if err := l.pause(ctx, attempts); err != nil {
 				return nil, l.abandon(err)
@@ -111,8 +111,8 @@ func (l *Log) propose(build func(Next) (*format.Commit, [][]byte)) bool {
 // pollPauseMin is the least time between two Gets of a broker that waits for its turn.
 const pollPauseMin = time.Millisecond
 
-// now returns the time since the start of the broker. Unlike the time since boot, it does not depend on a second clock of
-// the machine, and a broker that was suspended has lost its turn anyway.
+// now returns the time since the start of the broker, by the monotonic clock of package time. Unlike l.clock.Boot, it
+// may stop while the machine is suspended. This does no harm, since a suspended broker loses its turn anyway.
 func (l *Log) now() time.Duration { return time.Since(l.began) }
 
 // AnswerTime returns about how long the store takes for a Get or a Create.
@@ -121,16 +121,16 @@ func (l *Log) AnswerTime() time.Duration { return l.turns.answer }
 // MustWait tells whether AwaitTurn would wait for another broker.
 func (l *Log) MustWait() bool { return l.turns.next(l.now()) >= 0 }
 
-// AwaitTurn waits while the next slot is for another broker, and applies commits meanwhile. It returns early if ctx
-// ends, a request fails, or the wait takes too long. A caller calls AwaitTurn before it collects the requests for a
-// commit, so that the commit gets the requests that come meanwhile, too.
+// AwaitTurn waits while the next slot is left free for brokers without turns (see turns.gap), then while it is for
+// another broker; in this second wait, it applies commits. It returns early if ctx ends, a request fails, or the wait
+// takes too long. Call it before you collect the requests for a commit, so that these include what comes meanwhile.
 func (l *Log) AwaitTurn(ctx context.Context) {
 	l.turnBy = l.now() + l.turnMax
 	wait.For(ctx, min(l.turns.gap(l.now(), rand.Float64()), l.turnMax))
 	l.awaitTurn(ctx)
 }
 
-// awaitTurn is AwaitTurn without gaps. Commit calls it again after each lost race.
+// awaitTurn is AwaitTurn without the gap for brokers without turns (see turns.gap). Commit calls it before each claim.
 func (l *Log) awaitTurn(ctx context.Context) {
 	for waits := false; l.claim == nil && ctx.Err() == nil; {
 		now := l.now()
@@ -159,7 +159,7 @@ func (l *Log) awaitTurn(ctx context.Context) {
 		act := l.next()
 		if act.Do != Tail {
 			if l.perform(ctx, act) != nil {
-				_ = l.pause(ctx, 2) // so that damaged answers in a row, which halt the broker, take some time
+				_ = l.pause(ctx, 2) // damaged answers in a row halt the broker, so don't let them come at once
 				return
 			}
 			continue

@@ -88,7 +88,7 @@ type Log struct {
 	turns   turns
 	began   time.Time
 	turnMax time.Duration // how long this broker waits at most for its turn, for each commit
-	turnBy  time.Duration // time since the start until which it may wait for its turn now
+	turnBy  time.Duration // when this broker stops waiting for its turn, as the time since its start
 
 	stats Stats
 }

@@ -12,8 +12,8 @@ import (
 var (
 	// ErrLoss says that a slot that brokers still need is gone. The broker halts, since it never skips a slot.
 	ErrLoss = errors.New("the log has lost a commit")
-	// ErrFork says that a commit contains a wrong hash of the previous commit. The store may ignore the
-	// conditions of writes, or the bucket may have been restored from a copy.
+	// ErrFork says that a commit or a checkpoint contradicts the commits that this broker has applied. The store may
+	// ignore the conditions of writes, or the bucket may have been restored from a copy.
 	ErrFork = errors.New("the log has forked")
 	// ErrRolledBack says that the bucket lacks commits that this broker has seen.
 	ErrRolledBack = errors.New("the bucket was rolled back")
@@ -46,7 +46,7 @@ type Answer struct {
 	// above the applied slot. That proves that the slots after the applied one had not been deleted
 	// when the store gave the answer.
 	listed bool
-	// told is true if another broker has said so, and not the store: see [Protocol.Told].
+	// told is true if the answer comes from another broker, and not from the store: see [Protocol.Told].
 	told bool
 }
 
@@ -271,8 +271,8 @@ func (p *Protocol) Clone() Protocol {
 // fits reports whether a commit that another broker has sent may be applied now.
 func (p *Protocol) fits(a Answer) bool { return a.Prev == p.tip && !p.expired && p.Covers(a.At) }
 
-// CanApply reports whether Next would ask for the next commit to be applied. Unlike Next, it changes nothing. With an
-// open claim, the commit decides who has won the slot.
+// CanApply reports whether Next would ask for the next commit to be applied. Unlike Next, it changes nothing. An open
+// claim is for the slot of that commit: if CanApply is true, it is known who has won the slot.
 func (p *Protocol) CanApply() bool {
 	a := p.answer(p.applied + 1)
 	return p.halt == nil && a.Found && !p.expired && a.Prev == p.tip && (a.listed || p.Covers(a.At))
@@ -548,9 +548,9 @@ func (p *Protocol) Applied() (own bool) {
 		p.streak = 0
 	}
 	if p.claim.Seq == n {
-		// After a lost slot, read to the end of the log before the next claim: that is cheaper than
-		// to send the payload to one slot after the other, which may all be taken. A winner that says what
-		// it writes says so of the slots after this one, too.
+		// After a lost slot, read to the end of the log before the next claim: that is cheaper than to send the
+		// payload to one slot after the other, which may all be taken. If the winner itself sent its commit (told),
+		// this is not needed, since it sends the commits of later slots, too.
 		p.sync = p.sync || !own && !a.told
 		p.claim = Claim{}
 	}

@@ -151,7 +151,7 @@ func (l *Log) load(ctx context.Context, s format.Seq) error {
 	return nil
 }
 
-// foreign is the error of an object that says what it is, and is not what its key says.
+// foreign returns the error for an object that says that it is of another cluster or slot than its place in the bucket.
 func foreign(what string, s format.Seq, id format.ClusterID) error {
 	return fmt.Errorf("%w: the object says that it is the %s of slot %d of cluster %v", format.ErrForeign, what, s, id)
 }
@@ -379,7 +379,7 @@ func (l *Log) decode(body []byte, size int64) (*format.Commit, error) {
 }
 
 // create sends the claim, and waits for the answer. If another broker says meanwhile that it has written slot s, create
-// gives the request up: the claim has lost, unless the store says in spite of that that it has written the claim.
+// cancels the request. The claim has lost then, unless the store still answers that it has created the claim's object.
 func (l *Log) create(ctx context.Context, s format.Seq) error {
 	key, hash := format.LogKey(s), l.claim.Hash
 	ctx, cancel := timeout(ctx, l.claim.Size())
@@ -411,9 +411,9 @@ func (l *Log) create(ctx context.Context, s format.Seq) error {
 	return l.judge(key, r.err)
 }
 
-// sendClaim creates the claim's object. It returns true if another broker says meanwhile that it has written that slot. A
-// broker without connections to others waits in its own goroutine, since handing the answer over takes longer than a fast
-// store.
+// sendClaim creates the claim's object. beaten is true if another broker says meanwhile that it has written that slot.
+// If no other broker is connected, sendClaim calls the store in the caller's goroutine: a fast store takes less time
+// than the handover of its answer between goroutines.
 func (l *Log) sendClaim(ctx context.Context, cancel context.CancelFunc, key string) (r created, beaten bool) {
 	parts := l.claimParts
 	if l.peers == nil || !l.peers.Any() {

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	turnPatience   = 6 // how many answer times a broker waits for a writer that lets its turn go by
-	passPatience   = 3 // how many it then waits for each further one
+	turnPatience   = 6 // answer times to wait for a writer; halved for each turn in a row that it missed
+	passPatience   = 3 // further answer times for each missed turn since the last slot was applied
 	passesMax      = 3 // after so many turns without a commit, it waits for nobody
 	turnsPassedMax = 4 // a writer that has let so many turns in a row go by has no further ones
 	writersMax     = 256
 
-	// After so many slots in a row that went to brokers with turns, the next slot is left free for so many answer
+	// After gapSlots slots in a row that went to brokers with turns, the next slot is left free for gapAnswers answer
 	// times: there may be a broker that has never won a slot.
 	gapSlots, gapAnswers = 512, 5
 )
@@ -44,7 +44,7 @@ type turns struct {
 // writer is another broker that has turns.
 type writer struct {
 	session format.SessionID
-	won     format.Seq    // the last slot that it won, or to which it let its turn go by
+	won     format.Seq    // the last slot that it won, or the last one applied when it missed a turn
 	due     time.Duration // time from which on it probably wants a slot
 	passed  int           // how many turns in a row it let go by
 }

@@ -156,10 +156,10 @@ func (d *Dispatcher) claimsUnderWayLocked() {
 	}
 }
 
-// opening returns a channel that is closed when a commit has ended, after which a record may be handed out: a
-// commit with record claims, or one that moves the dispatch limit. It returns nil if the queue is paused, if no
-// such commit is under way, or if no record waits for it. The state may have applied the commit already: then the
-// limit no longer keeps records back, but the dispatcher has not woken the receivers yet.
+// opening returns a channel that is closed when a commit ends after which a record may be handed out: a commit with
+// record claims, or one that moves the dispatch limit. It returns nil if the queue is paused, if no such commit is
+// under way, or if no record waits for a new limit. Every record that was not scanned yet counts, even one below the
+// limit: the state may have applied the commit already, although the dispatcher has not woken the receivers yet.
 func (d *Dispatcher) opening() (opened <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

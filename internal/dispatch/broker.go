@@ -48,8 +48,8 @@ type Broker interface {
 	Read(ctx context.Context, d *Dispatcher, first leases.Place, records int, bytes int64) (r Records, n int, err error)
 	// Sync applies all commits up to the end of the log.
 	Sync(ctx context.Context) error
-	// SyncToAct syncs, unless the last sync is recent enough for handing out records. It returns an
-	// error if the broker no longer accepts requests.
+	// SyncToAct syncs, unless the last sync is recent enough for handing out records. It returns an error
+	// if the sync fails, or if the broker no longer accepts requests.
 	SyncToAct(ctx context.Context) error
 	// A receiver that waits calls Follow: the broker syncs repeatedly until the receiver calls leave.
 	Follow() (leave func())

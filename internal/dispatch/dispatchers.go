@@ -176,7 +176,7 @@ func (x *Dispatchers) apply(it format.Entry, at state.Moment) {
 	case *format.QueueOwned:
 		if d := x.Of(y.Queue); d != nil {
 			x.mu.Lock()
-			x.lost[y.Queue] = silence{} // before the dispatcher ends: HasLost finds one or the other
+			x.lost[y.Queue] = silence{} // before drop, so that HasLost always finds this entry or the dispatcher
 			x.mu.Unlock()
 			x.drop(y.Queue)
 			x.warnOfLoss(d)

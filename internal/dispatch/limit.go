@@ -33,10 +33,10 @@ const (
 	// OwnerShows is the interval at which an owner writes an entry to the log to show that it runs.
 	// Brokers that can't ask the owner rely on these entries.
 	OwnerShows = 10 * time.Second
-	// ownerContested is how long an owner with receivers writes these entries after it took the queue
-	// over from an owner that it could not ask. If the previous owner still runs, it tries to take the
-	// queue back within this time. Without this bound, the new owner would send the store a request
-	// every OwnerShows for ever.
+	// ownerContested is how long an owner with receivers writes these entries after it took the queue over
+	// from an owner that it could not ask, or that did not answer. If the previous owner still runs, it
+	// tries to take the queue back within this time. Without this bound, the new owner would send the store
+	// a request every OwnerShows for ever.
 	ownerContested = 10 * time.Minute
 )
 

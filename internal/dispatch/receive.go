@@ -107,7 +107,7 @@ func (r *receiver) take(ctx context.Context, d *Dispatcher) ([]Received, chan st
 
 func (r *receiver) takeAdmitted(ctx context.Context, d *Dispatcher, admitted int) (_ []Received, turn chan struct{}, _ error) {
 	for {
-		if err := r.b.SyncToAct(ctx); err != nil { // the last sync may be too old: the receiver may have waited for its turn, for memory, or for keys
+		if err := r.b.SyncToAct(ctx); err != nil { // the last sync may be old after waits for the turn, Admit or Load
 			d.wake() // another receiver gets the turn
 			return nil, nil, err
 		}

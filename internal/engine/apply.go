@@ -96,8 +96,8 @@ func (e *fold) rememberOwn(c *format.Commit) {
 	}
 }
 
-// rememberRead caches the batches of a commit object that was read from the store. It skips batches in
-// data objects, because a commit object does not have their bytes.
+// rememberRead caches the batches of a commit object that was read from the store, or that another
+// broker sent. It skips batches in data objects, because a commit object does not have their bytes.
 func (e *fold) rememberRead(c *format.Commit, object []byte) {
 	if object == nil {
 		return

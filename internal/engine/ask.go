@@ -13,11 +13,11 @@ const (
 	askMax = 2 * time.Second
 )
 
-// question is under way to the broker that wrote the last commit: where does the log end? The commits that come from the same
-// broker, and the answer, take the place of a Get. It is owned by the commit loop.
+// question is a question that the engine has sent to the broker that wrote the last commit: where does the log end? The
+// answer, and the commits that this other broker sends, take the place of a Get. Only the commit loop uses a question.
 type question struct {
 	asked  time.Time
-	syncs  []*syncRequest // requested before that
+	syncs  []*syncRequest // the requests that the answer settles; all of them came before asked
 	answer <-chan format.Seq
 	cancel context.CancelFunc // ends the wait for the answer
 }
@@ -31,7 +31,7 @@ func (e meshLog) Position() (format.Seq, format.Hash) { return e.log.Position() 
 // Told implements mesh.Log.
 func (e meshLog) Told(body []byte, size int64, at time.Time) error { return e.log.Told(body, size, at) }
 
-// Lost implements mesh.Log: from now on, the commits of a broker no longer come by themselves.
+// Lost implements mesh.Log: a broker no longer sends its commits, so syncs come at the shortest interval again.
 func (e meshLog) Lost() {
 	e.tail.foreign()
 	e.tail.wakeLoop()
@@ -40,9 +40,9 @@ func (e meshLog) Lost() {
 // Sync implements mesh.Log. It asks no further broker: two that ask each other would wait in vain.
 func (e meshLog) Sync(ctx context.Context) error { return e.sync(ctx, &syncRequest{own: true}) }
 
-// askPeer asks the broker that wrote the last commit where the log ends, if it is connected. The syncs are answered with
-// the question. Otherwise askPeer returns false. It also does so while the store fails, or the log lease needs a renewal:
-// only an own request to the store changes that.
+// askPeer asks the broker that wrote the last commit where the log ends, and returns true: the answer will settle the
+// syncs. It returns false if that broker is not connected, if a question is open, if a sync allows no question (relist
+// or own), or if only a request to the store helps: the store fails, or the log lease needs a renewal.
 func (e *Engine) askPeer(syncs []*syncRequest) bool {
 	if e.question != nil || !e.mesh.Connected(e.writer) || e.storeFails() || !e.log.Young() {
 		return false
@@ -73,11 +73,11 @@ func (e *Engine) answered(end format.Seq, came bool) {
 	e.question = nil
 	e.follow()
 	if !came || e.Applied() < end {
-		e.writer = format.SessionID{} // until its next commit, do not wait for it again
+		e.writer = format.SessionID{} // ask that broker nothing more until it commits again
 		e.answerSyncs(q.syncs)
 		return
 	}
-	e.tail.synced(q.asked, false) // commits that have come meanwhile were sent, so they are no reason to ask more often
+	e.tail.synced(q.asked, false) // false: other brokers sent the commits that came meanwhile, so don't sync more often
 	for _, l := range q.syncs {
 		l.done <- nil
 	}

@@ -5,7 +5,7 @@ import "time"
 // Fill says how full the open batch set is.
 type Fill struct {
 	Requests int
-	Bytes    int64         // of the requests' records, as encoded
+	Bytes    int64         // memory of the requests: an upper bound of their encoded records, and overhead
 	Age      time.Duration // since the first of the requests came
 }
 

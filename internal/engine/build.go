@@ -46,7 +46,7 @@ func (x *building) doubtful(fresh bool) bool {
 	return false
 }
 
-// refusedPart reports whether the request's change refused a part of itself, by a state that may be too old for that.
+// refusedPart reports whether the change refused a part of itself, without a sync since the request came.
 func (r *Request) refusedPart() bool {
 	change, ok := r.Change.(PartChange)
 	return ok && !r.Synced && change.RefusedPart()

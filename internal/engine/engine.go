@@ -10,8 +10,8 @@
 // commit, or get an error.
 //
 // One goroutine, the commit loop, claims slots and changes the state. Other goroutines read the state
-// in [Engine.View], which holds the state's read lock. The locks of the batcher, the budget, the waiters,
-// the tail and the traffic are leaves: a goroutine that holds one of them takes no other lock.
+// in [Engine.View], which holds the state's read lock. A goroutine that holds the lock of the batcher, the waiters, the
+// tail or the traffic takes no other lock. With the budget's lock, it may take the cache's lock, and no other.
 package engine
 
 import (
@@ -228,8 +228,8 @@ func (e *Engine) recover(ctx context.Context) error {
 	return nil
 }
 
-// openError returns the error of a step of Open. It is a *StoppedError if damage is an error for which
-// [Hint] has advice. Otherwise it is a *StoreError: a later try may succeed, unless the store is set up wrongly.
+// openError returns the error of a step of Open: a *StoreError with a hint if the store is set up wrongly; otherwise a
+// *StoppedError if [Hint] has advice about the error damage; otherwise a *StoreError, and a later try may succeed.
 func openError(doing string, err, damage error) error {
 	if f := objstore.SetupFailureOf(err); f != nil {
 		return &StoreError{Doing: doing, Hint: f.Hint, Err: f}
@@ -326,7 +326,7 @@ func (e *Engine) Shutdown(release func()) (err error) {
 	e.batcher.close()
 	e.tail.wakeLoop()
 	<-e.loopDone
-	e.mesh.Close() // others ask nothing more
+	e.mesh.Close() // from now on, no other broker asks this one for a sync
 	e.tasks.Wait()
 	if e.life.Err() == nil && e.stopped.Load() == nil {
 		err = e.finalCheckpoint(e.life)

@@ -125,7 +125,7 @@ func (e *CacheError) Unwrap() error { return e.Err }
 type StateFullError struct {
 	Use               state.Use
 	Used, Limit, Most int64 // in bytes: the size of the state; the size up to which this Use may let the state grow; Options.StateMemory
-	Need              int64 // upper bound on the bytes that the request, or all appends of its commit, would add; 0 if the state is full for any request
+	Need              int64 // most bytes that the request, or the shared batches of its set, would add; 0: full for all
 }
 
 // Error implements error.

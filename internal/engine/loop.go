@@ -15,8 +15,8 @@ const (
 	inlineBytesMax     = 4 * mib         // the largest payload that is written into the commit object itself
 	contendedInlineMax = 64 << 10        // replaces inlineBytesMax while other brokers win slots, since a broker sends the payload again after each lost race
 	contendedFor       = 5 * time.Second // contendedInlineMax applies until the log has not been contended for this long
-	pauseMax           = time.Second     // after a longer pause, a broker does not foretell its next one
-	yieldsMax          = 100             // how often the loop yields after a commit until a request comes: some microseconds, where waking a loop that waits takes longer
+	pauseMax           = time.Second     // if it waited longer for its requests, a broker predicts no further pause
+	yieldsMax          = 100             // most yields after a commit, until a request comes: quicker than a wake-up
 	yieldBytes         = 64 << 10        // after a larger commit the loop does not yield: callers would copy many records first, while no commit is under way
 )
 
@@ -75,7 +75,7 @@ func (e *Engine) follow() {
 		e.stop(err)
 	}
 	if e.log.Gap() {
-		e.tail.foreign() // a commit has not come: the store has it
+		e.tail.foreign() // a commit did not come from its writer, so sync soon: the store has it
 	}
 }
 
@@ -170,8 +170,8 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	}
 }
 
-// pause returns when this broker will probably want to write its next commit, for the mark in the commit that it
-// writes now: after the same time as between its commit before and due, when the requests of this commit were due.
+// pause returns the Pause for the mark of the commit that this broker writes now: the probable time to its next commit.
+// It assumes the same time as between the end of its previous commit and due, when the requests of this one were due.
 func (e *Engine) pause(due time.Time) uint16 {
 	pause := due.Sub(e.committed)
 	if e.committed.IsZero() || pause > pauseMax {

@@ -54,8 +54,8 @@ type Request struct {
 	err      error
 }
 
-// Change is what a request changes in addition to its appends. A change has no functions or pointers to
-// the caller's data, so that a request can be sent to another broker.
+// Change is what a request changes in addition to its appends. A change of package dispatch may point to the dispatcher
+// of a queue that this broker owns. Other changes share no memory with the client that made the request.
 type Change interface {
 	// Apply checks the change against the draft. It returns the change's entries for the commit,
 	// possibly none, or an error if the change is refused. The entries must not delete a topic to which

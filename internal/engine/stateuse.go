@@ -15,8 +15,8 @@ const (
 	// since the older one is the present growth: that of the last 12 to 24 hours, or, in the first 12 hours of a
 	// broker, that since its start.
 	rateKept = 12 * time.Hour
-	// warnTenths is the share of StateMemory, in tenths, from which on each tenth is worth a warning;
-	// warnKeyTenths is that of IdempotencyKeys, which may stay above half for good, since keys expire.
+	// warnTenths is how many tenths of StateMemory cause the first warning; each further tenth causes another one.
+	// warnKeyTenths is that for IdempotencyKeys. It is higher: since keys expire, more than half in use is no problem.
 	warnTenths    = 5
 	warnKeyTenths = 8
 )
@@ -57,8 +57,8 @@ type measurement struct {
 // tenths is the tenth of a limit that was last reported.
 type tenths int
 
-// reached returns true if used has reached a further tenth of limit, and at least the tenth from, since reached
-// last returned true.
+// reached returns true if used fills at least from tenths of limit, and more tenths than when reached last returned
+// true. If the number of tenths has fallen by two or more since then, reached compares with the lower number.
 func (told *tenths) reached(used, limit int64, from tenths) bool {
 	tenth := tenths(used * 10 / max(limit, 1))
 	if tenth < *told-1 { // one tenth less may be due to things that come and go
@@ -88,8 +88,8 @@ func (g *growth) note(now time.Time, bytes int64) {
 	}
 }
 
-// left returns how long it takes to grow by room bytes, or 0 if that is unknown. whole is the growth since the
-// log began, which counts as long as the broker has measured too little.
+// left returns how long it takes to grow by room bytes; 0 if that is unknown, or if nothing grows. If older is too
+// recent (see rateMin), left measures the growth from whole instead: the size when the log was created.
 func (g *growth) left(now time.Time, bytes, room int64, whole measurement) time.Duration {
 	g.mu.Lock()
 	from := g.older

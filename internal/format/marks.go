@@ -25,8 +25,8 @@ const (
 	WriterAddressMax = 1024
 )
 
-// SessionID names a session in marks: it is the first 16 bytes of the SHA-256 of the session's public key. So who
-// proves the key proves the id.
+// SessionID names a session in marks: it is the first 16 bytes of the SHA-256 of the session's public key. So a broker
+// that proves that it has the private key also proves its id.
 type SessionID [16]byte
 
 // String returns the id in hex.

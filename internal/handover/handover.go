@@ -36,9 +36,9 @@ type Mark struct {
 	Seal format.Hash
 }
 
-// isOvertakenBy reports whether o is the mark of a later bundle of the same session. Bundles of a session are
-// committed in order. So if the later one is in the log, its sender has given the earlier one up: it has loaded a
-// checkpoint, and has told the callers that the outcome is unknown. Or a copy of the sender has sealed the other.
+// isOvertakenBy reports whether o is the mark of a later bundle of the same session. Bundles of a session are committed
+// in order. So if o is in the log and m is not, either the sender has given m up, since it has loaded a checkpoint and
+// told the callers that the outcome is unknown; or a copy of the sender has sealed one of the two bundles.
 func (m Mark) isOvertakenBy(o Mark) bool { return m.Session == o.Session && m.Number < o.Number }
 
 func (m Mark) is(o Mark) bool { return m == o }

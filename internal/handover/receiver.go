@@ -12,7 +12,7 @@ type Answer uint8
 
 // The answers.
 const (
-	// Have: the bundle is in hand, and goes into the next commit that this broker builds.
+	// Have: the bundle is in hand. Build returns it once this broker has applied the bundle's slot After.
 	Have Answer = iota
 	// OtherLog: in this broker's log, the slot After has another hash. The caller closes the connection, and
 	// concludes nothing about its own log (rule No evidence).
@@ -49,7 +49,7 @@ type Receiver struct {
 
 	hand []Frame // the bundles in hand, in the order in which they came
 
-	winner bool // this broker wrote the applied slot, or the writer of that slot has named it to go on
+	winner bool // this broker wrote the applied slot, or that slot's writer has named it: see Named
 	named  struct {
 		by  Session
 		seq format.Seq
@@ -125,7 +125,7 @@ func (r *Receiver) hash(s format.Seq) format.Hash {
 	return r.slots[s-r.horizon-1].hash
 }
 
-// seen reports whether a slot above after, which is not below the horizon, has a mark for which is returns true.
+// seen reports whether a slot above the slot after has a mark for which is(mark) is true. after is at least r.horizon.
 func (r *Receiver) seen(after format.Seq, is func(Mark) bool) bool {
 	for i := len(r.slots); r.horizon+format.Seq(i) > after; i-- {
 		if slices.ContainsFunc(r.slots[i-1].marks, is) {
@@ -180,11 +180,11 @@ func (r *Receiver) Build(own []Bundle) []Bundle {
 	return bundles
 }
 
-// Applied takes the commit of the next slot, which the broker has applied. It removes the bundles in hand whose
-// marks are in the commit, whoever wrote it (rule Strike). It drops those that a bundle of the commit has
-// overtaken (rule Order), and all others if this broker has lost the slot and is not named to go on (rule
-// Winner only). It returns the dropped ones: the caller tells their senders that it no longer has them, which
-// decides nothing.
+// Applied takes the commit of the next slot, which the broker has applied. It removes the bundles in hand whose marks
+// are in the commit, whoever wrote it (rule Strike). It drops those that a bundle of the commit has overtaken (rule
+// Order), those whose sender has another commit in this slot, those that have lost the bundle before them, and all if
+// this broker has lost the slot and is not named to go on (rule Winner only). It returns the dropped ones: the caller
+// tells their senders that it no longer has them, which decides nothing.
 func (r *Receiver) Applied(c Commit) (dropped []Frame) {
 	if c.Seq != r.Position()+1 {
 		panic("handover: slots are applied in order")
@@ -240,9 +240,9 @@ func (r *Receiver) drop(gone func(Frame) bool) (dropped []Frame) {
 	return dropped
 }
 
-// Named notes that a session has named this broker to go on after a slot. That counts if the session wrote
-// the slot, while no later slot is applied. The frame may come before the slot. Of several frames, the last one
-// counts.
+// Named notes that a session has named this broker to commit for all after the slot seq (in RFC 0005: to go on). That
+// counts only if the session wrote that slot, and only until a later slot is applied. The message may come before this
+// broker has applied the slot. Of several messages, the last one counts.
 func (r *Receiver) Named(by Session, seq format.Seq) {
 	if seq < r.Position() {
 		return

@@ -79,7 +79,7 @@ func (s *Sender) Sealed(b Bundle) {
 // MayClaim reports whether the broker may claim the next slot for requests that are in no bundle yet. It must
 // not do so while bundles are undecided, since the requests would overtake them. After the broker has given up
 // bundles, it must not do so until the log has a later bundle: a winner that still has an earlier one in hand
-// then drops that one (rule Order). Requests that bundles never have, such as new topics, are not meant.
+// then drops that one (rule Order). It may always claim for requests that are never in bundles, such as new topics.
 func (s *Sender) MayClaim() bool { return len(s.undecided) == 0 && !s.overdue }
 
 // Claimed notes that the broker claims the next slot for requests that are in no bundle yet; MayClaim must be

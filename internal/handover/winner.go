@@ -81,7 +81,7 @@ func (w *Winner) become(session Session, now time.Duration) {
 	*w = Winner{session: session, since: now, heard: now, waiting: w.waiting}
 }
 
-// Heard notes that a session has sent something, such as a call, or a sign of life while its PUT is out.
+// Heard notes that a session has sent something: a call for bundles, or a sign of life while it waits for the store.
 func (w *Winner) Heard(from Session, now time.Duration) {
 	if from == w.session {
 		w.heard = now

@@ -67,7 +67,7 @@ func NewHeaders(bytesMax, linesMax int) *Headers {
 // headerMemory counts bytes twice, since net/http has two copies of a line while it reads the line.
 func headerMemory(bytes, lines int) int64 { return 2*int64(bytes) + headerLineBytes*int64(lines) }
 
-// Watch makes s report its connections to h. It wraps the ConnState of s, so the caller sets this field before.
+// Watch makes s report its connections to h. It wraps s.ConnState, so the caller sets that field before it calls Watch.
 func (h *Headers) Watch(s *http.Server) {
 	before := s.ConnState
 	s.ConnState = func(conn net.Conn, state http.ConnState) {
@@ -267,8 +267,8 @@ type header struct {
 	last         byte // of the line that has not ended
 }
 
-// add counts the bytes of p up to the next empty line, and returns their number. The header has ended if
-// that line ends the header. Servers ignore empty lines before the request line.
+// add counts the bytes of p up to and including the next empty line, and returns their number. ended is true if this
+// line ends the header. An empty line before the request line does not, since servers ignore such lines.
 func (h *header) add(p []byte) (n int, ended bool) {
 	for i, b := range p {
 		h.bytes++
@@ -330,7 +330,7 @@ func (h *Headers) turn(c *headerConn) error {
 	return nil
 }
 
-// leave tells whether c was still waiting.
+// leave takes c out of the connections that wait for a turn. It returns false if c was not waiting any more.
 func (h *Headers) leave(c *headerConn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -135,7 +135,7 @@ func (l *limitListener) expireIdle(now time.Time) time.Duration {
 func (l *limitListener) observe(conn net.Conn, state http.ConnState) {
 	secure := false
 	c, ok := conn.(*limitedConn)
-	for !ok { // with TLS, or with Headers, this is the underlying connection
+	for !ok { // with TLS, or with Headers, conn wraps the limitedConn
 		over, wraps := conn.(interface{ NetConn() net.Conn })
 		if !wraps {
 			return // a connection of another listener of the same server

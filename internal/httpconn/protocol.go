@@ -15,9 +15,9 @@ const (
 const (
 	tlsHandshake = 0x16
 	tlsMajor     = 3
-	// The header of a Kafka request has its size without these four bytes, the number of the API, its version,
-	// the id of the request, and the length of the client's id. Clients begin with ApiVersions or, old ones,
-	// with Metadata; some send Produce or Fetch at once. See https://kafka.apache.org/protocol#protocol_messages.
+	// A Kafka request begins with its size (4 bytes, which the size does not count), the number of the API (2), its
+	// version (2) and the id of the request (4). Clients begin with ApiVersions or, old ones, with Metadata; some send
+	// Produce or Fetch at once. See https://kafka.apache.org/protocol#protocol_messages.
 	kafkaHeader     = 4 + 2 + 2 + 4
 	kafkaBytesMax   = 1 << 20
 	kafkaAPIMax     = 100

@@ -201,8 +201,8 @@ func (t *Table) WaitUntil(at time.Time) (n int) {
 	return n
 }
 
-// PutBack ends delivery d, which failed. from is the earliest time at which the record may be handed out
-// again. PutBack returns false if the table does not have the record.
+// PutBack ends delivery d, which failed. The record may be handed out again from the time from on. PutBack leaves
+// unchanged a record that waits for an earlier one of its key. It returns false if the table does not have the record.
 func (t *Table) PutBack(d Delivery, from time.Time) bool {
 	e := t.entries[d.Place]
 	if e == nil || e.phase == blocked {

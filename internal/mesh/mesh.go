@@ -27,7 +27,7 @@ const (
 	sendTimeout  = 10 * time.Second
 	retryMin     = time.Second
 	retryMax     = time.Minute
-	// lively is how long a broker that has written nothing counts as running: so long others connect to it again.
+	// lively is how long a broker that writes nothing counts as running: for that long, others try to connect to it.
 	lively = 10 * time.Minute
 	// steady is how long a connection has to last, so that the next attempt after its end comes soon.
 	steady = 10 * time.Second
@@ -315,9 +315,9 @@ func (m *Mesh) linkTo(session format.SessionID) *link {
 	return nil
 }
 
-// Ask asks another broker where the log ends, and returns the slot. That is as true as an own Get that began when Ask was
-// called. The slot may be one that this broker has not applied yet. Ask returns ErrNoPeer, or the error of ctx; a broker that
-// can't find it out does not answer.
+// Ask asks another broker where the log ends, and returns the slot. The answer is as reliable as a Get by this broker
+// that began when Ask was called. This broker may not have applied that slot yet. Ask returns ErrNoPeer, or the error
+// of ctx: if the other broker can't find out where the log ends, it does not answer.
 func (m *Mesh) Ask(ctx context.Context, session format.SessionID) (format.Seq, error) {
 	l := m.linkTo(session)
 	if l == nil {
@@ -344,7 +344,7 @@ func (m *Mesh) run(conn Conn, session, dialer format.SessionID) error {
 	}
 	l := newLink(conn, dialer)
 	if !m.use(l, session, theirs) {
-		return nil // there is a better connection
+		return nil // there is a better connection, there are too many peers, or the mesh is closed
 	}
 	defer close(l.ended)
 	defer m.drop(l, session)
@@ -387,8 +387,8 @@ func greet(ctx context.Context, conn Conn, own hello) (theirs hello, err error) 
 	return theirs, nil
 }
 
-// use makes l the connection to a session. If both sides have connected to each other at about the same time, both keep the
-// connection whose dialer has the lower session id. An older connection may be broken without this side's knowledge.
+// use makes l the connection to a session. If both sides have connected at about the same time, both keep the one
+// whose dialer has the lower session id. Otherwise l replaces the older connection, which may be broken unnoticed.
 func (m *Mesh) use(l *link, session format.SessionID, theirs hello) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

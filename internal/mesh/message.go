@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Layout is the version of the messages that this package sends. There is only one so far. A later one has to speak this one
-// to brokers that say so in their hello.
+// Layout is the version of the messages that this package sends. There is only one so far. A broker that knows a later
+// version must use this one with each broker whose hello names this one.
 const Layout = 1
 
 // MessageBytesMax bounds a message. A commit that needs more is not sent.

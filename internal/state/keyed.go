@@ -31,7 +31,7 @@ func (k *Keyed) expired(at int64) bool { return k.Time <= at-KeyedFor.Microsecon
 // keyed is a list of appends with an idempotency key, the oldest first. The elements never
 // change, so a View shares them.
 type keyed struct {
-	first uint64 // number of list[0], counted from the log's first append with an idempotency key
+	first uint64 // number of list[0], counted from the first append that this State has got, which has 0
 	list  []Keyed
 	index map[format.Digest]uint64 // the number of the append with that Keyed.Key
 	bytes int64                    // memory of list, without what was cut off

@@ -139,9 +139,9 @@ func (d *Draft) QueueLeft(id format.QueueID, partition format.Partition) int64 {
 	return int64(end-start) - all.count(start)
 }
 
-// QueueDispatchLimits returns the dispatch limits that a new owner of an existing queue gets,
-// by partition. ahead returns by how many records a limit is ahead of the last record that may have been
-// handed out, in a partition that has this number of records after that record.
+// QueueDispatchLimits returns the dispatch limits that a new owner of an existing queue gets, by partition. In each
+// partition it finds the offset from which on no record can have been handed out, and passes the number of existing
+// records from there on to ahead. The limit is that offset plus the result of ahead.
 func (d *Draft) QueueDispatchLimits(id format.QueueID, topic format.TopicID, ahead func(existing int64) int64) []format.Offset {
 	q := d.queue(id)
 	limits := make([]format.Offset, d.topic(topic).partitions)

@@ -69,7 +69,7 @@ func (s *State) work(q *Queue, partition format.Partition) *queuePartition {
 	return &q.partitions[partition]
 }
 
-// trimWork removes the partitions at the end of the queue's list of which no record was done or tried, so that
+// trimWork removes the untouched partitions (see untouched) at the end of the queue's list, so that
 // equal states take equal memory and encode to equal bytes.
 func (s *State) trimWork(q *Queue) {
 	for n := len(q.partitions); n > 0 && q.partitions[n-1].untouched(); n-- {

@@ -120,8 +120,8 @@ type View struct {
 	sessions     sessions
 }
 
-// View returns a copy of the state. It copies the partitions without their batches, and what
-// queues know about single records. It shares the batches with the state.
+// View returns a copy of the state. It copies the partitions, and what queues know about single
+// records. It does not copy the batches, but shares them with the state.
 func (s *State) View() *View {
 	v := &View{
 		seq: s.seq, time: s.time, nextTopic: s.topics.next, dataFloor: s.dataFloor,
