@@ -138,7 +138,7 @@ type Status struct {
 type StateUse struct {
 	// Used and Limit are in bytes. Appends are refused when a sixteenth of Limit is left.
 	Used, Limit int64
-	// Left is how long it takes until appends are refused, if the state goes on to grow as in the last day;
+	// Left is how long it takes until appends are refused, if the state continues to grow as in the last day;
 	// 0 if that is unknown, or if the state does not grow.
 	Left time.Duration
 }

@@ -377,7 +377,7 @@ func topicRecreated(name string) *Error {
 func offsetConflict(topic string, partition int32, end, insisted Offset) *Error {
 	e := refused(CodeOffsetConflict, "the next offset of partition %d of topic %q is %d, not %d", partition, topic, end, insisted)
 	e.End = end
-	e.Hint = "read what was appended before that offset, then decide again"
+	e.Hint = "another append came first, or the offset is wrong: read the end of the partition, then decide again"
 	return e
 }
 
@@ -385,7 +385,7 @@ func offsetConflict(topic string, partition int32, end, insisted Offset) *Error 
 func tooLate(late *engine.LateError) *Error {
 	return &Error{
 		Code:       CodeStoreUnavailable,
-		Detail:     fmt.Sprintf("the store did not take the commit within %v", late.Within) + whyFull(late.Err),
+		Detail:     fmt.Sprintf("the store did not confirm the write within %v", late.Within) + whyFull(late.Err),
 		Hint:       "try again; the broker recovers by itself when the store answers again",
 		RetryAfter: time.Second,
 		Err:        late.Err,
@@ -417,8 +417,8 @@ func maybeTooLate(late *engine.LateError) *Error {
 func storeUnusable(x *engine.UnusableError) *Error {
 	return &Error{
 		Code:   CodeStoreUnusable,
-		Detail: "the store does not keep the promises that the log relies on: " + x.Detail,
-		Hint:   "use a store with conditional writes (If-None-Match: *); seb doctor tells what a store can do",
+		Detail: "Seb can't use this store: " + x.Detail,
+		Hint:   "use a store that creates an object only if it does not exist (If-None-Match: *); seb doctor checks a store",
 		Err:    x.Err,
 	}
 }
@@ -456,8 +456,8 @@ func dataLost(lost *engine.DataLostError) *Error {
 }
 
 func keyReused() *Error {
-	e := refused(CodeIdempotencyKeyReused, "the idempotency key was used for another append to this topic, or for another commit")
-	e.Hint = "use a new idempotency key for each append or commit, and the same key only to repeat the same request"
+	e := refused(CodeIdempotencyKeyReused, "the idempotency key was used before for an append to this topic, or a commit, that differs from this request in its records, partition, if_offset or delay")
+	e.Hint = "use a new idempotency key for each append or commit; to repeat a request, send the same records, partition, if_offset and delay with the same key"
 	return e
 }
 

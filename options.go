@@ -221,11 +221,11 @@ func (o Options) check() error {
 	case o.AppendTimeout < 0 || o.StaleMax < 0 || o.StateMemory < 0 || o.CacheBytes < 0:
 		return bad("AppendTimeout is %v, StaleMax %v, StateMemory %d bytes and CacheBytes %d bytes; none may be negative", o.AppendTimeout, o.StaleMax, o.StateMemory, o.CacheBytes)
 	case o.Limits.RequestBytes < 0 || int64(o.Limits.RequestBytes) > o.Memory/4:
-		return bad("the request limit is %d bytes; it must be at most a quarter of the memory, %d bytes", o.Limits.RequestBytes, o.Memory/4)
+		return bad("the request limit is %d bytes; it must be at most %d bytes, a quarter of the memory (Memory, --memory)", o.Limits.RequestBytes, o.Memory/4)
 	case o.Limits.RequestBytes > requestBytesMax:
 		return bad("the request limit is %d bytes; it must be at most %d bytes", o.Limits.RequestBytes, requestBytesMax)
 	case o.Limits.RecordBytes < 0 || o.Limits.RecordBytes > o.Limits.RequestBytes:
-		return bad("the record limit is %d bytes; it must be at most the request limit, %d bytes", o.Limits.RecordBytes, o.Limits.RequestBytes)
+		return bad("the record limit is %d bytes; it must be at most the request limit (Limits.RequestBytes, --request-bytes-max), %d bytes", o.Limits.RecordBytes, o.Limits.RequestBytes)
 	case min(o.Limits.RecordHeaders, o.Limits.Topics, o.Limits.Partitions, o.Limits.CommitParts, o.Limits.Consumers, o.Limits.Queues, o.Limits.Delayed, o.Limits.Keys, o.Limits.IdempotencyKeys) < 0:
 		return bad("a limit is negative: %+v", o.Limits)
 	case o.Limits.RecordHeaders > recordHeadersMax:
@@ -249,7 +249,7 @@ func (o Options) check() error {
 	case o.Cluster.Margin < marginMin:
 		return bad("the margin is %v; it must be at least %v, since stores tell the time in whole seconds", o.Cluster.Margin, marginMin)
 	case o.Cluster.DeleteDelay/4 < o.Cluster.Margin:
-		return bad("the delete delay is %v; it must be at least four times the margin, %v", o.Cluster.DeleteDelay, o.Cluster.Margin)
+		return bad("the delete delay is %v; it must be at least four times the margin, which is %v", o.Cluster.DeleteDelay, o.Cluster.Margin)
 	}
 	return nil
 }

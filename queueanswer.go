@@ -155,7 +155,9 @@ func parseAnswers(tokens []string, cluster string) ([]*change.Answer, error) {
 func parseAnswer(token, cluster string) (*change.Answer, error) {
 	t, err := parseToken(token)
 	if err == nil && t.Cluster != cluster {
-		err = refused(CodeInvalidRequest, "token %q belongs to another bucket", token)
+		e := refused(CodeInvalidRequest, "token %q was handed out by the brokers of another store", token)
+		e.Hint = "send the token to a broker of the store that handed out the record; if that store is gone, drop the record"
+		err = e
 	}
 	return &change.Answer{Token: token, Queue: t.Queue, Delivery: t.Delivery}, err
 }

@@ -156,7 +156,7 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err 
 	defer writes(&err)
 	def(&o.Limit, redriveMax)
 	if o.Limit < 0 || o.Limit > redriveMax || len(o.Places) > tokensMax {
-		return Redriven{}, limited(CodeInvalidRequest, redriveMax, "%d records are named, at most %d are allowed; or the limit %d is not 1 to %d", len(o.Places), tokensMax, o.Limit, redriveMax)
+		return Redriven{}, limited(CodeInvalidRequest, redriveMax, "%d records are named, and the limit is %d; at most %d records may be named, and the limit must be 1 to %d", len(o.Places), o.Limit, tokensMax, redriveMax)
 	}
 	if err := q.check(); err != nil {
 		return Redriven{}, err

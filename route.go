@@ -142,14 +142,14 @@ func (b *Broker) checkCondition(ctx context.Context, r *engine.Request, a *engin
 		return false, nil
 	}
 	if count := b.PartitionCount(a.Topic); inTurn && count > 1 {
-		e := refused(CodeInvalidRequest, "a condition on the offset needs a partition: topic %q has %d partitions", a.Topic, count)
-		e.Hint = "name the partition, or give the records keys of the same partition"
+		e := refused(CodeInvalidRequest, "if_offset (IfOffset) needs a partition: topic %q has %d partitions", a.Topic, count)
+		e.Hint = "name the partition with the parameter partition, or give all records the same key"
 		return false, e
 	}
 	p := a.PartitionOf(0)
 	for i := range a.Count {
 		if a.PartitionOf(i) != p {
-			return false, refused(CodeInvalidRequest, "a condition on the offset needs all records in one partition")
+			return false, refused(CodeInvalidRequest, "if_offset (IfOffset) needs all records in one partition, but the records of this append belong to several: give all records one partition or one key, or leave if_offset out")
 		}
 	}
 	end := func() (end Offset) {

@@ -93,7 +93,7 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 		return got.Err
 	case <-timer.C:
 		return &Error{
-			Code: CodeStoreUnavailable, Detail: fmt.Sprintf("could not commit this broker's session within %v", b.opts.AppendTimeout),
+			Code: CodeStoreUnavailable, Detail: fmt.Sprintf("the store did not confirm, within %v, the entry that names this broker in the log", b.opts.AppendTimeout),
 			Outcome: Unknown, RetryAfter: time.Second, Err: b.engine.StoreErr(),
 		}
 	case <-ctx.Done():

@@ -99,7 +99,7 @@ func (q *Queue) takeOver(ctx context.Context, o dispatch.Owner, deaf bool, most 
 		return canceled(ctx.Err()).with(Unknown)
 	default:
 		return &Error{
-			Code: CodeStoreUnavailable, Detail: fmt.Sprintf("could not commit this broker's ownership of the queue within %v", q.b.opts.AppendTimeout),
+			Code: CodeStoreUnavailable, Detail: fmt.Sprintf("this broker could not take over the queue: the store did not confirm the change within %v", q.b.opts.AppendTimeout),
 			Outcome: Unknown, RetryAfter: time.Second, Err: q.b.engine.StoreErr(),
 		}
 	}

@@ -125,7 +125,7 @@ func parseServer(s string) (*url.URL, error) {
 	case err != nil, u.Host == "", u.Scheme != "http" && u.Scheme != "https":
 		return nil, invalid(fmt.Sprintf("invalid URL %q of a broker", withoutSecrets(s)), "use the form http://HOST:PORT or https://HOST:PORT")
 	case u.User != nil, u.RawQuery != "", u.Fragment != "":
-		return nil, invalid(fmt.Sprintf("the URL of the broker at %s has more than a host and a path", u.Host), "give an API key as APIKey, not in the URL")
+		return nil, invalid(fmt.Sprintf("the URL of the broker at %s has a user, a query (?...) or a fragment (#...)", u.Host), "use the form http://HOST:PORT or https://HOST:PORT, and give an API key as a setting of its own, not in the URL")
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	return u, nil

@@ -82,7 +82,7 @@ func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.P
 	}
 	defer records.free()
 	if len(records.list) == 0 {
-		return nil, invalid("to append an empty record as application/x-ndjson, send an empty line", "the request has no records")
+		return nil, invalid("send at least one record; as application/x-ndjson, an empty line is an empty record", "the request has no records")
 	}
 	if err := h.reserveRanges(r.Context(), w, h.rangesMax(r.PathValue("topic"), len(records.list))); err != nil {
 		return nil, err

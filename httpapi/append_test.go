@@ -349,7 +349,7 @@ func TestAppendRefusals(t *testing.T) {
 		{"a batch with more", "", typeBatch, string(batchBody("one")) + "x", nil, 400, seb.CodeInvalidRequest, "byte 11"},
 		{"a key for all in JSON", "?key=a", typeRecords, js(`{"value":"x"}`), nil, 400, seb.CodeInvalidRequest, "key"},
 		{"JSON without records", "", typeRecords, `{}`, nil, 400, seb.CodeInvalidRequest, "no records"},
-		{"JSON with nothing", "", typeRecords, ``, nil, 400, seb.CodeInvalidRequest, "byte 0"},
+		{"JSON with nothing", "", typeRecords, ``, nil, 400, seb.CodeInvalidRequest, "the body is empty"},
 		{"JSON with more", "", typeRecords, js(`{"value":"x"}`) + "x", nil, 400, seb.CodeInvalidRequest, "byte"},
 		{"JSON with an unknown field", "", typeRecords, js(`{"val":"x"}`), nil, 400, seb.CodeInvalidRequest, `"val"`},
 		{"JSON with another top", "", typeRecords, `{"recs":[]}`, nil, 400, seb.CodeInvalidRequest, `"recs"`},

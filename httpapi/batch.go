@@ -60,7 +60,7 @@ func checkBatch(body []byte) (count int, err error) {
 		}
 	}
 	if left > 0 {
-		return 0, invalid("", "%d bytes follow the last value of the batch, from byte %d on", left, int64(len(body))-left)
+		return 0, invalid("the count is the first 4 bytes, then come 4 bytes of size for each record, all little-endian, then the values: correct the count or the sizes, or remove the bytes after the last value", "%d bytes follow the last value of the batch, from byte %d on", left, int64(len(body))-left)
 	}
 	return int(n), nil
 }

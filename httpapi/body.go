@@ -427,6 +427,7 @@ func undecodable(encoding string, err error) error {
 	}
 	return &seb.Error{
 		Code: seb.CodeInvalidRequest, Outcome: seb.NotCommitted, Err: err,
-		Detail: fmt.Sprintf("the body is not valid %s: %v", encoding, err),
+		Detail: fmt.Sprintf("the body is not valid %s, or is cut off, or has other bytes after its end: %v", encoding, err),
+		Hint:   "send a whole body that is compressed with " + encoding + ", or leave out the header Content-Encoding",
 	}
 }

@@ -156,7 +156,7 @@ func (from *consumerFrom) read(j *jsonReader, name string) error {
 	if j.peek() == '{' {
 		return j.fromObject(from)
 	}
-	s, err := j.string(name)
+	s, err := j.stringOf(name, `"earliest", "latest", {"time":TIME} or {"offsets":{"0":41}}`)
 	if err != nil {
 		return err
 	}

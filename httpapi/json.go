@@ -204,6 +204,9 @@ func (j *jsonReader) unknown(what string, name []byte, known string) error {
 // mistyped returns the error for the next value, which is not of the type or form that expected describes.
 func (j *jsonReader) mistyped(what, expected string) error {
 	if j.peek(); j.at == len(j.text) {
+		if len(j.text) == 0 {
+			return invalid("send a body of JSON; GET /openapi.yaml describes each request", "the body is empty; it must be JSON: %s", expected)
+		}
 		return j.malformed("it ends where " + expected + " should follow")
 	}
 	came := ""

@@ -123,7 +123,7 @@ func (q query) position() (seb.Position, error) {
 	}
 	t, err := parseTimestamp(at)
 	if err != nil {
-		return seb.Position{}, invalid(`write + as %2B in a query`, "time is %.100q; it must be RFC 3339, such as 2026-01-31T12:00:00Z, from 1970 on", at)
+		return seb.Position{}, invalid("write a date, a time and a zone, such as 2026-01-31T12:00:00Z; if the zone begins with +, write %2B instead of +", "time is %.100q; it must be RFC 3339, such as 2026-01-31T12:00:00Z, from 1970 on", at)
 	}
 	return seb.AtTime(t), nil
 }

@@ -165,7 +165,7 @@ func (h *Handler) patchQueue(w *response, r *http.Request) error {
 	case spec.begins:
 		return invalid("leave from out, or delete the queue and create it again", "from says where a new queue begins; it has no effect on an existing queue")
 	case spec.update == (seb.QueueUpdate{}):
-		return invalid(`send {"lease":"1m"} to change the lease; PUT has the other settings`, "the body names nothing to change")
+		return invalid(`name at least one of lease, max_attempts, backoff, dead_letter_topic and paused, such as {"lease":"1m"}`, "the body names nothing to change")
 	}
 	q, err := h.queue(r).Update(r.Context(), spec.update)
 	if err != nil {

@@ -191,7 +191,7 @@ func TestQueueRefusals(t *testing.T) {
 		{"POST", "/ack", `{"tokens":"t"}`, 400, seb.CodeInvalidRequest, "list"},
 		{"POST", "/ack", `{"tokens":[` + many + `]}`, 400, seb.CodeInvalidRequest, "1000"},
 		{"POST", "/ack", `{"tokens":["` + token + `","nonsense"]}`, 400, seb.CodeInvalidRequest, "nonsense"},
-		{"POST", "/ack", `{"tokens":["` + strings.Replace(token, s.clusterTag(), "00000000", 1) + `"]}`, 400, seb.CodeInvalidRequest, "another bucket"},
+		{"POST", "/ack", `{"tokens":["` + strings.Replace(token, s.clusterTag(), "00000000", 1) + `"]}`, 400, seb.CodeInvalidRequest, "another store"},
 		{"POST", "/ack", `{"tokens":["` + token + `"],"delay":"1s"}`, 400, seb.CodeInvalidRequest, "delay"},
 		{"POST", "/nack", `{"tokens":["` + token + `"],"delay":"-1s"}`, 400, seb.CodeInvalidRequest, "delay"},
 		{"POST", "/nack", `{"tokens":["` + token + `"],"delay":"8785h"}`, 400, seb.CodeInvalidRequest, "delay"},

@@ -72,7 +72,8 @@ func (s *queueSpec) order(j *jsonReader, name string) error {
 
 // begin reads the position at which a new queue begins.
 func (s *queueSpec) begin(j *jsonReader, name string) error {
-	const hint = `use "earliest", "latest" or {"offset":41}`
+	const forms = `"earliest", "latest" or {"offset":41}`
+	const hint = "use " + forms
 	s.begins = true
 	if j.peek() == '{' {
 		given := false
@@ -89,7 +90,7 @@ func (s *queueSpec) begin(j *jsonReader, name string) error {
 		}
 		return err
 	}
-	text, err := j.string(name)
+	text, err := j.stringOf(name, forms)
 	switch {
 	case err != nil || text == nil:
 	case string(text) == "earliest":

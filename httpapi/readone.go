@@ -24,7 +24,7 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 	}
 	offset, err := strconv.ParseInt(r.PathValue("offset"), 10, 64)
 	if err != nil || offset < 0 {
-		return invalid("", "invalid offset %q: it must be a number, such as 41", r.PathValue("offset"))
+		return invalid("write the offset as a number in the path, such as /v1/topics/TOPIC/records/41; for the last record, read /v1/topics/TOPIC/records?offset=-1", "invalid offset %q: it must be a number, such as 41", r.PathValue("offset"))
 	}
 	// A cache may ask whether its copy is still valid, so the answer must come from a recent state of
 	// the log. The call of TopicID makes the broker sync if the last sync is too old.

@@ -62,9 +62,9 @@ func (b *refusedBodies) check(of seb.Holder) error {
 	}
 	return &seb.Error{
 		Code: codeTooMuchRefused, Outcome: seb.NotCommitted, RetryAfter: wait,
-		Detail: fmt.Sprintf("in the last %v the broker refused requests of this %s whose bodies had %d MiB: it accepts no large bodies of this %[2]s for %[4]v",
+		Detail: fmt.Sprintf("in the last %[1]v the broker refused requests from this %[2]s with %[3]d MiB of bodies in all: it accepts no large bodies from this %[2]s for the next %[4]v",
 			max(time.Second, now.Sub(x.since).Round(time.Second)), who, x.bytes>>20, time.Duration(math.Ceil(wait.Seconds()))*time.Second),
-		Hint: "the responses to those requests say why they were refused; the same bodies would be refused again",
+		Hint: "correct those requests before you send them again: the response to each of them says why the broker refused it. The broker accepts requests with small bodies at once",
 	}
 }
 

@@ -34,7 +34,7 @@ func TestRefusedBodiesAreLimitedByKey(t *testing.T) {
 		}
 		s.post(commitsPath, refusable(5<<20), bearer(one)...).wantProblem(t, 400, seb.CodeInvalidRequest)
 		p := s.post(commitsPath, refusable(1<<20), bearer(one)...).wantProblem(t, 429, codeTooMuchRefused)
-		if !strings.Contains(p.Detail, "of this API key whose bodies had 12 MiB") || p.Outcome != "not_committed" {
+		if !strings.Contains(p.Detail, "from this API key with 12 MiB of bodies") || p.Outcome != "not_committed" {
 			t.Errorf("the problem is %+v", p)
 		}
 		a := s.post(ordersPath, large, bearer(one)...)
@@ -92,7 +92,7 @@ func TestLargeBodyOfALimitedCallerIsNotRead(t *testing.T) {
 				t.Errorf("%s: the answer took %v of fake time", name, took)
 			}
 			p := a.wantProblem(t, 429, codeTooMuchRefused)
-			if !closed || !strings.Contains(p.Detail, "of this address") {
+			if !closed || !strings.Contains(p.Detail, "from this address") {
 				t.Errorf("%s: closed: %v, %s", name, closed, p.Detail)
 			}
 		}

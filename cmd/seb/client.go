@@ -57,7 +57,7 @@ func (f serverFlag) apiKey() (string, error) {
 	}
 	key = strings.TrimSpace(key)
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", usage(errors.New("the API key has characters that no API key can have; is it the right file?"))
+		return "", usage(errors.New("the API key has a space, a line break or another character that no API key can have: check SEB_API_KEY, --api-key, or the file that --api-key-file names"))
 	}
 	return key, nil
 }

@@ -78,8 +78,8 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	if c.Consumer != "" && closedAtStart(std.out) {
-		return usageError{hinted(errors.New("standard output is closed, or /dev/null opened for reading too: --consumer would commit records that nothing gets"),
-			fmt.Sprintf("open it for writing; `seb consumer reset %s %s --from latest` passes over records", c.Topic, c.Consumer))}
+		return usageError{hinted(errors.New("standard output is closed, or is /dev/null opened for reading and writing: with --consumer, seb would commit records that no program gets"),
+			fmt.Sprintf("send the output to a file or a program; to skip all records without reading them, use `seb consumer reset %s %s --from latest`", c.Topic, c.Consumer))}
 	}
 	form := c.output()
 	if isTerminal(std.out) && !c.Raw {

@@ -87,13 +87,13 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 			d.printf("%s\n", d.paint(red, "warning: "+d.Warning))
 		}
 	case objstore.SetupFailureOf(d.failed) != nil:
-		d.printf("\nverdict: unknown: the setup is wrong\n")
+		d.printf("\nverdict: unknown: the URL of the store, the credentials or the permissions are wrong\n")
 	case isFull(d.failed):
 		d.printf("\nverdict: unknown: the store has no room\n")
 	case d.answered:
 		d.printf("\nverdict: %s for Seb\n", d.paint(red, "NOT usable"))
 	default:
-		d.printf("\nverdict: unknown: the store did not answer\n")
+		d.printf("\nverdict: unknown: the first request to the store failed, so nothing else was checked\n")
 	}
 	if c.json() {
 		d.err = printJSON(std.out, d)
@@ -124,15 +124,15 @@ func (d *diagnosis) verdict() error {
 	case d.failed == nil:
 		return d.err
 	case objstore.SetupFailureOf(d.failed) != nil:
-		return codedError{hinted(fmt.Errorf("store %s refuses the requests of this setup: see the check above that failed", d.Store), objstore.SetupFailureOf(d.failed).Hint), exitUsage}
+		return codedError{hinted(fmt.Errorf("store %s can't be used with this setup (its URL, the credentials or the permissions): see the check above that failed", d.Store), objstore.SetupFailureOf(d.failed).Hint), exitUsage}
 	case isFull(d.failed):
 		return codedError{fmt.Errorf("store %s has no room: %w", d.Store, d.failed), exitUnreachable}
 	case !d.answered:
-		return codedError{hinted(fmt.Errorf("store %s does not answer", d.Store),
+		return codedError{hinted(fmt.Errorf("the first request to the store %s failed", d.Store),
 			"check the endpoint, bucket and region in --store, and the credentials; the failed check above shows the store's error"), exitUnreachable}
 	default:
 		return codedError{hinted(fmt.Errorf("store %s is not usable: %w", d.Store, d.failed),
-			"a store must keep every promise above at all times; docs/stores.md lists the stores that were tested"), exitDamage}
+			"Seb needs a store that passes every check above, each time; docs/stores.md lists the stores that were tested"), exitDamage}
 	}
 }
 

@@ -316,8 +316,8 @@ func TestDoctorSaysOnceThatAStoreDoesNotAnswer(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "none")
 	t.Setenv("AWS_MAX_ATTEMPTS", "1")
 	r := runSeb(t, nil, "doctor", "--store", "s3://bucket?endpoint=http://127.0.0.1:1")
-	r.want(t, exitUnreachable, "does not answer\n     check the endpoint")
-	if !strings.Contains(r.out, "verdict: unknown: the store did not answer\n") || strings.Count(r.out+r.err, "connection refused") != 1 {
+	r.want(t, exitUnreachable, "failed\n     check the endpoint")
+	if !strings.Contains(r.out, "verdict: unknown: the first request to the store failed, so nothing else was checked\n") || strings.Count(r.out+r.err, "connection refused") != 1 {
 		t.Errorf("it says\n%s%s", r.out, r.err)
 	}
 }

@@ -40,7 +40,7 @@ var exitCodes = []struct {
 	{exitRefused, "refused: for example, something does not exist, exists already or is too large"},
 	{exitUnknown, "the outcome is unknown: the change may be in the log or not; check before you try again"},
 	{exitUnreachable, "the broker or the store does not answer, is too busy or has no room: the failed request changed nothing; try again later"},
-	{exitDead, "at least one record became a dead letter while seb work ran; it ended by --drain, by --limit, or because it can't run the command of --exec"},
+	{exitDead, "seb work ended by --drain or --limit, or because it can't run the command of --exec, and at least one record became a dead letter while it ran"},
 	{exitSignal + int(syscall.SIGINT), "interrupted by Ctrl-C; the code is 143 after SIGTERM, and 129 after SIGHUP, as when the terminal is closed"},
 }
 

@@ -25,10 +25,13 @@ var shellHints = map[seb.Code]string{
 	seb.Code("route_not_found"): otherServer, seb.Code("method_not_allowed"): otherServer,
 }
 
-const otherServer = "is --server (SEB_SERVER) the URL of a broker? If so, the broker is older than this command"
+const otherServer = "check --server (SEB_SERVER): it must be the URL of a broker, such as http://127.0.0.1:51313, without /v1; if it is, the broker is older than this command"
 
 // ofRequests matches hints that name HTTP requests. Such hints are of no use in a shell.
 var ofRequests = regexp.MustCompile(`\b(GET|HEAD|PUT|POST|PATCH|DELETE|Retry-After|Authorization|Accept|Allow|Content-Type)\b|/v1/`)
+
+// placeInBody matches the place of a mistake in the body of a request.
+var placeInBody = regexp.MustCompile(`, at byte \d+$`)
 
 // shellHint returns the hint to show in a shell in place of a broker's hint; it may be "".
 func shellHint(code seb.Code, hint string) string {

@@ -30,10 +30,13 @@ func TestHintsOfRefusalsSpeakOfCommands(t *testing.T) {
 		{"queue create orders other --dead-letter-topic orders", "name another topic"},
 		{"queue update orders mail --backoff 1h..1s", "see seb queue update --help"},
 		{"queue update orders mail --max-attempts 0", "use an integer from 1 to 1000"},
-		{"topic list --server " + b.url + "/orders", "is --server (SEB_SERVER) the URL of a broker?"},
+		{"topic list --server " + b.url + "/orders", "check --server (SEB_SERVER): it must be the URL of a broker"},
 	} {
 		r := runSeb(t, nil, strings.Fields(c.command)...)
 		r.want(t, exitRefused, "\n     ", c.hint)
+		if strings.Contains(r.err, "at byte") {
+			t.Errorf("%s: the error names a place in a body that the user does not see:\n%s", c.command, r.err)
+		}
 		if ofRequests.MatchString(r.err[strings.Index(r.err, "\n"):]) {
 			t.Errorf("%s: the hint is for who types requests:\n%s", c.command, r.err)
 		}
@@ -52,5 +55,15 @@ func TestHintsAboutRequestsAreLeftOut(t *testing.T) {
 	r := runSeb(t, nil, "topic", "list", "--server", server.URL)
 	if r.want(t, exitRefused); r.err != "seb: list topics: too_strange: it is\n" {
 		t.Errorf("it says:\n%s", r.err)
+	}
+}
+
+// Go's own errors about values of flags are for programmers.
+func TestErrorsOfFlagsSayWhatTheyTake(t *testing.T) {
+	for command, want := range map[string]string{
+		"produce orders --deliver-at tomorrow": `invalid time "tomorrow": write a date, a time and a zone, such as 2026-01-31T12:00:00Z`,
+		"serve --log-level loud":               `invalid level "loud": write debug, info, warn or error`,
+	} {
+		runSeb(t, nil, strings.Fields(command)...).want(t, exitUsage, want)
 	}
 }

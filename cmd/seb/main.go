@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -286,6 +287,8 @@ func newParser(ctx context.Context, std streams, leave func(code int)) *kong.Kon
 		kong.NamedMapper("topic", kong.MapperFunc(topicName)),
 		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), kong.MapperFunc(networkValue)),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(durationValue)),
+		kong.TypeMapper(reflect.TypeFor[*time.Time](), kong.MapperFunc(timeValue)),
+		kong.TypeMapper(reflect.TypeFor[slog.Level](), kong.MapperFunc(levelValue)),
 		kong.Vars{"version": versionLine(), "server": defaultServer},
 		kong.ExplicitGroups(groups),
 		kong.WithHyphenPrefixedParameters(true), // such as --from -10
@@ -315,6 +318,34 @@ func durationValue(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
+// timeValue reads a time from the command line.
+func timeValue(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("time", &text); err != nil {
+		return err
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return fmt.Errorf("invalid time %q: write a date, a time and a zone, such as 2026-01-31T12:00:00Z", text)
+	}
+	target.Set(reflect.ValueOf(&t))
+	return nil
+}
+
+// levelValue reads a level of the log from the command line.
+func levelValue(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("level", &text); err != nil {
+		return err
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(text)); err != nil {
+		return fmt.Errorf("invalid level %q: write debug, info, warn or error", text)
+	}
+	target.Set(reflect.ValueOf(level))
+	return nil
+}
+
 // usageError is a mistake in how the command was called.
 type usageError struct{ error }
 
@@ -341,6 +372,9 @@ func said(err error) (message, hint string) {
 		// signal, the exit code tells only which signal it was.)
 		short := *e
 		short.Outcome, short.Hint = "", ""
+		if !strings.HasPrefix(short.Detail, "line ") { // seb produce gives the place in a line of its input
+			short.Detail = placeInBody.ReplaceAllString(short.Detail, "") // nobody sees the body that seb sent
+		}
 		text := short.Error()
 		if e.Code == client.CodeUnreachable || e.Code == client.CodeUnexpectedResponse {
 			text = strings.TrimPrefix(text, string(e.Code)+": ") // the detail says it all

@@ -366,7 +366,7 @@ func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 				" then go on with --skip %d if they are missing, or with --skip %d if they are in the log%s",
 				done, p.unit, from, to, p.cmd.Topic, p.acked, to, next)), exitUnknown}
 	}
-	goOn := fmt.Sprintf("go on with --skip %d", p.acked)
+	goOn := fmt.Sprintf("remove the cause of the error, then continue with --skip %d", p.acked)
 	if code == seb.CodeRequestTooLarge && count > 1 {
 		goOn += " and a smaller --batch-bytes or --batch-records"
 	}

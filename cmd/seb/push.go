@@ -44,7 +44,7 @@ func (f pushFlags) deliver(broker *seb.Broker, log *slog.Logger) (end func()) {
 	go func() {
 		defer close(ended)
 		if err := broker.DeliverPushed(ctx, seb.PushOptions{Grace: drainTimeout}); err != nil {
-			log.Error("pushing records has ended", "error", err)
+			log.Error("this broker no longer pushes the records of queues to their URLs: restart the broker", "error", err)
 		}
 	}()
 	return func() {

@@ -61,7 +61,7 @@ func (c *queueReceiveCmd) Run(ctx context.Context, std streams) error {
 		return printJSON(std.out, map[string]any{"messages": each(messages, httpapi.MessageJSON)})
 	}
 	if len(messages) == 0 {
-		note(std.err, "no record is ready\n")
+		note(std.err, "no record can be handed out now: all may be done, delayed, held, or with workers, or the queue is paused; `seb queue show %s %s` shows which\n", c.Topic, c.Queue)
 		return nil
 	}
 	out := newPrinter(std.out)

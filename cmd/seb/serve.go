@@ -41,7 +41,7 @@ type serveCmd struct {
 	storeFlag
 	HTTP       string        `name:"http" default:"127.0.0.1:51313" placeholder:"HOST:PORT" help:"Address to listen on; port 0 takes a free one (default ${default})."`
 	Advertise  string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to send it their commits, and to forward requests that only the owner of a queue can answer, such as http://10.0.0.5:51313; the default port is 80, or 443 for https (default: the address that it listens on, unless that is a wildcard or a loopback address); no two brokers may have the same URL. Port 0 stands for the port that it listens on."`
-	Zone       string        `placeholder:"NAME" help:"The zone in which the broker runs, such as eu-central-1a: brokers of one zone send each other the records of small commits, those of different zones only their heads (default: all brokers are in one zone)."`
+	Zone       string        `placeholder:"NAME" help:"The zone in which the broker runs, such as eu-central-1a: brokers of the same zone send each other small commits with their records; brokers of different zones send each other commits without records (default: all brokers are in one zone)."`
 	NoPeers    bool          `help:"Connect to other brokers of the store only to forward requests: neither send them commits, nor take theirs."`
 	AutoCreate bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
 	StaleMax   time.Duration `default:"1s" help:"How stale reads, and the records that a queue hands out, may be (default ${default})."`
@@ -51,7 +51,7 @@ type serveCmd struct {
 	AllowOrigin []string `group:"access" placeholder:"ORIGIN" help:"Let pages of this origin, such as https://example.com, use the broker from a browser; * means all (default: none)."`
 	Insecure    bool     `group:"access" help:"Allow addresses that other machines can reach although there are no API keys: anyone who reaches the broker can read and write."`
 
-	Batch             string         `group:"commits" enum:"timed,immediate,each" default:"timed" help:"When to commit: timed, immediate, or each append alone (default ${default})."`
+	Batch             string         `group:"commits" enum:"timed,immediate,each" default:"timed" help:"When to commit: timed collects records for --linger; immediate commits what came during the previous commit; each commits every append alone (default ${default})."`
 	Linger            *time.Duration `group:"commits" placeholder:"DURATION" help:"How long a timed batch collects records (default: 10ms in a directory, 250ms on S3, which is at most 4 PUTs a second)."`
 	CommitBytes       size           `group:"commits" default:"4MiB" help:"Commit a timed batch when it holds this much (default ${default})."`
 	AppendTimeout     time.Duration  `group:"commits" default:"30s" help:"How long a write waits for the store before it is answered 503 (default ${default})."`
@@ -78,7 +78,7 @@ type serveCmd struct {
 	pushFlags `group:"push"`
 
 	DeleteDelay time.Duration `group:"bucket" default:"24h" help:"How long objects stay after the log stopped needing them; at least four times --margin (default ${default})."`
-	Margin      time.Duration `group:"bucket" default:"1h" help:"The largest error of the store's clocks (default ${default})."`
+	Margin      time.Duration `group:"bucket" default:"1h" help:"At least twice the largest error of the store's clocks (default ${default})."`
 
 	LogLevel  slog.Level `group:"log" default:"info" help:"Lowest level to log: debug, info, warn, error (default ${default})."`
 	LogFormat string     `group:"log" enum:"text,json" default:"text" help:"Format of the log on standard error: text or json (default ${default})."`
@@ -383,7 +383,7 @@ func (c *serveCmd) checkAddresses(ctx context.Context) error {
 	}
 	if c.DebugAddr != "" && othersReach(c.DebugAddr) && !c.Insecure {
 		return usageError{hinted(
-			fmt.Errorf("--debug-addr %s can be reached from other machines, and profiles have no access control", c.DebugAddr),
+			fmt.Errorf("other machines can reach the address %s (--debug-addr), and profiles have no access control", c.DebugAddr),
 			"use an address of 127.0.0.1, or add --insecure if everyone may see them")}
 	}
 	if err := cmp.Or(c.tlsFlags.check(), c.pushFlags.check()); err != nil {
@@ -449,7 +449,7 @@ func (c *serveCmd) checkLog(ctx context.Context) error {
 // noKeys returns the error for a log without API keys on an address that other machines can reach. The
 // parameter there tells whether the log exists.
 func (c *serveCmd) noKeys(there bool) error {
-	first := fmt.Sprintf("create the first one with `seb key create NAME --scope admin --store '%s'", c.Store)
+	first := fmt.Sprintf("create the first API key with `seb key create NAME --scope admin --store '%s'", c.Store)
 	switch {
 	case c.Store == "memory:":
 		first = ""
@@ -459,7 +459,7 @@ func (c *serveCmd) noKeys(there bool) error {
 		first += " --new-log`, or "
 	}
 	return usageError{hinted(
-		fmt.Errorf("--http %s can be reached from other machines, and the log in %s has no API keys", c.HTTP, c.Store),
+		fmt.Errorf("other machines can reach the address %s (--http), and the log in %s has no API keys: everyone could read and write", c.HTTP, c.Store),
 		first+"add --insecure if everyone may read and write")}
 }
 

@@ -148,7 +148,7 @@ func (f storeFlag) open(ctx context.Context) (objstore.Store, storeKind, error) 
 	}
 	store, err := objstore.OpenDir(f.Store)
 	if errors.Is(err, objstore.ErrNotRegular) {
-		return nil, kindDirectory, hinted(err, "move it away, and put the directory back if there was one")
+		return nil, kindDirectory, hinted(err, "move it away; if a directory of the store was there before, restore that directory")
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return nil, kindDirectory, codedError{hinted(err, "make room on the disk of "+f.Store), exitUnreachable}

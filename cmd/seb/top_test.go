@@ -100,7 +100,7 @@ store   create 4.0/s, get 2.0/s, list 1.0/s, 25.0 ms each
 memory  1 MiB of 128 MiB, state 2 KiB of 256 MiB
 1 reads met a missing or damaged object: run seb fsck
 2.0 store requests/s fail
-0.5 requests/s are pushed back (429, 503)
+0.5 requests/s are refused because the broker or its store is busy or down (429, 503)
 
 TOPIC   PARTITIONS  RECORDS  RECORDS/S  STORED  STORED/S  LAST RECORD
 orders  2           2600     1000.0     5 KiB   2.5 KiB   2026-01-31T12:00:01Z
@@ -173,7 +173,7 @@ search    orders  40   2
 billing   orders  3    0
 
 QUEUE  TOPIC   LEFT  DELAYED  DEAD  OLDEST  PUSH
-ship   orders  12    5        0     1m30s   ok
+ship   orders  12    5        0     1m30s   on
 hook   orders  2     0        0     -       failing
 gone   orders  1     0        0     -       stopped
 mail   orders  0     0        1     -       -
@@ -182,7 +182,7 @@ mail   orders  0     0        1     -       -
 		t.Error(diff)
 	}
 	got := text(v.lines(20))
-	if strings.Count(got, "\n") > 20 || !strings.HasSuffix(got, "and 2 more\n\nCONSUMER  TOPIC   LAG  MISSED\nsearch    orders  40   2\nbilling   orders  3    0\n\nQUEUE  TOPIC   LEFT  DELAYED  DEAD  OLDEST  PUSH\nand 4 more\n") {
+	if strings.Count(got, "\n") > 20 || !strings.HasSuffix(got, "and 2 more rows\n\nCONSUMER  TOPIC   LAG  MISSED\nsearch    orders  40   2\nbilling   orders  3    0\n\nQUEUE  TOPIC   LEFT  DELAYED  DEAD  OLDEST  PUSH\nand 4 more rows\n") {
 		t.Errorf("in twenty rows:\n%s", got)
 	}
 	if got := text(v.lines(14)); strings.Count(got, "\n") > 14 || strings.Contains(got, "QUEUE") {
@@ -212,11 +212,11 @@ func TestTopSorts(t *testing.T) {
 func TestTopFitsTheTerminal(t *testing.T) {
 	before, now := twoSnapshots(t)
 	lines := viewOf(before, now, "http://b:1", "rate").lines(12)
-	if len(lines) != 12 || lines[10].text[:5] != "TOPIC" || lines[11].text != "and 3 more" {
+	if len(lines) != 12 || lines[10].text[:5] != "TOPIC" || lines[11].text != "and 3 more rows" {
 		t.Errorf("in twelve rows:\n%s", text(lines))
 	}
 	lines = viewOf(before, now, "http://b:1", "rate").lines(13)
-	if len(lines) != 13 || !strings.HasPrefix(lines[11].text, "orders") || lines[12].text != "and 2 more" {
+	if len(lines) != 13 || !strings.HasPrefix(lines[11].text, "orders") || lines[12].text != "and 2 more rows" {
 		t.Errorf("in thirteen rows:\n%s", text(lines))
 	}
 	var out strings.Builder

@@ -177,7 +177,7 @@ func (v *topView) lines(rows int) []topLine {
 		{v.DataLost > 0, fmt.Sprintf("%d reads met a missing or damaged object: run seb fsck", v.DataLost)},
 		{v.stateWarning() != "", v.stateWarning()},
 		{v.StoreErrors > 0, fmt.Sprintf("%.1f store requests/s fail", v.StoreErrors)},
-		{v.PushedBack > 0, fmt.Sprintf("%.1f requests/s are pushed back (429, 503)", v.PushedBack)},
+		{v.PushedBack > 0, fmt.Sprintf("%.1f requests/s are refused because the broker or its store is busy or down (429, 503)", v.PushedBack)},
 	} {
 		if trouble.is {
 			lines = append(lines, topLine{trouble.text, red})

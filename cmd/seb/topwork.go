@@ -92,7 +92,7 @@ func pushState(stopped, failing bool) string {
 	case failing:
 		return "failing"
 	}
-	return "ok"
+	return "on"
 }
 
 // workTables returns the tables of consumers and queues, without empty ones.
@@ -154,7 +154,7 @@ func fit(tables [][]string, room int) (fitting [][]string) {
 				continue
 			}
 			shown := max(1, sizes[i]-1) // at least the heading; one row is for "and N more"
-			table = append(table[:shown:shown], fmt.Sprintf("and %d more", len(table)-shown))
+			table = append(table[:shown:shown], fmt.Sprintf("and %d more rows", len(table)-shown))
 		}
 		fitting = append(fitting, table)
 	}

@@ -146,7 +146,7 @@ func (b *Budget) refusal(n int64, c Class) error {
 	most := b.max(c)
 	what := "the memory budget"
 	if most < b.limit {
-		what = "the part of the memory budget that such requests may take"
+		what = "the part of the memory that requests of this kind may take"
 	}
 	return &FullError{Detail: fmt.Sprintf("no room for %d bytes in %s (at most %d of %d bytes)", n, what, most, b.limit), Limit: b.limit}
 }

@@ -149,7 +149,7 @@ func answerable(d *state.Draft, topic format.TopicID, id format.QueueID, answers
 func whyLost(d *state.Draft, id format.QueueID, x leases.Delivery) string {
 	switch done, a, _ := d.RecordState(id, x.Partition, x.Offset); {
 	case !d.HasRecord(id, x.Partition, x.Offset):
-		return "belongs to a record that does not exist"
+		return "names a record that the queue does not have: the record was deleted, or the token is not the one that came with the record"
 	case done:
 		return "belongs to a record that is done"
 	case a.DeadLetter:
@@ -159,6 +159,6 @@ func whyLost(d *state.Draft, id format.QueueID, x leases.Delivery) string {
 	case a.Number > x.Attempt:
 		return fmt.Sprintf("belongs to delivery %d, and delivery %d came later", x.Attempt, a.Number)
 	default:
-		return "belongs to a delivery that never happened"
+		return "names a delivery that the log does not have: check that the token is the one that came with the record"
 	}
 }

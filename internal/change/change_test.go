@@ -220,7 +220,7 @@ func TestConsumers(t *testing.T) {
 		{"reset before the end", change.ResetConsumer{ConsumerSetting: setting("c", 0), From: change.Position{Offset: -3, FromEnd: true}}, moved(9, 0), ""},
 		{"reset far before the end", change.ResetConsumer{ConsumerSetting: setting("c", 0), From: change.Position{Offset: -30, FromEnd: true}}, moved(2, 0), ""},
 		{"reset behind the end", change.ResetConsumer{ConsumerSetting: setting("c", 0), From: change.Position{Offset: 13}}, nil,
-			outside + "13 is outside; use earliest, latest, or an offset in between"},
+			outside + "13 is outside; use earliest, latest, or an offset from 2 to 12"},
 		{"reset to an offset", change.ResetConsumer{ConsumerSetting: setting("c", 0), From: change.Position{Offset: 5, Exact: true}}, nil,
 			"invalid_request: can't begin at offset 5 in each of 2 partitions; name the partitions and their offsets"},
 		{"reset to a time", change.ResetConsumer{ConsumerSetting: setting("c", 0), TopicID: 1, Next: []format.Offset{7}}, moved(7, 0), ""},
@@ -231,7 +231,7 @@ func TestConsumers(t *testing.T) {
 		{"create at offsets of no partition", change.ResetConsumerTo{ConsumerSetting: setting("new", 2), Positions: at(3, 0, 0)}, nil,
 			`partition_not_found: topic "t" has no partition 2, only 0 to 1`},
 		{"reset to deleted offsets", change.ResetConsumerTo{ConsumerSetting: setting("c", 0), Positions: at(1)}, nil,
-			outside + "1 is outside; use earliest, latest, or an offset in between"},
+			outside + "1 is outside; use earliest, latest, or an offset from 2 to 12"},
 
 		{"move", move(change.MoveConsumer{IfVersion: "1.1", Expect: at(4), To: at(1)}), moved(1), ""},
 		{"move another version", move(change.MoveConsumer{IfVersion: "1.2", To: at(5)}), nil,
@@ -273,8 +273,8 @@ func TestQueues(t *testing.T) {
 			entries{fresh, &format.QueuePurged{Queue: 3, Before: 12}}, ""},
 		{"create at an offset", set("new", change.SetQueue{Create: true, QueuesMax: 3, From: change.Position{Offset: 5, Exact: true}}), nil,
 			"invalid_request: can't begin at offset 5 in each of 2 partitions; begin at earliest or latest"},
-		{"create behind the end", inDead, nil, `offset_out_of_range: partition 0 of topic "dead" is empty, and 0 comes next: 1 is outside; ` +
-			"use earliest, latest, or an offset in between"},
+		{"create behind the end", inDead, nil, `offset_out_of_range: partition 0 of topic "dead" holds no records; its next record gets offset 0: 1 is outside; ` +
+			"use earliest, latest or 0, which all mean the next record of an empty partition"},
 		{"create new", set("new", change.SetQueue{Create: true, New: true, QueuesMax: 3}), entries{fresh, &format.QueuePurged{Queue: 3, Before: 2}}, ""},
 		{"create what exists", set("q", change.SetQueue{Create: true, New: true, QueuesMax: 3}), nil, `queue_exists: queue "q" of topic "t" exists`},
 		{"create too many", set("new", change.SetQueue{Create: true, QueuesMax: 2}), nil, "too_many_queues: there are 2 queues, which is the maximum"},
@@ -341,7 +341,7 @@ func TestPush(t *testing.T) {
 		{"set to another", set("pushed", change.SetPush{Update: change.PushUpdate{URL: new("https://b.example/"), Timeout: new(30 * time.Second)}}),
 			entries{&format.QueuePushSet{Queue: 2, Push: target("https://b.example/")}}, ""},
 		{"set to no URL", set("q", change.SetPush{}), nil,
-			`invalid_request: url: "" is not an https or http URL; use a URL such as https://example.com/hooks`},
+			`invalid_request: url: the URL is missing; the first request for the push of a queue must have it; use a URL such as https://example.com/hooks`},
 		{"set to a private network", set("q", change.SetPush{Update: change.PushUpdate{URL: new("https://10.1.2.3/"), Headers: headers},
 			Allowed: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}), entries{&format.QueuePushSet{Queue: 1, Push: target("https://10.1.2.3/")}}, ""},
 		{"set to a network that is not allowed", set("q", change.SetPush{Update: change.PushUpdate{URL: new("https://10.1.2.3/")}}), nil,
@@ -417,14 +417,14 @@ func TestAnswers(t *testing.T) {
 			`position_conflict: positions/0: consumer "c" of topic "t" has version 1.1, not 2.1: another commit or reset has moved it; ` +
 				"read the consumer's version again; perhaps another reader uses the same consumer"},
 		{"commit a wrong token", &change.Commit{Moves: []change.CommitMove{move}, Acks: []change.CommitAck{wrongAck}}, nil,
-			`lease_lost: acks/0/tokens/1: token "token.3.1" belongs to a record that is done; stop the work on this record: another worker may have the record, or the work on the record is done already`},
+			`lease_lost: acks/0/tokens/1: token "token.3.1" belongs to a record that is done; stop the work on this record: it may be with another worker, done, deleted, or a dead letter`},
 		{"commit for no queue", &change.Commit{Acks: []change.CommitAck{{Part: "acks/0", QueueName: change.QueueName{Topic: "t"}}}}, nil,
 			`queue_not_found: acks/0: topic "t" has no queue ""`},
 	}.run(t)
 }
 
 func TestAnswersAreRefusedOneByOne(t *testing.T) {
-	const leave = "; stop the work on this record: another worker may have the record, or the work on the record is done already"
+	const leave = "; stop the work on this record: it may be with another worker, done, deleted, or a dead letter"
 	const ofAnother = `lease_lost: token "token.7.1" belongs to another queue; send the token to the queue that handed out the record; if that queue was deleted, drop the record`
 	elsewhere, deleted := answer(7, 1), answer(7, 1)
 	elsewhere.Queue, deleted.Queue = 2, 9 // both are told alike: the caller may not be allowed to see the queue
@@ -434,8 +434,8 @@ func TestAnswersAreRefusedOneByOne(t *testing.T) {
 		`lease_lost: token "token.3.1" belongs to a record that is done` + leave,
 		`lease_lost: token "token.5.1" belongs to delivery 1, and delivery 2 came later` + leave,
 		`lease_lost: token "token.6.1" belongs to a dead letter` + leave,
-		`lease_lost: token "token.7.2" belongs to a delivery that never happened` + leave,
-		`lease_lost: token "token.12.1" belongs to a record that does not exist` + leave,
+		`lease_lost: token "token.7.2" names a delivery that the log does not have: check that the token is the one that came with the record` + leave,
+		`lease_lost: token "token.12.1" names a record that the queue does not have: the record was deleted, or the token is not the one that came with the record` + leave,
 		ofAnother,
 		ofAnother,
 		"",

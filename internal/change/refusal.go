@@ -88,12 +88,13 @@ func PartitionNotFound(topic string, partition format.Partition, count int) *Ref
 
 // OutOfRange refuses an offset outside of a partition that holds the offsets from start to end-1.
 func OutOfRange(topic string, partition format.Partition, offset, start, end format.Offset) *Refusal {
-	holds := fmt.Sprintf("holds offsets %d to %d, and %d comes next", start, end-1, end)
+	holds := fmt.Sprintf("holds offsets %d to %d, and %d comes next: %d is outside", start, end-1, end, offset)
+	hint := fmt.Sprintf("use earliest, latest, or an offset from %d to %d", start, end)
 	if start == end {
-		holds = fmt.Sprintf("is empty, and %d comes next", end)
+		holds = fmt.Sprintf("holds no records; its next record gets offset %d: %d is outside", end, offset)
+		hint = fmt.Sprintf("use earliest, latest or %d, which all mean the next record of an empty partition", end)
 	}
-	r := refused(CodeOffsetOutOfRange, "use earliest, latest, or an offset in between",
-		"partition %d of topic %q %s: %d is outside", partition, topic, holds, offset)
+	r := refused(CodeOffsetOutOfRange, hint, "partition %d of topic %q %s", partition, topic, holds)
 	r.Start, r.End = start, end
 	return r
 }
@@ -121,7 +122,7 @@ func PushNotFound(topic, queue string) *Refusal {
 // LeaseLost refuses a token whose delivery a worker may no longer answer. why continues the sentence
 // that begins with the token.
 func LeaseLost(token, why string) *Refusal {
-	return refused(CodeLeaseLost, "stop the work on this record: another worker may have the record, or the work on the record is done already", "token %q %s", token, why)
+	return refused(CodeLeaseLost, "stop the work on this record: it may be with another worker, done, deleted, or a dead letter", "token %q %s", token, why)
 }
 
 // TokenElsewhere refuses a token of another queue. The refusal does not tell whether that queue exists:

@@ -163,6 +163,9 @@ func (x DeleteRecords) Apply(d *state.Draft) ([]format.Entry, error) {
 	if x.Before < 0 || x.Before > end {
 		r := OutOfRange(x.Topic, x.Partition, x.Before, start, end)
 		r.Hint = fmt.Sprintf("give the first offset to keep: %d keeps all records, %d keeps none", start, end)
+		if start == end {
+			r.Hint = "the partition holds no records: there is nothing to delete"
+		}
 		return nil, r
 	}
 	if x.Before <= start {

@@ -205,19 +205,19 @@ func (x *Dispatchers) apply(it format.Entry, at state.Moment) {
 	}
 }
 
-// warnOfLoss logs that another broker has taken over a queue from this broker, although this broker runs.
+// warnOfLoss logs that another broker has taken over a queue from this broker, which is still running.
 // The message names the option to set. Only the commit loop calls warnOfLoss.
 func (x *Dispatchers) warnOfLoss(d *Dispatcher) {
 	if !x.warned.IsZero() && time.Since(x.warned) < lossWarnEvery {
 		return
 	}
 	x.warned = time.Now()
-	why, hint := "this broker advertises no address at which the other broker could ask whether it runs", "advertise an address at which the other brokers reach this broker: seb serve --advertise"
+	why, hint := "this broker advertises no address, so the other broker could not check that this broker was running", "advertise an address at which the other brokers reach this broker: seb serve --advertise"
 	if x.opts.Address != "" {
 		why = "the other broker got no response at the address that this broker advertises, or this broker could not reach the store"
 		hint = "make sure that all brokers reach the address, and that it leads to this broker alone; to advertise another address, use seb serve --advertise"
 	}
-	x.logger.Warn("another broker has taken over a queue from this broker, although this broker runs: "+why,
+	x.logger.Warn("another broker has taken over a queue from this broker, which is still running: "+why,
 		"topic", d.names.Topic, "queue", d.names.Queue, "address", x.opts.Address, "hint", hint)
 }
 

@@ -91,9 +91,9 @@ type LateError struct {
 // Error implements error.
 func (e *LateError) Error() string {
 	if e.Err == nil {
-		return fmt.Sprintf("the store did not take the commit within %v", e.Within)
+		return fmt.Sprintf("the store did not confirm the write within %v", e.Within)
 	}
-	return fmt.Sprintf("the store did not take the commit within %v: %v", e.Within, e.Err)
+	return fmt.Sprintf("the store did not confirm the write within %v: %v", e.Within, e.Err)
 }
 
 // Unwrap returns the cause.

@@ -154,7 +154,7 @@ func (e *Engine) peerMetrics() []metric.Family {
 // stateMetrics returns metrics that tell how large the state is, and how large it may be.
 func (e *Engine) stateMetrics() (families []metric.Family) {
 	left := metric.Family{Name: "seb_state_left_seconds", Kind: metric.Gauge,
-		Help: "Time until appends are refused because the state is full, if it goes on to grow as in the last day, not counting idempotency keys. Absent if it does not grow."}
+		Help: "Time until appends are refused because the state is full, if the state continues to grow as fast as in the last day. Idempotency keys do not count, since they expire. Absent if the state does not grow."}
 	if use := e.StateUse(); use.Left > 0 {
 		left.Add(use.Left.Seconds())
 	}

@@ -41,7 +41,7 @@ func Obstacles(ctx context.Context, store objstore.Store) ([]Obstacle, error) {
 	for key, mode := range modes {
 		must := "a regular file: " + remedy
 		if isPrefix(key) {
-			must = "a directory: move it away, and put the directory back if there was one"
+			must = "a directory: move it away; if a directory of the store was there before, restore that directory"
 		}
 		obstacles = append(obstacles, Obstacle{key, fmt.Sprintf("%s is %s, and must be %s", walker.Path(key), objstore.KindOf(mode), must)})
 	}

@@ -278,7 +278,7 @@ func (s *supervision) stopped(ctx context.Context, q Pushed, why string, log *sl
 		if err == nil || errors.Is(err, ErrNoQueue) || ctx.Err() != nil {
 			return // if ctx ended, the next run sends a request to the target again
 		}
-		log.Warn("can't commit that a target is gone; trying again", "err", err)
+		log.Warn("the receiver answered 410 (Gone), but this broker can't write to the log that the push stops; trying again", "err", err)
 		wait.For(ctx, superviseAgain)
 	}
 }

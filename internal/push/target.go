@@ -102,6 +102,8 @@ func parseURL(text string) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	switch {
+	case text == "":
+		return nil, invalid(field, hint, "the URL is missing; the first request for the push of a queue must have it")
 	case err != nil:
 		return nil, invalid(field, hint, "%q is not a URL", text)
 	case u.Scheme != "https" && u.Scheme != "http" || u.Opaque != "":

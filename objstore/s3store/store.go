@@ -97,7 +97,7 @@ func open(ctx context.Context, config Config) (*Store, error) {
 		return nil, notLoaded(err)
 	}
 	if _, err := loaded.Credentials.Retrieve(ctx); err != nil {
-		return nil, &objstore.Failure{Detail: "no credentials: neither AWS_ACCESS_KEY_ID nor another source of AWS has any", Hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE", Setup: true, Err: err}
+		return nil, &objstore.Failure{Detail: "no credentials for S3: none are in AWS_ACCESS_KEY_ID, in the files of AWS, or in the role of this machine", Hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE", Setup: true, Err: err}
 	}
 	s := &Store{client: s3.NewFromConfig(loaded, config.apply), bucket: config.Bucket}
 	if config.Prefix != "" {
