@@ -12,8 +12,8 @@ var conditions = map[string]string{
 }
 
 // refuseConditions refuses If-Match and If-None-Match of a write that does not take them. If this API ignored
-// If-None-Match, for example, a client that means to create a consumer would reset a consumer that exists. The
-// original's requests ignore conditions, as the original does.
+// If-None-Match, for example, a client that means to create a consumer would reset a consumer that exists. Requests in
+// the form of the original Seb, an earlier program, are outside of /v1/, and ignore conditions as that program does.
 func refuseConditions(r *http.Request) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead || !strings.HasPrefix(r.Pattern, "/v1/") {
 		return nil

@@ -32,7 +32,7 @@ type Series struct {
 type Distribution struct {
 	Count   uint64
 	Sum     float64
-	Buckets []Bucket // ascending by Max; observations above the last Max are only in Count
+	Buckets []Bucket // ascending by Max; no bucket counts observations above the last Max (Count and Sum include them)
 }
 
 // Bucket counts the observations that are at most Max, including those in the buckets before this one.

@@ -439,8 +439,8 @@ func (d *dumper) mark(fault bool, what string) string {
 	return d.paint(red, " BAD: "+what)
 }
 
-// standsAt marks a fault if name has the form of a key of the log, but is not key, which is the key that the
-// object itself names. A name of any other form is no fault: it may be the name of a copy.
+// standsAt marks a fault if the object is in a directory (such as log) like that of the key that the object itself names,
+// but has another name there. In any other directory, every name is allowed: the object may be a copy.
 func (d *dumper) standsAt(name, key string) string {
 	dir, base := path.Split(name)
 	if path.Base(dir) != path.Dir(key) {

@@ -54,11 +54,11 @@ type measurement struct {
 	bytes int64
 }
 
-// tenths is the tenth of a limit that was last reported.
+// tenths is a number of tenths of a limit. The method reached keeps in it the number that was last reported.
 type tenths int
 
-// reached returns true if used fills at least from tenths of limit, and more tenths than when reached last returned
-// true. If the number of tenths has fallen by two or more since then, reached compares with the lower number.
+// reached returns true if used fills as many tenths of limit as the parameter from says, and more than when reached last
+// returned true. If the number of tenths has fallen by two or more since then, reached compares with the lower number.
 func (told *tenths) reached(used, limit int64, from tenths) bool {
 	tenth := tenths(used * 10 / max(limit, 1))
 	if tenth < *told-1 { // one tenth less may be due to things that come and go
