@@ -102,7 +102,7 @@ type Config struct {
 	Crashes bool
 	// Syncs: readers at the end of the log ask for syncs.
 	Syncs bool
-	// Wire: brokers send the commits that they write to each other.
+	// Wire: brokers send each other the commits that they write.
 	Wire bool
 	// Renewals: leases are renewed before they end.
 	Renewals bool
@@ -115,7 +115,7 @@ type Config struct {
 	Losses int
 	// Abandons: callers stop waiting for their commits.
 	Abandons bool
-	// Undated: an answer may carry no date, or come too late by the local clock.
+	// Undated: the answer to a Get may carry no date, or come too late by the local clock.
 	Undated bool
 
 	// Without is the rule that is left out; None if all are kept.

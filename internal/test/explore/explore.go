@@ -163,7 +163,7 @@ func (e *explorer[W, P]) story(path []uint16) []string {
 	return append(t.story, w.here().wrong.detail)
 }
 
-// Walk takes the given number of random steps, and checks the invariants after each step.
+// Walk tries the given number of random steps, drops impossible ones, and checks the invariants after each step.
 func Walk(cfg Config, seed uint64, steps int) Result {
 	return walk[world](&keys{cfg: &cfg}, seed, steps)
 }

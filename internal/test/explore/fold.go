@@ -76,8 +76,8 @@ func newFolds(attempts int) *folds {
 
 func (f *folds) at(n fold) *knownFold { return &f.states[n] }
 
-// try commits a change on top of the state with the index from. taken reports whether that state accepts the
-// change.
+// try commits a change on top of the state that the argument from names. taken reports whether that state accepts
+// the change.
 func (f *folds) try(from fold, c change) (to fold, taken bool) {
 	what := attempted{from, c}
 	o, ok := f.after[what]

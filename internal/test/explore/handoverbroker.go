@@ -5,7 +5,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/handover"
 )
 
-// handoverBroker is a broker that hands over bundles and takes them. Its decisions are those of real brokers.
+// handoverBroker is a broker that hands over bundles and takes them. Package handover makes its decisions.
 type handoverBroker struct {
 	name byte // not part of the state: brokers are interchangeable
 
@@ -13,8 +13,8 @@ type handoverBroker struct {
 	send    *handover.Sender
 	take    *handover.Receiver
 	claim   written // the commit that the broker tries to write; 0 if there is none
-	sealed  uint8   // a bit for each bundle that the broker has sealed under its session, and each other request
-	kept    uint8   // a bit for each bundle that it has kept over a load; only without the rule Load
+	sealed  uint8   // a bit for each bundle that the broker sealed under its session, and each request from getRequest
+	kept    uint8   // a bit for each bundle that it has kept over a load; only without the rule "Load"
 	home    uint8   // 1 + the request that is in no bundle yet; 0 if there is none
 }
 
@@ -78,7 +78,7 @@ func (w *handoverWorld) restart(b *handoverBroker) {
 	w.nameAny(b)
 }
 
-// nameAny makes a broker that has not won the last slot a winner. It happens only if AnyWinner is true.
+// nameAny makes a broker a winner although the broker has not won the last slot. It does so only if AnyWinner is true.
 func (w *handoverWorld) nameAny(b *handoverBroker) {
 	if w.AnyWinner {
 		b.take.Named(handover.Session{}, b.take.Position())
@@ -121,8 +121,8 @@ func (w *handoverWorld) load(b *handoverBroker) {
 	}
 }
 
-// beNamed makes another broker name this one to go on. Any broker may do that at any time, since a bundle is safe
-// with every broker.
+// beNamed makes another broker name this one as its successor, which then takes bundles. Any broker may do that at
+// any time, since a bundle is safe with every broker.
 func (w *handoverWorld) beNamed(b *handoverBroker) {
 	if w.AnyWinner || b.take.Winner() || b.take.Position() == 0 || !w.rarely(4) {
 		w.skip()

@@ -10,11 +10,11 @@ type HandoverRule uint8
 const (
 	// EveryHandoverRule: all rules are kept.
 	EveryHandoverRule HandoverRule = iota
-	// NoLook: a sender does not look for its marks, but raises after all the same.
+	// NoLook: a sender does not look for its marks in a slot, but raises the field After of its bundles all the same.
 	NoLook
-	// NoCompare: a winner takes a bundle although it has seen the bundle's mark above after.
+	// NoCompare: a winner takes a bundle although it has seen the bundle's mark in a slot above the bundle's After.
 	NoCompare
-	// NoHorizon: a winner takes a bundle although it does not know the marks of all slots above after.
+	// NoHorizon: a winner takes a bundle although it does not know the marks of all slots above the bundle's After.
 	NoHorizon
 	// NoStrike: a bundle stays in hand when another broker's commit has its mark.
 	NoStrike
@@ -23,9 +23,9 @@ const (
 	NoOrder
 	// NewNumber: a sender seals the requests of an undecided bundle again, as another bundle.
 	NewNumber
-	// NoIsFinal: after a "no", the sender tells the caller that the request is not committed.
+	// NoIsFinal: the answer "no" is final: after it, the sender tells the caller that the request is not committed.
 	NoIsFinal
-	// NoVerdict: a broker refuses a request of a sealed bundle, and the log has no mark of that.
+	// NoVerdict: a broker refuses a request of a sealed bundle, and writes no mark with that verdict into the log.
 	NoVerdict
 	// HandKept: a winner that loads a checkpoint keeps the bundles that may be in the slots below.
 	HandKept
@@ -39,19 +39,19 @@ const (
 	PredecessorByNumber
 	// MarkByNumber: a sender takes a mark for its own if session and number are equal.
 	MarkByNumber
-	// AnyHash: a winner does not compare the hash of the slot after.
+	// AnyHash: a winner does not compare a bundle's AfterHash with the hash that it knows of the bundle's slot After.
 	AnyHash
-	// NotAwaited: a winner commits a bundle although it has not applied the slot after.
+	// NotAwaited: a winner commits a bundle although it has not applied the bundle's slot After.
 	NotAwaited
 	// SentUndecided: a winner sends its commit to other brokers before the slot is decided.
 	SentUndecided
 	// WordIsEvidence: a broker takes a peer's commit for evidence of what is in the store.
 	WordIsEvidence
-	// SealClaimed: a broker seals requests, or later ones, while its claim for these requests is undecided.
+	// SealClaimed: while a broker claims a slot for requests in no bundle, the broker seals these or later requests.
 	SealClaimed
-	// ClaimAfterLoad: a broker that has given up bundles claims a slot for requests that are in no bundle.
+	// ClaimAfterLoad: a broker that gave up bundles claims for requests in no bundle before the log has a later bundle.
 	ClaimAfterLoad
-	// OwnTwice: a broker commits an own bundle, and once more the same bundle that its copy has handed over.
+	// OwnTwice: a commit has a bundle of its writer twice, since a copy of the writer has handed over the same bundle.
 	OwnTwice
 )
 
@@ -88,8 +88,8 @@ type HandoverConfig struct {
 	Wire bool
 	// Strangers: peers that have another log send bundles and commits.
 	Strangers bool
-	// AnyWinner leaves out the rule Winner only: every broker takes bundles at any time. If it is false, a
-	// broker takes bundles after its own commits, and when another broker has named it to go on.
+	// AnyWinner leaves out the rule "Winner only": every broker takes bundles at any time. If AnyWinner is false, a
+	// broker takes bundles after its own commits, and after another broker has named it as its successor.
 	AnyWinner bool
 	// Remembered is how many slots a winner remembers; 0 means all.
 	Remembered int

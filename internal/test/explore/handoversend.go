@@ -47,7 +47,7 @@ func (w *handoverWorld) seal(b *handoverBroker) {
 	s := sealedBundle{request: uint8(n), session: b.session}
 	home := b.home
 	switch {
-	case home != 0 && b.isClaimed() && w.pick(2) == 1: // a later request; only without the rule Claimed
+	case home != 0 && b.isClaimed() && w.pick(2) == 1: // a later request; only without the rule "Claimed"
 	case home != 0:
 		s.request, home = w.bundles[home-1].request, 0
 	}
@@ -119,7 +119,7 @@ func (w *handoverWorld) sendAgain(b *handoverBroker) {
 	w.tell("%c sends b%d again, after slot %d", b.name, bundleOf(f.Mark), f.After)
 }
 
-// frameOf returns a frame as it arrives at a broker, or another frame if the rule that the test leaves out says so.
+// frameOf returns a frame as it arrives at a broker. To leave out some of the rules, it changes the frame.
 func (w *handoverWorld) frameOf(h handedOver, b *handoverBroker) handover.Frame {
 	f := handover.Frame{Bundle: w.sealedAs(h.bundle), After: format.Seq(h.after)}
 	switch w.Without {

@@ -28,7 +28,7 @@ type sealedBundle struct {
 }
 
 // written is a commit: its slot, its marks in order, and a bit for each bundle that its writer has refused
-// without a mark (only without the rule Verdict). A slot that is not written has 0.
+// without a mark (only without the rule "Verdict"). A slot that is not written has 0.
 type written uint64
 
 // mark is a mark in a commit: 1 + the bundle, and refusedMark if the verdict is "refused". If it has noMark, it is
@@ -154,8 +154,8 @@ func (w *handoverWorld) names() handover.Names {
 	}
 }
 
-// receiverNames is like names, for the bundles and marks that a receiver knows. Without the rule Order, they have no
-// numbers.
+// receiverNames is like names, for the bundles and marks that a receiver knows. Without the rule "Order", they have
+// no numbers.
 func (w *handoverWorld) receiverNames() handover.Names {
 	names := w.names()
 	if w.Without == NoOrder {

@@ -46,12 +46,12 @@ const (
 	// AtMost: no record is handed out more often than its queue allows, counted from the record's
 	// last redrive.
 	AtMost
-	// LastCounts: a worker's answer is accepted only if no later delivery of the record was made, and
-	// the record was not redriven after the answered delivery. If both are true, the answer is refused
-	// only if the log already has a later attempt, or if the record is done or a dead letter.
+	// LastCounts: a worker's answer takes effect only if it is for the last delivery of its record, and the record
+	// was not redriven since that delivery. A broker refuses the answer to such a delivery only if the record is
+	// done or a dead letter, or if the log already counts the next delivery.
 	LastCounts
-	// LeaseKept: the first answer of the worker that got a delivery is not refused before the owner has
-	// seen the lease of the delivery end.
+	// LeaseKept: as long as the owner keeps the lease of a delivery, no broker refuses the first answer of the
+	// worker that got this delivery.
 	LeaseKept
 	// DoneOnce: a record becomes done at most once. Of the commits in which workers acknowledge the
 	// record, at most one is accepted.

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// model makes worlds of type W, and the keys by which an exploration tells worlds apart. There is a model
-// of the log and a model of a queue.
+// model makes worlds of type W, and the keys by which an exploration tells worlds apart. There are models of
+// the log, of a queue, and of brokers that hand over bundles.
 type model[W any] interface {
 	// begin returns the initial world.
 	begin() *W

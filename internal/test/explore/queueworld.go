@@ -114,8 +114,8 @@ func (w *queueWorld) answer() {
 	}
 }
 
-// token returns the delivery number in an answer. It is the number of the answered delivery, unless the test
-// leaves out CountAnew or NoAttemptCheck.
+// token returns the delivery number in an answer. It is the number of the answered delivery, unless Without is
+// CountAnew or NoAttemptCheck.
 func (w *queueWorld) token(record, number int) uint8 {
 	now := &w.known().records[record]
 	switch {

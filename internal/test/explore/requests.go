@@ -292,8 +292,8 @@ func (w *world) lateReply(b *broker, r reply) {
 	w.settle(b)
 }
 
-// hear gives a broker a commit that another broker has sent, perhaps long ago. It mirrors Log.takeTold. While a Create of the
-// broker is under way, it mirrors Log.awaitCreated: the store may execute that Create later.
+// hear gives a broker a commit that another broker has sent, perhaps long ago. It mirrors Log.takeTold. While a Create
+// of the broker is under way, it mirrors Log.awaitCreated: the broker may give up the Create, which may execute later.
 func (w *world) hear(b *broker) {
 	if len(w.wire) == 0 || b.pending.kind != nothing && b.pending.kind != aCreate {
 		w.skip()

@@ -26,7 +26,7 @@ const (
 	dataDeletions // deletions of data objects to which a commit refers
 	losses        // objects lost by a store that breaks its promise
 	alarms        // brokers that halted after a loss
-	heard         // commits of other brokers that fit when they came from these
+	heard         // commits that came from other brokers, and that the receiver could apply at once
 	beaten        // Creates given up, since another broker said that it has the slot
 
 	uncertains    // records that a lost owner may have handed out
@@ -49,11 +49,11 @@ const (
 	lostClaims     // claims whose slot has another commit
 	taken          // bundles taken by a winner
 	seenMarks      // bundles refused, since the winner had seen their marks
-	tooOld         // bundles refused, since the winner did not know all slots above after
+	tooOld         // bundles refused, since the winner did not know the marks of all slots above the bundle's After
 	withoutBefore  // bundles refused, since the winner did not know the one before
 	overtaken      // bundles refused, since a later one of the session was there
-	struck         // commits whose marks were removed from the hand
-	droppedBundles // lost races in which bundles in hand were dropped
+	struck         // applied commits with marks of bundles in hand; these bundles were removed
+	droppedBundles // applied commits at which bundles in hand were dropped
 	droppedInLoads // loads in which bundles in hand were dropped
 	givenUp        // loads that made the outcome of bundles unknown
 	byWire         // commits applied that came from other brokers

@@ -28,7 +28,7 @@ type world struct {
 	flights     commits  // commits whose Create was sent
 	uploads     []upload // checkpoints whose Create was sent
 	replies     []reply  // replies to Creates, on their way
-	wire        []reply  // commits that their writers have sent to the other brokers, with the dates by which they were decided
+	wire        []reply  // commits that their writers have sent to the other brokers, with the dates of their Creates
 	objects     []object // data objects whose Create was sent, sorted by entry
 	losses      int      // how many objects the store has lost so far
 

@@ -43,7 +43,7 @@ func OpenOnly(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker 
 	return b
 }
 
-// checked returns opts with a logger that checks the broker's log lines, unless opts has a logger.
+// checked returns opts with a logger that checks the broker's log lines, unless opts has one or t is no *testing.T.
 func checked(t testing.TB, opts seb.Options) seb.Options {
 	if _, test := t.(*testing.T); test && opts.Logger == nil {
 		opts.Logger = loglines.Logger(t)

@@ -12,8 +12,8 @@ func Appends(topic string, vs ...string) seb.CommitAppend {
 	return seb.CommitAppend{Topic: topic, Records: Values(vs...)}
 }
 
-// Counted returns the commit of a worker that reads topic "in" as the consumer "worker". The commit appends
-// outs, and moves the consumer to the offset to. Its condition is that the consumer is at the offset from.
+// Counted returns the commit of a worker that reads topic "in" as the consumer "worker". The commit appends outs, and
+// has the condition that the consumer's offset is the argument from, which it changes to the argument to.
 func Counted(from, to seb.Offset, outs ...seb.CommitAppend) seb.Commit {
 	return seb.Commit{Appends: outs, Positions: []seb.CommitPositions{
 		{Topic: "in", Consumer: "worker", Expect: seb.Offsets{0: from}, Offsets: seb.Offsets{0: to}},

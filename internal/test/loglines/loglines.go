@@ -36,7 +36,7 @@ var requests = regexp.MustCompile(`\b(?:get|create|list|delete|load|read back) (
 
 var ofDebug = regexp.MustCompile(`level"?[=:]"?DEBUG`)
 
-// durations are the names of attributes for durations, to which a unit is added if the format has none.
+// durations are names of attributes that have durations. In JSON, such a name must end in a unit: took_seconds.
 var durations = []string{"duration", "took", "left", "for", "in", "again_in", "wait", "within", "age"}
 
 // Fault returns what is wrong with a line of a log, or "" if nothing is.

@@ -51,8 +51,8 @@ type Server struct {
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{t: t, binary: findBinary(t), dir: t.TempDir()}
-	// versitygw takes each directory in its directory for a bucket. Each server has a bucket of its own, so that no test takes
-	// the server of another test for its own, if that one got the port.
+	// versitygw takes each directory in its directory for a bucket. Each server's bucket has a random name: if another
+	// test's server got the port, waitReady finds no bucket with this name there, so no test uses a wrong server.
 	s.Bucket = "seb-test-" + strings.ToLower(rand.Text())
 	if err := os.Mkdir(filepath.Join(s.dir, s.Bucket), 0o700); err != nil {
 		t.Fatal(err)

@@ -230,7 +230,7 @@ func (x *checker) known(before []*op, o *op, p place) (known bounds) {
 	return known
 }
 
-// staleMax is more than any broker's StaleMax plus the time of a sync.
+// staleMax is more than any broker's StaleMax. A broker counts StaleMax from the start of its last sync.
 const staleMax = time.Second + 10*time.Millisecond
 
 // freshSince returns the time up to which the broker of a read must have known the log. If the read reached

@@ -91,8 +91,8 @@ func (x *checker) checkConsumed(before []*op, o *op) {
 }
 
 // checkRefusal expects the error of a failed change of a consumer to tell the outcome. A broker may refuse a
-// change because of an offset only if at least one offset is before the start of a partition, or beyond
-// every end that any answer has named.
+// change because of an offset only if at least one offset is beyond every end that any answer has named or,
+// when the change creates or resets the consumer, before the start of a partition.
 func (x *checker) checkRefusal(ops []*op, o *op) {
 	if !o.acked() && o.outcome == "" {
 		x.history.violate("NoPhantom", "a failed write without an outcome: %v", o)

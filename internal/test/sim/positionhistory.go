@@ -71,10 +71,10 @@ func (d *effect) indexes(history []*positions) (might []int) {
 	return might
 }
 
-// before reports whether the effect d certainly came before the effect o, which follows d in the list. That
-// is certain in three cases: d had ended when o began; d and o belong to one operation; or their operations
-// have the same client or the same life of a broker, and the operation of d ended before the operation of o
-// began.
+// before reports whether the effect d certainly came before the effect o, which follows d in the list. That is
+// certain in four cases: d had ended when o began; d ended just when o began, and their operations have the same
+// client; d and o belong to one operation; or their operations have the same life of a broker, and the operation
+// of d ended before the operation of o began.
 func (d *effect) before(o *effect) bool {
 	return d.ret < o.call || d.op == o.op || d.op.client == o.op.client && d.ret <= o.call ||
 		d.op.broker == o.op.broker && d.op.ret < o.op.call
