@@ -105,7 +105,7 @@ func (a Access) CheckTopic(s Scopes, topic string) (err error) {
 }
 
 // CheckAll returns an error with [CodeForbidden] unless the access has all scopes in s and
-// covers all topics. A caller needs such an access to manage keys.
+// covers all topics. To manage keys, a caller needs [ScopeAdmin] for all topics.
 func (a Access) CheckAll(s Scopes) (err error) {
 	defer writes(&err)
 	if err := a.CheckScope(s); err != nil || a.open || slices.Contains(a.Key.Topics, "*") {

@@ -17,7 +17,7 @@ const (
 	refusedBytesPerSecond = 256 << 10
 	// refusedWaitMax is how long a holder waits at most until it may send large bodies again.
 	refusedWaitMax = time.Minute
-	// refusedHoldersMax is how many holders have a count at a time. Other holders are not limited.
+	// refusedHoldersMax is how many holders (API keys, addresses) are counted at a time. Others are not limited.
 	refusedHoldersMax = 4096
 	// refusedDelay is how long the broker waits before it tells a holder that it may send no large bodies. Without
 	// the delay a client that repeats its request at once would cost much CPU time.

@@ -10,8 +10,8 @@ import (
 //
 // If the system does not tell the route, the interfaces alone decide. To refuse the address instead would stop all
 // pushes of a broker whose sandbox forbids netlink sockets. Such a sandbox also forbids listing the interfaces: then
-// canBind decides, which finds the local routes of IPv4 too. A local route of IPv6 stays unknown, unless a connection
-// comes from the address itself (see guardMade).
+// canBind decides, which finds the local routes of IPv4 too. A local route of IPv6 stays unknown until the broker has
+// made a connection to the address: then both ends of the connection have this address (see guardMade).
 func ownAddress(a netip.Addr) bool {
 	if here, err := routedHere(a); err == nil && here {
 		return true

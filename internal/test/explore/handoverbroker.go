@@ -145,7 +145,7 @@ func (w *handoverWorld) crash(b *handoverBroker) {
 	w.restart(b)
 }
 
-// hearStranger makes a peer that has another log send a commit or a bundle.
+// hearStranger gives the broker a commit or a bundle from a peer that has another log.
 func (w *handoverWorld) hearStranger(b *handoverBroker) {
 	at := b.take.Position()
 	if !w.Strangers || at == 0 || !w.rarely(10) {

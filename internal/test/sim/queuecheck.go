@@ -140,7 +140,7 @@ const slack = time.Millisecond
 // the lease of the previous delivery had run out.
 func (q *queueChecker) checkClaim(w *work, d seenDelivery) {
 	before, got := q.seen[delivery{d.queue, d.spot, d.attempt - 1}]
-	var at time.Duration // when the record claim of d came into the log
+	var at time.Duration // when the log counted the delivery d
 	free, early := time.Duration(-1), time.Duration(0)
 	for _, e := range w.events(d.spot) {
 		switch {
