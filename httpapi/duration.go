@@ -18,8 +18,8 @@ func ParseDuration(text string) (time.Duration, error) {
 	return time.ParseDuration(daysOrWeeks.ReplaceAllStringFunc(text, inNanoseconds))
 }
 
-// inNanoseconds returns a number of days or weeks, such as 1.5d, in nanoseconds. It returns a number that is too large
-// as it is, with a unit that time.ParseDuration refuses.
+// inNanoseconds returns a number of days or weeks, such as 1.5d, in nanoseconds. If it can't, since the number is too
+// large, it returns part unchanged, which time.ParseDuration then refuses because of its unit.
 func inNanoseconds(part string) string {
 	n, hours := part[:len(part)-1], int64(24)
 	if part[len(n)] == 'w' {

@@ -151,7 +151,7 @@ func (f queueFlags) queue() (client.Queue, error) {
 	return broker.Queue(f.Topic, f.Queue), nil
 }
 
-// failed returns err, which the command reports. doing is a verb such as "show".
+// failed adds what the command was doing, a verb such as "show", and the queue to err.
 func (f queueFlags) failed(doing string, err error) error {
 	return fmt.Errorf("%s queue %s of %s: %w", doing, f.Queue, f.Topic, unsure(err, "`seb queue show`"))
 }

@@ -76,8 +76,8 @@ func (f storeFlag) mustBeThere() error {
 	}
 	_, err := os.Stat(f.Store)
 	if errors.Is(err, fs.ErrNotExist) {
-		return codedError{hinted(fmt.Errorf("there is no directory %s", f.Store),
-			"name the store of `seb serve` with --store, or create the directory first"), exitRefused}
+		return codedError{hinted(fmt.Errorf("there is no directory %q", f.Store),
+			"name the store of `seb serve` with --store"), exitRefused}
 	}
 	return err
 }

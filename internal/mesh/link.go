@@ -70,7 +70,7 @@ func (l *link) answered(ok bool) {
 	l.askAfter = time.Now().Add(l.askPause)
 }
 
-// ask sends an ask, and waits for the proof.
+// ask asks the other broker where the log ends, and waits for the answer: the slot of the last commit.
 func (l *link) ask(ctx context.Context) (format.Seq, error) {
 	answer := make(chan format.Seq, 1)
 	l.mu.Lock()
