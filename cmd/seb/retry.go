@@ -77,7 +77,7 @@ type outage struct {
 	vague bool
 }
 
-// begins notes that a request failed with err, and will be sent again. It reports err if no outage was reported yet.
+// begins notes that a request failed, and is sent again. It reports the first error of an outage, and the first cause.
 func (o *outage) begins(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

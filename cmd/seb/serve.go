@@ -489,6 +489,9 @@ func (c *serveCmd) checkPositive() error {
 	if c.StateMemory < stateMemoryMin {
 		return usage(fmt.Errorf("--state-memory is %v; it must be at least %v", c.StateMemory, stateMemoryMin))
 	}
+	if c.DeleteDelay/4 < c.Margin {
+		return usage(fmt.Errorf("--delete-delay is %v; it must be at least %v, which is four times --margin (%v)", c.DeleteDelay, 4*c.Margin, c.Margin))
+	}
 	return nil
 }
 
