@@ -74,8 +74,8 @@ type response struct {
 // clientRequest returns the request with clientContext.
 func (w *response) clientRequest() *http.Request { return w.request.WithContext(w.clientContext) }
 
-// arrived returns the time at which the timeout of a write begins. That is the time when the request came, plus
-// the time that the broker waited for the client to send the body.
+// arrived returns the time at which the timeout of a request that writes to the log begins. That is the time when the
+// request came, plus the time that the broker waited for the client to send the body.
 func (w *response) arrived() time.Time { return w.came.Add(w.bodyWait) }
 
 // Unwrap lets [http.ResponseController] find the wrapped writer.

@@ -48,9 +48,9 @@ const (
 	// confinedMax is how many holders can be confined at a time, and of how many holders the share knows how late
 	// their clients were.
 	confinedMax = 4096
-	// The client of a response is slow, and other requests may get the memory of its response, if the client is
-	// further behind than answerGrace. The client should take the response within answerTime, and at answerRate or
-	// faster, in bytes per second. A holder whose clients were late by more than answerGrace, in all
+	// The client of a response is slow, and other requests may get the memory of its response, if the client is behind
+	// the following pace by more than answerGrace: the pace that takes the whole response in answerTime, or answerRate
+	// (bytes per second) if that is faster. A holder whose clients were late by more than answerGrace, in all
 	// responses of confinedFor together, is confined: otherwise a client could hold memory again and again if it
 	// always ended its connection just before answerGrace had passed.
 	answerGrace = time.Second

@@ -68,7 +68,7 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 			}
 			continue
 		}
-		// Whatever createCluster returns, the next round reads seb.json.
+		// If createCluster succeeds, or says that seb.json exists, the next round still reads seb.json.
 		if err := createCluster(ctx, store, deleteDelay, margin, now); err != nil && !errors.Is(err, objstore.ErrExists) {
 			last = err
 			if objstore.SetupFailureOf(err) != nil {

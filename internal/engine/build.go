@@ -14,7 +14,7 @@ import (
 // building is the commit under construction.
 type building struct {
 	begun   time.Time
-	pause   uint16 // for the mark
+	pause   uint16 // when this broker probably commits again, in ms: see format.WriterMark.Pause
 	sets    []*batchSet
 	commit  *format.Commit
 	refusal map[*Request]error

@@ -17,8 +17,8 @@ type bundle uint8
 // log of the world.
 const stranger bundle = bundlesMax
 
-// sealedBundle is what the world knows about a bundle. A bundle has one request. A request that is in no bundle has
-// the number of a bundle, too, and is in that sense a bundle without a mark.
+// sealedBundle is what the world knows about a bundle. A bundle has one request. A request that is in no bundle also has
+// a number and a sealedBundle of its own, but the log never has a mark for it.
 type sealedBundle struct {
 	session, number uint8
 	before          uint8 // 1 + the bundle before it; 0 if there is none
