@@ -139,7 +139,7 @@ func (w *handoverWorld) markOf(b bundle) (m handover.Mark) {
 // bundleOf is the inverse of markOf.
 func bundleOf(m handover.Mark) bundle { return bundle(m.Draw[0] - 1) }
 
-// names returns the names of marks and slots in keys.
+// names returns how a key of the world (see key) names marks, and how it names the frames and hashes of a receiver.
 func (w *handoverWorld) names() handover.Names {
 	return handover.Names{
 		Name: func(m handover.Mark) byte { return byte(bundleOf(m)) },
