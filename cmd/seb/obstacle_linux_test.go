@@ -246,7 +246,7 @@ func TestServeRefusesWhatCanNeverBeUsed(t *testing.T) {
 		{[]string{"--store", "memory:", "--consumers-max", "9999999"}, "--consumers-max: "},
 		{[]string{"--store", "memory:", "--queues-max", "100000"}, "--queues-max: "},
 		{[]string{"--store", "memory:", "--margin", "1s"}, "--margin: "},
-		{[]string{"--store", "memory:", "--delete-delay", "1h"}, "--delete-delay: "},
+		{[]string{"--store", "memory:", "--delete-delay", "1h"}, "--delete-delay is 1h0m0s; it must be at least 4h0m0s"},
 		{[]string{"--store", "memory:x"}, "use memory:, s3://BUCKET/PREFIX or a directory"},
 		{[]string{"--store", "s3//bucket"}, "use memory:, s3://BUCKET/PREFIX or a directory"},
 		{[]string{"--store", "s3://bk"}, `no bucket can have the name "bk"`},

@@ -209,7 +209,7 @@ var optionFlags = []struct{ detail, flag string }{
 	{"the request limit is", "--request-bytes-max"}, {"the record limit is", "--record-bytes-max"},
 	{"headers of a record", "--headers-max"}, {"partitions of a topic", "--partitions-max"}, {"delayed appends", "--delayed-max"},
 	{"API keys", "--keys-max"}, {"consumers", "--consumers-max"}, {"queues", "--queues-max"},
-	{"the address has", "--advertise"}, {"the margin is", "--margin"}, {"the delete delay is", "--delete-delay"},
+	{"the address has", "--advertise"}, {"the margin is", "--margin"},
 }
 
 // limit returns the listener that the server serves, with the limits on connections and headers. The server speaks only
