@@ -364,7 +364,7 @@ func (e hintError) Unwrap() error { return e.error }
 
 func hinted(err error, hint string) error { return hintError{err, hint} }
 
-// said returns the message of err for people, and the hint to show with it, "" if there is none.
+// said returns the text of err that the command prints, and the hint to print below it, which may be "".
 func said(err error) (message, hint string) {
 	message = err.Error()
 	if e, ok := errors.AsType[*seb.Error](err); ok {

@@ -330,7 +330,7 @@ func (h *Headers) turn(c *headerConn) error {
 	return nil
 }
 
-// leave takes c out of the connections that wait for a turn. It returns false if c was not waiting any more.
+// leave removes c from the connections that wait for a turn. It returns false if c was no longer waiting.
 func (h *Headers) leave(c *headerConn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -77,8 +77,8 @@ const (
 	// session. There is one exception: if a broker gives up a bundle that a copy of the broker still waits for,
 	// that bundle may come later.
 	InOrder
-	// NothingLost: the bundles of a broker that lives and loads no checkpoint are decided in the end: if no more
-	// faults happened, the broker would find those that the log has, and claim a slot of the log for all others.
+	// NothingLost: if no more faults happen, each bundle of a broker that lives and loads no checkpoint is decided in
+	// the end: the broker finds the bundles that the log has, and claims a slot of the log for each of the others.
 	NothingLost
 	// WireIsTrue: a commit that a broker got from another broker, and applied, is what the store has in that
 	// slot. No broker commits a bundle of a broker that has another log.
