@@ -103,6 +103,9 @@ func (c caller) May(in engine.Keyring, now time.Time) error {
 	return nil
 }
 
+// Who implements engine.Caller.
+func (c caller) Who() (format.KeyID, bool, time.Time) { return c.key, c.open, c.until }
+
 // While returns a context for work that goes on long after the caller was authenticated. The
 // context ends when ctx ends, when the access expires, or when this broker learns that the access's
 // API key was revoked. In the last two cases the context's cause is an [Error] with

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/pack"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -196,7 +198,8 @@ func (o *Options) engine(session format.SessionID) engine.Options {
 		Batching: batching{o.Batching}, AppendTimeout: o.AppendTimeout, StaleMax: o.StaleMax,
 		CheckpointCommits: o.CheckpointCommits, CheckpointLarge: o.checkpointLarge, IdempotencyKeys: o.Limits.IdempotencyKeys,
 		Memory: o.Memory, StateMemory: o.StateMemory, CacheDir: o.CacheDir, CacheBytes: o.CacheBytes,
-		DeleteDelay: o.Cluster.DeleteDelay, Margin: o.Cluster.Margin, Logger: o.Logger, Boot: o.BootClock, Wall: o.WallClock,
+		DecodeChange: func(r *pack.Reader) engine.Change { return change.Decode(r) },
+		DeleteDelay:  o.Cluster.DeleteDelay, Margin: o.Cluster.Margin, Logger: o.Logger, Boot: o.BootClock, Wall: o.WallClock,
 	}
 }
 

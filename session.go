@@ -14,7 +14,6 @@ import (
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/mesh"
-	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // SessionKey identifies a session. It is the Ed25519 public key with which the session proves
@@ -51,24 +50,11 @@ func (b *Broker) SessionSigner() crypto.Signer { return b.session.private }
 
 // KnowsSession reports whether the log names the session as the session of a broker. If this
 // broker does not know the session, it syncs first. All callers share at most one such sync a
-// second, so that other programs can't cause many store requests.
+// second, so that other programs can't cause many store requests. If the session may be that of a
+// new broker, this broker leaves it a free slot of the log, but at most one every 5 s.
 func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err error) {
 	defer reads(&err)
-	if knowsSession(b.engine, k) {
-		return true, nil
-	}
-	if err := b.engine.Usable(); err != nil {
-		return false, err
-	}
-	if err := b.engine.SyncRarely(ctx); err != nil {
-		return false, err
-	}
-	return knowsSession(b.engine, k), nil
-}
-
-func knowsSession(e *engine.Engine, k SessionKey) (knows bool) {
-	e.View(func(s *state.State) { knows = s.KnowsSession(format.SessionKey(k)) })
-	return knows
+	return b.engine.FindSession(ctx, format.SessionKey(k))
 }
 
 // NameSession commits this broker's session to the log, unless the log has the session already.
@@ -77,7 +63,7 @@ func knowsSession(e *engine.Engine, k SessionKey) (knows bool) {
 // [Unknown].
 func (b *Broker) NameSession(ctx context.Context) (err error) {
 	defer writes(&err)
-	if knowsSession(b.engine, b.Session()) {
+	if b.engine.Knows(b.session.public) {
 		return nil
 	}
 	if err := b.engine.Usable(); err != nil {

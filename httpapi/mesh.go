@@ -20,6 +20,13 @@ const meshPath = "/v1/peer/mesh"
 // usually of a few MiB at most, and up to 64 KiB of records. A broker does not send a commit that needs more.
 const peerMessageMax = 16 << 20
 
+// A broker that the log does not name yet asks for a free slot when it has tried for askForSlotAfter to win one, and
+// then every askForSlotEvery.
+const (
+	askForSlotAfter = 100 * time.Millisecond
+	askForSlotEvery = 5 * time.Second
+)
+
 // connectPeers lets the broker open and accept persistent connections to the other brokers of the log.
 func (h *Handler) connectPeers(version, zone string) {
 	h.broker.Peers().Open(seb.PeerOptions{Version: version, Zone: zone, Dial: h.dialMesh})
@@ -27,19 +34,55 @@ func (h *Handler) connectPeers(version, zone string) {
 
 // dialMesh connects to a session.
 func (h *Handler) dialMesh(ctx context.Context, session seb.SessionID, address string) (seb.PeerConn, error) {
-	if err := h.broker.NameSession(ctx); err != nil {
+	ctx = context.WithValue(ctx, addressKey{}, address)
+	if err := h.introduce(ctx, session); err != nil {
 		return nil, fmt.Errorf("name this broker in the log: %w", err)
 	}
-	ctx = context.WithValue(ctx, addressKey{}, address)
 	dialing, cancel := context.WithTimeout(ctx, ownerDialMax+ownerConnectMax)
 	defer cancel()
-	conn, _, err := websocket.Dial(dialing, "http://"+hex.EncodeToString(session[:])+meshPath, &websocket.DialOptions{ //nolint:bodyclose // the WebSocket has taken over the body
+	conn, _, err := websocket.Dial(dialing, meshURL(session), &websocket.DialOptions{ //nolint:bodyclose // the WebSocket has taken over the body
 		HTTPClient: &http.Client{Transport: h.peers.http}, CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to a broker: %w", err)
 	}
 	return newMeshConn(conn), nil
+}
+
+// introduce names this broker in the log. A broker that commits all the time wins each slot from a new one. So while this
+// takes long, introduce asks the broker with that session for a free slot. checkPeer refuses the request, and notes it.
+func (h *Handler) introduce(ctx context.Context, session seb.SessionID) error {
+	named := make(chan error, 1)
+	go func() { named <- h.broker.NameSession(ctx) }()
+	for pause := askForSlotAfter; ; pause = askForSlotEvery {
+		select {
+		case err := <-named:
+			return err //nolint:wrapcheck // the caller wraps it
+		case <-time.After(pause):
+		}
+		if err := h.askForSlot(ctx, session); err != nil {
+			return err
+		}
+	}
+}
+
+func (h *Handler) askForSlot(ctx context.Context, session seb.SessionID) error {
+	ctx, cancel := context.WithTimeout(ctx, ownerDialMax+ownerConnectMax)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, meshURL(session), nil)
+	if err != nil {
+		return err //nolint:wrapcheck // the caller wraps it
+	}
+	resp, err := h.peers.http.RoundTrip(req)
+	if err != nil {
+		return fmt.Errorf("ask another broker for a free slot: %w", err)
+	}
+	return resp.Body.Close() //nolint:wrapcheck // the caller wraps it
+}
+
+// meshURL returns the URL of meshPath at a session. The context of a request has the address.
+func meshURL(session seb.SessionID) string {
+	return "http://" + hex.EncodeToString(session[:]) + meshPath
 }
 
 // acceptMesh turns a request of another broker into a persistent connection. checkPeer has checked that the log names

@@ -50,3 +50,30 @@ func TestBrokerWithoutPeersRefusesConnections(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Appends, positions of consumers and answers of workers at one broker are committed by the other one, which wrote the last
+// commit, once the two have heard of each other.
+func TestConnectedBrokersCommitTogether(t *testing.T) {
+	memory := objstore.NewMemory()
+	a := newPeerWith(t, memory, Options{})
+	store := storetest.NewFaulty(memory)
+	b := newPeerWith(t, store, Options{})
+	a.ownQueue(0)
+	a.do("PUT", "/v1/topics/orders/consumers/billing", nil).want(t, http.StatusCreated)
+	b.append("orders", "first") // introduces the broker
+	claims := func() int { return store.Count(objstore.VerbCreate, "log/") }
+	deadline := time.Now().Add(20 * time.Second)
+	for i := 0; ; i++ {
+		before := claims()
+		a.append("orders", "x") // now a has written the last commit
+		b.append("orders", "y")
+		b.post("/v1/topics/orders/consumers/billing/commit", `{"offsets":{"0":1}}`).want(t, http.StatusOK)
+		b.answered("ack", http.StatusOK, a.received("mail", `{"max":1}`)...)
+		if claims() == before && i > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the second broker still writes commits: %d", claims()-before)
+		}
+	}
+}

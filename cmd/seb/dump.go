@@ -286,6 +286,8 @@ func (d *dumper) commit(b []byte, name string) error {
 			d.sessionItem(i, x)
 		case *format.WriterMark:
 			d.line("item", "%d: written by session %v%s", i, x.Session, writerOf(x))
+		case *format.BundleMark:
+			d.line("item", "%d: bundle %d of session %v, requests: %d%s", i, x.Number, x.Session, x.Requests, leftOut(x))
 		case *format.UnknownEntry:
 			d.line("item", "%d: unknown kind %d, not critical, %d bytes", i, x.Kind, len(x.Body))
 		default:

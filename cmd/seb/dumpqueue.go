@@ -76,6 +76,14 @@ func writerOf(x *format.WriterMark) (s string) {
 	return s
 }
 
+// leftOut shows what a bundle's mark says about requests that are not in the commit.
+func leftOut(x *format.BundleMark) (s string) {
+	if len(x.Verdicts) > 0 {
+		s = fmt.Sprintf(", not in this commit: %d", len(x.Verdicts))
+	}
+	return s
+}
+
 func queueConfig(c format.QueueConfig) string {
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	s := fmt.Sprintf("lease %v, at most %d attempts, backoff %v to %v", ms(c.LeaseMS), c.Attempts, ms(c.BackoffMinMS), ms(c.BackoffMaxMS))

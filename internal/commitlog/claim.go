@@ -130,6 +130,10 @@ func (l *Log) AwaitTurn(ctx context.Context) {
 	l.awaitTurn(ctx)
 }
 
+// LeaveGap makes the next AwaitTurn leave a slot free for a broker that has never won one. Many calls leave one slot free
+// every 5 s.
+func (l *Log) LeaveGap() { l.turns.leaveGap(l.now()) }
+
 // awaitTurn is AwaitTurn without the gap for brokers without turns (see turns.gap). Commit calls it before each claim.
 func (l *Log) awaitTurn(ctx context.Context) {
 	for waits := false; l.claim == nil && ctx.Err() == nil; {

@@ -81,9 +81,10 @@ type Log struct {
 	read       map[format.Seq]readCommit
 	damaged    map[string]int // by object key or listed prefix: how many answers in a row were damaged
 
-	peers     Peers
-	wonLast   bool
-	foreignAt time.Duration // boot time when this broker last applied another broker's commit; 0 = never
+	peers   Peers
+	wonLast bool
+	rival   format.SessionID // the last other broker that won a slot from this one, instead of handing over; zero if an older version
+	rivalAt time.Duration    // boot time at which its commit was applied; 0 = never
 
 	turns   turns
 	began   time.Time
@@ -128,12 +129,19 @@ type Peers interface {
 	Write(head []byte, payload [][]byte, size int64, date time.Time)
 	// Any reports whether any other broker is connected.
 	Any() bool
+	// Takes reports whether the session of another broker commits for this one, and this one for that session.
+	Takes(session format.SessionID) bool
 	// Connected reports whether the session of another broker sends its commits to this one.
 	Connected(session format.SessionID) bool
 }
 
 // Connect makes the log send its commits to other brokers. Call it before the first Commit.
 func (l *Log) Connect(peers Peers) { l.peers = peers }
+
+// takes reports whether a session hands its requests over to this broker, or takes those of this broker.
+func (l *Log) takes(session format.SessionID) bool {
+	return l.peers != nil && session != (format.SessionID{}) && l.peers.Takes(session)
+}
 
 func (l *Log) hears(session format.SessionID) bool {
 	return l.peers != nil && l.peers.Connected(session)
@@ -165,9 +173,9 @@ func (l *Log) Covers(t time.Time) bool {
 	return l.p.Covers(at)
 }
 
-// Contended reports whether another broker has won a slot within the last contendedFor.
+// Contended reports whether a broker that does not hand over its requests has won a slot within the last contendedFor.
 func (l *Log) Contended() bool {
-	return l.foreignAt != 0 && l.clock.Boot()-l.foreignAt < contendedFor
+	return l.rivalAt != 0 && l.clock.Boot()-l.rivalAt < contendedFor && !l.takes(l.rival)
 }
 
 // StoreNow estimates the store's time now, from the dates of the store's last answers and the local time that

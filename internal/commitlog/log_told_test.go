@@ -71,6 +71,7 @@ type linked struct{}
 func (linked) Write([]byte, [][]byte, int64, time.Time) {}
 func (linked) Any() bool                                { return true }
 func (linked) Connected(format.SessionID) bool          { return true }
+func (linked) Takes(format.SessionID) bool              { return false }
 
 // A Create hangs, and another broker says that it has the slot. So the claim has lost, and the broker claims the next slot,
 // without a Get.

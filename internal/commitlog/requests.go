@@ -475,12 +475,17 @@ func (l *Log) apply(s format.Seq) error {
 		l.peers.Write(l.claimParts[0], l.claimParts[1:], l.claim.Size(), date)
 	}
 	if recovered {
-		l.turns.applied(s, r.commit, own, l.now())
+		writer := format.SessionID{}
+		if m := MarkOf(r.commit); m != nil {
+			writer = m.Session
+		}
+		handsOver := l.takes(writer)
+		l.turns.applied(s, r.commit, own, handsOver, l.now())
+		if !own && !handsOver {
+			l.rival, l.rivalAt = writer, l.clock.Boot()
+		}
 	}
 	if !own {
-		if recovered {
-			l.foreignAt = l.clock.Boot()
-		}
 		l.stats.ForeignCommits.Add(1)
 	}
 	return nil

@@ -17,6 +17,8 @@ const (
 	// After gapSlots slots in a row that went to brokers with turns, the next slot is left free for gapAnswers answer
 	// times: there may be a broker that has never won a slot.
 	gapSlots, gapAnswers = 512, 5
+	// A broker that has never won a slot can ask for such a gap, but strangers must not slow the log down.
+	askedGapsEvery = 5 * time.Second
 )
 
 // turns decides when this broker may claim a slot although other brokers want slots too. Of the brokers that want a
@@ -38,6 +40,7 @@ type turns struct {
 	answer  time.Duration // about how long the store takes for a Get or a Create
 
 	inRow     int           // slots in a row that went to brokers with turns, this broker included
+	askedAt   time.Duration // time of the last gap that a new broker has asked for; 0 = never
 	outsideAt time.Duration // time of the last commit of a broker without turns; 0 = never
 }
 
@@ -61,8 +64,9 @@ func (t *turns) measured(took time.Duration) {
 	}
 }
 
-// applied notes the commit of slot s, which this broker (own) or another one has written.
-func (t *turns) applied(s format.Seq, c *format.Commit, own bool, now time.Duration) {
+// applied notes the commit of slot s, which this broker (own) or another one has written. Who hands its requests over needs
+// no turns, and has none.
+func (t *turns) applied(s format.Seq, c *format.Commit, own, handsOver bool, now time.Duration) {
 	if now-t.since > 4*t.answer {
 		t.inRow = 0 // the slot was free for long enough
 	}
@@ -75,6 +79,9 @@ func (t *turns) applied(s format.Seq, c *format.Commit, own bool, now time.Durat
 	}
 	if m != nil {
 		t.writers = slices.DeleteFunc(t.writers, func(w writer) bool { return w.session == m.Session })
+	}
+	if handsOver {
+		return
 	}
 	if m == nil || m.Pause == format.PauseUnknown {
 		t.inRow, t.outsideAt = 0, now
@@ -120,6 +127,13 @@ func (t *turns) pass(i int, s format.Seq, now time.Duration) {
 	if w.passed++; w.passed < turnsPassedMax {
 		w.won = s
 		t.writers = append(t.writers, w)
+	}
+}
+
+// leaveGap leaves the next slot free for a broker that has never won one, unless this broker has done so a moment ago.
+func (t *turns) leaveGap(now time.Duration) {
+	if t.askedAt == 0 || now-t.askedAt >= askedGapsEvery {
+		t.askedAt, t.inRow = now, gapSlots
 	}
 }
 

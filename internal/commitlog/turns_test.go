@@ -28,7 +28,7 @@ func (t *turns) wins(sessions string, pause uint16) (last format.Seq, boot time.
 	}
 	for _, session := range []byte(sessions) {
 		last, boot = last+1, boot+t.answer
-		t.applied(last, marked(session, pause), session == '-', boot)
+		t.applied(last, marked(session, pause), session == '-', false, boot)
 	}
 	return last, boot
 }
@@ -108,7 +108,7 @@ func TestGapsAreForBrokersWithoutTurns(t *testing.T) {
 		}
 	}
 	for _, outsider := range []*format.Commit{marked('a', none), {}} {
-		x.applied(x.won+1, outsider, false, x.since)
+		x.applied(x.won+1, outsider, false, false, x.since)
 		if gap := x.gap(x.since, rand.Float64()); gap > 0 {
 			t.Errorf("a gap of %v after the commit of another broker", gap)
 		}
@@ -124,6 +124,27 @@ func TestGapsAreForBrokersWithoutTurns(t *testing.T) {
 		if _, boot := x.wins("-", 0); x.gap(boot, rand.Float64()) > 0 {
 			t.Error("a gap for a broker that has committed nothing for long")
 		}
+	}
+}
+
+// A broker that has never won a slot gets a gap when it asks, but many questions get one gap in five seconds.
+func TestNewBrokersGetGaps(t *testing.T) {
+	x := turns{answer: 10 * time.Millisecond}
+	gaps := 0
+	for range 500 { // slots in 10 s: each takes 10 ms, and the next one begins 10 ms later
+		x.wins("-", 0)
+		x.since += 10 * time.Millisecond
+		for range 10 {
+			x.leaveGap(x.since)
+		}
+		if gap := x.gap(x.since, rand.Float64()); gap == gapAnswers*x.answer {
+			gaps++
+		} else if gap != 0 {
+			t.Errorf("a gap of %v", gap)
+		}
+	}
+	if gaps != 2 {
+		t.Errorf("%d gaps in 10 s, want 2", gaps)
 	}
 }
 

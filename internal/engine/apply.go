@@ -35,6 +35,9 @@ func (e *fold) Load(c *format.Checkpoint) error {
 	for _, o := range e.observers {
 		o.Loaded(s)
 	}
+	if e.recovered {
+		(*Engine)(e).loadedCheckpoint(c.Seq, c.Hash)
+	}
 	return nil
 }
 
@@ -50,6 +53,9 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 	at := e.timeOf(c, own)
 	for _, o := range e.observers {
 		o.Applying(c.Entries, at)
+	}
+	if e.recovered {
+		(*Engine)(e).rehearse(c)
 	}
 	e.live.Lock()
 	err := e.live.State.Apply(c)
@@ -76,20 +82,15 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 		e.tail.foreign()
 	}
 	(*Engine)(e).watchState()
+	(*Engine)(e).appliedCommit(c, own)
 	return nil
 }
 
 // rememberOwn puts the batches of this broker's own commit into the cache.
 func (e *fold) rememberOwn(c *format.Commit) {
-	in := make(map[*format.Batch]bool, len(c.Entries))
-	for _, entry := range c.Entries {
-		if x, ok := entry.(*format.Batch); ok {
-			in[x] = true
-		}
-	}
-	for _, set := range e.building.sets {
+	for _, set := range e.building.all {
 		for _, t := range set.batches {
-			if in[&t.row] {
+			if t.in == c.Seq {
 				e.remember(c, &t.row, t.bytes)
 			}
 		}

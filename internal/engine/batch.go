@@ -34,6 +34,7 @@ type batch struct {
 
 	// Set by finish, pack and build.
 	row format.Batch
+	in  format.Seq // the slot for which build has last taken the batch into a commit
 }
 
 // batchShare is the part of a batch that holds records of one append.
@@ -43,6 +44,7 @@ type batchShare struct {
 	batch   *batch
 	first   int // index, in the batch, of the first record of the share
 	count   int
+	gone    bool // the request is decided, and its records must leave the batch
 }
 
 // batchSet holds requests that wait for the same commit.
@@ -53,6 +55,7 @@ type batchSet struct {
 	bytes    int64
 	began    time.Time
 	urgent   bool // holds a request that must not wait for further requests
+	unfit    bool // holds a request that can't be handed over
 	alone    bool // Batching admitted no further request to this set, so the set gets a commit to itself
 
 	// Set if the records go into data objects. upload says that the upload has begun, and uploaded that
@@ -152,7 +155,7 @@ func (t *batch) finish() bool {
 		kept  = t.shares[:0]
 	)
 	for _, p := range t.shares {
-		if p.request.withdrawn || p.request.settled {
+		if p.request.withdrawn || p.request.settled || p.gone {
 			gone = append(gone, record.Span{From: p.first, To: p.first + p.count})
 			moved += p.count
 			continue

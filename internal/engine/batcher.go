@@ -80,6 +80,7 @@ func (b *batcher) join(r *Request) (*Request, error) {
 	o.requests = append(o.requests, r)
 	o.bytes += r.bytes
 	o.urgent = o.urgent || r.Urgent || r.Synced
+	o.unfit = o.unfit || !r.fits()
 	for _, a := range r.Appends {
 		o.add(r, a)
 	}
@@ -107,6 +108,30 @@ func (b *batcher) allowed(r *Request, in Keyring, now time.Time) error {
 		}
 	}
 	return r.refusal
+}
+
+// upload begins to upload the next batch set if it has more than max bytes, and reports whether its upload is under way.
+func (b *batcher) upload(max int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queued) == 0 && b.open != nil && b.open.bytes > max {
+		b.uploadOpenLocked()
+	}
+	if len(b.queued) == 0 {
+		return false
+	}
+	q := b.queued[0]
+	if !q.upload && q.bytes > max {
+		b.uploadLocked(q)
+	}
+	return q.upload && !q.uploaded
+}
+
+// callers returns the callers of a request.
+func (b *batcher) callers(r *Request) []Caller {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(r.Callers)
 }
 
 // withdraw notes that a caller of a request has given up. Once all callers of the request have given
@@ -240,10 +265,18 @@ func (b *batcher) putBack(sets []*batchSet, useless func(*batchSet) bool) {
 	defer b.mu.Unlock()
 	b.queued = append(sets, b.queued...)
 	for _, q := range sets {
+		q.unfit = !fits([]*batchSet{q})
 		if useless(q) {
 			b.uploadLocked(q)
 		}
 	}
+}
+
+// fits tells whether all requests that wait can be handed over to another broker.
+func (b *batcher) fits() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !slices.ContainsFunc(b.queued, func(q *batchSet) bool { return q.unfit }) && (b.open == nil || !b.open.unfit)
 }
 
 // idle notes that no commit is under way.

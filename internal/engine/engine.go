@@ -27,6 +27,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/commitlog"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/mesh"
+	"github.com/simple-event-broker/seb/internal/pack"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -51,6 +52,10 @@ type Options struct {
 	// brokers reach this one; it may be empty.
 	Session format.SessionID
 	Address string
+
+	// DecodeChange reads a change that another broker has encoded: see [Sendable]. It may be nil; then this broker makes no
+	// changes for others.
+	DecodeChange func(r *pack.Reader) Change
 
 	DeleteDelay, Margin time.Duration // written into a bucket that Open sets up; other buckets have their own values
 
@@ -107,6 +112,7 @@ type Engine struct {
 	end      context.CancelFunc
 	loopDone chan struct{}                // closed when the loop has ended
 	closing  atomic.Bool                  // the engine takes no further requests
+	newcomer atomic.Bool                  // another broker needs a slot, and has never won one
 	stopped  atomic.Pointer[StoppedError] // why the engine stopped by itself
 	storeErr atomic.Pointer[error]        // why the store did not answer the last request; nil if it answered
 	full     seldom                       // bounds the reports that the store is full
@@ -115,6 +121,7 @@ type Engine struct {
 
 	// Owned by the commit loop.
 	building       *building
+	hand           handing
 	committed      time.Time        // when the last commit of this broker ended
 	writer         format.SessionID // wrote the last commit; zero if that is unknown
 	question       *question        // the open question to another broker, or nil
@@ -126,7 +133,6 @@ type Engine struct {
 	checkpointing  atomic.Bool
 	nextCheckpoint time.Time     // earliest time of the next checkpoint; owned by the goroutine that set checkpointing
 	sound          atomic.Uint64 // the last search found no hole in the log up to this slot
-	contendedUntil time.Time
 }
 
 // New returns an engine that is not open yet: see [Engine.Open].
@@ -218,11 +224,12 @@ func (e *Engine) recover(ctx context.Context) error {
 		damage := e.log.Err()
 		return errors.Join(openError("recover the log", err, damage), e.cache.Close())
 	}
+	applied, tip := e.log.Position()
+	e.hand.begin(e.opts.Session, e.budget, e.opts.Memory, applied, tip)
 	e.recovered = true
 	e.growth.begin(e.opts.Wall(), e.live.State.LastingMemory())
 	e.watchState()
 	e.tail.proven(begun)
-	applied, _ := e.log.Position()
 	e.logger.Info("recovered", "cluster", e.cluster.ID.String(), "commits", uint64(applied),
 		"topics", e.live.State.TopicCount(), "batches", e.live.State.Batches(), "took", time.Since(begun).Round(time.Millisecond))
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/mesh"
+	"github.com/simple-event-broker/seb/internal/pack"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/internal/test/loglines"
@@ -34,7 +35,9 @@ func options(t *testing.T) engine.Options {
 		Memory: 16 << 20, StateMemory: 16 << 20, Session: format.SessionID{1}, DeleteDelay: 24 * time.Hour, Margin: time.Hour,
 		Logger: loglines.Text(t, t.Output(), slog.LevelInfo),
 		Boot:   func() time.Duration { return time.Since(began) },
-		Wall:   time.Now,
+
+		DecodeChange: func(r *pack.Reader) engine.Change { return sentTopic(r.Text()) },
+		Wall:         time.Now,
 	}
 }
 
@@ -276,7 +279,7 @@ func TestBrokersThatAskEachOtherDoNotWait(t *testing.T) {
 		if err := submit(t, other, &engine.Request{Appends: []*engine.Append{appending(topic, "a")}}).Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-synced; err != nil || time.Since(begin) > 50*time.Millisecond {
+		if err := <-synced; err != nil || time.Since(begin) > 150*time.Millisecond { // e commits after its own sync
 			t.Errorf("the commit has not answered the sync, which took %v: %v", time.Since(begin), err)
 		}
 		if err := <-synced; err != nil {
@@ -515,6 +518,9 @@ type nobody struct{}
 var errRevoked = errors.New("revoked")
 
 func (nobody) May(engine.Keyring, time.Time) error { return errRevoked }
+
+// Who says that the key of the caller does not exist.
+func (nobody) Who() (format.KeyID, bool, time.Time) { return 99, false, time.Time{} }
 
 func TestRequestOfACallerThatMayNoLongerIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -149,6 +149,8 @@ func (e *KeysFullError) Error() string {
 type TopicDeletedError struct {
 	Part  string // the name of the append in the request (see [Append]), or ""; always "" for a read
 	Topic string
+
+	append int // index of the append
 }
 
 // Error implements error.
@@ -160,6 +162,8 @@ type EndConflictError struct {
 	Topic     string
 	Partition format.Partition
 	End, Want format.Offset
+
+	append int // index of the append
 }
 
 // Error implements error.

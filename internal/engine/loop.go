@@ -9,15 +9,15 @@ import (
 	"github.com/simple-event-broker/seb/internal/budget"
 	"github.com/simple-event-broker/seb/internal/commitlog"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/handover"
 )
 
 const (
-	inlineBytesMax     = 4 * mib         // the largest payload that is written into the commit object itself
-	contendedInlineMax = 64 << 10        // replaces inlineBytesMax while other brokers win slots, since a broker sends the payload again after each lost race
-	contendedFor       = 5 * time.Second // contendedInlineMax applies until the log has not been contended for this long
-	pauseMax           = time.Second     // if it waited longer for its requests, a broker predicts no further pause
-	yieldsMax          = 100             // most yields after a commit, until a request comes: quicker than a wake-up
-	yieldBytes         = 64 << 10        // after a larger commit the loop does not yield: callers would copy many records first, while no commit is under way
+	inlineBytesMax     = 4 * mib     // the largest payload that is written into the commit object itself
+	contendedInlineMax = 64 << 10    // replaces inlineBytesMax while others race for slots, since a broker sends the payload again after each lost race
+	pauseMax           = time.Second // if it waited longer for its requests, a broker predicts no further pause
+	yieldsMax          = 100         // most yields after a commit, until a request comes: quicker than a wake-up
+	yieldBytes         = 64 << 10    // after a larger commit the loop does not yield: callers would copy many records first, while no commit is under way
 )
 
 // loop is the commit loop: the one goroutine that claims slots, follows the log and changes the
@@ -28,39 +28,52 @@ func (e *Engine) loop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for e.life.Err() == nil && e.stopped.Load() == nil {
+		if e.hand.mailbox.has() {
+			e.readMail()
+		}
+		for _, set := range e.batcher.takeRefused() {
+			e.finish([]*batchSet{set}, func(*Request) error { return storeError("the records were not stored", set.refused) })
+		}
 		now := time.Now()
 		wait, ok := e.batcher.due(now)
+		next := e.planCommit(now, wait, ok)
 		poll, polling := e.tail.nextPoll(now, e.storeFails())
 		polling = polling && !e.closing.Load() && e.question == nil
 		var syncs []*syncRequest
-		if e.question == nil || ok && wait == 0 {
+		if e.question == nil || next.commit {
 			syncs = e.tail.takeSyncs()
 		}
 		switch {
-		case ok && wait == 0:
+		case next.commit:
 			e.commit(syncs)
+			continue
+		case next.sync:
+			e.answerSyncs(syncs)
+			e.hand.behind = 0
 			continue
 		case len(syncs) > 0 || polling && poll == 0:
 			if !e.askPeer(syncs) {
 				e.answerSyncs(syncs)
 			}
 			continue
-		case e.closing.Load() && e.batcher.empty() && e.question == nil:
+		case e.closing.Load() && e.batcher.empty() && len(e.hand.sender.Undecided()) == 0 && e.question == nil:
 			return
 		}
-		if polling && (!ok || poll < wait) {
-			wait, ok = poll, true
+		if polling && (!next.ok || poll < next.wait) {
+			next.wait, next.ok = poll, true
 		}
-		if !ok {
-			wait = time.Hour
+		if !next.ok {
+			next.wait = time.Hour
 		}
-		timer.Reset(wait)
+		timer.Reset(next.wait)
 		select {
 		case <-timer.C:
 		case <-e.batcher.wake:
 		case <-e.tail.wake:
 		case <-e.log.Heard():
 			e.follow()
+		case <-e.hand.mailbox.wake:
+			e.readMail()
 		case end, came := <-e.answers():
 			e.answered(end, came)
 		case <-e.life.Done():
@@ -86,6 +99,7 @@ func (e *Engine) giveUpAll() {
 	e.batcher.close()
 	err := e.Usable()
 	e.finish(e.batcher.drain(), func(*Request) error { return err })
+	e.giveUpBundles(err)
 	syncs := e.tail.takeSyncs()
 	if e.question != nil {
 		syncs = append(syncs, e.question.syncs...)
@@ -101,20 +115,26 @@ func (e *Engine) giveUpAll() {
 // where the log ends.
 func (e *Engine) commit(syncs []*syncRequest) {
 	inline := int64(inlineBytesMax)
-	if e.contended() {
+	if e.log.Contended() {
 		inline = contendedInlineMax
 	}
-	for _, set := range e.batcher.takeRefused() {
-		e.finish([]*batchSet{set}, func(*Request) error { return storeError("the records were not stored", set.refused) })
-	}
 	due := time.Now()
+	e.hand.pulse.busy(due)
+	defer e.hand.pulse.busy(time.Time{})
 	if len(syncs) > 0 && e.log.MustWait() {
 		e.answerSyncs(syncs)
 		syncs = nil
 	}
+	if e.newcomer.Swap(false) {
+		e.log.LeaveGap()
+	}
 	e.log.AwaitTurn(e.life)
-	sets := e.batcher.takeSets(inline)
-	if len(sets) == 0 {
+	if !e.collect() {
+		e.tail.putBack(syncs)
+		return
+	}
+	sets := e.takeToClaim(inline)
+	if len(sets) == 0 && len(e.hand.sender.Undecided()) == 0 && e.hand.receiver.Hand() == 0 {
 		if len(syncs) > 0 {
 			e.answerSyncs(syncs)
 		}
@@ -123,6 +143,8 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	defer e.batcher.idle()
 	defer func() { e.committed = time.Now() }()
 	begun := time.Now()
+	e.metrics.fellBack(&e.hand.fallback)
+	defer e.hand.usedTurn(e)
 	bytes := int64(0)
 	for _, set := range sets {
 		set.finish()
@@ -136,6 +158,11 @@ func (e *Engine) commit(syncs []*syncRequest) {
 			c, err = e.log.Commit(e.life, e.build, e.reportCommit)
 		}
 	}
+	if e.building.yields && c == nil && err == nil {
+		e.batcher.putBack(sets, e.useless)
+		e.tail.putBack(syncs)
+		return
+	}
 	switch {
 	case c == nil && err == nil && slices.ContainsFunc(sets, e.useless):
 		e.batcher.putBack(sets, e.useless)
@@ -143,6 +170,11 @@ func (e *Engine) commit(syncs []*syncRequest) {
 		return
 	case err != nil:
 		err = e.commitError(err)
+		e.hand.sender.Unclaimed()
+		e.dropHand(handover.NoRoom)
+		if len(e.hand.sender.Undecided()) > 0 {
+			pause(e.life, bundlePause)
+		}
 	}
 	refusal := e.building.refusal
 	e.finish(sets, func(r *Request) error {
@@ -170,6 +202,27 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	}
 }
 
+// bundlePause is the attempt whose pause comes before the next claim of a bundle, after one has failed.
+const bundlePause = 5
+
+// takeToClaim seals and returns the batch sets that this broker claims the next slot for, in addition to the bundles that it
+// has or that others have handed over.
+func (e *Engine) takeToClaim(inline int64) []*batchSet {
+	s := e.hand.sender
+	switch {
+	case s.MayClaim():
+		return e.batcher.takeSets(inline)
+	case len(s.Undecided()) > 0:
+		return nil
+	}
+	// The outcome of earlier bundles is unknown for ever. A broker that still has one of them drops it once the log has a later bundle.
+	if sets := e.takeToHandOver(); len(sets) > 0 {
+		e.seal(sets)
+		return nil
+	}
+	return e.batcher.takeSets(inline)
+}
+
 // pause returns the Pause for the mark of the commit that this broker writes now: the probable time to its next commit.
 // It assumes the same time as between the end of its previous commit and due, when the requests of this one were due.
 func (e *Engine) pause(due time.Time) uint16 {
@@ -178,13 +231,6 @@ func (e *Engine) pause(due time.Time) uint16 {
 		return format.PauseUnknown
 	}
 	return uint16(pause.Milliseconds())
-}
-
-func (e *Engine) contended() bool {
-	if e.log.Contended() {
-		e.contendedUntil = time.Now().Add(contendedFor)
-	}
-	return time.Now().Before(e.contendedUntil)
 }
 
 // reportCommit logs a failed attempt to write a commit.
@@ -256,6 +302,8 @@ func (e *Engine) useless(set *batchSet) bool {
 // answerSyncs reads the log to its end and answers the callers that requested a sync.
 func (e *Engine) answerSyncs(syncs []*syncRequest) {
 	begun := time.Now()
+	e.hand.pulse.busy(begun)
+	defer e.hand.pulse.busy(time.Time{})
 	before, _ := e.log.Position()
 	follow := e.log.Sync
 	if slices.ContainsFunc(syncs, func(l *syncRequest) bool { return l.relist }) {

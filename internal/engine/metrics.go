@@ -26,8 +26,35 @@ type metrics struct {
 	commits, commitRecords, checkpoints, checkpointBytes, dataLost atomic.Int64
 	commitBytes, commitBatches, commitSeconds, checkpointSeconds   *histogram.Histogram
 
+	bundles, bundleRefusals, fallbacks counts
+
 	mu    sync.Mutex
 	store map[objstore.Verb]*storeMetrics
+}
+
+// counts are counters by label.
+type counts struct {
+	mu sync.Mutex
+	by map[string]int64
+}
+
+func (c *counts) add(label string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil {
+		c.by = map[string]int64{}
+	}
+	c.by[label]++
+}
+
+func (c *counts) family(name, label, help string) metric.Family {
+	f := metric.Family{Name: name, Help: help, Kind: metric.Counter, Labels: []string{label}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for value, n := range c.by {
+		f.Add(float64(n), value)
+	}
+	return f
 }
 
 // storeMetrics are the metrics of store requests with one verb.
@@ -148,6 +175,11 @@ func (e *Engine) peerMetrics() []metric.Family {
 		counter("seb_peer_commits_sent_total", "Commits that this broker sent to other brokers, counted for each of them.", stats.Sent),
 		counter("seb_peer_commits_received_total", "Commits that other brokers sent to this broker.", stats.Received),
 		counter("seb_peer_commits_dropped_total", "Commits that this broker did not send to another broker, since that one took its messages too slowly and has to read the store.", stats.Dropped),
+		e.metrics.bundles.family("seb_peer_bundles_total", "outcome",
+			"Bundles of requests. Of this broker's: sent to another broker; committed by another broker; committed by this broker itself (alone). Of others: taken into the hand; committed for them (for others)."),
+		e.metrics.bundleRefusals.family("seb_peer_refusals_total", "reason", "Bundles of other brokers that this broker did not take. Those brokers commit them themselves."),
+		e.metrics.fallbacks.family("seb_peer_fallbacks_total", "reason",
+			"How often this broker stopped waiting for the broker that commits for all, and wrote a commit itself."),
 	}
 }
 
@@ -202,6 +234,14 @@ func (m *metrics) commit(c *format.Commit, took time.Duration) {
 	m.commitBytes.Observe(float64(bytes))
 	m.commitBatches.Observe(float64(batches))
 	m.commitSeconds.Observe(took.Seconds())
+}
+
+// fellBack counts a commit that this broker writes although another one commits for all, if reason says why.
+func (m *metrics) fellBack(reason *string) {
+	if *reason != "" {
+		m.fallbacks.add(*reason)
+		*reason = ""
+	}
 }
 
 func (m *metrics) checkpoint(bytes int, took time.Duration) {

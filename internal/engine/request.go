@@ -9,6 +9,7 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/budget"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/pack"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -32,6 +33,7 @@ type Request struct {
 	ExtraBytes int64
 
 	arriving arriving // see Arriving
+	alone    bool     // another broker could not make the change as asked, so this broker decides
 
 	began time.Time     // when the request came
 	boot  time.Duration // when the request came, by the boot clock
@@ -63,6 +65,13 @@ type Change interface {
 	Apply(d *state.Draft) ([]format.Entry, error)
 }
 
+// Sendable is a [Change] that another broker can make for this one. The other broker decodes it by [Options].DecodeChange.
+type Sendable interface {
+	Change
+	// Encode writes the change.
+	Encode(w *pack.Writer)
+}
+
 // PartChange is a [Change] that may refuse some of its parts and make the others.
 type PartChange interface {
 	Change
@@ -74,6 +83,9 @@ type PartChange interface {
 type Caller interface {
 	// May returns nil if the caller may still make requests, and else the refusal. now is the store's time.
 	May(in Keyring, now time.Time) error
+	// Who returns what May depends on, so that another broker can decide it: the id of the caller's API key; whether
+	// the caller has no key, and needs none until the log has its first key; when the access ends, or zero.
+	Who() (key format.KeyID, open bool, until time.Time)
 }
 
 // Keyring has the API keys of callers: the state, or the draft of a commit.

@@ -14,19 +14,21 @@ const stateReserveMin = 64 << 10
 // stateLimit returns the size in bytes up to which requests of the given use may let the state grow.
 // Appends must leave a reserve. So when appends are refused, consumers can still commit, workers can still
 // answer, brokers can still take queues over, and operators can still create keys.
-func (o *Options) stateLimit(use state.Use) int64 {
-	reserve := max(o.StateMemory/16, min(stateReserveMin, o.StateMemory/4))
+func (o *Options) stateLimit(use state.Use) int64 { return stateLimit(o.StateMemory, use) }
+
+func stateLimit(memory int64, use state.Use) int64 {
+	reserve := max(memory/16, min(stateReserveMin, memory/4))
 	switch use {
 	case state.UseRecords:
-		return o.StateMemory - reserve
+		return memory - reserve
 	case state.UseConsumers:
-		return o.StateMemory - reserve*3/4
+		return memory - reserve*3/4
 	case state.UseWork:
-		return o.StateMemory - reserve/4
+		return memory - reserve/4
 	case state.UseOwners:
-		return o.StateMemory - reserve/8
+		return memory - reserve/8
 	default:
-		return o.StateMemory
+		return memory
 	}
 }
 
@@ -80,7 +82,7 @@ func (e *Engine) room(d *state.Draft, use state.Use, growth int64, requests ...*
 		later += r.remembered()
 	}
 	growth += later
-	limit, used := e.opts.stateLimit(use), d.Memory()+e.building.promised
+	limit, used := stateLimit(e.building.limits.StateMemory, use), d.Memory()+e.building.promised
 	if growth > 0 && used > limit-growth {
 		return e.stateFull(use, used, growth)
 	}

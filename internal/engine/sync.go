@@ -58,6 +58,13 @@ func (t *tail) ask(r *syncRequest) {
 	t.wakeLoop()
 }
 
+// putBack puts requests for a sync back.
+func (t *tail) putBack(syncs []*syncRequest) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.syncs = append(syncs, t.syncs...)
+}
+
 func (t *tail) takeSyncs() []*syncRequest {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +136,9 @@ func (t *tail) proven(begun time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.triedAt = time.Now()
-	t.provenAt = begun
+	if begun.After(t.provenAt) {
+		t.provenAt = begun
+	}
 }
 
 func (t *tail) age() time.Duration {

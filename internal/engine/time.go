@@ -33,12 +33,17 @@ func (e *Engine) StoreNow() time.Time { return e.log.StoreNow() }
 // timeOf returns the log's time at the moment when a commit is applied. For a commit of this broker,
 // that is the commit's time. A commit of another broker may have been made a while ago, so timeOf adds the
 // time that has passed since the commit, by the store's clock. But it adds at most the time since the
-// last sync or own commit, because at that moment the log did not have the new commit yet.
+// last sync or own commit, because at that moment the log did not have the new commit yet. The same is true of the time since
+// this broker has sealed a bundle that the commit has.
 func (e *fold) timeOf(c *format.Commit, own bool) state.Moment {
 	l := state.Moment{At: time.Now(), US: c.Time}
 	if !own {
 		ago := (*Engine)(e).StoreNow().Add(-storeTimeError).Sub(time.UnixMicro(c.Time))
-		l.US += max(0, min(ago, e.tail.age())).Microseconds()
+		age := e.tail.age()
+		if sealed := e.hand.sealed(c); !sealed.IsZero() {
+			age = min(age, time.Since(sealed))
+		}
+		l.US += max(0, min(ago, age)).Microseconds()
 	}
 	return l
 }

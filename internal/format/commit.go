@@ -70,7 +70,7 @@ func EncodeCommit(c *Commit) []byte {
 	for _, it := range c.Entries {
 		flags := uint16(entryCritical)
 		switch it.(type) {
-		case *UnknownEntry, *SessionNamed, *WriterMark:
+		case *UnknownEntry, *SessionNamed, *WriterMark, *BundleMark:
 			flags = 0
 		}
 		b = le.AppendUint16(b, it.kind())

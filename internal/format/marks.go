@@ -10,8 +10,8 @@ import (
 //
 //	34 mark: session id (16 bytes), form (uint16), pause in ms (uint16), size of the address (uint32), address
 //
-// The form is 1. A mark with another form comes from a newer version of Seb: it is decoded as an [UnknownEntry]. The
-// entry is not critical: older versions of Seb ignore it, and apply the other entries of the commit.
+// The form is 1; the form 2 is the mark of a bundle, see bundlemark.go. A mark with another form comes from a newer
+// version of Seb: it is decoded as an [UnknownEntry]. The entry is not critical: older versions of Seb ignore it, and apply the other entries of the commit.
 const (
 	entryMark = 34
 
@@ -63,11 +63,16 @@ func (m *WriterMark) Sound() bool {
 }
 
 // decodeMark decodes a mark. ok is false if this version of Seb does not know the mark's form.
-func decodeMark(b []byte) (_ *WriterMark, ok bool, err error) {
+func decodeMark(b []byte) (_ Entry, ok bool, err error) {
 	if len(b) < markFixedSize {
 		return nil, false, Corrupt("an entry of kind %d has the invalid size of %d bytes", entryMark, len(b))
 	}
-	if le.Uint16(b[16:]) != markWriter {
+	switch le.Uint16(b[16:]) {
+	case markWriter:
+	case markBundle:
+		m, err := decodeBundleMark(b)
+		return m, err == nil, err
+	default:
 		return nil, false, nil
 	}
 	m, size := &WriterMark{Session: SessionID(b[:16]), Pause: le.Uint16(b[18:]), Address: string(b[markFixedSize:])}, le.Uint32(b[20:])

@@ -66,7 +66,7 @@ func TestImpossibleMarksAreRefused(t *testing.T) {
 
 func TestMarksOfNewerVersionsAreKeptAsTheyAre(t *testing.T) {
 	body := (&WriterMark{Session: SessionID{1}, Address: "a"}).append(nil)
-	body[16] = 2 // the form
+	body[16] = 3 // the form
 	want := []Entry{&UnknownEntry{Kind: entryMark, Body: slices.Clone(body)}}
 	got, err := DecodeCommit(EncodeCommit(&Commit{Seq: 1, Entries: want}))
 	if err != nil {

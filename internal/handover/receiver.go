@@ -85,6 +85,20 @@ func (r *Receiver) Position() format.Seq { return r.horizon + format.Seq(len(r.s
 // Horizon returns the slot above which the receiver remembers all marks.
 func (r *Receiver) Horizon() format.Seq { return r.horizon }
 
+// Sessions returns the sessions whose bundles are in hand.
+func (r *Receiver) Sessions() (all []Session) {
+	for _, f := range r.hand {
+		if !slices.Contains(all, f.Session) {
+			all = append(all, f.Session)
+		}
+	}
+	return all
+}
+
+// Ready reports whether the next commit that the broker builds has a bundle of another broker. If not although bundles are in
+// hand, this broker has not applied the slots After of these bundles.
+func (r *Receiver) Ready() bool { return len(r.Build(nil)) > 0 }
+
 // Hand returns how many bundles are in hand.
 func (r *Receiver) Hand() int { return len(r.hand) }
 

@@ -39,7 +39,7 @@ type Turn struct {
 }
 
 // Winner knows to which broker this one offers its requests, and when this one stops waiting for that broker.
-// Its zero value knows no winner. All times are local times since boot.
+// Its zero value knows no winner. All times are local times since the start of the broker.
 type Winner struct {
 	session Session       // zero if no winner is known, or if this broker is the winner
 	since   time.Duration // when the session was last shown to be the winner

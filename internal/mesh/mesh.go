@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/pack"
 	"github.com/simple-event-broker/seb/internal/wait"
 )
 
@@ -64,6 +65,8 @@ type Log interface {
 	Sync(ctx context.Context) error
 	// Lost says that a connection has ended: the commits of that broker no longer come over it.
 	Lost()
+	// Handed takes a message about requests that brokers hand over. It returns an error if the message is malformed.
+	Handed(from format.SessionID, m Handed) error
 }
 
 // Options says how this broker reaches others, and what it tells them about itself.
@@ -105,6 +108,7 @@ type peer struct {
 	seen    time.Time
 	dialing context.CancelFunc // ends the attempts to connect, or nil
 	link    *link              // the connection in use, or nil
+	layout  uint16
 	version string
 	zone    string
 	failed  error // why the last attempt to connect failed
@@ -306,6 +310,27 @@ func (m *Mesh) Connected(session format.SessionID) bool {
 	return l != nil && l.works()
 }
 
+// Takes reports whether there is a connection to a session that seems to work, and over which bundles can be handed over.
+func (m *Mesh) Takes(session format.SessionID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.peers[session]
+	return p != nil && p.link != nil && p.layout >= layoutHands && p.link.works()
+}
+
+// Hand sends a message about requests that brokers hand over. It returns false if there is no connection, or if it is full.
+func (m *Mesh) Hand(to format.SessionID, message Handed) bool {
+	l := m.linkTo(to)
+	return l != nil && l.put(message.encode())
+}
+
+// Drop ends the connection to a session.
+func (m *Mesh) Drop(session format.SessionID) {
+	if l := m.linkTo(session); l != nil {
+		l.conn.Close()
+	}
+}
+
 func (m *Mesh) linkTo(session format.SessionID) *link {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -354,7 +379,7 @@ func (m *Mesh) run(conn Conn, session, dialer format.SessionID) error {
 		conn.Close()
 	})
 	m.tasks.Go(func() { m.answer(ctx, l) })
-	err = m.receive(ctx, l)
+	err = m.receive(ctx, l, session)
 	cancel()
 	if sent := <-failed; sent != nil && !errors.Is(sent, context.Canceled) {
 		err = sent
@@ -382,7 +407,7 @@ func greet(ctx context.Context, conn Conn, own hello) (theirs hello, err error) 
 	}
 	theirs, ok := message.(hello)
 	if !ok {
-		return theirs, fmt.Errorf("%w: the first one is no hello", errMessage)
+		return theirs, fmt.Errorf("%w: the first one is no hello", pack.ErrMalformed)
 	}
 	return theirs, nil
 }
@@ -404,7 +429,7 @@ func (m *Mesh) use(l *link, session format.SessionID, theirs hello) bool {
 	} else {
 		m.linked.Add(1)
 	}
-	p.link, p.version, p.zone, p.failed = l, theirs.version, theirs.zone, nil
+	p.link, p.layout, p.version, p.zone, p.failed = l, theirs.layout, theirs.version, theirs.zone, nil
 	m.logger.Debug("connected to another broker", "session", session, "version", theirs.version, "zone", theirs.zone)
 	return true
 }
@@ -420,7 +445,7 @@ func (m *Mesh) drop(l *link, session format.SessionID) {
 }
 
 // receive handles messages until the connection ends.
-func (m *Mesh) receive(ctx context.Context, l *link) error {
+func (m *Mesh) receive(ctx context.Context, l *link, session format.SessionID) error {
 	for {
 		b, err := l.conn.Receive(ctx)
 		if err != nil {
@@ -435,6 +460,10 @@ func (m *Mesh) receive(ctx context.Context, l *link) error {
 		case Commit:
 			m.received.Add(1)
 			if err := m.log.Told(x.Body, x.Size, x.Date); err != nil {
+				return err
+			}
+		case Offer, Turn, Yield, Call, Bundle, Answer, Alive:
+			if err := m.log.Handed(session, x.(Handed)); err != nil {
 				return err
 			}
 		case ask:

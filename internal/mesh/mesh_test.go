@@ -28,6 +28,12 @@ type net struct {
 	ends   []*meshtest.Pipe
 }
 
+// handed is a message about requests, and who has sent it.
+type handed struct {
+	from format.SessionID
+	m    Handed
+}
+
 // node is a broker: its mesh, its position, and what it was told.
 type node struct {
 	*Mesh
@@ -41,6 +47,7 @@ type node struct {
 	syncs   int
 	syncing time.Duration // how long Sync takes
 	failing error         // what Sync returns
+	handed  []handed
 }
 
 func (n *node) Sync(ctx context.Context) error {
@@ -76,6 +83,13 @@ func (n *node) Told(body []byte, size int64, at time.Time) error {
 	defer n.mu.Unlock()
 	n.told = append(n.told, Commit{body, size, at})
 	return n.bad
+}
+
+func (n *node) Handed(from format.SessionID, m Handed) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.handed = append(n.handed, handed{from, m})
+	return nil
 }
 
 func (n *node) bodies() (all []string) {

@@ -2,16 +2,19 @@ package mesh
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/pack"
 )
 
-// Layout is the version of the messages that this package sends. There is only one so far. A broker that knows a later
-// version must use this one with each broker whose hello names this one.
-const Layout = 1
+// Layout is the version of the messages that this package sends. Version 1 has hellos,
+// commits, asks and proofs. Brokers of version 1 ignore the other messages, and do not send them.
+const Layout = 2
+
+// layoutHands is the first layout whose brokers hand over bundles.
+const layoutHands = 2
 
 // MessageBytesMax bounds a message. A commit that needs more is not sent.
 const MessageBytesMax = 16 << 20
@@ -22,6 +25,13 @@ const (
 	kindCommit
 	kindAsk
 	kindProof
+	kindOffer
+	kindTurn
+	kindYield
+	kindCall
+	kindBundle
+	kindAnswer
+	kindAlive
 )
 
 // hello is the first message of both sides. It tells whether the two have the same log.
@@ -81,69 +91,34 @@ func (m proof) encode() []byte {
 	return binary.LittleEndian.AppendUint64(b, uint64(m.end))
 }
 
-var errMessage = errors.New("the message of another broker is malformed")
-
-// decode returns the message in b: a hello, a Commit, which shares memory with b, an ask or a proof; nil for a kind of
+// decode returns the message in b: a hello, a Commit, which shares memory with b, an ask, a proof or a Handed; nil for a kind of
 // message that a newer version sends.
 func decode(b []byte) (any, error) {
-	r := reader{b: b}
-	switch kind := r.bytes(1); {
-	case kind == nil:
-		return nil, fmt.Errorf("%w: it is empty", errMessage)
-	case kind[0] == kindHello:
-		m := hello{layout: uint16(r.number(2)), applied: format.Seq(r.number(8))}
-		copy(m.hash[:], r.bytes(len(m.hash)))
-		m.version, m.zone = r.text(), r.text()
-		if r.short {
-			return nil, fmt.Errorf("%w: a hello of %d bytes is too short", errMessage, len(b))
+	if len(b) == 0 {
+		return nil, fmt.Errorf("%w: a message is empty", pack.ErrMalformed)
+	}
+	r := pack.NewReader(b[1:])
+	switch b[0] {
+	case kindHello:
+		m := hello{layout: r.U16(), applied: format.Seq(r.U64())}
+		copy(m.hash[:], r.Raw(len(m.hash)))
+		m.version, m.zone = shortText(r), shortText(r)
+		return m, r.Err()
+	case kindCommit:
+		m := Commit{Size: r.I64(), Date: time.UnixMicro(r.I64())}
+		if m.Body = r.Raw(r.Left()); m.Size < int64(len(m.Body)) {
+			r.Fail("a commit of %d bytes, in a message of %d", m.Size, len(b))
 		}
-		return m, nil
-	case kind[0] == kindCommit:
-		m := Commit{Size: int64(r.number(8)), Date: time.UnixMicro(int64(r.number(8)))}
-		if r.short || m.Size < int64(len(r.b)) {
-			return nil, fmt.Errorf("%w: a commit of %d bytes, in a message of %d", errMessage, m.Size, len(b))
-		}
-		m.Body = r.b
-		return m, nil
-	case kind[0] == kindAsk:
-		m := ask{r.number(8)}
-		return m, r.complete()
-	case kind[0] == kindProof:
-		m := proof{r.number(8), format.Seq(r.number(8))}
-		return m, r.complete()
+		return m, r.Err()
+	case kindAsk:
+		m := ask{r.U64()}
+		return m, r.Err()
+	case kindProof:
+		m := proof{r.U64(), format.Seq(r.U64())}
+		return m, r.Err()
 	}
-	return nil, nil
+	return decodeHanded(b[0], r), r.Err()
 }
 
-// reader reads the fields of a message. short is set if a field lies beyond the end.
-type reader struct {
-	b     []byte
-	short bool
-}
-
-func (r *reader) bytes(n int) []byte {
-	if len(r.b) < n {
-		r.short = true
-		return nil
-	}
-	field := r.b[:n:n]
-	r.b = r.b[n:]
-	return field
-}
-
-func (r *reader) number(size int) uint64 {
-	var padded [8]byte
-	copy(padded[:], r.bytes(size))
-	return binary.LittleEndian.Uint64(padded[:])
-}
-
-func (r *reader) complete() error {
-	if r.short {
-		return fmt.Errorf("%w: it is too short", errMessage)
-	}
-	return nil
-}
-
-func (r *reader) text() string {
-	return string(r.bytes(int(r.number(1))))
-}
+// shortText reads a text after its length, which is a byte.
+func shortText(r *pack.Reader) string { return string(r.Raw(int(r.Raw(1)[0]))) }

@@ -162,7 +162,7 @@ func (d *Draft) Take(it format.Entry) error {
 		return d.takeConsumerDeletion(x)
 	case *format.SessionNamed:
 		return d.takeSession(x)
-	case *format.WriterMark, *format.UnknownEntry:
+	case *format.WriterMark, *format.BundleMark, *format.UnknownEntry:
 	default:
 		if ok, err := d.takeQueueEntry(it); ok {
 			return err

@@ -30,7 +30,7 @@ func UseOf(entry format.Entry) Use {
 		return UseWork
 	case *format.KeyCreated:
 		return UseKeys
-	case *format.QueueOwned, *format.SessionNamed, *format.WriterMark, *format.WindowMoved, *format.QueueReleased:
+	case *format.QueueOwned, *format.SessionNamed, *format.WriterMark, *format.BundleMark, *format.WindowMoved, *format.QueueReleased:
 		return UseOwners
 	default:
 		return UseRecords

@@ -81,7 +81,7 @@ var layers = []layer{
 		why: "it proves which session speaks: which sessions there are, and what they say, is not its business",
 	},
 	{
-		pkg: "internal/mesh", may: []string{"internal/format", "internal/wait"}, // for the ids of sessions, slots and hashes
+		pkg: "internal/mesh", may: []string{"internal/format", "internal/pack", "internal/wait"}, // for the ids of sessions, slots and hashes
 		why: "it carries messages between brokers and decides nothing: what the log makes of them is its callers' business",
 	},
 	{
@@ -121,28 +121,32 @@ var layers = []layer{
 		why: "who commits a bundle is decided without I/O and without a clock: what a bundle holds, and how it travels, is not its business",
 	},
 	{
+		pkg: "internal/pack",
+		why: "it knows integers, texts and lists: what brokers say to each other is the business of the packages that say it",
+	},
+	{
 		pkg: "internal/wait",
 		why: "waiting is about nothing",
 	},
 	{
-		pkg: "internal/dispatch", may: []string{"internal/format", "internal/leases", "internal/state", "internal/wait"},
+		pkg: "internal/dispatch", may: []string{"internal/format", "internal/leases", "internal/pack", "internal/state", "internal/wait"},
 		why: "it decides who gets which record next: committing that and reading records is the broker's business",
 	},
 	{
-		pkg: "internal/change", may: []string{"internal/dispatch", "internal/format", "internal/leases", "internal/push", "internal/state"},
+		pkg: "internal/change", may: []string{"internal/dispatch", "internal/format", "internal/leases", "internal/pack", "internal/push", "internal/state"},
 		why: "a change is data that checks itself against the state: who asks for it and who commits it is the broker's business",
 	},
 	{
 		pkg: "internal/engine", may: []string{
 			"objstore", "internal/record", "internal/format", "internal/commitlog", "internal/state", "internal/budget", "internal/cache",
-			"internal/histogram", "internal/mesh", "internal/wait", "metric",
+			"internal/handover", "internal/histogram", "internal/mesh", "internal/pack", "internal/wait", "metric",
 		},
 		why: "it commits, applies and reads: who asks for that, and what queues and keys are for, is the business of the packages above",
 	},
 	{
 		pkg: ".", may: []string{
 			"objstore", "internal/record", "internal/format", "internal/state", "internal/auth", "internal/budget", "internal/change", "internal/dispatch",
-			"internal/engine", "internal/leases", "internal/mesh", "internal/option", "internal/push", "internal/wait", "metric",
+			"internal/engine", "internal/leases", "internal/mesh", "internal/option", "internal/pack", "internal/push", "internal/wait", "metric",
 		},
 		why: "the broker must not depend on who speaks to it or on where its objects lie",
 	},

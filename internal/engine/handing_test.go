@@ -1,0 +1,463 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/engine"
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/pack"
+	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/internal/test/meshtest"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// pair has two connected engines on one bucket. The first one has written the last commit, which created a topic.
+type pair struct {
+	*testing.T
+	memory      *objstore.Memory
+	stores      [2]*storetest.Faulty
+	engines     [2]*engine.Engine
+	near, far   *meshtest.Pipe
+	topic       format.TopicID
+	claimsSoFar [2]int
+}
+
+func inPair(t *testing.T, test func(p *pair)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := &pair{T: t, memory: objstore.NewMemory()}
+		for i := range p.stores {
+			p.stores[i] = storetest.NewFaulty(p.memory)
+			p.engines[i] = openAs(t, format.SessionID{byte(i + 1)}, p.stores[i])
+		}
+		p.near, p.far = connect(t, p.engines[0], p.engines[1])
+		p.topic = create(t, p.engines[0], "t")
+		synctest.Wait()
+		p.claims()
+		test(p)
+	})
+}
+
+// claims returns how often each engine has tried to create a commit since the last call.
+func (p *pair) claims() (n [2]int) {
+	for i, s := range p.stores {
+		all := s.Count(objstore.VerbCreate, format.LogPrefix)
+		n[i], p.claimsSoFar[i] = all-p.claimsSoFar[i], all
+	}
+	return n
+}
+
+func (p *pair) append(i int, vs ...string) *engine.Ticket {
+	p.Helper()
+	return submit(p.T, p.engines[i], &engine.Request{Appends: []*engine.Append{appending(p.topic, vs...)}})
+}
+
+func (p *pair) mustBeAt(ticket *engine.Ticket, offset format.Offset) {
+	p.Helper()
+	if err := ticket.Wait(p.Context()); err != nil {
+		p.Fatal(err)
+	}
+	if got := ticket.Ranges(0); len(got) != 1 || got[0].Offset != offset {
+		p.Fatalf("the append is at %v, want offset %d", got, offset)
+	}
+}
+
+// read returns all records that an engine reads, after a sync.
+func (p *pair) read(i int) string {
+	p.Helper()
+	if err := p.engines[i].Sync(p.Context()); err != nil {
+		p.Fatal(err)
+	}
+	var got sink
+	cursor := p.engines[i].NewCursor("t", p.topic, 0, 0)
+	for {
+		_, end, err := cursor.Bounds()
+		if err != nil {
+			p.Fatal(err)
+		}
+		from, next, err := cursor.Next(p.Context(), all, &got)
+		if err != nil {
+			p.Fatal(err)
+		}
+		if next >= end || from == next {
+			return got.text
+		}
+	}
+}
+
+// The broker that wrote the last commit commits the requests of both.
+func TestRequestsAreHandedOver(t *testing.T) {
+	inPair(t, func(p *pair) {
+		requests := p.stores[1].Count("", "")
+		begin := time.Now()
+		b := p.append(1, "b")
+		a := p.append(0, "a")
+		p.mustBeAt(a, 0)
+		p.mustBeAt(b, 1)
+		if took := time.Since(begin); took != 10*time.Millisecond { // what a batch waits
+			p.Errorf("it took %v", took)
+		}
+		if got := p.claims(); got != [2]int{1, 0} {
+			p.Errorf("claims: %v", got)
+		}
+		p.mustBeAt(p.append(1, "c"), 2)
+		if got := p.claims(); got != [2]int{1, 0} {
+			p.Errorf("claims: %v", got)
+		}
+		if n := p.stores[1].Count("", "") - requests; n != 0 {
+			p.Errorf("the broker that handed its requests over sent %d requests to the store", n)
+		}
+		for i := range 2 {
+			if got := p.read(i); got != "abc" {
+				p.Errorf("engine %d reads %q", i, got)
+			}
+		}
+	})
+}
+
+// Many requests of both, one after the other and side by side: each is in the log once, in the order of its caller.
+func TestManyRequestsAreHandedOver(t *testing.T) {
+	inPair(t, func(p *pair) {
+		var callers sync.WaitGroup
+		for c := range 8 {
+			callers.Go(func() {
+				for n := range 20 {
+					if err := p.append(c%2, fmt.Sprintf("%d:%d ", c, n)).Wait(p.Context()); err != nil {
+						p.Error(err)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		got := strings.Fields(p.read(0))
+		if len(got) != 160 || p.read(1) != p.read(0) {
+			p.Errorf("%d records, want 160", len(got))
+		}
+		for c := range 8 {
+			var of, want []string
+			for _, s := range got {
+				if strings.HasPrefix(s, fmt.Sprint(c, ":")) {
+					of = append(of, s)
+				}
+			}
+			for n := range 20 {
+				want = append(want, fmt.Sprintf("%d:%d", c, n))
+			}
+			if !slices.Equal(of, want) {
+				p.Errorf("caller %d: %v", c, of)
+			}
+		}
+		if got := p.claims(); got[1] != 0 || got[0] > 22 {
+			p.Errorf("claims: %v", got)
+		}
+	})
+}
+
+// Requests that the log can't have get the same refusals as at the broker that commits.
+func TestHandedOverRequestsAreRefused(t *testing.T) {
+	inPair(t, func(p *pair) {
+		p.mustBeAt(p.append(0, "a"), 0)
+		keyed := func(key, print byte) *engine.Request {
+			return &engine.Request{
+				Appends: []*engine.Append{appending(p.topic, "k")},
+				Key:     &engine.Key{Hashes: []format.Digest{{key}}, Print: format.Digest{print}, Topic: p.topic},
+			}
+		}
+		conflict, right := appending(p.topic, "c"), appending(p.topic, "r")
+		conflict.IfEnd, conflict.Part, right.IfEnd = 7, "appends/0", 1
+		gone := appending(99, "g")
+		tickets := map[string]*engine.Ticket{}
+		for name, r := range map[string]*engine.Request{
+			"conflict": {Appends: []*engine.Append{conflict}},
+			"right":    {Appends: []*engine.Append{right}},
+			"gone":     {Appends: []*engine.Append{gone}},
+			"keyed":    keyed(1, 1),
+			"caller":   {Appends: []*engine.Append{appending(p.topic, "n")}, Callers: []engine.Caller{nobody{}}},
+			"plain":    {Appends: []*engine.Append{appending(p.topic, "p")}},
+		} {
+			tickets[name] = submit(p.T, p.engines[1], r)
+		}
+		wait := func(name string) error { return tickets[name].Wait(p.Context()) }
+		if x, ok := errors.AsType[*engine.EndConflictError](wait("conflict")); !ok || x.Part != "appends/0" || x.Want != 7 || x.Topic != "t" {
+			p.Errorf("conflict: %v", wait("conflict"))
+		}
+		if x, ok := errors.AsType[*engine.TopicDeletedError](wait("gone")); !ok || x.Topic != "t" {
+			p.Errorf("gone: %v", wait("gone"))
+		}
+		if err := wait("caller"); !errors.Is(err, errRevoked) {
+			p.Errorf("caller: %v", err)
+		}
+		for _, name := range []string{"keyed", "plain"} {
+			if err := wait(name); err != nil {
+				p.Errorf("%s: %v", name, err)
+			}
+		}
+		again := submit(p.T, p.engines[1], keyed(1, 1))
+		if err := again.Wait(p.Context()); err != nil || !again.Replayed() || again.Ranges(0)[0] != tickets["keyed"].Ranges(0)[0] {
+			p.Errorf("again: %v, %v", again.Replayed(), err)
+		}
+		if err := submit(p.T, p.engines[1], keyed(1, 2)).Wait(p.Context()); !errors.Is(err, engine.ErrKeyReused) {
+			p.Errorf("key reused: %v", err)
+		}
+		if got := p.claims(); got[1] != 0 {
+			p.Errorf("claims: %v", got)
+		}
+		_ = wait("right") // which of the requests comes first is not fixed, so it may conflict
+		if one, two := p.read(0), p.read(1); one != two || strings.Count(one, "k") != 1 || strings.ContainsAny(one, "cgn") {
+			p.Errorf("the log has %q, and at the other engine %q", one, two)
+		}
+	})
+}
+
+// The same key comes to both brokers at the same time. The log has its request once, and both callers get the same answer.
+func TestKeyAtBothBrokersIsCommittedOnce(t *testing.T) {
+	inPair(t, func(p *pair) {
+		var tickets []*engine.Ticket
+		for i := range 2 {
+			tickets = append(tickets, submit(p.T, p.engines[i], &engine.Request{
+				Appends: []*engine.Append{appending(p.topic, "k")},
+				Key:     &engine.Key{Hashes: []format.Digest{{1}}, Print: format.Digest{1}, Topic: p.topic},
+			}))
+		}
+		plain := p.append(1, "p") // in the same batch as the second one
+		p.mustBeAt(tickets[0], 0)
+		p.mustBeAt(tickets[1], 0)
+		p.mustBeAt(plain, 1)
+		if !tickets[1].Replayed() {
+			p.Error("the second one is not replayed")
+		}
+		if got := p.read(0); got != "kp" {
+			p.Errorf("the log has %q", got)
+		}
+	})
+}
+
+// Large requests go into data objects of the broker that got them.
+func TestLargeRequestsAreHandedOver(t *testing.T) {
+	inPair(t, func(p *pair) {
+		large := strings.Repeat("x", 400_000)
+		r := appending(p.topic, large)
+		r.Bytes = 500_000
+		ticket := submit(p.T, p.engines[1], &engine.Request{Appends: []*engine.Append{r}})
+		p.mustBeAt(ticket, 0)
+		if n := p.stores[1].Count(objstore.VerbCreate, format.DataPrefix); n != 1 {
+			p.Errorf("%d data objects", n)
+		}
+		if got := p.claims(); got != [2]int{1, 0} {
+			p.Errorf("claims: %v", got)
+		}
+		for i := range 2 {
+			if got := p.read(i); got != large {
+				p.Errorf("engine %d reads %d bytes", i, len(got))
+			}
+		}
+	})
+}
+
+// sentTopic is createTopic as a change that another broker can make.
+type sentTopic string
+
+func (x sentTopic) Apply(d *state.Draft) ([]format.Entry, error) { return createTopic(x).Apply(d) }
+func (x sentTopic) Encode(w *pack.Writer)                        { w.Text(string(x)) }
+
+// The broker that commits also makes changes for others. If it would refuse one, the broker that got the request decides.
+func TestChangesAreHandedOver(t *testing.T) {
+	inPair(t, func(p *pair) {
+		ticket := submit(p.T, p.engines[1], &engine.Request{Change: sentTopic("u")})
+		if err := ticket.Wait(p.Context()); err != nil {
+			p.Fatal(err)
+		}
+		if x, ok := ticket.Entries()[0].(*format.TopicCreated); !ok || x.Name != "u" {
+			p.Errorf("the change has made %v", ticket.Entries())
+		}
+		if got := p.claims(); got != [2]int{1, 0} {
+			p.Errorf("claims: %v", got)
+		}
+		both := submit(p.T, p.engines[1], &engine.Request{Change: sentTopic("v"), Appends: []*engine.Append{appending(p.topic, "a")}})
+		p.mustBeAt(both, 0)
+		if got := p.claims(); got != [2]int{1, 0} {
+			p.Errorf("claims: %v", got)
+		}
+		begin := time.Now()
+		if err := p.engines[1].Commit(p.Context(), &engine.Request{Change: sentTopic("u")}); !errors.Is(err, errExists) {
+			p.Errorf("a topic that exists: %v", err)
+		}
+		revoked := &engine.Request{Change: sentTopic("w"), Callers: []engine.Caller{nobody{}}}
+		if err := p.engines[1].Commit(p.Context(), revoked); !errors.Is(err, errRevoked) {
+			p.Errorf("a revoked caller: %v", err)
+		}
+		if took := time.Since(begin); took > 200*time.Millisecond {
+			p.Errorf("the refusals took %v", took)
+		}
+		p.mustBeAt(p.append(0, "b"), 1)
+	})
+}
+
+// A request of a bundle is not committed, so that those that share its batches go into a later one. What comes after them
+// does not overtake them.
+func TestLaterRequestsDoNotOvertake(t *testing.T) {
+	inPair(t, func(p *pair) {
+		keyed := func() *engine.Request {
+			return &engine.Request{
+				Appends: []*engine.Append{appending(p.topic, "k")},
+				Key:     &engine.Key{Hashes: []format.Digest{{1}}, Print: format.Digest{1}, Topic: p.topic},
+			}
+		}
+		p.mustBeAt(submit(p.T, p.engines[0], keyed()), 0)
+		first := p.append(1, "1")
+		again := submit(p.T, p.engines[1], keyed())
+		whole := submit(p.T, p.engines[1], &engine.Request{Appends: []*engine.Append{appending(p.topic, "2"), appending(p.topic, "3")}})
+		p.mustBeAt(first, 1)
+		p.mustBeAt(whole, 2)
+		p.mustBeAt(again, 0)
+		if got := p.read(1); got != "k123" {
+			p.Errorf("the log has %q", got)
+		}
+	})
+}
+
+// The sender's store has no room for a data object. Its request is refused, and later ones go on.
+func TestSendersStoreIsFull(t *testing.T) {
+	inPair(t, func(p *pair) {
+		defer p.stores[1].On(objstore.VerbCreate, format.DataPrefix, storetest.Full)()
+		r := appending(p.topic, strings.Repeat("x", 400_000))
+		r.Bytes = 500_000
+		begin := time.Now()
+		err := p.engines[1].Commit(p.Context(), &engine.Request{Appends: []*engine.Append{r}})
+		if !errors.Is(err, objstore.ErrFull) || time.Since(begin) > time.Second {
+			p.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		p.mustBeAt(p.append(1, "a"), 0)
+		if got := p.claims(); got != [2]int{1, 0} {
+			p.Errorf("claims: %v", got)
+		}
+	})
+}
+
+// Requests that can't be handed over ask for the next slot.
+func TestChangesAskForTheNextSlot(t *testing.T) {
+	inPair(t, func(p *pair) {
+		begin := time.Now()
+		create(p.T, p.engines[1], "u")
+		if took := time.Since(begin); took > 30*time.Millisecond {
+			p.Errorf("it took %v", took)
+		}
+		if got := p.claims(); got != [2]int{0, 1} {
+			p.Errorf("claims: %v", got)
+		}
+		p.mustBeAt(p.append(0, "a"), 0) // now the other one commits
+		if got := p.claims(); got != [2]int{0, 1} {
+			p.Errorf("claims: %v", got)
+		}
+	})
+}
+
+// The broker that commits stops without a word, or its store does, or the connection breaks. The other one commits its
+// requests itself.
+func TestSenderGoesOnAlone(t *testing.T) {
+	for name, fault := range map[string]func(p *pair) (restore func()){
+		"its store hangs": func(p *pair) func() {
+			return p.stores[0].On(objstore.VerbCreate, format.LogPrefix, storetest.Delay(time.Hour))
+		},
+		"its store fails":       func(p *pair) func() { return p.stores[0].On(objstore.VerbCreate, format.LogPrefix, storetest.Fail) },
+		"the connection breaks": func(p *pair) func() { p.near.Close(); return func() {} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPair(t, func(p *pair) {
+				defer fault(p)()
+				begin := time.Now()
+				p.mustBeAt(p.append(1, "b"), 0)
+				if took := time.Since(begin); took > 2*time.Second {
+					p.Errorf("it took %v", took)
+				}
+				p.mustBeAt(p.append(1, "c"), 1)
+				if got := p.read(1); got != "bc" {
+					p.Errorf("the log has %q", got)
+				}
+			})
+		})
+	}
+}
+
+// A commit with a bundle lands, but the one that wrote it does not learn that, and the other one claims the same bundle. The log has
+// it once.
+func TestBundleOfALostAnswerIsCommittedOnce(t *testing.T) {
+	inPair(t, func(p *pair) {
+		defer p.stores[0].On(objstore.VerbCreate, format.LogPrefix, storetest.LoseReply)()
+		defer p.stores[0].On(objstore.VerbGet, format.LogPrefix, storetest.Fail)()
+		p.mustBeAt(p.append(1, "b"), 0)
+		p.mustBeAt(p.append(1, "c"), 1)
+		if got := p.read(1); got != "bc" {
+			p.Errorf("the log has %q", got)
+		}
+	})
+}
+
+// The marks of a commit name the bundles, and the entries of each follow its mark.
+func TestCommitsHaveMarksOfBundles(t *testing.T) {
+	inPair(t, func(p *pair) {
+		b, a := p.append(1, "b"), p.append(0, "a")
+		p.mustBeAt(a, 0)
+		p.mustBeAt(b, 1)
+		object, err := objstore.GetWhole(p.Context(), p.memory, format.LogKey(p.engines[0].Applied()), 1<<20)
+		if err != nil {
+			p.Fatal(err)
+		}
+		c, err := format.DecodeCommit(object.Body)
+		if err != nil {
+			p.Fatal(err)
+		}
+		var kinds []string
+		for _, entry := range c.Entries {
+			kinds = append(kinds, strings.TrimPrefix(fmt.Sprintf("%T", entry), "*format."))
+		}
+		if want := []string{"WriterMark", "Batch", "BundleMark", "Batch"}; !slices.Equal(kinds, want) {
+			p.Errorf("the commit has %v, want %v", kinds, want)
+		}
+		if m := c.Entries[2].(*format.BundleMark); m.Session != (format.SessionID{2}) || m.Number != 1 || m.Requests != 1 || len(m.Verdicts) != 0 {
+			p.Errorf("the mark is %+v", m)
+		}
+	})
+}
+
+// A sender whose state is full says so, although the broker that commits has room.
+func TestSendersLimitsGoWithItsBundle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		e := open(t, memory)
+		opts := options(t)
+		opts.Session, opts.IdempotencyKeys = format.SessionID{2}, 1
+		other := engine.New(memory, opts)
+		if err := other.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := other.Shutdown(nil); err != nil {
+				t.Error(err)
+			}
+		}()
+		connect(t, e, other)
+		topic := create(t, e, "t")
+		synctest.Wait()
+		keyed := func(key byte) error {
+			return submit(t, other, &engine.Request{
+				Appends: []*engine.Append{appending(topic, "k")},
+				Key:     &engine.Key{Hashes: []format.Digest{{key}}, Print: format.Digest{1}, Topic: topic},
+			}).Wait(t.Context())
+		}
+		if err := keyed(1); err != nil {
+			t.Error(err)
+		}
+		if full, ok := errors.AsType[*engine.KeysFullError](keyed(2)); !ok || full.Limit != 1 {
+			t.Errorf("got %v, want that there is no room for a second key", keyed(2))
+		}
+	})
+}

@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/budget"
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/handover"
+	"github.com/simple-event-broker/seb/internal/mesh"
+)
+
+const (
+	// callMax is how long a broker that is about to commit waits for the bundles of others.
+	callMax = 20 * time.Millisecond
+	// A broker keeps a slot free for another one for yieldAnswers times the store's usual answer time, but at least for yieldMin.
+	yieldAnswers = 3
+	yieldMin     = 20 * time.Millisecond
+	// banFor is how long a broker takes no bundles of another one that has sent it a bad bundle.
+	banFor = time.Minute
+)
+
+// taking is what this broker knows as the winner: the broker that commits for all.
+type taking struct {
+	offers map[format.SessionID]time.Time // when the requests are due that others have offered
+	calls  uint64                         // number of the last call
+	missed map[format.SessionID]bool      // who did not answer the last call in time
+
+	turns  []format.SessionID // who has asked for a slot
+	turnOf format.SessionID   // who has the next slot for itself
+	free   time.Time          // until then, the next slot stays free for turnOf
+
+	unready bool                           // the log was read to its end, and bundles in hand may still be ahead of it
+	banned  map[format.SessionID]time.Time // who has sent a bad bundle, and until when this broker takes none of it
+	memory  bundleMemory
+}
+
+// bundleMemory is what the bundles of other brokers take from the budget, until a commit has them, or this broker drops them.
+type bundleMemory struct {
+	budget *budget.Budget
+	mu     sync.Mutex
+	taken  map[handover.Mark]int64
+}
+
+// bundleMemoryFactor is about how much memory a decoded bundle takes for each of its bytes.
+const bundleMemoryFactor = 3
+
+// take takes the memory of a bundle, and waits for it no longer than a call does. ok is false if there is no room. again says
+// that the bundle has its memory already, since it came before.
+func (m *bundleMemory) take(life context.Context, mark handover.Mark, size int) (again, ok bool) {
+	m.mu.Lock()
+	_, again = m.taken[mark]
+	m.mu.Unlock()
+	if again {
+		return true, true
+	}
+	ctx, cancel := context.WithTimeout(life, callMax)
+	defer cancel()
+	n := int64(size) * bundleMemoryFactor
+	if m.budget.Take(ctx, budget.Batches, n) != nil {
+		return false, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, again = m.taken[mark]; again { // it came over another connection at the same time
+		m.budget.Give(budget.Batches, n)
+	} else {
+		m.taken[mark] = n
+	}
+	return again, true
+}
+
+func (m *bundleMemory) give(mark handover.Mark) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n, ok := m.taken[mark]; ok {
+		m.budget.Give(budget.Batches, n)
+		delete(m.taken, mark)
+	}
+}
+
+// planAsWinner leaves the next slot to a broker that has asked for it.
+func (e *Engine) planAsWinner(now time.Time) (_ plan, decided bool) {
+	h := &e.hand
+	for len(h.turns) > 0 && !now.Before(h.free) {
+		next := h.turns[0]
+		applied, _ := e.log.Position()
+		h.turns = h.turns[1:]
+		if e.mesh.Hand(next, mesh.Yield{After: applied}) {
+			h.turnOf = next
+			h.free = now.Add(max(yieldMin, yieldAnswers*e.log.AnswerTime()))
+		}
+	}
+	if now.Before(h.free) {
+		return plan{wait: h.free.Sub(now), ok: true}, true
+	}
+	return plan{}, false
+}
+
+// collect calls for the bundles of the brokers that have offered their requests, and waits for them for a short time. It
+// returns false if another broker has written a commit meanwhile, so that this one commits for the others no more.
+func (e *Engine) collect() bool {
+	h := &e.hand
+	if !h.receiver.Winner() || len(h.offers) == 0 {
+		return true
+	}
+	h.calls++
+	applied, _ := e.log.Position()
+	var awaited []format.SessionID
+	for session := range maps.Keys(h.offers) {
+		h.mailbox.call(session, h.calls)
+		switch {
+		case !e.mesh.Hand(session, mesh.Call{Number: h.calls, After: applied}):
+			h.mailbox.forget(session)
+		case !h.missed[session]:
+			awaited = append(awaited, session)
+		}
+	}
+	clear(h.offers) // a broker that gets no call offers again after the commit
+	timer := time.NewTimer(callMax)
+	defer timer.Stop()
+	for late := false; !late && h.mailbox.open(awaited) > 0 && h.receiver.Winner(); {
+		select {
+		case <-h.mailbox.wake:
+			e.readMail()
+		case <-timer.C:
+			late = true
+		case <-e.life.Done():
+			late = true
+		}
+	}
+	e.readMail()
+	for _, session := range awaited {
+		h.missed[session] = h.mailbox.open([]format.SessionID{session}) > 0
+	}
+	return h.receiver.Winner()
+}
+
+// takeBundle takes a bundle of another broker into the hand, or refuses it.
+func (e *Engine) takeBundle(from format.SessionID, m mesh.Bundle, b *bundle) {
+	if b == nil {
+		return
+	}
+	code := handover.NoRoom
+	if time.Now().After(e.hand.banned[from]) && b.inlineBytes() <= inlineBytesMax {
+		code = e.hand.receiver.Take(handover.Frame{
+			Bundle: handover.Bundle{Mark: b.Mark, Before: b.before, Size: int64(len(b.bytes)) * bundleMemoryFactor, Payload: b},
+			After:  m.After, AfterHash: m.AfterHash,
+		})
+	}
+	if code == handover.Have {
+		e.metrics.bundles.add("taken")
+	} else {
+		e.metrics.bundleRefusals.add(code.String())
+		e.hand.memory.give(b.Mark)
+	}
+	e.mesh.Hand(from, mesh.Answer{Number: b.Number, Draw: b.Draw, Code: byte(code)})
+	if code == handover.OtherLog {
+		e.mesh.Drop(from)
+	}
+}
+
+// dropHand gives back the bundles of other brokers, which decides nothing.
+func (e *Engine) dropHand(why handover.Answer) {
+	for _, session := range e.hand.receiver.Sessions() {
+		e.tellDropped(e.hand.receiver.Drop(session), why)
+	}
+	e.setPulse()
+}
+
+// ban drops all bundles of a broker that sent one whose entries the state refuses, and takes none of it for a while.
+func (e *Engine) ban(session handover.Session, err error) {
+	e.logger.Error("another broker has handed over requests that can't be committed; this broker takes none of it for a while",
+		"session", format.SessionID(session), "for", banFor.String(), "err", err)
+	e.hand.banned[format.SessionID(session)] = time.Now().Add(banFor)
+	e.tellDropped(e.hand.receiver.Drop(session), handover.NoRoom)
+}
+
+func (e *Engine) tellDropped(frames []handover.Frame, why handover.Answer) {
+	for _, f := range frames {
+		e.hand.memory.give(f.Mark)
+		e.metrics.bundleRefusals.add(why.String())
+		e.mesh.Hand(format.SessionID(f.Session), mesh.Answer{Number: f.Number, Draw: f.Draw, Code: byte(why)})
+	}
+}

@@ -1,0 +1,116 @@
+package mesh
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/pack"
+)
+
+// Handed is a message by which brokers hand over requests: an Offer, Turn, Yield, Call, Bundle, Answer or Alive.
+type Handed interface{ encode() []byte }
+
+// Offer says that the sender has requests for a bundle.
+type Offer struct {
+	Due time.Duration // how long the first of them may still wait for others
+}
+
+// Turn asks for the next slot: the sender has requests that can't be handed over.
+type Turn struct{}
+
+// Yield says that the sender leaves the slot after After to the receiver, for some answer times of the store.
+type Yield struct{ After format.Seq }
+
+// Call asks for the bundle of a broker that has sent an offer. The sender is about to write a commit.
+type Call struct {
+	Number uint64
+	After  format.Seq // the last slot that the sender has applied
+}
+
+// Bundle answers a Call.
+type Bundle struct {
+	Call      uint64
+	Sealed    []byte // empty if there is nothing to hand over now
+	After     format.Seq
+	AfterHash format.Hash
+}
+
+// Answer says what became of a bundle.
+type Answer struct {
+	Number uint64   // of the bundle in the session; 0 if there was none, and the sender only says that it takes none
+	Draw   [16]byte // of the bundle
+	Code   byte     // a handover.Answer
+}
+
+// Alive says that the sender has not forgotten the requests that the receiver has offered or handed over.
+type Alive struct {
+	Since time.Duration // how long the request to the store has been under way that writes the commit; 0 if there is none
+	Fails bool          // the store did not answer the sender's last request
+}
+
+func millis(d time.Duration) uint32 {
+	return uint32(min(max(d, 0), time.Hour).Milliseconds())
+}
+
+func (m Offer) encode() []byte {
+	return binary.LittleEndian.AppendUint32([]byte{kindOffer}, millis(m.Due))
+}
+
+func (Turn) encode() []byte { return []byte{kindTurn} }
+
+func (m Yield) encode() []byte {
+	return binary.LittleEndian.AppendUint64([]byte{kindYield}, uint64(m.After))
+}
+
+func (m Call) encode() []byte {
+	b := binary.LittleEndian.AppendUint64([]byte{kindCall}, m.Number)
+	return binary.LittleEndian.AppendUint64(b, uint64(m.After))
+}
+
+func (m Bundle) encode() []byte {
+	b := make([]byte, 0, 1+8+8+len(m.AfterHash)+len(m.Sealed))
+	b = binary.LittleEndian.AppendUint64(append(b, kindBundle), m.Call)
+	b = append(binary.LittleEndian.AppendUint64(b, uint64(m.After)), m.AfterHash[:]...)
+	return append(b, m.Sealed...)
+}
+
+func (m Answer) encode() []byte {
+	b := binary.LittleEndian.AppendUint64([]byte{kindAnswer}, m.Number)
+	return append(append(b, m.Draw[:]...), m.Code)
+}
+
+func (m Alive) encode() []byte {
+	b := binary.LittleEndian.AppendUint32([]byte{kindAlive}, millis(m.Since))
+	if m.Fails {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// decodeHanded returns the message of a kind, without its first byte; nil for a kind that a newer version sends.
+func decodeHanded(kind byte, r *pack.Reader) any {
+	switch kind {
+	case kindOffer:
+		return Offer{Due: time.Duration(r.U32()) * time.Millisecond}
+	case kindTurn:
+		return Turn{}
+	case kindYield:
+		return Yield{format.Seq(r.U64())}
+	case kindCall:
+		return Call{r.U64(), format.Seq(r.U64())}
+	case kindBundle:
+		m := Bundle{Call: r.U64(), After: format.Seq(r.U64())}
+		copy(m.AfterHash[:], r.Raw(len(m.AfterHash)))
+		m.Sealed = r.Raw(r.Left())
+		return m
+	case kindAnswer:
+		m := Answer{Number: r.U64()}
+		copy(m.Draw[:], r.Raw(len(m.Draw)))
+		m.Code = r.Raw(1)[0]
+		return m
+	case kindAlive:
+		return Alive{Since: time.Duration(r.U32()) * time.Millisecond, Fails: r.Raw(1)[0] == 1}
+	}
+	return nil
+}
