@@ -109,6 +109,13 @@ func (b *Broker) Peers() Peers { return Peers{b.engine.Mesh()} }
 // read the commits from the store. An adapter calls Open once.
 func (p Peers) Open(opts PeerOptions) { p.mesh.Open(opts) }
 
+// PeerInfo is what a broker knows of another broker of the log.
+type PeerInfo = mesh.Peer
+
+// List returns the other brokers that this one has a connection to, or has read commits of, since its own start, by session. It
+// takes up to a second, and causes no request to the store.
+func (p Peers) List(ctx context.Context) []PeerInfo { return p.mesh.Peers(ctx) }
+
 // Serve uses a connection that another session has asked for. It returns when the connection has ended. The broker logs why.
 func (p Peers) Serve(conn PeerConn, session SessionKey) { p.mesh.Serve(conn, session.ID()) }
 

@@ -38,6 +38,7 @@ var (
 	changesTopic = need{declared: true, scope: seb.ScopeAdmin, topic: topicOfPath, admin: true}
 	readsPush    = need{declared: true, scope: seb.ScopeAdmin, topic: topicOfPath}
 	readsKeys    = need{declared: true, scope: seb.ScopeAdmin, all: true}
+	readsPeers   = need{declared: true, scope: seb.ScopeMetrics, all: true}
 	changesKeys  = need{declared: true, scope: seb.ScopeAdmin, all: true, admin: true}
 )
 

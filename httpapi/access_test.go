@@ -284,6 +284,7 @@ var servedTo = map[string]string{
 	"GET /openapi.yaml":                                   "rwaA-",
 	"GET /metrics":                                        "rwaA",
 	"GET /v1/bill":                                        "rwaA",
+	"GET /v1/peers":                                       "   A",
 	"GET /records":                                        "r aA",
 	"POST /records":                                       " waA",
 	"GET /record":                                         "r aA",

@@ -158,6 +158,7 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route("/v1/keys/{id}", methods{"DELETE": {changesKeys, h.revokeKey}})
 	h.route("/v1/version", methods{"GET": {needsNothing, h.getVersion}})
 	h.route("/v1/bill", methods{"GET": {needsAnyKey, h.getBill}})
+	h.route("/v1/peers", methods{"GET": {readsPeers, h.getPeers}})
 	h.route("/{$}", methods{"GET": {needsNothing, h.getPage}})
 	h.route("/livez", methods{"GET": {needsNothing, h.livez}})
 	h.route("/readyz", methods{"GET": {needsNothing, h.readyz}})

@@ -19,6 +19,7 @@ type snapshot struct {
 	notReady string // why the broker is not ready; "" if the broker is ready
 	metrics  map[string]*dto.MetricFamily
 	topics   []seb.Topic
+	peers    []seb.PeerInfo
 }
 
 // takeSnapshot asks a broker for a snapshot. If the broker is not ready, that is no error: the snapshot says
@@ -50,6 +51,9 @@ func readSnapshot(ctx context.Context, broker *client.Client) (*snapshot, error)
 		return nil, err // if the broker is not ready, it may refuse the list: the snapshot then has no topics
 	}
 	l.topics, l.at = topics, time.Now()
+	if l.peers, err = broker.Peers(ctx); err != nil && !isFromBroker(err) {
+		return nil, err // an older broker does not know the request, and the key may not have the scope
+	}
 	return l, nil
 }
 

@@ -39,11 +39,13 @@ func (topCmd) Help() string {
 Shows what a broker, its topics, consumers and queues do, until q or Ctrl-C. The rates of a topic count the appends
 through all brokers; the rates of requests, commits and the store are those of this broker alone. LAG is how many records
 a consumer has not committed, MISSED how many were deleted before it committed them. LEFT is how many records of a queue
-are neither done nor dead letters. The 1,000 oldest consumers and the 1,000 oldest queues are shown. With --output json it
-writes a line per snapshot, until Ctrl-C even if the output is a file.
+are neither done nor dead letters. The 1,000 oldest consumers and the 1,000 oldest queues are shown. BROKER shows the other
+brokers of the log that this one has heard of since its start: whether it is connected to them (an older version sends and
+takes commits only), and how long a message takes there and back. With --output json it writes a line per snapshot, until
+Ctrl-C even if the output is a file.
 
-A snapshot reads /readyz, /metrics and /v1/topics. On a log with API keys it needs a key with the scope read, and shows
-the topics of that key. The first snapshot costs nothing; each later one may cost the broker one GET of the store, if
+A snapshot reads /readyz, /metrics, /v1/topics and /v1/peers. On a log with API keys it needs a key with the scope read,
+and shows the topics of that key; the other brokers are shown for a key with the scope metrics or admin for all topics. The first snapshot costs nothing; each later one may cost the broker one GET of the store, if
 its last sync is older than its --stale-max. With a snapshot a second, that is at most $0.035 a day at S3's prices.`
 }
 

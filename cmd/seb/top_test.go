@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -225,6 +226,29 @@ func TestTopFitsTheTerminal(t *testing.T) {
 	p.draw([]topLine{{"wörter", ""}}, 4)
 	if want := "\x1b[2J\x1b[H0123\x1b[K\r\n\x1b[J\x1b[Hwört\x1b[K\r\n\x1b[J"; strings.ReplaceAll(out.String(), ownMark, "") != want {
 		t.Errorf("%q, not %q", &out, want)
+	}
+}
+
+func TestTopShowsTheOtherBrokers(t *testing.T) {
+	before, now := twoSnapshots(t)
+	seen := time.Date(2026, 1, 31, 12, 0, 1, 0, time.UTC)
+	now.peers = []seb.PeerInfo{
+		{Session: seb.SessionID{1}, Address: "http://a:1", Committed: seen, Connected: true, HandsOver: true, RoundTrip: 1234567, Version: "v2", Zone: "east"},
+		{Session: seb.SessionID{2}, Connected: true, Version: "v1"},
+		{Session: seb.SessionID{3}, Address: "http://c:1", Committed: seen, Err: errors.New("no route")},
+	}
+	v := viewOf(before, now, "http://b:1", "rate")
+	want := topShown + `
+BROKER      STATE          ROUND TRIP  ZONE  VERSION  LAST COMMIT
+http://a:1  connected      1.23ms      east  v2       2026-01-31T12:00:01Z
+-           commits only   -           -     v1       -
+http://c:1  not connected  -           -     -        2026-01-31T12:00:01Z
+`
+	if diff := cmp.Diff(want, text(v.lines(0))); diff != "" {
+		t.Error(diff)
+	}
+	if v.Peers[2].Error != "no route" || v.Peers[0].Session != "01"+strings.Repeat("0", 30) {
+		t.Errorf("%+v", v.Peers)
 	}
 }
 

@@ -41,6 +41,7 @@ type topView struct {
 
 	Consumers []topConsumer `json:"consumers"`
 	Queues    []topQueue    `json:"queues"`
+	Peers     []topPeer     `json:"peers"` // the other brokers of the log
 }
 
 // topTopic is one row.
@@ -83,7 +84,7 @@ func viewOf(before, now *snapshot, server, order string) *topView {
 	v.StoreSeconds = meanSeconds(before, now)
 	v.Topics = topicsOf(before.topics, now.topics, seconds)
 	v.sort(order)
-	v.Consumers, v.Queues = consumersOf(now), queuesOf(now)
+	v.Consumers, v.Queues, v.Peers = consumersOf(now), queuesOf(now), peersOf(now.peers)
 	return v
 }
 
@@ -184,6 +185,9 @@ func (v *topView) lines(rows int) []topLine {
 		}
 	}
 	tables := append([][]string{v.table()}, v.workTables()...)
+	if len(v.Peers) > 0 {
+		tables = append(tables, v.peerTable())
+	}
 	if rows > 0 {
 		tables = fit(tables, rows-len(lines)-1)
 	}

@@ -27,7 +27,7 @@ type topQueue struct {
 	Delayed int64    `json:"delayed"`
 	Dead    int64    `json:"dead"`
 	Oldest  *float64 `json:"oldest_age_seconds"` // of the records that are left; nil if none are left
-	Push    *string  `json:"push"`               // ok, failing or stopped; nil if the queue has no push URL
+	Push    *string  `json:"push"`               // on, failing or stopped; nil if the queue has no push URL
 }
 
 // named is a topic, and the name of a consumer or queue of the topic.

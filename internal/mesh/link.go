@@ -22,8 +22,9 @@ type link struct {
 	mu     sync.Mutex
 	outbox [][]byte
 	bytes  int
-	number uint64                     // of the last own ask
+	number uint64                     // of the last own ask or ping
 	waits  map[uint64]chan format.Seq // own asks without an answer, by number
+	pings  map[uint64]chan struct{}   // own pings without an answer, by number
 
 	heardAt  time.Time     // when the last message came
 	deaf     bool          // the peer has committed long after its last message
@@ -34,7 +35,7 @@ type link struct {
 func newLink(conn Conn, dialer format.SessionID) *link {
 	return &link{
 		conn: conn, dialer: dialer, since: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		questions: make(chan uint64, 1), waits: map[uint64]chan format.Seq{}, heardAt: time.Now(),
+		questions: make(chan uint64, 1), waits: map[uint64]chan format.Seq{}, pings: map[uint64]chan struct{}{}, heardAt: time.Now(),
 	}
 }
 
@@ -111,6 +112,44 @@ func (l *link) proven(p proof) {
 			answer <- p.end // has room, since each answer is sent once
 			delete(l.waits, number)
 		}
+	}
+}
+
+// ping returns how long a message takes to the other side and back.
+func (l *link) ping(ctx context.Context) (time.Duration, error) {
+	answer := make(chan struct{})
+	begun := time.Now()
+	l.mu.Lock()
+	l.number++
+	number := l.number
+	l.pings[number] = answer
+	sent := l.putLocked(ping{number}.encode())
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.pings, number)
+	}()
+	if !sent {
+		return 0, ErrNoPeer
+	}
+	select {
+	case <-answer:
+		return time.Since(begun), nil
+	case <-l.ended:
+		return 0, ErrNoPeer
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// ponged notes the answer to a ping.
+func (l *link) ponged(number uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if answer, waits := l.pings[number]; waits {
+		close(answer)
+		delete(l.pings, number)
 	}
 }
 

@@ -470,6 +470,10 @@ func (m *Mesh) receive(ctx context.Context, l *link, session format.SessionID) e
 			l.asked(x.number)
 		case proof:
 			l.proven(x)
+		case ping:
+			l.put(pong{x.number}.encode())
+		case pong:
+			l.ponged(x.number)
 		}
 	}
 }

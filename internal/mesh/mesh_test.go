@@ -24,7 +24,8 @@ type net struct {
 	mu     sync.Mutex
 	meshes map[format.SessionID]*node
 	dials  int
-	cut    bool // nobody reaches anybody
+	cut    bool          // nobody reaches anybody
+	slow   time.Duration // how long a message to the dialed node takes
 	ends   []*meshtest.Pipe
 }
 
@@ -126,9 +127,21 @@ func (n *net) dial(from format.SessionID) func(context.Context, format.SessionID
 		}
 		one, two := meshtest.NewPipe(100)
 		n.ends = append(n.ends, one)
-		go to.Serve(two, from)
+		go to.Serve(slowConn{two, n.slow}, from)
 		return one, nil
 	}
+}
+
+// slowConn is a connection on which messages come late.
+type slowConn struct {
+	Conn
+	late time.Duration
+}
+
+func (c slowConn) Receive(ctx context.Context) ([]byte, error) {
+	b, err := c.Conn.Receive(ctx)
+	wait.For(ctx, c.late)
+	return b, err
 }
 
 // breakAll ends all connections.
@@ -197,6 +210,26 @@ func TestCommitsReachAllPeers(t *testing.T) {
 			n.Fatalf("told a size of %d, at %v", told.Size, told.Date)
 		}
 		requireEqual(n.T, len(a.told), 0)
+	})
+}
+
+func TestPeersAreListed(t *testing.T) {
+	inBubble(t, func(n *net) {
+		n.slow = 3 * time.Millisecond
+		a, b := n.add(1, "east"), n.add(2, "west")
+		b.sees(1)
+		b.Seen(id(3), "")
+		seen := time.Now()
+		time.Sleep(time.Second)
+		requireEqual(n.T, b.Peers(n.Context()), []Peer{
+			{Session: id(1), Address: fmt.Sprint(id(1)), Committed: seen, Connected: true, HandsOver: true, RoundTrip: 3 * time.Millisecond, Version: "v1", Zone: "east"},
+			{Session: id(3), Committed: seen},
+		})
+		requireEqual(n.T, a.Peers(n.Context()), []Peer{{Session: id(2), Connected: true, HandsOver: true, RoundTrip: 3 * time.Millisecond, Version: "v1", Zone: "west"}})
+		n.setCut(true)
+		n.breakAll()
+		time.Sleep(time.Minute)
+		requireEqual(n.T, b.Peers(n.Context())[0], Peer{Session: id(1), Address: fmt.Sprint(id(1)), Committed: seen, Version: "v1", Zone: "east", Err: errUnreachable})
 	})
 }
 

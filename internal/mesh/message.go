@@ -10,7 +10,7 @@ import (
 )
 
 // Layout is the version of the messages that this package sends. Version 1 has hellos,
-// commits, asks and proofs. Brokers of version 1 ignore the other messages, and do not send them.
+// commits, asks and proofs. Brokers of version 1 ignore other messages, and do not send them.
 const Layout = 2
 
 // layoutHands is the first layout whose brokers hand over bundles.
@@ -32,6 +32,8 @@ const (
 	kindBundle
 	kindAnswer
 	kindAlive
+	kindPing
+	kindPong
 )
 
 // hello is the first message of both sides. It tells whether the two have the same log.
@@ -91,8 +93,17 @@ func (m proof) encode() []byte {
 	return binary.LittleEndian.AppendUint64(b, uint64(m.end))
 }
 
-// decode returns the message in b: a hello, a Commit, which shares memory with b, an ask, a proof or a Handed; nil for a kind of
-// message that a newer version sends.
+// ping asks for a pong with the same number, to measure how long a message takes to the other side and back.
+type ping struct{ number uint64 }
+
+func (m ping) encode() []byte { return binary.LittleEndian.AppendUint64([]byte{kindPing}, m.number) }
+
+type pong struct{ number uint64 }
+
+func (m pong) encode() []byte { return binary.LittleEndian.AppendUint64([]byte{kindPong}, m.number) }
+
+// decode returns the message in b: a hello, a Commit, which shares memory with b, an ask, a proof, a ping, a pong or a Handed; nil
+// for a kind of message that a newer version sends.
 func decode(b []byte) (any, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: a message is empty", pack.ErrMalformed)
@@ -115,6 +126,12 @@ func decode(b []byte) (any, error) {
 		return m, r.Err()
 	case kindProof:
 		m := proof{r.U64(), format.Seq(r.U64())}
+		return m, r.Err()
+	case kindPing:
+		m := ping{r.U64()}
+		return m, r.Err()
+	case kindPong:
+		m := pong{r.U64()}
 		return m, r.Err()
 	}
 	return decodeHanded(b[0], r), r.Err()

@@ -80,7 +80,7 @@ func TestWarningsOfBrokersAreReported(t *testing.T) {
 	}
 }
 
-func TestOperatorsAskForTheBillAndSignURLs(t *testing.T) {
+func TestOperatorsAskForTheBillAndPeersAndSignURLs(t *testing.T) {
 	b := open(t)
 	_, secret, err := b.CreateKey(t.Context(), seb.KeyOptions{Name: "ops", Scopes: seb.ScopeAdmin})
 	if err != nil {
@@ -93,6 +93,9 @@ func TestOperatorsAskForTheBillAndSignURLs(t *testing.T) {
 	}
 	if text, err := c.Bill(t.Context()); err != nil || !bytes.Contains(text, []byte(`"so_far"`)) {
 		t.Errorf("%s, %v", text, err)
+	}
+	if peers, err := c.Peers(t.Context()); err != nil || len(peers) != 0 {
+		t.Errorf("a broker alone has the peers %v, %v", peers, err)
 	}
 	signed, err := c.SignedURL("orders", 3, seb.Last(2), time.Now().Add(time.Hour))
 	if err != nil || !strings.HasPrefix(signed, url+"/v1/topics/orders/records?offset=-2&partition=3&token=") {

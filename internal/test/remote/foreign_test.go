@@ -92,6 +92,7 @@ func calls(ctx context.Context, c *client.Client) (writes, reads map[string]func
 			"Push":              func() error { _, err := q.Push(ctx); return err },
 			"Ready":             func() error { return c.Ready(ctx) },
 			"Bill":              func() error { _, err := c.Bill(ctx); return err },
+			"Peers":             func() error { _, err := c.Peers(ctx); return err },
 		}
 }
 
