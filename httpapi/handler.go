@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -84,6 +85,7 @@ type Handler struct {
 	refused  *refusedBodies
 	declared map[string]methods // every route, by its name
 
+	leaving  atomic.Bool
 	draining context.Context //nolint:containedctx // not the context of a request: its end ends all waiting reads, without a goroutine for each
 	drain    context.CancelFunc
 }
@@ -135,6 +137,10 @@ func (h *Handler) Drain() {
 }
 
 func (h *Handler) drained() bool { return h.draining.Err() != nil }
+
+// Leave lets load balancers learn that the broker is about to shut down, while it serves all requests as before: /readyz fails
+// from now on, and each connection ends with its next response. Call Leave some seconds before the server's Shutdown.
+func (h *Handler) Leave() { h.leaving.Store(true) }
 
 func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route("/v1/topics", methods{"GET": {readsTopics, h.listTopics}})

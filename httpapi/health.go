@@ -14,11 +14,14 @@ func (h *Handler) livez(w *response, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
 }
 
-// readyz answers 200 if the broker can serve: it has recovered, and its last
-// store request succeeded. readyz itself sends no store request.
+// readyz answers 200 if the broker can serve: it has recovered, its last store request
+// succeeded, and it is not about to shut down. readyz itself sends no store request.
 func (h *Handler) readyz(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
+	}
+	if h.leaving.Load() {
+		return notReady{errShuttingDown()}
 	}
 	s := h.broker.Status()
 	if s.Err != nil {

@@ -154,6 +154,9 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		_ = w.conn.SetReadDeadline(start.Add(h.slowLimit.stallMax))
 	}
 	w.Header().Set(requestIDHeader, w.id)
+	if h.leaving.Load() && r.Header.Get("Upgrade") == "" {
+		w.Header().Set("Connection", "close")
+	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	h.metrics.inFlight.Inc()

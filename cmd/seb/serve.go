@@ -62,6 +62,8 @@ type serveCmd struct {
 	CacheDir    string `group:"memory" placeholder:"DIR" help:"Directory to cache what was read from the store; no other program or user may write to it (default: none)."`
 	CacheBytes  size   `group:"memory" default:"1GiB" help:"Largest size of the cache directory (default ${default})."`
 
+	ShutdownDelay time.Duration `default:"0s" help:"How long the broker still serves requests after a signal to stop: /readyz fails meanwhile, so that load balancers send no further requests when it stops (default ${default})."`
+
 	MaxConnections     int  `group:"limits" default:"1024" placeholder:"N" help:"Connections open at a time; further ones wait (default ${default})."`
 	RecordBytesMax     size `group:"limits" placeholder:"SIZE" help:"Largest record: key, value and headers (default: 8MiB, or half of --request-bytes-max if that is less)."`
 	RequestBytesMax    size `group:"limits" placeholder:"SIZE" help:"Largest request (default: 32MiB, or a quarter of --memory if that is less)."`
@@ -177,7 +179,11 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 	if err := notifySupervisor(ctx, "READY=1"); err != nil {
 		log.Warn("can't tell the supervisor that seb is ready", "error", err)
 	}
-	cause := c.watch(ctx, broker, failed, log)
+	cause := c.watch(ctx, broker, failed)
+	if cause == nil {
+		log.Info("shutting down", "delay", c.ShutdownDelay)
+		cause = c.leave(api, broker, failed)
+	}
 	if err := notifySupervisor(context.WithoutCancel(ctx), "STOPPING=1"); err != nil {
 		log.Warn("can't tell the supervisor that seb stops", "error", err)
 	}
@@ -226,10 +232,9 @@ func limit(api *httpapi.Handler, server *http.Server, l net.Listener, connection
 }
 
 // watch waits until the broker has to end, and returns the reason if it is a failure.
-func (c *serveCmd) watch(ctx context.Context, broker *seb.Broker, failed <-chan error, log *slog.Logger) error {
+func (c *serveCmd) watch(ctx context.Context, broker *seb.Broker, failed <-chan error) error {
 	select {
 	case <-ctx.Done():
-		log.Info("shutting down")
 		return nil
 	case err := <-failed:
 		return fmt.Errorf("serve HTTP: %w", err)
@@ -237,6 +242,15 @@ func (c *serveCmd) watch(ctx context.Context, broker *seb.Broker, failed <-chan 
 		// The process must end as well. Otherwise it would serve nothing, but look alive to a supervisor.
 		return fmt.Errorf("serve %s: %w", c.Store, broker.Status().Err)
 	}
+}
+
+// leave waits for --shutdown-delay, so that load balancers send no more requests when the broker stops. It returns early, with
+// the reason, if the broker has to end before.
+func (c *serveCmd) leave(api *httpapi.Handler, broker *seb.Broker, failed <-chan error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownDelay)
+	defer cancel()
+	api.Leave()
+	return c.watch(ctx, broker, failed)
 }
 
 // shutdown waits until requests end: those of clients, those that other brokers forwarded, and pushes to
@@ -482,6 +496,9 @@ func (c *serveCmd) checkPositive() error {
 		if reflect.ValueOf(flag.value).Int() <= 0 {
 			return usage(fmt.Errorf("%s is %v; it must be greater than 0", flag.name, flag.value))
 		}
+	}
+	if c.ShutdownDelay < 0 {
+		return usage(fmt.Errorf("--shutdown-delay is %v; it must not be negative", c.ShutdownDelay))
 	}
 	if c.Memory < memoryMin {
 		return usage(fmt.Errorf("--memory is %v; it must be at least %v", c.Memory, memoryMin))

@@ -17,8 +17,9 @@ const (
 	// After gapSlots slots in a row that went to brokers with turns, the next slot is left free for gapAnswers answer
 	// times: there may be a broker that has never won a slot.
 	gapSlots, gapAnswers = 512, 5
-	// A broker that has never won a slot can ask for such a gap, but strangers must not slow the log down.
-	askedGapsEvery = 5 * time.Second
+	// A broker that has never won a slot can ask for such a gap. The gap is long enough for a broker on a busy machine,
+	// and rare enough that strangers can't slow the log down.
+	askedGapMin, askedGapsEvery = 100 * time.Millisecond, 5 * time.Second
 )
 
 // turns decides when this broker may claim a slot although other brokers want slots too. Of the brokers that want a
@@ -40,7 +41,8 @@ type turns struct {
 	answer  time.Duration // about how long the store takes for a Get or a Create
 
 	inRow     int           // slots in a row that went to brokers with turns, this broker included
-	askedAt   time.Duration // time of the last gap that a new broker has asked for; 0 = never
+	asked     bool          // the next slot is for a new broker, which has asked for it
+	askedAt   time.Duration // time of the last such gap; 0 = never
 	outsideAt time.Duration // time of the last commit of a broker without turns; 0 = never
 }
 
@@ -133,7 +135,7 @@ func (t *turns) pass(i int, s format.Seq, now time.Duration) {
 // leaveGap leaves the next slot free for a broker that has never won one, unless this broker has done so a moment ago.
 func (t *turns) leaveGap(now time.Duration) {
 	if t.askedAt == 0 || now-t.askedAt >= askedGapsEvery {
-		t.askedAt, t.inRow = now, gapSlots
+		t.asked, t.askedAt = true, now
 	}
 }
 
@@ -142,6 +144,8 @@ func (t *turns) leaveGap(now time.Duration) {
 func (t *turns) gap(now time.Duration, chance float64) time.Duration {
 	pause := gapAnswers * t.answer
 	switch {
+	case t.asked:
+		t.asked, pause = false, max(pause, askedGapMin)
 	case t.outsideAt != 0 && now-t.outsideAt < contendedFor && t.inRow > 0:
 		pause = time.Duration(2 * chance * float64(t.answer))
 	case t.inRow < gapSlots:
