@@ -217,7 +217,7 @@ func TestCommandsThatPrintEndQuietlyWhenNobodyReads(t *testing.T) {
 			_, _ = io.WriteString(w, "seb_applied_slot 1\n")
 			return
 		}
-		_, _ = io.WriteString(w, `{"status":"ready","url":"https://example.com/hooks","topics":[{"name":"a"}],"queues":[{"name":"a","config":{"backoff":"1s..1h"}}],"keys":[],"next":null}`)
+		_, _ = io.WriteString(w, `{"status":"ready","url":"https://example.com/hooks","topics":[{"name":"a"}],"queues":[{"name":"a","config":{"backoff":"1s..1h"}}],"keys":[],"session":"00112233445566778899aabbccddeeff","peers":[],"next":null}`)
 	}))
 	defer server.Close()
 	for _, args := range []string{"topic list", "topic list -o json", "queue list a", "key list", "top --once --interval 100ms", "top --output json --interval 100ms"} {

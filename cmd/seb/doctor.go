@@ -46,7 +46,8 @@ func (doctorCmd) Help() string {
     seb doctor --output json | jq .usable
 
 It writes a few dozen small objects under probe/ and deletes them; the log is not touched. A directory must exist. Of
-a log in the store, it reads the newest checkpoint, to tell how much of --state-memory the log takes.
+a log in the store, it reads the newest checkpoint, to tell how much of --state-memory the log takes, and the newest
+commits, to tell which brokers wrote them, and whether this machine reaches each at the address that it advertises.
 The exit code is 0 if the store is usable, 3 if it is not, 2 if the setup is wrong, such as the credentials, 4 if
 the directory does not exist, and 6 if the store does not answer or has no room.`
 }
@@ -80,6 +81,9 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 		d.estimate(kind, pricesFlag{}.of(store))
 		if err := d.logState(ctx, int64(c.StateMemory)); err != nil {
 			d.printf("  state: unknown: %v\n", err)
+		}
+		if err := d.brokers(ctx); err != nil {
+			d.printf("  brokers: unknown: %v\n", err)
 		}
 		d.printf("\nverdict: %s by any number of brokers\n", d.paint(green, "usable"))
 		if key := d.foreignKey(ctx); key != "" {
@@ -150,7 +154,8 @@ type diagnosis struct {
 	Checks    []checked     `json:"checks"`
 	Latencies []latencyInfo `json:"latencies,omitempty"`
 	Cost      string        `json:"cost,omitempty"`
-	State     *stateInfo    `json:"state,omitempty"` // of the log in the store, if it has a checkpoint
+	State     *stateInfo    `json:"state,omitempty"`   // of the log in the store, if it has a checkpoint
+	Brokers   []brokerInfo  `json:"brokers,omitempty"` // those that wrote the newest commits of the log in the store
 }
 
 type checked struct {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -343,4 +344,44 @@ func TestWrongEndpointIsExplained(t *testing.T) {
 		}
 	}
 	all.Wait()
+}
+
+// doctor tells which brokers wrote the newest commits, and whether they can be reached and prove their sessions.
+func TestDoctorShowsTheBrokers(t *testing.T) {
+	dir := t.TempDir()
+	var brokers [3]*process
+	for i, advertise := range []string{"http://127.0.0.1:0", "http://127.0.0.1:0", ""} {
+		brokers[i] = serve(t, nil, append([]string{"--store", dir}, advertised(advertise)...)...)
+		runSeb(t, strings.NewReader("x\n"), "produce", "events", "--server", brokers[i].url).want(t, exitOK)
+	}
+	brokers[1].kill()
+	args := []string{"doctor", "--store", dir, "--rounds", "1", "--racers", "2", "--samples", "1"}
+	r := runSeb(t, nil, append(args, "--output", "json")...)
+	r.want(t, exitOK)
+	var d diagnosis
+	if err := json.Unmarshal([]byte(r.out), &d); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]brokerInfo{}
+	for _, b := range d.Brokers {
+		found[b.Address] = b
+	}
+	runs, ended, hidden := found[brokers[0].url], found[brokers[1].url], found[""]
+	if len(d.Brokers) != 3 || !runs.Proven || runs.RoundTrip <= 0 || ended.Reached || ended.Error == "" || hidden.LastSlot == 0 || hidden.Reached {
+		t.Errorf("%+v", d.Brokers)
+	}
+	r = runSeb(t, nil, args...)
+	r.want(t, exitOK)
+	for _, want := range []string{brokers[0].url, "reached, and it has proved its session", "not reached", "advertises no address"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("it does not show %q:\n%s", want, r.out)
+		}
+	}
+}
+
+func advertised(url string) []string {
+	if url == "" {
+		return nil
+	}
+	return []string{"--advertise", url}
 }

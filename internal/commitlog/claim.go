@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
@@ -134,6 +135,10 @@ func (l *Log) AwaitTurn(ctx context.Context) {
 // every 5 s.
 func (l *Log) LeaveGap() { l.turns.leaveGap(l.now()) }
 
+// Expect gives the next turn to a broker that now claims for itself, although it has handed over its requests until a moment
+// ago: the connection to it no longer works.
+func (l *Log) Expect(session format.SessionID) { l.turns.expect(session, l.now()) }
+
 // awaitTurn is AwaitTurn without the gap for brokers without turns (see turns.gap). Commit calls it before each claim.
 func (l *Log) awaitTurn(ctx context.Context) {
 	for waits := false; l.claim == nil && ctx.Err() == nil; {
@@ -147,6 +152,10 @@ func (l *Log) awaitTurn(ctx context.Context) {
 			return
 		}
 		session := l.turns.writers[i].session
+		if l.takes(session) { // it hands over its requests again, so it claims nothing
+			l.turns.writers = slices.Delete(l.turns.writers, i, i+1)
+			continue
+		}
 		l.turns.pass(i, applied, now)
 		pause := min(max(l.turns.answer/4, pollPauseMin), l.turnBy-now)
 		if l.hears(session) { // it sends its commit, so no Gets are needed

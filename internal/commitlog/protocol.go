@@ -424,13 +424,26 @@ func (p *Protocol) Answered(a Answer) {
 //
 // Only the store is evidence. So Told records no date, and does not raise Known. If the commit does not fit when its turn
 // comes, Next forgets it instead of halting, and reads the slot. An answer of the store outranks what another broker
-// says, and only the store decides whether this broker's own claim has won.
+// says.
+//
+// Told does not take the commit of this broker's own claim. But if the commit of the slot after the claim has the claim's
+// hash as its Prev, the claim has won: its hash is unknown to others until they have read it from the store. So a broker
+// that has lost the answer to its Create, and can't reach the store any more, can go on.
 func (p *Protocol) Told(s format.Seq, h, prev format.Hash, at Stamp) bool {
 	if p.halt != nil || !p.settled || s <= p.applied || s >= p.applied+Window || p.Held(s) || h == p.claim.Hash && s == p.claim.Seq {
 		return false
 	}
 	p.answers = append(p.answers, Answer{Seq: s, Found: true, Hash: h, Prev: prev, At: at, told: true})
+	if c := p.claim; c.Sent && s == c.Seq+1 && prev == c.Hash && !p.Held(c.Seq) {
+		p.answers = append(p.answers, Answer{Seq: c.Seq, Found: true, Hash: c.Hash, Prev: p.tip, At: at, told: true})
+	}
 	return true
+}
+
+// Confirmed reports whether the open claim has won, according to the commit of the next slot, which another broker has sent.
+func (p *Protocol) Confirmed() bool {
+	a := p.answer(p.claim.Seq)
+	return a.told && a.Hash == p.claim.Hash
 }
 
 // Created takes the answer that a Create of slot s succeeded. h is the hash of the created commit. If

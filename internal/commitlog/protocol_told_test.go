@@ -87,6 +87,35 @@ func TestToldDecidesOnlyAgainstAClaim(t *testing.T) {
 	s.expect(Idle, 0)
 }
 
+// The next commit says that the claim has won, if it names the claim as the commit before it.
+func TestToldConfirmsAClaim(t *testing.T) {
+	for _, c := range []struct {
+		sent bool
+		prev format.Hash
+		want bool
+	}{{true, slotHash(6), true}, {true, format.Hash{9}, false}, {false, slotHash(6), false}} {
+		s := begin(t, 5)
+		s.Propose(slotHash(6))
+		if c.sent {
+			s.expect(DoCreate, 6)
+		}
+		if !s.Told(7, slotHash(7), c.prev, after(0)) {
+			t.Fatal("not taken")
+		}
+		if !c.want {
+			s.expect(DoCreate, 6)
+			continue
+		}
+		s.expect(DoApply, 6)
+		if !s.Applied() {
+			t.Fatal("the claim has not won")
+		}
+		s.expect(DoApply, 7)
+		s.Created(6, slotHash(6), after(0)) // the answer comes after all
+		s.expect(DoApply, 7)
+	}
+}
+
 // Before the recovery is complete, and after the lease has ended, a broker reads the log from the store alone.
 func TestToldNeedsALease(t *testing.T) {
 	fresh := NewProtocol(testDelay, testMargin)

@@ -68,7 +68,7 @@ type world struct {
 }
 
 type walkCounts struct {
-	acks, races, lost, loads, unknown, ghosts, crashes, deleted, tails, told, beaten int
+	acks, races, lost, loads, unknown, ghosts, crashes, deleted, tails, told, beaten, confirmed int
 }
 
 // walkBroker is a broker with at most one running request.
@@ -272,6 +272,10 @@ func (w *world) tell(b *walkBroker) {
 		return
 	}
 	b.answers[c.seq] = c
+	if b.p.Confirmed() {
+		b.answers[b.claim.seq] = b.claim
+		w.seen.confirmed++
+	}
 	if b.creates && b.p.CanApply() {
 		w.seen.beaten++
 		b.doing = nil // the Create is given up, and may still be executed
@@ -454,7 +458,7 @@ func TestRandomWalkOfBrokers(t *testing.T) {
 		sum.add(w.seen)
 	}
 	t.Logf("%d steps: %+v", walks*steps, sum)
-	if slices.Contains([]int{sum.acks, sum.races, sum.lost, sum.loads, sum.unknown, sum.ghosts, sum.crashes, sum.deleted, sum.tails, sum.told, sum.beaten}, 0) {
+	if slices.Contains([]int{sum.acks, sum.races, sum.lost, sum.loads, sum.unknown, sum.ghosts, sum.crashes, sum.deleted, sum.tails, sum.told, sum.beaten, sum.confirmed}, 0) {
 		t.Fatal("something never happened, so that the walk shows nothing about it")
 	}
 }
@@ -470,5 +474,6 @@ func (c *walkCounts) add(o walkCounts) {
 	c.deleted += o.deleted
 	c.tails += o.tails
 	c.told += o.told
+	c.confirmed += o.confirmed
 	c.beaten += o.beaten
 }

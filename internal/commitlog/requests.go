@@ -476,7 +476,7 @@ func (l *Log) apply(s format.Seq) error {
 	}
 	if recovered {
 		writer := format.SessionID{}
-		if m := MarkOf(r.commit); m != nil {
+		if m := r.commit.Mark(); m != nil {
 			writer = m.Session
 		}
 		handsOver := l.takes(writer)

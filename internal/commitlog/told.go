@@ -98,6 +98,9 @@ func (l *Log) takeTold() {
 			held += t.memory
 		}
 	}
+	if l.p.Confirmed() {
+		l.read[l.claim.Seq] = readCommit{commit: l.claim}
+	}
 	l.inbox.commits, l.inbox.bytes = nil, 0
 }
 

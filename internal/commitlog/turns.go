@@ -74,7 +74,7 @@ func (t *turns) applied(s format.Seq, c *format.Commit, own, handsOver bool, now
 	}
 	t.since, t.passes = now, 0
 	t.inRow++
-	m := MarkOf(c)
+	m := c.Mark()
 	if own {
 		t.won = s
 		return
@@ -93,15 +93,6 @@ func (t *turns) applied(s format.Seq, c *format.Commit, own, handsOver bool, now
 		t.writers = slices.Delete(t.writers, 0, 1)
 	}
 	t.writers = append(t.writers, writer{session: m.Session, won: s, due: now + time.Duration(m.Pause)*time.Millisecond})
-}
-
-// MarkOf returns the mark of a commit's writer; nil if an older version of Seb wrote the commit.
-func MarkOf(c *format.Commit) *format.WriterMark {
-	if len(c.Entries) == 0 {
-		return nil
-	}
-	m, _ := c.Entries[0].(*format.WriterMark)
-	return m
 }
 
 // next returns the index of the writer that has the next slot; -1 if this broker has it.
@@ -129,6 +120,13 @@ func (t *turns) pass(i int, s format.Seq, now time.Duration) {
 	if w.passed++; w.passed < turnsPassedMax {
 		w.won = s
 		t.writers = append(t.writers, w)
+	}
+}
+
+// expect gives the next turn to a broker that wants a slot now, unless it has turns.
+func (t *turns) expect(session format.SessionID, now time.Duration) {
+	if len(t.writers) < writersMax && !slices.ContainsFunc(t.writers, func(w writer) bool { return w.session == session }) {
+		t.writers = slices.Insert(t.writers, 0, writer{session: session, due: now})
 	}
 }
 

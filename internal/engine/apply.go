@@ -74,7 +74,7 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 		return nil
 	}
 	e.writer = format.SessionID{}
-	if m := commitlog.MarkOf(c); m != nil {
+	if m := c.Mark(); m != nil {
 		e.writer = m.Session
 		e.mesh.Seen(m.Session, m.Address)
 	}

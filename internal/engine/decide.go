@@ -68,7 +68,7 @@ func bundleIn(c *format.Commit, x *bundle) (mark *format.BundleMark, entries []f
 			if mark != nil {
 				return mark, entries
 			}
-			if format.Hash(x.Seal) == m.Seal && x.Draw == m.Draw && x.Number == m.Number {
+			if x.Seal == m.Seal && x.Draw == m.Draw && x.Number == m.Number {
 				mark = m
 			}
 		default:

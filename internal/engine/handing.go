@@ -32,7 +32,7 @@ func (h *handing) begin(session format.SessionID, memory *budget.Budget, limit i
 	h.sender = handover.NewSender(handover.Session(session), applied, tip)
 	h.receiver = handover.NewReceiver(handover.DefaultLimits(limit), applied, tip)
 	h.banned = map[format.SessionID]time.Time{}
-	h.offers, h.missed = map[format.SessionID]time.Time{}, map[format.SessionID]bool{}
+	h.offers, h.missed, h.gave = map[format.SessionID]time.Time{}, map[format.SessionID]bool{}, map[format.SessionID]time.Time{}
 	h.mailbox.wake, h.mailbox.called = make(chan struct{}, 1), map[format.SessionID]uint64{}
 }
 
@@ -127,11 +127,13 @@ func (e *Engine) appliedCommit(c *format.Commit, own bool) {
 	e.tellDropped(dropped, handover.NotWinner)
 	if !h.receiver.Winner() {
 		clear(h.offers)
+		clear(h.gave)
 		h.turns, h.free = nil, time.Time{}
 	}
 	h.offered, h.asked, h.sentTo = format.SessionID{}, format.SessionID{}, format.SessionID{} // messages may be lost, so they are sent again
+	h.left, h.winnerFails = "", false
 	if now := format.SessionID(h.winner.Session()); now != was {
-		h.left, h.unwanted, h.passed = "", format.SessionID{}, 0
+		h.unwanted, h.passed = format.SessionID{}, 0
 	}
 	for _, m := range hc.Marks {
 		h.memory.give(m)

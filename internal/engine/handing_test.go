@@ -461,3 +461,38 @@ func TestSendersLimitsGoWithItsBundle(t *testing.T) {
 		}
 	})
 }
+
+// A broker loses its store while it writes a commit. The other one commits for both then, also if the commit has landed.
+func TestBrokerWithoutItsStoreHandsOver(t *testing.T) {
+	for name, create := range map[string]func(release <-chan struct{}) storetest.Fault{
+		"the commit has landed":     storetest.HoldReply,
+		"the commit has not landed": storetest.Hold,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPair(t, func(p *pair) {
+				release := make(chan struct{})
+				defer close(release)
+				defer p.stores[0].On(objstore.VerbCreate, format.LogPrefix, create(release))()
+				for _, verb := range []objstore.Verb{objstore.VerbGet, objstore.VerbList} {
+					defer p.stores[0].On(verb, "", storetest.Delay(time.Hour))()
+				}
+				first := p.append(0, "a")
+				for i, who := range []int{1, 1, 0, 0, 1, 0} {
+					begin := time.Now()
+					if err := p.append(who, "b").Wait(p.Context()); err != nil {
+						p.Fatal(err)
+					}
+					if took := time.Since(begin); took > 2*time.Second {
+						p.Errorf("append %d took %v", i, took)
+					}
+				}
+				if err := first.Wait(p.Context()); err != nil {
+					p.Fatal(err)
+				}
+				if got := p.read(1); strings.Count(got, "a") != 1 || strings.Count(got, "b") != 6 {
+					p.Errorf("the log has %q", got)
+				}
+			})
+		})
+	}
+}

@@ -128,6 +128,7 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	if e.newcomer.Swap(false) {
 		e.log.LeaveGap()
 	}
+	e.expectLost()
 	e.log.AwaitTurn(e.life)
 	if !e.collect() {
 		e.tail.putBack(syncs)

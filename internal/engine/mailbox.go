@@ -172,7 +172,10 @@ func (e *Engine) readMail() {
 		case mesh.Answer:
 			e.readAnswer(peer, m)
 		case mesh.Alive:
-			if m.Fails && !e.storeFails() || m.Since > time.Second+4*e.commitTime() {
+			if peer == h.winner.Session() {
+				h.winnerFails = m.Fails
+			}
+			if m.Fails && !e.storeFails() || m.Since > max(300*time.Millisecond, 4*e.commitTime()) {
 				e.leave(peer, leftStoreSlow)
 			}
 		}

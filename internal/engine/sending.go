@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"slices"
@@ -33,6 +32,8 @@ type sending struct {
 	behind   format.Seq       // a slot that the winner has applied; this broker may have missed it
 	quiet    time.Time        // until then, this broker offers nothing
 
+	winnerFails bool // the store fails the winner: requests that have not left this broker can still be withdrawn
+
 	left     string // why this broker has stopped waiting for the winner
 	fallback string // why this broker writes its next commit although another one commits for all, or ""
 }
@@ -47,7 +48,7 @@ const (
 
 // leave stops waiting for a session, if that is the broker that commits for all.
 func (e *Engine) leave(session handover.Session, reason string) {
-	if session == e.hand.winner.Session() {
+	if session == e.hand.winner.Session() && e.hand.left == "" {
 		e.hand.left = reason
 	}
 	e.hand.winner.Leave(session, e.hand.now(), e.answerPause())
@@ -62,8 +63,12 @@ func (e *Engine) planAsSender(winner format.SessionID, wait time.Duration, ok, u
 		return plan{}, false
 	}
 	turn := h.winner.Turn(h.now(), true, e.commitTime(), e.answerPause())
+	if turn.Do != handover.Offer && h.left == "" {
+		h.left = leftSilence
+		e.mesh.Silent(winner)
+	}
 	if turn.Do == handover.Claim {
-		h.fallback = cmp.Or(h.left, leftSilence)
+		h.fallback = h.left
 		return plan{}, false
 	}
 	until := plan{wait: max(0, turn.Until-h.now()), ok: true}
@@ -113,7 +118,7 @@ func (e *Engine) answerCall(to format.SessionID, call mesh.Call) {
 	}
 	answer := mesh.Bundle{Call: call.Number}
 	h.offered = format.SessionID{} // what is left is offered again
-	if len(h.sender.Undecided()) == 0 && to == format.SessionID(h.winner.Session()) {
+	if len(h.sender.Undecided()) == 0 && to == format.SessionID(h.winner.Session()) && !h.winnerFails {
 		if sets := e.takeToHandOver(); len(sets) > 0 {
 			e.seal(sets)
 		}

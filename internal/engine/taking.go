@@ -18,6 +18,8 @@ const (
 	// A broker keeps a slot free for another one for yieldAnswers times the store's usual answer time, but at least for yieldMin.
 	yieldAnswers = 3
 	yieldMin     = 20 * time.Millisecond
+	// expectFor is how long ago a broker may have handed over its last bundle, so that it probably wants a slot.
+	expectFor = 3 * time.Second
 	// banFor is how long a broker takes no bundles of another one that has sent it a bad bundle.
 	banFor = time.Minute
 )
@@ -27,6 +29,7 @@ type taking struct {
 	offers map[format.SessionID]time.Time // when the requests are due that others have offered
 	calls  uint64                         // number of the last call
 	missed map[format.SessionID]bool      // who did not answer the last call in time
+	gave   map[format.SessionID]time.Time // who has handed over a bundle, and when the last one
 
 	turns  []format.SessionID // who has asked for a slot
 	turnOf format.SessionID   // who has the next slot for itself
@@ -99,6 +102,19 @@ func (e *Engine) planAsWinner(now time.Time) (_ plan, decided bool) {
 	return plan{}, false
 }
 
+// expectLost gives turns to the brokers that have handed over requests until a moment ago, and can't be reached: they claim
+// slots now, and would lose each race to this broker.
+func (e *Engine) expectLost() {
+	for session, at := range e.hand.gave {
+		if e.mesh.Takes(session) {
+			continue
+		}
+		if delete(e.hand.gave, session); time.Since(at) < expectFor {
+			e.log.Expect(session)
+		}
+	}
+}
+
 // collect calls for the bundles of the brokers that have offered their requests, and waits for them for a short time. It
 // returns false if another broker has written a commit meanwhile, so that this one commits for the others no more.
 func (e *Engine) collect() bool {
@@ -151,6 +167,7 @@ func (e *Engine) takeBundle(from format.SessionID, m mesh.Bundle, b *bundle) {
 		})
 	}
 	if code == handover.Have {
+		e.hand.gave[from] = time.Now()
 		e.metrics.bundles.add("taken")
 	} else {
 		e.metrics.bundleRefusals.add(code.String())

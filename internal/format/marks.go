@@ -47,6 +47,15 @@ type WriterMark struct {
 	Address string
 }
 
+// Mark returns the mark of a commit's writer; nil if an older version of Seb wrote the commit.
+func (c *Commit) Mark() *WriterMark {
+	if len(c.Entries) == 0 {
+		return nil
+	}
+	m, _ := c.Entries[0].(*WriterMark)
+	return m
+}
+
 func (*WriterMark) kind() uint16 { return entryMark }
 func (m *WriterMark) size() int  { return markFixedSize + len(m.Address) }
 

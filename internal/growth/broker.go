@@ -83,9 +83,17 @@ func (b *broker) stop() error {
 
 // ask sends a request and returns the body of the answer. A status of 400 or more is an error.
 func (b *broker) ask(ctx context.Context, method, path, body string) ([]byte, error) {
+	return b.askAs(ctx, method, path, "", body)
+}
+
+// askAs is ask with the media type of the body; "" for none.
+func (b *broker) askAs(ctx context.Context, method, path, contentType, body string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, b.url+path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
 	}
 	if b.key != "" {
 		req.Header.Set("Authorization", "Bearer "+b.key)

@@ -18,11 +18,22 @@ import (
 const (
 	severalMedian  = 30 * time.Millisecond // of the store's delay
 	severalSigma   = 0.4
-	severalRate    = 400              // appends per second, of all brokers together
 	severalWarmUp  = 2 * time.Second  // of each load, not measured
 	severalTimeout = 60 * time.Second // how long the last appends of a load may take
 	eventPause     = 100 * time.Millisecond
 	idleEventPause = 4 * time.Second
+)
+
+// steadyLoad is a load of appends at a steady rate, of all brokers together.
+type steadyLoad struct {
+	rate        int // appends per second
+	contentType string
+	body        string
+}
+
+var (
+	smallAppends = steadyLoad{400, "text/plain", strings.Repeat("x", 1<<10)}
+	manyRecords  = steadyLoad{40_000 / 64, "application/x-ndjson", strings.Repeat(strings.Repeat("x", 100)+"\n", 64)}
 )
 
 // connected lets the brokers connect to each other, although they listen on a loopback address.
@@ -50,12 +61,20 @@ func severalBrokers(ctx context.Context, r *run) error {
 					continue
 				}
 				skipped, err := onSlowStore(ctx, r, n, slices.Concat(batch.flags, with.flags), func(store *slowStore, brokers []*broker) error {
-					return appendsThrough(ctx, r, store, brokers, fmt.Sprintf("brokers: %d, %s%s", n, batch.what, with.what))
+					return appendsThrough(ctx, r, store, brokers, smallAppends, fmt.Sprintf("brokers: %d, %s%s", n, batch.what, with.what))
 				})
 				if err != nil || skipped {
 					return err
 				}
 			}
+		}
+	}
+	for _, n := range []int{1, 2, 4} {
+		_, err := onSlowStore(ctx, r, n, append([]string{"--linger", "100ms"}, connected...), func(store *slowStore, brokers []*broker) error {
+			return appendsThrough(ctx, r, store, brokers, manyRecords, fmt.Sprintf("brokers: %d, --linger 100ms, 40,000 records/s", n))
+		})
+		if err != nil {
+			return err
 		}
 	}
 	_, err := onSlowStore(ctx, r, 2, append([]string{"--batch", "immediate"}, connected...), func(_ *slowStore, brokers []*broker) error {
@@ -91,9 +110,8 @@ func onSlowStore(ctx context.Context, r *run, n int, flags []string, do func(*sl
 	return false, do(store, brokers)
 }
 
-// appendsThrough spreads severalRate appends per second over the brokers, and prints their latencies and
-// the requests to the store.
-func appendsThrough(ctx context.Context, r *run, store *slowStore, brokers []*broker, what string) error {
+// appendsThrough spreads a load over the brokers, and prints the latencies of the appends and the requests to the store.
+func appendsThrough(ctx context.Context, r *run, store *slowStore, brokers []*broker, load steadyLoad, what string) error {
 	if _, err := brokers[0].ask(ctx, http.MethodPut, "/v1/topics/t", `{}`); err != nil {
 		return err
 	}
@@ -106,7 +124,7 @@ func appendsThrough(ctx context.Context, r *run, store *slowStore, brokers []*br
 	var counted requestCounts
 	var loads sync.WaitGroup
 	for i, b := range brokers {
-		loads.Go(func() { per[i] = b.steady(ctx, len(brokers), severalWarmUp, during) })
+		loads.Go(func() { per[i] = b.steady(ctx, load, len(brokers), during) })
 	}
 	loads.Go(func() {
 		pause(ctx, severalWarmUp)
@@ -136,23 +154,22 @@ func appendsThrough(ctx context.Context, r *run, store *slowStore, brokers []*br
 	return nil
 }
 
-// steady appends severalRate/brokers records of 1 KiB per second, whether or not earlier appends are
-// answered. It returns the latencies of those that were sent in the time during after warmUp.
-func (b *broker) steady(ctx context.Context, brokers int, warmUp, during time.Duration) latencies {
-	ctx, cancel := context.WithTimeout(ctx, warmUp+during+severalTimeout)
+// steady sends the part of a load that one of several brokers gets, whether or not earlier appends are answered. It returns the
+// latencies of those appends that were sent in the time during after severalWarmUp.
+func (b *broker) steady(ctx context.Context, load steadyLoad, brokers int, during time.Duration) latencies {
+	ctx, cancel := context.WithTimeout(ctx, severalWarmUp+during+severalTimeout)
 	defer cancel()
-	body := strings.Repeat("x", 1<<10)
-	gap := time.Second * time.Duration(brokers) / severalRate
+	gap := time.Second * time.Duration(brokers) / time.Duration(load.rate)
 	all := latencies{over: during}
 	var mu sync.Mutex
 	var appends sync.WaitGroup
 	began := time.Now()
-	for at := time.Duration(0); at < warmUp+during && ctx.Err() == nil; at += gap {
+	for at := time.Duration(0); at < severalWarmUp+during && ctx.Err() == nil; at += gap {
 		pause(ctx, at-time.Since(began))
 		appends.Go(func() {
-			_, err := b.ask(ctx, http.MethodPost, "/v1/topics/t/records", body)
+			_, err := b.askAs(ctx, http.MethodPost, "/v1/topics/t/records", load.contentType, load.body)
 			took := time.Since(began) - at // from when the append was due, so a late start counts too
-			if at < warmUp && err == nil {
+			if at < severalWarmUp && err == nil {
 				return
 			}
 			mu.Lock()

@@ -20,6 +20,7 @@ import (
 
 const (
 	versitygwVariable = "SEB_TEST_VERSITYGW"
+	slowStoreBucket   = "growth"
 	slowStoreUser     = "seb-growth"
 	slowStoreSecret   = "seb-growth-secret"
 )
@@ -29,6 +30,7 @@ var errNoVersitygw = errors.New("it needs versitygw, an S3 server: run `make ver
 // slowStore is an S3 server on this machine, and a proxy in front of the server that delays requests.
 type slowStore struct {
 	direct, slow string    // URLs of the same store: without and with the proxy
+	slowAddress  string    // of the proxy
 	requests     *requests // that went through the proxy
 	stop         func()
 }
@@ -40,12 +42,11 @@ func startSlowStore(ctx context.Context, r *run, delay func() time.Duration) (*s
 	if binary == "" {
 		return nil, errNoVersitygw
 	}
-	const bucket = "growth"
 	dir, err := r.store()
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(filepath.Join(dir, bucket), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, slowStoreBucket), 0o700); err != nil {
 		return nil, err
 	}
 	address, err := freeAddress(ctx)
@@ -73,13 +74,15 @@ func startSlowStore(ctx context.Context, r *run, delay func() time.Duration) (*s
 	counted := new(requests)
 	proxy := &http.Server{Handler: delayed(address, delay, counted), ReadHeaderTimeout: time.Minute}
 	go func() { _ = proxy.Serve(listener) }() // returns an error once the proxy is closed
-	storeURL := func(address string) string {
-		return fmt.Sprintf("s3://%s/store?%s", bucket, url.Values{"endpoint": {"http://" + address}, "region": {"us-east-1"}}.Encode())
-	}
 	return &slowStore{
-		direct: storeURL(address), slow: storeURL(listener.Addr().String()), requests: counted,
+		direct: storeURL(address), slow: storeURL(listener.Addr().String()), slowAddress: listener.Addr().String(), requests: counted,
 		stop: func() { _ = proxy.Close(); endGateway() }, // an error does not matter: nobody uses the proxy any longer
 	}, nil
+}
+
+// storeURL returns the URL of the store at an address.
+func storeURL(address string) string {
+	return fmt.Sprintf("s3://%s/store?%s", slowStoreBucket, url.Values{"endpoint": {"http://" + address}, "region": {"us-east-1"}}.Encode())
 }
 
 // delayed returns a proxy that forwards requests to address unchanged, each after a delay, and counts them.

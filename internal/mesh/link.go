@@ -27,7 +27,9 @@ type link struct {
 	pings  map[uint64]chan struct{}   // own pings without an answer, by number
 
 	heardAt  time.Time     // when the last message came
-	deaf     bool          // the peer has committed long after its last message
+	deaf     bool          // the peer has committed long after its last message, or did not answer in time
+	answers  bool          // the peer answers pings
+	probedAt time.Time     // when the link sent a ping, since nothing had come for long; zero if something has come since then
 	askPause time.Duration // how long the link counted as broken after the last ask; 0 if that was answered
 	askAfter time.Time     // until then the link counts as broken
 }
@@ -43,7 +45,7 @@ func newLink(conn Conn, dialer format.SessionID) *link {
 func (l *link) heard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heardAt, l.deaf = time.Now(), false
+	l.heardAt, l.deaf, l.probedAt = time.Now(), false, time.Time{}
 }
 
 // committed notes a commit of the peer, which may have come over this link or from the store.
@@ -57,7 +59,15 @@ func (l *link) committed() {
 func (l *link) works() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.deaf && !time.Now().Before(l.askAfter)
+	unanswered := !l.probedAt.IsZero() && time.Since(l.probedAt) > probeTimeout
+	return !l.deaf && !unanswered && !time.Now().Before(l.askAfter)
+}
+
+// silent notes that the peer should have sent something, and has not.
+func (l *link) silent() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaf = true
 }
 
 // answered notes whether the last ask was answered in time.
@@ -167,6 +177,20 @@ func (l *link) asked(number uint64) {
 func (l *link) put(message []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.putLocked(message)
+}
+
+// putCommit is put for a commit. If nothing has come over the link for some time, it also sends a ping, so that this broker
+// notices if the link is broken.
+func (l *link) putCommit(message []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.answers && l.probedAt.IsZero() && time.Since(l.heardAt) > probeAfter {
+		l.number++
+		if l.putLocked(ping{l.number}.encode()) {
+			l.probedAt = time.Now()
+		}
+	}
 	return l.putLocked(message)
 }
 

@@ -35,6 +35,10 @@ const (
 	// silence is how long a connection may bring nothing while its broker commits. After that, it counts as broken until it
 	// brings something.
 	silence = time.Second
+	// A connection that has brought nothing for probeAfter gets a ping with the next commit, and counts as broken if the answer
+	// takes longer than probeTimeout.
+	probeAfter   = 300 * time.Millisecond
+	probeTimeout = 500 * time.Millisecond
 	// After a question without an answer, a connection counts as broken for askPauseMin; after each further one for longer.
 	askPauseMin = time.Second
 	askPauseMax = time.Minute
@@ -280,7 +284,7 @@ func (m *Mesh) send(links []*link, c Commit) {
 	}
 	message := c.encode() // once for all
 	for _, l := range links {
-		if l.put(message) {
+		if l.putCommit(message) {
 			m.sent.Add(1)
 		} else {
 			m.dropped.Add(1)
@@ -322,6 +326,13 @@ func (m *Mesh) Takes(session format.SessionID) bool {
 func (m *Mesh) Hand(to format.SessionID, message Handed) bool {
 	l := m.linkTo(to)
 	return l != nil && l.put(message.encode())
+}
+
+// Silent notes that a session has sent nothing although it should have. The connection to it counts as broken until something comes.
+func (m *Mesh) Silent(session format.SessionID) {
+	if l := m.linkTo(session); l != nil {
+		l.silent()
+	}
 }
 
 // Drop ends the connection to a session.
@@ -429,6 +440,7 @@ func (m *Mesh) use(l *link, session format.SessionID, theirs hello) bool {
 	} else {
 		m.linked.Add(1)
 	}
+	l.answers = theirs.layout >= layoutHands
 	p.link, p.layout, p.version, p.zone, p.failed = l, theirs.layout, theirs.version, theirs.zone, nil
 	m.logger.Debug("connected to another broker", "session", session, "version", theirs.version, "zone", theirs.zone)
 	return true
@@ -471,7 +483,7 @@ func (m *Mesh) receive(ctx context.Context, l *link, session format.SessionID) e
 		case proof:
 			l.proven(x)
 		case ping:
-			l.put(pong{x.number}.encode())
+			l.put(pong(x).encode())
 		case pong:
 			l.ponged(x.number)
 		}

@@ -307,6 +307,9 @@ func (w *world) hear(b *broker) {
 	}
 	w.tell("%c hears that slot %d has %v, by an answer of the time %d", b.name, s, r.commit.last(), r.at)
 	b.read[s] = r.commit
+	if b.p.Confirmed() {
+		b.read[b.claim.seq()] = b.claim
+	}
 	if b.p.CanApply() {
 		w.count(heard)
 		if b.pending.kind == aCreate {
