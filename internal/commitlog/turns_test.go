@@ -94,6 +94,20 @@ func TestTurnThatIsNotUsedPasses(t *testing.T) {
 	x.wantTurn(t, boot, "a") // it has won again, so it has turns again
 }
 
+func TestExpectedBrokerHasTheNextTurn(t *testing.T) {
+	x := turns{answer: 10 * time.Millisecond}
+	_, boot := x.wins("-a-", 0)
+	x.expect(format.SessionID{'b'}, boot)
+	x.expect(format.SessionID{'b'}, boot)
+	x.expect(format.SessionID{'a'}, boot) // it has turns already
+	x.wantTurn(t, boot, "b")
+	_, boot = x.wins("b", 0)
+	x.wantTurn(t, boot, "a")
+	if len(x.writers) != 2 {
+		t.Errorf("%d brokers have turns", len(x.writers))
+	}
+}
+
 func TestGapsAreForBrokersWithoutTurns(t *testing.T) {
 	x := turns{answer: 10 * time.Millisecond}
 	x.wins("a", 0)

@@ -19,6 +19,7 @@ type building struct {
 	sets    []*batchSet // of this broker, in no bundle
 	all     []*batchSet // sets, and those of the bundles in the commit
 	seq     format.Seq  // the slot of the commit
+	now     time.Time   // the store's time when the build began
 	builds  int         // how many slots this broker has built a commit for
 	yields  bool        // another broker has won the slot, and gets the requests
 	commit  *format.Commit
@@ -109,6 +110,7 @@ func (e *Engine) buildOnce(next commitlog.Next) (*format.Commit, [][]byte) {
 		return nil, nil
 	}
 	rand.Read(c.Nonce[:])
+	x.now = e.StoreNow()
 	clear(x.refusal) // after a lost race, build checks all requests again
 	x.promised, x.all = 0, slices.Clip(x.sets)
 	x.limits = bundleLimits{StateMemory: e.opts.StateMemory, IdempotencyKeys: e.opts.IdempotencyKeys}
@@ -239,7 +241,7 @@ func (e *Engine) judge(b *bundle, at int64) {
 // refuse returns why a request of a bundle must not be in the commit at that time; nil if it may be. room is for how many
 // hashes of idempotency keys there is room.
 func (e *Engine) refuse(r *Request, at int64, room int) error {
-	if refusal := e.batcher.allowed(r, e.live.State, e.StoreNow()); refusal != nil {
+	if refusal := e.batcher.allowed(r, e.live.State, e.building.now); refusal != nil {
 		return refusal
 	}
 	if r.Key == nil {
@@ -312,7 +314,7 @@ func (e *Engine) buildChange(c *format.Commit, d *state.Draft, r *Request) {
 	if r.Change == nil || e.building.refusal[r] != nil {
 		return
 	}
-	refusal := e.batcher.allowed(r, d, e.StoreNow())
+	refusal := e.batcher.allowed(r, d, e.building.now)
 	var entries []format.Entry
 	if refusal == nil {
 		entries, refusal = e.makeChange(d, r)
@@ -359,7 +361,7 @@ func (e *Engine) buildShared(d *state.Draft, set *batchSet) {
 // to the commit, or refuses the request. The caller then adds the batches of the request, without other
 // batches in between, so that the conditions that buildWhole has checked still hold.
 func (e *Engine) buildWhole(c *format.Commit, d *state.Draft, r *Request) {
-	if refusal := e.batcher.allowed(r, d, e.StoreNow()); refusal != nil {
+	if refusal := e.batcher.allowed(r, d, e.building.now); refusal != nil {
 		e.building.refusal[r] = refusal
 		return
 	}

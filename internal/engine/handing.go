@@ -136,9 +136,12 @@ func (e *Engine) appliedCommit(c *format.Commit, own bool) {
 		h.unwanted, h.passed = format.SessionID{}, 0
 	}
 	for _, m := range hc.Marks {
-		h.memory.give(m)
-		if own && m.Session != handover.Session(e.opts.Session) {
+		inHand := h.memory.give(m)
+		switch {
+		case own && m.Session != handover.Session(e.opts.Session):
 			e.metrics.bundles.add("for others")
+		case inHand && !own:
+			e.metrics.bundles.add("struck")
 		}
 	}
 	for _, b := range decided {

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -385,6 +386,59 @@ func TestSenderGoesOnAlone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The network loses all messages between two brokers that append all the time. Both go on.
+func TestBothGoOnWhenMessagesAreLost(t *testing.T) {
+	inPair(t, func(p *pair) {
+		for _, store := range p.stores {
+			for _, verb := range []objstore.Verb{objstore.VerbCreate, objstore.VerbGet, objstore.VerbList} {
+				store.On(verb, "", storetest.Delay(30*time.Millisecond))
+			}
+		}
+		var appenders sync.WaitGroup
+		begin := time.Now()
+		for i := range p.engines {
+			appenders.Go(func() {
+				for last := begin; time.Since(begin) < 20*time.Second; last = time.Now() {
+					if err := p.append(i, "x").Wait(p.Context()); err != nil {
+						p.Error(err)
+						return
+					}
+					if took := time.Since(last); took > 1200*time.Millisecond {
+						p.Errorf("%v after the start, an append at engine %d took %v", time.Since(begin), i, took)
+					}
+				}
+			})
+		}
+		for lost := true; time.Since(begin) < 20*time.Second; lost = !lost {
+			time.Sleep(5 * time.Second)
+			p.near.Mute(lost)
+			p.far.Mute(lost)
+		}
+		appenders.Wait()
+	})
+}
+
+// The store fails both brokers. What has not left its broker can be withdrawn, so its caller learns that it is not committed.
+func TestNothingIsHandedOverWhileTheStoreFailsTheOther(t *testing.T) {
+	inPair(t, func(p *pair) {
+		p.mustBeAt(p.append(1, "a"), 0)
+		for _, store := range p.stores {
+			for _, verb := range []objstore.Verb{objstore.VerbCreate, objstore.VerbGet, objstore.VerbList} {
+				defer store.On(verb, "", storetest.Fail)()
+			}
+		}
+		p.append(0, "b")
+		p.append(1, "c")
+		time.Sleep(5 * time.Second) // now both know that their stores fail
+		ctx, cancel := context.WithTimeout(p.Context(), time.Second)
+		defer cancel()
+		err := p.append(1, "d").Wait(ctx)
+		if _, unknown := errors.AsType[*engine.UnknownError](err); err == nil || unknown {
+			p.Error(err)
+		}
+	})
 }
 
 // A commit with a bundle lands, but the one that wrote it does not learn that, and the other one claims the same bundle. The log has

@@ -75,13 +75,16 @@ func (m *bundleMemory) take(life context.Context, mark handover.Mark, size int) 
 	return again, true
 }
 
-func (m *bundleMemory) give(mark handover.Mark) {
+// give gives the memory of a bundle back. It returns false if the bundle had none.
+func (m *bundleMemory) give(mark handover.Mark) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n, ok := m.taken[mark]; ok {
+	n, ok := m.taken[mark]
+	if ok {
 		m.budget.Give(budget.Batches, n)
 		delete(m.taken, mark)
 	}
+	return ok
 }
 
 // planAsWinner leaves the next slot to a broker that has asked for it.

@@ -28,5 +28,5 @@ var cases = []growthCase{
 	{"hostile-clients", "clients that take memory or CPU time: appends with another API key, large and small", hostileClients},
 	{"long-read", "reads of many small commits from a slow store (needs SEB_TEST_VERSITYGW)", longRead},
 	{"several-brokers", "1 to 8 brokers on a slow store: appends, requests to the store, events (needs SEB_TEST_VERSITYGW)", severalBrokers},
-	{"lost-brokers", "the broker that commits for all is killed, suspended, cut off: appends at the others (needs SEB_TEST_VERSITYGW)", lostBrokers},
+	{"lost-brokers", "the broker that commits for all is killed, suspended, stopped, cut off: appends at the others (needs SEB_TEST_VERSITYGW)", lostBrokers},
 }

@@ -43,6 +43,9 @@ var faults = []fault{
 		pause(ctx, lostFor)
 		return errors.Join(err, process.Signal(syscall.SIGCONT))
 	}},
+	{"stopped with SIGTERM, and restarted", func(ctx context.Context, g *group, lost *member) error {
+		return errors.Join(lost.running().stop(), lost.start(ctx, g.run))
+	}},
 	{"cut off from the store for 10 s", func(ctx context.Context, _ *group, lost *member) error {
 		reopen := lost.toStore.shut()
 		defer reopen()
@@ -75,7 +78,11 @@ func lostBrokers(ctx context.Context, r *run) error {
 	g := &group{run: r}
 	defer g.end()
 	for i := range lostMembers {
-		m, err := newMember(ctx, r, store, i)
+		binary := r.seb
+		if i == 0 && r.other != "" {
+			binary = r.other
+		}
+		m, err := newMember(ctx, r, binary, store, i)
 		if err != nil {
 			return err
 		}
@@ -217,7 +224,7 @@ const (
 
 // member is one of several brokers, with gates in front of it and of its store.
 type member struct {
-	name            string
+	name, binary    string
 	flags           []string
 	storeURL        string
 	toStore, toPeer *gate
@@ -228,8 +235,8 @@ type member struct {
 	told   map[string]outcome // what the clients were told of each value
 }
 
-func newMember(ctx context.Context, r *run, store *slowStore, i int) (*member, error) {
-	m := &member{name: string(rune('a' + i)), told: map[string]outcome{}}
+func newMember(ctx context.Context, r *run, binary string, store *slowStore, i int) (*member, error) {
+	m := &member{name: string(rune('a' + i)), binary: binary, told: map[string]outcome{}}
 	var err error
 	if m.toStore, err = newGate(ctx, store.slowAddress); err != nil {
 		return nil, err
@@ -244,7 +251,7 @@ func newMember(ctx context.Context, r *run, store *slowStore, i int) (*member, e
 
 // start starts the broker, also after it was killed.
 func (m *member) start(ctx context.Context, r *run) error {
-	b, err := r.serve(ctx, m.storeURL, m.flags...)
+	b, err := r.serveAs(ctx, m.binary, m.storeURL, m.flags...)
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ func runCases(ctx context.Context) error {
 	full := flag.Bool("full", false, "measure at full sizes")
 	list := flag.Bool("list", false, "list the cases")
 	binary := flag.String("seb", "", "the seb command to measure (default: build it from this tree)")
+	other := flag.String("other", "", "another version of the seb command: one of the brokers of lost-brokers runs it (default: all run the same)")
 	scratch := flag.String("dir", "", "where the brokers' directories are made, and removed again (default: the system's)")
 	flag.Parse()
 	if *list {
@@ -51,7 +52,7 @@ func runCases(ctx context.Context) error {
 			fmt.Fprintln(os.Stderr, "growth:", err)
 		}
 	}()
-	r := &run{dir: dir, full: *full, seb: *binary}
+	r := &run{dir: dir, full: *full, seb: *binary, other: *other}
 	if r.seb == "" {
 		r.seb = filepath.Join(dir, "seb")
 		build := exec.CommandContext(ctx, "go", "build", "-o", r.seb, "github.com/simple-event-broker/seb/cmd/seb")

@@ -12,6 +12,7 @@ import (
 // run gives a case its directories and brokers, and prints its figures.
 type run struct {
 	seb     string
+	other   string // another version of seb, for one of several brokers; "" for none
 	dir     string
 	full    bool
 	made    int
@@ -36,7 +37,12 @@ func (r *run) store() (string, error) {
 // serve starts a broker on a store, with the given flags in addition, and returns once the broker is ready.
 // The broker is killed when the case ends.
 func (r *run) serve(ctx context.Context, store string, flags ...string) (*broker, error) {
-	b, err := startBroker(ctx, r.seb, store, flags...)
+	return r.serveAs(ctx, r.seb, store, flags...)
+}
+
+// serveAs is serve with another seb command.
+func (r *run) serveAs(ctx context.Context, seb, store string, flags ...string) (*broker, error) {
+	b, err := startBroker(ctx, seb, store, flags...)
 	if err == nil {
 		r.brokers = append(r.brokers, b)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -77,11 +78,11 @@ func severalBrokers(ctx context.Context, r *run) error {
 			return err
 		}
 	}
-	_, err := onSlowStore(ctx, r, 2, append([]string{"--batch", "immediate"}, connected...), func(_ *slowStore, brokers []*broker) error {
-		if err := eventsThrough(ctx, r, brokers, "one event every 100 ms", eventPause, r.size(50, 200)); err != nil {
+	_, err := onSlowStore(ctx, r, 2, append([]string{"--batch", "immediate"}, connected...), func(store *slowStore, brokers []*broker) error {
+		if err := eventsThrough(ctx, r, store, brokers, "one event every 100 ms", eventPause, r.size(50, 200)); err != nil {
 			return err
 		}
-		return eventsThrough(ctx, r, brokers, "one event every 4 s", idleEventPause, r.size(3, 15))
+		return eventsThrough(ctx, r, store, brokers, "one event every 4 s", idleEventPause, r.size(3, 15))
 	})
 	return err
 }
@@ -227,9 +228,9 @@ func (p storePrices) month(c requestCounts, during time.Duration) float64 {
 	return once * float64(month) / float64(during)
 }
 
-// eventsThrough appends n events through the first broker, one every gap. It prints how long after the request
-// each event was acknowledged, and how long after the request it reached a stream at the second broker.
-func eventsThrough(ctx context.Context, r *run, brokers []*broker, what string, gap time.Duration, n int) error {
+// eventsThrough appends n events through the first broker, one every gap on average, once the second one is connected to it. It prints how
+// long after the request each event was acknowledged, and how long after the request it reached a stream at the second broker.
+func eventsThrough(ctx context.Context, r *run, store *slowStore, brokers []*broker, what string, gap time.Duration, n int) error {
 	const topic = "events"
 	if _, err := brokers[0].ask(ctx, http.MethodPut, "/v1/topics/"+topic, `{}`); err != nil {
 		return err
@@ -241,6 +242,10 @@ func eventsThrough(ctx context.Context, r *run, brokers []*broker, what string, 
 		return err
 	}
 	defer stream.close()
+	if err := brokers[0].meet(ctx, brokers[1]); err != nil {
+		return err
+	}
+	before := store.requests.now()
 	var mu sync.Mutex
 	var acknowledged, seen latencies
 	sent := make([]time.Time, n)
@@ -273,7 +278,7 @@ func eventsThrough(ctx context.Context, r *run, brokers []*broker, what string, 
 				cancel()
 			}
 		})
-		pause(ctx, gap)
+		pause(ctx, gap*3/4+rand.N(gap/2)) // random, so that no poll of a broker always comes at the same time as an event
 	}
 	appends.Wait()
 	err = <-read
@@ -288,8 +293,25 @@ func eventsThrough(ctx context.Context, r *run, brokers []*broker, what string, 
 	at := func(l latencies) string {
 		return fmt.Sprintf("p50 %d ms, p99 %d ms", l.at(0.50).Milliseconds(), l.at(0.99).Milliseconds())
 	}
-	r.row(what+", through another broker", "acknowledged: "+at(acknowledged), "seen: "+at(seen))
+	counted := store.requests.now().since(before)
+	r.row(what+", through another broker", "acknowledged: "+at(acknowledged), "seen: "+at(seen),
+		fmt.Sprintf("%d events: %d PUT, %d GET, %d LIST", n, counted.puts, counted.gets, counted.lists))
 	return nil
+}
+
+// meet appends until another broker has connected to this one.
+func (b *broker) meet(ctx context.Context, other *broker) error {
+	for ctx.Err() == nil {
+		if _, err := b.ask(ctx, http.MethodPost, "/v1/topics/meet/records", "x"); err != nil {
+			return err
+		}
+		peers, err := other.metric(ctx, "seb_peers")
+		if err != nil || peers > 0 {
+			return err
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+	return ctx.Err()
 }
 
 // eventReader reads server-sent events.

@@ -29,7 +29,7 @@ type link struct {
 	heardAt  time.Time     // when the last message came
 	deaf     bool          // the peer has committed long after its last message, or did not answer in time
 	answers  bool          // the peer answers pings
-	probedAt time.Time     // when the link sent a ping, since nothing had come for long; zero if something has come since then
+	pingedAt time.Time     // when the link sent a ping, since nothing had come for long; zero if something has come since then
 	askPause time.Duration // how long the link counted as broken after the last ask; 0 if that was answered
 	askAfter time.Time     // until then the link counts as broken
 }
@@ -45,7 +45,7 @@ func newLink(conn Conn, dialer format.SessionID) *link {
 func (l *link) heard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heardAt, l.deaf, l.probedAt = time.Now(), false, time.Time{}
+	l.heardAt, l.deaf, l.pingedAt = time.Now(), false, time.Time{}
 }
 
 // committed notes a commit of the peer, which may have come over this link or from the store.
@@ -59,7 +59,7 @@ func (l *link) committed() {
 func (l *link) works() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	unanswered := !l.probedAt.IsZero() && time.Since(l.probedAt) > probeTimeout
+	unanswered := !l.pingedAt.IsZero() && time.Since(l.pingedAt) > pingTimeout
 	return !l.deaf && !unanswered && !time.Now().Before(l.askAfter)
 }
 
@@ -185,10 +185,10 @@ func (l *link) put(message []byte) bool {
 func (l *link) putCommit(message []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.answers && l.probedAt.IsZero() && time.Since(l.heardAt) > probeAfter {
+	if l.answers && l.pingedAt.IsZero() && time.Since(l.heardAt) > silence {
 		l.number++
 		if l.putLocked(ping{l.number}.encode()) {
-			l.probedAt = time.Now()
+			l.pingedAt = time.Now()
 		}
 	}
 	return l.putLocked(message)

@@ -33,12 +33,10 @@ const (
 	// steady is how long a connection has to last, so that the next attempt after its end comes soon.
 	steady = 10 * time.Second
 	// silence is how long a connection may bring nothing while its broker commits. After that, it counts as broken until it
-	// brings something.
-	silence = time.Second
-	// A connection that has brought nothing for probeAfter gets a ping with the next commit, and counts as broken if the answer
-	// takes longer than probeTimeout.
-	probeAfter   = 300 * time.Millisecond
-	probeTimeout = 500 * time.Millisecond
+	// brings something. If it has brought nothing for that long when this broker commits, it gets a ping, and counts as broken
+	// if the answer takes longer than pingTimeout.
+	silence     = 300 * time.Millisecond
+	pingTimeout = 500 * time.Millisecond
 	// After a question without an answer, a connection counts as broken for askPauseMin; after each further one for longer.
 	askPauseMin = time.Second
 	askPauseMax = time.Minute

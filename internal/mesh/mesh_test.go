@@ -479,6 +479,49 @@ func TestConnectionThatBringsNothingCountsAsBroken(t *testing.T) {
 	})
 }
 
+// A broker notices that its messages get lost while it sends commits, though the other one says nothing anyway.
+func TestLostMessagesAreNoticed(t *testing.T) {
+	inBubble(t, func(n *net) {
+		a, b := n.add(1, ""), n.add(2, "")
+		b.sees(1)
+		synctest.Wait()
+		works := func(want bool) {
+			n.Helper()
+			if got := a.Takes(id(2)); got != want {
+				n.Fatalf("takes: %v", got)
+			}
+		}
+		write := func() {
+			a.Write([]byte("x"), nil, 1, time.Now())
+			synctest.Wait()
+		}
+		time.Sleep(time.Hour)
+		for range 3 {
+			write()
+			time.Sleep(time.Second)
+			works(true)
+		}
+		n.ends[0].Mute(true) // what b sends
+		write()
+		time.Sleep(pingTimeout)
+		works(true)
+		time.Sleep(1)
+		works(false)
+		n.ends[0].Mute(false)
+		write()
+		works(false) // it sends no second ping
+		requireEqual(n.T, b.Hand(id(1), Turn{}), true)
+		synctest.Wait()
+		works(true)
+
+		a.Silent(id(2))
+		works(false)
+		requireEqual(n.T, b.Hand(id(1), Turn{}), true)
+		synctest.Wait()
+		works(true)
+	})
+}
+
 // The more often a broker refuses a connection, the less often others ask for one.
 func TestRefusedConnectionsAreTriedLessOften(t *testing.T) {
 	inBubble(t, func(n *net) {

@@ -10,8 +10,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// pingTimeout is how long Peers waits for the answers to its pings.
-const pingTimeout = time.Second
+// roundTripMax is how long Peers waits for the answers to its pings.
+const roundTripMax = time.Second
 
 // Peer is what a broker knows of another one.
 type Peer struct {
@@ -29,7 +29,7 @@ type Peer struct {
 // Peers returns the other brokers that have written commits since the start of this one, or are connected to it. It sends each
 // a message to measure the round trip.
 func (m *Mesh) Peers(ctx context.Context) []Peer {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, roundTripMax)
 	defer cancel()
 	m.mu.Lock()
 	peers, links := make([]Peer, 0, len(m.peers)), make([]*link, 0, len(m.peers))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/meshtest"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -23,13 +25,14 @@ var severalTable = flag.Duration("several.table", 0, "how long, in virtual time,
 // severalSigma is the spread of the lognormal time that the store takes.
 const severalSigma = 0.4
 
-// several is a load on brokers that can't tell each other of their requests. It runs in virtual time.
+// several is a load on several brokers. It runs in virtual time.
 type several struct {
-	brokers int
-	rate    float64       // appends per second, of all brokers together, evenly spread
-	linger  time.Duration // 0: commit at once
-	store   time.Duration // median of the time that the store takes for a request
-	span    time.Duration // how long the load is measured
+	brokers   int
+	connected bool          // the brokers are connected to each other
+	rate      float64       // appends per second, of all brokers together, evenly spread
+	linger    time.Duration // 0: commit at once
+	store     time.Duration // median of the time that the store takes for a request
+	span      time.Duration // how long the load is measured
 }
 
 // severalResult is what a load measures.
@@ -87,7 +90,11 @@ func (x several) run(t *testing.T) (r severalResult) {
 				}
 			}))
 			store.On(objstore.VerbGet, "", slow(func(error) { r.gets++ }))
+			opts.Address = fmt.Sprint(i)
 			brokers = append(brokers, open(t, store, opts))
+		}
+		if x.connected {
+			connectAll(brokers)
 		}
 		mustCreateTopic(t, brokers[0], "t", 1)
 		for _, b := range brokers { // so that all know of all
@@ -119,6 +126,46 @@ func (x several) run(t *testing.T) (r severalResult) {
 	return r
 }
 
+// connectAll lets each broker connect to the others. The address of a broker is its index.
+func connectAll(brokers []*seb.Broker) {
+	for _, b := range brokers {
+		b.Peers().Open(seb.PeerOptions{Dial: func(_ context.Context, _ seb.SessionID, address string) (seb.PeerConn, error) {
+			i, err := strconv.Atoi(address)
+			if err != nil {
+				return nil, err
+			}
+			near, far := meshtest.NewPipe(100)
+			go brokers[i].Peers().Serve(far, b.Session())
+			return near, nil
+		}})
+	}
+}
+
+// dollars returns what the requests cost in a month at S3's prices.
+func (r severalResult) dollars() float64 { return (5*r.puts + 0.4*r.gets) * 30 * 24 * 3600 / 1e6 }
+
+// Connected brokers cost as much as one, and their appends hardly take longer.
+func TestConnectedBrokersAreLikeOne(t *testing.T) {
+	for _, linger := range []time.Duration{0, 250 * time.Millisecond} {
+		x := several{brokers: 1, connected: true, rate: 400, linger: linger, store: 30 * time.Millisecond, span: 20 * time.Second}
+		one := x.run(t)
+		for _, x.brokers = range []int{2, 8, 32} {
+			r := x.run(t)
+			for _, p := range []struct {
+				percentile int
+				most       float64
+			}{{50, 1.25}, {99, 1.5}} {
+				if got, of := r.percentile(p.percentile), one.percentile(p.percentile); float64(got) > p.most*float64(of) {
+					t.Errorf("%d brokers, linger %v: p%d %v, and of one broker %v", x.brokers, linger, p.percentile, got, of)
+				}
+			}
+			if r.puts > 1.1*one.puts || r.refused > r.puts/100 || r.gets > 1 {
+				t.Errorf("%d brokers, linger %v: %.1f PUTs a second, of which %.1f are refused, and %.1f GETs; one broker sends %.1f PUTs", x.brokers, linger, r.puts, r.refused, r.gets, one.puts)
+			}
+		}
+	}
+}
+
 // Without an order, a broker that lost a race would need three requests for the next one, and the winner one. So a few
 // appends would wait for seconds.
 func TestBrokersWithoutConnectionsTakeTurns(t *testing.T) {
@@ -143,15 +190,20 @@ func TestSeveralBrokersTable(t *testing.T) {
 	if *severalTable == 0 {
 		t.Skip("-several.table is not set")
 	}
-	for _, linger := range []time.Duration{0, 250 * time.Millisecond} {
-		for _, store := range []time.Duration{10 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond} {
-			for _, n := range []int{1, 2, 4, 8, 16, 32, 64} {
-				r := several{brokers: n, rate: 400, linger: linger, store: store, span: *severalTable}.run(t)
-				fmt.Println(strings.Join([]string{
-					"", fmt.Sprint(store), fmt.Sprint(linger), fmt.Sprint(n),
-					fmt.Sprint(r.percentile(50).Milliseconds()), fmt.Sprint(r.percentile(99).Milliseconds()),
-					fmt.Sprintf("%.0f (%.1f)", r.puts, r.refused), fmt.Sprintf("%.0f", r.gets), "",
-				}, " | "))
+	for _, connected := range []bool{true, false} {
+		for _, linger := range []time.Duration{0, 250 * time.Millisecond} {
+			for _, store := range []time.Duration{10 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond} {
+				for _, n := range []int{1, 2, 4, 8, 16, 32, 64} {
+					if !connected && n > 32 {
+						continue // with a store of 100 ms, appends would wait for longer than their time limit
+					}
+					r := several{brokers: n, connected: connected, rate: 400, linger: linger, store: store, span: *severalTable}.run(t)
+					fmt.Println(strings.Join([]string{
+						"", fmt.Sprint(connected), fmt.Sprint(store), fmt.Sprint(linger), fmt.Sprint(n),
+						fmt.Sprint(r.percentile(50).Milliseconds()), fmt.Sprint(r.percentile(99).Milliseconds()),
+						fmt.Sprintf("%.1f (%.1f)", r.puts, r.refused), fmt.Sprintf("%.1f", r.gets), fmt.Sprintf("$%.0f", r.dollars()), "",
+					}, " | "))
+				}
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"sync/atomic"
 )
 
 // Pipe is one end of a connection. It implements mesh.Conn.
@@ -12,13 +13,14 @@ type Pipe struct {
 	in, out chan []byte
 	closed  chan struct{}
 	close   func()
+	muted   atomic.Bool
 }
 
 // NewPipe returns both ends of a connection, which holds up to buffer messages in each direction.
 func NewPipe(buffer int) (one, two *Pipe) {
 	a, b, closed := make(chan []byte, buffer), make(chan []byte, buffer), make(chan struct{})
 	once := sync.OnceFunc(func() { close(closed) })
-	return &Pipe{a, b, closed, once}, &Pipe{b, a, closed, once}
+	return &Pipe{in: a, out: b, closed: closed, close: once}, &Pipe{in: b, out: a, closed: closed, close: once}
 }
 
 // Receive implements mesh.Conn.
@@ -35,6 +37,9 @@ func (p *Pipe) Receive(ctx context.Context) ([]byte, error) {
 
 // Send implements mesh.Conn.
 func (p *Pipe) Send(ctx context.Context, b []byte) error {
+	if p.muted.Load() {
+		return nil
+	}
 	select {
 	case p.out <- b:
 		return nil
@@ -44,6 +49,9 @@ func (p *Pipe) Send(ctx context.Context, b []byte) error {
 		return ctx.Err()
 	}
 }
+
+// Mute makes all messages that are sent from this end get lost, or no longer.
+func (p *Pipe) Mute(muted bool) { p.muted.Store(muted) }
 
 // Close implements mesh.Conn.
 func (p *Pipe) Close() { p.close() }
