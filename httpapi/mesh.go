@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -40,10 +41,13 @@ func (h *Handler) dialMesh(ctx context.Context, session seb.SessionID, address s
 	}
 	dialing, cancel := context.WithTimeout(ctx, ownerDialMax+ownerConnectMax)
 	defer cancel()
-	conn, _, err := websocket.Dial(dialing, meshURL(session), &websocket.DialOptions{ //nolint:bodyclose // the WebSocket has taken over the body
+	conn, resp, err := websocket.Dial(dialing, meshURL(session), &websocket.DialOptions{ //nolint:bodyclose // the WebSocket has taken over the body
 		HTTPClient: &http.Client{Transport: h.peers.http}, CompressionMode: websocket.CompressionDisabled,
 	})
-	if err != nil {
+	switch {
+	case err != nil && resp != nil && resp.StatusCode == http.StatusNotFound:
+		return nil, errors.New("the other broker keeps no connections: it runs with --no-peers, or an older version of Seb")
+	case err != nil:
 		return nil, fmt.Errorf("connect to a broker: %w", err)
 	}
 	return newMeshConn(conn), nil

@@ -46,7 +46,7 @@ func TestBrokerWithoutPeersRefusesConnections(t *testing.T) {
 		conn.Close()
 		t.Fatal("it accepted a connection")
 	}
-	if !strings.Contains(err.Error(), "404") {
+	if !strings.Contains(err.Error(), "--no-peers") {
 		t.Error(err)
 	}
 }

@@ -238,6 +238,7 @@ func (h *Handler) observe(w *response, r *http.Request, took time.Duration) {
 	h.metrics.observe(w, r, took)
 	level := slog.LevelDebug
 	switch {
+	case r.URL.Path == "/readyz": // load balancers ask every second, and what fails has log lines of its own
 	case w.status >= 500:
 		level = slog.LevelWarn
 	case seb.CodeOf(w.err) == seb.CodePushNotFound && r.Method == http.MethodGet: // the answer "no" to whether a queue is pushed

@@ -462,6 +462,7 @@ func (l *Log) apply(s format.Seq) error {
 	if own {
 		r.commit = l.claim // r.commit may be another *Commit, decoded from the store's answer
 	}
+	l.with(func(p *Protocol) { l.byWire = p.answer(s).told })
 	if err := l.fold.Apply(r.commit, r.object); err != nil {
 		return l.stop(fmt.Errorf("apply %s: %w", format.LogKey(s), err))
 	}

@@ -104,6 +104,9 @@ func (l *Log) takeTold() {
 	l.inbox.commits, l.inbox.bytes = nil, 0
 }
 
+// ByWire reports whether the commit that is being applied came from its writer, and not from the store. Only [Fold].Apply calls it.
+func (l *Log) ByWire() bool { return l.byWire }
+
 // Gap reports whether commits that other brokers have sent wait for one that has not come, so that Follow can't apply them.
 func (l *Log) Gap() bool {
 	l.mu.Lock()

@@ -76,7 +76,7 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 	e.writer = format.SessionID{}
 	if m := c.Mark(); m != nil {
 		e.writer = m.Session
-		e.mesh.Seen(m.Session, m.Address)
+		e.mesh.Seen(m.Session, m.Address, e.log.ByWire())
 	}
 	if !own && !e.mesh.Connected(e.writer) { // a connected broker sends its further commits
 		e.tail.foreign()

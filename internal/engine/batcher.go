@@ -15,7 +15,7 @@ import (
 type batcher struct {
 	batching Batching
 	wake     chan struct{}         // wakes the commit loop
-	put      func(*batchSet) error // uploads a sealed batch set; returns nil once the store has all its data objects, an error that wraps objstore.ErrFull if the store has no room for them, and any other error if the engine ends
+	put      func(*batchSet) error // uploads a sealed batch set; returns nil once the store has all its data objects, an error that wraps objstore.ErrFull or errGivenUp if the requests must be refused, and any other error if the engine ends
 	uploads  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -175,7 +175,7 @@ func (b *batcher) uploadLocked(o *batchSet) {
 		err := b.put(o)
 		b.mu.Lock()
 		o.uploaded = err == nil
-		if errors.Is(err, objstore.ErrFull) {
+		if errors.Is(err, objstore.ErrFull) || errors.Is(err, errGivenUp) {
 			o.refused = err
 		}
 		b.mu.Unlock()
@@ -208,8 +208,7 @@ func (b *batcher) due(now time.Time) (wait time.Duration, ok bool) {
 	return max(0, b.batching.Wait(o.fill(now))), true
 }
 
-// takeRefused removes and returns the batch sets for whose data objects the store has no room. The caller must
-// refuse their requests.
+// takeRefused removes and returns the batch sets whose data objects could not be uploaded. The caller must refuse their requests.
 func (b *batcher) takeRefused() (refused []*batchSet) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -277,6 +276,30 @@ func (b *batcher) fits() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !slices.ContainsFunc(b.queued, func(q *batchSet) bool { return q.unfit }) && (b.open == nil || !b.open.unfit)
+}
+
+// takeUnfit removes the requests that can't be handed over, and returns them in sets of their own. The caller must refuse them.
+func (b *batcher) takeUnfit() (unfit []*batchSet) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open != nil && b.open.unfit {
+		b.queued = append(b.queued, b.open)
+		b.open = nil
+	}
+	for i, q := range b.queued {
+		if !q.unfit || q.upload && !q.uploaded {
+			continue
+		}
+		sealLocked(q)
+		q.finish()
+		rest := q.without(func(r *Request) bool { return r.withdrawn || r.fits() })
+		if unfit = append(unfit, q); rest == nil {
+			rest = &batchSet{}
+		}
+		b.queued[i] = rest
+	}
+	b.queued = slices.DeleteFunc(b.queued, func(q *batchSet) bool { return len(q.requests) == 0 })
+	return unfit
 }
 
 // idle notes that no commit is under way.

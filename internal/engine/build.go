@@ -3,6 +3,7 @@ package engine
 import (
 	"crypto/rand"
 	"errors"
+	mathrand "math/rand/v2"
 	"slices"
 	"time"
 
@@ -119,21 +120,30 @@ func (e *Engine) buildOnce(next commitlog.Next) (*format.Commit, [][]byte) {
 	if slices.ContainsFunc(x.sets, e.useless) {
 		return nil, nil
 	}
-	payload = e.buildSets(c, d, x.sets, payload)
 	bundles := e.hand.receiver.Build(e.hand.sender.Undecided())
 	if len(bundles) > 0 {
 		x.keys = x.keysOf(x.sets)
 	}
+	// Of requests with the same condition, the first one wins. So the order is random, for all brokers to have the same chance.
+	ownLast := mathrand.IntN(len(bundles)+1) > 0
+	if !ownLast {
+		payload = e.buildSets(c, d, x.sets, payload)
+	}
+	own := inlineBytes(x.sets)
 	for _, b := range bundles {
 		bundle := b.Payload.(*bundle)
-		if int64(c.PayloadSize)+bundle.inlineBytes() > inlineBytesMax && len(c.Entries) > 1 {
+		if int64(c.PayloadSize)+own+bundle.inlineBytes() > inlineBytesMax && len(c.Entries) > 1 {
 			break
 		}
 		payload = e.buildBundle(c, d, bundle, payload)
 	}
 	x.limits = bundleLimits{StateMemory: e.opts.StateMemory, IdempotencyKeys: e.opts.IdempotencyKeys}
+	if ownLast && len(x.sets) > 0 {
+		e.take(c, d, &format.WriterMark{Session: e.opts.Session, Pause: x.pause}) // else the entries would belong to the last bundle
+		payload = e.buildSets(c, d, x.sets, payload)
+	}
 	x.commit = c
-	if len(c.Entries) == 1 { // the mark alone
+	if len(c.Entries) == 1 && !e.hand.settle { // the mark alone
 		return nil, nil
 	}
 	if len(x.sets) > 0 && e.hand.sender.MayClaim() {

@@ -58,8 +58,11 @@ func (x *bundle) list() {
 }
 
 // inlineBytes returns how many bytes of batches the bundle brings along.
-func (x *bundle) inlineBytes() (n int64) {
-	for _, set := range x.sets {
+func (x *bundle) inlineBytes() int64 { return inlineBytes(x.sets) }
+
+// inlineBytes returns how many bytes of batches of the sets are in no data object.
+func inlineBytes(sets []*batchSet) (n int64) {
+	for _, set := range sets {
 		if set.upload {
 			continue
 		}

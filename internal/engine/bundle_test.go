@@ -180,7 +180,7 @@ func FuzzBundle(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x, err := decodeBundle(b, decodeRename)
 		if err != nil {
-			if !errors.Is(err, pack.ErrMalformed) {
+			if !errors.Is(err, pack.ErrMalformed) && !errors.Is(err, pack.ErrUnknown) {
 				t.Errorf("the error is %v", err)
 			}
 			return
@@ -196,4 +196,12 @@ func FuzzBundle(f *testing.F) {
 		again := &bundle{Mark: x.Mark, before: x.before, limits: x.limits, sets: x.sets}
 		again.seal(callersOf)
 	})
+}
+
+// A request whose callers need no permission any more is not refused because another broker has refused one of them.
+func TestRequestWithoutCallersIsNotRefused(t *testing.T) {
+	e := &Engine{batcher: &batcher{}}
+	if err := e.callerRefusal(&Request{}); !errors.Is(err, errAgain) {
+		t.Error(err)
+	}
 }

@@ -108,16 +108,17 @@ type Engine struct {
 	observers []Observer // called in this order; the waiters come last
 	rider     Rider
 
-	life     context.Context //nolint:containedctx // the life of the engine: it ends when the engine ends, even while requests are under way
-	end      context.CancelFunc
-	loopDone chan struct{}                // closed when the loop has ended
-	closing  atomic.Bool                  // the engine takes no further requests
-	newcomer atomic.Bool                  // another broker needs a slot, and has never won one
-	stopped  atomic.Pointer[StoppedError] // why the engine stopped by itself
-	storeErr atomic.Pointer[error]        // why the store did not answer the last request; nil if it answered
-	full     seldom                       // bounds the reports that the store is full
-	growth   growth
-	tasks    sync.WaitGroup
+	life       context.Context //nolint:containedctx // the life of the engine: it ends when the engine ends, even while requests are under way
+	end        context.CancelFunc
+	loopDone   chan struct{}                // closed when the loop has ended
+	closing    atomic.Bool                  // the engine takes no further requests
+	newcomer   atomic.Bool                  // another broker needs a slot, and has never won one
+	stopped    atomic.Pointer[StoppedError] // why the engine stopped by itself
+	storeErr   atomic.Pointer[error]        // why the store did not answer the last request; nil if it answered
+	failsSince atomic.Int64                 // since when storeErr is set, as in handing.now
+	full       seldom                       // bounds the reports that the store is full
+	growth     growth
+	tasks      sync.WaitGroup
 
 	// Owned by the commit loop.
 	building       *building
@@ -216,7 +217,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	e.budget = budget.New(e.opts.Memory, e.cache.SetMemoryMax)
 	e.batcher = &batcher{batching: e.opts.Batching, wake: make(chan struct{}, 1), put: e.put, keyed: map[format.Digest]*Request{}}
 	e.log = commitlog.NewLog(e.store, e.cluster, (*fold)(e), commitlog.Clock{Now: e.opts.Wall, Boot: e.opts.Boot}, e.opts.AppendTimeout/8)
-	e.mesh = mesh.New(e.opts.Session, meshLog{e}, e.logger)
+	e.mesh = mesh.New(e.opts.Session, e.opts.Address, meshLog{e}, e.logger)
 	e.log.Connect(e.mesh)
 	begun := time.Now()
 	e.recovery = newRecovery(e.logger)
@@ -261,9 +262,15 @@ func (e *Engine) observe(op objstore.Op) {
 		e.storeErr.Store(nil)
 	default:
 		e.logCause(op)
-		if e.storeErr.Swap(&op.Err) == nil {
-			e.tail.wakeLoop()
-		}
+		e.unanswered(time.Now().Add(-op.Duration), op.Err)
+	}
+}
+
+// unanswered notes that the store has not answered a request that began at that time.
+func (e *Engine) unanswered(begun time.Time, err error) {
+	if e.storeErr.Swap(&err) == nil {
+		e.failsSince.Store(int64(begun.Sub(e.hand.began)))
+		e.tail.wakeLoop()
 	}
 }
 
@@ -276,6 +283,12 @@ func (e *Engine) StoreErr() error {
 }
 
 func (e *Engine) storeFails() bool { return e.storeErr.Load() != nil }
+
+// storeIsLost reports whether the store has not answered for so long that requests which need it are refused, if other brokers
+// can go on.
+func (e *Engine) storeIsLost() bool {
+	return e.storeFails() && e.hand.now()-time.Duration(e.failsSince.Load()) > lostAfter
+}
 
 // Usable returns nil if the engine takes requests. Otherwise it returns a *StoppedError or ErrClosed.
 func (e *Engine) Usable() error {
@@ -334,6 +347,7 @@ func (e *Engine) Shutdown(release func()) (err error) {
 	e.tail.wakeLoop()
 	<-e.loopDone
 	e.mesh.Close() // from now on, no other broker asks this one for a sync
+	e.hand.memory.giveAll()
 	e.tasks.Wait()
 	if e.life.Err() == nil && e.stopped.Load() == nil {
 		err = e.finalCheckpoint(e.life)

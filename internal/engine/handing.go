@@ -31,7 +31,7 @@ func (h *handing) begin(session format.SessionID, memory *budget.Budget, limit i
 	h.began = time.Now()
 	h.sender = handover.NewSender(handover.Session(session), applied, tip)
 	h.receiver = handover.NewReceiver(handover.DefaultLimits(limit), applied, tip)
-	h.banned = map[format.SessionID]time.Time{}
+	h.banned, h.needs = map[format.SessionID]time.Time{}, map[format.SessionID]time.Duration{}
 	h.offers, h.missed, h.gave = map[format.SessionID]time.Time{}, map[format.SessionID]bool{}, map[format.SessionID]time.Time{}
 	h.mailbox.wake, h.mailbox.called = make(chan struct{}, 1), map[format.SessionID]uint64{}
 }
@@ -101,9 +101,10 @@ func (e *Engine) commitTime() time.Duration {
 	return min(4*e.log.AnswerTime(), e.opts.AppendTimeout/32)
 }
 
-// answerPause returns a random part of the store's usual answer time.
+// answerPause returns a random part of the store's usual answer time, which may have been measured long ago. Like commitTime, it is
+// bounded.
 func (e *Engine) answerPause() time.Duration {
-	return mathrand.N(max(e.log.AnswerTime(), time.Millisecond))
+	return mathrand.N(max(min(e.log.AnswerTime(), e.opts.AppendTimeout/8), time.Millisecond))
 }
 
 // appliedCommit tells handover of a commit that was applied, and decides the bundles of this broker that the commit has.
@@ -128,7 +129,8 @@ func (e *Engine) appliedCommit(c *format.Commit, own bool) {
 	if !h.receiver.Winner() {
 		clear(h.offers)
 		clear(h.gave)
-		h.turns, h.free = nil, time.Time{}
+		clear(h.needs)
+		h.turns, h.free, h.settle = nil, time.Time{}, false
 	}
 	h.offered, h.asked, h.sentTo = format.SessionID{}, format.SessionID{}, format.SessionID{} // messages may be lost, so they are sent again
 	h.left, h.winnerFails = "", false

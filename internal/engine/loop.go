@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"slices"
@@ -50,6 +51,7 @@ func (e *Engine) loop() {
 		case next.sync:
 			e.answerSyncs(syncs)
 			e.hand.behind = 0
+			e.hand.winner.Rest() // its silence in the meantime says nothing: this broker has asked it for nothing
 			continue
 		case len(syncs) > 0 || polling && poll == 0:
 			if !e.askPeer(syncs) {
@@ -135,7 +137,7 @@ func (e *Engine) commit(syncs []*syncRequest) {
 		return
 	}
 	sets := e.takeToClaim(inline)
-	if len(sets) == 0 && len(e.hand.sender.Undecided()) == 0 && e.hand.receiver.Hand() == 0 {
+	if len(sets) == 0 && len(e.hand.sender.Undecided()) == 0 && e.hand.receiver.Hand() == 0 && !e.hand.settle {
 		if len(syncs) > 0 {
 			e.answerSyncs(syncs)
 		}
@@ -146,6 +148,7 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	begun := time.Now()
 	e.metrics.fellBack(&e.hand.fallback)
 	defer e.hand.usedTurn(e)
+	defer func() { e.hand.settle = false }()
 	bytes := int64(0)
 	for _, set := range sets {
 		set.finish()
@@ -217,6 +220,9 @@ func (e *Engine) takeToClaim(inline int64) []*batchSet {
 		return nil
 	}
 	// The outcome of earlier bundles is unknown for ever. A broker that still has one of them drops it once the log has a later bundle.
+	if !e.log.Young() {
+		e.answerSyncs(nil) // else a checkpoint may be loaded after the sealing, and the outcome is unknown again
+	}
 	if sets := e.takeToHandOver(); len(sets) > 0 {
 		e.seal(sets)
 		return nil
@@ -306,11 +312,7 @@ func (e *Engine) answerSyncs(syncs []*syncRequest) {
 	e.hand.pulse.busy(begun)
 	defer e.hand.pulse.busy(time.Time{})
 	before, _ := e.log.Position()
-	follow := e.log.Sync
-	if slices.ContainsFunc(syncs, func(l *syncRequest) bool { return l.relist }) {
-		follow = e.log.Relist
-	}
-	err := follow(e.life)
+	err := e.readLog(slices.ContainsFunc(syncs, func(l *syncRequest) bool { return l.relist }))
 	after, _ := e.log.Position()
 	if err == nil {
 		e.tail.synced(begun, after != before)
@@ -327,4 +329,31 @@ func (e *Engine) answerSyncs(syncs []*syncRequest) {
 	for _, l := range syncs {
 		l.done <- err
 	}
+}
+
+// readMin is how long a broker that is connected to others waits at least, while it reads the log, until something comes. It can't
+// hand over meanwhile, and its store may be the only one that does not answer.
+const readMin = 2 * time.Second
+
+// readLog reads the log to its end, after a List if relist is true.
+func (e *Engine) readLog(relist bool) error {
+	if relist {
+		return e.log.Relist(e.life)
+	}
+	for e.mesh.Any() && e.log.Young() { // else it perhaps has to load a checkpoint, which takes long
+		begun := time.Now()
+		before, _ := e.log.Position()
+		ctx, cancel := context.WithTimeout(e.life, max(readMin, 8*e.log.AnswerTime()))
+		err := e.log.Sync(ctx)
+		late := ctx.Err() != nil && e.life.Err() == nil
+		cancel()
+		if err == nil || !late {
+			return err
+		}
+		if after, _ := e.log.Position(); after == before {
+			e.unanswered(begun, err)
+			return err
+		}
+	}
+	return e.log.Sync(e.life)
 }

@@ -154,6 +154,7 @@ func (e *Engine) readMail() {
 			}
 		case mesh.Turn:
 			if h.receiver.Winner() && !e.closing.Load() {
+				h.needs[l.from] = min(m.For, yieldMax)
 				h.turns = append(slices.DeleteFunc(h.turns, func(s format.SessionID) bool { return s == l.from }), l.from)
 			} else {
 				e.mesh.Hand(l.from, mesh.Answer{Code: byte(handover.NotWinner)})

@@ -47,10 +47,16 @@ func (c *counts) add(label string) {
 	c.by[label]++
 }
 
-func (c *counts) family(name, label, help string) metric.Family {
+// family returns the counters, also those of the known labels that are 0.
+func (c *counts) family(name, label, help string, known ...string) metric.Family {
 	f := metric.Family{Name: name, Help: help, Kind: metric.Counter, Labels: []string{label}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, value := range known {
+		if c.by[value] == 0 {
+			f.Add(0, value)
+		}
+	}
 	for value, n := range c.by {
 		f.Add(float64(n), value)
 	}
@@ -176,10 +182,12 @@ func (e *Engine) peerMetrics() []metric.Family {
 		counter("seb_peer_commits_received_total", "Commits that other brokers sent to this broker.", stats.Received),
 		counter("seb_peer_commits_dropped_total", "Commits that this broker did not send to another broker, since that one took its messages too slowly and has to read the store.", stats.Dropped),
 		e.metrics.bundles.family("seb_peer_bundles_total", "outcome",
-			"Bundles of requests. Of this broker's: sent to another broker; committed by another broker; committed by this broker itself (alone). Of others: taken into the hand; committed for them (for others)."),
+			"Bundles of requests. Of this broker's: sent to another broker, counted each time; committed by another broker; committed by this broker itself (alone). Of others: taken into the hand; committed for them (for others); dropped, since another broker has committed them (struck).",
+			"sent", "committed", "alone", "taken", "for others", "struck"),
 		e.metrics.bundleRefusals.family("seb_peer_refusals_total", "reason", "Bundles of other brokers that this broker did not take. Those brokers commit them themselves."),
 		e.metrics.fallbacks.family("seb_peer_fallbacks_total", "reason",
-			"How often this broker stopped waiting for the broker that commits for all, and wrote a commit itself."),
+			"How often this broker stopped waiting for the broker that commits for all, and wrote a commit itself.",
+			leftSilence, leftRefused, leftBroken, leftStoreSlow),
 	}
 }
 

@@ -14,8 +14,14 @@ import (
 const (
 	// peerInlineMax is the largest payload that a broker hands over; a larger one goes into data objects first.
 	peerInlineMax = 256 << 10
+	// lostInlineMax replaces peerInlineMax in a broker that can't store data objects.
+	lostInlineMax = 1 << 20
 	// quietFor is how long a broker offers nothing after a call for which it had nothing.
 	quietFor = 10 * time.Millisecond
+	// vainMax is how many turns in a row a broker uses in vain, before it reads the store to find out whether it answers.
+	vainMax = 3
+	// lostAfter is how long the store does not answer until a broker counts it as lost.
+	lostAfter = 3 * time.Second
 	// heldMax is how many commits a broker writes at most while it has a bundle of this broker in hand.
 	heldMax = 2
 )
@@ -26,6 +32,7 @@ type sending struct {
 	sentTo  format.SessionID // who has got the undecided bundle since the last commit
 	asked   format.SessionID // whom it has asked for the next slot since the last commit
 	granted format.Seq       // a slot after which this broker may claim one
+	vain    int              // how many turns in a row it has not won the slot that was left to it
 
 	unwanted format.SessionID // the winner, if it has refused a bundle although it goes on: then this broker asks for a slot
 	passed   int              // commits of the winner since the bundle was in its hand
@@ -76,8 +83,15 @@ func (e *Engine) planAsSender(winner format.SessionID, wait time.Duration, ok, u
 		return until, true
 	}
 	_, mayOffer := h.sender.Next()
+	switch {
+	case !undecided && e.storeIsLost():
+		e.refuseUnfit()
+	case h.vain >= vainMax:
+		h.vain = 0
+		return plan{sync: true}, true // find out whether the store answers this broker
+	}
 	fits := e.batcher.fits()
-	needsTurn := h.unwanted == winner || !undecided && !fits
+	needsTurn := h.unwanted == winner && !e.storeIsLost() || !undecided && !fits
 	switch {
 	case h.behind > applied: // a commit was not sent: the store has it
 		return plan{sync: true}, true
@@ -87,20 +101,38 @@ func (e *Engine) planAsSender(winner format.SessionID, wait time.Duration, ok, u
 		return plan{sync: true}, true
 	case time.Now().Before(h.quiet):
 		return plan{wait: time.Until(h.quiet), ok: true}, true
+	case needsTurn && !undecided && e.storeFails(): // a claim would get stuck, and hold up what can be handed over
+		h.winner.Rest()
+		return plan{wait: alivePause, ok: true}, true
 	case needsTurn && !undecided && wait > 0:
 		return plan{wait: wait, ok: true}, true
 	case needsTurn:
-		if h.asked != winner && e.mesh.Hand(winner, mesh.Turn{}) {
+		if h.asked != winner && e.mesh.Hand(winner, mesh.Turn{For: yieldAnswers * e.log.AnswerTime() << h.vain}) {
 			h.asked = winner
 		}
 	case undecided && h.sentTo != winner:
 		e.offer(winner, 0)
 	case ok && fits:
-		if wait > 0 || !e.batcher.upload(peerInlineMax) { // the bundle will refer to the data objects, so they come first
+		if wait > 0 || !e.batcher.upload(e.handInlineMax()) { // the bundle will refer to the data objects, so they come first
 			e.offer(winner, wait)
 		}
 	}
 	return until, true
+}
+
+// handInlineMax returns the largest payload that this broker hands over. Without its store, it can store no data objects.
+func (e *Engine) handInlineMax() int64 {
+	if e.storeIsLost() {
+		return lostInlineMax
+	}
+	return peerInlineMax
+}
+
+// refuseUnfit refuses the requests that can't be handed over. This broker can't commit them either, so they would hold up all
+// others.
+func (e *Engine) refuseUnfit() {
+	err := storeError("this broker can't reach the store, and another broker can't do this request for it", e.StoreErr())
+	e.finish(e.batcher.takeUnfit(), func(*Request) error { return err })
 }
 
 // offer offers the requests of this broker to the one that commits for all, unless it has done so.
@@ -141,7 +173,7 @@ func (e *Engine) takeToHandOver() []*batchSet {
 	if _, ok := e.hand.sender.Next(); !ok || !e.batcher.fits() {
 		return nil
 	}
-	sets := e.batcher.takeSets(peerInlineMax)
+	sets := e.batcher.takeSets(e.handInlineMax())
 	for _, set := range sets {
 		set.finish()
 	}
@@ -204,8 +236,13 @@ func (h *handing) winnerIf(session handover.Session) format.SessionID {
 
 // usedTurn ends the turn of this broker, after it has used it or not.
 func (h *handing) usedTurn(e *Engine) {
-	if applied, _ := e.log.Position(); h.granted != 0 && h.granted == applied { // it has written nothing
+	if h.granted == 0 {
+		return
+	}
+	if applied, _ := e.log.Position(); h.granted == applied { // it has written nothing
 		e.mesh.Hand(format.SessionID(h.winner.Session()), mesh.Yield{})
 	}
-	h.granted = 0
+	if h.granted, h.vain = 0, h.vain+1; h.receiver.Winner() {
+		h.vain = 0
+	}
 }

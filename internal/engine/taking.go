@@ -17,7 +17,9 @@ const (
 	callMax = 20 * time.Millisecond
 	// A broker keeps a slot free for another one for yieldAnswers times the store's usual answer time, but at least for yieldMin.
 	yieldAnswers = 3
-	yieldMin     = 20 * time.Millisecond
+	// A broker that asks for the slot may need longer, up to yieldMax.
+	yieldMin = 20 * time.Millisecond
+	yieldMax = 2 * time.Second
 	// expectFor is how long ago a broker may have handed over its last bundle, so that it probably wants a slot.
 	expectFor = 3 * time.Second
 	// banFor is how long a broker takes no bundles of another one that has sent it a bad bundle.
@@ -31,9 +33,12 @@ type taking struct {
 	missed map[format.SessionID]bool      // who did not answer the last call in time
 	gave   map[format.SessionID]time.Time // who has handed over a bundle, and when the last one
 
-	turns  []format.SessionID // who has asked for a slot
-	turnOf format.SessionID   // who has the next slot for itself
-	free   time.Time          // until then, the next slot stays free for turnOf
+	turns  []format.SessionID                 // who has asked for a slot
+	needs  map[format.SessionID]time.Duration // how long they need for it
+	turnOf format.SessionID                   // who has the next slot for itself
+	free   time.Time                          // until then, the next slot stays free for turnOf
+	turnAt format.Seq                         // the slot before that one
+	settle bool                               // the next commit is to be made also if it is empty: turnOf has perhaps sent a claim that fails, and goes on only when the slot is decided
 
 	unready bool                           // the log was read to its end, and bundles in hand may still be ahead of it
 	banned  map[format.SessionID]time.Time // who has sent a bad bundle, and until when this broker takes none of it
@@ -87,17 +92,34 @@ func (m *bundleMemory) give(mark handover.Mark) bool {
 	return ok
 }
 
+// giveAll gives the memory of all bundles back.
+func (m *bundleMemory) giveAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for mark, n := range m.taken {
+		m.budget.Give(budget.Batches, n)
+		delete(m.taken, mark)
+	}
+}
+
 // planAsWinner leaves the next slot to a broker that has asked for it.
 func (e *Engine) planAsWinner(now time.Time) (_ plan, decided bool) {
 	h := &e.hand
+	applied, _ := e.log.Position()
+	if !h.free.IsZero() && !now.Before(h.free) {
+		h.settle, h.free = h.turnAt == applied, time.Time{}
+	}
+	if h.settle {
+		return plan{commit: true}, true
+	}
 	for len(h.turns) > 0 && !now.Before(h.free) {
 		next := h.turns[0]
-		applied, _ := e.log.Position()
 		h.turns = h.turns[1:]
 		if e.mesh.Hand(next, mesh.Yield{After: applied}) {
-			h.turnOf = next
-			h.free = now.Add(max(yieldMin, yieldAnswers*e.log.AnswerTime()))
+			h.turnOf, h.turnAt = next, applied
+			h.free = now.Add(max(yieldMin, yieldAnswers*e.log.AnswerTime(), h.needs[next]))
 		}
+		delete(h.needs, next)
 	}
 	if now.Before(h.free) {
 		return plan{wait: h.free.Sub(now), ok: true}, true

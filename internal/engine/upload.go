@@ -33,8 +33,8 @@ type dataObject struct {
 }
 
 // put uploads a sealed batch set as data objects, in parallel. It returns nil once the store has all these
-// objects. It returns an error only if the engine ends, or if the store has no room for the objects; then no
-// commit may refer to them.
+// objects. It returns an error only if the engine ends, if the store has no room for the objects, or if the broker has given up
+// (errGivenUp); then no commit may refer to them.
 func (e *Engine) put(set *batchSet) error {
 	set.finish()
 	set.objects = e.pack(set.batches)
@@ -97,8 +97,11 @@ func (e *Engine) address(o *dataObject) {
 	o.ref.Size = h.PayloadSize + format.DataPayloadStart
 }
 
-// putObject retries an upload until the store has the object, has no room for it, or the engine ends. After an
-// error, the object may be in the store, but no commit refers to it.
+// errGivenUp says that a broker whose requests another one commits has given up an upload.
+var errGivenUp = errors.New("the store does not answer this broker, and other brokers go on")
+
+// putObject retries an upload until the store has the object, has no room for it, the broker gives up, or the engine ends. After
+// an error, the object may be in the store, but no commit refers to it.
 func (e *Engine) putObject(o *dataObject) error {
 	for attempt := 0; e.life.Err() == nil; attempt++ {
 		err := e.tryPut(o)
@@ -116,6 +119,9 @@ func (e *Engine) putObject(o *dataObject) error {
 			e.stop(err)
 			e.end()
 			return err
+		}
+		if e.mesh.Any() && e.storeIsLost() { // else the upload would hold up smaller requests, which can be handed over
+			return fmt.Errorf("%w: %w", errGivenUp, err)
 		}
 		e.logFailure("could not store records; trying again", err, "attempt", attempt+1)
 		pause(e.life, attempt)

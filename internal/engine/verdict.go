@@ -87,7 +87,8 @@ func (e *Engine) refusalOf(r *Request, x format.MarkedRefusal) error {
 
 // callerRefusal returns why the callers of a request may no longer make it, as another broker says. It returns errAgain if a
 // caller may who has joined the request after it was handed over.
-func (e *Engine) callerRefusal(r *Request) (refusal error) {
+func (e *Engine) callerRefusal(r *Request) error {
+	refusal := errAgain // if a caller has joined that needs no permission
 	for _, c := range e.batcher.callers(r) {
 		_, _, until := c.Who()
 		now := e.StoreNow()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,10 +39,10 @@ var faults = []fault{
 		return lost.start(ctx, g.run)
 	}},
 	{"suspended for 10 s", func(ctx context.Context, _ *group, lost *member) error {
-		process := lost.running().cmd.Process
-		err := process.Signal(syscall.SIGSTOP)
+		pid := strconv.Itoa(lost.running().cmd.Process.Pid)
+		err := exec.CommandContext(ctx, "kill", "-STOP", pid).Run()
 		pause(ctx, lostFor)
-		return errors.Join(err, process.Signal(syscall.SIGCONT))
+		return errors.Join(err, exec.CommandContext(ctx, "kill", "-CONT", pid).Run())
 	}},
 	{"stopped with SIGTERM, and restarted", func(ctx context.Context, g *group, lost *member) error {
 		return errors.Join(lost.running().stop(), lost.start(ctx, g.run))

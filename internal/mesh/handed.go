@@ -17,7 +17,9 @@ type Offer struct {
 }
 
 // Turn asks for the next slot: the sender has requests that can't be handed over.
-type Turn struct{}
+type Turn struct {
+	For time.Duration // how long it probably needs for that
+}
 
 // Yield says that the sender leaves the slot after After to the receiver, for some answer times of the store.
 type Yield struct{ After format.Seq }
@@ -57,7 +59,9 @@ func (m Offer) encode() []byte {
 	return binary.LittleEndian.AppendUint32([]byte{kindOffer}, millis(m.Due))
 }
 
-func (Turn) encode() []byte { return []byte{kindTurn} }
+func (m Turn) encode() []byte {
+	return binary.LittleEndian.AppendUint32([]byte{kindTurn}, millis(m.For))
+}
 
 func (m Yield) encode() []byte {
 	return binary.LittleEndian.AppendUint64([]byte{kindYield}, uint64(m.After))
@@ -94,7 +98,7 @@ func decodeHanded(kind byte, r *pack.Reader) any {
 	case kindOffer:
 		return Offer{Due: time.Duration(r.U32()) * time.Millisecond}
 	case kindTurn:
-		return Turn{}
+		return Turn{For: time.Duration(r.U32()) * time.Millisecond}
 	case kindYield:
 		return Yield{format.Seq(r.U64())}
 	case kindCall:

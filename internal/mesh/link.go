@@ -48,7 +48,7 @@ func (l *link) heard() {
 	l.heardAt, l.deaf, l.pingedAt = time.Now(), false, time.Time{}
 }
 
-// committed notes a commit of the peer, which may have come over this link or from the store.
+// committed notes a commit of the peer that did not come over this link.
 func (l *link) committed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

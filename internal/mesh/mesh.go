@@ -82,6 +82,8 @@ type Options struct {
 // Mesh has the connections of one broker. Its methods may be called at any time, by any goroutine.
 type Mesh struct {
 	session format.SessionID
+	address string // where others reach this broker; "" if they can't
+	hidden  sync.Once
 	log     Log
 	logger  *slog.Logger
 	life    context.Context //nolint:containedctx // the life of the mesh: it ends when Close is called
@@ -116,9 +118,9 @@ type peer struct {
 	failed  error // why the last attempt to connect failed
 }
 
-// New returns the mesh of a session. It has no connections before Open is called. The caller ends it with Close.
-func New(session format.SessionID, log Log, logger *slog.Logger) *Mesh {
-	m := &Mesh{session: session, log: log, logger: logger, peers: map[format.SessionID]*peer{}}
+// New returns the mesh of a session. address is where others reach this broker, or "". The mesh has no connections before Open is called. The caller ends it with Close.
+func New(session format.SessionID, address string, log Log, logger *slog.Logger) *Mesh {
+	m := &Mesh{session: session, address: address, log: log, logger: logger, peers: map[format.SessionID]*peer{}}
 	m.life, m.end = context.WithCancel(context.Background())
 	return m
 }
@@ -140,8 +142,8 @@ func (m *Mesh) Close() {
 }
 
 // Seen notes that a session has written a commit, and connects to the session unless it is connected. address is where the
-// session's mark says that others reach it.
-func (m *Mesh) Seen(session format.SessionID, address string) {
+// session's mark says that others reach it. byWire says that the session has sent the commit itself.
+func (m *Mesh) Seen(session format.SessionID, address string, byWire bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if session == m.session || !m.open {
@@ -152,9 +154,17 @@ func (m *Mesh) Seen(session format.SessionID, address string) {
 		return
 	}
 	p.seen, p.address = time.Now(), cmp.Or(address, p.address)
+	if p.address == "" && m.address == "" && p.link == nil {
+		m.hidden.Do(func() {
+			m.logger.Warn("this broker and another one of the log can't connect to each other, since neither has an address; so their appends take longer, and cost more requests",
+				"session", session, "hint", "start each broker with --advertise and an address that the others reach")
+		})
+	}
 	switch {
 	case p.link != nil:
-		p.link.committed()
+		if !byWire {
+			p.link.committed()
+		}
 	case p.dialing == nil && p.address != "":
 		var ctx context.Context
 		ctx, p.dialing = context.WithCancel(m.life)

@@ -157,7 +157,7 @@ func id(i int) format.SessionID { return format.SessionID{byte(i), byte(i >> 8)}
 
 func (n *net) add(i int, zone string) *node {
 	x := &node{}
-	x.Mesh = New(id(i), x, loglines.Text(n.T, n.Output(), slog.LevelDebug))
+	x.Mesh = New(id(i), "here", x, loglines.Text(n.T, n.Output(), slog.LevelDebug))
 	x.Open(Options{Version: "v1", Zone: zone, Dial: n.dial(id(i))})
 	n.mu.Lock()
 	n.meshes[id(i)] = x
@@ -166,7 +166,7 @@ func (n *net) add(i int, zone string) *node {
 	return x
 }
 
-func (n *node) sees(i int) { n.Seen(id(i), fmt.Sprint(id(i))) }
+func (n *node) sees(i int) { n.Seen(id(i), fmt.Sprint(id(i)), false) }
 
 func (n *node) connected() (count int) {
 	n.Mesh.mu.Lock()
@@ -218,7 +218,7 @@ func TestPeersAreListed(t *testing.T) {
 		n.slow = 3 * time.Millisecond
 		a, b := n.add(1, "east"), n.add(2, "west")
 		b.sees(1)
-		b.Seen(id(3), "")
+		b.Seen(id(3), "", false)
 		seen := time.Now()
 		time.Sleep(time.Second)
 		requireEqual(n.T, b.Peers(n.Context()), []Peer{
@@ -479,6 +479,26 @@ func TestConnectionThatBringsNothingCountsAsBroken(t *testing.T) {
 	})
 }
 
+// Peers leaves out brokers that have ended: those that have written nothing for long, and those whose address another one has.
+func TestPeersThatHaveEndedAreNotListed(t *testing.T) {
+	inBubble(t, func(n *net) {
+		a := n.add(1, "")
+		n.setCut(true)
+		for i := range 3 {
+			a.Seen(id(i+2), "same", false)
+			time.Sleep(time.Nanosecond)
+		}
+		a.Seen(id(9), "other", false)
+		var listed []format.SessionID
+		for _, p := range a.Peers(n.Context()) {
+			listed = append(listed, p.Session)
+		}
+		requireEqual(n.T, fmt.Sprint(listed), fmt.Sprint([]format.SessionID{id(4), id(9)}))
+		time.Sleep(lively + time.Nanosecond)
+		requireEqual(n.T, len(a.Peers(n.Context())), 0)
+	})
+}
+
 // A broker notices that its messages get lost while it sends commits, though the other one says nothing anyway.
 func TestLostMessagesAreNoticed(t *testing.T) {
 	inBubble(t, func(n *net) {
@@ -505,7 +525,7 @@ func TestLostMessagesAreNoticed(t *testing.T) {
 		write()
 		time.Sleep(pingTimeout)
 		works(true)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		works(false)
 		n.ends[0].Mute(false)
 		write()

@@ -26,6 +26,16 @@ type Peer struct {
 	Err       error // why the last attempt to connect failed; nil if it did not, or if the other broker has connected to this one
 }
 
+// replacedLocked reports whether another session has the address of a peer, as after a restart.
+func (m *Mesh) replacedLocked(p *peer) bool {
+	for _, o := range m.peers {
+		if p.address != "" && o != p && o.address == p.address && (o.link != nil || o.seen.After(p.seen)) {
+			return true
+		}
+	}
+	return false
+}
+
 // Peers returns the other brokers that have written commits since the start of this one, or are connected to it. It sends each
 // a message to measure the round trip.
 func (m *Mesh) Peers(ctx context.Context) []Peer {
@@ -34,6 +44,9 @@ func (m *Mesh) Peers(ctx context.Context) []Peer {
 	m.mu.Lock()
 	peers, links := make([]Peer, 0, len(m.peers)), make([]*link, 0, len(m.peers))
 	for _, p := range m.peers {
+		if p.link == nil && (time.Since(p.seen) > lively || m.replacedLocked(p)) {
+			continue // it has ended
+		}
 		works := p.link != nil && p.link.works()
 		peers = append(peers, Peer{
 			Session: p.session, Address: p.address, Committed: p.seen, Connected: works, HandsOver: works && p.layout >= layoutHands,
