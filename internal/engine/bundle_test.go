@@ -198,7 +198,7 @@ func FuzzBundle(f *testing.F) {
 	})
 }
 
-// A request whose callers need no permission any more is not refused because another broker has refused one of them.
+// A request without callers needs no permission. So the broker that sent it does not refuse it, although another broker did.
 func TestRequestWithoutCallersIsNotRefused(t *testing.T) {
 	e := &Engine{batcher: &batcher{}}
 	if err := e.callerRefusal(&Request{}); !errors.Is(err, errAgain) {

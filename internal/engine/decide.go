@@ -228,8 +228,8 @@ func (e *Engine) rehearseBundle(d *state.Draft, c *format.Commit, mark *format.B
 	advance()
 }
 
-// without takes the requests for which away is true out of the set, and returns them in a set of their own; nil if there
-// are none. Their batches have no records of other requests that a commit has.
+// without removes the requests for which away is true from the set, and returns them in a set of their own; nil if no request
+// was removed. The batches of the new set have no records of the requests that stay.
 func (s *batchSet) without(away func(*Request) bool) *batchSet {
 	if !slices.ContainsFunc(s.requests, away) {
 		return nil
