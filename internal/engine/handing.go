@@ -32,6 +32,7 @@ func (h *handing) begin(session format.SessionID, memory *budget.Budget, limit i
 	h.sender = handover.NewSender(handover.Session(session), applied, tip)
 	h.receiver = handover.NewReceiver(handover.DefaultLimits(limit), applied, tip)
 	h.banned, h.needs = map[format.SessionID]time.Time{}, map[format.SessionID]time.Duration{}
+	h.unused = map[format.SessionID]unusedTurns{}
 	h.offers, h.missed, h.gave = map[format.SessionID]time.Time{}, map[format.SessionID]bool{}, map[format.SessionID]time.Time{}
 	h.mailbox.wake, h.mailbox.called = make(chan struct{}, 1), map[format.SessionID]uint64{}
 }
@@ -130,6 +131,7 @@ func (e *Engine) appliedCommit(c *format.Commit, own bool) {
 		clear(h.offers)
 		clear(h.gave)
 		clear(h.needs)
+		clear(h.unused)
 		h.turns, h.free, h.settle = nil, time.Time{}, false
 	}
 	h.offered, h.asked, h.sentTo = format.SessionID{}, format.SessionID{}, format.SessionID{} // messages may be lost, so they are sent again

@@ -464,6 +464,44 @@ func TestChangesAskForTheNextSlot(t *testing.T) {
 	})
 }
 
+// A broker that has missed a commit reads it from the store when it gets the next slot.
+func TestTurnAfterAMissedCommit(t *testing.T) {
+	inPair(t, func(p *pair) {
+		p.near.Mute(true)
+		p.mustBeAt(p.append(0, "a"), 0)
+		synctest.Wait()
+		p.near.Mute(false)
+		p.claims()
+		begin := time.Now()
+		create(p.T, p.engines[1], "u")
+		if took := time.Since(begin); took > 100*time.Millisecond {
+			p.Errorf("it took %v", took)
+		}
+		if got := p.claims(); got != [2]int{0, 1} {
+			p.Errorf("claims: %v", got)
+		}
+	})
+}
+
+// A broker that never uses the slots that are left to it costs the other one only a few commits.
+func TestUnusedTurnsEnd(t *testing.T) {
+	inPair(t, func(p *pair) {
+		restore := p.stores[1].On(objstore.VerbCreate, format.LogPrefix, storetest.Delay(24*time.Hour))
+		ticket := submit(p.T, p.engines[1], &engine.Request{Change: createTopic("u")})
+		time.Sleep(time.Minute)
+		if got := p.claims(); got[0] > 3 {
+			p.Errorf("%d commits in a minute for a broker that commits nothing", got[0])
+		}
+		p.mustBeAt(p.append(0, "a"), 0)
+		restore()
+		_ = ticket.Wait(p.Context()) // it may have been refused meanwhile
+		time.Sleep(20 * time.Second) // until the broker notices that its store is back
+		create(p.T, p.engines[1], "v")
+		p.mustBeAt(p.append(0, "b"), 1)
+		p.mustBeAt(p.append(1, "c"), 2)
+	})
+}
+
 // The broker that commits stops without a word, or its store does, or the connection breaks. The other one commits its
 // requests itself.
 func TestSenderGoesOnAlone(t *testing.T) {

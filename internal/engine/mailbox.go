@@ -153,7 +153,7 @@ func (e *Engine) readMail() {
 				e.mesh.Hand(l.from, mesh.Answer{Code: byte(handover.NotWinner)})
 			}
 		case mesh.Turn:
-			if h.receiver.Winner() && !e.closing.Load() {
+			if h.receiver.Winner() && !e.closing.Load() && h.mayHaveTurn(l.from) {
 				h.needs[l.from] = min(m.For, yieldMax)
 				h.turns = append(slices.DeleteFunc(h.turns, func(s format.SessionID) bool { return s == l.from }), l.from)
 			} else {
@@ -162,7 +162,7 @@ func (e *Engine) readMail() {
 		case mesh.Yield:
 			switch {
 			case m.After != 0:
-				h.granted, h.asked = m.After, format.SessionID{}
+				h.granted, h.behind, h.asked = m.After, m.After, format.SessionID{} // behind, in case this broker has missed a commit
 			case l.from == h.turnOf: // it needs the slot no more
 				h.free = time.Time{}
 			}

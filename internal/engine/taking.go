@@ -20,6 +20,10 @@ const (
 	// A broker that asks for the slot may need longer, up to yieldMax.
 	yieldMin = 20 * time.Millisecond
 	yieldMax = 2 * time.Second
+	// A broker that has not used its last unusedTurnsMax turns gets none for unusedFor: it claims slots without. Each unused
+	// turn costs a commit.
+	unusedTurnsMax = 3
+	unusedFor      = time.Minute
 	// expectFor is how long ago a broker may have handed over its last bundle, so that it probably wants a slot.
 	expectFor = 3 * time.Second
 	// banFor is how long a broker takes no bundles of another one that has sent it a bad bundle.
@@ -33,6 +37,7 @@ type taking struct {
 	missed map[format.SessionID]bool      // who did not answer the last call in time
 	gave   map[format.SessionID]time.Time // who has handed over a bundle, and when the last one
 
+	unused map[format.SessionID]unusedTurns   // who did not use their last turns
 	turns  []format.SessionID                 // who has asked for a slot
 	needs  map[format.SessionID]time.Duration // how long they need for it
 	turnOf format.SessionID                   // who has the next slot for itself
@@ -43,6 +48,30 @@ type taking struct {
 	unready bool                           // the log was read to its end, and bundles in hand may still be ahead of it
 	banned  map[format.SessionID]time.Time // who has sent a bad bundle, and until when this broker takes none of it
 	memory  bundleMemory
+}
+
+// unusedTurns are turns in a row that a broker has not used.
+type unusedTurns struct {
+	count int
+	last  time.Time // when the last one ended
+}
+
+// mayHaveTurn tells whether a broker that asks for the next slot gets it.
+func (t *taking) mayHaveTurn(session format.SessionID) bool {
+	x, ok := t.unused[session]
+	if ok && time.Since(x.last) > unusedFor {
+		delete(t.unused, session)
+		return true
+	}
+	return x.count < unusedTurnsMax
+}
+
+// endTurn ends a turn after its time has passed. used tells whether there has been a commit meanwhile.
+func (t *taking) endTurn(used bool) {
+	t.free, t.settle = time.Time{}, !used
+	if !used {
+		t.unused[t.turnOf] = unusedTurns{t.unused[t.turnOf].count + 1, time.Now()}
+	}
 }
 
 // bundleMemory is what the bundles of other brokers take from the budget, until a commit has them, or this broker drops them.
@@ -107,7 +136,7 @@ func (e *Engine) planAsWinner(now time.Time) (_ plan, decided bool) {
 	h := &e.hand
 	applied, _ := e.log.Position()
 	if !h.free.IsZero() && !now.Before(h.free) {
-		h.settle, h.free = h.turnAt == applied, time.Time{}
+		h.endTurn(h.turnAt != applied)
 	}
 	if h.settle {
 		return plan{commit: true}, true
