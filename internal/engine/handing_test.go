@@ -483,6 +483,31 @@ func TestTurnAfterAMissedCommit(t *testing.T) {
 	})
 }
 
+// A broker to which messages take long needs the slot for longer.
+func TestTurnOverASlowConnection(t *testing.T) {
+	inPair(t, func(p *pair) {
+		for _, store := range p.stores {
+			for _, verb := range []objstore.Verb{objstore.VerbCreate, objstore.VerbGet, objstore.VerbList} {
+				store.On(verb, "", storetest.Delay(20*time.Millisecond))
+			}
+		}
+		p.near.Delay(140 * time.Millisecond)
+		p.far.Delay(140 * time.Millisecond)
+		for i := range 3 {
+			time.Sleep(time.Second)
+			p.append(0, "a")
+			time.Sleep(time.Second)
+			p.claims()
+			begin := time.Now()
+			create(p.T, p.engines[1], fmt.Sprint("u", i))
+			took, unused := time.Since(begin), p.claims()[0]
+			if most := 700 * time.Millisecond; took > most || unused > 1 || i > 0 && unused > 0 {
+				p.Errorf("topic %d took %v, at most %v is expected; %d slots that were left to the broker were not used", i, took, most, unused)
+			}
+		}
+	})
+}
+
 // A broker that never uses the slots that are left to it costs the other one only a few commits.
 func TestUnusedTurnsEnd(t *testing.T) {
 	inPair(t, func(p *pair) {

@@ -107,7 +107,8 @@ func (e *Engine) planAsSender(winner format.SessionID, wait time.Duration, ok, u
 	case needsTurn && !undecided && wait > 0:
 		return plan{wait: wait, ok: true}, true
 	case needsTurn:
-		if h.asked != winner && e.mesh.Hand(winner, mesh.Turn{For: yieldAnswers * e.log.AnswerTime() << h.vain}) {
+		need := (yieldAnswers*e.log.AnswerTime() + e.mesh.RoundTrip(winner)) << h.vain
+		if h.asked != winner && e.mesh.Hand(winner, mesh.Turn{For: need}) {
 			h.asked = winner
 		}
 	case undecided && h.sentTo != winner:

@@ -29,6 +29,9 @@ type link struct {
 	heardAt  time.Time     // when the last message came
 	deaf     bool          // the peer has committed long after its last message, or did not answer in time
 	answers  bool          // the peer answers pings
+	probe    uint64        // number of the ping that measures the round trip; 0 if none is under way
+	probedAt time.Time     // when it was sent
+	measured time.Duration // the last round trip that was measured; 0 if none was
 	pingedAt time.Time     // when the link sent a ping, since nothing had come for long; zero if something has come since then
 	askPause time.Duration // how long the link counted as broken after the last ask; 0 if that was answered
 	askAfter time.Time     // until then the link counts as broken
@@ -153,10 +156,27 @@ func (l *link) ping(ctx context.Context) (time.Duration, error) {
 	}
 }
 
+// roundTrip returns how long a message last took to the other side and back; 0 if that is not known yet. It measures that
+// again, for the next call.
+func (l *link) roundTrip() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.answers && (l.probe == 0 || time.Since(l.probedAt) > roundTripMax) {
+		l.number++
+		if l.putLocked(ping{l.number}.encode()) {
+			l.probe, l.probedAt = l.number, time.Now()
+		}
+	}
+	return l.measured
+}
+
 // ponged notes the answer to a ping.
 func (l *link) ponged(number uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if number == l.probe {
+		l.probe, l.measured = 0, time.Since(l.probedAt)
+	}
 	if answer, waits := l.pings[number]; waits {
 		close(answer)
 		delete(l.pings, number)

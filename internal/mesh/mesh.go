@@ -336,6 +336,14 @@ func (m *Mesh) Hand(to format.SessionID, message Handed) bool {
 	return l != nil && l.put(message.encode())
 }
 
+// RoundTrip returns how long a message took to a session and back, when that was last measured; 0 if it is not known.
+func (m *Mesh) RoundTrip(session format.SessionID) time.Duration {
+	if l := m.linkTo(session); l != nil {
+		return l.roundTrip()
+	}
+	return 0
+}
+
 // Silent notes that a session has sent nothing although it should have. The connection to it counts as broken until something comes.
 func (m *Mesh) Silent(session format.SessionID) {
 	if l := m.linkTo(session); l != nil {
@@ -449,6 +457,7 @@ func (m *Mesh) use(l *link, session format.SessionID, theirs hello) bool {
 		m.linked.Add(1)
 	}
 	l.answers = theirs.layout >= layoutHands
+	l.roundTrip() // measure it for the first caller
 	p.link, p.layout, p.version, p.zone, p.failed = l, theirs.layout, theirs.version, theirs.zone, nil
 	m.logger.Debug("connected to another broker", "session", session, "version", theirs.version, "zone", theirs.zone)
 	return true

@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Pipe is one end of a connection. It implements mesh.Conn.
@@ -14,6 +15,7 @@ type Pipe struct {
 	closed  chan struct{}
 	close   func()
 	muted   atomic.Bool
+	delay   atomic.Int64
 }
 
 // NewPipe returns both ends of a connection, which holds up to buffer messages in each direction.
@@ -27,7 +29,12 @@ func NewPipe(buffer int) (one, two *Pipe) {
 func (p *Pipe) Receive(ctx context.Context) ([]byte, error) {
 	select {
 	case b := <-p.in:
-		return b, nil
+		select {
+		case <-time.After(time.Duration(p.delay.Load())):
+			return b, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	case <-p.closed:
 		return nil, io.EOF
 	case <-ctx.Done():
@@ -52,6 +59,9 @@ func (p *Pipe) Send(ctx context.Context, b []byte) error {
 
 // Mute makes all messages that are sent from this end get lost, or no longer.
 func (p *Pipe) Mute(muted bool) { p.muted.Store(muted) }
+
+// Delay makes all messages that this end receives come later.
+func (p *Pipe) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
 // Close implements mesh.Conn.
 func (p *Pipe) Close() { p.close() }
