@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// haproxy returns the binary of HAProxy. If there is none, it skips the test, or fails it if SEB_TEST_REQUIRE is 1.
+// haproxy returns the path of HAProxy. If HAProxy is not installed, haproxy skips the test, or fails it if SEB_TEST_REQUIRE is 1.
 func haproxy(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{os.Getenv("SEB_TEST_HAPROXY"), "haproxy", "/usr/sbin/haproxy"} {

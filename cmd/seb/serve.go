@@ -244,7 +244,7 @@ func (c *serveCmd) watch(ctx context.Context, broker *seb.Broker, failed <-chan 
 	}
 }
 
-// leave waits for --shutdown-delay, so that load balancers send no more requests when the broker stops. It returns early, with
+// leave waits for --shutdown-delay, so that load balancers have stopped sending requests when the broker stops. It returns early, with
 // the reason, if the broker has to end before.
 func (c *serveCmd) leave(api *httpapi.Handler, broker *seb.Broker, failed <-chan error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownDelay)

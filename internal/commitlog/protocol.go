@@ -428,7 +428,7 @@ func (p *Protocol) Answered(a Answer) {
 //
 // Told does not take the commit of this broker's own claim. But if the commit of the slot after the claim has the claim's
 // hash as its Prev, the claim has won: its hash is unknown to others until they have read it from the store. So a broker
-// that has lost the answer to its Create, and can't reach the store any more, can go on.
+// that has lost the answer to its Create, and can no longer reach the store, can go on.
 func (p *Protocol) Told(s format.Seq, h, prev format.Hash, at Stamp) bool {
 	if p.halt != nil || !p.settled || s <= p.applied || s >= p.applied+Window || p.Held(s) || h == p.claim.Hash && s == p.claim.Seq {
 		return false

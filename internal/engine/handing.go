@@ -158,7 +158,7 @@ func (e *Engine) appliedCommit(c *format.Commit, own bool) {
 	}
 	if h.passed++; len(h.sender.Undecided()) == 0 {
 		h.passed = 0
-	} else if h.passed > heldMax { // it has the bundle no more
+	} else if h.passed > heldMax { // the winner no longer has the bundle
 		h.passed = 0
 		e.leave(h.winner.Session(), leftRefused)
 	}

@@ -47,6 +47,15 @@ func inPair(t *testing.T, test func(p *pair)) {
 	})
 }
 
+// slowStores makes each request to the store take that long.
+func (p *pair) slowStores(d time.Duration) {
+	for _, store := range p.stores {
+		for _, verb := range []objstore.Verb{objstore.VerbCreate, objstore.VerbGet, objstore.VerbList} {
+			store.On(verb, "", storetest.Delay(d))
+		}
+	}
+}
+
 // claims returns how often each engine has tried to create a commit since the last call.
 func (p *pair) claims() (n [2]int) {
 	for i, s := range p.stores {
@@ -486,11 +495,7 @@ func TestTurnAfterAMissedCommit(t *testing.T) {
 // A broker to which messages take long needs the slot for longer.
 func TestTurnOverASlowConnection(t *testing.T) {
 	inPair(t, func(p *pair) {
-		for _, store := range p.stores {
-			for _, verb := range []objstore.Verb{objstore.VerbCreate, objstore.VerbGet, objstore.VerbList} {
-				store.On(verb, "", storetest.Delay(20*time.Millisecond))
-			}
-		}
+		p.slowStores(20 * time.Millisecond)
 		p.near.Delay(140 * time.Millisecond)
 		p.far.Delay(140 * time.Millisecond)
 		for i := range 3 {
@@ -557,11 +562,7 @@ func TestSenderGoesOnAlone(t *testing.T) {
 // The network loses all messages between two brokers that append all the time. Both go on.
 func TestBothGoOnWhenMessagesAreLost(t *testing.T) {
 	inPair(t, func(p *pair) {
-		for _, store := range p.stores {
-			for _, verb := range []objstore.Verb{objstore.VerbCreate, objstore.VerbGet, objstore.VerbList} {
-				store.On(verb, "", storetest.Delay(30*time.Millisecond))
-			}
-		}
+		p.slowStores(30 * time.Millisecond)
 		var appenders sync.WaitGroup
 		begin := time.Now()
 		for i := range p.engines {

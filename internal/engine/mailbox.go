@@ -163,7 +163,7 @@ func (e *Engine) readMail() {
 			switch {
 			case m.After != 0:
 				h.granted, h.behind, h.asked = m.After, m.After, format.SessionID{} // behind, in case this broker has missed a commit
-			case l.from == h.turnOf: // it needs the slot no more
+			case l.from == h.turnOf: // it no longer needs the slot
 				h.free = time.Time{}
 			}
 		case mesh.Call:

@@ -47,7 +47,7 @@ type Answer struct {
 
 // Alive says that the sender has not forgotten the requests that the receiver has offered or handed over.
 type Alive struct {
-	Since time.Duration // how long the request to the store has been under way that writes the commit; 0 if there is none
+	Since time.Duration // how long the sender has been writing its commit to the store; 0 if it is not writing one
 	Fails bool          // the store did not answer the sender's last request
 }
 
