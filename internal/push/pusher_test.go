@@ -26,11 +26,12 @@ func TestNoMoreThanWantedIsUnderWay(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			const most, messages = 5, 60
 			var underWay, worst atomic.Int32
-			release := make(chan struct{})
+			counted, release := make(chan struct{}, messages), make(chan struct{})
 			q, to := newQueue(), serve(t, version, func(http.ResponseWriter, *http.Request) {
 				now := underWay.Add(1)
 				for seen := worst.Load(); now > seen && !worst.CompareAndSwap(seen, now); seen = worst.Load() {
 				}
+				counted <- struct{}{}
 				<-release
 				underWay.Add(-1)
 			})
@@ -41,6 +42,7 @@ func TestNoMoreThanWantedIsUnderWay(t *testing.T) {
 			run(t, p)
 			for range most {
 				to.next(t)
+				<-counted
 			}
 			if ready, _ := q.counts(); ready != messages-most || p.Status().InFlight != most {
 				t.Errorf("%d are ready, %+v", ready, p.Status())
