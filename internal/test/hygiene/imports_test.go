@@ -125,6 +125,10 @@ var layers = []layer{
 		why: "it knows integers, texts and lists: what brokers say to each other is the business of the packages that say it",
 	},
 	{
+		pkg: "internal/sst",
+		why: "it knows keys and values: what they mean is the business of the packages that write them",
+	},
+	{
 		pkg: "internal/wait",
 		why: "waiting is about nothing",
 	},
@@ -258,7 +262,7 @@ var homes = []home{
 	{"github.com/aws/", []string{"objstore/s3store"}, "who keeps objects elsewhere must not link the SDK"},
 	{"github.com/alecthomas/kong", []string{"cmd/seb"}, "only the command has flags"},
 	{"github.com/prometheus/", []string{"sebprom", "httpapi", "cmd/seb"}, "the broker counts plain numbers, so that who embeds it need not link Prometheus"},
-	{"github.com/klauspost/compress", []string{"internal/record", "httpapi"}, "batches and HTTP bodies are all that is compressed"},
+	{"github.com/klauspost/compress", []string{"internal/record", "internal/sst", "httpapi"}, "batches, blocks of tables and HTTP bodies are all that is compressed"},
 	{"github.com/pierrec/lz4", []string{"internal/record"}, "batches are all that is compressed"},
 	{"github.com/johannesboyne/gofakes3", []string{"internal/test/s3test"}, "a fake S3 is for tests"},
 	{"github.com/rogpeppe/go-internal", nil, "testscript is for tests"},
