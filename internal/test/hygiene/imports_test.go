@@ -205,6 +205,10 @@ var layers = []layer{
 		why: "it asks a broker as its users do, and looks inside only at what lies in the bucket",
 	},
 	{
+		pkg: "internal/test/bucket", may: []string{".", "internal/fsck"},
+		why: "it asks a broker as its users do, about a bucket that it finds",
+	},
+	{
 		pkg: "internal/test/commit", may: []string{".", "internal/format"},
 		why: "it asks a broker as its users do, and looks inside only at what lies in the bucket",
 	},
