@@ -50,8 +50,8 @@ func randomRows(r *rand.Rand, most int) map[string]string {
 // Every row is found by its key, and by all keys up to the next one, with blocks of any size.
 func TestRowsAreFound(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for i := range 300 {
-		rows := randomRows(r, 400)
+	for i := range 100 {
+		rows := randomRows(r, 300)
 		o := Options{BlockBytes: 1 + r.IntN(4000), Plain: i%2 == 0}
 		table := open(t, tableOf(o, rows))
 		keys := make([]string, 0, len(rows))
@@ -99,7 +99,7 @@ func TestRowsAreFound(t *testing.T) {
 // The bound that a caller plans with holds at every row.
 func TestSizeIsABound(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for range 200 {
+	for range 20 {
 		rows := randomRows(r, 100)
 		keys := make([]string, 0, len(rows))
 		for k := range rows {
