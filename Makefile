@@ -73,7 +73,7 @@ test: ## run all tests, except those of examples/ (make examples)
 
 .PHONY: race
 race: ## run the tests with the race detector, without the long ones
-	go test -race -short -timeout 30m $(PKG)
+	.ci/race $(PKG)
 
 .PHONY: vet
 vet: ## run go vet
