@@ -62,6 +62,7 @@ func TestOutcomeIsUnknownOnceARequestHasAConnection(t *testing.T) {
 			came <- r.Proto
 			_, _ = io.Copy(io.Discard, r.Body) // package http watches the connection once the body is read
 			<-r.Context().Done()
+			panic(http.ErrAbortHandler) // a response could still reach the client
 		}))
 		server.EnableHTTP2 = http2
 		server.StartTLS()
