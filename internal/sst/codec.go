@@ -9,26 +9,16 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Encoders and decoders are expensive to make, and hold no resources but memory. They are used as streams:
-// EncodeAll and DecodeAll would hand them on through channels, which tests in bubbles of virtual time must not
-// share. With a concurrency of 1 they start no goroutines.
-var (
-	encoders = sync.Pool{New: func() any {
-		w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(BlockBytesMax))
-		if err != nil {
-			panic(err) // the options are constant
-		}
-		return w
-	}}
-	decoders = sync.Pool{New: func() any {
-		r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(8<<20))
-		if err != nil {
-			panic(err) // the options are constant
-		}
-		return r
-	}}
-)
+// Encoders are expensive to make, and hold no resources but memory. They are used as streams, since EncodeAll would hand
+// their state on through a channel: a channel that was made in a bubble of virtual time must not be used outside of it. With a
+// concurrency of 1 they start no goroutines.
+var encoders = sync.Pool{New: func() any {
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(BlockBytesMax))
+	if err != nil {
+		panic(err) // the options are constant
+	}
+	return w
+}}
 
 func compress(src []byte) []byte {
 	w := encoders.Get().(*zstd.Encoder)
@@ -45,13 +35,14 @@ func compress(src []byte) []byte {
 	return out.Bytes()
 }
 
-// decompress returns the decompressed bytes of src, which must be exactly size bytes.
+// decompress returns the decompressed bytes of src, which must be exactly size bytes. It makes a decoder for each call: a
+// decoder has a channel even as a stream, so it can't be shared as encoders are.
 func decompress(src []byte, size int) ([]byte, error) {
-	r := decoders.Get().(*zstd.Decoder)
-	defer decoders.Put(r)
-	if err := r.Reset(bytes.NewReader(src)); err != nil {
+	r, err := zstd.NewReader(bytes.NewReader(src), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(8<<20))
+	if err != nil {
 		return nil, corrupt("decompress a block: %v", err)
 	}
+	defer r.Close()
 	// Memory grows with what is really there: a few bytes must not make a reader allocate much.
 	out, err := io.ReadAll(io.LimitReader(r, int64(size)+1))
 	switch {
