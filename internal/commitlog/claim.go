@@ -36,6 +36,7 @@ type Next struct {
 // whether the claim won the slot. Any other error means that nothing was, or will be, committed.
 func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]byte), report func(error)) (*format.Commit, error) {
 	attempts := 0
+	lost, watched := 0, false // races lost in a row to brokers that are not connected; whether the log was watched since
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, l.abandon(err)
@@ -43,6 +44,14 @@ func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]
 		l.awaitTurn(ctx)
 		act := l.next()
 		if (act.Do == Idle || act.Do == Tail) && l.claim == nil {
+			if !watched && l.shouldWatch(lost) {
+				watched = true
+				if err := l.watch(ctx); err != nil && !l.halted() && ctx.Err() == nil {
+					report(err)
+					_ = l.pause(ctx, 2) // damaged answers in a row halt the broker, so don't let them come at once
+				}
+				continue
+			}
 			if !l.propose(build) {
 				return nil, nil
 			}
@@ -57,6 +66,9 @@ func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]
 				return claimed, nil
 			}
 			l.stats.LostRaces.Add(1)
+			if lost, watched = lost+1, false; !l.apart {
+				lost = 0
+			}
 		case err == nil && act.Do == Tail:
 			// The store answered the Create with "exists", but answered a Get of the same slot with
 			// 404. Pause before the next attempt.

@@ -83,6 +83,7 @@ type Log struct {
 
 	peers   Peers
 	wonLast bool
+	apart   bool             // the last commit is of another broker, which is not connected to this one
 	byWire  bool             // the commit that is being applied came from its writer, and not from the store
 	rival   format.SessionID // the last other broker that won a slot from this one, instead of handing over; zero if an older version
 	rivalAt time.Duration    // boot time at which its commit was applied; 0 = never

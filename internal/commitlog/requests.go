@@ -211,6 +211,12 @@ func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 	if failed := l.readLarge(ctx, results); err == nil {
 		err = failed
 	}
+	return l.takeReads(want, results, err)
+}
+
+// takeReads passes the answers to Gets of the slots want to the protocol, and counts damaged ones. err is the error of
+// these Gets, if any; takeReads returns it, or one that says what is damaged.
+func (l *Log) takeReads(want []format.Seq, results []slotRead, err error) error {
 	for i, r := range results {
 		switch key := format.LogKey(want[i]); {
 		case r.err != nil:
@@ -250,25 +256,31 @@ func (l *Log) readStarts(ctx context.Context, results []slotRead, want []format.
 	for i, s := range want {
 		g.Go(func() error {
 			begin := time.Now()
-			start, at, err := l.readStart(ctx, s, size)
 			r := &results[i]
-			if isDamage(err) {
-				r.err = err
-			}
-			if err != nil && !errors.Is(err, objstore.ErrNotFound) {
-				return err
-			}
-			r.Answer = Answer{Seq: s, At: l.stamp(at), Known: known}
-			if i == 0 && err == nil {
+			err := l.readSlot(ctx, r, s, size, known)
+			if i == 0 && (r.Found || r.start.Body != nil) {
 				l.turns.measured(time.Since(begin))
 			}
-			if r.start = start; err == nil && start.Whole() {
-				return l.readRest(ctx, r)
-			}
-			return nil
+			return err
 		})
 	}
 	return g.Wait()
+}
+
+// readSlot sends the first Get for slot s, and decodes the head if that reads it whole. A 404 is an answer, and no error.
+func (l *Log) readSlot(ctx context.Context, r *slotRead, s format.Seq, size int64, known format.Seq) error {
+	start, at, err := l.readStart(ctx, s, size)
+	if isDamage(err) {
+		r.err = err
+	}
+	if err != nil && !errors.Is(err, objstore.ErrNotFound) {
+		return err
+	}
+	r.Answer = Answer{Seq: s, At: l.stamp(at), Known: known}
+	if r.start = start; err == nil && start.Whole() {
+		return l.readRest(ctx, r)
+	}
+	return nil
 }
 
 // readLarge reads the heads that are larger than the first Gets, as far as aheadBytesMax allows. It leaves out
@@ -481,6 +493,7 @@ func (l *Log) apply(s format.Seq) error {
 			writer = m.Session
 		}
 		handsOver := l.takes(writer)
+		l.apart = !own && !handsOver && !l.hears(writer)
 		l.turns.applied(s, r.commit, own, handsOver, l.now())
 		if !own && !handsOver {
 			l.rival, l.rivalAt = writer, l.clock.Boot()

@@ -13,6 +13,7 @@ const (
 	passesMax      = 3 // after so many turns without a commit, it waits for nobody
 	turnsPassedMax = 4 // a writer that has let so many turns in a row go by has no further ones
 	writersMax     = 256
+	roundsMax      = 8 // rounds of turns after which a broker that has won none of their slots assumes that it has no turns
 
 	// After gapSlots slots in a row that went to brokers with turns, the next slot is left free for gapAnswers answer
 	// times: there may be a broker that has never won a slot.
@@ -106,6 +107,12 @@ func (t *turns) next(now time.Duration) int {
 		}
 	}
 	return -1
+}
+
+// outside reports whether this broker probably has no turns at the others: it has won none of the last slots. s is the last
+// applied slot.
+func (t *turns) outside(s format.Seq) bool {
+	return t.won == 0 || s-t.won > roundsMax*format.Seq(len(t.writers)+1)
 }
 
 // pass ends the turn of writer i, which has the next slot, if it has lasted too long. s is the last applied slot.

@@ -94,6 +94,23 @@ func TestTurnThatIsNotUsedPasses(t *testing.T) {
 	x.wantTurn(t, boot, "a") // it has won again, so it has turns again
 }
 
+func TestBrokerIsOutsideUntilItWins(t *testing.T) {
+	x := turns{answer: 10 * time.Millisecond}
+	want := func(last format.Seq, want bool) {
+		t.Helper()
+		if x.outside(last) != want {
+			t.Errorf("as of slot %d, with %d other writers, outside = %v", last, len(x.writers), !want)
+		}
+	}
+	want(0, true)
+	last, _ := x.wins("abab", 0)
+	want(last, true)
+	last, _ = x.wins("-ab", 0)
+	want(last, false)
+	want(x.won+3*roundsMax, false)
+	want(x.won+3*roundsMax+1, true)
+}
+
 func TestExpectedBrokerHasTheNextTurn(t *testing.T) {
 	x := turns{answer: 10 * time.Millisecond}
 	_, boot := x.wins("-a-", 0)

@@ -146,7 +146,8 @@ func (e *Engine) planAsWinner(now time.Time) (_ plan, decided bool) {
 		h.turns = h.turns[1:]
 		if e.mesh.Hand(next, mesh.Yield{After: applied}) {
 			h.turnOf, h.turnAt = next, applied
-			h.free = now.Add(max(yieldMin, yieldAnswers*e.log.AnswerTime(), h.needs[next]))
+			// If the other broker is cut off meanwhile, the requests of this one still have most of their time.
+			h.free = now.Add(min(max(yieldMin, yieldAnswers*e.log.AnswerTime(), h.needs[next]), e.opts.AppendTimeout/4))
 		}
 		delete(h.needs, next)
 	}
