@@ -116,6 +116,11 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, e
 	if err := b.engine.Open(ctx); err != nil {
 		return nil, err
 	}
+	if opts.RaiseFormat {
+		if err := b.engine.RaiseLevel(ctx); err != nil {
+			return nil, errors.Join(err, b.engine.Shutdown(nil))
+		}
+	}
 	b.pushMemory = push.NewMemory(b.engine.Budget(), opts.Memory)
 	b.start.done, b.start.use = time.Now(), b.engine.StoreUse()
 	return b, nil

@@ -38,8 +38,9 @@ func TestRequestsOfAnHour(t *testing.T) {
 				}
 			}
 		}
+		const segments = 10 // the level of the log is raised, and each segment takes an object and a commit
 		hour("idle", time.Minute, func() {}, 0, 0, 0)
-		hour("one append a second", time.Second, func() { mustAppend(t, b, "t", "v") }, 3600+5, 1+5, 5)
+		hour("one append a second", time.Second, func() { mustAppend(t, b, "t", "v") }, 3600+5+segments, 1+5, 5)
 		hour("one read at the end a second", time.Second, func() { wantAtEnd(t, b) }, 0, 3600+1, 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {

@@ -1,8 +1,10 @@
 package seb
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -123,6 +125,11 @@ func (x dispatchBroker) Read(ctx context.Context, d *dispatch.Dispatcher, first 
 
 // Go implements dispatch.Broker.
 func (x dispatchBroker) Go(f func()) { x.b.engine.Go(f) }
+
+// Find implements dispatch.Records.
+func (rs records) Find(offset format.Offset) (i int, ok bool) {
+	return slices.BinarySearchFunc(rs, offset, func(r Record, offset format.Offset) int { return cmp.Compare(r.Offset, offset) })
+}
 
 // Key implements dispatch.Records.
 func (rs records) Key(i int) []byte { return rs[i].Key }

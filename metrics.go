@@ -3,8 +3,8 @@ package seb
 import (
 	"slices"
 
-	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/lag"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/metric"
 )
@@ -13,47 +13,13 @@ import (
 // the same order; a family may have no series. Package sebprom exports them to Prometheus.
 func (b *Broker) Metrics() []metric.Family {
 	return slices.Concat(
-		b.engine.Metrics(), consumerMetrics(b.engine), queueMetrics(oldestQueues(b)), b.pushMetrics.Families(),
+		b.engine.Metrics(), lag.Families(b.engine.State(), seriesMax), queueMetrics(oldestQueues(b)), b.pushMetrics.Families(),
 	)
 }
 
 // seriesMax is the maximum number of consumers, and of queues, that have metrics. If there are more, only the
 // oldest have metrics, so that a new consumer or queue never ends the metrics of an old one.
 const seriesMax = 1000
-
-// consumerMetrics returns the metrics of the consumers that exist now. A deleted consumer has no series.
-func consumerMetrics(e *engine.Engine) []metric.Family {
-	family := func(name, help string) metric.Family {
-		return metric.Family{Name: name, Help: help, Kind: metric.Gauge, Labels: []string{"topic", "consumer"}}
-	}
-	lag := family("seb_consumer_lag_records", "Records in the topic that the consumer has not committed.")
-	missed := family("seb_consumer_missed_records", "Records that were deleted before the consumer committed them.")
-	moved := family("seb_consumer_moved_timestamp_seconds", "When the consumer was last committed or reset, in seconds since 1970.")
-	var oldest []format.ConsumerID
-	e.View(func(s *state.State) {
-		for _, c := range s.OldestConsumers(seriesMax) {
-			oldest = append(oldest, c.ID)
-		}
-	})
-	for _, id := range oldest {
-		e.View(func(s *state.State) {
-			c := s.ConsumerByID(id)
-			if c == nil {
-				return
-			}
-			t, behind, lost := s.TopicByID(c.Topic), int64(0), int64(0)
-			for i := range t.Partitions {
-				p := positionOf(t, c, i)
-				behind += p.Lag()
-				lost += p.Missed()
-			}
-			lag.Add(float64(behind), t.Name, c.Name)
-			missed.Add(float64(lost), t.Name, c.Name)
-			moved.Add(float64(c.Moved)/1e6, t.Name, c.Name)
-		})
-	}
-	return []metric.Family{lag, missed, moved}
-}
 
 func queueMetrics(queues []QueueInfo) []metric.Family {
 	family := func(kind metric.Kind, name, help string) metric.Family {

@@ -28,6 +28,14 @@ type Options struct {
 	// If checkpoints are over 1 MiB, the broker writes them less often, so that it spends at most
 	// about an eighth of its time on them.
 	CheckpointCommits int
+	// HoldFormat keeps the log readable for earlier versions of Seb. Without it, the broker raises the level of the
+	// log's format once an hour and at least 1,000 commits have passed in which all brokers that wrote, or were
+	// connected to the writer, could read the next level, and none of them had HoldFormat set. From then on, earlier
+	// versions refuse the log.
+	HoldFormat bool
+	// RaiseFormat makes Open raise the level of the log's format at once. If a broker of an earlier version uses the
+	// log, it stops.
+	RaiseFormat bool
 	// NoAutoCreate makes appends to unknown topics fail instead of creating them.
 	NoAutoCreate bool
 	// StaleMax is how old the last sync may be when the broker answers from what it knows of
@@ -77,6 +85,7 @@ type Options struct {
 	// BootClock to a clock that follows package time, because the machine's clock does not run in
 	// the test's virtual time.
 	BootClock func() time.Duration
+	bootID    format.BootID // of the default clock
 	// WallClock returns the time. A record without a timestamp gets this time. No decision depends
 	// on it. Default: time.Now.
 	WallClock func() time.Time
@@ -85,6 +94,9 @@ type Options struct {
 	// often: see CheckpointCommits.
 	checkpointLarge int
 }
+
+// FormatLevel is the highest level of a log's format that this version can read and write: see docs/format.md.
+const FormatLevel = format.LevelSegments
 
 // ClusterOptions are the constants of a bucket. They never change, and are the same for all brokers of
 // the bucket.
@@ -180,7 +192,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Batching = Timed(defaultLinger, defaultCommitBytes)
 	}
 	if o.BootClock == nil {
-		o.BootClock = engine.BootClock()
+		o.BootClock, o.bootID = engine.BootClock(), engine.BootIDNow()
 	}
 	if o.WallClock == nil {
 		o.WallClock = time.Now
@@ -196,10 +208,10 @@ func (o *Options) engine(session format.SessionID) engine.Options {
 	return engine.Options{
 		Session: session, Address: o.Address,
 		Batching: batching{o.Batching}, AppendTimeout: o.AppendTimeout, StaleMax: o.StaleMax,
-		CheckpointCommits: o.CheckpointCommits, CheckpointLarge: o.checkpointLarge, IdempotencyKeys: o.Limits.IdempotencyKeys,
+		CheckpointCommits: o.CheckpointCommits, CheckpointLarge: o.checkpointLarge, HoldLevel: o.HoldFormat, IdempotencyKeys: o.Limits.IdempotencyKeys,
 		Memory: o.Memory, StateMemory: o.StateMemory, CacheDir: o.CacheDir, CacheBytes: o.CacheBytes,
 		DecodeChange: func(r *pack.Reader) engine.Change { return change.Decode(r) },
-		DeleteDelay:  o.Cluster.DeleteDelay, Margin: o.Cluster.Margin, Logger: o.Logger, Boot: o.BootClock, Wall: o.WallClock,
+		DeleteDelay:  o.Cluster.DeleteDelay, Margin: o.Cluster.Margin, Logger: o.Logger, Boot: o.BootClock, BootID: o.bootID, Wall: o.WallClock,
 	}
 }
 
@@ -249,6 +261,8 @@ func (o Options) check() error {
 		return bad("PushNetworks holds an invalid network: %v; write networks as 10.2.0.0/16", o.PushNetworks)
 	case slices.ContainsFunc(o.PushDenied, isNoNetwork):
 		return bad("PushDenied holds an invalid network: %v; write networks as 10.2.0.0/16", o.PushDenied)
+	case o.HoldFormat && o.RaiseFormat:
+		return bad("HoldFormat and RaiseFormat are both set; set at most one of them")
 	case o.Cluster.Margin < marginMin:
 		return bad("the margin is %v; it must be at least %v, since stores tell the time in whole seconds", o.Cluster.Margin, marginMin)
 	case o.Cluster.DeleteDelay/4 < o.Cluster.Margin:

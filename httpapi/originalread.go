@@ -44,8 +44,10 @@ func (s *originalSpec) read() readSpec {
 	return readSpec{from: seb.At(s.offset), limit: s.limit, maxBytes: s.maxBytes + beside}
 }
 
-// cut returns the first records whose values together have up to maxBytes, but at least one record.
+// cut returns the first records whose values together have up to maxBytes, but at least one record. It ends before a
+// gap between their offsets.
 func (s *originalSpec) cut(records []seb.Record) []seb.Record {
+	records = records[:untilGap(records)]
 	left := s.maxBytes
 	for i := range records {
 		left -= int64(len(records[i].Value))
@@ -234,18 +236,12 @@ func (h *Handler) originalReadOne(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	found, release, err := h.fetchNow(r.Context(), w, topic, readSpec{from: seb.At(offset), limit: 1, maxBytes: 1})
+	_, rec, release, err := h.recordAt(w, r, topic, 0, offset)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if len(found.Records) == 0 {
-		return &seb.Error{
-			Code: seb.CodeOffsetOutOfRange, Start: found.Start, End: found.End,
-			Detail: fmt.Sprintf("offset %d of topic %q has no record yet", offset, topic),
-		}
-	}
-	value := found.Records[0].Value
+	value := rec.Value
 	noPage(w.Header())
 	return writeBody(w, http.StatusOK, http.DetectContentType(value), value)
 }

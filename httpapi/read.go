@@ -62,6 +62,13 @@ func (h *Handler) readRecords(w *response, r *http.Request) error {
 		return err
 	}
 	defer release()
+	first := found.Next
+	if len(found.Records) > 0 {
+		first = found.Records[0].Offset
+	}
+	if n := untilGap(found.Records); mediaType == typeBatch && n < len(found.Records) {
+		found.Next, found.Records = found.Records[n].Offset, found.Records[:n]
+	}
 	w.Header().Add("Vary", "Accept")
 	setHeaders(w.Header(),
 		"Content-Type", mediaType,
@@ -74,7 +81,6 @@ func (h *Handler) readRecords(w *response, r *http.Request) error {
 	out.jsonValues = spec.jsonValues
 	switch mediaType {
 	case typeBatch:
-		first := found.Next - seb.Offset(len(found.Records))
 		w.Header().Set("Seb-Offset", strconv.FormatInt(int64(first), 10))
 		w.Header().Set("Content-Length", strconv.FormatInt(batchBytes(found.Records), 10))
 		return writeBatch(out, found.Records)
@@ -83,6 +89,17 @@ func (h *Handler) readRecords(w *response, r *http.Request) error {
 	default:
 		return writeNDJSON(out, found.Records)
 	}
+}
+
+// untilGap returns how many of the records, from the first on, have consecutive offsets. A form that has only the
+// offset of its first record must end there.
+func untilGap(records []seb.Record) int {
+	for i := 1; i < len(records); i++ {
+		if records[i].Offset != records[i-1].Offset+1 {
+			return i
+		}
+	}
+	return len(records)
 }
 
 // setHeaders sets the headers of pairs, each a name in its canonical form and its value. All values share one

@@ -32,20 +32,11 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 	if _, err := h.broker.TopicID(r.Context(), topic); err != nil {
 		return err
 	}
-	found, release, err := h.fetchNow(r.Context(), w, topic, readSpec{
-		partition: partition, from: seb.At(seb.Offset(offset)), limit: 1, maxBytes: 1,
-	})
+	found, rec, release, err := h.recordAt(w, r, topic, partition, seb.Offset(offset))
 	if err != nil {
 		return err
 	}
 	defer release()
-	if len(found.Records) == 0 {
-		return &seb.Error{
-			Code: seb.CodeOffsetOutOfRange, Start: found.Start, End: found.End,
-			Detail: fmt.Sprintf("offset %d of partition %d has no record yet", offset, partition),
-			Hint:   "try again later, or read /v1/topics/" + topic + "/records with wait",
-		}
-	}
 	tag := fmt.Sprintf(`"%s-%d-%d"`, found.TopicTag, partition, offset)
 	w.Header().Set(topicIDHeader, found.TopicTag)
 	w.Header().Set("ETag", tag)
@@ -54,11 +45,32 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	rec := &found.Records[0]
 	noPage(w.Header())
 	headers := headersOf(rec)
 	httprecord.Describe(w.Header(), rec.Key, rec.Timestamp, headers)
 	return writeBody(w, http.StatusOK, httprecord.MediaType(headers, "application/octet-stream"), rec.Value)
+}
+
+// recordAt returns the record at an offset. Its memory is reserved until release is called.
+func (h *Handler) recordAt(w *response, r *http.Request, topic string, partition int32, offset seb.Offset) (found seb.Fetched, rec *seb.Record, release func(), err error) {
+	found, release, err = h.fetchNow(r.Context(), w, topic, readSpec{partition: partition, from: seb.At(offset), limit: 1, maxBytes: 1})
+	if err != nil {
+		return found, nil, nil, err
+	}
+	if len(found.Records) > 0 && found.Records[0].Offset == offset {
+		return found, &found.Records[0], release, nil
+	}
+	release()
+	missing := &seb.Error{
+		Code: seb.CodeOffsetOutOfRange, Start: found.Start, End: found.End,
+		Detail: fmt.Sprintf("offset %d of partition %d of topic %q has no record yet", offset, partition, topic),
+		Hint:   "try again later, or read /v1/topics/" + topic + "/records with wait",
+	}
+	if found.Next > offset {
+		missing.Detail = fmt.Sprintf("partition %d of topic %q has records before and after offset %d, but none at this offset", partition, topic, offset)
+		missing.Hint = fmt.Sprintf("read /v1/topics/%s/records?offset=%d: it goes on with the next record", topic, offset)
+	}
+	return found, nil, nil, missing
 }
 
 // noneMatch tells whether the values of If-None-Match contain tag or "*".

@@ -40,6 +40,7 @@ func TestCompletionKnowsWhatCanStandThere(t *testing.T) {
 		{"consume --consumer .", ""},
 		{"topic create --", "--help --server --api-key --api-key-file --ca --cert --cert-key --output --retention --retention-bytes --partitions --if-not-exists"},
 		{"topic trim --b", "--before"},
+		{"gc --", "--help --store --output --dry-run --memory --state-memory"},
 		{"consume --fo", "--format --follow"},
 		{"consume orders --format .", "line json binary raw"},
 		{"consume orders --format=b", "--format=binary"},

@@ -151,6 +151,10 @@ func judgeHead(p format.Prologue, first []byte, size int64) (err error) {
 		return format.CheckCheckpointStart(first, size)
 	case format.KindData:
 		_, err = format.DecodeDataHead(first)
+	case format.KindSegment:
+		if p.End() <= int64(len(first)) {
+			_, err = format.DecodeSegmentHead(first)
+		}
 	case format.KindCommit:
 		if p.End() > format.HeadBytesMax || p.End() > size {
 			return format.Corrupt("the head should end at byte %d of %d, and may have at most %d bytes", p.End(), size, int64(format.HeadBytesMax))
@@ -210,6 +214,8 @@ func (d *dumper) dump(b []byte, name string) error {
 	switch p.Kind {
 	case format.KindCommit:
 		return d.commit(b, name)
+	case format.KindSegment:
+		return d.segment(b, name)
 	case format.KindData:
 		return d.data(b, name)
 	case format.KindCheckpoint:
@@ -291,7 +297,9 @@ func (d *dumper) commit(b []byte, name string) error {
 		case *format.UnknownEntry:
 			d.line("item", "%d: unknown kind %d, not critical, %d bytes", i, x.Kind, len(x.Body))
 		default:
-			d.queueItem(i, item)
+			if !d.segmentItem(i, item) {
+				d.queueItem(i, item)
+			}
 		}
 	}
 	return nil
@@ -314,7 +322,7 @@ func (d *dumper) row(i int, x *format.Batch, b []byte, c *format.Commit) {
 		return
 	}
 	batch, ok := d.batch(b[from:from+int64(x.Size)], int64(x.Base))
-	if ok && (batch.Count != int(x.Count) || batch.CRC != x.CRC) {
+	if ok && (batch.Count != int(x.Count) || !batch.Dense() || batch.CRC != x.CRC) {
 		d.line("", "%s", d.mark(true, "the row and the batch differ"))
 	}
 }
@@ -387,6 +395,7 @@ func (d *dumper) checkpoint(b []byte, name string) error {
 	}
 	d.line("state", "%d bytes: %d topics, %d batches in %d objects", len(c.Body), s.TopicCount(), s.Batches(), s.Objects())
 	d.line("time", "%v (by the store's clock)", micros(s.Time()))
+	d.segments(s)
 	d.line("keys", "%d appends are remembered by their idempotency keys", s.KeyedCount(s.Time()))
 	for _, t := range s.Topics() {
 		d.line("topic", "%d: %q, created %v", t.ID, t.Name, micros(t.Created))

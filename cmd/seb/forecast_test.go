@@ -28,7 +28,7 @@ func TestForecastOfTheStateIsTold(t *testing.T) {
 	if broker, err = seb.Open(t.Context(), store, seb.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, topic := range []string{"one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"} {
+	for _, topic := range []string{"one", "two", "three", "four", "five", "six", "seven"} {
 		if _, _, err := broker.CreateTopic(t.Context(), topic, seb.TopicOptions{Partitions: 1000}); err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -38,15 +39,18 @@ func crashCycles(t *testing.T, few int) int {
 
 // A broker is killed at any moment, under load, during a checkpoint or during its start. It is restarted,
 // on the same port or another, with its cache intact or damaged. Then it has every record that it
-// acknowledged at the offset that it named, and none twice.
+// acknowledged at the offset that it named, and none twice. Meanwhile, if it takes long enough, brokers merge records into
+// segments, and delete what is dead.
 func TestKillNine(t *testing.T) {
 	onStores(t, func(t *testing.T, env []string, store string) {
 		cache := t.TempDir()
 		args := []string{
 			"--store", store, "--linger", "10ms", "--checkpoint-commits", "5",
 			"--cache-dir", cache, "--memory", "48MiB", // too small for all that is read
+			"--margin", "10s", "--delete-delay", "40s",
 		}
 		broker := serve(t, env, args...)
+		runsOn(t, env, "upgrade", "--store", store)
 		target := newTarget(t, broker.url)
 		load := &load{each: killAppenders, mix: mixedRecords}
 		load.start(t, target)
@@ -68,7 +72,20 @@ func TestKillNine(t *testing.T) {
 		load.verify(t)
 		broker.stopped(t)
 		t.Logf("%d starts were cut short", startsCut)
+		t.Log(runsOn(t, env, "fsck", "--deep", "--store", store))
 	})
+}
+
+// runsOn runs a command in a process of its own, and returns what it writes.
+func runsOn(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "seb", args...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("seb %v: %v\n%s", args, err, out)
+	}
+	return string(out)
 }
 
 // restart starts a broker after old has ended, at times on the same port, if that is still free.

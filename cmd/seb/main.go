@@ -52,7 +52,7 @@ Before other machines can reach the broker, create an API key with seb key. Befo
 to check a log, seb fsck.
 
 Environment: SEB_SERVER is the broker's URL, SEB_API_KEY or SEB_API_KEY_FILE the API key for it, SEB_STORE the store for
-serve, doctor, fsck and dump, and SEB_OUTPUT=json the form of results. Each flag of serve has a variable too. The help of
+serve, doctor, fsck, gc and dump, and SEB_OUTPUT=json the form of results. Each flag of serve has a variable too. The help of
 a flag names its variable; a flag on the command line wins. S3 credentials come from the usual AWS_ variables and files.
 NO_COLOR is honoured. Sizes are bytes, or 64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h, 7d.
 
@@ -78,7 +78,9 @@ type cli struct {
 	Key      keyCmd      `cmd:"" group:"operations" help:"Create, list and revoke API keys."`
 	URL      urlCmd      `cmd:"" group:"operations" name:"url" help:"Sign a URL that reads a topic without a key."`
 	Doctor   doctorCmd   `cmd:"" group:"operations" help:"Test a store, and say whether it is usable."`
+	Upgrade  upgradeCmd  `cmd:"" group:"operations" help:"Raise the level of a log's format; earlier versions of seb then refuse the log."`
 	Fsck     fsckCmd     `cmd:"" group:"operations" help:"Check that a log is complete; only reads."`
+	GC       gcCmd       `cmd:"" group:"operations" name:"gc" help:"Delete at once what the log no longer needs, or tell what that is."`
 	Dump     dumpCmd     `cmd:"" group:"operations" help:"Show what an object of the log holds."`
 
 	Completion completionCmd `cmd:"" group:"other" help:"Write a script that completes seb's words in a shell."`

@@ -217,7 +217,7 @@ func TestHelpSaysWhatSebIsAndHowToBegin(t *testing.T) {
 	for _, next := range []string{
 		"event log", "object store", "record ", "topic ", "partition ", "offset ", "First steps", "seb serve ", "seb produce ", "seb consume ", "Environment:", "SEB_SERVER", "SEB_API_KEY", "SEB_STORE",
 		"Exit codes:", "Documentation:", "Server:", "serve ", "Data, through a broker:", "topic create", "consume ",
-		"Operations:", "doctor ", "fsck ", "Other:", "completion ",
+		"Operations:", "doctor ", "fsck ", "gc ", "Other:", "completion ",
 	} {
 		found := strings.Index(r.out[at:], next)
 		if found < 0 {

@@ -1,4 +1,4 @@
-// Package cache keeps verified batches, so that a broker does not fetch the same batch from the
+// Package cache keeps verified batches, and parts of tables, so that a broker does not fetch the same batch from the
 // store twice. It has two layers: memory, and below it files in a directory.
 //
 // The cache is not durable. Every batch in it may vanish or be damaged at any time. If a batch on
@@ -28,12 +28,15 @@ type Object struct {
 	Tag uint64
 }
 
-// Range names the bytes of one batch inside an object.
+// Range names the bytes of one batch inside an object, or of one part of a table. What is said of batches holds for
+// parts of tables too.
 type Range struct {
 	Object Object
 	Pos    uint32 // position of the batch in the object, in bytes
 	Size   uint32 // size of the batch in bytes
 	CRC    uint32 // CRC-32C of the batch, according to the state of the log
+	// Table says that the bytes are a part of a table. Its CRC is that of all its bytes.
+	Table bool
 }
 
 // Options configure a [Cache].
@@ -62,13 +65,13 @@ type Stats struct {
 	MemoryHits    uint64 // Gets answered from memory
 	MemoryEvicted uint64 // entries removed from memory to make room
 
-	DiskBytes    int64 // size of all segments
-	DiskEntries  int
-	DiskSegments int
-	DiskHits     uint64 // Gets answered from disk
-	DiskCorrupt  uint64 // entries or files that did not verify
-	DiskErrors   uint64 // failed calls to the file system
-	DiskEvicted  uint64 // segments removed to make room
+	DiskBytes   int64 // size of all volumes
+	DiskEntries int
+	DiskVolumes int
+	DiskHits    uint64 // Gets answered from disk
+	DiskCorrupt uint64 // entries or files that did not verify
+	DiskErrors  uint64 // failed calls to the file system
+	DiskEvicted uint64 // volumes removed to make room
 
 	Misses uint64 // Gets that found no batch
 }
@@ -156,6 +159,9 @@ func (c *Cache) AddFetched(r Range, b []byte) {
 // matches reports whether b can be the batch that r names. It compares only the size, and the CRC in the
 // batch's header.
 func matches(r Range, b []byte) bool {
+	if r.Table {
+		return len(b) >= uncovered && uint64(len(b)) == uint64(r.Size)
+	}
 	return len(b) >= record.HeaderSize && uint64(len(b)) == uint64(r.Size) && record.CRC(b) == r.CRC
 }
 

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	segmentSuffix = ".sebcache"
-	lockName      = "lock" + segmentSuffix
+	volumeSuffix = ".sebcache"
+	lockName     = "lock" + volumeSuffix
 
-	// segmentBytesMax bounds the size of a segment (a file of entries). A full cache drops a whole
-	// segment at a time.
-	segmentBytesMax = 64 << 20
-	// segmentsMin is the least number of segments in a full disk cache, so that dropping the oldest
-	// segment drops at most an eighth of the cache.
-	segmentsMin = 8
+	// volumeBytesMax bounds the size of a volume (a file of entries). A full cache drops a whole
+	// volume at a time.
+	volumeBytesMax = 64 << 20
+	// volumesMin is the least number of volumes in a full disk cache, so that dropping the oldest
+	// volume drops at most an eighth of the cache.
+	volumesMin = 8
 
 	// indexMax bounds the entries on disk: each entry takes about 40 bytes of memory, so all of
 	// them take about 10 MiB. That is enough for 1 GiB of disk with batches of 4 KiB on average.
@@ -34,46 +34,46 @@ const (
 	offsetMax = math.MaxUint32
 )
 
-// disk is the lower layer of the cache. It keeps entries in files, called segments, that only grow. When
-// the cache is full, disk drops the oldest segment as a whole. disk opens a file for each read and
+// disk is the lower layer of the cache. It keeps entries in files, called volumes, that only grow. When
+// the cache is full, disk drops the oldest volume as a whole. disk opens a file for each read and
 // write: this costs little compared with the read itself, needs no descriptors while the cache is idle,
 // and shows at once if a file was removed.
 type disk struct {
-	dir          string
-	cluster      [16]byte
-	key          *key
-	bytesMax     int64
-	segmentBytes int64
-	indexMax     int // the constant indexMax; tests set a smaller number
-	log          *slog.Logger
-	lock         *os.File
-	seed         maphash.Seed
+	dir         string
+	cluster     [16]byte
+	key         *key
+	bytesMax    int64
+	volumeBytes int64
+	indexMax    int // the constant indexMax; tests set a smaller number
+	log         *slog.Logger
+	lock        *os.File
+	seed        maphash.Seed
 
-	// openWrite opens a segment for writing; tests replace it by a function that fails.
-	openWrite func(path string, flag int) (segmentWriter, error)
+	// openWrite opens a volume for writing; tests replace it by a function that fails.
+	openWrite func(path string, flag int) (volumeWriter, error)
 
 	warnCorrupt, warnFailed sync.Once
 
-	mu       sync.Mutex
-	closed   bool
-	segments []*segment // oldest first
+	mu      sync.Mutex
+	closed  bool
+	volumes []*volume // oldest first
 	// index finds entries by a hash of their Range. It does not keep the Range itself, to stay
 	// small. If two hashes collide, get finds an entry with another Range, and returns nothing.
 	index map[uint64]place
-	// rolling is true while one call of add creates a new segment. Other calls of add don't wait
-	// for the new segment: they return without writing their entries.
+	// rolling is true while one call of add creates a new volume. Other calls of add don't wait
+	// for the new volume: they return without writing their entries.
 	rolling                  bool
 	nextID                   uint64
 	corrupt, failed, evicted uint64
 }
 
-type segmentWriter interface {
+type volumeWriter interface {
 	io.WriterAt
 	io.Closer
 }
 
-// segment is one file. disk.mu guards all fields of a segment except path.
-type segment struct {
+// volume is one file. disk.mu guards all fields of a volume except path.
+type volume struct {
 	id     uint64
 	path   string
 	size   int64 // size of the file, including entries that are being written
@@ -82,7 +82,7 @@ type segment struct {
 }
 
 type place struct {
-	seg *segment
+	vol *volume
 	at  uint32
 }
 
@@ -91,13 +91,13 @@ type place struct {
 func openDisk(opts Options) (*disk, error) {
 	d := &disk{
 		dir: opts.Dir, cluster: opts.Cluster, log: opts.Logger,
-		bytesMax:     opts.DiskBytes,
-		segmentBytes: max(1, min(segmentBytesMax, opts.DiskBytes/segmentsMin)),
-		indexMax:     indexMax,
-		seed:         maphash.MakeSeed(),
-		index:        make(map[uint64]place),
-		nextID:       1,
-		openWrite: func(path string, flag int) (segmentWriter, error) {
+		bytesMax:    opts.DiskBytes,
+		volumeBytes: max(1, min(volumeBytesMax, opts.DiskBytes/volumesMin)),
+		indexMax:    indexMax,
+		seed:        maphash.MakeSeed(),
+		index:       make(map[uint64]place),
+		nextID:      1,
+		openWrite: func(path string, flag int) (volumeWriter, error) {
 			return os.OpenFile(path, flag, 0o600)
 		},
 	}
@@ -141,19 +141,19 @@ func (d *disk) get(r Range) []byte {
 	h := d.hash(r)
 	d.mu.Lock()
 	p, ok := d.index[h]
-	ok = ok && !d.closed && int64(p.at)+entrySize(r) <= p.seg.size
+	ok = ok && !d.closed && int64(p.at)+entrySize(r) <= p.vol.size
 	d.mu.Unlock()
 	if !ok {
 		return nil
 	}
 	e := make([]byte, entrySize(r))
-	if err := readAt(p.seg.path, e, int64(p.at)); err != nil {
+	if err := readAt(p.vol.path, e, int64(p.at)); err != nil {
 		d.readFailed(h, p, err)
 		return nil
 	}
 	b, err := verifyEntry(d.key, d.cluster, r, e)
 	if err != nil {
-		d.foundCorrupt(p.seg.path, err)
+		d.foundCorrupt(p.vol.path, err)
 		d.forget(h, p)
 		return nil
 	}
@@ -170,19 +170,19 @@ func readAt(path string, b []byte, at int64) error {
 }
 
 // readFailed removes an entry that could not be read. If the file is gone or too short, it removes the whole
-// segment.
+// volume.
 func (d *disk) readFailed(h uint64, p place, err error) {
 	d.mu.Lock()
-	evicted := !slices.Contains(d.segments, p.seg)
+	evicted := !slices.Contains(d.volumes, p.vol)
 	d.mu.Unlock()
 	switch {
-	case evicted: // the segment was evicted after the lookup
+	case evicted: // the volume was evicted after the lookup
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, io.EOF):
-		d.foundCorrupt(p.seg.path, err)
+		d.foundCorrupt(p.vol.path, err)
 		d.mu.Lock()
-		d.dropLocked(p.seg)
+		d.dropLocked(p.vol)
 		d.mu.Unlock()
-		d.remove(p.seg)
+		d.remove(p.vol)
 	default:
 		d.callFailed("read", err)
 		d.forget(h, p)
@@ -206,25 +206,25 @@ func (d *disk) add(r Range, b []byte) {
 		return
 	}
 	if err := d.write(p, entryHeader(d.key, d.cluster, r, b), b); err != nil {
-		d.writeFailed(p.seg, err)
+		d.writeFailed(p.vol, err)
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if slices.Contains(d.segments, p.seg) {
+	if slices.Contains(d.volumes, p.vol) {
 		d.index[h] = p
-		p.seg.hashes = append(p.seg.hashes, h)
+		p.vol.hashes = append(p.vol.hashes, h)
 	}
 }
 
-// writeFailed handles a failed write to segment s. The write may have left a hole in the file, and load
+// writeFailed handles a failed write to volume s. The write may have left a hole in the file, and load
 // does not find entries after a hole. So writeFailed marks s as full, and no more entries are appended.
 // If s has no entries, writeFailed removes s, so that empty files don't pile up on a disk that fails all
-// writes. If the disk is full, it also removes the oldest segment, to free space for other programs.
-func (d *disk) writeFailed(s *segment, err error) {
-	var dropped []*segment
+// writes. If the disk is full, it also removes the oldest volume, to free space for other programs.
+func (d *disk) writeFailed(s *volume, err error) {
+	var dropped []*volume
 	d.mu.Lock()
-	if !slices.Contains(d.segments, s) { // already dropped; the goroutine that dropped it removes the file
+	if !slices.Contains(d.volumes, s) { // already dropped; the goroutine that dropped it removes the file
 		d.mu.Unlock()
 		return
 	}
@@ -244,7 +244,7 @@ func (d *disk) writeFailed(s *segment, err error) {
 }
 
 func (d *disk) write(p place, header, b []byte) error {
-	f, err := d.openWrite(p.seg.path, os.O_WRONLY)
+	f, err := d.openWrite(p.vol.path, os.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -256,46 +256,46 @@ func (d *disk) write(p place, header, b []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// reserve finds room for an entry of n bytes at the end of the newest segment, or in a new
-// segment. It returns false if there is no room, or if the disk cache has the entry already.
+// reserve finds room for an entry of n bytes at the end of the newest volume, or in a new
+// volume. It returns false if there is no room, or if the disk cache has the entry already.
 func (d *disk) reserve(h uint64, n int64) (place, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, ok := d.index[h]; ok || d.closed || d.rolling || n > d.segmentBytes {
+	if _, ok := d.index[h]; ok || d.closed || d.rolling || n > d.volumeBytes {
 		return place{}, false
 	}
-	if len(d.index) >= d.indexMax && len(d.segments) > 0 {
-		d.segments[len(d.segments)-1].full = true
+	if len(d.index) >= d.indexMax && len(d.volumes) > 0 {
+		d.volumes[len(d.volumes)-1].full = true
 	}
 	if !d.hasRoomLocked(n) {
 		if !d.rollLocked() || !d.hasRoomLocked(n) {
 			return place{}, false
 		}
 	}
-	s := d.segments[len(d.segments)-1]
+	s := d.volumes[len(d.volumes)-1]
 	p := place{s, uint32(s.size)}
 	s.size += n
 	return p, true
 }
 
-// segmentEntriesMax returns how many entries a segment may have. This bound keeps one segment of tiny
+// volumeEntriesMax returns how many entries a volume may have. This bound keeps one volume of tiny
 // entries from filling the whole index.
-func (d *disk) segmentEntriesMax() int { return max(1, d.indexMax/segmentsMin) }
+func (d *disk) volumeEntriesMax() int { return max(1, d.indexMax/volumesMin) }
 
 func (d *disk) hasRoomLocked(n int64) bool {
-	if len(d.segments) == 0 {
+	if len(d.volumes) == 0 {
 		return false
 	}
-	s := d.segments[len(d.segments)-1]
-	return !s.full && s.size+n <= d.segmentBytes && d.bytesLocked()+n <= d.bytesMax &&
-		len(s.hashes) < d.segmentEntriesMax()
+	s := d.volumes[len(d.volumes)-1]
+	return !s.full && s.size+n <= d.volumeBytes && d.bytesLocked()+n <= d.bytesMax &&
+		len(s.hashes) < d.volumeEntriesMax()
 }
 
-// rollLocked drops old segments to make room for a new segment, and creates the new segment. It returns
+// rollLocked drops old volumes to make room for a new volume, and creates the new volume. It returns
 // false if it can't create the file. It unlocks d.mu while it works on files.
 func (d *disk) rollLocked() bool {
-	dropped := d.evictLocked(d.bytesMax-d.segmentBytes, d.indexMax-d.segmentEntriesMax())
-	s := &segment{id: d.nextID, path: d.path(d.nextID)}
+	dropped := d.evictLocked(d.bytesMax-d.volumeBytes, d.indexMax-d.volumeEntriesMax())
+	s := &volume{id: d.nextID, path: d.path(d.nextID)}
 	d.nextID++
 	d.rolling = true
 	d.mu.Unlock()
@@ -316,16 +316,16 @@ func (d *disk) rollLocked() bool {
 	if err != nil {
 		return false
 	}
-	d.segments = append(d.segments, s)
+	d.volumes = append(d.volumes, s)
 	return true
 }
 
-// evictLocked drops the oldest segments until at most bytesMax bytes and entriesMax entries remain. It
-// returns the dropped segments; the caller must remove their files.
-func (d *disk) evictLocked(bytesMax int64, entriesMax int) []*segment {
-	var dropped []*segment
-	for len(d.segments) > 0 && (d.bytesLocked() > bytesMax || len(d.index) > entriesMax) {
-		s := d.segments[0]
+// evictLocked drops the oldest volumes until at most bytesMax bytes and entriesMax entries remain. It
+// returns the dropped volumes; the caller must remove their files.
+func (d *disk) evictLocked(bytesMax int64, entriesMax int) []*volume {
+	var dropped []*volume
+	for len(d.volumes) > 0 && (d.bytesLocked() > bytesMax || len(d.index) > entriesMax) {
+		s := d.volumes[0]
 		d.dropLocked(s)
 		d.evicted++
 		dropped = append(dropped, s)
@@ -333,11 +333,11 @@ func (d *disk) evictLocked(bytesMax int64, entriesMax int) []*segment {
 	return dropped
 }
 
-// dropLocked removes a segment from d.segments and its entries from d.index. The file remains.
-func (d *disk) dropLocked(s *segment) {
-	d.segments = slices.DeleteFunc(d.segments, func(o *segment) bool { return o == s })
+// dropLocked removes a volume from d.volumes and its entries from d.index. The file remains.
+func (d *disk) dropLocked(s *volume) {
+	d.volumes = slices.DeleteFunc(d.volumes, func(o *volume) bool { return o == s })
 	for _, h := range s.hashes {
-		if d.index[h].seg == s {
+		if d.index[h].vol == s {
 			delete(d.index, h)
 		}
 	}
@@ -345,18 +345,18 @@ func (d *disk) dropLocked(s *segment) {
 
 func (d *disk) bytesLocked() int64 {
 	var n int64
-	for _, s := range d.segments {
+	for _, s := range d.volumes {
 		n += s.size
 	}
 	return n
 }
 
 func (d *disk) path(id uint64) string {
-	return filepath.Join(d.dir, fmt.Sprintf("%020d%s", id, segmentSuffix))
+	return filepath.Join(d.dir, fmt.Sprintf("%020d%s", id, volumeSuffix))
 }
 
-// remove removes the file of a segment that was dropped.
-func (d *disk) remove(s *segment) {
+// remove removes the file of a volume that was dropped.
+func (d *disk) remove(s *volume) {
 	if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.callFailed("remove", err)
 	}
@@ -383,6 +383,6 @@ func (d *disk) callFailed(call string, err error) {
 func (d *disk) stats(s *Stats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.DiskBytes, s.DiskEntries, s.DiskSegments = d.bytesLocked(), len(d.index), len(d.segments)
+	s.DiskBytes, s.DiskEntries, s.DiskVolumes = d.bytesLocked(), len(d.index), len(d.volumes)
 	s.DiskCorrupt, s.DiskErrors, s.DiskEvicted = d.corrupt, d.failed, d.evicted
 }

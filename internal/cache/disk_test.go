@@ -29,10 +29,10 @@ func closeCache(t testing.TB, c *Cache) {
 	}
 }
 
-// segmentFiles returns the paths of the segments, oldest first.
-func segmentFiles(t testing.TB, dir string) []string {
+// volumeFiles returns the paths of the volumes, oldest first.
+func volumeFiles(t testing.TB, dir string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "0*"+segmentSuffix))
+	files, err := filepath.Glob(filepath.Join(dir, "0*"+volumeSuffix))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestDiskHoldsWhatWasFetched(t *testing.T) {
 	if hits := countHits(t, c, 0, 10, 1000); hits != 10 {
 		t.Fatalf("%d hits of 10", hits)
 	}
-	if s := c.Stats(); s.DiskEntries != 10 || s.DiskSegments != 1 || s.DiskHits != 10 || s.DiskBytes > 10*1100 {
+	if s := c.Stats(); s.DiskEntries != 10 || s.DiskVolumes != 1 || s.DiskHits != 10 || s.DiskBytes > 10*1100 {
 		t.Fatalf("%+v", s)
 	}
 
@@ -98,8 +98,8 @@ func TestDiskHoldsWhatWasFetched(t *testing.T) {
 	}
 	c, log := openOnDisk(t, dir, 1<<20)
 	addBatches(c, 10, 20, 1000)
-	if hits := countHits(t, c, 0, 20, 1000); hits != 20 || len(segmentFiles(t, dir)) != 1 {
-		t.Fatalf("%d hits of 20, files %v, log %v", hits, segmentFiles(t, dir), log.lines())
+	if hits := countHits(t, c, 0, 20, 1000); hits != 20 || len(volumeFiles(t, dir)) != 1 {
+		t.Fatalf("%d hits of 20, files %v, log %v", hits, volumeFiles(t, dir), log.lines())
 	}
 }
 
@@ -122,7 +122,7 @@ func TestDiskStaysWithinItsBounds(t *testing.T) {
 	for n := range 200 {
 		c.AddFetched(batch(n, 1000))
 		var sum int64
-		for _, f := range segmentFiles(t, dir) {
+		for _, f := range volumeFiles(t, dir) {
 			info, err := os.Stat(f)
 			if err != nil {
 				t.Fatal(err)
@@ -136,9 +136,9 @@ func TestDiskStaysWithinItsBounds(t *testing.T) {
 	if old, young := countHits(t, c, 0, 100, 1000), countHits(t, c, 140, 200, 1000); old != 0 || young != 60 {
 		t.Fatalf("%d old ones and %d of the 60 youngest remain", old, young)
 	}
-	r, b := batch(300, most/segmentsMin+1)
+	r, b := batch(300, most/volumesMin+1)
 	if c.AddFetched(r, b); c.Get(r) != nil {
-		t.Fatal("an entry larger than a segment was kept")
+		t.Fatal("an entry larger than a volume was kept")
 	}
 	closeCache(t, c)
 	c, _ = openOnDisk(t, dir, most/2)
@@ -169,7 +169,7 @@ func TestFlippedBitsAreMisses(t *testing.T) {
 	for i := range size {
 		c, log := openOnDisk(t, dir, 1<<20)
 		c.AddFetched(r, b)
-		damage(t, segmentFiles(t, dir)[0], func(p []byte) []byte { p[i] ^= 1 << (i % 8); return p })
+		damage(t, volumeFiles(t, dir)[0], func(p []byte) []byte { p[i] ^= 1 << (i % 8); return p })
 		if got := c.Get(r); got != nil {
 			t.Fatalf("byte %d: a hit", i)
 		}
@@ -181,7 +181,7 @@ func TestFlippedBitsAreMisses(t *testing.T) {
 			t.Fatalf("byte %d: not found after it was added again", i)
 		}
 		closeCache(t, c)
-		if err := os.Remove(segmentFiles(t, dir)[0]); err != nil {
+		if err := os.Remove(volumeFiles(t, dir)[0]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -209,7 +209,7 @@ func TestDamagedFiles(t *testing.T) {
 			c, _ := openOnDisk(t, dir, 1<<20)
 			addBatches(c, 0, count, size)
 			closeCache(t, c)
-			damage(t, segmentFiles(t, dir)[0], tc.change)
+			damage(t, volumeFiles(t, dir)[0], tc.change)
 			c, log := openOnDisk(t, dir, 1<<20)
 			if hits := countHits(t, c, 0, count, size); hits != tc.want {
 				t.Fatalf("%d hits, want %d", hits, tc.want)
@@ -223,7 +223,7 @@ func TestDamagedFiles(t *testing.T) {
 			dir := t.TempDir()
 			c, log := openOnDisk(t, dir, 1<<20)
 			addBatches(c, 0, count, size)
-			damage(t, segmentFiles(t, dir)[0], tc.change)
+			damage(t, volumeFiles(t, dir)[0], tc.change)
 			// A file that ends too early is dropped as a whole once a read finds this.
 			hits := countHits(t, c, 0, count, size)
 			if hits != tc.live {
@@ -255,7 +255,7 @@ func requireAddsAgain(t *testing.T, c *Cache, dir string, count, size int) {
 
 func TestFilesRemovedWhileRunning(t *testing.T) {
 	for name, remove := range map[string]func(dir string) error{
-		"segments": func(dir string) error { return os.Remove(filepath.Join(dir, "00000000000000000001"+segmentSuffix)) },
+		"volumes": func(dir string) error { return os.Remove(filepath.Join(dir, "00000000000000000001"+volumeSuffix)) },
 		"all": func(dir string) error {
 			if err := os.RemoveAll(dir); err != nil {
 				return err
@@ -288,7 +288,7 @@ func TestFilesRemovedWhileRunning(t *testing.T) {
 		dir := t.TempDir()
 		c, _ := openOnDisk(t, dir, 1<<20)
 		addBatches(c, 0, 5, 1000)
-		if err := os.Remove(segmentFiles(t, dir)[0]); err != nil {
+		if err := os.Remove(volumeFiles(t, dir)[0]); err != nil {
 			t.Fatal(err)
 		}
 		addBatches(c, 5, 10, 1000) // the first write finds that the file is gone
@@ -313,8 +313,8 @@ func TestForeignFilesAreNotUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer closeCache(t, c)
-		if hits := countHits(t, c, 0, 5, 1000); hits != 0 || len(segmentFiles(t, dir)) != 0 || !strings.Contains(log.lines()[0], "another cluster") {
-			t.Fatalf("%d hits, files %v, log %v", hits, segmentFiles(t, dir), log.lines())
+		if hits := countHits(t, c, 0, 5, 1000); hits != 0 || len(volumeFiles(t, dir)) != 0 || !strings.Contains(log.lines()[0], "another cluster") {
+			t.Fatalf("%d hits, files %v, log %v", hits, volumeFiles(t, dir), log.lines())
 		}
 		addBatches(c, 0, 5, 1000)
 		if hits := countHits(t, c, 0, 5, 1000); hits != 5 {
@@ -324,7 +324,7 @@ func TestForeignFilesAreNotUsed(t *testing.T) {
 	t.Run("another version", func(t *testing.T) {
 		dir := t.TempDir()
 		fill(t, dir)
-		damage(t, segmentFiles(t, dir)[0], func(p []byte) []byte {
+		damage(t, volumeFiles(t, dir)[0], func(p []byte) []byte {
 			p[4] = entryVersion + 1
 			sum := entryCRC(p, p[entryHeaderSize:])
 			for i := range 4 {
@@ -339,13 +339,13 @@ func TestForeignFilesAreNotUsed(t *testing.T) {
 	})
 	t.Run("not the cache's", func(t *testing.T) {
 		dir := t.TempDir()
-		names := []string{"notes.txt", "1" + segmentSuffix, "x" + segmentSuffix, "00000000000000000001"}
+		names := []string{"notes.txt", "1" + volumeSuffix, "x" + volumeSuffix, "00000000000000000001"}
 		for _, n := range names {
 			if err := os.WriteFile(filepath.Join(dir, n), []byte("mine"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := os.Mkdir(filepath.Join(dir, "00000000000000000009"+segmentSuffix), 0o700); err != nil {
+		if err := os.Mkdir(filepath.Join(dir, "00000000000000000009"+volumeSuffix), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		fill(t, dir)
@@ -359,7 +359,7 @@ func TestForeignFilesAreNotUsed(t *testing.T) {
 
 // failingWriter writes n bytes, then fails.
 type failingWriter struct {
-	segmentWriter
+	volumeWriter
 	n   *int
 	err error
 }
@@ -368,10 +368,10 @@ func (w failingWriter) WriteAt(p []byte, at int64) (int, error) {
 	n := min(len(p), *w.n)
 	*w.n -= n
 	if n < len(p) {
-		done, _ := w.segmentWriter.WriteAt(p[:n], at)
+		done, _ := w.volumeWriter.WriteAt(p[:n], at)
 		return done, w.err
 	}
-	return w.segmentWriter.WriteAt(p, at)
+	return w.volumeWriter.WriteAt(p, at)
 }
 
 func TestFailingWritesAreMisses(t *testing.T) {
@@ -379,9 +379,9 @@ func TestFailingWritesAreMisses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			c, log := openOnDisk(t, dir, 80_000)
-			room := 25_500 // two segments of nine entries each, and half of another
+			room := 25_500 // two volumes of nine entries each, and half of another
 			good := c.disk.openWrite
-			c.disk.openWrite = func(path string, flag int) (segmentWriter, error) {
+			c.disk.openWrite = func(path string, flag int) (volumeWriter, error) {
 				w, err := good(path, flag)
 				return failingWriter{w, &room, failure}, err
 			}
@@ -397,8 +397,8 @@ func TestFailingWritesAreMisses(t *testing.T) {
 			if !errors.Is(failure, syscall.EIO) && hits > 10 {
 				t.Fatalf("%d hits: the cache doesn't give way on a full disk", hits)
 			}
-			if files := segmentFiles(t, dir); len(files) != s.DiskSegments || len(files) > 4 {
-				t.Fatalf("%d files for %d segments", len(files), s.DiskSegments)
+			if files := volumeFiles(t, dir); len(files) != s.DiskVolumes || len(files) > 4 {
+				t.Fatalf("%d files for %d volumes", len(files), s.DiskVolumes)
 			}
 			room = 1 << 30
 			addBatches(c, 0, 40, 1000)
@@ -418,7 +418,7 @@ func TestReadOnlyFilesAreMisses(t *testing.T) {
 	dir := t.TempDir()
 	c, log := openOnDisk(t, dir, 1<<20)
 	addBatches(c, 0, 5, 1000)
-	c.disk.openWrite = func(path string, _ int) (segmentWriter, error) {
+	c.disk.openWrite = func(path string, _ int) (volumeWriter, error) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.EROFS}
 	}
 	addBatches(c, 5, 10, 1000)
@@ -443,7 +443,7 @@ func TestADirectoryThatCanNotBeUsed(t *testing.T) {
 				t.Fatalf("log %v", log.lines())
 			}
 			addBatches(c, 0, 5, 1000)
-			if s := c.Stats(); countHits(t, c, 0, 5, 1000) != 5 || s.DiskSegments != 0 {
+			if s := c.Stats(); countHits(t, c, 0, 5, 1000) != 5 || s.DiskVolumes != 0 {
 				t.Fatalf("memory does not work: %+v", s)
 			}
 		})

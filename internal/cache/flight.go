@@ -20,25 +20,26 @@ type flights struct {
 // flight is one running call of a function that was passed to [Cache.Flight]. Several callers may wait for
 // its result.
 type flight struct {
+	keys    []any
 	callers int // number of callers that still wait; guarded by flights.mu
 	cancel  context.CancelFunc
 	done    chan struct{} // closed once err is set
 	err     error
 }
 
-// Flight calls fn and returns its error. If a call for the same key is already running, Flight waits
-// for that call instead, and returns that call's error. key must be comparable, and of a type that
-// only the calling package uses.
+// Flight calls fn and returns its error. If a call for one of the keys is already running, Flight waits
+// for that call instead, and returns that call's error. That call may have had other keys too, or not all of
+// these. Keys must be comparable, and of a type that only the calling package uses.
 //
 // If a caller's ctx ends, Flight returns the error of ctx to that caller; other callers still wait.
 // When no caller waits, Flight cancels the context of fn, and the next caller starts a new call. The
 // context of fn has the values of the first caller's ctx, but not its deadline or cancellation. fn
 // runs in a separate goroutine, for which Close waits, so fn must return soon after its context ends.
-func (c *Cache) Flight(ctx context.Context, key any, fn func(ctx context.Context) error) error {
+func (c *Cache) Flight(ctx context.Context, keys []any, fn func(ctx context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	f, err := c.flights.join(ctx, key, fn)
+	f, err := c.flights.join(ctx, keys, fn)
 	if err != nil {
 		return err
 	}
@@ -46,55 +47,61 @@ func (c *Cache) Flight(ctx context.Context, key any, fn func(ctx context.Context
 	case <-f.done:
 		return f.err
 	case <-ctx.Done():
-		c.flights.leave(key, f)
+		c.flights.leave(f)
 		return ctx.Err()
 	}
 }
 
-func (fs *flights) join(ctx context.Context, key any, fn func(ctx context.Context) error) (*flight, error) {
+func (fs *flights) join(ctx context.Context, keys []any, fn func(ctx context.Context) error) (*flight, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if f, ok := fs.running[key]; ok {
-		f.callers++
-		return f, nil
+	for _, key := range keys {
+		if f, ok := fs.running[key]; ok {
+			f.callers++
+			return f, nil
+		}
 	}
 	if fs.closed {
 		return nil, ErrClosed
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	f := &flight{callers: 1, cancel: cancel, done: make(chan struct{})}
-	fs.running[key] = f
+	f := &flight{keys: keys, callers: 1, cancel: cancel, done: make(chan struct{})}
+	for _, key := range keys {
+		fs.running[key] = f
+	}
 	fs.all.Go(func() {
 		defer cancel()
 		f.err = fn(ctx)
-		fs.land(key, f)
+		fs.land(f)
 		close(f.done)
 	})
 	return f, nil
 }
 
-func (fs *flights) leave(key any, f *flight) {
+func (fs *flights) leave(f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f.callers--; f.callers == 0 {
 		// Cancel under the lock, so that no caller joins a cancelled flight.
-		fs.forgetLocked(key, f)
+		fs.forgetLocked(f)
 		f.cancel()
 	}
 }
 
 // land removes a flight whose function has returned, so that no more callers join the flight.
-func (fs *flights) land(key any, f *flight) {
+func (fs *flights) land(f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	fs.forgetLocked(key, f)
+	fs.forgetLocked(f)
 }
 
-// forgetLocked removes flight f, so that the next caller starts a new call. It does nothing if the key has
+// forgetLocked removes flight f, so that the next caller starts a new call. It leaves keys alone that have
 // another flight by now.
-func (fs *flights) forgetLocked(key any, f *flight) {
-	if fs.running[key] == f {
-		delete(fs.running, key)
+func (fs *flights) forgetLocked(f *flight) {
+	for _, key := range f.keys {
+		if fs.running[key] == f {
+			delete(fs.running, key)
+		}
 	}
 }
 

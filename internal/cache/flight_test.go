@@ -9,6 +9,13 @@ import (
 
 type keyOf string
 
+func keysOf(names ...string) (keys []any) {
+	for _, name := range names {
+		keys = append(keys, keyOf(name))
+	}
+	return keys
+}
+
 var errFetch = errors.New("fetch")
 
 func TestFlightIsSharedByConcurrentCallers(t *testing.T) {
@@ -17,7 +24,7 @@ func TestFlightIsSharedByConcurrentCallers(t *testing.T) {
 		calls, release, got := 0, make(chan struct{}), make(chan error, 10)
 		for range 10 {
 			go func() {
-				got <- c.Flight(t.Context(), keyOf("k"), func(context.Context) error {
+				got <- c.Flight(t.Context(), keysOf("k"), func(context.Context) error {
 					calls++
 					<-release
 					return errFetch
@@ -35,7 +42,7 @@ func TestFlightIsSharedByConcurrentCallers(t *testing.T) {
 			t.Fatalf("%d calls", calls)
 		}
 		// After a flight has ended, the next caller starts a new one.
-		if err := c.Flight(t.Context(), keyOf("k"), func(context.Context) error { return nil }); err != nil {
+		if err := c.Flight(t.Context(), keysOf("k"), func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -46,10 +53,10 @@ func TestFlightsOfOtherKeysDoNotWait(t *testing.T) {
 		c := open(t, Options{})
 		release, got := make(chan struct{}), make(chan error)
 		go func() {
-			got <- c.Flight(t.Context(), keyOf("slow"), func(context.Context) error { <-release; return nil })
+			got <- c.Flight(t.Context(), keysOf("slow"), func(context.Context) error { <-release; return nil })
 		}()
 		synctest.Wait()
-		if err := c.Flight(t.Context(), keyOf("fast"), func(context.Context) error { return nil }); err != nil {
+		if err := c.Flight(t.Context(), keysOf("fast"), func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		close(release)
@@ -66,7 +73,7 @@ func TestACallerThatLeavesDisturbsNobody(t *testing.T) {
 		first, leaveFirst := context.WithCancel(t.Context())
 		gotFirst, gotSecond := make(chan error, 1), make(chan error, 1)
 		go func() {
-			gotFirst <- c.Flight(first, keyOf("k"), func(ctx context.Context) error {
+			gotFirst <- c.Flight(first, keysOf("k"), func(ctx context.Context) error {
 				select {
 				case <-release:
 					return nil
@@ -77,7 +84,7 @@ func TestACallerThatLeavesDisturbsNobody(t *testing.T) {
 		}()
 		synctest.Wait()
 		go func() {
-			gotSecond <- c.Flight(t.Context(), keyOf("k"), func(context.Context) error {
+			gotSecond <- c.Flight(t.Context(), keysOf("k"), func(context.Context) error {
 				t.Error("a second flight of the same key")
 				return nil
 			})
@@ -102,7 +109,7 @@ func TestAFlightEndsWithItsLastCaller(t *testing.T) {
 		got, ended, finish := make(chan error, 2), make(chan struct{}), make(chan struct{})
 		for range 2 {
 			go func() {
-				got <- c.Flight(ctx, keyOf("k"), func(ctx context.Context) error {
+				got <- c.Flight(ctx, keysOf("k"), func(ctx context.Context) error {
 					<-ctx.Done()
 					close(ended)
 					<-finish
@@ -119,7 +126,7 @@ func TestAFlightEndsWithItsLastCaller(t *testing.T) {
 		}
 		<-ended
 		// While the old flight is still ending, the next caller starts a new one.
-		if err := c.Flight(t.Context(), keyOf("k"), func(ctx context.Context) error { return ctx.Err() }); err != nil {
+		if err := c.Flight(t.Context(), keysOf("k"), func(ctx context.Context) error { return ctx.Err() }); err != nil {
 			t.Fatalf("joined a flight that nobody waits for: %v", err)
 		}
 		close(finish)
@@ -132,7 +139,7 @@ func TestFlightContext(t *testing.T) {
 		c := open(t, Options{})
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), valueKey{}, "v"), 1e9)
 		defer cancel()
-		err := c.Flight(ctx, keyOf("k"), func(ctx context.Context) error {
+		err := c.Flight(ctx, keysOf("k"), func(ctx context.Context) error {
 			if _, ok := ctx.Deadline(); ok || ctx.Value(valueKey{}) != "v" {
 				t.Error("fn's context has the caller's deadline, or not its values")
 			}
@@ -142,7 +149,7 @@ func TestFlightContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		err = c.Flight(ctx, keyOf("k"), func(context.Context) error { t.Error("began for a caller that is gone"); return nil })
+		err = c.Flight(ctx, keysOf("k"), func(context.Context) error { t.Error("began for a caller that is gone"); return nil })
 		if !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
@@ -156,7 +163,7 @@ func TestCloseWaitsForFlights(t *testing.T) {
 		release, closed := make(chan struct{}), make(chan struct{})
 		got := make(chan error, 1)
 		go func() {
-			got <- c.Flight(ctx, keyOf("k"), func(context.Context) error { <-release; return nil })
+			got <- c.Flight(ctx, keysOf("k"), func(context.Context) error { <-release; return nil })
 		}()
 		synctest.Wait()
 		leave()
@@ -177,8 +184,39 @@ func TestCloseWaitsForFlights(t *testing.T) {
 		}
 		close(release)
 		<-closed
-		if err := c.Flight(t.Context(), keyOf("k"), func(context.Context) error { return nil }); !errors.Is(err, ErrClosed) {
+		if err := c.Flight(t.Context(), keysOf("k"), func(context.Context) error { return nil }); !errors.Is(err, ErrClosed) {
 			t.Fatal(err)
+		}
+	})
+}
+
+// A caller waits for a running call that has one of its keys, and for no other.
+func TestFlightsShareKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, Options{})
+		release, got := make(chan struct{}), make(chan error, 2)
+		go func() {
+			got <- c.Flight(t.Context(), keysOf("a", "b"), func(context.Context) error { <-release; return errFetch })
+		}()
+		synctest.Wait()
+		go func() {
+			got <- c.Flight(t.Context(), keysOf("b", "c"), func(context.Context) error { t.Error("b was fetched twice"); return nil })
+		}()
+		synctest.Wait()
+		if err := c.Flight(t.Context(), keysOf("c", "d"), func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		if err := c.Flight(t.Context(), nil, func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		close(release)
+		for range 2 {
+			if err := <-got; !errors.Is(err, errFetch) {
+				t.Error(err)
+			}
+		}
+		if err := c.Flight(t.Context(), keysOf("a", "b", "c"), func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -36,7 +36,7 @@ func newKey(secret [32]byte) (*key, error) {
 	return &key{secret, aead}, nil
 }
 
-const keyName = "key" + segmentSuffix
+const keyName = "key" + volumeSuffix
 
 // File mode bits that must not be set: othersWrite for the directory, othersUse for the key file.
 const (

@@ -20,7 +20,7 @@ func TestForgedEntriesAreMisses(t *testing.T) {
 	addBatches(c, 0, 2, 100)
 	closeCache(t, c)
 	r, b := batch(7, 100)
-	damage(t, segmentFiles(t, dir)[0], func(p []byte) []byte { return append(p, forged(r, b)...) })
+	damage(t, volumeFiles(t, dir)[0], func(p []byte) []byte { return append(p, forged(r, b)...) })
 	c, log := openOnDisk(t, dir, 1<<20)
 	if got := c.Get(r); got != nil {
 		t.Error("a forged entry is served")

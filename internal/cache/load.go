@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// load finds the segments that an earlier process left, oldest first, and indexes their entries.
-// It removes a segment that does not begin with a valid entry of this cluster and this version.
+// load finds the volumes that an earlier process left, oldest first, and indexes their entries.
+// It removes a volume that does not begin with a valid entry of this cluster and this version.
 // It needs only the headers of entries. But if entries are small, it has to read most of a file to
 // find the headers.
 func (d *disk) load() error {
@@ -18,13 +18,13 @@ func (d *disk) load() error {
 		return fmt.Errorf("list cache directory: %w", err)
 	}
 	for _, n := range names {
-		digits, ok := strings.CutSuffix(n.Name(), segmentSuffix)
+		digits, ok := strings.CutSuffix(n.Name(), volumeSuffix)
 		id, err := strconv.ParseUint(digits, 10, 64)
 		if !ok || err != nil || !n.Type().IsRegular() || filepath.Base(d.path(id)) != n.Name() {
 			continue
 		}
 		d.nextID = max(d.nextID, id+1)
-		d.loadSegment(&segment{id: id, path: d.path(id)})
+		d.loadVolume(&volume{id: id, path: d.path(id)})
 	}
 	d.mu.Lock()
 	dropped := d.evictLocked(d.bytesMax, d.indexMax)
@@ -35,8 +35,8 @@ func (d *disk) load() error {
 	return nil
 }
 
-// loadSegment indexes one file, or removes it.
-func (d *disk) loadSegment(s *segment) {
+// loadVolume indexes one file, or removes it.
+func (d *disk) loadVolume(s *volume) {
 	f, err := os.Open(s.path)
 	if err != nil {
 		d.callFailed("open", err)
@@ -49,7 +49,7 @@ func (d *disk) loadSegment(s *segment) {
 		return
 	}
 	s.size = info.Size()
-	end, err := scanSegment(f, s.size, d.cluster, func(r Range, at int64) bool {
+	end, err := scanVolume(f, s.size, d.cluster, func(r Range, at int64) bool {
 		if at > offsetMax || len(s.hashes) >= d.indexMax {
 			return false
 		}
@@ -75,5 +75,5 @@ func (d *disk) loadSegment(s *segment) {
 			s.size = end
 		}
 	}
-	d.segments = append(d.segments, s)
+	d.volumes = append(d.volumes, s)
 }

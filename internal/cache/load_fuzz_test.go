@@ -13,7 +13,7 @@ import (
 // Whatever is in the directory, the cache opens, returns only batches that verify, keeps new
 // ones, stays within its bound, and does not touch other files.
 func FuzzLoad(f *testing.F) {
-	whole := segmentOf(3)
+	whole := volumeOf(3)
 	f.Add("00000000000000000001.sebcache", whole)
 	f.Add("00000000000000000001.sebcache", whole[:len(whole)-10])
 	f.Add("18446744073709551615.sebcache", whole)
@@ -51,7 +51,7 @@ func FuzzLoad(f *testing.F) {
 			}
 			closeCache(t, c)
 		}
-		if !strings.HasSuffix(name, segmentSuffix) {
+		if !strings.HasSuffix(name, volumeSuffix) {
 			if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, content) {
 				t.Fatalf("%s is changed: %v", name, err)
 			}

@@ -17,23 +17,32 @@ const listCheckMax = 5
 // bucket: they create the next slot, which is free whether or not earlier slots are gone. Any
 // goroutine may call FindHole.
 func (l *Log) FindHole(ctx context.Context, first, last format.Seq) error {
-	for range listCheckMax {
+	for left := listCheckMax; left > 0; {
 		gone, err := firstGone(ctx, l.store, first, last)
 		if err != nil || gone > last {
 			return err
 		}
 		// A List may leave out an object that exists, so check with a Get.
 		there, err := l.isThere(ctx, format.LogKey(gone))
-		if errors.Is(err, objstore.ErrNotRegular) {
-			return l.deletedBehindCheckpoint(ctx, gone, err)
+		if there {
+			first, left = gone+1, left-1
+			continue
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+			err = objstore.ErrNotFound
+		case !errors.Is(err, objstore.ErrNotRegular):
 			return err
 		}
-		if !there {
-			return l.deletedBehindCheckpoint(ctx, gone, objstore.ErrNotFound)
+		// Brokers may delete all slots that a checkpoint covers, but none behind it.
+		covered, listErr := l.newestCheckpoint(ctx, gone)
+		switch {
+		case listErr != nil:
+			return listErr
+		case covered < gone:
+			return fmt.Errorf("%w: this broker applied log slot %d, which is gone now, and no checkpoint covers it: %w", ErrRolledBack, gone, err)
 		}
-		first = gone + 1
+		first = covered + 1
 	}
 	return fmt.Errorf("a List of %s leaves out objects that exist, such as slot %d", format.LogPrefix, first-1)
 }
@@ -48,18 +57,22 @@ func (l *Log) isThere(ctx context.Context, key string) (bool, error) {
 	return err == nil, nil
 }
 
-// deletedBehindCheckpoint returns nil if a checkpoint covers a slot that a Get did not find: brokers may
-// delete such a slot. Otherwise it returns an error that wraps [ErrRolledBack] and got, the error of the
-// Get.
-func (l *Log) deletedBehindCheckpoint(ctx context.Context, gone format.Seq, got error) error {
-	page, err := listOnce(ctx, l.store, format.CheckpointPrefix, format.AfterKey(format.CheckpointPrefix, gone))
-	if err != nil {
-		return err
+// newestCheckpoint returns the slot of the newest checkpoint that covers a slot; 0 if no checkpoint covers it.
+func (l *Log) newestCheckpoint(ctx context.Context, slot format.Seq) (newest format.Seq, err error) {
+	for after, more := format.AfterKey(format.CheckpointPrefix, slot), true; more; {
+		page, err := listOnce(ctx, l.store, format.CheckpointPrefix, after)
+		if err != nil {
+			return 0, err
+		}
+		for _, key := range page.Keys {
+			if s, ok := format.ParseSeqKey(format.CheckpointPrefix, key); ok {
+				newest = s
+			}
+			after = key
+		}
+		more = page.More && len(page.Keys) > 0
 	}
-	if len(page.Keys) > 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: this broker applied log slot %d, which is gone now, and no checkpoint covers it: %w", ErrRolledBack, gone, got)
+	return newest, nil
 }
 
 // firstGone returns the first of the slots from first to last that the store does not find or list,
@@ -118,4 +131,29 @@ func firstNotListed(ctx context.Context, store objstore.Store, first, last forma
 		}
 	}
 	return want, nil
+}
+
+// Confirm returns nil if the store has the log of this broker: its seb.json, and the commit that this broker has applied last.
+// An error that wraps [ErrFork] or [ErrRolledBack] says that the store has another log. Any goroutine may call Confirm.
+func (l *Log) Confirm(ctx context.Context) error {
+	cluster, err := readCluster(ctx, l.store)
+	if err != nil {
+		return err
+	}
+	if cluster.ID != l.cluster.ID {
+		return fmt.Errorf("%w: %s is of cluster %v, this broker's log is of cluster %v", ErrRolledBack, format.ClusterKey, cluster.ID, l.cluster.ID)
+	}
+	applied, tip := l.Position()
+	start, _, err := l.readStart(ctx, applied, headRead)
+	if err != nil {
+		return err
+	}
+	c, _, err := l.readHead(ctx, applied, start)
+	if err != nil {
+		return err
+	}
+	if c.Hash != tip {
+		return fmt.Errorf("%w: the commit in log slot %d has the hash %v, and this broker has applied one with the hash %v", ErrFork, applied, c.Hash, tip)
+	}
+	return nil
 }

@@ -52,3 +52,25 @@ func TestHoleInADirectoryIsFoundWithoutAList(t *testing.T) {
 		t.Errorf("%d Lists of the log", lists)
 	}
 }
+
+// Slots that a checkpoint covers may be deleted. What is gone behind the newest checkpoint is lost, whatever else is gone.
+func TestHoleBehindTheNewestCheckpointIsFound(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.open()
+		a.fill(3)
+		a.checkpoint()
+		a.fill(5)
+		a.checkpoint()
+		a.fill(9)
+		r.remove(format.LogKey(1), format.LogKey(2), format.LogKey(4))
+		if err := a.FindHole(t.Context(), 1, 9); err != nil {
+			t.Fatal(err)
+		}
+		r.remove(format.LogKey(7))
+		requireIs(t, a.FindHole(t.Context(), 1, 9), ErrRolledBack)
+		if err := a.FindHole(t.Context(), 1, 6); err != nil {
+			t.Fatal(err)
+		}
+		requireIs(t, a.FindHole(t.Context(), 6, 9), ErrRolledBack)
+	})
+}

@@ -42,9 +42,9 @@ type Broker interface {
 	// dead-letter topic, puts a copy of the record there. It also returns nil if the record is done or
 	// already a dead letter. The error is a *CommitError.
 	DeadLetter(ctx context.Context, d *Dispatcher, last leases.Delivery, attempts int) error
-	// Read reads consecutive records of a partition, beginning with first. It reads at most the given
-	// numbers of records and bytes, but at least one record. n is the number of records read. The error
-	// is a *ReadError if the caller should not try again.
+	// Read reads the records of a partition from the offset of first on. It reads at most the given
+	// numbers of records and bytes, but at least one record. n is the number of offsets that the read covers:
+	// r has all of their records. The error is a *ReadError if the caller should not try again.
 	Read(ctx context.Context, d *Dispatcher, first leases.Place, records int, bytes int64) (r Records, n int, err error)
 	// Sync applies all commits up to the end of the log.
 	Sync(ctx context.Context) error
@@ -61,8 +61,10 @@ type Broker interface {
 	Go(f func())
 }
 
-// Records are the records that [Broker.Read] has read.
+// Records are the records that [Broker.Read] has read, in the order of their offsets.
 type Records interface {
+	// Find returns the index of the record at an offset. ok is false if there is no record at that offset.
+	Find(offset format.Offset) (i int, ok bool)
 	// Key returns the key of a record; nil if it has none.
 	Key(i int) []byte
 	// Bytes returns the size of a record in bytes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,7 @@ type fake struct {
 	before, between, after func()
 
 	failing    map[format.Offset]error // by offset: the error of reading from there
+	missing    map[format.Offset]bool  // offsets without a record
 	unreadable atomic.Pointer[error]
 	done       chan struct{}
 	followers  atomic.Int32
@@ -202,7 +204,13 @@ func (f *fake) Read(_ context.Context, _ *dispatch.Dispatcher, first leases.Plac
 			break
 		}
 	}
-	return keys(rest[:n]), n, nil
+	var found keys
+	for i, key := range rest[:n] {
+		if offset := first.Offset + format.Offset(i); !f.missing[offset] {
+			found = append(found, keyed{offset, key})
+		}
+	}
+	return found, n, nil
 }
 
 // Sync implements dispatch.Broker.
@@ -234,10 +242,20 @@ func (f *fake) StoreNow() time.Time { return time.Now() }
 // Go implements dispatch.Broker.
 func (f *fake) Go(g func()) { f.tasks.Go(g) }
 
-type keys []string
+type keys []keyed
 
-func (ks keys) Key(i int) []byte  { return []byte(ks[i]) }
-func (ks keys) Bytes(i int) int64 { return int64(len(ks[i])) }
+type keyed struct {
+	offset format.Offset
+	key    string
+}
+
+func (ks keys) Find(offset format.Offset) (int, bool) {
+	i := slices.IndexFunc(ks, func(k keyed) bool { return k.offset == offset })
+	return i, i >= 0
+}
+
+func (ks keys) Key(i int) []byte  { return []byte(ks[i].key) }
+func (ks keys) Bytes(i int) int64 { return int64(len(ks[i].key)) }
 func (ks keys) Own() int64        { return int64(len(ks)) }
 
 // take returns what a receiver of up to most records gets after it has waited, as "offset#attempt".

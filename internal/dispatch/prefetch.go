@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -15,20 +16,26 @@ const (
 	chunksMax    = 4
 )
 
-// chunk has consecutive records of one partition that were read together.
+// chunk has the records of a range of offsets of one partition.
 type chunk struct {
 	partition format.Partition
-	from, to  format.Offset
+	from, to  format.Offset // the range: from inclusive, to exclusive
 	records   Records
 	bytes     int64
 }
 
-func (c *chunk) key(offset format.Offset) []byte { return c.records.Key(int(offset - c.from)) }
+// key returns the key of the record at an offset; nil if it has none, or if there is no record at that offset.
+func (c *chunk) key(offset format.Offset) []byte {
+	if i, ok := c.records.Find(offset); ok {
+		return c.records.Key(i)
+	}
+	return nil
+}
 
 // chunks has the chunks of one dispatcher, the newest last.
 type chunks []*chunk
 
-// at returns the chunk that has the record at an offset; nil if there is none.
+// at returns the chunk whose range has an offset; nil if there is none.
 func (cs chunks) at(partition format.Partition, offset format.Offset) *chunk {
 	for _, c := range cs {
 		if c.partition == partition && c.from <= offset && offset < c.to {
@@ -83,11 +90,19 @@ func (d *Dispatcher) record(ctx context.Context, x leases.Delivery) (r Records, 
 		}
 	}
 	if c != nil {
-		return c.records, int(x.Offset - c.from), nil
+		r = c.records
+	} else if r, _, err = d.all.b.Read(ctx, d, x.Place, 1, 1); err != nil {
+		return nil, 0, err
 	}
-	r, _, err = d.all.b.Read(ctx, d, x.Place, 1, 1)
-	return r, 0, err
+	i, ok := r.Find(x.Offset)
+	if !ok {
+		return nil, 0, &ReadError{Err: errGap, Deleted: true}
+	}
+	return r, i, nil
 }
+
+// errGap says that the partition has records before and after an offset, but none at it.
+var errGap = errors.New("the partition has no record at the offset")
 
 // prefetched holds the chunks of all dispatchers, the oldest first.
 type prefetched struct {

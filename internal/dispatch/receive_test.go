@@ -364,3 +364,21 @@ func TestReceiverGoesOnWithTheNextDispatcher(t *testing.T) {
 		}
 	})
 }
+
+// A worker never gets another record in the place of a missing one, whether its records were read ahead or not.
+func TestReceiverPassesOverOffsetsWithoutARecord(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := config()
+			c.Ordered = ordered
+			f := newFake(t, c)
+			f.missing = map[format.Offset]bool{0: true, 2: true, 3: true, 5: true}
+			f.append("a", "b", "c", "d", "e", "f")
+			f.open()
+			f.wantReceived(dispatch.ReceiveOptions{Max: 6}, "b#1 e#1")
+			time.Sleep(10 * time.Second) // the lease
+			f.wantReceived(dispatch.ReceiveOptions{Max: 6, Deadline: within(time.Minute)}, "b#2 e#2")
+			f.tasks.Wait()
+		})
+	}
+}

@@ -29,7 +29,9 @@ func (e *fold) Load(c *format.Checkpoint) error {
 	e.live.State = s
 	e.loads++
 	e.live.Unlock()
+	e.levels = levels{}
 	e.lastCheckpoint = c.Seq
+	e.collector.read(c.Seq, s.Bottom())
 	e.recovery.loaded(c.Seq)
 	e.sound.Store(uint64(c.Seq))
 	for _, o := range e.observers {
@@ -63,6 +65,7 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 	if err != nil {
 		return err
 	}
+	e.levels.applied(c)
 	if own { // before Applied wakes readers: so a reader at the end of a partition needs no sync
 		e.tail.proven(e.building.begun)
 	}

@@ -99,7 +99,7 @@ func (e *Engine) tryBuild(next commitlog.Next) (c *format.Commit, payload [][]by
 func (e *Engine) buildOnce(next commitlog.Next) (*format.Commit, [][]byte) {
 	var (
 		x       = e.building
-		c       = &format.Commit{Time: max(next.Now, e.live.State.Time())}
+		c       = &format.Commit{Time: e.live.State.NextTime(next.Now)}
 		d       = e.live.State.Draft(c.Time).Measure()
 		payload [][]byte
 	)
@@ -117,6 +117,13 @@ func (e *Engine) buildOnce(next commitlog.Next) (*format.Commit, [][]byte) {
 	x.limits = bundleLimits{StateMemory: e.opts.StateMemory, IdempotencyKeys: e.opts.IdempotencyKeys}
 	e.settle(x.sets, c.Time)
 	e.take(c, d, &format.WriterMark{Session: e.opts.Session, Pause: x.pause, Address: e.opts.Address})
+	if e.live.State.Level() < format.LevelSegments {
+		e.take(c, d, &format.LevelKnown{Level: format.LevelSegments, Hold: e.opts.HoldLevel || !e.mesh.AllAgree(format.LevelSegments)})
+	}
+	if seen := e.collector.seen(e); seen != nil {
+		e.take(c, d, seen)
+	}
+	marks := len(c.Entries)
 	if slices.ContainsFunc(x.sets, e.useless) {
 		return nil, nil
 	}
@@ -132,7 +139,7 @@ func (e *Engine) buildOnce(next commitlog.Next) (*format.Commit, [][]byte) {
 	own := inlineBytes(x.sets)
 	for _, b := range bundles {
 		bundle := b.Payload.(*bundle)
-		if int64(c.PayloadSize)+own+bundle.inlineBytes() > inlineBytesMax && len(c.Entries) > 1 {
+		if int64(c.PayloadSize)+own+bundle.inlineBytes() > inlineBytesMax && len(c.Entries) > marks {
 			break
 		}
 		payload = e.buildBundle(c, d, bundle, payload)
@@ -143,7 +150,7 @@ func (e *Engine) buildOnce(next commitlog.Next) (*format.Commit, [][]byte) {
 		payload = e.buildSets(c, d, x.sets, payload)
 	}
 	x.commit = c
-	if len(c.Entries) == 1 && !e.hand.settle { // the mark alone
+	if len(c.Entries) == marks && !e.hand.settle {
 		return nil, nil
 	}
 	if len(x.sets) > 0 && e.hand.sender.MayClaim() {

@@ -419,7 +419,7 @@ func (r *bundleReader) payload(set *batchSet) {
 		switch {
 		case err != nil:
 			r.Fail("%v", err)
-		case record.Verify(t.bytes, t.row.CRC) != nil, head.Base != 0, head.LeaderEpoch != 0, uint32(head.Count) != t.count, head.MaxTimestamp != t.maxTime:
+		case record.Verify(t.bytes, t.row.CRC) != nil, head.Base != 0, head.LeaderEpoch != 0, !head.Dense(), uint32(head.Count) != t.count, head.MaxTimestamp != t.maxTime:
 			r.Fail("a batch has other records than it says")
 		}
 	}

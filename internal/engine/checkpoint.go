@@ -172,6 +172,7 @@ func (e *Engine) writeCheckpoint(ctx context.Context, view *state.View, hash for
 		e.nextCheckpoint = time.Now().Add((checkpointShare - 1) * took)
 	}
 	e.metrics.checkpoint(len(c.Body), took)
+	e.collector.read(view.Seq(), view.Bottom())
 	e.logger.Debug("checkpoint", "slot", uint64(c.Seq), "bytes", len(c.Body), "took", took)
 	return nil
 }

@@ -63,8 +63,13 @@ func (c *Cursor) Next(ctx context.Context, opts ReadOptions, to Sink) (start, en
 		if err := c.await(ctx, &opts); err != nil {
 			return 0, 0, err
 		}
-		err := c.read(ctx, &opts, to)
-		if _, passed := errors.AsType[*OutOfRangeError](err); !passed || !c.Floats {
+		from := c.Offset
+		count, err := c.read(ctx, &opts, to)
+		_, passed := errors.AsType[*OutOfRangeError](err)
+		switch {
+		case passed && c.Floats:
+		case err == nil && count == 0 && c.Offset > from: // all that was found was a gap
+		default:
 			return c.start, c.end, err
 		}
 	}
@@ -73,10 +78,15 @@ func (c *Cursor) Next(ctx context.Context, opts ReadOptions, to Sink) (start, en
 // Read is like Next, but it neither syncs nor waits: it passes only records that this broker knows. If the
 // partition does not hold the offset, Read passes no records.
 func (c *Cursor) Read(ctx context.Context, opts ReadOptions, to Sink) error {
-	if err := c.locate(&opts); err != nil {
-		return err
+	for {
+		if err := c.locate(&opts); err != nil {
+			return err
+		}
+		from := c.Offset
+		if count, err := c.read(ctx, &opts, to); err != nil || count > 0 || c.Offset == from {
+			return err
+		}
 	}
-	return c.read(ctx, &opts, to)
 }
 
 // Bounds returns the partition's start and end as they are now.
@@ -100,7 +110,17 @@ func (c *Cursor) Seek(ctx context.Context, ms int64) error {
 		if err != nil || !found {
 			return err
 		}
-		raw, err := c.readBatch(ctx, l)
+		if l.Segment != nil {
+			end := l.End()
+			if l, found, err = c.rowOfTime(ctx, l, ms); err != nil {
+				return err
+			}
+			if !found {
+				c.Offset = max(c.Offset, end)
+				continue
+			}
+		}
+		l, raw, err := c.readBatch(ctx, l)
 		if err != nil {
 			return err
 		}
@@ -113,7 +133,7 @@ func (c *Cursor) Seek(ctx context.Context, ms int64) error {
 				return nil
 			}
 		}
-		c.Offset = l.Base + format.Offset(l.Count)
+		c.Offset = max(c.Offset, l.End())
 	}
 }
 
@@ -159,14 +179,13 @@ func (c *Cursor) locateTime(ms int64) (l state.Location, found bool, err error) 
 	return l, found, err
 }
 
-// relocate finds the batch of l in the current state. It also returns how many checkpoints the engine has
-// loaded so far. It must not change the cursor, since readFound reads batches in several goroutines.
-func (c *Cursor) relocate(l state.Location) (now state.Location, loads uint64, err error) {
+// relocate finds where the state has an offset now. It also returns how many checkpoints the engine has loaded so far.
+// It must not change the cursor, since readFound reads batches in several goroutines.
+func (c *Cursor) relocate(offset format.Offset) (now state.Location, loads uint64, err error) {
 	err = c.view(func(s *state.State, t *state.Topic, p *state.Partition) error {
-		// Records are deleted from the start of a partition, so the partition may begin within the batch.
-		found := s.Locate(nil, t, c.partition, max(l.Base, p.Start), 1, 1)
-		if len(found) == 0 || found[0].Base != l.Base {
-			return c.outOfRange(max(l.Base, c.Offset), p.Start, p.End)
+		found := s.Locate(nil, t, c.partition, offset, 1, 1)
+		if len(found) == 0 {
+			return c.outOfRange(offset, p.Start, p.End)
 		}
 		now, loads = found[0], c.e.loads
 		return nil
@@ -196,8 +215,7 @@ func (c *Cursor) reach() format.Offset {
 	if len(c.found) == 0 {
 		return c.Offset
 	}
-	last := c.found[len(c.found)-1]
-	return last.Base + format.Offset(last.Count)
+	return c.found[len(c.found)-1].End()
 }
 
 // confirmEnd syncs unless the last sync is recent, and then finds the batches again. If the offset is
@@ -230,6 +248,9 @@ func (c *Cursor) reserve(ctx context.Context, opts *ReadOptions) error {
 	var size int64
 	for _, l := range c.found {
 		size += int64(l.Size)
+		if l.Segment != nil {
+			size = opts.Bytes // the batches of a segment are compressed
+		}
 	}
 	records := int(min(int64(opts.Records), int64(c.reach()-c.Offset)))
 	bytes := min(opts.Bytes, size)
@@ -241,20 +262,24 @@ func (c *Cursor) reserve(ctx context.Context, opts *ReadOptions) error {
 	return c.locate(opts)
 }
 
-// read passes records of the found batches to a sink, and moves the cursor past them.
-func (c *Cursor) read(ctx context.Context, opts *ReadOptions, to Sink) error {
+// read passes records of the found batches to a sink, and moves the cursor past them, and past gaps that follow them.
+// It returns the number of records.
+func (c *Cursor) read(ctx context.Context, opts *ReadOptions, to Sink) (count int, err error) {
 	if err := c.reserve(ctx, opts); err != nil || opts.Records == 0 {
-		return err
+		return 0, err
+	}
+	if err := c.resolve(ctx, opts); err != nil {
+		return 0, err
 	}
 	raws, err := c.readFound(ctx)
-	count, bytes := 0, int64(0)
+	bytes := int64(0)
 batches:
 	for i, raw := range raws {
 		if count >= opts.Records || bytes >= opts.Bytes {
 			break
 		}
 		l := c.found[i]
-		to.Grow(int(min(format.Offset(opts.Records-count), l.Base+format.Offset(l.Count)-c.Offset)))
+		to.Grow(int(max(0, min(int64(opts.Records-count), l.Records, int64(l.End()-c.Offset)))))
 		for r, damage := range c.records(l, raw) {
 			if damage != nil {
 				err = c.e.dataLost(l, damage)
@@ -269,12 +294,13 @@ batches:
 			c.Offset, c.Floats = format.Offset(r.Offset+1), false
 			count++
 		}
+		c.Offset = max(c.Offset, l.End())
 	}
 	if count > 0 {
 		c.e.traffic.read(c.id, int64(count), bytes)
-		return nil // if the error lasts, the next read returns it
+		return count, nil // if the error lasts, the next read returns it
 	}
-	return err
+	return 0, err
 }
 
 // records iterates over the records of a batch from the cursor on. An error says that the batch is
@@ -282,8 +308,8 @@ batches:
 func (c *Cursor) records(l state.Location, raw []byte) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		head, err := record.Parse(raw)
-		if err == nil && int64(head.Count) != l.Count {
-			err = fmt.Errorf("%w: the batch holds %d records, not %d", record.ErrCorrupt, head.Count, l.Count)
+		if err == nil && (int64(head.Count) != l.Records || head.Span != l.Span) {
+			err = fmt.Errorf("%w: the batch has %d records in %d offsets, not %d in %d", record.ErrCorrupt, head.Count, head.Span, l.Records, l.Span)
 		}
 		if err != nil {
 			yield(record.Record{}, err)

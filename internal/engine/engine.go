@@ -57,10 +57,14 @@ type Options struct {
 	// changes for others.
 	DecodeChange func(r *pack.Reader) Change
 
+	// HoldLevel keeps brokers from raising the level of the log by themselves: see levels.go.
+	HoldLevel bool
+
 	DeleteDelay, Margin time.Duration // written into a bucket that Open sets up; other buckets have their own values
 
 	Logger *slog.Logger
 	Boot   func() time.Duration // the time since the machine started, suspended time included
+	BootID format.BootID        // names that start of the machine; zero if it has no name
 	Wall   func() time.Time     // the wall clock, which dates records without a timestamp
 }
 
@@ -132,6 +136,12 @@ type Engine struct {
 	recovery       recovery // used until recovered is true
 	lastCheckpoint format.Seq
 	checkpointing  atomic.Bool
+	compacting     atomic.Bool
+	unreadable     unreadable // owned by the goroutine that set compacting
+	nextJob        time.Time  // earliest time of the next job of compaction; owned by the same goroutine
+	collector      collector
+	raising        atomic.Bool
+	levels         levels
 	nextCheckpoint time.Time     // earliest time of the next checkpoint; owned by the goroutine that set checkpointing
 	sound          atomic.Uint64 // the last search found no hole in the log up to this slot
 }
@@ -146,6 +156,8 @@ func New(store objstore.Store, opts Options) *Engine {
 		loopDone: make(chan struct{}),
 		rare:     rareSyncs{turn: make(chan struct{}, 1)},
 		metrics:  newMetrics(),
+
+		unreadable: unreadable{batches: map[cache.Range]int{}, segments: map[uint64]int{}},
 	}
 	e.life, e.end = context.WithCancel(context.Background())
 	e.traffic = newTraffic(e.State())
@@ -217,7 +229,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	e.budget = budget.New(e.opts.Memory, e.cache.SetMemoryMax)
 	e.batcher = &batcher{batching: e.opts.Batching, wake: make(chan struct{}, 1), put: e.put, keyed: map[format.Digest]*Request{}}
 	e.log = commitlog.NewLog(e.store, e.cluster, (*fold)(e), commitlog.Clock{Now: e.opts.Wall, Boot: e.opts.Boot}, e.opts.AppendTimeout/8)
-	e.mesh = mesh.New(e.opts.Session, e.opts.Address, meshLog{e}, e.logger)
+	e.mesh = mesh.New(e.opts.Session, e.opts.Address, e.opts.agreed(), meshLog{e}, e.logger)
 	e.log.Connect(e.mesh)
 	begun := time.Now()
 	e.recovery = newRecovery(e.logger)

@@ -444,13 +444,13 @@ func (w *watcher) note(what string) {
 func (w *watcher) Loaded(*state.State) { w.note("loaded") }
 
 func (w *watcher) Applying(entries []format.Entry, _ state.Moment) {
-	if _, ok := entries[1].(*format.TopicCreated); ok {
+	if _, ok := entries[len(entries)-1].(*format.TopicCreated); ok {
 		w.note("applying")
 	}
 }
 
 func (w *watcher) Applied(s *state.State, entries []format.Entry, _ state.Moment) {
-	if x, ok := entries[1].(*format.TopicCreated); ok && s.Topic(x.Name) != nil {
+	if x, ok := entries[len(entries)-1].(*format.TopicCreated); ok && s.Topic(x.Name) != nil {
 		w.note("applied")
 	}
 }

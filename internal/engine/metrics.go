@@ -26,7 +26,9 @@ type metrics struct {
 	commits, commitRecords, checkpoints, checkpointBytes, dataLost atomic.Int64
 	commitBytes, commitBatches, commitSeconds, checkpointSeconds   *histogram.Histogram
 
-	bundles, bundleRefusals, fallbacks counts
+	bundles, bundleRefusals, fallbacks, compactions, collections, deletions counts
+	compactedBytes, segmentBytes                                            atomic.Int64
+	compactionSeconds                                                       *histogram.Histogram
 
 	mu    sync.Mutex
 	store map[objstore.Verb]*storeMetrics
@@ -38,13 +40,15 @@ type counts struct {
 	by map[string]int64
 }
 
-func (c *counts) add(label string) {
+func (c *counts) add(label string) { c.addAll(label, 1) }
+
+func (c *counts) addAll(label string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.by == nil {
 		c.by = map[string]int64{}
 	}
-	c.by[label]++
+	c.by[label] += int64(n)
 }
 
 // family returns the counters, also those of the known labels that are 0.
@@ -76,6 +80,7 @@ func newMetrics() *metrics {
 		commitBatches:     histogram.New(batchesBounds),
 		commitSeconds:     histogram.New(secondsBounds),
 		checkpointSeconds: histogram.New(secondsBounds),
+		compactionSeconds: histogram.New(secondsBounds),
 		store:             map[objstore.Verb]*storeMetrics{},
 	}
 }
@@ -108,6 +113,15 @@ func (m *metrics) families() []metric.Family {
 		counter("seb_checkpoints_total", "Checkpoints written and read back.", m.checkpoints.Load()),
 		gauge("seb_checkpoint_bytes", "Size of the last checkpoint that this broker wrote.", m.checkpointBytes.Load()),
 		observed("seb_checkpoint_duration_seconds", "Time from the snapshot of the state until the checkpoint was read back.", m.checkpointSeconds),
+		m.compactions.family("seb_compactions_total", "outcome",
+			"Jobs that moved records into a segment: done; overtaken, since another broker has done the job; failed.", compactDone, compactOvertaken, compactFailed),
+		counter("seb_compacted_bytes_total", "Bytes of batches that went into segments, before they were compressed.", m.compactedBytes.Load()),
+		counter("seb_segment_written_bytes_total", "Bytes of segments that this broker wrote.", m.segmentBytes.Load()),
+		observed("seb_compaction_duration_seconds", "Time of a job that moved records into a segment.", m.compactionSeconds),
+		m.collections.family("seb_collections_total", "outcome", "Jobs that deleted dead objects.", collectDone, collectFailed),
+		m.deletions.family("seb_deleted_objects_total", "kind",
+			"Objects that this broker has deleted: commits, data objects with their segments, checkpoints, orphans that no commit refers to, and ghosts: commits that the store listed again.",
+			deletedCommits, deletedData, deletedCheckpoints, deletedOrphans, deletedGhosts),
 		counter("seb_data_lost_reads_total", "Reads that found an object missing or damaged. Alert if this is above 0.", m.dataLost.Load()),
 	)
 }
@@ -198,8 +212,16 @@ func (e *Engine) stateMetrics() (families []metric.Family) {
 	if use := e.StateUse(); use.Left > 0 {
 		left.Add(use.Left.Seconds())
 	}
+	liveBytes := metric.Family{Name: "seb_segment_batches_bytes", Kind: metric.Gauge, Labels: []string{"state"},
+		Help: "Bytes of batches in segments: of records that exist (live), and of deleted ones (dead)."}
 	e.View(func(s *state.State) {
 		now := e.NowIn(s)
+		var all, live int64
+		for _, n := range s.Segments() {
+			all, live = all+n.Bytes, live+n.Live()
+		}
+		liveBytes.Add(float64(live), "live")
+		liveBytes.Add(float64(all-live), "dead")
 		families = []metric.Family{
 			gauge("seb_state_bytes", "Memory taken by the state of the log: topics, batches, consumers, queues and keys.", s.Memory()),
 			gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused when a sixteenth of it is left.", e.opts.StateMemory),
@@ -207,7 +229,11 @@ func (e *Engine) stateMetrics() (families []metric.Family) {
 			gauge("seb_consumers", "Consumers of all topics.", s.ConsumerCount()),
 			gauge("seb_queues", "Queues of all topics.", s.QueueCount()),
 			gauge("seb_delayed_appends", "Appends whose delay is not over; an append counts once for each of its partitions.", s.DelayedCount(now)),
-			gauge("seb_batches", "Batches of records in the state.", s.Batches()),
+			gauge("seb_batches", "Batches of records in the state. Those in segments are not among them.", s.Batches()),
+			gauge("seb_log_level", "Level of the log's format; from 6 on records move into segments.", int(s.Level())),
+			gauge("seb_segments", "Segments of the log.", len(s.Segments())),
+			liveBytes,
+			gauge("seb_dead_objects", "Data objects and segments that no record is in any longer.", len(s.Dead())),
 			gauge("seb_idempotency_keys", "Idempotency keys that the log remembers, each for 25 hours.", s.KeyedCount(now)),
 			gauge("seb_idempotency_keys_limit", "Idempotency keys that the log may remember (--idempotency-keys-max); beyond it requests with new keys are refused.", e.opts.IdempotencyKeys),
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/cache"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
+	"github.com/simple-event-broker/seb/internal/sst"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -20,12 +21,16 @@ const (
 	batchReadTries = 3
 	// ReadsMax is how many batches one reader reads at once.
 	ReadsMax = 16
-	// A read of an object asks for at least readWindowBytes, unless the object ends before.
+	// A read of an object asks for at least readWindowBytes, unless the object ends before. Readers share the
+	// requests for the same window of an object: the bytes from a multiple of readWindowBytes to the next.
 	readWindowBytes = 1 * mib
 )
 
-// flightKey identifies a flight: a request to the store that all readers of one batch share.
-type flightKey cache.Range
+// window identifies a window of an object. Its type keeps flights of this package apart from others.
+type window struct {
+	object state.Object
+	number uint32
+}
 
 func rangeOf(l state.Location) cache.Range {
 	kind := format.KindCommit
@@ -56,10 +61,11 @@ const (
 )
 
 // readFound returns the bytes of the batches in c.found, in order. The result ends before the first batch
-// that can't be read, or that comes too late: see readWaitsFor. readFound reads up to ReadsMax batches from
+// that can't be read, or that comes too late: see readWaitsFor. readFound sends up to ReadsMax requests to
 // the store at the same time: one after the other, the batches of a thousand small commits would take a
-// thousand round trips.
-func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
+// thousand round trips. It reads neighbours in one object with one request. Where a batch has moved since it
+// was found, readFound changes c.found.
+func (c *Cursor) readFound(ctx context.Context) (_ [][]byte, err error) {
 	if len(c.found) == 0 {
 		return nil, nil // return before WithCancel, whose memory ctx would keep while the caller waits
 	}
@@ -69,46 +75,81 @@ func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
 		raws   = make([][]byte, len(c.found))
 		errs   = make([]error, len(c.found))
 		failed atomic.Bool // a read failed, so that later batches are of no use
-		begun  = len(raws) // only batches with a lower index were requested
+		begun  = 0         // only batches with a lower index were requested
 		first  = firstBatch{began: time.Now(), giveUp: cancel}
 		wg     sync.WaitGroup
 		places = make(chan struct{}, ReadsMax)
 	)
 	defer first.forget()
-	for i, l := range c.found {
-		if first.isLongAgo() {
-			begun = i
-			break
-		}
-		if raws[i] = c.e.cache.Get(rangeOf(l)); raws[i] != nil {
+	for begun < len(raws) && !first.isLongAgo() {
+		i := begun
+		if raws[i] = c.e.cache.Get(rangeOf(c.found[i])); raws[i] != nil {
 			if i == 0 {
 				first.isThere()
 			}
+			begun++
 			continue
 		}
 		places <- struct{}{}
 		if failed.Load() {
-			begun = i
 			break
 		}
+		begun += extent(c.found[begun:])
+		from, to := i, begun
 		wg.Go(func() {
-			raws[i], errs[i] = c.readBatch(ctx, l)
+			errs[from] = c.readExtent(ctx, c.found[from:to], raws[from:to])
 			switch {
-			case errs[i] != nil:
+			case errs[from] != nil:
 				failed.Store(true)
-			case i == 0:
+			case from == 0:
 				first.isThere()
 			}
 			<-places
 		})
 	}
 	wg.Wait()
-	for i, err := range errs[:begun] {
-		if err != nil {
+	for i, raw := range raws[:begun] {
+		if errs[i] != nil {
+			err = errs[i]
+		}
+		if raw == nil {
 			return raws[:i], err
 		}
 	}
 	return raws[:begun], nil
+}
+
+// extent returns how many batches, from the first one on, are to be read with one request: all that lie in the same
+// object, one behind the other, within readWindowBytes.
+func extent(ls []state.Location) (n int) {
+	first := ls[0]
+	for end := first.Pos; n < len(ls); n++ {
+		l := ls[n]
+		if l.Object != first.Object || l.Pos < end || n > 0 && int64(l.Pos)+int64(l.Size)-int64(first.Pos) > readWindowBytes {
+			break
+		}
+		end = l.Pos + l.Size
+	}
+	return n
+}
+
+// readExtent reads batches that an extent has, into raws. If one of them can't be read, the later ones are nil.
+func (c *Cursor) readExtent(ctx context.Context, ls []state.Location, raws [][]byte) (err error) {
+	if len(ls) > 1 {
+		// If this request fails, each batch is read for itself: one damaged batch must not hide the others.
+		if err := c.e.fetchShared(ctx, ls, c.loads, raws); err != nil {
+			c.e.logger.Debug("could not read neighbouring batches at once", "object", objectKey(ls[0].Object), "batches", len(ls), "err", err)
+		}
+	}
+	for i := range ls {
+		if raws[i] == nil {
+			if ls[i], raws[i], err = c.readBatch(ctx, ls[i]); err != nil {
+				clear(raws[i:])
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // firstBatch notes when the first batch of a read came, and ends the read when readWaitsFor has passed
@@ -145,56 +186,73 @@ func (f *firstBatch) forget() {
 	}
 }
 
-// readBatch returns the bytes of a batch, from the cache or from the store. The bytes have the CRC that
-// the state has for the batch. They are shared: the caller must not change them.
-func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error) {
+// readBatch returns the bytes of a batch, from the cache or from the store, and where the batch is: it may have moved
+// since it was found. The bytes have the CRC that the state has for the batch. They are shared: the caller must not
+// change them.
+func (c *Cursor) readBatch(ctx context.Context, l state.Location) (state.Location, []byte, error) {
+	raw := make([][]byte, 1)
+	offset := max(l.Base, c.Offset)
+	err := c.tries(ctx, offset, &l, func(loads uint64) (err error) {
+		if l.Segment != nil { // the batch has moved into a segment
+			if l, err = c.row(ctx, l, offset, loads); err != nil {
+				return err
+			}
+		}
+		if raw[0] = c.e.cache.Get(rangeOf(l)); raw[0] != nil {
+			return nil
+		}
+		return c.e.fetchShared(ctx, []state.Location{l}, loads, raw)
+	})
+	return l, raw[0], err
+}
+
+// tries calls read, which reads what the state has at an offset, until it succeeds, at most batchReadTries times. at is
+// where read looks; before each further try, tries sets it to where the state has the offset then. A try does not count
+// if the records have moved meanwhile: what the store has at the old place says nothing about them.
+func (c *Cursor) tries(ctx context.Context, offset format.Offset, at *state.Location, read func(loads uint64) error) error {
 	var (
 		e     = c.e
-		at    = rangeOf(l)
 		loads = c.loads
 		last  error
 	)
 	for try := 0; try < batchReadTries; {
-		if raw := e.cache.Get(at); raw != nil {
-			return raw, nil
-		}
-		var raw []byte
-		err := e.cache.Flight(ctx, flightKey(at), func(ctx context.Context) (err error) {
-			raw, err = e.fetchBatch(ctx, at, l, loads)
-			return err
-		})
+		before := *at
+		err := read(loads)
 		_, full := errors.AsType[*budget.FullError](err)
 		switch {
-		case err == nil && raw != nil: // check err first: if err is not nil, the flight may still be writing raw
-			return raw, nil
+		case err == nil:
+			return nil
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return ctx.Err()
 		case e.life.Err() != nil:
-			return nil, ErrClosed
+			return ErrClosed
 		case full:
-			return nil, err // no retry, since the flight has already waited for memory
+			return err // no retry, since the flight has already waited for memory
+		}
+		var gone error
+		if *at, loads, gone = c.relocate(offset); gone != nil {
+			return gone
+		}
+		switch {
+		case at.Object != before.Object || at.Segment == nil && *at != before:
+			last = nil
 		case errors.Is(err, errMoved):
-			if l, loads, err = c.relocate(l); err != nil {
-				return nil, err
-			}
-			at = rangeOf(l)
 			try++
-		case err != nil:
+		default:
 			// The last error decides whether the batch is lost. But after an attempt that failed for
 			// another reason, such as a timeout, a corrupt answer is ignored; a missing object is not.
 			if last == nil || lost(last) || errors.Is(err, objstore.ErrNotFound) {
 				last = err
 			}
-			e.logger.Warn("could not read a batch", "object", objectKey(l.Object), "offset", l.Base, "err", err)
+			e.logger.Warn("could not read a batch", "object", objectKey(at.Object), "offset", offset, "err", err)
 			pause(ctx, try)
 			try++
 		}
-		// If err is nil here, another reader's flight has fetched the batch into the cache: look there again.
 	}
 	if lost(last) {
-		return nil, e.dataLost(l, last)
+		return e.dataLost(*at, last)
 	}
-	return nil, &StoreError{Doing: fmt.Sprintf("offset %d could not be read", l.Base), RetryAfter: retryMax, Err: last}
+	return &StoreError{Doing: fmt.Sprintf("offset %d could not be read", offset), RetryAfter: retryMax, Err: last}
 }
 
 // errMoved says that a checkpoint has replaced the state that told the reader where a batch is. The batch
@@ -205,58 +263,120 @@ var errMoved = errors.New("a checkpoint has replaced the state")
 // unknown magic is damaged: every batch had a known magic when it was committed.
 func lost(err error) bool {
 	return errors.Is(err, objstore.ErrNotFound) || errors.Is(err, objstore.ErrNotRegular) || errors.Is(err, record.ErrCorrupt) ||
-		errors.Is(err, record.ErrMagic) || errors.Is(err, format.ErrCorrupt)
+		errors.Is(err, record.ErrMagic) || errors.Is(err, format.ErrCorrupt) || errors.Is(err, sst.ErrCorrupt)
 }
 
 // dataLost counts a batch that is missing or damaged, and returns the error for readers. err is the
 // cause.
 func (e *Engine) dataLost(l state.Location, err error) error {
 	e.metrics.dataLost.Add(1)
-	return &DataLostError{Key: objectKey(l.Object), First: l.Base, Last: l.Base + format.Offset(l.Count) - 1, Err: err}
+	return &DataLostError{Key: objectKey(l.Object), First: l.Base, Last: l.End() - 1, Err: err}
 }
 
-// fetchBatch reads a batch from the store, together with other batches in the same object: all batches
-// of a small object, or batches that follow in a large object. It puts these batches into the cache: see
-// cacheAround. loads is how many checkpoints the engine had loaded when l was found.
-func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location, loads uint64) ([]byte, error) {
-	// ctx belongs to the flight, and does not end when a reader gives up. So make it end when the engine ends.
+// fetchShared reads batches that lie in one object, one behind the other, into raws. loads is how many checkpoints the
+// engine had loaded when the batches were found. If another reader is just reading the same windows of the object,
+// fetchShared waits for that reader, and sends a request only for what that reader did not put into the cache.
+func (e *Engine) fetchShared(ctx context.Context, ls []state.Location, loads uint64, raws [][]byte) error {
+	off, n := extentOf(ls)
+	var keys []any
+	for number := off / readWindowBytes; number*readWindowBytes < off+n; number++ {
+		keys = append(keys, window{ls[0].Object, uint32(number)})
+	}
+	for {
+		var (
+			mine bool
+			got  [][]byte
+		)
+		err := e.cache.Flight(ctx, keys, func(ctx context.Context) (err error) {
+			mine = true
+			got, err = e.fetchExtent(ctx, ls, off, n, loads)
+			return err
+		})
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err() // the flight may still be writing mine and got
+		case mine:
+			copy(raws, got)
+			return err
+		case err != nil && !lost(err) && !errors.Is(err, errMoved):
+			return err // it says something about the store, not about other batches
+		}
+		missing := false
+		for i, l := range ls {
+			raws[i] = e.cache.Get(rangeOf(l))
+			missing = missing || raws[i] == nil
+		}
+		if !missing {
+			return nil
+		}
+		keys = nil // the next request is for this reader alone, so that it need not wait for others again
+	}
+}
+
+// extentOf returns which bytes of the object are read for the batches of ls: all of a small object, and
+// otherwise the batches and what follows them.
+func extentOf(ls []state.Location) (off, n int64) {
+	first, last := ls[0], ls[len(ls)-1]
+	size := int64(first.Object.Size)
+	if size <= readWindowBytes {
+		return 0, size
+	}
+	off = int64(first.Pos)
+	return off, min(max(int64(last.Pos)+int64(last.Size)-off, readWindowBytes), size-off)
+}
+
+// fetchExtent reads n bytes of an object from off on. They contain the batches of ls, which it returns, and it puts all
+// batches in them into the cache: see cacheAround.
+func (e *Engine) fetchExtent(ctx context.Context, ls []state.Location, off, n int64, loads uint64) (raws [][]byte, err error) {
+	err = e.readObject(ctx, ls[0].Object, off, n, loads, func(body []byte) error {
+		for _, l := range ls {
+			at := int64(l.Pos) - off
+			raw := body[at : at+int64(l.Size) : at+int64(l.Size)]
+			if err := record.Verify(raw, l.CRC); err != nil {
+				return err
+			}
+			raws = append(raws, raw)
+		}
+		e.cacheAround(rangeOf(ls[0]), body, off)
+		return nil
+	})
+	return raws, err
+}
+
+// readObject reads n bytes of an object from off on, and passes them to use. ctx belongs to a flight. loads is how many
+// checkpoints the engine had loaded when the state named the object.
+func (e *Engine) readObject(ctx context.Context, object state.Object, off, n int64, loads uint64, use func(body []byte) error) error {
+	// ctx does not end when a reader gives up. So make it end when the engine ends.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(e.life, end)()
-	key := objectKey(l.Object)
-	off, n := int64(l.Pos), min(max(int64(l.Size), readWindowBytes), int64(l.Object.Size)-int64(l.Pos))
-	if int64(l.Object.Size) <= readWindowBytes {
-		off, n = 0, int64(l.Object.Size)
-	}
+	key := objectKey(object)
 	// Fetches are a class of their own in the budget, for two reasons: requests that hold memory of the
 	// budget wait for fetches, so fetches must not wait for these requests; and appends must not wait
 	// behind fetches.
 	if err := e.budget.Take(ctx, budget.Fetches, n); err != nil {
-		return nil, err
+		return err
 	}
 	defer e.budget.Give(budget.Fetches, n)
 	rctx, cancel := storeContext(ctx, n)
 	defer cancel()
 	o, err := e.store.Get(rctx, key, off, n)
 	if err != nil && !errors.Is(err, objstore.ErrNotFound) {
-		return nil, err
+		return err
 	}
 	if cerr := e.covered(ctx, o, loads); cerr != nil {
-		return nil, cerr
+		return cerr
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if o.Size != int64(l.Object.Size) || int64(len(o.Body)) != n {
-		return nil, fmt.Errorf("%s: %w: the object has %d bytes, and a read of %d bytes from offset %d on returned %d; the log says that the object has %d bytes", key, format.ErrCorrupt, o.Size, n, off, len(o.Body), l.Object.Size)
+	if o.Size != int64(object.Size) || int64(len(o.Body)) != n {
+		return fmt.Errorf("%s: %w: the object has %d bytes, and a read of %d bytes from offset %d on returned %d; the log says that the object has %d bytes", key, format.ErrCorrupt, o.Size, n, off, len(o.Body), object.Size)
 	}
-	at := int64(l.Pos) - off
-	raw := o.Body[at : at+int64(l.Size) : at+int64(l.Size)]
-	if err := record.Verify(raw, l.CRC); err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
+	if err := use(o.Body); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
 	}
-	e.cacheAround(r, o.Body, off)
-	return raw, nil
+	return nil
 }
 
 // covered returns nil if the engine may rely on an answer of the store about data of the log: because the

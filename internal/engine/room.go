@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -27,6 +28,8 @@ func stateLimit(memory int64, use state.Use) int64 {
 		return memory - reserve/4
 	case state.UseOwners:
 		return memory - reserve/8
+	case state.UseUpkeep:
+		return math.MaxInt64 // a full state gets room only by these entries
 	default:
 		return memory
 	}
@@ -36,7 +39,7 @@ func stateLimit(memory int64, use state.Use) int64 {
 // There is always room for entries that don't let the state grow, such as a deletion. roomForEntries returns the
 // entries to commit: it leaves out new dispatch limits if there is room only for the other entries.
 func (e *Engine) roomForEntries(d *state.Draft, r *Request, entries []format.Entry) ([]format.Entry, error) {
-	use := state.UseKeys
+	use := state.UseUpkeep
 	for _, entry := range entries {
 		use = min(use, state.UseOf(entry))
 	}
@@ -137,6 +140,8 @@ func (e *Engine) stateUsed() (used int64) {
 	return used
 }
 
+// stateFull refuses a request. It makes room if it can: a broker that refuses all requests wins no slots.
 func (e *Engine) stateFull(use state.Use, used, need int64) error {
+	e.maybeCompact()
 	return &StateFullError{Use: use, Used: used, Limit: e.opts.stateLimit(use), Most: e.opts.StateMemory, Need: need}
 }

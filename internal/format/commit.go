@@ -70,7 +70,7 @@ func EncodeCommit(c *Commit) []byte {
 	for _, it := range c.Entries {
 		flags := uint16(entryCritical)
 		switch it.(type) {
-		case *UnknownEntry, *SessionNamed, *WriterMark, *BundleMark:
+		case *UnknownEntry, *SessionNamed, *WriterMark, *BundleMark, *LevelKnown:
 			flags = 0
 		}
 		b = le.AppendUint16(b, it.kind())

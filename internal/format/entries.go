@@ -26,6 +26,7 @@ import "fmt"
 //	14 to 24 queues: see queues.go
 //	25 push targets of queues: see queuepush.go
 //	26 sessions: see sessions.go
+//	27, 36, 37 segments, and the level of the log: see segmententries.go
 //	34 marks: see marks.go
 const (
 	entryHeaderSize = 8
@@ -50,7 +51,7 @@ const (
 // Entry is one step of the fold: *Batch, *TopicCreated, *TopicDeleted, *PartitionsAdded,
 // *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed, *KeyCreated, *KeyRevoked,
 // *ConsumerCreated, *PositionsMoved, *ConsumerDeleted, one of the entries in queues.go and
-// queuepush.go, *SessionNamed, *WriterMark, or *UnknownEntry.
+// queuepush.go, *SessionNamed, *SegmentAdded, *LevelRaised, *LevelKnown, *CheckpointSeen, *Collected, *WriterMark, *BundleMark, or *UnknownEntry.
 type Entry interface {
 	size() int
 	append(b []byte) []byte
@@ -276,6 +277,21 @@ func decodeEntry(b []byte, c *Commit) (Entry, []byte, error) {
 	case entrySessionNamed:
 		it, err := decodeSessionNamed(body)
 		return it, rest, err
+	case entrySegmentAdded:
+		it, err := decodeSegmentAdded(body)
+		return it, rest, err
+	case entryLevelRaised:
+		it, err := decodeLevelRaised(body)
+		return it, rest, err
+	case entryLevelKnown:
+		level, flags, err := decodeLevel(body)
+		return &LevelKnown{Level: level, Hold: flags&levelHold != 0}, rest, err
+	case entryCheckpointSeen:
+		it, err := decodeCheckpointSeen(body)
+		return it, rest, err
+	case entryCollected:
+		it, err := decodeCollected(body)
+		return it, rest, err
 	case entryMark:
 		if it, ok, err := decodeMark(body); ok || err != nil {
 			return it, rest, err
@@ -298,8 +314,14 @@ func fixedEntrySize(kind uint16) int64 {
 		return batchEntrySize
 	case entryPartitionsAdded:
 		return 12
-	case entryTopicDeleted, entryDataFloor, entryKeyRevoked, entryConsumerDeleted:
+	case entryTopicDeleted, entryDataFloor, entryKeyRevoked, entryConsumerDeleted, entryLevelKnown:
 		return 8
+	case entryLevelRaised:
+		return levelRaisedSize
+	case entryCollected:
+		return collectedSize
+	case entryCheckpointSeen:
+		return checkpointSeenSize
 	case entryStartMoved, entryTopicConfigured:
 		return 24
 	case entrySessionNamed:

@@ -24,6 +24,7 @@ type format struct {
 var formats = []format{
 	{"commit", "commit.golden", func(b []byte) (any, error) { return DecodeCommit(b) }},
 	{"data object", "data.golden", func(b []byte) (any, error) { return DecodeDataHead(b) }},
+	{"segment", "segment.golden", func(b []byte) (any, error) { return DecodeSegmentHead(b) }},
 	{"checkpoint", "checkpoint.golden", func(b []byte) (any, error) { return DecodeCheckpoint(b) }},
 }
 

@@ -16,11 +16,13 @@ type row struct {
 	topic     format.TopicID
 	partition int
 	base      format.Offset
-	count     int64
+	span      int64 // number of offsets
+	records   int64
 	maxTime   int64 // in ms
 	timed     bool  // maxTime is known
 	pos, size uint32
 	crc       uint32
+	segment   bool // all batches of these offsets, in a segment; only topic, partition, base and span are known
 }
 
 // checkBatches verifies the batches of a payload against their rows. A batch has no row if its
@@ -38,7 +40,7 @@ func checkBatches(payload []byte, rows []row) (batches int, err error) {
 	end := 0
 	for _, r := range rows {
 		from, to := int(r.pos), int(r.pos)+int(r.size)
-		what := fmt.Sprintf("topic %d partition %d offsets %d to %d", r.topic, r.partition, r.base, r.base+format.Offset(r.count)-1)
+		what := fmt.Sprintf("topic %d partition %d offsets %d to %d", r.topic, r.partition, r.base, r.base+format.Offset(r.span)-1)
 		if from < end || to > len(payload) {
 			bad(fmt.Errorf("%s: %w: its entry in the log names the bytes %d to %d of the payload, which belong to another batch or do not exist", what, record.ErrCorrupt, from, to))
 			continue
@@ -87,8 +89,8 @@ func (r row) check(b []byte) error {
 	if err != nil {
 		return err
 	}
-	if int64(x.Count) != r.count {
-		return fmt.Errorf("%w: it has %d records, but its entry in the log says %d", record.ErrCorrupt, x.Count, r.count)
+	if int64(x.Count) != r.records || x.Span != r.span {
+		return fmt.Errorf("%w: it has %d records in %d offsets, but its entry in the log says %d in %d", record.ErrCorrupt, x.Count, x.Span, r.records, r.span)
 	}
 	latest := int64(math.MinInt64)
 	for rec, err := range x.Records(b, int64(r.base), record.Limits{}) {

@@ -98,6 +98,12 @@ func (c *checker) cover() {
 		return
 	}
 	newest := format.CheckpointKey(c.covered)
+	for key, use := range c.data {
+		if use.commit > 0 && use.commit <= c.covered {
+			use.live = false // unless the state knows better: it forgets what brokers have deleted
+			c.data[key] = use
+		}
+	}
 	for o, live := range c.base.AllObjects() {
 		switch at := format.Seq(o.Seq); {
 		case o.Data:
@@ -131,7 +137,7 @@ func (c *checker) coverData(key dataKey, size uint32, live bool) {
 // present reports whether the List showed a slot, and a Get found it.
 func (c *checker) present(s format.Seq) bool { return c.inv.slots.has(s) && !c.gone[s] }
 
-// eachRow calls the function each for every batch of a state.
+// eachRow calls the function each for every batch of a state, and for every range that is in a segment.
 func eachRow(s *state.State, each func(state.Object, row)) {
 	const atOnce = 1024
 	var locations []state.Location
@@ -144,8 +150,8 @@ func eachRow(s *state.State, each func(state.Object, row)) {
 					if !l.Object.Data {
 						start = 0
 					}
-					each(l.Object, row{topic: t.ID, partition: p, base: l.Base, count: l.Count, pos: l.Pos - start, size: l.Size, crc: l.CRC})
-					offset = l.Base + format.Offset(l.Count)
+					each(l.Object, row{topic: t.ID, partition: p, base: l.Base, span: l.Span, records: l.Records, pos: l.Pos - start, size: l.Size, crc: l.CRC, segment: l.Segment != nil})
+					offset = l.End()
 				}
 			}
 		}

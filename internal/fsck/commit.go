@@ -80,6 +80,13 @@ func (c *checker) checkSlot(ctx context.Context, s format.Seq, headMax int64) sl
 		d, r.err = c.checkData(ctx, ref, byObject[i])
 		r.data = append(r.data, d)
 	}
+	for _, it := range r.commit.Entries {
+		if x, ok := it.(*format.SegmentAdded); ok && r.err == nil {
+			var d dataResult
+			d, r.err = c.checkData(ctx, x.Ref, nil)
+			r.data = append(r.data, d)
+		}
+	}
 	return r
 }
 
@@ -168,7 +175,7 @@ func rowsOf(c *format.Commit) (inline []row, byObject [][]row) {
 			continue
 		}
 		r := row{
-			topic: x.Topic, partition: int(x.Partition), base: x.Base, count: int64(x.Count),
+			topic: x.Topic, partition: int(x.Partition), base: x.Base, span: int64(x.Count), records: int64(x.Count),
 			maxTime: x.MaxTime, timed: true, pos: x.Pos, size: x.Size, crc: x.CRC,
 		}
 		if x.Object == 0 {

@@ -46,6 +46,9 @@ func (c *checker) readData(ctx context.Context, ref format.DataRef, rows []row) 
 	if err != nil {
 		return 0, 0, err
 	}
+	if p, err := format.DecodePrologue(o.Body); err == nil && p.Kind == format.KindSegment {
+		return c.readSegment(ctx, ref, p, rows)
+	}
 	h, err := format.DecodeDataHead(o.Body)
 	switch {
 	case err != nil:

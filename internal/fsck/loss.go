@@ -25,7 +25,7 @@ func (l *loss) String() string {
 	if l == nil {
 		return ""
 	}
-	s := fmt.Sprintf("; lost with it: topic %s partition %d offsets %d to %d", l.topic, l.first.partition, l.first.base, l.first.base+format.Offset(l.first.count)-1)
+	s := fmt.Sprintf("; lost with it: topic %s partition %d offsets %d to %d", l.topic, l.first.partition, l.first.base, l.first.base+format.Offset(l.first.span)-1)
 	if l.batches > 1 {
 		s += fmt.Sprintf(" and %d more batches", l.batches-1)
 	}

@@ -30,6 +30,8 @@ const (
 	retryMax     = time.Minute
 	// lively is how long a broker that writes nothing counts as running: for that long, others try to connect to it.
 	lively = 10 * time.Minute
+	// staysFor is how long a broker has to commit to be one that stays, unlike a command that commits once or twice.
+	staysFor = time.Minute
 	// steady is how long a connection has to last, so that the next attempt after its end comes soon.
 	steady = 10 * time.Second
 	// silence is how long a connection may bring nothing while its broker commits. After that, it counts as broken until it
@@ -83,6 +85,7 @@ type Options struct {
 type Mesh struct {
 	session format.SessionID
 	address string // where others reach this broker; "" if they can't
+	level   uint32
 	hidden  sync.Once
 	log     Log
 	logger  *slog.Logger
@@ -108,19 +111,22 @@ type Stats struct {
 // peer is another broker.
 type peer struct {
 	session format.SessionID
-	address string // the address in its last mark; "" if nobody knows one
+	address string    // the address in its last mark; "" if nobody knows one
+	first   time.Time // when a commit of it was seen first
 	seen    time.Time
 	dialing context.CancelFunc // ends the attempts to connect, or nil
 	link    *link              // the connection in use, or nil
 	layout  uint16
 	version string
 	zone    string
-	failed  error // why the last attempt to connect failed
+	level   uint32 // the highest level of the log's format that it agrees to, by its last hello
+	failed  error  // why the last attempt to connect failed
 }
 
-// New returns the mesh of a session. address is where others reach this broker, or "". The mesh has no connections before Open is called. The caller ends it with Close.
-func New(session format.SessionID, address string, log Log, logger *slog.Logger) *Mesh {
-	m := &Mesh{session: session, address: address, log: log, logger: logger, peers: map[format.SessionID]*peer{}}
+// New returns the mesh of a session. address is where others reach this broker, or "". level is the highest level of the log's
+// format that this broker agrees to. The mesh has no connections before Open is called. The caller ends it with Close.
+func New(session format.SessionID, address string, level uint32, log Log, logger *slog.Logger) *Mesh {
+	m := &Mesh{session: session, address: address, level: level, log: log, logger: logger, peers: map[format.SessionID]*peer{}}
 	m.life, m.end = context.WithCancel(context.Background())
 	return m
 }
@@ -154,7 +160,10 @@ func (m *Mesh) Seen(session format.SessionID, address string, byWire bool) {
 		return
 	}
 	p.seen, p.address = time.Now(), cmp.Or(address, p.address)
-	if p.address == "" && m.address == "" && p.link == nil {
+	if p.first.IsZero() {
+		p.first = p.seen
+	}
+	if p.address == "" && m.address == "" && p.link == nil && p.seen.Sub(p.first) >= staysFor {
 		m.hidden.Do(func() {
 			m.logger.Warn("this broker and another one of the log can't connect to each other, since neither has an address; so their appends take longer, and cost more requests",
 				"session", session, "hint", "start each broker with --advertise and an address that the others reach")
@@ -385,7 +394,7 @@ func (m *Mesh) run(conn Conn, session, dialer format.SessionID) error {
 	defer conn.Close()
 	applied, hash := m.log.Position()
 	m.mu.Lock()
-	own := hello{layout: Layout, applied: applied, hash: hash, version: m.opts.Version, zone: m.opts.Zone}
+	own := hello{layout: Layout, applied: applied, hash: hash, version: m.opts.Version, zone: m.opts.Zone, level: m.level}
 	m.mu.Unlock()
 	theirs, err := greet(ctx, conn, own)
 	if err != nil {
@@ -458,7 +467,7 @@ func (m *Mesh) use(l *link, session format.SessionID, theirs hello) bool {
 	}
 	l.answers = theirs.layout >= layoutHands
 	l.roundTrip() // measure it for the first caller
-	p.link, p.layout, p.version, p.zone, p.failed = l, theirs.layout, theirs.version, theirs.zone, nil
+	p.link, p.layout, p.version, p.zone, p.level, p.failed = l, theirs.layout, theirs.version, theirs.zone, theirs.level, nil
 	m.logger.Debug("connected to another broker", "session", session, "version", theirs.version, "zone", theirs.zone)
 	return true
 }

@@ -157,7 +157,7 @@ func id(i int) format.SessionID { return format.SessionID{byte(i), byte(i >> 8)}
 
 func (n *net) add(i int, zone string) *node {
 	x := &node{}
-	x.Mesh = New(id(i), "here", x, loglines.Text(n.T, n.Output(), slog.LevelDebug))
+	x.Mesh = New(id(i), "here", format.LevelSegments, x, loglines.Text(n.T, n.Output(), slog.LevelDebug))
 	x.Open(Options{Version: "v1", Zone: zone, Dial: n.dial(id(i))})
 	n.mu.Lock()
 	n.meshes[id(i)] = x
@@ -555,8 +555,40 @@ func TestRefusedConnectionsAreTriedLessOften(t *testing.T) {
 	})
 }
 
+// While one of the connected brokers does not agree to a level of the log's format, or says nothing of levels as earlier versions
+// do, the brokers do not all agree.
+func TestAllConnectedBrokersMustAgreeToALevel(t *testing.T) {
+	inBubble(t, func(n *net) {
+		a := n.add(1, "")
+		n.add(2, "")
+		a.sees(2)
+		time.Sleep(time.Minute)
+		if !a.AllAgree(format.LevelSegments) {
+			n.Error("one other broker is connected, which agrees")
+		}
+		holds := hello{layout: Layout, level: format.LevelSegments - 1}.encode()
+		for _, greeting := range [][]byte{holds, holds[:len(holds)-4]} {
+			one, two := meshtest.NewPipe(10)
+			a.sees(3)
+			go a.Serve(one, id(3))
+			if err := two.Send(n.Context(), greeting); err != nil {
+				n.Fatal(err)
+			}
+			synctest.Wait()
+			if a.AllAgree(format.LevelSegments) {
+				n.Errorf("a broker with the hello %x is connected", greeting)
+			}
+			two.Close()
+			synctest.Wait()
+			if !a.AllAgree(format.LevelSegments) {
+				n.Error("that broker has gone")
+			}
+		}
+	})
+}
+
 func FuzzMessage(f *testing.F) {
-	f.Add(hello{layout: Layout, applied: 7, hash: format.Hash{1}, version: "v1.2", zone: "east"}.encode())
+	f.Add(hello{layout: Layout, applied: 7, hash: format.Hash{1}, version: "v1.2", zone: "east", level: 6}.encode())
 	f.Add(Commit{Body: []byte("head"), Size: 10, Date: time.UnixMicro(99)}.encode())
 	f.Add(ask{7}.encode())
 	f.Add(proof{7, 8}.encode())
@@ -570,7 +602,8 @@ func FuzzMessage(f *testing.F) {
 		switch m := message.(type) {
 		case hello:
 			again = m.encode()
-			b = b[:len(again)] // what follows is of a newer version
+			n := min(len(again), len(b)) // an earlier version sends no level; what follows is of a newer one
+			again, b = again[:n], b[:n]
 		case Commit:
 			again = m.encode()
 		case ask:

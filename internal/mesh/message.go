@@ -43,6 +43,7 @@ type hello struct {
 	hash    format.Hash // the hash of the head in that slot
 	version string      // of Seb, for people
 	zone    string
+	level   uint32 // the highest level of the log's format that the sender agrees to; 0 from a broker that says nothing of levels
 }
 
 const textBytesMax = 255 // of a version or a zone
@@ -56,7 +57,7 @@ func (m hello) encode() []byte {
 		text = text[:min(len(text), textBytesMax)]
 		b = append(append(b, byte(len(text))), text...)
 	}
-	return b
+	return binary.LittleEndian.AppendUint32(b, m.level)
 }
 
 // Commit is a commit that its writer sends: the bytes of its object from the start on, at least those of the head.
@@ -114,6 +115,9 @@ func decode(b []byte) (any, error) {
 		m := hello{layout: r.U16(), applied: format.Seq(r.U64())}
 		copy(m.hash[:], r.Raw(len(m.hash)))
 		m.version, m.zone = shortText(r), shortText(r)
+		if r.Left() > 0 { // earlier versions send no level
+			m.level = r.U32()
+		}
 		return m, r.Err()
 	case kindCommit:
 		m := Commit{Size: r.I64(), Date: time.UnixMicro(r.I64())}

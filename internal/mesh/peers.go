@@ -36,6 +36,18 @@ func (m *Mesh) replacedLocked(p *peer) bool {
 	return false
 }
 
+// AllAgree reports whether all connected brokers agree to a level of the log's format.
+func (m *Mesh) AllAgree(level uint32) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.peers {
+		if p.link != nil && p.level < level {
+			return false
+		}
+	}
+	return true
+}
+
 // Peers returns the other brokers that have written commits since the start of this one, or are connected to it. It sends each
 // a message to measure the round trip.
 func (m *Mesh) Peers(ctx context.Context) []Peer {

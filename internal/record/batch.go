@@ -31,6 +31,8 @@ type Batch struct {
 	Attributes  int16
 	Codec       Codec // from Attributes
 	Count       int   // number of records, at least 1
+	// Span is the number of offsets from the base offset to the last offset of the batch, at least Count.
+	Span int64
 
 	BaseTimestamp int64 // ms since the Unix epoch
 	MaxTimestamp  int64 // ms since the Unix epoch
@@ -39,6 +41,12 @@ type Batch struct {
 	ProducerEpoch int16
 	BaseSequence  int32
 }
+
+// SpanMax is the largest Span of a batch: the last offset delta is an int32.
+const SpanMax = math.MaxInt32 + 1
+
+// Dense reports whether the batch has no gaps: its records have the offsets from the base offset on, one after the other.
+func (x Batch) Dense() bool { return x.Span == int64(x.Count) }
 
 // LogAppendTime reports whether all records have the timestamp MaxTimestamp.
 func (x Batch) LogAppendTime() bool { return x.Attributes&logAppendTimeBit != 0 }
@@ -77,14 +85,14 @@ func Parse(b []byte) (Batch, error) {
 	switch {
 	case length+lengthEnd < HeaderSize || length+lengthEnd > int64(len(b)):
 		return Batch{}, fmt.Errorf("%w: its length field says %d bytes, and %d bytes follow that field", ErrCorrupt, length, len(b)-lengthEnd)
-	case count < 1 || lastDelta != count-1:
+	case count < 1 || lastDelta < count-1:
 		return Batch{}, fmt.Errorf("%w: its header says %d records, but a last offset delta of %d", ErrCorrupt, count, lastDelta)
 	case x.Codec > Zstd:
 		return Batch{}, fmt.Errorf("%w: unknown codec %d", ErrCorrupt, x.Codec)
 	case x.Codec == None && int64(count)*recordSizeMin > length+lengthEnd-HeaderSize:
 		return Batch{}, fmt.Errorf("%w: %d records can't fit into %d bytes", ErrCorrupt, count, length+lengthEnd-HeaderSize)
 	}
-	x.Size, x.Count = int(length+lengthEnd), int(count)
+	x.Size, x.Count, x.Span = int(length+lengthEnd), int(count), int64(lastDelta)+1
 	return x, nil
 }
 

@@ -103,7 +103,7 @@ func TestGoldenBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantHeader := Batch{
-		Size: 119, CRC: 0xfe21afd9, Count: 3, BaseTimestamp: 10, MaxTimestamp: 12,
+		Size: 119, CRC: 0xfe21afd9, Count: 3, Span: 3, BaseTimestamp: 10, MaxTimestamp: 12,
 		ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
 	}
 	if diff := cmp.Diff(wantHeader, x); diff != "" {

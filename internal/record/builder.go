@@ -32,6 +32,7 @@ func SizeOf(r *Record) int {
 type Builder struct {
 	buf           []byte // space for the header, then the records
 	count         int
+	span          int64 // offsets of the batch so far, including those that Skip left out
 	baseTimestamp int64
 	maxTimestamp  int64
 }
@@ -53,11 +54,22 @@ func (b *Builder) Grow(n int) {
 	b.buf = slices.Grow(b.buf, n)
 }
 
-// Append adds a copy of r to the batch. It panics if the batch could exceed [SizeMax]; callers keep their
-// batches far smaller.
+// Span returns the number of offsets that the batch would have now: its records, and the gaps that Skip made.
+func (b *Builder) Span() int64 { return b.span }
+
+// Skip makes a gap of n offsets behind the records so far. It panics if the batch could exceed [SpanMax].
+func (b *Builder) Skip(n int64) {
+	if n < 0 || b.span+n > SpanMax {
+		panic(fmt.Sprintf("record: a gap of %d offsets in a batch of %d", n, b.span))
+	}
+	b.span += n
+}
+
+// Append adds a copy of r to the batch, with the next offset. It panics if the batch could exceed [SizeMax] or
+// [SpanMax]; callers keep their batches far smaller.
 func (b *Builder) Append(r *Record) {
-	if bound := b.Size() + SizeOf(r); bound > SizeMax {
-		panic(fmt.Sprintf("record: a batch of %d bytes", bound))
+	if bound := b.Size() + SizeOf(r); bound > SizeMax || b.span >= SpanMax {
+		panic(fmt.Sprintf("record: a batch of %d bytes and %d offsets", bound, b.span))
 	}
 	if b.count == 0 {
 		var header [HeaderSize]byte // filled in by seal
@@ -68,7 +80,7 @@ func (b *Builder) Append(r *Record) {
 
 	// The difference of two extreme timestamps may overflow. This does no harm: a reader adds the
 	// difference to the base timestamp, and the sum overflows back to the right value.
-	timeDelta, offsetDelta := r.Timestamp-b.baseTimestamp, int64(b.count)
+	timeDelta, offsetDelta := r.Timestamp-b.baseTimestamp, b.span
 	size := 1 + varintSize(timeDelta) + varintSize(offsetDelta) +
 		bytesSize(r.Key) + bytesSize(r.Value) + varintSize(int64(len(r.Headers)))
 	for i := range r.Headers {
@@ -91,6 +103,7 @@ func (b *Builder) Append(r *Record) {
 	}
 	b.buf = p
 	b.count++
+	b.span++
 }
 
 // Finish returns the uncompressed batch, with base offset 0 and leader epoch 0. It returns nil if there
@@ -121,6 +134,17 @@ func (b *Builder) FinishWith(c Codec) ([]byte, error) {
 	return p, nil
 }
 
+// FinishSmaller does what FinishWith does, but leaves the records uncompressed if c does not make the batch smaller.
+func (b *Builder) FinishSmaller(c Codec) ([]byte, error) {
+	plain := *b
+	p, err := b.FinishWith(c)
+	if err != nil || len(p) < plain.Size() {
+		return p, err
+	}
+	*b = Builder{}
+	return plain.Finish(), nil
+}
+
 // seal fills in the header of the batch p, which already has its records.
 func (b *Builder) seal(p []byte, c Codec) {
 	binary.BigEndian.PutUint64(p, 0)
@@ -128,7 +152,7 @@ func (b *Builder) seal(p []byte, c Codec) {
 	binary.BigEndian.PutUint32(p[epochAt:], 0)
 	p[magicAt] = magic2
 	binary.BigEndian.PutUint16(p[attributesAt:], uint16(c))
-	binary.BigEndian.PutUint32(p[lastDeltaAt:], uint32(b.count-1))
+	binary.BigEndian.PutUint32(p[lastDeltaAt:], uint32(b.span-1))
 	binary.BigEndian.PutUint64(p[baseTimestampAt:], uint64(b.baseTimestamp))
 	binary.BigEndian.PutUint64(p[maxTimestampAt:], uint64(b.maxTimestamp))
 	// The batch has no producer: id, epoch and sequence are -1.
@@ -140,7 +164,7 @@ func (b *Builder) seal(p []byte, c Codec) {
 }
 
 // Without returns a new builder with the records of b, except those whose index is in a span of
-// skip. It does not change b. If records of several requests share a batch, and one request is
+// skip. The result has no gaps. Without does not change b. If records of several requests share a batch, and one request is
 // withdrawn, the caller uses Without to remove the records of that request.
 func (b *Builder) Without(skip []Span) *Builder {
 	out := new(Builder)
@@ -148,7 +172,7 @@ func (b *Builder) Without(skip []Span) *Builder {
 		return out
 	}
 	out.Grow(len(b.buf))
-	w := walker{rest: b.buf[HeaderSize:], count: b.count, baseTimestamp: b.baseTimestamp, headersMax: math.MaxInt}
+	w := walker{rest: b.buf[HeaderSize:], count: b.count, span: b.span, baseTimestamp: b.baseTimestamp, headersMax: math.MaxInt}
 	for i := range b.count {
 		r, err := w.next()
 		if err != nil {

@@ -60,13 +60,14 @@ func bytesLimit(limit int) error {
 	return &LimitError{What: "bytes once decompressed", Limit: limit, Index: -1}
 }
 
-// Check checks a batch for seb dump: b must be exactly one batch with a right CRC. Check
-// decodes all records. Their number must be the one in the header, their offset deltas must be 0, 1, 2
-// and so on, and the batch must not exceed lim. Errors wrap [ErrCorrupt], [ErrMagic] or [ErrControl], or are
+// Check checks a batch: b must be exactly one batch with a right CRC. Check decodes all records. Their number
+// must be the one in the header, their offset deltas must ascend and not exceed the last one in the header, and the
+// batch must not exceed lim. Errors wrap [ErrCorrupt], [ErrMagic] or [ErrControl], or are
 // a [*LimitError].
 //
 // Some clients write a wrong MaxTimestamp into the header. So in the result, MaxTimestamp is the
-// largest timestamp of the records. Check accepts transactional batches; the caller may refuse them.
+// largest timestamp of the records. Check accepts transactional batches and batches with gaps; the caller may
+// refuse them.
 func Check(b []byte, lim Limits) (Batch, error) {
 	x, err := Parse(b)
 	if err != nil {
@@ -79,14 +80,16 @@ func Check(b []byte, lim Limits) (Batch, error) {
 		return Batch{}, ErrControl
 	}
 	latest := int64(math.MinInt64)
+	index := 0
 	for r, err := range x.Records(b, 0, lim) {
 		if err != nil {
 			return Batch{}, err
 		}
 		latest = max(latest, r.Timestamp)
 		if lim.RecordBytes > 0 && r.size() > lim.RecordBytes {
-			return Batch{}, &LimitError{"bytes in key, value and headers", lim.RecordBytes, int(r.Offset)}
+			return Batch{}, &LimitError{"bytes in key, value and headers", lim.RecordBytes, index}
 		}
+		index++
 	}
 	x.MaxTimestamp = latest
 	return x, nil

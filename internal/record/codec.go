@@ -11,8 +11,9 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/snappy/xerial"
-	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
+
+	"github.com/simple-event-broker/seb/internal/zstdpool"
 )
 
 // Codec says how the records of a batch are compressed. Its value is the lowest three bits of the batch's
@@ -46,14 +47,6 @@ func (c Codec) String() string {
 }
 
 const (
-	// zstdWindowMax is the largest window that the decoder accepts, in bytes: RFC 8878 recommends
-	// that every decoder supports this size. Up to level 19, zstd needs no larger window. The
-	// decoder allocates the window that a frame claims to need, so a larger bound would let
-	// hostile frames take more memory.
-	zstdWindowMax = 8 << 20
-	// zstdWindow is the window of the encoder in bytes, about the size of a batch.
-	zstdWindow = 1 << 20
-
 	// snappyExpansionMax bounds how many times larger snappy data can become when decompressed: an
 	// element of 3 bytes stands for at most 64 bytes.
 	snappyExpansionMax = 22
@@ -78,19 +71,7 @@ var (
 		must(w.Apply(lz4.BlockSizeOption(lz4.Block64Kb), lz4.ChecksumOption(false)))
 		return w
 	}}
-	lz4Readers  = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
-	zstdWriters = sync.Pool{New: func() any {
-		w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
-		must(err)
-		return w
-	}}
-	zstdReaders = sync.Pool{New: func() any {
-		// With a concurrency of 1 the decoder starts no goroutines.
-		r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(zstdWindowMax))
-		must(err)
-		return r
-	}}
+	lz4Readers = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
 )
 
 // must panics if err is not nil. It is for calls with constant options, which can't fail.
@@ -120,9 +101,7 @@ func compress(dst, src []byte, c Codec) ([]byte, error) {
 		_, err = w.Write(src)
 		err = errors.Join(err, w.Close())
 	case Zstd:
-		w := zstdWriters.Get().(*zstd.Encoder)
-		defer zstdWriters.Put(w)
-		return w.EncodeAll(src, dst), nil
+		return zstdpool.Compress(dst, src), nil
 	default:
 		err = errors.New("unknown codec")
 	}
@@ -151,11 +130,10 @@ func decompress(src []byte, c Codec, limit int) (out []byte, err error) {
 		r.Reset(in)
 		out, err = readAll(r, len(src), limit)
 	case Zstd:
-		r := zstdReaders.Get().(*zstd.Decoder)
-		defer zstdReaders.Put(r)
-		if err = r.Reset(in); err == nil {
+		err = zstdpool.Decompress(src, func(r io.Reader) (err error) {
 			out, err = readAll(r, len(src), limit)
-		}
+			return err
+		})
 	default:
 		err = errors.New("unknown codec")
 	}

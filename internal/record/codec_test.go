@@ -9,6 +9,8 @@ import (
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/simple-event-broker/seb/internal/zstdpool"
 )
 
 var codecs = []Codec{Gzip, Snappy, LZ4, Zstd}
@@ -90,13 +92,13 @@ func TestSnappyForms(t *testing.T) {
 }
 
 func TestZstdWindowIsBounded(t *testing.T) {
-	w, err := zstd.NewWriter(nil, zstd.WithWindowSize(2*zstdWindowMax))
+	w, err := zstd.NewWriter(nil, zstd.WithWindowSize(2*zstdpool.WindowMax))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
 	w.Reset(&out)
-	if _, err := w.Write(make([]byte, 3*zstdWindowMax)); err != nil {
+	if _, err := w.Write(make([]byte, 3*zstdpool.WindowMax)); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {

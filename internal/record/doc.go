@@ -6,6 +6,9 @@
 // depend on where the batch is in a partition. Every decoder returns an error for bytes that it
 // can't decode, and none panics.
 //
+// A batch may have gaps: offsets between its base and its last offset that no record has. Batches of producers are
+// dense, which means without gaps. A batch that was made of several others has their gaps.
+//
 // The layout is that of "Record Batch" in Kafka's documentation
 // (https://kafka.apache.org/documentation/#recordbatch). All integers of the
 // header are big-endian:
@@ -20,7 +23,7 @@
 //	                                      3 lz4, 4 zstd), 3 log append time,
 //	                                      4 transactional, 5 control,
 //	                                      6 delete horizon (set by brokers only)
-//	    23     4  last offset delta       count - 1
+//	    23     4  last offset delta       at least count - 1; more if offsets are missing
 //	    27     8  base timestamp          ms since the Unix epoch, of the first record
 //	    35     8  max timestamp           ms since the Unix epoch
 //	    43     8  producer id             -1 = none
@@ -34,7 +37,7 @@
 //	varint   length of what follows
 //	int8     attributes, unused
 //	varlong  timestamp delta to the base timestamp
-//	varint   offset delta to the base offset
+//	varint   offset delta to the base offset, above that of the record before
 //	varint   key length, -1 for null; then the key
 //	varint   value length, -1 for null; then the value
 //	varint   header count, then for each:
@@ -87,7 +90,7 @@ type Record struct {
 	Key, Value []byte // nil means null, which differs from empty
 	Headers    []Header
 	Timestamp  int64 // ms since the Unix epoch
-	// Offset is the offset in the partition. Readers of batches set it; Builder ignores it.
+	// Offset is the offset in the partition. Readers of batches set it; Builder ignores it (see [Builder.Skip]).
 	Offset int64
 }
 

@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// Records iterates over the records of the batch b, whose header is x, in order. The first
-// record gets the offset base. Keys and values are slices of b, or of new memory if b is
+// Records iterates over the records of the batch b, whose header is x, in order. The
+// offset of a record is base plus the record's offset delta. Keys and values are slices of b, or of new memory if b is
 // compressed. The caller must not change them, and must not use them after b has changed.
 //
 // An error ends the iteration and comes without a record. It wraps [ErrCorrupt], or is a
@@ -21,7 +21,7 @@ func (x Batch) Records(b []byte, base int64, lim Limits) iter.Seq2[Record, error
 			yield(Record{}, err)
 			return
 		}
-		w := walker{rest: rest, count: x.Count, baseTimestamp: x.BaseTimestamp, headersMax: lim.recordHeaders()}
+		w := walker{rest: rest, count: x.Count, span: x.Span, baseTimestamp: x.BaseTimestamp, headersMax: lim.recordHeaders()}
 		for range x.Count {
 			r, err := w.next()
 			if err != nil {
@@ -59,6 +59,8 @@ type walker struct {
 	rest          []byte // records not decoded yet
 	index         int    // index of the next record
 	count         int
+	span          int64 // offset deltas are below span
+	free          int64 // the lowest offset delta that the next record may have
 	baseTimestamp int64
 	headersMax    int
 
@@ -71,7 +73,7 @@ const (
 	namesMax    = 64 // header names remembered
 )
 
-// next decodes the next record, and sets its Offset to the record's index in the batch.
+// next decodes the next record, and sets its Offset to the record's offset delta.
 func (w *walker) next() (Record, error) {
 	f := fields{rest: w.rest}
 	body := f.take(f.varint32())
@@ -82,17 +84,17 @@ func (w *walker) next() (Record, error) {
 	f.rest = body
 
 	f.take(1) // attributes: unused
-	r := Record{Offset: int64(w.index)}
+	var r Record
 	r.Timestamp = w.baseTimestamp + f.varint64()
-	delta := f.varint32()
+	r.Offset = int64(f.varint32())
 	r.Key = f.nullable()
 	r.Value = f.nullable()
 	count := f.varint32()
 	switch {
 	case f.bad:
 		return Record{}, w.corrupt("a field is damaged")
-	case delta != int32(w.index):
-		return Record{}, w.corrupt(fmt.Sprintf("its offset delta is %d instead of %d", delta, w.index))
+	case r.Offset < w.free || r.Offset >= w.span:
+		return Record{}, w.corrupt(fmt.Sprintf("its offset delta is %d; from %d to %d are possible", r.Offset, w.free, w.span-1))
 	case count < 0 || int(count) > len(f.rest)/2:
 		return Record{}, w.corrupt(fmt.Sprintf("%d headers can't fit into %d bytes", count, len(f.rest)))
 	case int(count) > w.headersMax:
@@ -103,7 +105,7 @@ func (w *walker) next() (Record, error) {
 	if f.bad || len(f.rest) > 0 {
 		return Record{}, w.corrupt("its headers are damaged")
 	}
-	w.index++
+	w.index, w.free = w.index+1, r.Offset+1
 	return r, nil
 }
 

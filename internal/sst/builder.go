@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+
+	"github.com/simple-event-broker/seb/internal/zstdpool"
 )
 
 // Options say how a table is built. The zero value is valid.
@@ -132,7 +134,7 @@ func (b *Builder) compressed() (packed []byte, ok bool) {
 	if b.o.Plain {
 		return nil, false
 	}
-	packed = compress(b.block)
+	packed = zstdpool.Compress(nil, b.block)
 	return packed, len(packed) < len(b.block)
 }
 

@@ -41,28 +41,19 @@ type Block struct {
 
 // Index finds the block of a key.
 type Index struct {
-	rows  uint64
 	first [][]byte // first key of each block
 	block []Block
 }
 
-// DecodeIndex reads the index that a footer tells of. b is exactly the index, and the index keeps slices of
-// it. size is the size of the whole table in bytes.
-func DecodeIndex(b []byte, f Footer, size int64) (*Index, error) {
-	if int64(len(b)) != int64(f.IndexSize) {
-		return nil, corrupt("the index has %d bytes instead of %d", len(b), f.IndexSize)
+// DecodeIndex reads an index. b is exactly the index, and the index keeps slices of it. crc is its CRC-32C, and end is where
+// the blocks end and the index begins, in bytes from the table's first byte.
+func DecodeIndex(b []byte, crc uint32, end int64) (*Index, error) {
+	if sum := crc32.Checksum(b, castagnoli); sum != crc {
+		return nil, corrupt("the index should have the checksum %08x, but its bytes give %08x", crc, sum)
 	}
-	if sum := crc32.Checksum(b, castagnoli); sum != f.IndexCRC {
-		return nil, corrupt("the index should have the checksum %08x, but its bytes give %08x", f.IndexCRC, sum)
-	}
-	const rowMin = 1 + 1 + 1 + 4
-	if int64(f.Blocks)*rowMin > int64(len(b)) || f.Rows < uint64(f.Blocks) || (f.Blocks == 0) != (f.Rows == 0) {
-		return nil, corrupt("%d rows in %d blocks don't fit to an index of %d bytes", f.Rows, f.Blocks, len(b))
-	}
-	x := &Index{rows: f.Rows, first: make([][]byte, 0, f.Blocks), block: make([]Block, 0, f.Blocks)}
-	end := size - FooterSize - int64(len(b)) // of the blocks
+	x := &Index{}
 	var pos int64
-	for range f.Blocks {
+	for len(b) > 0 {
 		key, rest, ok := cut(b, KeyMax)
 		n, used := binary.Uvarint(rest)
 		if !ok || used <= 0 || len(rest) < used+4 || len(key) == 0 {
@@ -79,14 +70,11 @@ func DecodeIndex(b []byte, f Footer, size int64) (*Index, error) {
 		pos += blk.Size
 		x.first, x.block = append(x.first, key), append(x.block, blk)
 	}
-	if len(b) > 0 || pos != end {
-		return nil, corrupt("the blocks end at byte %d instead of %d, and %d bytes follow the index", pos, end, len(b))
+	if pos != end {
+		return nil, corrupt("the blocks end at byte %d instead of %d", pos, end)
 	}
 	return x, nil
 }
-
-// Rows returns the number of rows that the table has according to its footer.
-func (x *Index) Rows() uint64 { return x.rows }
 
 // Blocks returns the blocks of the table, in the order of their keys. The caller must not change them.
 func (x *Index) Blocks() []Block { return x.block }

@@ -2,13 +2,19 @@ package sst
 
 import "iter"
 
-// Table is a whole table in memory.
+// Table is a table that can be read.
 type Table struct {
-	b     []byte
 	index *Index
+	get   func(Block) ([]byte, error)
+	rows  uint64 // according to the footer, if whole is set
+	whole bool
 }
 
-// Open reads the index of a table. b is exactly the table; the Table keeps slices of it.
+// NewTable returns a table with an index. get returns the bytes of a block, as stored; the caller of a method of the table gets
+// its errors.
+func NewTable(x *Index, get func(Block) ([]byte, error)) *Table { return &Table{index: x, get: get} }
+
+// Open returns a table that is in memory. b is exactly the table; the Table keeps slices of it.
 func Open(b []byte) (*Table, error) {
 	if len(b) < FooterSize {
 		return nil, corrupt("a table of %d bytes", len(b))
@@ -21,15 +27,20 @@ func Open(b []byte) (*Table, error) {
 	if int64(f.IndexSize) > int64(end) {
 		return nil, corrupt("an index of %d bytes does not fit into a table of %d", f.IndexSize, len(b))
 	}
-	x, err := DecodeIndex(b[end-int(f.IndexSize):end], f, int64(len(b)))
+	blocks := end - int(f.IndexSize)
+	x, err := DecodeIndex(b[blocks:end], f.IndexCRC, int64(blocks))
 	if err != nil {
 		return nil, err
 	}
-	return &Table{b: b, index: x}, nil
+	if f.Blocks != uint32(len(x.block)) || f.Rows < uint64(f.Blocks) {
+		return nil, corrupt("the footer says %d rows in %d blocks, the index has %d blocks", f.Rows, f.Blocks, len(x.block))
+	}
+	get := func(blk Block) ([]byte, error) { return b[blk.Pos : blk.Pos+blk.Size], nil }
+	return &Table{index: x, get: get, rows: f.Rows, whole: true}, nil
 }
 
-// Rows returns the number of rows that the table has according to its footer.
-func (t *Table) Rows() uint64 { return t.index.rows }
+// Rows returns the number of rows that a table has according to its footer; [Open] has read it.
+func (t *Table) Rows() uint64 { return t.rows }
 
 // Floor returns the row with the greatest key that is not above key. ok is false if all keys are above.
 func (t *Table) Floor(key []byte) (row Row, ok bool, err error) {
@@ -75,7 +86,7 @@ func (t *Table) From(key []byte) iter.Seq2[Row, error] {
 	}
 }
 
-// All iterates over all rows, and checks that they are as many as the footer says, and that the keys ascend
+// All iterates over all rows, and checks that they are as many as the footer says, if [Open] has read it, and that the keys ascend
 // from block to block. The key of a row is valid until the next row. An error ends the iteration.
 func (t *Table) All() iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
@@ -99,8 +110,8 @@ func (t *Table) All() iter.Seq2[Row, error] {
 				}
 			}
 		}
-		if rows != t.index.rows {
-			yield(Row{}, corrupt("it has %d rows instead of %d", rows, t.index.rows))
+		if t.whole && rows != t.rows {
+			yield(Row{}, corrupt("it has %d rows instead of %d", rows, t.rows))
 		}
 	}
 }
@@ -108,7 +119,11 @@ func (t *Table) All() iter.Seq2[Row, error] {
 // block returns the rows of block i, whose first key must be the one in the index.
 func (t *Table) block(i int) (*Rows, error) {
 	blk := t.index.block[i]
-	r, err := DecodeBlock(t.b[blk.Pos:blk.Pos+blk.Size], blk)
+	b, err := t.get(blk)
+	if err != nil {
+		return nil, err
+	}
+	r, err := DecodeBlock(b, blk)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,10 @@ type Draft struct {
 	consumers indexDraft[format.ConsumerID, *Consumer, draftConsumer]
 	queues    indexDraft[format.QueueID, *Queue, draftQueue]
 	delayed   draftDelayed
+	segment   bool   // the commit adds a segment
+	raised    bool   // the commit raises the level of the log
+	seen      bool   // the commit names a checkpoint that was seen
+	collected bool   // the commit says what is deleted
 	meter     *meter // nil unless Measure was called
 }
 
@@ -49,6 +53,9 @@ func (s *State) Draft(time int64) *Draft {
 
 // Time returns the time of the commit under construction, in microseconds since 1970.
 func (d *Draft) Time() int64 { return d.time }
+
+// Level returns the level of the log before the commit.
+func (d *Draft) Level() uint32 { return d.s.level }
 
 // NextTopicID returns the id that the next created topic must have.
 func (d *Draft) NextTopicID() format.TopicID { return d.topics.next }
@@ -162,7 +169,15 @@ func (d *Draft) Take(it format.Entry) error {
 		return d.takeConsumerDeletion(x)
 	case *format.SessionNamed:
 		return d.takeSession(x)
-	case *format.WriterMark, *format.BundleMark, *format.UnknownEntry:
+	case *format.SegmentAdded:
+		return d.takeSegment(x)
+	case *format.LevelRaised:
+		return d.takeLevel(x)
+	case *format.CheckpointSeen:
+		return d.takeSeen(x)
+	case *format.Collected:
+		return d.takeCollected(x)
+	case *format.WriterMark, *format.BundleMark, *format.LevelKnown, *format.UnknownEntry:
 	default:
 		if ok, err := d.takeQueueEntry(it); ok {
 			return err

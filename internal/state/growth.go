@@ -85,6 +85,13 @@ func (m *meter) add(it format.Entry) {
 		m.grown += int64(x.Partitions-min(x.Partitions, had)) * partitionMemory
 	case *format.AppendKeyed:
 		m.grown += KeyedMemory(len(x.Ranges))
+	case *format.SegmentAdded:
+		m.grown += segmentMemory + int64(len(x.Ranges))*(partMemory+stayMemory)
+	case *format.CheckpointSeen:
+		m.grown += seenMemory
+	case *format.LevelRaised:
+		// Objects that have batches take more memory from then on, or objects that have none are listed as dead.
+		m.grown += int64(m.d.s.objects.count) * max(commitMemory, deadMemory-objectMemory)
 	case *format.KeyCreated:
 		m.grown += keyOf(x, 0).memory()
 	case *format.ConsumerCreated:

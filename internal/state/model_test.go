@@ -66,7 +66,7 @@ func (m *model) apply(c *format.Commit) {
 		case *format.StartMoved:
 			p := &m.topic(x.Topic).partitions[x.Partition]
 			p.start = x.Start
-			p.batches = slices.DeleteFunc(p.batches, func(l Location) bool { return l.Base+format.Offset(l.Count) <= x.Start })
+			p.batches = slices.DeleteFunc(p.batches, func(l Location) bool { return l.End() <= x.Start })
 		case *format.ConsumerCreated:
 			if m.consumers == nil {
 				m.consumers, m.consumerTopics = map[format.ConsumerID]format.Offset{}, map[format.ConsumerID]format.TopicID{}
@@ -79,7 +79,7 @@ func (m *model) apply(c *format.Commit) {
 		case *format.AppendKeyed:
 			m.keyed = append(m.keyed, Keyed{Key: x.Key, Print: x.Print, Time: c.Time, Ranges: x.Ranges})
 		case *format.Batch:
-			l := Location{Base: x.Base, Count: int64(x.Count), Size: x.Size, CRC: x.CRC}
+			l := Location{Base: x.Base, Span: int64(x.Count), Records: int64(x.Count), Size: x.Size, CRC: x.CRC}
 			if x.Object == 0 {
 				l.Object = Object{Seq: uint64(c.Seq), Tag: c.Nonce.Tag(), Size: uint32(c.Size())}
 				l.Pos = c.PayloadStart + x.Pos
@@ -99,7 +99,7 @@ func (m *model) apply(c *format.Commit) {
 func locate(p modelPartition, offset format.Offset, bytesMax int64, countMax int) (out []Location) {
 	var bytes int64
 	for _, l := range p.batches {
-		if l.Base+format.Offset(l.Count) <= offset || offset < p.start {
+		if l.End() <= offset || offset < p.start {
 			continue
 		}
 		if len(out) > 0 && (bytes >= bytesMax || len(out) >= countMax) {
@@ -205,6 +205,9 @@ type writer struct {
 func (w *writer) commit(t *rapid.T) (*format.Commit, *Draft) {
 	w.tag++
 	c := &format.Commit{Seq: w.Seq() + 1, Time: w.Time() + rapid.SampledFrom([]int64{0, 1, 3, KeyedFor.Microseconds() / 2, KeyedFor.Microseconds()}).Draw(t, "time"), Entries: []format.Entry{}}
+	if w.Level() >= format.LevelSegments {
+		c.Time = max(c.Time, w.Time()+1)
+	}
 	d := w.Draft(c.Time).Measure()
 	c.Nonce[0], c.Nonce[1] = byte(w.tag), byte(w.tag>>8)
 	for range rapid.IntRange(0, 2).Draw(t, "data objects") {

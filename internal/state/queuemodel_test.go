@@ -309,10 +309,11 @@ func (w *writer) delayEntry(t *rapid.T, d *Draft, topic format.TopicID, partitio
 
 // recount computes the memory of a state from its content.
 func recount(s *State) int64 {
-	n := queuesTake(s) + int64(s.objects.count)*objectMemory
+	n := queuesTake(s) + s.objects.memory(s.level) + int64(len(s.segments))*segmentMemory + int64(len(s.dead))*deadMemory
 	for _, t := range s.topics.byID {
 		n += topicMemory + int64(len(t.Name)) + int64(len(t.Partitions))*partitionMemory
 		for _, p := range t.Partitions {
+			n += p.segmented.memory()
 			for _, c := range p.chunks {
 				n += chunkMemory + int64(cap(c.batches))*batchMemory
 			}

@@ -92,7 +92,8 @@ import (
 //
 // Older versions end earlier: version 1 after the topics, version 2 after the API keys, version
 // 3 after the consumers, version 4 after the delayed records. Topics in version 1 have no
-// retention. Decode reads all versions.
+// retention. Decode reads all versions. From the level [format.LevelSegments] on, a snapshot has the version 6:
+// segmentsnapshot.go has what differs.
 //
 // A snapshot is canonical: equal states give equal bytes, whichever commits led to these
 // states.
@@ -118,6 +119,7 @@ type View struct {
 	nextQueue    format.QueueID
 	delayed      delayed
 	sessions     sessions
+	segments     viewSegments
 }
 
 // View returns a copy of the state. It copies the partitions, and what queues know about single
@@ -129,7 +131,8 @@ func (s *State) View() *View {
 		consumers: copiesByID(s.consumers.byID), nextConsumer: s.consumers.next,
 		queues: s.viewQueues(), nextQueue: s.queues.next, delayed: slices.Clone(s.delayed), sessions: slices.Clone(s.sessions),
 	}
-	v.objects.chunks = slices.Clone(s.objects.chunks)
+	v.objects.chunks, v.objects.commits = slices.Clone(s.objects.chunks), slices.Clone(s.objects.commits)
+	v.segments = s.viewSegments()
 	v.topics = copiesByID(s.topics.byID)
 	for i := range v.topics {
 		ps := slices.Clone(v.topics[i].Partitions)
@@ -149,6 +152,9 @@ func (v *View) Encode() []byte { return appendSessions(v.withoutSessions(), v.se
 
 // withoutSessions returns the part of the snapshot before the sessions.
 func (v *View) withoutSessions() []byte {
+	if v.segments.level >= format.LevelSegments {
+		return v.withSegments()
+	}
 	b := []byte{snapshotVersion}
 	b = binary.AppendUvarint(b, uint64(v.time))
 	b = binary.AppendUvarint(b, uint64(v.nextTopic))
@@ -166,6 +172,11 @@ func (v *View) withoutSessions() []byte {
 		seq = o.seq &^ dataBit
 	}
 
+	return v.appendRest(b, appendPartition)
+}
+
+// appendRest appends what follows the objects, up to the sessions.
+func (v *View) appendRest(b []byte, appendPartition func([]byte, *Partition) []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(v.topics)))
 	for i := range v.topics {
 		t := &v.topics[i]
@@ -224,17 +235,23 @@ func appendPartition(b []byte, p *Partition) []byte {
 		return b
 	}
 	b = binary.AppendUvarint(b, uint64(p.chunks[0].batches[0].base))
-	var index uint64
+	return appendTail(b, p, func(index uint64) uint64 { return index })
+}
+
+// appendTail appends the batches of a partition's tail. number returns the number by which the snapshot names an object.
+func appendTail(b []byte, p *Partition, number func(index uint64) uint64) []byte {
+	var before uint64
 	var maxTime int64
 	for ci, c := range p.chunks {
 		for bi, x := range c.batches {
+			n := number(c.object + uint64(x.object))
 			b = binary.AppendUvarint(b, uint64(p.endOf(ci, bi)-x.base))
 			b = binary.AppendVarint(b, x.maxTime-maxTime)
-			b = binary.AppendVarint(b, int64(c.object+uint64(x.object)-index))
+			b = binary.AppendVarint(b, int64(n-before))
 			b = binary.AppendUvarint(b, uint64(x.pos))
 			b = binary.AppendUvarint(b, uint64(x.size))
 			b = binary.LittleEndian.AppendUint32(b, x.crc)
-			maxTime, index = x.maxTime, c.object+uint64(x.object)
+			maxTime, before = x.maxTime, n
 		}
 	}
 	return b
@@ -246,13 +263,23 @@ func Decode(seq format.Seq, body []byte) (*State, error) {
 	s := New()
 	s.seq = seq
 	version := r.byte()
-	if version == 0 || version > snapshotVersion {
-		return nil, fmt.Errorf("%w: snapshot version is %d, this seb reads 1 to %d", format.ErrVersion, version, snapshotVersion)
+	if version == 0 || version > segmentsVersion {
+		return nil, fmt.Errorf("%w: snapshot version is %d, this seb reads 1 to %d", format.ErrVersion, version, segmentsVersion)
+	}
+	if version == segmentsVersion {
+		s.level = uint32(r.max(math.MaxUint32))
+		if r.err == nil && s.level != format.LevelSegments {
+			return nil, fmt.Errorf("%w: the log has the level %d, this seb reads only up to %d", format.ErrVersion, s.level, format.LevelSegments)
+		}
 	}
 	s.time = r.int64()
 	s.topics.next = format.TopicID(r.uvarint())
 	s.dataFloor = format.Seq(r.uvarint())
-	s.decodeObjects(&r)
+	if version == segmentsVersion {
+		s.decodeSegments(&r)
+	} else {
+		s.decodeObjects(&r)
+	}
 	for range r.count(5) {
 		s.decodeTopic(&r, version)
 		if r.err != nil {
@@ -272,6 +299,9 @@ func Decode(seq format.Seq, body []byte) (*State, error) {
 	}
 	if version > 4 {
 		s.decodeSessions(&r)
+	}
+	if version == segmentsVersion {
+		s.checkSegments(&r)
 	}
 	if len(r.b) != 0 {
 		r.fail("%d bytes follow after the end of the snapshot", len(r.b))
@@ -295,9 +325,9 @@ func (s *State) decodeObjects(r *reader) {
 		if r.err != nil {
 			return
 		}
-		s.objects.add(x)
+		s.objects.add(x, format.CommitTime{})
 	}
-	s.memory += int64(s.objects.count) * objectMemory
+	s.memory += s.objects.memory(s.level)
 }
 
 func (s *State) decodeTopic(r *reader, version byte) {
@@ -317,7 +347,11 @@ func (s *State) decodeTopic(r *reader, version byte) {
 	t.Partitions = make([]Partition, n)
 	s.putTopic(t)
 	for i := range t.Partitions {
-		s.decodePartition(r, &t.Partitions[i])
+		if version == segmentsVersion {
+			s.decodeSegmentsPartition(r, &t.Partitions[i])
+		} else {
+			s.decodePartition(r, &t.Partitions[i])
+		}
 	}
 }
 
@@ -335,6 +369,11 @@ func (s *State) decodePartition(r *reader, p *Partition) {
 	if base > p.Start {
 		r.fail("a partition starts at offset %d, but its first batch at %d", p.Start, base)
 	}
+	s.decodeTail(r, p, base, count)
+}
+
+// decodeTail reads the batches of a partition's tail.
+func (s *State) decodeTail(r *reader, p *Partition, base format.Offset, count int) {
 	var index uint64
 	var maxTime int64
 	for range count {

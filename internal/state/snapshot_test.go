@@ -305,7 +305,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 				p := &topic.Partitions[i]
 				for _, offset := range []format.Offset{p.Start, p.Start + format.Offset((int64(p.End-p.Start))/2), p.End - 1} {
 					got := s.Locate(nil, topic, format.Partition(i), offset, 1, 1)
-					if p.Start <= offset && offset < p.End && (len(got) != 1 || got[0].Base > offset || got[0].Base+format.Offset(got[0].Count) <= offset) {
+					if p.Start <= offset && offset < p.End && (len(got) != 1 || got[0].Base > offset || got[0].Base+format.Offset(got[0].Span) <= offset) {
 						t.Fatalf("offset %d of %d to %d is at %+v", offset, p.Start, p.End, got)
 					}
 				}

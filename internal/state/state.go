@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 	"unsafe"
 
 	"github.com/simple-event-broker/seb/internal/format"
@@ -43,8 +42,18 @@ type State struct {
 	queues    index[format.QueueID, *Queue]
 	delayed   delayed
 	sessions  sessions
-	batches   int // number of batches in all partitions
+	batches   int // number of batches in the tails of all partitions
 	memory    int64
+
+	level       uint32            // see Level
+	raised      format.CommitTime // the commit that raised the level to format.LevelSegments
+	segments    []*Segment        // by number
+	nextSegment uint64
+	bottom      format.Seq
+	dead        []Dead
+	dying       []uint64       // objects that lost their last batch by the commit that is being applied, by index
+	stayObjects map[Object]int // how many batches stay in an object
+	collecting  collecting
 }
 
 // Topic is a topic and its partitions. Code outside of this package must not change a Topic.
@@ -65,7 +74,9 @@ type Partition struct {
 	Start, End format.Offset // End is the offset of the next record
 	Bytes      int64         // total size of the batches, as stored
 	MaxTime    int64         // largest timestamp in ms of the last batch; 0 if there never was a batch
-	chunks     []chunk
+	appended   appended
+	segmented  *segmented // nil if all batches are in the tail
+	chunks     []chunk    // the tail: what is in no segment yet
 }
 
 // chunk holds up to chunkBatches batches. Small chunks have two advantages: when a partition
@@ -91,16 +102,6 @@ type batch struct {
 
 const chunkBatches = 256
 
-// Location tells where a batch is stored, and its size and checksum.
-type Location struct {
-	Object Object
-	Base   format.Offset // offset of the batch's first record
-	Count  int64
-	Pos    uint32 // position in the object, in bytes from its first byte
-	Size   uint32
-	CRC    uint32
-}
-
 // New returns the state before the first commit.
 func New() *State {
 	return &State{
@@ -108,11 +109,20 @@ func New() *State {
 		keys:      newIndex("API key", KeysMax, idOrder[format.KeyID, *Key]),
 		consumers: newIndex("consumer", ConsumersMax, nameOrder[format.ConsumerID, *Consumer]),
 		queues:    newIndex("queue", QueuesMax, nameOrder[format.QueueID, *Queue]),
+		level:     format.LevelSegments - 1, nextSegment: 1, stayObjects: map[Object]int{},
 	}
 }
 
 // Seq returns the slot of the last applied commit.
 func (s *State) Seq() format.Seq { return s.seq }
+
+// NextTime returns the time of a commit that is made now, by the store's clock. Both are in microseconds since 1970.
+func (s *State) NextTime(now int64) int64 {
+	if s.level >= format.LevelSegments {
+		return max(now, s.time+1)
+	}
+	return max(now, s.time)
+}
 
 // Time returns the log's time in microseconds since 1970.
 func (s *State) Time() int64 { return s.time }
@@ -128,7 +138,7 @@ func (s *State) Memory() int64 { return s.memory }
 // after [KeyedFor].
 func (s *State) LastingMemory() int64 { return s.memory - s.keyed.bytes }
 
-// Batches returns the number of batches that the state knows.
+// Batches returns the number of batches that the state knows; those in segments are not among them.
 func (s *State) Batches() int { return s.batches }
 
 // Objects returns the number of objects that the state knows, including those without batches.
@@ -155,96 +165,6 @@ func (s *State) TopicsAfter(name string, most int) []*Topic {
 	return s.topics.after(&Topic{Name: name}, most)
 }
 
-// Locate appends to dst the locations of consecutive batches of a partition. The first one is
-// the batch that holds offset. Locate stops when these batches have bytesMax bytes together, or
-// when there are countMax of them. It appends at least one location if the offset exists.
-func (s *State) Locate(dst []Location, t *Topic, partition format.Partition, offset format.Offset, bytesMax int64, countMax int) []Location {
-	p := &t.Partitions[partition]
-	if offset < p.Start || offset >= p.End {
-		return dst
-	}
-	ci := p.chunkOf(offset)
-	bs := p.chunks[ci].batches
-	bi := sort.Search(len(bs), func(i int) bool { return bs[i].base > offset }) - 1
-	var bytes int64
-	for n := 0; ci < len(p.chunks); ci, bi = ci+1, 0 {
-		c := &p.chunks[ci]
-		for ; bi < len(c.batches); bi++ {
-			if n > 0 && (bytes >= bytesMax || n >= countMax) {
-				return dst
-			}
-			dst = append(dst, s.location(p, ci, bi))
-			bytes += int64(c.batches[bi].size)
-			n++
-		}
-	}
-	return dst
-}
-
-// LocateTime returns the location of the first batch that ends after offset and has a record
-// with a timestamp of at least ms milliseconds since 1970. That record may be before offset,
-// since timestamps need not ascend. ok is false if there is no such batch.
-func (s *State) LocateTime(t *Topic, partition format.Partition, offset format.Offset, ms int64) (l Location, ok bool) {
-	p := &t.Partitions[partition]
-	offset = max(offset, p.Start)
-	if offset >= p.End {
-		return Location{}, false
-	}
-	for ci := p.chunkOf(offset); ci < len(p.chunks); ci++ {
-		c := &p.chunks[ci]
-		if c.maxTime < ms {
-			continue
-		}
-		for bi := range c.batches {
-			if c.batches[bi].maxTime >= ms && p.endOf(ci, bi) > offset {
-				return s.location(p, ci, bi), true
-			}
-		}
-	}
-	return Location{}, false
-}
-
-// TimeAt returns the largest timestamp, in ms since 1970, of the batch that holds an offset;
-// ok is false if the partition does not have the offset.
-func (s *State) TimeAt(t *Topic, partition format.Partition, offset format.Offset) (ms int64, ok bool) {
-	p := &t.Partitions[partition]
-	if offset < p.Start || offset >= p.End {
-		return 0, false
-	}
-	bs := p.chunks[p.chunkOf(offset)].batches
-	i := sort.Search(len(bs), func(i int) bool { return bs[i].base > offset }) - 1
-	return bs[i].maxTime, true
-}
-
-// chunkOf returns the index of the chunk that holds an existing offset.
-func (p *Partition) chunkOf(offset format.Offset) int {
-	return sort.Search(len(p.chunks), func(i int) bool { return p.chunks[i].batches[0].base > offset }) - 1
-}
-
-func (s *State) location(p *Partition, ci, bi int) Location {
-	c := &p.chunks[ci]
-	b := c.batches[bi]
-	return Location{
-		Object: s.objects.entry(c.object + uint64(b.object)).Object(),
-		Base:   b.base,
-		Count:  int64(p.endOf(ci, bi) - b.base),
-		Pos:    b.pos,
-		Size:   b.size,
-		CRC:    b.crc,
-	}
-}
-
-// endOf returns the offset after the last record of a batch.
-func (p *Partition) endOf(ci, bi int) format.Offset {
-	if bi+1 < len(p.chunks[ci].batches) {
-		return p.chunks[ci].batches[bi+1].base
-	}
-	if ci+1 < len(p.chunks) {
-		return p.chunks[ci+1].batches[0].base
-	}
-	return p.End
-}
-
 // Apply applies the next commit as a whole, or returns an error that wraps ErrNonsense and
 // changes nothing.
 func (s *State) Apply(c *format.Commit) error {
@@ -252,7 +172,7 @@ func (s *State) Apply(c *format.Commit) error {
 	if c.Seq != s.seq+1 {
 		return fmt.Errorf("%w: slot %d can't follow slot %d", ErrNonsense, c.Seq, s.seq)
 	}
-	if c.Time < s.time {
+	if c.Time < s.time || c.Time == s.time && s.level >= format.LevelSegments {
 		return fmt.Errorf("%w: the time of the commit is %d µs since 1970, before the time of the previous commit, %d", ErrNonsense, c.Time, s.time)
 	}
 	for _, r := range c.Data {
@@ -279,16 +199,26 @@ func (s *State) applyEntries(c *format.Commit) {
 		b, ok := it.(*format.Batch)
 		return ok && b.Object == 0
 	})
+	memory := s.objects.memory(s.level)
+	var commit format.CommitTime
+	if s.level >= format.LevelSegments {
+		commit = format.CommitTime{Seq: c.Seq, Time: c.Time}
+	}
 	first := s.objects.next()
 	if inline {
-		s.objects.add(Object{Seq: uint64(c.Seq), Tag: c.Nonce.Tag(), Size: uint32(c.Size())})
+		s.objects.add(Object{Seq: uint64(c.Seq), Tag: c.Nonce.Tag(), Size: uint32(c.Size())}, commit)
 	}
 	firstData := s.objects.next()
 	for _, r := range c.Data {
-		s.objects.add(Object{Data: true, Seq: uint64(r.Seq), Tag: r.ID, Size: r.Size})
+		s.objects.add(Object{Data: true, Seq: uint64(r.Seq), Tag: r.ID, Size: r.Size}, commit)
 	}
-	s.memory += int64(s.objects.next()-first) * objectMemory
 
+	s.dying = s.dying[:0]
+	for index := firstData; index < s.objects.next(); index++ {
+		s.dying = append(s.dying, index) // the commit may have no batch of it
+	}
+	var raised *format.LevelRaised
+	bottom := s.bottom
 	for _, it := range c.Entries {
 		switch x := it.(type) {
 		case *format.Batch:
@@ -311,6 +241,9 @@ func (s *State) applyEntries(c *format.Commit) {
 			t.Partitions = append(make([]Partition, 0, x.Partitions), t.Partitions...)[:x.Partitions] // a plain append could allocate more than Memory counts
 		case *format.DataFloor:
 			s.dataFloor = x.Seq
+			if s.level >= format.LevelSegments {
+				s.collecting.floored = c.Time
+			}
 		case *format.StartMoved:
 			s.moveStart(&s.topics.byID[x.Topic].Partitions[x.Partition], x.Start)
 			s.purgeBelow(x.Topic, x.Partition, x.Start)
@@ -330,10 +263,29 @@ func (s *State) applyEntries(c *format.Commit) {
 			s.dropConsumer(s.consumers.byID[x.ID])
 		case *format.SessionNamed:
 			s.nameSession(x)
+		case *format.SegmentAdded:
+			s.addSegment(x)
+			if x.Slot > 0 {
+				bottom = max(bottom, x.Slot+1)
+			}
+		case *format.LevelRaised:
+			raised = x
+		case *format.CheckpointSeen:
+			s.see(x, c.Time)
+		case *format.Collected:
+			s.collect(x)
 		default:
 			s.applyQueueEntry(it)
 		}
 	}
+	if raised != nil {
+		s.raise(raised, c)
+	} else if s.level >= format.LevelSegments {
+		s.noteDead()
+		s.bottom = bottom
+		s.objects.cutDead()
+	}
+	s.memory += s.objects.memory(s.level) - memory
 }
 
 const (
@@ -353,12 +305,9 @@ func (s *State) putTopic(t *Topic) {
 func (s *State) dropTopic(t *Topic) {
 	for i := range t.Partitions {
 		p := &t.Partitions[i]
-		for _, c := range p.chunks {
-			for _, b := range c.batches {
-				s.objects.release(c.object + uint64(b.object))
-			}
-			s.batches -= len(c.batches)
-			s.memory -= chunkMemory + int64(cap(c.batches))*batchMemory
+		s.replaceParts(p, 0, len(p.parts()), nil)
+		for len(p.chunks) > 0 {
+			s.dropChunk(p)
 		}
 	}
 	s.memory -= topicMemory + int64(len(t.Name)) + int64(len(t.Partitions))*partitionMemory
@@ -376,6 +325,9 @@ func (s *State) addBatch(x *format.Batch, index uint64, payloadStart uint32) {
 	})
 	p.End = x.Base + format.Offset(x.Count)
 	p.MaxTime = x.MaxTime
+	if s.level >= format.LevelSegments {
+		p.appended = appended{records: int64(x.Count), crc: x.CRC}
+	}
 }
 
 // push adds a batch to the end of a partition. The object with the given index holds the batch;
@@ -405,15 +357,11 @@ func (s *State) push(p *Partition, index uint64, b batch) {
 // the new start.
 func (s *State) moveStart(p *Partition, start format.Offset) {
 	p.Start = start
+	s.cutParts(p)
 	for len(p.chunks) > 0 && p.endOf(0, len(p.chunks[0].batches)-1) <= start {
-		c := &p.chunks[0]
-		s.dropFront(p, len(c.batches))
-		s.memory -= chunkMemory + int64(cap(c.batches))*batchMemory
-		*c = chunk{} // frees the batches: without this, the array of p.chunks would keep them
-		p.chunks = p.chunks[1:]
+		s.dropChunk(p)
 	}
 	if len(p.chunks) == 0 {
-		p.chunks = nil
 		return
 	}
 	n := 0
@@ -421,6 +369,24 @@ func (s *State) moveStart(p *Partition, start format.Offset) {
 		n++
 	}
 	s.dropFront(p, n)
+}
+
+// dropChunk drops the first chunk of a partition.
+func (s *State) dropChunk(p *Partition) {
+	c := &p.chunks[0]
+	s.dropFront(p, len(c.batches))
+	s.memory -= chunkMemory
+	*c = chunk{} // frees the batches: without this, the array of p.chunks would keep them
+	if p.chunks = p.chunks[1:]; len(p.chunks) == 0 {
+		p.chunks = nil
+	}
+}
+
+// releaseObject counts that the state has one batch less in an object.
+func (s *State) releaseObject(index uint64) {
+	if s.objects.release(index) {
+		s.dying = append(s.dying, index)
+	}
 }
 
 // dropFront drops the first n batches of a partition's first chunk.
@@ -431,7 +397,7 @@ func (s *State) dropFront(p *Partition, n int) {
 	c := &p.chunks[0]
 	before := cap(c.batches)
 	for _, b := range c.batches[:n] {
-		s.objects.release(c.object + uint64(b.object))
+		s.releaseObject(c.object + uint64(b.object))
 		p.Bytes -= int64(b.size)
 	}
 	left := c.batches[n:] // the next line copies these batches: a slice of the list would keep the whole list in memory

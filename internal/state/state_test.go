@@ -254,7 +254,7 @@ func TestLocateAcrossChunks(t *testing.T) {
 		}
 		want := m.topics[0].partitions[0]
 		for i, l := range want.batches {
-			for _, offset := range []format.Offset{l.Base, l.Base + format.Offset(l.Count) - 1} {
+			for _, offset := range []format.Offset{l.Base, l.End() - 1} {
 				got := s.Locate(nil, s.Topic("a"), 0, offset, math.MaxInt64, 3)
 				if !slices.Equal(got, want.batches[i:min(i+3, batches)]) {
 					t.Fatalf("offset %d: got %+v", offset, got)
@@ -305,7 +305,7 @@ func TestObjectIndexBeyond32BitsBeginsAChunk(t *testing.T) {
 	s := New()
 	s.objects.first = 1 << 32
 	for i := range uint64(3) {
-		s.objects.add(Object{Seq: i, Tag: i})
+		s.objects.add(Object{Seq: i, Tag: i}, format.CommitTime{})
 	}
 	near, far := s.objects.first, s.objects.first+1
 	p := Partition{End: 3, chunks: []chunk{{object: 1, batches: []batch{{base: 0}}}}}

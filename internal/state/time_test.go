@@ -35,8 +35,8 @@ func TestLocateTimeFindsTheFirstBatchThatReachesIt(t *testing.T) {
 					}
 				}
 				l, ok := s.LocateTime(s.TopicByID(1), 0, offset, ms)
-				if ok != (want >= 0) || ok && (l.Base != want || l.Count != 2) {
-					t.Fatalf("%s: time %d from offset %d on: batch at %d of %d, %v; want it at %d", name, ms, offset, l.Base, l.Count, ok, want)
+				if ok != (want >= 0) || ok && (l.Base != want || l.Span != 2) {
+					t.Fatalf("%s: time %d from offset %d on: batch at %d of %d, %v; want it at %d", name, ms, offset, l.Base, l.Span, ok, want)
 				}
 			}
 		}

@@ -14,11 +14,12 @@ const (
 	UseWork                 // deliveries of queues, and answers about them
 	UseOwners               // owners of queues, and their dispatch limits
 	UseKeys                 // API keys
+	UseUpkeep               // compaction and deletion, which make room
 )
 
 // String returns the use in words, for messages.
 func (u Use) String() string {
-	return [...]string{"appends, topics and queues", "consumers", "answers of workers", "owners of queues", "API keys"}[u]
+	return [...]string{"appends, topics and queues", "consumers", "answers of workers", "owners of queues", "API keys", "compaction and deletion"}[u]
 }
 
 // UseOf returns the use of an entry.
@@ -32,6 +33,8 @@ func UseOf(entry format.Entry) Use {
 		return UseKeys
 	case *format.QueueOwned, *format.SessionNamed, *format.WriterMark, *format.BundleMark, *format.WindowMoved, *format.QueueReleased:
 		return UseOwners
+	case *format.LevelRaised, *format.SegmentAdded, *format.CheckpointSeen, *format.Collected, *format.DataFloor:
+		return UseUpkeep
 	default:
 		return UseRecords
 	}

@@ -21,7 +21,7 @@ import (
 
 const (
 	credentialsHint = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or AWS_PROFILE"
-	permissionHint  = "let the credentials use s3:ListBucket on the bucket, s3:GetObject and s3:PutObject on its objects, and s3:DeleteObject on those under probe/; " +
+	permissionHint  = "let the credentials use s3:ListBucket on the bucket, s3:GetObject and s3:PutObject on its objects, and s3:DeleteObject on those under probe/, log/, data/ and checkpoint/; " +
 		"or use other credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)"
 )
 

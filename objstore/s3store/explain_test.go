@@ -95,7 +95,7 @@ func TestAnswersAreExplained(t *testing.T) {
 		{"get", objstore.VerbGet, answer(403, "AccessDenied"), "do not have the permission s3:GetObject", "s3:ListBucket"},
 		{"create", objstore.VerbCreate, answer(403, "AccessDenied"), "do not have the permission s3:PutObject", "s3:PutObject"},
 		{"list", objstore.VerbList, answer(403, "AccessDenied"), "do not have the permission s3:ListBucket", "s3:ListBucket"},
-		{"delete", objstore.VerbDelete, answer(403, "AccessDenied"), "do not have the permission s3:DeleteObject", "s3:DeleteObject on those under probe/"},
+		{"delete", objstore.VerbDelete, answer(403, "AccessDenied"), "do not have the permission s3:DeleteObject", "s3:DeleteObject on those under probe/, log/, data/ and checkpoint/"},
 		{"busy", objstore.VerbCreate, answer(503, "SlowDown"), "the store answered 503 SlowDown: as told", ""},
 		{"proxy", objstore.VerbList, answer(502, ""), "the store answered 502 Bad Gateway", ""},
 	} {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/fsck"
 	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
@@ -57,6 +58,69 @@ func TestBucketsOfEarlierVersions(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A broker raises the level of an old log by itself, and moves its records into segments: nothing changes for those who
+// read them.
+func TestBucketsOfEarlierVersionsAreCompacted(t *testing.T) {
+	bounds := engine.Compaction
+	t.Cleanup(func() { engine.Compaction = bounds })
+	engine.Compaction = engine.Bounds{SegmentBytes: 1 << 20, BatchBytes: 1000, Rows: 1000, Group: 3, Large: 1 << 20, RaiseCommits: 3}
+	path := filepath.Join(t.TempDir(), "bucket")
+	must(t, os.CopyFS(path, os.DirFS("testdata/level5/bucket")))
+	b, closeBroker := open(t, path)
+	want := withoutTopic(describe(t, b), "empty")
+	objects := func() int {
+		names, err := filepath.Glob(filepath.Join(path, "data", "*"))
+		must(t, err)
+		return len(names)
+	}
+	before, added := objects(), 0
+	for ; objects() < before+12; added++ {
+		if added == 2000 {
+			t.Fatalf("after %d appends there are %d data objects, before there were %d", added, objects(), before)
+		}
+		_, err := b.Append(t.Context(), "empty", kit.Values(fmt.Sprint(added)))
+		must(t, err)
+	}
+	for range 2 {
+		if diff := cmp.Diff(want, withoutTopic(describe(t, b), "empty")); diff != "" {
+			t.Fatalf("(-before +after)\n%s", diff)
+		}
+		next := 0
+		for r, err := range b.Read(t.Context(), "empty", 0, seb.Earliest) {
+			must(t, err)
+			if string(r.Value) != fmt.Sprint(next) || r.Offset != seb.Offset(next) {
+				t.Fatalf("offset %d has %q, want %d", r.Offset, r.Value, next)
+			}
+			next++
+		}
+		if next != added {
+			t.Fatalf("%d records of %d", next, added)
+		}
+		closeBroker()
+		b, closeBroker = open(t, path)
+	}
+	closeBroker()
+	check(t, path, "")
+}
+
+// withoutTopic returns what describe says about all topics but one, and about keys, without the sizes of partitions.
+func withoutTopic(text, name string) string {
+	var lines []string
+	in := false
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, " ") {
+			in = strings.HasPrefix(line, "topic ") && strings.Contains(line, " "+name+": ")
+		}
+		if i := strings.Index(line, " bytes, last timestamp"); i > 0 {
+			line = line[:strings.LastIndex(line[:i], ",")] + line[i:]
+		}
+		if !in {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
 }
 
 func remove(t *testing.T, path, pattern string) {

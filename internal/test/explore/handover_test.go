@@ -56,7 +56,7 @@ func TestSmallHandover(t *testing.T) {
 		}
 		sum.add(r.Counts)
 	}
-	allHappened(t, sum[handoverEvents:])
+	allHappened(t, sum[handoverEvents:segmentEvents])
 }
 
 // largest has three slots and three bundles.
@@ -125,7 +125,7 @@ func TestHandoverWalks(t *testing.T) {
 		}
 	}
 	t.Logf("%d walks: %v", 4**walkCount, sum)
-	allHappened(t, sum[handoverEvents:])
+	allHappened(t, sum[handoverEvents:segmentEvents])
 }
 
 // TestHandoverRuleIsNeeded leaves out one rule after the other, and expects a violation.

@@ -83,12 +83,20 @@ const (
 	// WireIsTrue: a commit that a broker got from another broker, and applied, is what the store has in that
 	// slot. No broker commits a bundle of a broker that has another log.
 	WireIsTrue
+
+	// Conserved: each record between a partition's start and end is where the state says, wherever it was moved.
+	Conserved
+	// TwoOpen: from each of the newest two checkpoints, the log can be opened.
+	TwoOpen
+	// Collected: if nothing else happens, all that is dead is deleted in the end, and the state forgets it.
+	Collected
 )
 
 var invariantNames = [...]string{"", "SlotAgreement", "Contiguity", "AckDurable", "NoPhantom", "AtMostOnce",
 	"DenseOffsets", "FloorSafe", "LossIsLoud", "RecoverOK", "MissOK", "ReadOK",
 	"OwnNumber", "AtMost", "LastCounts", "LeaseKept", "DoneOnce", "Fenced", "OneEach", "NeverLost",
-	"OnceAtMost", "ToldIsTrue", "RefusedIsTrue", "InOrder", "NothingLost", "WireIsTrue"}
+	"OnceAtMost", "ToldIsTrue", "RefusedIsTrue", "InOrder", "NothingLost", "WireIsTrue",
+	"Conserved", "TwoOpen", "Collected"}
 
 func (i Invariant) String() string { return invariantNames[i] }
 

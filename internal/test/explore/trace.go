@@ -65,6 +65,18 @@ const (
 	strangers      // bundles refused, since their senders have another log
 	strangersTaken // bundles taken whose senders have another log, which the winner could not know yet
 	brokersCrashed // brokers that crashed, whose bundles may be on their way
+
+	segmentsUploaded
+	segmentsMerged // uploads of segments made of other segments
+	segmentsAdded
+	segmentsRefused
+	segmentGhosts // deleted segments that were written again
+	checkpointsSeen
+	slotsDeleted
+	slotGhosts // deleted commits that were written again
+	segmentsDeleted
+	checkpointsDeleted
+	collections // entries that say what is deleted
 	events
 )
 
@@ -73,6 +85,9 @@ const queueEvents = uncertains
 
 // handoverEvents is the first event about bundles that brokers hand over.
 const handoverEvents = landed
+
+// segmentEvents is the first event about segments, and about deletion.
+const segmentEvents = segmentsUploaded
 
 // Counts are how often each event happened.
 type Counts [events]int
@@ -93,7 +108,9 @@ func (c Counts) String() string {
 		"put back", "redriven", "leases extended", "releases with records out", "owners crashed",
 		"PUTs succeeded", "PUTs with bundles succeeded", "claims lost", "bundles taken", "marks seen", "bundles too old", "bundles without the one before",
 		"bundles overtaken", "strikes", "drops after lost races", "drops after loads", "bundles given up", "commits by wire", "requests committed without a bundle", "told committed", "told refused",
-		"copies made", "copies found", "bundles of strangers refused", "bundles of strangers taken", "brokers crashed"}
+		"copies made", "copies found", "bundles of strangers refused", "bundles of strangers taken", "brokers crashed",
+		"segments uploaded", "of segments", "segments added", "segments refused", "segments written again", "checkpoints seen", "commits deleted", "commits written again",
+		"segments deleted", "checkpoints deleted", "collections"}
 	var list []string
 	for i, n := range c {
 		if n > 0 {

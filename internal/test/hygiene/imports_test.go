@@ -41,7 +41,7 @@ var layers = []layer{
 		why: "a store must not know what is kept in it",
 	},
 	{
-		pkg: "internal/record",
+		pkg: "internal/record", may: []string{"internal/zstdpool"},
 		why: "batches are bytes: where they come from and go to is not their business",
 	},
 	{
@@ -61,7 +61,7 @@ var layers = []layer{
 		why: "the cache holds verified batches by name, whatever the log says of them",
 	},
 	{
-		pkg: "internal/fsck", may: []string{"objstore", "internal/record", "internal/format", "internal/commitlog", "internal/state"},
+		pkg: "internal/fsck", may: []string{"objstore", "internal/record", "internal/format", "internal/commitlog", "internal/segment", "internal/state"},
 		why: "it judges what a store holds by the formats and the fold; a broker must not be part of the judgement",
 	},
 	{
@@ -125,8 +125,20 @@ var layers = []layer{
 		why: "it knows integers, texts and lists: what brokers say to each other is the business of the packages that say it",
 	},
 	{
-		pkg: "internal/sst",
+		pkg: "internal/sst", may: []string{"internal/zstdpool"},
 		why: "it knows keys and values: what they mean is the business of the packages that write them",
+	},
+	{
+		pkg: "internal/segment", may: []string{"internal/format", "internal/record", "internal/sst"},
+		why: "a segment is made of batches: which ones, and what that means for the log, is not its business",
+	},
+	{
+		pkg: "internal/lag", may: []string{"internal/format", "internal/state", "metric"},
+		why: "it reads positions in the state: who moves them is not its business",
+	},
+	{
+		pkg: "internal/zstdpool",
+		why: "compression is about nothing",
 	},
 	{
 		pkg: "internal/wait",
@@ -141,18 +153,31 @@ var layers = []layer{
 		why: "a change is data that checks itself against the state: who asks for it and who commits it is the broker's business",
 	},
 	{
+		pkg: "internal/collect", may: []string{"objstore", "internal/format", "internal/state", "internal/wait"},
+		why: "it deletes what the state says is dead: it neither commits nor decides",
+	},
+	{
 		pkg: "internal/engine", may: []string{
 			"objstore", "internal/record", "internal/format", "internal/commitlog", "internal/state", "internal/budget", "internal/cache",
-			"internal/handover", "internal/histogram", "internal/mesh", "internal/pack", "internal/wait", "metric",
+			"internal/collect", "internal/handover", "internal/histogram", "internal/mesh", "internal/pack", "internal/segment", "internal/sst", "internal/wait", "metric",
 		},
 		why: "it commits, applies and reads: who asks for that, and what queues and keys are for, is the business of the packages above",
 	},
 	{
 		pkg: ".", may: []string{
 			"objstore", "internal/record", "internal/format", "internal/state", "internal/auth", "internal/budget", "internal/change", "internal/dispatch",
-			"internal/engine", "internal/leases", "internal/mesh", "internal/option", "internal/pack", "internal/push", "internal/wait", "metric",
+			"internal/engine", "internal/lag", "internal/leases", "internal/mesh", "internal/option", "internal/pack", "internal/push", "internal/wait", "metric",
 		},
 		why: "the broker must not depend on who speaks to it or on where its objects lie",
+	},
+	{
+		pkg: "internal/gc", may: []string{"internal/collect", "internal/commitlog", "internal/engine", "internal/format", "internal/state", "internal/wait", "objstore"},
+		why: "it opens a log to tell what is dead, or to delete it: what may go the state decides, and the engine does it",
+		look: looksInside{
+			files: []string{"gc_test.go"},
+			may:   []string{"internal/record"},
+			why:   "the tests append records with an engine of their own",
+		},
 	},
 	{
 		pkg: "internal/option", may: []string{"internal/format"},
@@ -175,8 +200,8 @@ var layers = []layer{
 		pkg: "cmd/seb", may: []string{".", "client", "httpapi", "objstore", "objstore/s3store", "sebprom"},
 		why: "the command wires adapters, broker and store together and decides nothing",
 		look: looksInside{
-			files: []string{"dump*.go", "doctor*.go", "probe*.go", "fsck*.go", "import*.go"},
-			may:   []string{"internal/format", "internal/record", "internal/state", "internal/fsck", "internal/original"},
+			files: []string{"dump*.go", "doctor*.go", "probe*.go", "fsck*.go", "gc*.go", "import*.go"},
+			may:   []string{"internal/format", "internal/record", "internal/segment", "internal/sst", "internal/state", "internal/fsck", "internal/gc", "internal/original"},
 			why:   "tools for a store at rest know its keys and bytes without a broker",
 		},
 	},
@@ -197,7 +222,7 @@ var layers = []layer{
 		why: "tests of whole brokers ask as users do, and look inside only at what lies in the bucket",
 	},
 	{
-		pkg: "internal/test/sim", may: []string{".", "httpapi", "objstore", "objstore/storetest", "objstore/s3store", "internal/format", "internal/record", "internal/state", "internal/test/kit"},
+		pkg: "internal/test/sim", may: []string{".", "internal/engine", "httpapi", "objstore", "objstore/storetest", "objstore/s3store", "internal/format", "internal/fsck", "internal/record", "internal/state", "internal/test/kit"},
 		why: "it runs whole brokers as their users do, and looks inside only at what they leave in the bucket",
 	},
 	{
@@ -205,7 +230,7 @@ var layers = []layer{
 		why: "it asks a broker as its users do, and looks inside only at what lies in the bucket",
 	},
 	{
-		pkg: "internal/test/bucket", may: []string{".", "internal/fsck"},
+		pkg: "internal/test/bucket", may: []string{".", "internal/engine", "internal/fsck"}, // for the bounds of compaction
 		why: "it asks a broker as its users do, about a bucket that it finds",
 	},
 	{
@@ -266,7 +291,7 @@ var homes = []home{
 	{"github.com/aws/", []string{"objstore/s3store"}, "who keeps objects elsewhere must not link the SDK"},
 	{"github.com/alecthomas/kong", []string{"cmd/seb"}, "only the command has flags"},
 	{"github.com/prometheus/", []string{"sebprom", "httpapi", "cmd/seb"}, "the broker counts plain numbers, so that who embeds it need not link Prometheus"},
-	{"github.com/klauspost/compress", []string{"internal/record", "internal/sst", "httpapi"}, "batches, blocks of tables and HTTP bodies are all that is compressed"},
+	{"github.com/klauspost/compress", []string{"internal/record", "internal/zstdpool", "httpapi"}, "batches, blocks of tables and HTTP bodies are all that is compressed"},
 	{"github.com/pierrec/lz4", []string{"internal/record"}, "batches are all that is compressed"},
 	{"github.com/johannesboyne/gofakes3", []string{"internal/test/s3test"}, "a fake S3 is for tests"},
 	{"github.com/rogpeppe/go-internal", nil, "testscript is for tests"},

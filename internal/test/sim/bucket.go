@@ -22,6 +22,8 @@ type bucket struct {
 	since  map[string]time.Time // when the current object of a key was created
 	firsts map[string]time.Time // when the first object of a key was created
 	ghosts int                  // objects that a late request created again after their deletion
+	// collected counts the objects that brokers have deleted.
+	collected int
 }
 
 func newBucket() *bucket {
@@ -45,12 +47,23 @@ func (b *bucket) Create(ctx context.Context, key string, parts ...[]byte) (time.
 	return at, nil
 }
 
+// Delete implements [objstore.Store], for brokers.
+func (b *bucket) Delete(ctx context.Context, key string) (time.Time, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.since[key].IsZero() {
+		b.collected++
+	}
+	delete(b.since, key)
+	return b.Memory.Delete(ctx, key)
+}
+
 // remove deletes the object under a key.
 func (b *bucket) remove(key string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.since, key)
-	_, err := b.Delete(context.Background(), key)
+	_, err := b.Memory.Delete(context.Background(), key)
 	return err
 }
 
@@ -105,6 +118,19 @@ func (b *bucket) visible(key string) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.firsts[key]
+}
+
+// made returns the slots that the keys under a prefix name of all objects that ever were in the bucket, in order.
+func (b *bucket) made(prefix string) (seqs []format.Seq) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key := range b.first {
+		if q, ok := format.ParseSeqKey(prefix, key); ok {
+			seqs = append(seqs, q)
+		}
+	}
+	slices.Sort(seqs)
+	return seqs
 }
 
 // write lists the objects of the bucket, with the entries of commits.

@@ -80,7 +80,7 @@ func (l *link) travel(ctx context.Context, r storetest.Request, next storetest.N
 		return storetest.Answer{}, err
 	}
 	if r.Verb == objstore.VerbDelete && !strings.HasPrefix(r.Key, format.ProbePrefix) {
-		l.sim.history.violate("FloorSafe", "%s deletes %s", l.name, r.Key)
+		l.sim.checkDelete(l.name, r.Key)
 	}
 	answer, err := l.carry(context.WithoutCancel(ctx), r, next, f)
 	if dies {

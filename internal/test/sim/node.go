@@ -153,7 +153,7 @@ func (s *simulation) dialPeer(l *life) func(context.Context, string, string) (ne
 				}
 				conn, err := owner.listen.dial(ctx, bytes)
 				if err == nil && !s.plan.calm && !s.healed() && chance(rng, 0.15) {
-					conn = newSluggish(conn, between(rng, 10*time.Millisecond, 10*time.Second))
+					conn = newSluggish(conn, between(rng, 10*time.Millisecond, 10*time.Second), s.healed)
 				}
 				return conn, err
 			}

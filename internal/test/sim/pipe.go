@@ -116,18 +116,19 @@ func (b *brittle) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// sluggish is a connection whose bytes take a time in each direction. Close ends the wait for them: the caller may hold a
+// sluggish is a connection whose bytes take a time in each direction, until all faults end. Close ends the wait for them: the caller may hold a
 // mutex until a Read has returned, and in a bubble no time passes while a goroutine waits for a mutex.
 type sluggish struct {
 	net.Conn
 	delay  time.Duration
+	healed func() bool
 	closed context.Context //nolint:containedctx // ends when Close is called
 	end    context.CancelFunc
 }
 
-func newSluggish(conn net.Conn, delay time.Duration) *sluggish {
+func newSluggish(conn net.Conn, delay time.Duration, healed func() bool) *sluggish {
 	closed, end := context.WithCancel(context.Background())
-	return &sluggish{conn, delay, closed, end}
+	return &sluggish{conn, delay, healed, closed, end}
 }
 
 // Read implements [net.Conn].
@@ -144,6 +145,9 @@ func (s *sluggish) Write(p []byte) (int, error) {
 }
 
 func (s *sluggish) wait() {
+	if s.healed() {
+		return
+	}
 	select {
 	case <-time.After(s.delay):
 	case <-s.closed.Done():

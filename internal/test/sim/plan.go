@@ -114,6 +114,7 @@ func newPlan(seed uint64) plan {
 	for i := range 1 + r.IntN(2) {
 		p.topics = append(p.topics, topic{fmt.Sprintf("stays-%d", i), 1 + r.IntN(2)})
 	}
+	p.deletes = p.deletes && chance(stream(seed, "collector"), 0.5) // else brokers find more to delete
 	p.planClocks(stream(seed, "clocks"))
 	p.planQueues(stream(seed, "queues"))
 	return p

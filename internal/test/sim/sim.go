@@ -63,10 +63,12 @@ type Counts struct {
 	// results of exactly-once jobs that are in the log. Remade counts results that workers sent and that are
 	// not in the log.
 	// Lives counts runs of brokers. Deleted counts objects that the run deleted. Ghosts counts objects that
-	// a late request created again after their deletion.
+	// a late request created again after their deletion. Segments counts the segments that logs ever had, Merged those of
+	// other segments that they have in the end. Collected counts objects that brokers deleted since they were dead.
 	DeadLettered, Redriven, Owners, Together     int
 	Made, Remade                                 int
 	Lives, Commits, Checkpoints, Deleted, Ghosts int
+	Segments, Merged, Collected                  int
 }
 
 // Add adds the counts of another run.
@@ -107,6 +109,9 @@ func (c *Counts) Add(o Counts) {
 	c.Checkpoints += o.Checkpoints
 	c.Deleted += o.Deleted
 	c.Ghosts += o.Ghosts
+	c.Segments += o.Segments
+	c.Merged += o.Merged
+	c.Collected += o.Collected
 }
 
 // Story returns what happened in the run, and what the store holds at the end.
@@ -147,16 +152,20 @@ type simulation struct {
 	done        map[string]bool        // ids of the records whose work is done
 	sources     map[string]delivery    // for each id of a result, the delivery that a worker made the result for
 
+	deleting sync.Mutex
+	objects  map[format.Seq]map[string]bool // of each checkpoint, once checkDelete needs it
+
 	final *log // what the bucket holds at the end of the run
 }
 
 // Run runs a simulation to its end, in its own bubble of virtual time.
 func Run(t *testing.T, cfg Config) *Result {
+	smallSegments()
 	t.Helper()
 	s := &simulation{
 		cfg: cfg, plan: newPlan(cfg.Seed), bucket: newBucket(),
 		networks: map[string]network{}, begins: map[string]time.Duration{},
-		versions: map[consumerRef]string{}, done: map[string]bool{}, sources: map[string]delivery{},
+		versions: map[consumerRef]string{}, done: map[string]bool{}, sources: map[string]delivery{}, objects: map[format.Seq]map[string]bool{},
 	}
 	s.plan.s3 = s.plan.s3 || cfg.S3
 	dir := s.cacheDir()
@@ -371,8 +380,9 @@ func (s *simulation) count() Counts {
 			c.Checkpoints++
 		}
 	}
-	c.Ghosts = s.bucket.ghosts
+	c.Ghosts, c.Collected = s.bucket.ghosts, s.bucket.collected
 	if s.final != nil {
+		c.Segments, c.Merged = s.final.segments, s.final.merged
 		s.final.all.countQueues(&c)
 		s.countMade(&c)
 		c.Recreated, c.Again = s.final.all.recreated(), s.final.all.consumersAgain()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/fsck"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/internal/test/kit"
@@ -71,6 +72,7 @@ func (s *simulation) replay() (*log, error) {
 	for q := format.Seq(1); ; q++ {
 		body := s.bucket.original(format.LogKey(q))
 		if body == nil {
+			s.checkLiveObjects(st)
 			return newLog(all, st), s.noneAbove(q)
 		}
 		c, err := format.DecodeCommit(body)
@@ -161,6 +163,9 @@ func (s *simulation) tellBatch(p *partition, raw []byte, at moment, dead *deadLe
 	if err != nil {
 		return err
 	}
+	if !head.Dense() {
+		return fmt.Errorf("an appended batch has %d records in %d offsets", head.Count, head.Span)
+	}
 	for r, err := range head.Records(raw, int64(len(p.ids)), record.Limits{}) {
 		if err != nil {
 			return err
@@ -174,6 +179,24 @@ func (s *simulation) tellBatch(p *partition, raw []byte, at moment, dead *deadLe
 	return nil
 }
 
+// checkWhole expects the log in the bucket to be sound. A commit that was written again after its deletion may be that of a broker
+// that lost the slot; fsck takes it for damage.
+func (s *simulation) checkWhole() {
+	if s.bucket.ghosts > 0 {
+		return
+	}
+	r, err := fsck.Check(context.Background(), s.bucket.Memory, fsck.Options{Deep: true})
+	if err != nil {
+		s.history.violate("NothingLost", "the log in the bucket can't be checked: %v", err)
+		return
+	}
+	for _, f := range r.Findings {
+		if f.Class.Damage() {
+			s.history.violate("NothingLost", "%v %+v", f.Class, f)
+		}
+	}
+}
+
 // verifyBucket compares what the bucket holds with what a broker recovers from it.
 func (s *simulation) verifyBucket() {
 	final, err := s.replay()
@@ -181,6 +204,7 @@ func (s *simulation) verifyBucket() {
 		s.history.violate("Determinism", "%v", err)
 		return
 	}
+	s.checkWhole()
 	b, err := seb.Open(context.Background(), s.bucket, kit.InVirtualTime(s.plan.options(stream(s.cfg.Seed, "last"))))
 	if err != nil {
 		s.history.violate("LossIsLoud", "the bucket can't be opened in the end: %v", err)
@@ -234,10 +258,17 @@ type log struct {
 	all        truth
 	partitions map[place]*partition  // of all existing topics
 	keys       map[format.KeyID]bool // the API keys in force
+	segments   int                   // that the log ever had
+	merged     int                   // segments that the log has, and that are made of other segments
 }
 
 func newLog(all truth, st *state.State) *log {
-	l := &log{all: all, partitions: map[place]*partition{}, keys: map[format.KeyID]bool{}}
+	l := &log{all: all, partitions: map[place]*partition{}, keys: map[format.KeyID]bool{}, segments: st.SegmentsAdded()}
+	for _, n := range st.Segments() {
+		if n.Level > 1 {
+			l.merged++
+		}
+	}
 	for _, k := range st.Keys() {
 		l.keys[k.ID] = true
 	}

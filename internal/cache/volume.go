@@ -12,14 +12,15 @@ import (
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
-// A segment is a file of entries back to back, in the order they were added. An
+// A volume is a file of entries back to back, in the order they were added. An
 // entry is a header and a batch; integers are little-endian:
 //
 //	offset  size  field
 //	     0     4  magic "sebc"
 //	     4     2  version, 2
 //	     6     1  object kind
-//	     7     1  reserved, 0
+//	     7     1  0 batch, 1 part of a table: what is said of batches holds for it too, but
+//	              its CRC covers all its bytes
 //	     8    16  cluster id
 //	    24     8  object seq
 //	    32     8  object tag
@@ -48,7 +49,7 @@ const (
 	// entryCRCAt.
 	entryHeadSize = entryHeaderSize + uncovered
 
-	// scanWindow is how many bytes scanSegment reads at once. One read has the headers of many small
+	// scanWindow is how many bytes scanVolume reads at once. One read has the headers of many small
 	// entries. Most bytes of a large entry are never read.
 	scanWindow = 64 << 10
 )
@@ -70,6 +71,9 @@ func entryHeader(k *key, cluster [16]byte, r Range, b []byte) []byte {
 	copy(h, entryMagic)
 	binary.LittleEndian.PutUint16(h[4:], entryVersion)
 	h[6] = r.Object.Kind
+	if r.Table {
+		h[7] = 1
+	}
 	copy(h[8:], cluster[:])
 	binary.LittleEndian.PutUint64(h[24:], r.Object.Seq)
 	binary.LittleEndian.PutUint64(h[32:], r.Object.Tag)
@@ -103,12 +107,17 @@ func parseEntry(cluster [16]byte, head []byte) (Range, error) {
 			Seq:  binary.LittleEndian.Uint64(head[24:]),
 			Tag:  binary.LittleEndian.Uint64(head[32:]),
 		},
-		Pos:  binary.LittleEndian.Uint32(head[40:]),
-		Size: binary.LittleEndian.Uint32(head[44:]),
-		CRC:  binary.LittleEndian.Uint32(head[48:]),
+		Pos:   binary.LittleEndian.Uint32(head[40:]),
+		Size:  binary.LittleEndian.Uint32(head[44:]),
+		CRC:   binary.LittleEndian.Uint32(head[48:]),
+		Table: head[7] == 1,
 	}
-	if r.Size < record.HeaderSize {
-		return Range{}, fmt.Errorf("the entry's batch has %d bytes, fewer than the %d of a batch header", r.Size, record.HeaderSize)
+	least := uint32(record.HeaderSize)
+	if r.Table {
+		least = uncovered
+	}
+	if r.Size < least || head[7] > 1 {
+		return Range{}, fmt.Errorf("the entry's batch has %d bytes, fewer than %d, or an unknown kind %d", r.Size, least, head[7])
 	}
 	return r, nil
 }
@@ -127,14 +136,25 @@ func verifyEntry(k *key, cluster [16]byte, r Range, e []byte) ([]byte, error) {
 	if subtle.ConstantTimeCompare(k.mac(e[entryNonceAt:entryMACAt], e[:entryNonceAt], batch), e[entryMACAt:entryHeaderSize]) != 1 {
 		return nil, errForged
 	}
-	return batch, record.Verify(batch, r.CRC)
+	return batch, r.verify(batch)
 }
 
-// scanSegment reads the headers in a segment of size bytes. It calls found for each entry, until
+// verify returns an error unless b has the CRC of r.
+func (r Range) verify(b []byte) error {
+	if !r.Table {
+		return record.Verify(b, r.CRC)
+	}
+	if sum := crc32.Checksum(b, castagnoli); sum != r.CRC {
+		return fmt.Errorf("the part of a table has the checksum %08x instead of %08x", sum, r.CRC)
+	}
+	return nil
+}
+
+// scanVolume reads the headers in a volume of size bytes. It calls found for each entry, until
 // found returns false or the rest of the file is no valid entry. It returns the position at which
 // the last found entry ends. An error says why the rest can't be used: for example, a process ended
-// while it wrote to the segment. [disk.get] verifies each batch later.
-func scanSegment(f io.ReaderAt, size int64, cluster [16]byte, found func(r Range, at int64) bool) (end int64, err error) {
+// while it wrote to the volume. [disk.get] verifies each batch later.
+func scanVolume(f io.ReaderAt, size int64, cluster [16]byte, found func(r Range, at int64) bool) (end int64, err error) {
 	window := make([]byte, 0, scanWindow)
 	windowAt := int64(0)
 	for size-end >= entryHeadSize {

@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// Brokers of earlier versions stop at the commit that raises the level of the log. So a broker raises it by itself only when all
+// commits of some time say that their writers can go on, and all brokers that were connected to them: see Bounds.
+
+// agreed returns the highest level of the log that this broker agrees to.
+func (o *Options) agreed() uint32 {
+	if o.HoldLevel {
+		return format.LevelSegments - 1
+	}
+	return format.LevelSegments
+}
+
+// levels counts the commits whose writers know the next level, and don't want to hold the log at the present one.
+type levels struct {
+	commits int   // without one of another writer among them
+	since   int64 // the log's time of the first one, in microseconds since 1970
+}
+
+func (l *levels) applied(c *format.Commit) {
+	for _, it := range c.Entries {
+		if x, ok := it.(*format.LevelKnown); ok && x.Level >= format.LevelSegments && !x.Hold {
+			if l.commits == 0 {
+				l.since = c.Time
+			}
+			l.commits++
+			return
+		}
+	}
+	*l = levels{}
+}
+
+// maybeRaise is called when this broker has won a slot. It raises the level of the log if all brokers know the next one.
+func (e *Engine) maybeRaise() {
+	s := e.live.State
+	if s.Level() >= format.LevelSegments || e.levels.commits < Compaction.RaiseCommits || s.Time()-e.levels.since < Compaction.RaiseAfter.Microseconds() || !e.raising.CompareAndSwap(false, true) {
+		return
+	}
+	e.tasks.Go(func() {
+		defer e.raising.Store(false)
+		if err := e.RaiseLevel(e.life); err != nil && e.life.Err() == nil {
+			e.logFailure("could not raise the level of the log; a later commit tries again", err)
+		}
+	})
+}
+
+// RaiseLevel raises the level of the log to [format.LevelSegments]. Brokers of versions that don't know this level stop at
+// that commit. RaiseLevel returns nil if the log has the level already.
+func (e *Engine) RaiseLevel(ctx context.Context) error {
+	err := e.Commit(ctx, &Request{Change: raiseLevel{time.Duration(e.cluster.DeleteDelay)}, Synced: true})
+	if errors.Is(err, errLevelRaised) {
+		return nil
+	}
+	return err
+}
+
+// raiseLevel is the change that raises the level of the log.
+type raiseLevel struct{ delay time.Duration }
+
+var errLevelRaised = errors.New("the log has the level already")
+
+// Apply implements Change.
+func (x raiseLevel) Apply(d *state.Draft) ([]format.Entry, error) {
+	if d.Level() >= format.LevelSegments {
+		return nil, errLevelRaised
+	}
+	return []format.Entry{&format.LevelRaised{Level: format.LevelSegments, DeleteDelay: x.delay}}, nil
+}

@@ -1,0 +1,136 @@
+package gc
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/collect"
+	"github.com/simple-event-broker/seb/internal/engine"
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// Error is an error of [Run] about the log or the store.
+type Error struct {
+	// Damage is true if the log is damaged or the store can't be trusted, Unavailable if the store did not answer or has no
+	// room, and Refused if the store does not let this program delete objects.
+	Damage, Unavailable, Refused bool
+	Hint                         string // what to do; may be empty
+	Err                          error
+}
+
+// Error returns the text of the cause.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Result says what [Run] has done.
+type Result struct {
+	Jobs       int           `json:"compactions"`
+	MovedBytes int64         `json:"compacted_bytes"`
+	Checkpoint uint64        `json:"checkpoint,omitempty"` // the slot of a checkpoint that was written, or read, so that more may be deleted later
+	Deleted    Counts        `json:"deleted"`              // without bytes if not all of it was deleted
+	Ghosts     int64         `json:"deleted_again"`        // commits that the store had after they were deleted
+	Took       time.Duration `json:"-"`
+	// After says what is dead now. It is nil after an error.
+	After *Report `json:"after,omitempty"`
+}
+
+// Progress says how far [Run] is.
+type Progress struct {
+	Jobs    int
+	Deleted int // objects
+}
+
+const (
+	appendTimeout   = 30 * time.Second
+	shutdownTimeout = 10 * time.Second
+
+	// The defaults of a broker.
+	checkpointCommits  = 1000
+	checkpointLarge    = 1 << 20
+	idempotencyKeys    = 1_000_000
+	defaultMemory      = 128 << 20
+	defaultStateMemory = 256 << 20
+)
+
+// Run opens the log as a broker does, and does what is due: jobs of compaction, a checkpoint if something dead waits for one,
+// and the collection. It writes the engine's errors to log. It may run while brokers use the log. It calls tell again and again. After an error, the result says
+// what was done before.
+func Run(ctx context.Context, store objstore.Store, opts Options, log io.Writer, tell func(Progress)) (r Result, err error) {
+	opts.clock()
+	begun := time.Now()
+	before, err := Preview(ctx, store, opts)
+	if err == nil && before.Level >= format.LevelSegments {
+		err = run(ctx, store, opts, log, tell, before, &r)
+	}
+	if r.Took = time.Since(begun); err == nil {
+		r.After, err = Preview(ctx, store, opts)
+	}
+	return r, err
+}
+
+func run(ctx context.Context, store objstore.Store, opts Options, log io.Writer, tell func(Progress), before *Report, r *Result) (err error) {
+	var session format.SessionID
+	rand.Read(session[:])
+	o := engine.Options{
+		Batching: atOnce{}, AppendTimeout: appendTimeout, StaleMax: time.Second, CheckpointCommits: checkpointCommits, CheckpointLarge: checkpointLarge,
+		IdempotencyKeys: idempotencyKeys, Memory: opts.Memory, StateMemory: opts.StateMemory, Session: session,
+		DeleteDelay: 4 * time.Hour, Margin: time.Hour, // not used: the bucket has a log
+		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})), Boot: opts.Boot, BootID: opts.BootID, Wall: time.Now,
+	}
+	if o.Memory == 0 {
+		o.Memory = defaultMemory
+	}
+	if o.StateMemory == 0 {
+		o.StateMemory = defaultStateMemory
+	}
+	e := engine.New(store, o)
+	if err := e.Open(ctx); err != nil {
+		return explain(err)
+	}
+	done, err := e.CollectAll(ctx, func(c engine.Cleanup, deleted int) { tell(Progress{c.Jobs, deleted}) })
+	d := done.Deleted
+	r.Jobs, r.MovedBytes, r.Checkpoint, r.Ghosts = done.Jobs, done.Bytes, uint64(done.Seen), int64(d.Ghosts)
+	r.Deleted = Counts{Commits: int64(d.Commits), Data: int64(d.Data), Checkpoints: int64(d.Checkpoints), Orphans: int64(d.Orphans)}
+	if stopped := e.Usable(); err != nil && stopped != nil {
+		err = stopped
+	}
+	if err == nil && r.Deleted.Data == before.Due.Data {
+		r.Deleted.Bytes = before.Due.Bytes
+	}
+	if err != nil && collect.Refused(err) {
+		err = &Error{Refused: true, Err: err}
+	}
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(shutdownTimeout, e.End) })
+	defer stop()
+	return errors.Join(explain(err), explain(e.Shutdown(nil)))
+}
+
+// explain returns err with what kind of error it is.
+func explain(err error) error {
+	if _, known := errors.AsType[*Error](err); known || err == nil {
+		return err
+	}
+	if x, ok := errors.AsType[*engine.StoppedError](err); ok {
+		return &Error{Damage: true, Hint: x.Hint, Err: err}
+	}
+	if _, ok := errors.AsType[*engine.UnusableError](err); ok {
+		return &Error{Damage: true, Err: err}
+	}
+	if x, ok := errors.AsType[*engine.StoreError](err); ok && objstore.SetupFailureOf(err) == nil {
+		return &Error{Unavailable: true, Hint: x.Hint, Err: err}
+	}
+	return err
+}
+
+// atOnce commits each request at once: there are few.
+type atOnce struct{}
+
+func (atOnce) Wait(engine.Fill) time.Duration { return 0 }
+func (atOnce) Admits(engine.Fill) bool        { return true }
