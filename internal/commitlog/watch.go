@@ -24,10 +24,11 @@ const (
 )
 
 // shouldWatch reports whether to watch the log before the next claim, after so many lost races in a row. A broker that has turns
-// should not: the others would wait for it meanwhile.
+// should not: the others would wait for it meanwhile. Nor should one whose store answers so fast that the log would go far ahead
+// during the pauses of a watch, such as a directory.
 func (l *Log) shouldWatch(lost int) bool {
 	applied, _ := l.Position()
-	return lost >= watchLost && lost < watchLost+watchesMax && l.turns.outside(applied)
+	return l.turns.answer >= watchRate*pollPauseMin && lost >= watchLost && lost < watchLost+watchesMax && l.turns.outside(applied)
 }
 
 // watch reads the next slots again and again until it has seen another broker write one, or until nobody has written one for
