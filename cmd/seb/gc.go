@@ -38,8 +38,8 @@ Dead objects stay until a checkpoint that shows that they are dead was in the st
 of the first seb serve, 24h by default), and there is a newer one. Clocks may be wrong, so a process trusts only what it has
 seen itself, or what another process has seen since this machine was started. So on a machine where no broker runs, the
 first seb gc deletes nothing: it only says in the log which checkpoint it has read. A later seb gc deletes, if the machine was not
-started again in between and the delay is over. In a container that is started anew on another machine each time, it never
-deletes anything.
+started again in between and the delay is over. In a container that starts on another machine each time, it never deletes
+anything.
 
 Exit codes: 0 all that was due is done, also if that is nothing; 2 the credentials are wrong, or do not allow to delete
 objects; 3 the log is damaged, or is not the one that was opened; 4 there is no log; 6 the store does not answer.`

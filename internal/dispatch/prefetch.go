@@ -35,7 +35,7 @@ func (c *chunk) key(offset format.Offset) []byte {
 // chunks has the chunks of one dispatcher, the newest last.
 type chunks []*chunk
 
-// at returns the chunk whose range has an offset; nil if there is none.
+// at returns the chunk whose range has an offset; nil if no chunk has it.
 func (cs chunks) at(partition format.Partition, offset format.Offset) *chunk {
 	for _, c := range cs {
 		if c.partition == partition && c.from <= offset && offset < c.to {

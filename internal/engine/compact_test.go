@@ -117,11 +117,7 @@ func TestCompactedRecordsAreReadBack(t *testing.T) {
 func TestSegmentsAreMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
-		e := openCompacting(t, store)
-		topic := create(t, e, "t")
-		if err := e.RaiseLevel(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		e, topic := openCollecting(t, store)
 		r := rand.New(rand.NewPCG(1, 2))
 		var want strings.Builder
 		for i := range 40 {
@@ -207,11 +203,7 @@ func TestFullStateMakesRoom(t *testing.T) {
 func TestMissingBatchHoldsUpNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
-		e := openCompacting(t, store)
-		topic := create(t, e, "t")
-		if err := e.RaiseLevel(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		e, topic := openCollecting(t, store)
 		for i := range 8 {
 			appendValues(t, e, topic, fmt.Sprintf("<%d>", i))
 		}

@@ -132,7 +132,7 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	}
 	e.expectLost()
 	e.log.AwaitTurn(e.life)
-	if !e.collect() {
+	if !e.callForBundles() {
 		e.tail.putBack(syncs)
 		return
 	}

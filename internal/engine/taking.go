@@ -170,9 +170,9 @@ func (e *Engine) expectLost() {
 	}
 }
 
-// collect calls for the bundles of the brokers that have offered their requests, and waits for them for a short time. It
+// callForBundles asks for the bundles of the brokers that have offered their requests, and waits for them for a short time. It
 // returns false if another broker has written a commit meanwhile, so that this one no longer commits for the others.
-func (e *Engine) collect() bool {
+func (e *Engine) callForBundles() bool {
 	h := &e.hand
 	if !h.receiver.Winner() || len(h.offers) == 0 {
 		return true

@@ -58,7 +58,7 @@ type SegmentAdded struct {
 	Slot        Seq
 	Table       TableRef
 	First, Last CommitTime
-	// Inputs are the numbers of the segments whose batches are in this one; there are none for a segment of batches of the tail.
+	// Inputs are the numbers of the segments whose batches are in this one; empty in a segment of batches of the tail.
 	Inputs []uint64
 	Ranges []SegmentRange
 }

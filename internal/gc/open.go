@@ -32,7 +32,7 @@ type opened struct {
 	clock       func() time.Duration // the time since this machine was started
 	cluster     format.Cluster
 	checkpoints []format.Seq
-	loaded      format.Seq // the slot of the checkpoint from which the state was read; 0 if there is none
+	loaded      format.Seq // the slot of the checkpoint from which the state was read; 0 if the log has no checkpoint
 	bottom      format.Seq // of the state of that checkpoint
 	hash        format.Hash
 	state       *state.State
@@ -157,7 +157,7 @@ func (o *opened) commit(ctx context.Context, s format.Seq) (c *format.Commit, er
 		return err
 	})
 	if errors.Is(err, objstore.ErrNotFound) {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // the slot is free
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)

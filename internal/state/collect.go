@@ -119,7 +119,7 @@ func (d *Draft) CheckCollected(x *format.Collected) error {
 func (d *Draft) DeleteDelay() time.Duration { return d.s.collecting.delay }
 
 // NextFloor returns the slot to which the data floor may rise: one whose checkpoint was seen at least the given time ago. It
-// returns 0 if there is none, or if the floor has risen within the delay.
+// returns 0 if no such checkpoint was seen, or if the floor has risen within the delay.
 func (d *Draft) NextFloor(age time.Duration) (floor format.Seq) {
 	c := &d.s.collecting
 	if c.floored > 0 && d.time-c.floored < c.delay.Microseconds() {
@@ -226,7 +226,7 @@ func (x *Collection) keep(o Object) {
 }
 
 // oldEnough returns the newest checkpoint that was seen long enough ago and before another one, so that it is not the newest
-// one; nil if there is none.
+// one; nil if no such checkpoint was seen.
 func (s *State) oldEnough(o CollectOptions) *Seen {
 	c := &s.collecting
 	for i := s.beforeNewest(o) - 1; i >= 0; i-- {

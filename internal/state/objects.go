@@ -139,7 +139,7 @@ func (o *objects) lives(x Object) bool {
 	return false
 }
 
-// release reports whether the object has no more batches.
+// release reports whether this was the object's last batch.
 func (o *objects) release(index uint64) bool {
 	e := o.entry(index)
 	e.live--

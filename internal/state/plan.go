@@ -33,7 +33,7 @@ type Plan struct {
 	Level   uint32
 	Through uint64
 	Slot    format.Seq
-	// Inputs are the segments that the ranges are in; there are none if the ranges are in the tail.
+	// Inputs are the segments that the ranges are in; empty if the ranges are in the tail.
 	Inputs []*Segment
 	Ranges []PlannedRange // by topic, partition and offset
 	Bytes  int64          // size of the batches
@@ -79,7 +79,7 @@ func (s *State) Tail() (batches int, bytes int64, slots int, oldest int64) {
 // tailBytes returns about how many bytes the objects of the tail have.
 func (s *State) tailBytes() int64 { return s.objects.bytes }
 
-// PlanTail returns the job that moves the oldest batches of the tail into a segment of level 1; nil if there are none.
+// PlanTail returns the job that moves the oldest batches of the tail into a segment of level 1; nil if the tail has none to move.
 func (s *State) PlanTail(o PlanOptions) *Plan {
 	plan := &Plan{Level: 1, Slot: max(s.bottom, 1) - 1}
 	rows := 0

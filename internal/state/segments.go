@@ -144,7 +144,7 @@ func (p *Partition) partEnd(i int) format.Offset {
 	return p.tailBase()
 }
 
-// partOf returns the index of the part that has an offset below the tail; -1 if there is none.
+// partOf returns the index of the part that has an offset below the tail; -1 if no part has it.
 func (p *Partition) partOf(offset format.Offset) int {
 	return sort.Search(len(p.parts()), func(i int) bool { return p.parts()[i].base > offset }) - 1
 }
@@ -395,7 +395,7 @@ func (s *State) dropSegment(n *Segment) {
 	s.died(n.object())
 }
 
-// died notes that an object has no more batches in the state. Commits at or above the bottom are not noted: they are
+// died notes that the last batch of an object has left the state. Commits at or above the bottom are not noted: they are
 // below the bottom of a later state, and all of them that have no batches there are dead.
 func (s *State) died(o Object) {
 	if !o.Data && format.Seq(o.Seq) >= s.bottom || s.stayObjects[o] > 0 {
