@@ -34,7 +34,7 @@ const (
 )
 
 // CollectAll does all jobs of compaction that are due, says which checkpoint this engine has read if something dead waits for
-// that, and deletes what may be deleted by the same rules as [Engine.Collect]. It calls tell again and again with what is
+// that, and deletes what may be deleted by the same rules as after a commit. It calls tell again and again with what is
 // done so far, and how many objects it has told the store to delete. Below [format.LevelSegments] it does nothing. Even if
 // compaction fails, it deletes what is dead already.
 func (e *Engine) CollectAll(ctx context.Context, tell func(r Cleanup, deleted int)) (r Cleanup, err error) {
