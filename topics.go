@@ -22,15 +22,26 @@ type Topic struct {
 	Created    time.Time
 	Config     TopicConfig
 	Partitions []Partition
+	Retention  *TopicRetention // nil if the topic keeps all records, and in Broker.Topics
 }
 
-// TopicConfig says how long records are to be kept. The broker only stores and shows the config: so
-// far, it deletes no records because of their age or size. Zero means no limit.
+// TopicConfig says how long records are kept. Zero means no limit. Records beyond either limit are deleted.
 type TopicConfig struct {
-	// Retention is the age after which records may be deleted, in whole milliseconds.
+	// Retention is the age up to which records are kept, in whole milliseconds. It counts from the commit of a record, by the
+	// store's clock, not from the record's timestamp. Records may be a twentieth older, at least a minute, at most 6 hours.
 	Retention time.Duration
-	// RetentionBytes is how many bytes of each partition are kept at least.
+	// RetentionBytes is how many bytes of each partition are kept at least, as stored. A partition may have a twentieth more.
 	RetentionBytes int64
+	// RetentionPastQueues says that records are deleted although a queue of the topic has not done them.
+	RetentionPastQueues bool
+}
+
+// TopicRetention tells how far the deletion of old records has come.
+type TopicRetention struct {
+	Oldest time.Time // when the oldest record was committed, by the store's clock, or earlier, as far as the broker knows; zero without records
+	Next   time.Time // when the next records are deleted because of their age; zero without such a limit, or without records
+	Queue  string    // a queue that holds records which would be deleted without it, since it has not done them; "" if none does
+	Waits  string    // why the broker deletes nothing although it is time; "" if it does
 }
 
 func (c TopicConfig) check() error {
@@ -48,11 +59,11 @@ func (c TopicConfig) check() error {
 }
 
 func (c TopicConfig) stored() format.TopicConfig {
-	return format.TopicConfig{RetentionMS: c.Retention.Milliseconds(), RetentionBytes: c.RetentionBytes}
+	return format.TopicConfig{RetentionMS: c.Retention.Milliseconds(), RetentionBytes: c.RetentionBytes, PastQueues: c.RetentionPastQueues}
 }
 
 func configOf(c format.TopicConfig) TopicConfig {
-	return TopicConfig{Retention: time.Duration(c.RetentionMS) * time.Millisecond, RetentionBytes: c.RetentionBytes}
+	return TopicConfig{Retention: time.Duration(c.RetentionMS) * time.Millisecond, RetentionBytes: c.RetentionBytes, RetentionPastQueues: c.PastQueues}
 }
 
 // Partition is one ordered log of a topic's records.
@@ -82,9 +93,10 @@ type TopicUpdate struct {
 	// Partitions is the new number of partitions, which can't be lower than the old number. If
 	// it is higher, new records of a key may go to another partition than earlier records of
 	// the key.
-	Partitions     *int32
-	Retention      *time.Duration // see TopicConfig
-	RetentionBytes *int64
+	Partitions          *int32
+	Retention           *time.Duration // see TopicConfig
+	RetentionBytes      *int64
+	RetentionPastQueues *bool
 }
 
 // CheckTopicName returns an error with CodeInvalidTopicName unless a topic may have the name.
@@ -154,7 +166,7 @@ func (b *Broker) DeadLetteredTo(topic string) (names []QueueName) {
 // UpdateTopic makes all changes of u to a topic, or none.
 func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (_ Topic, err error) {
 	defer writes(&err)
-	x := change.UpdateTopic{Name: name}
+	x := change.UpdateTopic{Name: name, PastQueues: u.RetentionPastQueues}
 	var config TopicConfig
 	if u.Partitions != nil {
 		if err := b.opts.Limits.checkPartitionCount(*u.Partitions); err != nil {
@@ -353,6 +365,9 @@ func (b *Broker) describe(name string) (described Topic, err error) {
 			err = change.TopicNotFound(name)
 		}
 	})
+	if err == nil && (described.Config.Retention > 0 || described.Config.RetentionBytes > 0) {
+		described.Retention = new(TopicRetention(b.engine.Retention(described.ID)))
+	}
 	return described, err
 }
 

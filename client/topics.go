@@ -21,9 +21,16 @@ type topicJSON struct {
 	Created    time.Time       `json:"created"`
 	Partitions []partitionJSON `json:"partitions"`
 	Config     struct {
-		Retention      *duration `json:"retention"`
-		RetentionBytes int64     `json:"retention_bytes"`
+		Retention           *duration `json:"retention"`
+		RetentionBytes      int64     `json:"retention_bytes"`
+		RetentionPastQueues bool      `json:"retention_past_queues"`
 	} `json:"config"`
+	Retention *struct {
+		Oldest time.Time `json:"oldest"`
+		Next   time.Time `json:"next"`
+		Queue  string    `json:"held_by_queue"`
+		Waits  string    `json:"waits"`
+	} `json:"retention"`
 }
 
 type partitionJSON struct {
@@ -39,6 +46,10 @@ func (j *topicJSON) topic() seb.Topic {
 	t.Config.RetentionBytes = j.Config.RetentionBytes
 	if j.Config.Retention != nil {
 		t.Config.Retention = time.Duration(*j.Config.Retention)
+	}
+	t.Config.RetentionPastQueues = j.Config.RetentionPastQueues
+	if j.Retention != nil {
+		t.Retention = (*seb.TopicRetention)(j.Retention)
 	}
 	for _, p := range j.Partitions {
 		t.Partitions = append(t.Partitions, seb.Partition(p))
@@ -67,13 +78,16 @@ func (d *duration) UnmarshalText(text []byte) error {
 }
 
 // config returns the fields of a topic's config that are given.
-func config(retention *time.Duration, bytes *int64) map[string]any {
+func config(retention *time.Duration, bytes *int64, past *bool) map[string]any {
 	m := map[string]any{}
 	if retention != nil {
 		m["retention"] = retention.String()
 	}
 	if bytes != nil {
 		m["retention_bytes"] = *bytes
+	}
+	if past != nil {
+		m["retention_past_queues"] = *past
 	}
 	return m
 }
@@ -92,7 +106,11 @@ func (c *Client) CreateTopic(ctx context.Context, name string, opts seb.TopicOpt
 	if opts.Config.RetentionBytes != 0 {
 		bytes = &opts.Config.RetentionBytes
 	}
-	spec["config"] = config(retention, bytes)
+	var past *bool
+	if opts.Config.RetentionPastQueues {
+		past = &opts.Config.RetentionPastQueues
+	}
+	spec["config"] = config(retention, bytes, past)
 	t, res, err := c.topic(ctx, name, &request{method: http.MethodPut, path: []string{"topics", name}, body: jsonBody(spec), writes: true})
 	return t, err == nil && res.status == http.StatusCreated, err
 }
@@ -118,7 +136,7 @@ func (c *Client) TaggedTopic(ctx context.Context, name string) (t seb.Topic, tag
 
 // UpdateTopic does what [seb.Broker.UpdateTopic] does.
 func (c *Client) UpdateTopic(ctx context.Context, name string, u seb.TopicUpdate) (seb.Topic, error) {
-	spec := map[string]any{"config": config(u.Retention, u.RetentionBytes)}
+	spec := map[string]any{"config": config(u.Retention, u.RetentionBytes, u.RetentionPastQueues)}
 	if u.Partitions != nil {
 		spec["partitions"] = *u.Partitions
 	}

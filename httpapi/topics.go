@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -17,8 +18,9 @@ const topicBodyBytesMax = 64 << 10
 
 // configJSON is a topic's configuration; null means no limit.
 type configJSON struct {
-	Retention      *string `json:"retention"`
-	RetentionBytes *int64  `json:"retention_bytes"`
+	Retention           *string `json:"retention"`
+	RetentionBytes      *int64  `json:"retention_bytes"`
+	RetentionPastQueues bool    `json:"retention_past_queues"`
 }
 
 type partitionJSON struct {
@@ -72,7 +74,49 @@ func (c *chunks) topic(t *seb.Topic, tag string) {
 	} else {
 		c.integer(t.Config.RetentionBytes)
 	}
-	c.text("}}")
+	c.buf = append(c.buf, `,"retention_past_queues":`...)
+	c.buf = strconv.AppendBool(c.buf, t.Config.RetentionPastQueues)
+	c.text("}")
+	c.retention(t.Retention)
+	c.text("}")
+}
+
+// retention writes how far retention has come, unless r is nil.
+func (c *chunks) retention(r *seb.TopicRetention) {
+	if r == nil {
+		return
+	}
+	c.text(`,"retention":{`)
+	c.optionalTime("oldest", r.Oldest)
+	c.text(",")
+	c.optionalTime("next", r.Next)
+	c.text(`,"held_by_queue":`)
+	c.optionalText(r.Queue)
+	c.text(`,"waits":`)
+	c.optionalText(r.Waits)
+	c.text("}")
+}
+
+// optionalTime writes a field with a time; null if t is zero.
+func (c *chunks) optionalTime(name string, t time.Time) {
+	c.quoted([]byte(name))
+	c.text(":")
+	if t.IsZero() {
+		c.text("null")
+		return
+	}
+	c.text(`"`)
+	c.timestamp(t)
+	c.text(`"`)
+}
+
+// optionalText writes a string; null if it is empty.
+func (c *chunks) optionalText(s string) {
+	if s == "" {
+		c.text("null")
+		return
+	}
+	c.quoted([]byte(s))
 }
 
 func toPartitionJSON(p seb.Partition) partitionJSON {
@@ -133,6 +177,9 @@ func (h *Handler) putTopic(w *response, r *http.Request) error {
 	if spec.RetentionBytes != nil {
 		opts.Config.RetentionBytes = *spec.RetentionBytes
 	}
+	if spec.RetentionPastQueues != nil {
+		opts.Config.RetentionPastQueues = *spec.RetentionPastQueues
+	}
 	release, err := h.reserveTopic(w, r, seb.PartitionBytes, wantedPartitions(spec, h.limits.Partitions))
 	if err != nil {
 		return err
@@ -155,7 +202,7 @@ func (h *Handler) patchTopic(w *response, r *http.Request) error {
 		return err
 	}
 	if spec == (seb.TopicUpdate{}) {
-		return invalid(`send {"partitions":4} to have four, or {"config":{"retention":"7d"}} to store a retention (this version does not apply it: nothing is deleted)`, "the body names nothing to change")
+		return invalid(`send {"partitions":4} to have four, or {"config":{"retention":"7d"}} to delete records that are older`, "the body names nothing to change")
 	}
 	release, err := h.reserveTopic(w, r, seb.PartitionBytes, wantedPartitions(spec, h.limits.Partitions))
 	if err != nil {
@@ -297,8 +344,10 @@ func (j *jsonReader) topicConfig(spec *seb.TopicUpdate) error {
 			n, _, err := j.integer("retention_bytes", 0, math.MaxInt64)
 			spec.RetentionBytes = &n
 			return err
+		case "retention_past_queues":
+			return boolInto(&spec.RetentionPastQueues)(j, "retention_past_queues")
 		default:
-			return j.unknown("config", name, "retention, retention_bytes")
+			return j.unknown("config", name, "retention, retention_bytes, retention_past_queues")
 		}
 	})
 }

@@ -24,7 +24,7 @@ func TestTopicLifecycle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"name":"orders","topic_id":"` + s.broker.TopicTag(made.ID) + `","created":"` + made.Created.Format(timestampLayout) + `","partitions":[` + empty + `,` + strings.Replace(empty, ":0", ":1", 1) + `],"config":{"retention":null,"retention_bytes":null}}` + "\n"
+	want := `{"name":"orders","topic_id":"` + s.broker.TopicTag(made.ID) + `","created":"` + made.Created.Format(timestampLayout) + `","partitions":[` + empty + `,` + strings.Replace(empty, ":0", ":1", 1) + `],"config":{"retention":null,"retention_bytes":null,"retention_past_queues":false}}` + "\n"
 	if got := s.get(path); got.body != want {
 		t.Errorf("topic is %s, want %s", got.body, want)
 	}
@@ -119,19 +119,23 @@ func TestTopicConfigIsStoredAndChanged(t *testing.T) {
 		a := s.do(method, path, strings.NewReader(body))
 		a.want(t, status)
 		_, after, _ := strings.Cut(a.body, `"config":`)
-		return strings.TrimSuffix(after, "}\n")
+		config, progress, ok := strings.Cut(strings.TrimSuffix(after, "}\n"), `,"retention":`)
+		if want := `{"oldest":null,"next":null,"held_by_queue":null,"waits":null}`; !ok || progress != want {
+			t.Errorf("%s %s: the progress of retention is %s, want %s", method, body, progress, want)
+		}
+		return config
 	}
 	for _, c := range []struct {
 		method, body string
 		status       int
 		want         string
 	}{
-		{"PUT", `{"config":{"retention":"168h","retention_bytes":1000}}`, 201, `{"retention":"168h0m0s","retention_bytes":1000}`},
-		{"PUT", `{"config":{"retention":"168h"}}`, 200, `{"retention":"168h0m0s","retention_bytes":1000}`},
-		{"PUT", ``, 200, `{"retention":"168h0m0s","retention_bytes":1000}`},
-		{"PATCH", `{"config":{"retention_bytes":null}}`, 200, `{"retention":"168h0m0s","retention_bytes":null}`},
-		{"PATCH", `{"partitions":2,"config":{"retention":"90m"}}`, 200, `{"retention":"1h30m0s","retention_bytes":null}`},
-		{"GET", ``, 200, `{"retention":"1h30m0s","retention_bytes":null}`},
+		{"PUT", `{"config":{"retention":"168h","retention_bytes":1000}}`, 201, `{"retention":"168h0m0s","retention_bytes":1000,"retention_past_queues":false}`},
+		{"PUT", `{"config":{"retention":"168h"}}`, 200, `{"retention":"168h0m0s","retention_bytes":1000,"retention_past_queues":false}`},
+		{"PUT", ``, 200, `{"retention":"168h0m0s","retention_bytes":1000,"retention_past_queues":false}`},
+		{"PATCH", `{"config":{"retention_bytes":null}}`, 200, `{"retention":"168h0m0s","retention_bytes":null,"retention_past_queues":false}`},
+		{"PATCH", `{"partitions":2,"config":{"retention":"90m"}}`, 200, `{"retention":"1h30m0s","retention_bytes":null,"retention_past_queues":false}`},
+		{"GET", ``, 200, `{"retention":"1h30m0s","retention_bytes":null,"retention_past_queues":false}`},
 	} {
 		if got := config(c.method, c.body, c.status); got != c.want {
 			t.Errorf("%s %s: the config is %s, want %s", c.method, c.body, got, c.want)

@@ -38,7 +38,7 @@ func TestCompletionKnowsWhatCanStandThere(t *testing.T) {
 		{"queue push set --s", "--server --secret-file"},
 		{"work --dr", "--drain"},
 		{"consume --consumer .", ""},
-		{"topic create --", "--help --server --api-key --api-key-file --ca --cert --cert-key --output --retention --retention-bytes --partitions --if-not-exists"},
+		{"topic create --", "--help --server --api-key --api-key-file --ca --cert --cert-key --output --retention --retention-bytes --retention-past-queues --no-retention-past-queues --partitions --if-not-exists"},
 		{"topic trim --b", "--before"},
 		{"gc --", "--help --store --output --dry-run --memory --state-memory"},
 		{"consume --fo", "--format --follow"},

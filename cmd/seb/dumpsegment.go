@@ -20,6 +20,12 @@ func (d *dumper) segmentItem(i int, item format.Entry) (ok bool) {
 		d.line("item", "%d: the writer has read the checkpoint of slot %d; bottom %d", i, x.Slot, x.Bottom)
 	case *format.Collected:
 		d.line("item", "%d: what died up to slot %d is deleted, and the commits below slot %d", i, x.Slot, x.Bottom)
+	case *format.QueuesPassed:
+		keeps := "stay"
+		if x.PastQueues {
+			keeps = "go"
+		}
+		d.line("item", "%d: records of topic %d that are over %s from here on if a queue has not done them", i, x.Topic, keeps)
 	case *format.LevelKnown:
 		hold := ""
 		if x.Hold {

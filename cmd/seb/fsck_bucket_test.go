@@ -26,9 +26,15 @@ type bucket map[string][]byte
 //	      3 records         6 records in a data object
 var goodBucket, otherBucket = sync.OnceValues(writeBucket), sync.OnceValues(writeBucket)
 
-func writeBucket() (bucket, error) {
+// lowBucket is the same below level 6 of the log.
+var lowBucket = sync.OnceValues(func() (bucket, error) { return writeBucketWith(seb.Options{HoldFormat: true}) })
+
+func writeBucket() (bucket, error) { return writeBucketWith(seb.Options{}) }
+
+func writeBucketWith(opts seb.Options) (bucket, error) {
 	ctx, store := context.Background(), objstore.NewMemory()
-	b, err := seb.Open(ctx, store, seb.Options{Batching: seb.Immediate(), CheckpointCommits: 4})
+	opts.Batching, opts.CheckpointCommits = seb.Immediate(), 4
+	b, err := seb.Open(ctx, store, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -91,7 +91,7 @@ var damages = []damage{
 		[]string{"corrupt " + slot(1), "corrupt " + slot(2)}, nil},
 	{"offsets that leave a hole", func(t *testing.T, b bucket) {
 		b.delete(t, cp(11))
-		b.commit(t, 11, func(c *format.Commit) { c.Entries[2].(*format.Batch).Base++ })
+		b.commit(t, 11, func(c *format.Commit) { c.Entries[1].(*format.Batch).Base++ })
 	}, []string{"corrupt " + slot(11)}, nil},
 	{"time that runs backwards", func(t *testing.T, b bucket) {
 		b.delete(t, cp(11))
@@ -99,11 +99,11 @@ var damages = []damage{
 	}, []string{"corrupt " + slot(11)}, nil},
 	{"a row with another count", func(t *testing.T, b bucket) {
 		b.delete(t, cp(11))
-		b.commit(t, 11, func(c *format.Commit) { c.Entries[2].(*format.Batch).Count = 2 })
+		b.commit(t, 11, func(c *format.Commit) { c.Entries[1].(*format.Batch).Count = 2 })
 	}, []string{"corrupt " + slot(11)}, nothing},
 	{"a row with another time", func(t *testing.T, b bucket) {
 		b.delete(t, cp(11))
-		b.commit(t, 11, func(c *format.Commit) { c.Entries[2].(*format.Batch).MaxTime++ })
+		b.commit(t, 11, func(c *format.Commit) { c.Entries[1].(*format.Batch).MaxTime++ })
 	}, []string{"corrupt " + slot(11)}, nothing},
 
 	// Checkpoints of another log.

@@ -52,7 +52,7 @@ Before other machines can reach the broker, create an API key with seb key. Befo
 to check a log, seb fsck.
 
 Environment: SEB_SERVER is the broker's URL, SEB_API_KEY or SEB_API_KEY_FILE the API key for it, SEB_STORE the store for
-serve, doctor, fsck, gc and dump, and SEB_OUTPUT=json the form of results. Each flag of serve has a variable too. The help of
+serve, doctor, fsck, gc, upgrade and dump, and SEB_OUTPUT=json the form of results. Each flag of serve has a variable too. The help of
 a flag names its variable; a flag on the command line wins. S3 credentials come from the usual AWS_ variables and files.
 NO_COLOR is honoured. Sizes are bytes, or 64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h, 7d.
 

@@ -56,7 +56,7 @@ func (topicCreateCmd) Help() string {
     seb topic create orders --if-not-exists
 
 A topic that exists with these settings stays as it is; one with other settings is refused. An append to a missing topic creates it, with one partition.
-A topic's retention is stored and shown, but this version does not apply it: nothing is deleted.`
+With --retention or --retention-bytes, records beyond that limit are deleted; the age counts from the commit of a record, not from its timestamp.`
 }
 
 // Run creates the topic, or tells that it exists already.
@@ -168,7 +168,7 @@ func (c *topicShowCmd) Run(ctx context.Context, std streams) error {
 			row.printf("%d\t%d\t%d\t%s\t%s\n", p.Partition, p.Start, p.End, size(p.Bytes), last)
 		}
 	})
-	out.printf("%s\n", retentionText(t.Config))
+	out.printf("%s\n%s", retentionText(t.Config), retentionProgress(t.Retention))
 	return out.err
 }
 

@@ -10,15 +10,16 @@ import (
 	"github.com/simple-event-broker/seb/httpapi"
 )
 
-// configFlags set a topic's retention, which this version stores but does not apply.
+// configFlags set which records a topic keeps.
 type configFlags struct {
-	Retention      *age       `placeholder:"DURATION|none" help:"Age after which a later version may delete records, such as 7d, or none; this version only stores the setting (default of a new topic: none)."`
-	RetentionBytes *sizeLimit `placeholder:"SIZE|none" help:"How many bytes of each partition to keep at least, such as 1GiB; none means no such minimum (default: as with --retention)."`
+	Retention           *age       `placeholder:"DURATION|none" help:"Age up to which records are kept, such as 7d; older ones are deleted. none keeps them for ever (default: no limit for a new topic, unchanged for an existing one)."`
+	RetentionBytes      *sizeLimit `placeholder:"SIZE|none" help:"How many bytes of each partition to keep, such as 1GiB; the oldest records beyond that are deleted. none sets no limit (default: as for --retention)."`
+	RetentionPastQueues *bool      `negatable:"" help:"Delete records also if a queue has not done them (default: they stay until all queues of the topic have)."`
 }
 
 // update returns the settings of the flags that were given.
 func (f configFlags) update() seb.TopicUpdate {
-	return seb.TopicUpdate{Retention: (*time.Duration)(f.Retention), RetentionBytes: (*int64)(f.RetentionBytes)}
+	return seb.TopicUpdate{Retention: (*time.Duration)(f.Retention), RetentionBytes: (*int64)(f.RetentionBytes), RetentionPastQueues: f.RetentionPastQueues}
 }
 
 // topicConfig returns the config of a new topic.
@@ -28,6 +29,9 @@ func (f configFlags) topicConfig() (c seb.TopicConfig) {
 	}
 	if f.RetentionBytes != nil {
 		c.RetentionBytes = int64(*f.RetentionBytes)
+	}
+	if f.RetentionPastQueues != nil {
+		c.RetentionPastQueues = *f.RetentionPastQueues
 	}
 	return c
 }
@@ -78,8 +82,35 @@ func retentionText(c seb.TopicConfig) string {
 	if c.RetentionBytes > 0 {
 		limits = append(limits, size(c.RetentionBytes).String()+" of each partition")
 	}
+	text := "retention: " + strings.Join(limits, ", ")
 	if len(limits) == 0 {
-		return "retention: none"
+		text += "none"
 	}
-	return "retention: " + strings.Join(limits, ", ") + "; stored, but not applied by this version"
+	if c.RetentionPastQueues {
+		text += ", also of records that a queue has not done"
+	}
+	return text
+}
+
+// retentionProgress says how far retention has come.
+func retentionProgress(r *seb.TopicRetention) string {
+	if r == nil {
+		return ""
+	}
+	var parts []string
+	if !r.Oldest.IsZero() {
+		parts = append(parts, "the oldest record was committed at "+r.Oldest.Format(time.RFC3339)+" or later")
+	}
+	switch {
+	case r.Waits != "":
+		parts = append(parts, "nothing is deleted for now: "+r.Waits)
+	case r.Queue != "":
+		parts = append(parts, fmt.Sprintf("the queue %s holds records that would be deleted: it has not done them, or has them as dead letters", r.Queue))
+	case !r.Next.IsZero():
+		parts = append(parts, "the next ones are deleted at "+r.Next.Format(time.RFC3339))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return strings.Join(parts, "; ") + "\n"
 }

@@ -27,7 +27,7 @@ Examples:
     seb topic trim orders --partition 0 --before 41
     seb topic show orders
 
-No reader sees the deleted records again. This version still keeps their objects in the store.`
+No reader sees the deleted records again. Brokers free their space a day later at the earliest.`
 }
 
 // Run moves the start, and prints the partition's new bounds.

@@ -26,8 +26,8 @@ func (topicUpdateCmd) Help() string {
     seb topic update audit --retention none
 
 What is not named stays as it is. With more partitions, new records of a key may go to a partition other than
-the one with the key's earlier records. A topic's retention is stored and shown, but this version does not
-apply it: nothing is deleted.`
+the one with the key's earlier records. Records beyond --retention or --retention-bytes are deleted for good, soon after the
+limit is set. seb topic show tells what goes next, and when.`
 }
 
 // Run changes the topic, and prints its new settings.
@@ -37,7 +37,7 @@ func (c *topicUpdateCmd) Run(ctx context.Context, std streams) error {
 		return usage(fmt.Errorf("invalid --partitions %d: it must be at least 1", *c.Partitions))
 	}
 	if u.Partitions = c.Partitions; u == (seb.TopicUpdate{}) {
-		return usageError{hinted(errors.New("nothing to change"), "give --partitions, --retention or --retention-bytes")}
+		return usageError{hinted(errors.New("nothing to change"), "give --partitions, --retention, --retention-bytes or --retention-past-queues")}
 	}
 	broker, err := c.client()
 	if err != nil {

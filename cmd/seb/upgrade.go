@@ -19,7 +19,8 @@ func (upgradeCmd) Help() string {
 
 Raises the level of the log's format to %d, which this version of seb writes. From level 6 on, brokers merge records into
 larger objects, and delete objects that the log no longer needs. Brokers of an earlier version stop when they read that
-commit, and refuse the log from then on; the level can't be lowered. So upgrade all brokers first.
+commit, and refuse the log from then on; the level can't be lowered. So upgrade all brokers first. The limits
+that topics have by now (--retention, --retention-bytes) delete nothing until somebody sets them again.
 
 Brokers raise the level by themselves, after an hour with at least 1,000 commits in which all brokers knew the next level and none
 had --hold-format. This command does it at once, whatever they know. Brokers may run meanwhile. It does nothing if the log has

@@ -40,15 +40,32 @@ type CreateTopic struct {
 // Apply implements engine.Change.
 func (x CreateTopic) Apply(d *state.Draft) ([]format.Entry, error) {
 	if id, n, ok := d.TopicID(x.Name); ok {
-		return nil, x.differs(n, d.TopicConfig(id))
+		has := d.TopicConfig(id)
+		if err := x.differs(n, has); err != nil || !d.Dormant(id) || x.Config.RetentionMS != has.RetentionMS || x.Config.RetentionBytes != has.RetentionBytes {
+			return nil, err
+		}
+		return appendConfig(d, nil, id, has, has, true) // the request asks for all limits that the topic has, so from now on they apply
 	}
 	if d.TopicCount() >= x.TopicsMax {
 		return nil, limited(CodeTooManyTopics, x.TopicsMax, "there are %d topics, which is the maximum", x.TopicsMax)
 	}
 	id := d.NextTopicID()
 	entries := []format.Entry{&format.TopicCreated{ID: id, Partitions: x.Partitions, Name: x.Name}}
-	if x.Config != (format.TopicConfig{}) {
-		entries = append(entries, &format.TopicConfigured{Topic: id, Config: x.Config})
+	return appendConfig(d, entries, id, format.TopicConfig{}, x.Config, false)
+}
+
+// appendConfig appends the entries that change the config of a topic. set says that the limits are set even if they don't change.
+func appendConfig(d *state.Draft, entries []format.Entry, id format.TopicID, was, now format.TopicConfig, set bool) ([]format.Entry, error) {
+	if set || was.RetentionMS != now.RetentionMS || was.RetentionBytes != now.RetentionBytes {
+		limits := format.TopicConfig{RetentionMS: now.RetentionMS, RetentionBytes: now.RetentionBytes}
+		entries = append(entries, &format.TopicConfigured{Topic: id, Config: limits})
+	}
+	if was.PastQueues != now.PastQueues {
+		if d.Level() < format.LevelSegments {
+			return nil, refused(CodeInvalidRequest, "run seb upgrade once all brokers have this version", "retention_past_queues needs level %d of the log's format; the log has level %d",
+				format.LevelSegments, d.Level())
+		}
+		entries = append(entries, &format.QueuesPassed{Topic: id, PastQueues: now.PastQueues})
 	}
 	return entries, nil
 }
@@ -63,6 +80,7 @@ func (x CreateTopic) differs(partitions uint32, has format.TopicConfig) error {
 	if x.Config.RetentionBytes != 0 {
 		want.RetentionBytes = x.Config.RetentionBytes
 	}
+	want.PastQueues = want.PastQueues || x.Config.PastQueues
 	if partitions == x.Partitions && want == has {
 		return nil
 	}
@@ -88,7 +106,11 @@ func kept(c format.TopicConfig) string {
 	if len(limits) == 0 {
 		return "no retention limit"
 	}
-	return strings.Join(limits, " and ")
+	text := strings.Join(limits, " and ")
+	if c.PastQueues {
+		text += ", also of records that a queue has not done"
+	}
+	return text
 }
 
 // DeleteTopic deletes a topic.
@@ -107,8 +129,9 @@ func (x DeleteTopic) Apply(d *state.Draft) ([]format.Entry, error) {
 type UpdateTopic struct {
 	Name           string
 	Partitions     uint32 // 0 leaves the number of partitions as it is
-	RetentionMS    *int64 // nil leaves the value as it is, here and in RetentionBytes
+	RetentionMS    *int64 // nil leaves the value as it is, here and below
 	RetentionBytes *int64
+	PastQueues     *bool
 }
 
 // Apply implements engine.Change.
@@ -128,10 +151,14 @@ func (x UpdateTopic) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 	config := was
 	set(&config.RetentionMS, x.RetentionMS)
 	set(&config.RetentionBytes, x.RetentionBytes)
-	if config != was {
-		entries = append(entries, &format.TopicConfigured{Topic: id, Config: config})
+	set(&config.PastQueues, x.PastQueues)
+	// Limits that brokers don't apply yet apply once somebody sets them again.
+	again := (x.RetentionMS != nil || x.RetentionBytes != nil) && d.Dormant(id)
+	if again && (x.RetentionMS == nil && was.RetentionMS > 0 || x.RetentionBytes == nil && was.RetentionBytes > 0) {
+		return nil, refused(CodeInvalidRequest, "give retention and retention_bytes; null, or none on the command line, means no limit",
+			"topic %q has %s, which an earlier version has stored and no version has applied yet; setting one limit would apply the other one too", x.Name, kept(was))
 	}
-	return entries, nil
+	return appendConfig(d, entries, id, was, config, again)
 }
 
 // set copies *from to *to, unless from is nil.

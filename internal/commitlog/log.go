@@ -121,6 +121,7 @@ func NewLog(store objstore.Store, cluster format.Cluster, fold Fold, clock Clock
 		read:    map[format.Seq]readCommit{},
 		damaged: map[string]int{},
 		inbox:   inbox{heard: make(chan struct{}, 1)},
+		seen:    storeClock{errorMax: max(time.Duration(cluster.Margin)/4, clockErrorMin)},
 	}
 }
 
@@ -186,6 +187,18 @@ func (l *Log) StoreNow() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seen.now(l.clock.Boot(), time.Now())
+}
+
+// clockErrorMin is by how much a store's dates differ from the clock since boot although both are right: dates in HTTP have whole
+// seconds.
+const clockErrorMin = 2 * time.Second
+
+// ClockSteady returns for how long the store's dates have agreed with the clock since the machine's boot, up to an
+// error of a quarter of the margin. jump is by how much the dates have stepped forward before that; 0 if they did not.
+func (l *Log) ClockSteady() (steady, jump time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen.steady(l.clock.Boot()), l.seen.jump
 }
 
 func (l *Log) stamp(t time.Time) Stamp { return Stamp{Store: t, Boot: l.clock.Boot()} }

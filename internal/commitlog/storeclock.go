@@ -14,6 +14,10 @@ const datesKept = 9
 type storeClock struct {
 	dates [datesKept]storeDate
 	noted int // number of dates ever noted
+	// anchor is the first date that agrees with all later ones up to errorMax.
+	anchor   Stamp
+	errorMax time.Duration
+	jump     time.Duration // the largest step forward that the dates ever made
 }
 
 // storeDate is the date in an answer of the store, and when the answer arrived by two local clocks: the
@@ -31,8 +35,22 @@ func (d storeDate) carried(boot time.Duration, now time.Time) time.Time {
 
 // note adds a date of the store; came is the local time at which it arrived.
 func (c *storeClock) note(at Stamp, came time.Time) {
+	if ahead := at.Store.Sub(c.anchor.Store.Add(at.Boot - c.anchor.Boot)); c.noted == 0 || ahead.Abs() > c.errorMax {
+		if c.noted > 0 {
+			c.jump = max(c.jump, ahead)
+		}
+		c.anchor = at
+	}
 	c.dates[c.noted%datesKept] = storeDate{at, came}
 	c.noted++
+}
+
+// steady returns for how long the dates of the store have agreed with the clock since boot.
+func (c *storeClock) steady(boot time.Duration) time.Duration {
+	if c.noted == 0 {
+		return 0
+	}
+	return boot - c.anchor.Boot
 }
 
 // now returns the store's time; the zero time before the first date.

@@ -38,6 +38,8 @@ func (e *fold) Load(c *format.Checkpoint) error {
 		o.Loaded(s)
 	}
 	if e.recovered {
+		e.wonLast.Store(false)
+		signal(e.retention.changed)
 		(*Engine)(e).loadedCheckpoint(c.Seq, c.Hash)
 	}
 	return nil
@@ -76,6 +78,7 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 		e.recovery.applied(c.Seq)
 		return nil
 	}
+	e.wakeJobs(c, own)
 	e.writer = format.SessionID{}
 	if m := c.Mark(); m != nil {
 		e.writer = m.Session

@@ -117,8 +117,8 @@ func (e *Engine) buildOnce(next commitlog.Next) (*format.Commit, [][]byte) {
 	x.limits = bundleLimits{StateMemory: e.opts.StateMemory, IdempotencyKeys: e.opts.IdempotencyKeys}
 	e.settle(x.sets, c.Time)
 	e.take(c, d, &format.WriterMark{Session: e.opts.Session, Pause: x.pause, Address: e.opts.Address})
-	if e.live.State.Level() < format.LevelSegments {
-		e.take(c, d, &format.LevelKnown{Level: format.LevelSegments, Hold: e.opts.HoldLevel || !e.mesh.AllAgree(format.LevelSegments)})
+	if level := e.levelEntry(); level != nil {
+		e.take(c, d, level)
 	}
 	if seen := e.collector.seen(e); seen != nil {
 		e.take(c, d, seen)

@@ -40,12 +40,18 @@ type Bounds struct {
 	// of the log before a broker raises the level by itself.
 	RaiseAfter   time.Duration
 	RaiseCommits int
+	// RaiseNew says that the first commit of a log raises its level.
+	RaiseNew bool
+	// RetainMin and RetainMax bound the time between two passes of retention. A broker that has not won the last slot leaves a
+	// pass to the one that has, for RetainGrace.
+	RetainMin, RetainMax, RetainGrace time.Duration
 }
 
 // Compaction has the bounds of this process. Tests set lower ones before they open an engine.
 var Compaction = Bounds{
 	SegmentBytes: 64 * mib, BatchBytes: 256 << 10, Rows: 131_072, Group: 32, Large: 8 * mib, TailAge: time.Minute,
-	RaiseAfter: time.Hour, RaiseCommits: 1000,
+	RaiseAfter: time.Hour, RaiseCommits: 1000, RaiseNew: true,
+	RetainMin: time.Minute, RetainMax: 6 * time.Hour, RetainGrace: 5 * time.Minute,
 }
 
 // What becomes of jobs, in metrics.
@@ -115,6 +121,7 @@ func (e *Engine) maybeCompact() {
 		defer func() { e.nextJob = time.Now().Add((compactShare - 1) * time.Since(begun)) }()
 		switch added, err := e.compact(e.life, plan, loads); {
 		case err == nil:
+			e.cramped.Store(false)
 			e.metrics.compactions.add(compactDone)
 			e.metrics.compactedBytes.Add(plan.Bytes)
 			e.metrics.segmentBytes.Add(int64(added.Ref.Size))
@@ -132,7 +139,11 @@ func (e *Engine) maybeCompact() {
 
 // plan returns the job that is due; nil if none is.
 func (e *Engine) plan(s *state.State) *state.Plan {
-	return PlanJob(s, e.planOptions(), e.opts.CheckpointCommits, time.Duration(e.cluster.DeleteDelay), e.StoreNow())
+	commits := e.opts.CheckpointCommits
+	if e.cramped.Load() {
+		commits = 1 // any job that makes room is due
+	}
+	return PlanJob(s, e.planOptions(), commits, time.Duration(e.cluster.DeleteDelay), e.StoreNow())
 }
 
 // PlanJob returns the job of compaction that is due at a time of the store's clock, for a broker that writes a checkpoint every
@@ -141,13 +152,9 @@ func PlanJob(s *state.State, o state.PlanOptions, checkpointCommits int, delay t
 	if s.Level() < format.LevelSegments {
 		return nil
 	}
-	batches, size, slots, oldest := s.Tail()
-	due := slots >= checkpointCommits || batches >= o.Rows || size >= o.Bytes ||
-		batches > 0 && time.UnixMicro(oldest).Add(delay).Before(now)
-	if due {
-		if plan := s.PlanTail(o); plan != nil {
-			return plan
-		}
+	o.Commits, o.Old = checkpointCommits, now.Add(-delay-Compaction.TailAge).UnixMicro()
+	if plan := s.PlanTail(o); plan != nil {
+		return plan
 	}
 	return s.PlanMerge(o)
 }

@@ -243,3 +243,28 @@ func TestMissingBatchHoldsUpNothingElse(t *testing.T) {
 		}
 	})
 }
+
+// While commits come fast, the newest minute alone has more commits than a job needs. Jobs still wait until as many are older.
+func TestJobsOfAFastLogAreNotSmall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := options(t)
+		opts.CheckpointCommits = 500
+		e := engine.New(storetest.Slow(objstore.NewMemory(), time.Millisecond), opts)
+		if err := e.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		topic := create(t, e, "t")
+		for begun := time.Now(); time.Since(begun) < 10*time.Minute; {
+			appendValues(t, e, topic, "x")
+			time.Sleep(10 * time.Millisecond)
+		}
+		var commits, jobs int
+		e.View(func(s *state.State) { commits, jobs = int(s.Seq()), s.SegmentsAdded() })
+		if most := commits/500*34/32 + 1; jobs > most || jobs < commits/500/2 { // and a merge of each 32
+			t.Errorf("%d segments for %d commits, at most %d were expected", jobs, commits, most)
+		}
+		if err := e.Shutdown(nil); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -137,9 +137,15 @@ type Engine struct {
 	lastCheckpoint format.Seq
 	checkpointing  atomic.Bool
 	compacting     atomic.Bool
-	unreadable     unreadable // owned by the goroutine that set compacting
-	nextJob        time.Time  // earliest time of the next job of compaction; owned by the same goroutine
+	cramped        atomic.Bool // a request was refused since the state is full, and no job has made room since
+	unreadable     unreadable  // owned by the goroutine that set compacting
+	nextJob        time.Time   // earliest time of the next job of compaction; owned by the same goroutine
 	collector      collector
+	retention      retention
+	idle           alarm         // of tidy
+	tidyFailures   int           // of tidy in a row; owned by the goroutine that does it
+	wonLast        atomic.Bool   // this broker has written the last commit that it has applied
+	grace          time.Duration // see grace
 	raising        atomic.Bool
 	levels         levels
 	nextCheckpoint time.Time     // earliest time of the next checkpoint; owned by the goroutine that set checkpointing
@@ -157,6 +163,7 @@ func New(store objstore.Store, opts Options) *Engine {
 		rare:     rareSyncs{turn: make(chan struct{}, 1)},
 		metrics:  newMetrics(),
 
+		retention: retention{alarm: newAlarm(), fronts: map[partitionOf]state.Front{}}, idle: newAlarm(), grace: grace(),
 		unreadable: unreadable{batches: map[cache.Range]int{}, segments: map[uint64]int{}},
 	}
 	e.life, e.end = context.WithCancel(context.Background())
@@ -182,6 +189,8 @@ func (e *Engine) Open(ctx context.Context) error {
 		return err
 	}
 	go e.loop()
+	e.tasks.Go(func() { e.repeat(&e.retention.alarm, e.retain) })
+	e.tasks.Go(func() { e.repeat(&e.idle, e.tidy) })
 	return nil
 }
 
@@ -242,6 +251,10 @@ func (e *Engine) recover(ctx context.Context) error {
 	e.recovered = true
 	e.growth.begin(e.opts.Wall(), e.live.State.LastingMemory())
 	e.watchState()
+	e.beginRetention()
+	if e.opts.HoldLevel && e.live.State.Level() >= format.LevelSegments {
+		e.logger.Warn("the level of the log is raised already, so holding it (--hold-format) has no effect", "level", e.live.State.Level())
+	}
 	e.tail.proven(begun)
 	e.logger.Info("recovered", "cluster", e.cluster.ID.String(), "commits", uint64(applied),
 		"topics", e.live.State.TopicCount(), "batches", e.live.State.Batches(), "took", time.Since(begun).Round(time.Millisecond))

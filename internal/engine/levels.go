@@ -20,6 +20,20 @@ func (o *Options) agreed() uint32 {
 	return format.LevelSegments
 }
 
+// levelEntry returns what this broker says about the level of the log in its next commit; nil if the log has the highest level.
+// No earlier version has read a new log, so the first commit raises its level.
+func (e *Engine) levelEntry() format.Entry {
+	s := e.live.State
+	switch hold := e.opts.HoldLevel || !e.mesh.AllAgree(format.LevelSegments); {
+	case s.Level() >= format.LevelSegments:
+		return nil
+	case s.Seq() == 0 && !hold && Compaction.RaiseNew:
+		return &format.LevelRaised{Level: format.LevelSegments, DeleteDelay: time.Duration(e.cluster.DeleteDelay)}
+	default:
+		return &format.LevelKnown{Level: format.LevelSegments, Hold: hold}
+	}
+}
+
 // levels counts the commits whose writers know the next level, and don't want to hold the log at the present one.
 type levels struct {
 	commits int   // without one of another writer among them
@@ -70,7 +84,10 @@ var errLevelRaised = errors.New("the log has the level already")
 
 // Apply implements Change.
 func (x raiseLevel) Apply(d *state.Draft) ([]format.Entry, error) {
-	if d.Level() >= format.LevelSegments {
+	switch {
+	case d.Raised(): // the first commit of a log does that by itself
+		return []format.Entry{&format.LevelKnown{Level: format.LevelSegments}}, nil // says nothing new, since a commit needs an entry
+	case d.Level() >= format.LevelSegments:
 		return nil, errLevelRaised
 	}
 	return []format.Entry{&format.LevelRaised{Level: format.LevelSegments, DeleteDelay: x.delay}}, nil

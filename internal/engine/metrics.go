@@ -27,7 +27,7 @@ type metrics struct {
 	commitBytes, commitBatches, commitSeconds, checkpointSeconds   *histogram.Histogram
 
 	bundles, bundleRefusals, fallbacks, compactions, collections, deletions counts
-	compactedBytes, segmentBytes                                            atomic.Int64
+	compactedBytes, segmentBytes, expiredRecords, passedRecords             atomic.Int64
 	compactionSeconds                                                       *histogram.Histogram
 
 	mu    sync.Mutex
@@ -122,6 +122,8 @@ func (m *metrics) families() []metric.Family {
 		m.deletions.family("seb_deleted_objects_total", "kind",
 			"Objects that this broker has deleted: commits, data objects with their segments, checkpoints, orphans that no commit refers to, and ghosts: commits that the store listed again.",
 			deletedCommits, deletedData, deletedCheckpoints, deletedOrphans, deletedGhosts),
+		counter("seb_retention_deleted_records_total", "Records that this broker has deleted since their topics no longer keep them.", m.expiredRecords.Load()),
+		counter("seb_retention_undone_records_total", "Records of seb_retention_deleted_records_total that a queue had not done: see retention_past_queues.", m.passedRecords.Load()),
 		counter("seb_data_lost_reads_total", "Reads that found an object missing or damaged. Alert if this is above 0.", m.dataLost.Load()),
 	)
 }
@@ -176,6 +178,10 @@ func (e *Engine) memoryMetrics() []metric.Family {
 func (e *Engine) logMetrics() []metric.Family {
 	applied, _ := e.log.Position()
 	stats := e.log.Stats()
+	held := 0
+	if e.retention.held.Load() != nil {
+		held = 1
+	}
 	return []metric.Family{
 		gauge("seb_applied_slot", "Last slot of the log that this broker has applied.", applied),
 		metric.One(metric.Gauge, "seb_follow_age_seconds", "Time since this broker last synced with the log.", e.tail.age().Seconds()),
@@ -183,6 +189,8 @@ func (e *Engine) logMetrics() []metric.Family {
 		counter("seb_lost_races_total", "Commits that this broker moved to a later slot because another broker won their slot.", stats.LostRaces.Load()),
 		counter("seb_unknown_creates_total", "Creates of commits in the store whose outcome is unknown.", stats.UnknownCreates.Load()),
 		counter("seb_foreign_commits_total", "Commits of other brokers that this broker applied.", stats.ForeignCommits.Load()),
+		gauge("seb_retention_held", "1 if this broker deletes no records although their topics no longer keep them, since a clock may be wrong: see docs/operations.md. Alert if this is 1 for longer than a day.", held),
+		metric.One(metric.Gauge, "seb_log_time_ahead_seconds", "By how much the time of the last commit is ahead of the store's clock; 0 if it is not.", max(0, time.UnixMicro(e.Time()).Sub(e.StoreNow()).Seconds())),
 		counter("seb_checkpoint_loads_total", "Checkpoints that this broker loaded.", stats.Loads.Load()),
 	}
 }

@@ -28,6 +28,8 @@ import "fmt"
 //	26 sessions: see sessions.go
 //	27, 36, 37 segments, and the level of the log: see segmententries.go
 //	34 marks: see marks.go
+//	38 queues passed: topic (uint64), flags (uint32): bit 0 = the topic's retention deletes records although a queue
+//	   has not done them, 0 (uint32)
 const (
 	entryHeaderSize = 8
 	batchEntrySize  = 48
@@ -42,6 +44,7 @@ const (
 	entryStartMoved      = 6
 	entryTopicConfigured = 7
 	entryAppendKeyed     = 8
+	entryQueuesPassed    = 38
 
 	entryCritical = 1
 
@@ -51,7 +54,7 @@ const (
 // Entry is one step of the fold: *Batch, *TopicCreated, *TopicDeleted, *PartitionsAdded,
 // *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed, *KeyCreated, *KeyRevoked,
 // *ConsumerCreated, *PositionsMoved, *ConsumerDeleted, one of the entries in queues.go and
-// queuepush.go, *SessionNamed, *SegmentAdded, *LevelRaised, *LevelKnown, *CheckpointSeen, *Collected, *WriterMark, *BundleMark, or *UnknownEntry.
+// queuepush.go, *SessionNamed, *SegmentAdded, *LevelRaised, *LevelKnown, *CheckpointSeen, *Collected, *QueuesPassed, *WriterMark, *BundleMark, or *UnknownEntry.
 type Entry interface {
 	size() int
 	append(b []byte) []byte
@@ -104,10 +107,16 @@ type StartMoved struct {
 	Start     Offset
 }
 
-// TopicConfigured replaces a topic's config.
+// TopicConfigured replaces a topic's config, except PastQueues.
 type TopicConfigured struct {
 	Topic  TopicID
 	Config TopicConfig
+}
+
+// QueuesPassed sets PastQueues in a topic's config.
+type QueuesPassed struct {
+	Topic      TopicID
+	PastQueues bool
 }
 
 // TopicConfig says how long a topic's records are kept, and how many bytes of them; 0 means no
@@ -115,6 +124,8 @@ type TopicConfigured struct {
 type TopicConfig struct {
 	RetentionMS    int64
 	RetentionBytes int64 // per partition
+	// PastQueues says that records are deleted although a queue has not done them.
+	PastQueues bool
 }
 
 // AppendKeyed has the answer to an append with an idempotency key, so that brokers can repeat the
@@ -154,6 +165,7 @@ func (*PartitionsAdded) kind() uint16 { return entryPartitionsAdded }
 func (*DataFloor) kind() uint16       { return entryDataFloor }
 func (*StartMoved) kind() uint16      { return entryStartMoved }
 func (*TopicConfigured) kind() uint16 { return entryTopicConfigured }
+func (*QueuesPassed) kind() uint16    { return entryQueuesPassed }
 func (*AppendKeyed) kind() uint16     { return entryAppendKeyed }
 func (u *UnknownEntry) kind() uint16  { return u.Kind }
 
@@ -164,6 +176,7 @@ func (*PartitionsAdded) size() int { return 12 }
 func (*DataFloor) size() int       { return 8 }
 func (*StartMoved) size() int      { return 24 }
 func (*TopicConfigured) size() int { return 24 }
+func (*QueuesPassed) size() int    { return 16 }
 func (a *AppendKeyed) size() int   { return keyedFixedSize + keyedRangeSize*len(a.Ranges) }
 func (u *UnknownEntry) size() int  { return len(u.Body) }
 
@@ -203,6 +216,14 @@ func (x *TopicConfigured) append(b []byte) []byte {
 	b = le.AppendUint64(b, uint64(x.Topic))
 	b = le.AppendUint64(b, uint64(x.Config.RetentionMS))
 	return le.AppendUint64(b, uint64(x.Config.RetentionBytes))
+}
+
+func (x *QueuesPassed) append(b []byte) []byte {
+	flags := uint64(0)
+	if x.PastQueues {
+		flags = 1
+	}
+	return le.AppendUint64(le.AppendUint64(b, uint64(x.Topic)), flags)
 }
 
 func (a *AppendKeyed) append(b []byte) []byte {
@@ -258,6 +279,12 @@ func decodeEntry(b []byte, c *Commit) (Entry, []byte, error) {
 	case entryTopicConfigured:
 		c := TopicConfig{RetentionMS: int64(le.Uint64(body[8:])), RetentionBytes: int64(le.Uint64(body[16:]))}
 		return &TopicConfigured{Topic: TopicID(le.Uint64(body)), Config: c}, rest, nil
+	case entryQueuesPassed:
+		flags := le.Uint64(body[8:])
+		if flags > 1 {
+			return nil, nil, Corrupt("reserved bytes of an entry of kind %d are set", kind)
+		}
+		return &QueuesPassed{Topic: TopicID(le.Uint64(body)), PastQueues: flags == 1}, rest, nil
 	case entryAppendKeyed:
 		it, err := decodeAppendKeyed(body)
 		return it, rest, err
@@ -320,6 +347,8 @@ func fixedEntrySize(kind uint16) int64 {
 		return levelRaisedSize
 	case entryCollected:
 		return collectedSize
+	case entryQueuesPassed:
+		return 16
 	case entryCheckpointSeen:
 		return checkpointSeenSize
 	case entryStartMoved, entryTopicConfigured:

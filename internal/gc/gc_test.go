@@ -49,10 +49,16 @@ type broker struct {
 
 func serve(t *testing.T, store objstore.Store, m machine, commits int) *broker {
 	t.Helper()
+	return serveWith(t, store, m, commits, false)
+}
+
+// serveWith is serve with a broker that may hold the level of the log.
+func serveWith(t *testing.T, store objstore.Store, m machine, commits int, hold bool) *broker {
+	t.Helper()
 	e := engine.New(store, engine.Options{
 		Batching: atOnce{}, AppendTimeout: 30 * time.Second, StaleMax: time.Second, CheckpointCommits: commits, CheckpointLarge: 1 << 20, IdempotencyKeys: 100,
 		Memory: 16 << 20, StateMemory: 16 << 20, Session: format.SessionID{1}, DeleteDelay: 24 * time.Hour, Margin: time.Hour,
-		Logger: loglines.Text(t, t.Output(), slog.LevelWarn), Boot: m.boot, BootID: m.id, Wall: time.Now,
+		Logger: loglines.Text(t, t.Output(), slog.LevelWarn), Boot: m.boot, BootID: m.id, Wall: time.Now, HoldLevel: hold,
 	})
 	if err := e.Open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -369,8 +375,9 @@ func TestOtherMachineCountsFromItsFirstRun(t *testing.T) {
 func TestWaitsAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, m := objstore.NewMemory(), start(1)
+		hold := true
 		do := func(f func(b *broker)) {
-			b := serve(t, store, m, 5000) // it compacts nothing itself
+			b := serveWith(t, store, m, 5000, hold) // it compacts nothing itself
 			f(b)
 			b.close()
 		}
@@ -410,6 +417,7 @@ func TestWaitsAreNamed(t *testing.T) {
 			t.Error("a run below the level writes")
 		}
 
+		hold = false
 		do((*broker).raise)
 		want("commits: compaction; ")
 

@@ -54,8 +54,16 @@ func (s *State) Draft(time int64) *Draft {
 // Time returns the time of the commit under construction, in microseconds since 1970.
 func (d *Draft) Time() int64 { return d.time }
 
-// Level returns the level of the log before the commit.
-func (d *Draft) Level() uint32 { return d.s.level }
+// Level returns the level of the log after the commit.
+func (d *Draft) Level() uint32 {
+	if d.raised {
+		return d.s.level + 1
+	}
+	return d.s.level
+}
+
+// Raised reports whether the commit raises the level of the log.
+func (d *Draft) Raised() bool { return d.raised }
 
 // NextTopicID returns the id that the next created topic must have.
 func (d *Draft) NextTopicID() format.TopicID { return d.topics.next }
@@ -147,7 +155,11 @@ func (d *Draft) Take(it format.Entry) error {
 		if t == nil || x.Config.RetentionMS < 0 || x.Config.RetentionBytes < 0 {
 			return fmt.Errorf("%w: topic %d can't have the config %+v", ErrNonsense, x.Topic, x.Config)
 		}
-		d.topics.put(x.Topic, &draftTopic{partitions: t.partitions, config: x.Config})
+		config := x.Config
+		config.PastQueues = t.config.PastQueues
+		d.topics.put(x.Topic, &draftTopic{partitions: t.partitions, config: config})
+	case *format.QueuesPassed:
+		return d.takeQueuesPassed(x)
 	case *format.DataFloor:
 		if x.Seq < d.dataFloor {
 			return fmt.Errorf("%w: the data floor would fall from %d to %d", ErrNonsense, d.dataFloor, x.Seq)

@@ -19,6 +19,10 @@ type PlanOptions struct {
 	Rows int
 	// Before is a time of the log in microseconds: only batches that commits before it have appended leave the tail.
 	Before int64
+	// Commits, Old: a job takes the batches of as many commits as fit, unless these are fewer than Commits and all as young as Old, a
+	// time of the log: then it is not worth its requests yet.
+	Commits int
+	Old     int64
 	// Group is how many runs of a level are merged.
 	Group int
 	// Skip tells which segments are left alone: compaction could not read them.
@@ -60,29 +64,11 @@ type PlannedBatch struct {
 // LevelMax is the highest level of a segment.
 const LevelMax = 3
 
-// Tail returns how many batches are in the tail, their size, the number of slots from the first commit in it to
-// the applied slot, and the log's time of the first commit in it. All are 0 if the tail is empty.
-func (s *State) Tail() (batches int, bytes int64, slots int, oldest int64) {
-	if s.batches == 0 {
-		return 0, 0, 0, 0
-	}
-	for i := range s.objects.count {
-		index := s.objects.first + uint64(i)
-		if s.objects.entry(index).live > 0 {
-			c := s.objects.commitOf(index, s.raised)
-			return s.batches, s.tailBytes(), int(s.seq - max(s.bottom, 1) + 1), c.Time
-		}
-	}
-	return s.batches, s.tailBytes(), 0, 0
-}
-
-// tailBytes returns about how many bytes the objects of the tail have.
-func (s *State) tailBytes() int64 { return s.objects.bytes }
-
-// PlanTail returns the job that moves the oldest batches of the tail into a segment of level 1; nil if the tail has none to move.
+// PlanTail returns the job that moves the oldest batches of the tail into a segment of level 1; nil if the tail has none to move, or
+// too few for a job.
 func (s *State) PlanTail(o PlanOptions) *Plan {
 	plan := &Plan{Level: 1, Slot: max(s.bottom, 1) - 1}
-	rows := 0
+	rows, due := 0, false
 	end := s.objects.first // the objects below it are in the plan
 	for index := end; index < s.objects.next(); {
 		// All objects of one commit go together.
@@ -92,19 +78,24 @@ func (s *State) PlanTail(o PlanOptions) *Plan {
 			e := s.objects.entry(next)
 			live, size = live+int(e.live), size+int64(e.size)
 		}
-		if c.Time >= o.Before || rows > 0 && (rows+live > o.Rows || plan.Bytes+size > o.Bytes) {
+		if c.Time >= o.Before {
 			break
 		}
+		if rows > 0 && (rows+live > o.Rows || plan.Bytes+size > o.Bytes) {
+			due = true
+			break
+		}
+		due = due || live > 0 && c.Time < o.Old
 		rows, plan.Bytes = rows+live, plan.Bytes+size
 		if x := s.objects.entry(index).Object(); !x.Data || s.objects.commit(index) != (format.CommitTime{}) {
 			plan.Slot = max(plan.Slot, c.Seq)
 		}
 		end, index = next, next
 	}
-	if rows == 0 {
+	plan.Slot = max(plan.Slot, 1)
+	if rows == 0 || !due && int(plan.Slot-max(s.bottom, 1))+1 < o.Commits {
 		return nil
 	}
-	plan.Slot = max(plan.Slot, 1)
 	for _, t := range s.topics.oldest(s.TopicCount()) {
 		for i := range t.Partitions {
 			if r := s.planTailRange(t, format.Partition(i), end); len(r.Batches) > 0 {

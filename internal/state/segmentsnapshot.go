@@ -56,6 +56,10 @@ import (
 //	                 u u      slot and time of the commit
 //	             u        number of batches of the tail; then as before, with the numbers of the objects above, from 0 on
 //
+//	at the end, if a topic has flags:
+//	u        number of such topics; then for each
+//	           u u      id of the topic, ascending; flags: 1 = PastQueues in its config, 2 = Dormant
+//
 // Objects in the list have batches of the tail, in the order of the commits that brought them.
 const segmentsVersion = 6
 

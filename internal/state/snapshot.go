@@ -148,7 +148,9 @@ func (s *State) View() *View {
 func (v *View) Seq() format.Seq { return v.seq }
 
 // Encode returns the view as a snapshot.
-func (v *View) Encode() []byte { return appendSessions(v.withoutSessions(), v.sessions, v.queues) }
+func (v *View) Encode() []byte {
+	return v.appendTopicFlags(appendSessions(v.withoutSessions(), v.sessions, v.queues))
+}
 
 // withoutSessions returns the part of the snapshot before the sessions.
 func (v *View) withoutSessions() []byte {
@@ -201,7 +203,7 @@ func (v *View) appendRest(b []byte, appendPartition func([]byte, *Partition) []b
 // a checkpoint does not know the sessions that were named earlier.
 func (v *View) Is(body []byte) bool {
 	s, err := Decode(v.seq, body)
-	return err == nil && bytes.Equal(v.withoutSessions(), s.View().withoutSessions())
+	return err == nil && bytes.Equal(v.appendTopicFlags(v.withoutSessions()), s.View().appendTopicFlags(s.View().withoutSessions()))
 }
 
 func appendKeyed(b []byte, list []Keyed) []byte {
@@ -301,6 +303,7 @@ func Decode(seq format.Seq, body []byte) (*State, error) {
 		s.decodeSessions(&r)
 	}
 	if version == segmentsVersion {
+		s.decodeTopicFlags(&r)
 		s.checkSegments(&r)
 	}
 	if len(r.b) != 0 {

@@ -64,7 +64,9 @@ type Topic struct {
 	Created    int64 // the log's time in microseconds
 	Config     format.TopicConfig
 	Partitions []Partition
-	delayed    delayed // the runs of delayed records in this topic (see Delayed)
+	// Dormant says that brokers don't apply the limits in Config: they were set below [format.LevelSegments], and not again since.
+	Dormant bool
+	delayed delayed // the runs of delayed records in this topic (see Delayed)
 }
 
 func (t *Topic) ref() (id format.TopicID, name scopedName) { return t.ID, scopedName{name: t.Name} }
@@ -248,7 +250,10 @@ func (s *State) applyEntries(c *format.Commit) {
 			s.moveStart(&s.topics.byID[x.Topic].Partitions[x.Partition], x.Start)
 			s.purgeBelow(x.Topic, x.Partition, x.Start)
 		case *format.TopicConfigured:
-			s.topics.byID[x.Topic].Config = x.Config
+			t := s.topics.byID[x.Topic]
+			t.Config.RetentionMS, t.Config.RetentionBytes, t.Dormant = x.Config.RetentionMS, x.Config.RetentionBytes, false
+		case *format.QueuesPassed:
+			s.topics.byID[x.Topic].Config.PastQueues = x.PastQueues
 		case *format.AppendKeyed:
 			s.addKeyed(Keyed{Key: x.Key, Print: x.Print, Time: c.Time, Ranges: x.Ranges})
 		case *format.KeyCreated:
@@ -270,6 +275,7 @@ func (s *State) applyEntries(c *format.Commit) {
 			}
 		case *format.LevelRaised:
 			raised = x
+			s.makeDormant()
 		case *format.CheckpointSeen:
 			s.see(x, c.Time)
 		case *format.Collected:

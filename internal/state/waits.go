@@ -1,6 +1,10 @@
 package state
 
-import "github.com/simple-event-broker/seb/internal/format"
+import (
+	"slices"
+
+	"github.com/simple-event-broker/seb/internal/format"
+)
 
 // Wait says why dead objects may not be deleted yet.
 type Wait string
@@ -75,6 +79,11 @@ func (s *State) Covered(boot format.BootID) bool {
 		}
 	}
 	return false
+}
+
+// DeadData reports whether any data object is dead.
+func (s *State) DeadData() bool {
+	return slices.ContainsFunc(s.dead, func(d Dead) bool { return d.Data })
 }
 
 // CoversDead returns a function that tells whether a checkpoint of a slot, with a bottom, shows that all is dead which is dead

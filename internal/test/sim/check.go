@@ -44,6 +44,7 @@ func (s *simulation) check(final *log) {
 	x.checkWork()
 	x.checkQueues(ops)
 	x.checkMade()
+	x.checkAging()
 	x.checkOrder(ops)
 	x.checkReads(ops)
 	x.checkLinear(ops)

@@ -35,6 +35,10 @@ type plan struct {
 
 	topics []topic // topics that exist during the whole run
 
+	// age is up to which age the topic ages keeps records; 0 if there is no such topic. agePauses is the mean pause between two
+	// appends to it.
+	age, agePauses time.Duration
+
 	// workers is how many clients work on queues.
 	workers int
 	// queue is the configuration of all queues.
@@ -117,6 +121,7 @@ func newPlan(seed uint64) plan {
 	p.deletes = p.deletes && chance(stream(seed, "collector"), 0.5) // else brokers find more to delete
 	p.planClocks(stream(seed, "clocks"))
 	p.planQueues(stream(seed, "queues"))
+	p.planAging(stream(seed, "aging plan"))
 	return p
 }
 

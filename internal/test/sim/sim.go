@@ -62,13 +62,14 @@ type Counts struct {
 	// the log. Together counts acknowledged commits of several parts; Acked includes them. Made counts
 	// results of exactly-once jobs that are in the log. Remade counts results that workers sent and that are
 	// not in the log.
+	// Expired counts records that brokers have deleted because of their age.
 	// Lives counts runs of brokers. Deleted counts objects that the run deleted. Ghosts counts objects that
 	// a late request created again after their deletion. Segments counts the segments that logs ever had, Merged those of
 	// other segments that they have in the end. Collected counts objects that brokers deleted since they were dead.
 	DeadLettered, Redriven, Owners, Together     int
 	Made, Remade                                 int
 	Lives, Commits, Checkpoints, Deleted, Ghosts int
-	Segments, Merged, Collected                  int
+	Segments, Merged, Collected, Expired         int
 }
 
 // Add adds the counts of another run.
@@ -112,6 +113,7 @@ func (c *Counts) Add(o Counts) {
 	c.Segments += o.Segments
 	c.Merged += o.Merged
 	c.Collected += o.Collected
+	c.Expired += o.Expired
 }
 
 // Story returns what happened in the run, and what the store holds at the end.
@@ -150,6 +152,7 @@ type simulation struct {
 	secretSince time.Duration          // when the API key of secret was created
 	versions    map[consumerRef]string // for each consumer, the version in the last answer to any client
 	done        map[string]bool        // ids of the records whose work is done
+	aged        []agedRecord           // records that brokers have read
 	sources     map[string]delivery    // for each id of a result, the delivery that a worker made the result for
 
 	deleting sync.Mutex
@@ -208,6 +211,7 @@ func (s *simulation) live() {
 		lives.Go(n.run)
 	}
 	s.setUp()
+	s.setUpAging()
 	s.setUpQueues()
 	s.setUpKeys()
 	lives.Go(s.injectFaults)
@@ -216,6 +220,9 @@ func (s *simulation) live() {
 	}
 	for i := range s.plan.clients {
 		work.Go(newClient(s, i).run)
+	}
+	if s.plan.age > 0 {
+		work.Go(s.appendAging)
 	}
 	for i := range s.plan.workers {
 		work.Go(newWorker(s, i).run)

@@ -59,7 +59,7 @@ func (c *client) delete(l *life) {
 func (c *client) update(l *life, t topic) {
 	c.sim.mu.Lock()
 	c.sim.updates++
-	o := &op{kind: updates, topic: t.name, config: c.sim.updates}
+	o := &op{kind: updates, topic: t.name, config: 1<<40 + c.sim.updates} // so many bytes that brokers delete none
 	c.sim.mu.Unlock()
 	if n := c.partitionsOf(t); n < partitionsMax && chance(c.rng, 0.5) {
 		o.partition = n + 1

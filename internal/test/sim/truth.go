@@ -30,7 +30,8 @@ func (all truth) recreated() int {
 type incarnation struct {
 	name       string
 	partitions []partition
-	configs    []int64 // each retention in bytes that the topic had
+	configs    []int64       // each retention in bytes that the topic had
+	age        time.Duration // the topic's retention by age
 	deleted    bool
 	consumers  map[format.ConsumerID]*consumer // by id, deleted ones included
 	queues     map[format.QueueID]*work        // by id, deleted ones included
@@ -47,8 +48,9 @@ type partition struct {
 
 // recordInfo is the key of a record, and when the record came into the log.
 type recordInfo struct {
-	key string // "" without a key
-	at  moment
+	key  string // "" without a key
+	at   moment
+	time int64 // the log's time in microseconds since 1970
 }
 
 // moment is the time at which a commit came into the log, and its slot.
@@ -122,12 +124,14 @@ func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
 			t := all[x.Topic]
 			t.partitions = append(t.partitions, make([]partition, int(x.Partitions)-len(t.partitions))...)
 		case *format.TopicConfigured:
-			all[x.Topic].configs = append(all[x.Topic].configs, x.Config.RetentionBytes)
+			in := all[x.Topic]
+			in.age, in.configs = time.Duration(x.Config.RetentionMS)*time.Millisecond, append(in.configs, x.Config.RetentionBytes)
 		case *format.TopicDeleted:
 			all[x.ID].deleted = true
 			all[x.ID].endQueues(at)
 		case *format.StartMoved:
 			p := &all[x.Topic].partitions[x.Partition]
+			s.tellRetention(all[x.Topic], p, x.Start, at, c.Time)
 			p.starts = append(p.starts, x.Start)
 			for _, w := range all[x.Topic].queues {
 				w.pass(int(x.Partition), x.Start, at)
@@ -147,7 +151,7 @@ func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
 			if len(from) < int(pos)+int(x.Size) {
 				return fmt.Errorf("a batch of %[2]d bytes begins at byte %[1]d of an object of %[3]d bytes", pos, x.Size, len(from))
 			}
-			if err := s.tellBatch(&all[x.Topic].partitions[x.Partition], from[pos:pos+x.Size], at, dead); err != nil {
+			if err := s.tellBatch(&all[x.Topic].partitions[x.Partition], from[pos:pos+x.Size], at, c.Time, dead); err != nil {
 				return fmt.Errorf("%s/%d: %w", all[x.Topic].name, x.Partition, err)
 			}
 		default:
@@ -158,7 +162,7 @@ func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
 	return nil
 }
 
-func (s *simulation) tellBatch(p *partition, raw []byte, at moment, dead *deadLetters) error {
+func (s *simulation) tellBatch(p *partition, raw []byte, at moment, time int64, dead *deadLetters) error {
 	head, err := record.Parse(raw)
 	if err != nil {
 		return err
@@ -174,7 +178,7 @@ func (s *simulation) tellBatch(p *partition, raw []byte, at moment, dead *deadLe
 		if !ok {
 			return fmt.Errorf("%.40q is at %d, which nobody sent", r.Value, r.Offset)
 		}
-		p.ids, p.info = append(p.ids, dead.name(id, r.Headers)), append(p.info, recordInfo{string(r.Key), at})
+		p.ids, p.info = append(p.ids, dead.name(id, r.Headers)), append(p.info, recordInfo{string(r.Key), at, time})
 	}
 	return nil
 }
@@ -250,7 +254,7 @@ func (in *incarnation) matches(t seb.Topic) bool {
 	if n := len(in.configs); n > 0 {
 		config = in.configs[n-1]
 	}
-	return !in.deleted && in.name == t.Name && len(in.partitions) == len(t.Partitions) && t.Config == seb.TopicConfig{RetentionBytes: config}
+	return !in.deleted && in.name == t.Name && len(in.partitions) == len(t.Partitions) && t.Config == seb.TopicConfig{Retention: in.age, RetentionBytes: config}
 }
 
 // log is the content of the bucket's log.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/engine"
 )
 
 const (
@@ -22,15 +23,19 @@ const (
 // processes.
 func (s *simulation) setUp() {
 	for _, t := range s.plan.topics {
-		for created := false; !created; s.sleep(100 * time.Millisecond) {
-			if s.now() > lifetimeMax {
-				s.giveUp("no broker creates the topics")
-			}
-			for _, n := range s.nodes {
-				if l := n.current(); l != nil && !created {
-					_, _, err := l.broker.CreateTopic(context.Background(), t.name, seb.TopicOptions{Partitions: int32(t.partitions)})
-					created = err == nil
-				}
+		s.setUpTopic(t.name, seb.TopicOptions{Partitions: int32(t.partitions)})
+	}
+}
+
+func (s *simulation) setUpTopic(name string, opts seb.TopicOptions) {
+	for created := false; !created; s.sleep(100 * time.Millisecond) {
+		if s.now() > lifetimeMax {
+			s.giveUp("no broker creates the topics")
+		}
+		for _, n := range s.nodes {
+			if l := n.current(); l != nil && !created {
+				_, _, err := l.broker.CreateTopic(context.Background(), name, opts)
+				created = err == nil
 			}
 		}
 	}
@@ -71,10 +76,13 @@ func (s *simulation) verifyLiveness() {
 		s.finalShows(l)
 		s.finalLists(l)
 	}
-	time.Sleep(time.Minute) // brokers answer the questions of others that are still under way
+	s.finalAging(lives)
+	time.Sleep(6*s.plan.delay + 12*engine.Compaction.RetainGrace) // brokers delete what is dead, also what has died by the commits of that
+	time.Sleep(time.Minute)                                       // brokers answer the questions of others that are still under way
 	before := s.sentBy(lives)
 	time.Sleep(idleTime)
-	if n := s.sentBy(lives) - before; n != 0 {
+	byChance := s.plan.walls && s.plan.age > 0 // wall clocks may be right by chance, and then records are deleted
+	if n := s.sentBy(lives) - before; n != 0 && !byChance {
 		s.history.violate("Liveness", "%d store requests in an hour without a client", n)
 	}
 }
