@@ -177,26 +177,25 @@ type Usage struct {
 	Store StoreUse
 	// Opening is the part of Store that Open has caused.
 	Opening StoreUse
+	Causes  map[string]StoreUse // the parts of Store, by what the requests were for
 	// Serving is the time since Open returned. In this time the broker has sent the requests
 	// that are in Store but not in Opening.
 	Serving time.Duration
 
-	// StoredObjects is how many objects of the store hold records, whichever broker wrote
-	// them, and StoredBytes is their total size. An object whose records were deleted counts
-	// until the object itself is deleted. Other objects don't count: commits without records,
-	// checkpoints, the bucket's seb.json.
+	// StoredObjects is how many objects of the store hold records, or held some, whichever broker wrote them, and
+	// StoredBytes is their total size. Other objects don't count: commits without records, checkpoints, seb.json.
 	StoredObjects, StoredBytes int64
 }
 
 // Usage returns the broker's requests to the store, and what the log keeps in the store as
 // far as the broker knows. It sends no request.
 func (b *Broker) Usage() Usage {
-	var objects, bytes int64
-	b.engine.View(func(s *state.State) { objects, bytes = int64(s.Objects()), s.ObjectBytes() })
-	return Usage{
-		Since: b.start.began, Store: StoreUse(b.engine.StoreUse()), Opening: StoreUse(b.start.use), Serving: time.Since(b.start.done),
-		StoredObjects: objects, StoredBytes: bytes,
+	u := Usage{Since: b.start.began, Store: StoreUse(b.engine.StoreUse()), Opening: StoreUse(b.start.use), Serving: time.Since(b.start.done), Causes: map[string]StoreUse{}}
+	for _, cause := range engine.Causes {
+		u.Causes[string(cause)] = StoreUse(b.engine.StoreUseFor(cause))
 	}
+	b.engine.View(func(s *state.State) { u.StoredObjects, u.StoredBytes = s.Stored() })
+	return u
 }
 
 // start is the time and the store requests that Open took.

@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,6 +50,7 @@ type bill struct {
 	Since    string       `json:"since"`
 	Serving  string       `json:"serving"`
 	Requests billRequests `json:"requests"`
+	Causes   []billCause  `json:"causes"` // the requests by what they were for, the most expensive first
 	Bytes    billBytes    `json:"bytes"`
 	Stored   billStored   `json:"stored"`
 	Prices   *Prices      `json:"prices"` // null if the prices are not known
@@ -61,6 +64,38 @@ type billRequests struct {
 	ClassA int64 `json:"class_a"`
 	ClassB int64 `json:"class_b"`
 	Free   int64 `json:"free"`
+}
+
+// billCause are the requests of one cause.
+type billCause struct {
+	Cause   string   `json:"cause"`
+	ClassA  int64    `json:"class_a"`
+	ClassB  int64    `json:"class_b"`
+	Free    int64    `json:"free"`
+	Dollars *float64 `json:"dollars"` // what they have cost; null if the prices are not known
+}
+
+// causesOf returns the causes that have requests: those with the most expensive requests first, else by name.
+func causesOf(causes map[string]seb.StoreUse, p *Prices) []billCause {
+	list := []billCause{}
+	for cause, u := range causes {
+		r := requestsOf(u)
+		if r == (billRequests{}) {
+			continue
+		}
+		c := billCause{Cause: cause, ClassA: r.ClassA, ClassB: r.ClassB, Free: r.Free}
+		if p != nil {
+			c.Dollars = new(dollars(p.requests(r)))
+		}
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b billCause) int {
+		if p != nil && *a.Dollars != *b.Dollars {
+			return cmp.Compare(*b.Dollars, *a.Dollars)
+		}
+		return cmp.Compare(a.Cause, b.Cause)
+	})
+	return list
 }
 
 type billBytes struct {
@@ -107,10 +142,10 @@ func dollars(d float64) float64 { return math.Round(d*1e9) / 1e9 }
 func billOf(u seb.Usage, p *Prices) bill {
 	b := bill{
 		Since: u.Since.UTC().Format(timestampLayout), Serving: u.Serving.Round(time.Millisecond).String(),
-		Requests: requestsOf(u.Store),
-		Bytes:    billBytes{u.Store.SentBytes, u.Store.ReceivedBytes},
-		Stored:   billStored{u.StoredObjects, u.StoredBytes, storedCovers},
-		Prices:   p,
+		Requests: requestsOf(u.Store), Causes: causesOf(u.Causes, p),
+		Bytes:  billBytes{u.Store.SentBytes, u.Store.ReceivedBytes},
+		Stored: billStored{u.StoredObjects, u.StoredBytes, storedCovers},
+		Prices: p,
 	}
 	if p == nil {
 		b.Hint = "the prices of this store are unknown: start the broker with --prices for an estimate"

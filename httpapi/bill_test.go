@@ -19,15 +19,22 @@ var dear = Prices{Name: "dear", Of: "a shop", ClassA: 5, ClassB: 0.4, Storage: 0
 
 func TestBillOfADay(t *testing.T) {
 	u := seb.Usage{
-		Since:         time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC),
-		Store:         seb.StoreUse{Creates: 99_000, Lists: 1_010, Gets: 50_030, Deletes: 7, SentBytes: 11, ReceivedBytes: 22},
-		Opening:       seb.StoreUse{Creates: 9, Lists: 1, Gets: 30, Deletes: 7},
+		Since:   time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC),
+		Store:   seb.StoreUse{Creates: 99_000, Lists: 1_010, Gets: 50_030, Deletes: 7, SentBytes: 11, ReceivedBytes: 22},
+		Opening: seb.StoreUse{Creates: 9, Lists: 1, Gets: 30, Deletes: 7},
+		Causes: map[string]seb.StoreUse{
+			"append": {Creates: 98_000, SentBytes: 11}, "compact": {Creates: 1000, Gets: 30}, "follow": {Gets: 50_000, Lists: 1000}, "start": {Lists: 10, Deletes: 7}, "read": {},
+		},
 		Serving:       24 * time.Hour,
 		StoredObjects: 3, StoredBytes: 15e9,
 	}
 	want := bill{
 		Since: "2026-01-31T12:00:00.000Z", Serving: "24h0m0s",
 		Requests: billRequests{ClassA: 100_010, ClassB: 50_030, Free: 7}, Bytes: billBytes{Sent: 11, Received: 22},
+		Causes: []billCause{
+			{"append", 98_000, 0, 0, new(0.49)}, {"follow", 1000, 50_000, 0, new(0.025)},
+			{"compact", 1000, 30, 0, new(0.005012)}, {"start", 10, 0, 7, new(0.00005)},
+		},
 		Stored: billStored{Objects: 3, Bytes: 15e9, Covers: storedCovers}, Prices: &dear,
 		// 100,010 requests at $5 and 50,030 at $0.40 a million; 15 GB at $0.02 for a 30th of a month.
 		SoFar: &cost{Requests: 0.520062, Storage: 0.01, Total: 0.530062},

@@ -35,6 +35,13 @@ type billInfo struct {
 		ClassB int64 `json:"class_b"`
 		Free   int64
 	}
+	Causes []struct {
+		Cause   string
+		ClassA  int64 `json:"class_a"`
+		ClassB  int64 `json:"class_b"`
+		Free    int64
+		Dollars *float64
+	}
 	Bytes  struct{ Sent, Received int64 }
 	Stored struct{ Objects, Bytes int64 }
 	Prices *struct {
@@ -76,6 +83,13 @@ func (b *billInfo) print(p *printer) error {
 	p.table(func(t *printer) {
 		t.printf("since\t%s, %s ago\n", b.Since.UTC().Format(time.RFC3339), b.Serving)
 		t.printf("requests\t%d of class A (PUT, LIST), %d of class B (GET), %d free (DELETE)\n", b.Requests.ClassA, b.Requests.ClassB, b.Requests.Free)
+		for _, c := range b.Causes {
+			t.printf("  %s\t%d A, %d B, %d free", c.Cause, c.ClassA, c.ClassB, c.Free)
+			if c.Dollars != nil {
+				t.printf(", %s", dollars(*c.Dollars))
+			}
+			t.printf("\n")
+		}
 		t.printf("bytes\t%v sent, %v received\n", size(b.Bytes.Sent), size(b.Bytes.Received))
 		t.printf("stored\t%v in %d objects, of all brokers\n", size(b.Stored.Bytes), b.Stored.Objects)
 		if b.Prices != nil {

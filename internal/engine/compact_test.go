@@ -268,3 +268,65 @@ func TestJobsOfAFastLogAreNotSmall(t *testing.T) {
 		}
 	})
 }
+
+// What the log keeps in the store counts, wherever compaction has moved it, until it is deleted.
+func TestStoredBytesCountSegments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		e, topic := openCollecting(t, store)
+		days(t, e, topic, 1)
+		synctest.Wait()
+		size := func(prefix string) (n int64) {
+			for _, key := range keysOf(t, store, prefix) {
+				o, err := objstore.GetWhole(t.Context(), store, key, 1<<20)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += int64(len(o.Body))
+			}
+			return n
+		}
+		var bytes int64
+		e.View(func(s *state.State) { _, bytes = s.Stored() })
+		if data, all := size(format.DataPrefix), size(format.DataPrefix)+size(format.LogPrefix); data == 0 || bytes < data || bytes > all {
+			t.Errorf("%d bytes count as stored; the store has %d bytes of segments, and %d with commits", bytes, data, all)
+		}
+	})
+}
+
+// Each part of an engine has its own requests, and together they are all.
+func TestRequestsAreCountedByCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewFaulty(objstore.NewMemory())
+		e, topic := openCollecting(t, store)
+		days(t, e, topic, 3)
+		time.Sleep(5 * 24 * time.Hour)
+		synctest.Wait()
+		sum, used := engine.StoreUse{}, map[engine.Cause]engine.StoreUse{}
+		for _, cause := range engine.Causes {
+			u := e.StoreUseFor(cause)
+			used[cause] = u
+			sum.Creates, sum.Gets, sum.Lists, sum.Deletes = sum.Creates+u.Creates, sum.Gets+u.Gets, sum.Lists+u.Lists, sum.Deletes+u.Deletes
+			sum.SentBytes, sum.ReceivedBytes = sum.SentBytes+u.SentBytes, sum.ReceivedBytes+u.ReceivedBytes
+		}
+		if sum != e.StoreUse() {
+			t.Errorf("the parts are %+v, the whole %+v", sum, e.StoreUse())
+		}
+		var commits int64
+		e.View(func(s *state.State) { commits = int64(s.Seq()) })
+		for what, ok := range map[string]bool{
+			"appends create commits":                           used[engine.CauseAppend].Creates == commits,
+			"checkpoints are created, and read back":           used[engine.CauseCheckpoint].Creates > 0 && used[engine.CauseCheckpoint].Gets == used[engine.CauseCheckpoint].Creates,
+			"compaction creates segments, and reads them back": used[engine.CauseCompact].Creates > 0 && used[engine.CauseCompact].Gets >= used[engine.CauseCompact].Creates,
+			"deletion deletes, and lists what is left":         used[engine.CauseDelete].Deletes > 0 && used[engine.CauseDelete].Lists > 0,
+			"only deletion and the test of the store delete":   used[engine.CauseDelete].Deletes+used[engine.CauseStart].Deletes == sum.Deletes,
+			"nothing is created to follow the log, or to read": used[engine.CauseFollow].Creates == 0 && used[engine.CauseRead].Creates == 0,
+			"opening the log lists it":                         used[engine.CauseStart].Lists > 0,
+			"what is in the cache is not read from the store":  used[engine.CauseRead] == engine.StoreUse{},
+		} {
+			if !ok {
+				t.Errorf("it is not so that %s: %+v", what, used)
+			}
+		}
+	})
+}

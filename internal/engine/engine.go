@@ -89,7 +89,9 @@ type Rider interface {
 // Engine serves the log of one bucket.
 type Engine struct {
 	opts      Options
-	store     objstore.Store
+	store     objstore.Store           // for opening the log
+	stores    map[Cause]objstore.Store // the same store, with a handle for each cause of requests
+	logStore  objstore.Store           // for package commitlog
 	cluster   format.Cluster
 	clusterID string // cluster.ID as text
 	logger    *slog.Logger
@@ -100,7 +102,8 @@ type Engine struct {
 	batcher   *batcher
 	metrics   *metrics
 	traffic   *traffic
-	use       storeUse
+	use       map[Cause]*storeUse
+	opened    atomic.Bool   // the log is recovered
 	uploads   chan struct{} // a token for each upload under way
 
 	live  state.Live // only the commit loop changes it
@@ -168,7 +171,7 @@ func New(store objstore.Store, opts Options) *Engine {
 	}
 	e.life, e.end = context.WithCancel(context.Background())
 	e.traffic = newTraffic(e.State())
-	e.store = objstore.Observe(store, e.observe)
+	e.openStores(store)
 	e.waiters.init()
 	e.tail.init()
 	return e
@@ -237,7 +240,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	}
 	e.budget = budget.New(e.opts.Memory, e.cache.SetMemoryMax)
 	e.batcher = &batcher{batching: e.opts.Batching, wake: make(chan struct{}, 1), put: e.put, keyed: map[format.Digest]*Request{}}
-	e.log = commitlog.NewLog(e.store, e.cluster, (*fold)(e), commitlog.Clock{Now: e.opts.Wall, Boot: e.opts.Boot}, e.opts.AppendTimeout/8)
+	e.log = commitlog.NewLog(e.logStore, e.cluster, (*fold)(e), commitlog.Clock{Now: e.opts.Wall, Boot: e.opts.Boot}, e.opts.AppendTimeout/8)
 	e.mesh = mesh.New(e.opts.Session, e.opts.Address, e.opts.agreed(), meshLog{e}, e.logger)
 	e.log.Connect(e.mesh)
 	begun := time.Now()
@@ -249,6 +252,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	applied, tip := e.log.Position()
 	e.hand.begin(e.opts.Session, e.budget, e.opts.Memory, applied, tip)
 	e.recovered = true
+	e.opened.Store(true)
 	e.growth.begin(e.opts.Wall(), e.live.State.LastingMemory())
 	e.watchState()
 	e.beginRetention()
@@ -274,9 +278,9 @@ func openError(doing string, err, damage error) error {
 }
 
 // observe counts a store request, and notes whether the store answered it.
-func (e *Engine) observe(op objstore.Op) {
+func (e *Engine) observe(op objstore.Op, use *storeUse) {
 	e.metrics.storeRequest(op)
-	e.use.add(op)
+	use.add(op)
 	switch {
 	case errors.Is(op.Err, objstore.ErrStopped):
 		// The store answers no further request, so every request to the engine would fail.

@@ -88,7 +88,7 @@ func newMetrics() *metrics {
 // Metrics returns the metrics of commits, of the store, of topics, of memory, of the log, of connected brokers and of
 // the state, as they are now.
 func (e *Engine) Metrics() []metric.Family {
-	return slices.Concat(e.metrics.families(), e.traffic.families(), e.memoryMetrics(), e.logMetrics(), e.peerMetrics(), e.stateMetrics())
+	return slices.Concat(e.metrics.families(), []metric.Family{e.causeFamily()}, e.traffic.families(), e.memoryMetrics(), e.logMetrics(), e.peerMetrics(), e.stateMetrics())
 }
 
 func counter[N int64 | uint64](name, help string, value N) metric.Family {

@@ -360,7 +360,7 @@ func (e *Engine) readObject(ctx context.Context, object state.Object, off, n int
 	defer e.budget.Give(budget.Fetches, n)
 	rctx, cancel := storeContext(ctx, n)
 	defer cancel()
-	o, err := e.store.Get(rctx, key, off, n)
+	o, err := e.readStore(ctx).Get(rctx, key, off, n)
 	if err != nil && !errors.Is(err, objstore.ErrNotFound) {
 		return err
 	}

@@ -149,6 +149,19 @@ func (s *State) Objects() int { return s.objects.count }
 // ObjectBytes returns the total size in bytes of the objects that [State.Objects] counts.
 func (s *State) ObjectBytes() int64 { return s.objects.bytes }
 
+// Stored returns the number of objects that the state knows, segments and dead objects included, and their total size. Commits that
+// have died since the last compaction are not among them: see [State.Dead].
+func (s *State) Stored() (objects, bytes int64) {
+	objects, bytes = int64(s.objects.count+len(s.segments)+len(s.dead)), s.objects.bytes
+	for _, n := range s.segments {
+		bytes += int64(n.Ref.Size)
+	}
+	for _, d := range s.dead {
+		bytes += int64(d.Size)
+	}
+	return objects, bytes
+}
+
 // Topic returns the topic of that name, or nil.
 func (s *State) Topic(name string) *Topic { return s.topics.byName[scopedName{name: name}] }
 
