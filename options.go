@@ -28,10 +28,10 @@ type Options struct {
 	// If checkpoints are over 1 MiB, the broker writes them less often, so that it spends at most
 	// about an eighth of its time on them.
 	CheckpointCommits int
-	// HoldFormat keeps the log readable for earlier versions of Seb. Without it, the broker raises the level of the
-	// log's format once an hour and at least 1,000 commits have passed in which all brokers that wrote, or were
-	// connected to the writer, could read the next level, and none of them had HoldFormat set. From then on, earlier
-	// versions refuse the log.
+	// HoldFormat keeps the log readable for earlier versions of Seb. Without it, the broker raises the level of the log's
+	// format: of a new log by the first commit, of others once an hour and at least 1,000 commits have passed in which all
+	// brokers that wrote, or were connected to the writer, could read the next level, and none of them had HoldFormat set.
+	// From then on, earlier versions refuse the log.
 	HoldFormat bool
 	// RaiseFormat makes Open raise the level of the log's format at once. If a broker of an earlier version uses the
 	// log, it stops.

@@ -44,7 +44,7 @@ type serveCmd struct {
 	Zone       string        `placeholder:"NAME" help:"The zone in which the broker runs, such as eu-central-1a: brokers of the same zone send each other small commits with their records; brokers of different zones send each other commits without records (default: all brokers are in one zone)."`
 	NoPeers    bool          `help:"Connect to other brokers of the store only to forward requests: neither send them commits, nor take theirs."`
 	AutoCreate bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
-	HoldFormat bool          `help:"Keep the log readable for earlier versions of seb. Without it, brokers raise the level of the log's format after an hour with at least 1,000 commits, if all that took part can read the next level; earlier versions then refuse the log."`
+	HoldFormat bool          `help:"Keep the log readable for earlier versions of seb. Without it, brokers raise the level of the log's format: of a new log by its first commit, of others after an hour with at least 1,000 commits, if all that took part can read the next level; earlier versions then refuse the log."`
 	StaleMax   time.Duration `default:"1s" help:"How stale reads, and the records that a queue hands out, may be (default ${default})."`
 	Prices     pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"The store's prices, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (unknown), or three prices in dollars: of a million class A requests, of a million class B requests, and of a GB stored for a month (default: by the store's address)."`
 

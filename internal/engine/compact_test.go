@@ -20,18 +20,7 @@ import (
 // openCompacting opens an engine that compacts after 10 commits.
 func openCompacting(t *testing.T, store objstore.Store) *engine.Engine {
 	t.Helper()
-	opts := options(t)
-	opts.CheckpointCommits = 10
-	e := engine.New(store, opts)
-	if err := e.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Shutdown(nil); err != nil {
-			t.Error(err)
-		}
-	})
-	return e
+	return openWith(t, store, func(o *engine.Options) { o.CheckpointCommits = 10 })
 }
 
 // segments returns the levels of the log's segments, and how many batches are in the tail.

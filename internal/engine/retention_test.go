@@ -438,7 +438,9 @@ func TestLostSegmentDoesNotStopOtherTopics(t *testing.T) {
 func TestLimitsFromBeforeTheLevelAreSetAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
-		old := engine.New(store, func() engine.Options { o := options(t); o.HoldLevel = true; return o }())
+		low := options(t)
+		low.HoldLevel = true
+		old := engine.New(store, low)
 		if err := old.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -67,8 +67,8 @@ type Expiry struct {
 // slackShare: records may be 1/slackShare older, and a partition 1/slackShare larger, than a topic keeps.
 const slackShare = 20
 
-// limited returns the topics whose config limits what they keep, by id. Below [format.LevelSegments] there are none: the log does
-// not know when records were committed.
+// limited returns the topics whose records are deleted by age or by size, sorted by id. Below [format.LevelSegments] it returns
+// nothing, since the log does not know when records were committed.
 func (s *State) limited() (topics []*Topic) {
 	for _, t := range s.topics.byID {
 		if s.level >= format.LevelSegments && t.limits() {

@@ -333,7 +333,7 @@ func (l *logs) collection(log, now int) *state.Collection {
 				plan.Known[state.DataKey{Seq: format.Seq(o.Seq), ID: o.Tag}] = true
 			}
 		}
-	default: // the rule is none of a plan
+	default: // the rule does not change a plan
 	}
 	return plan
 }
