@@ -33,6 +33,13 @@ type Options struct {
 	// brokers that wrote, or were connected to the writer, could read the next level, and none of them had HoldFormat set.
 	// From then on, earlier versions refuse the log.
 	HoldFormat bool
+	// KeepDeleted is how long brokers keep in the store what the log no longer needs, if that is longer than the delete delay:
+	// for so long, the log can be restored as it was before. The longest time of all brokers counts, since it is in the log.
+	// Default: the delete delay. At most 10 years.
+	KeepDeleted time.Duration
+	// NoMaintenance leaves checkpoints, compaction, retention and deletion to other brokers of the log. If all brokers do so, the
+	// state fills up, and then appends are refused.
+	NoMaintenance bool
 	// RaiseFormat makes Open raise the level of the log's format at once. If a broker of an earlier version uses the
 	// log, it stops.
 	RaiseFormat bool
@@ -133,29 +140,10 @@ const (
 	checkpointLarge      = mib
 	marginMin            = 10 * time.Second
 
-	defaultLinger        = 10 * time.Millisecond
-	defaultCommitBytes   = 4 * mib
-	defaultAppendTimeout = 30 * time.Second
-	defaultCheckpoint    = 1000
-	defaultStaleMax      = time.Second
-	defaultMemory        = 128 * mib
-	defaultStateMemory   = 256 * mib
-	defaultCacheBytes    = 1024 * mib
-	defaultRecordBytes   = 8 * mib
-	defaultRequestBytes  = 32 * mib
-	requestBytesMax      = 1024 * mib // one record may be as large as a request, and the batch of that record, which is larger, must stay below 2 GiB
-	defaultRecordHeaders = 100
-	recordHeadersMax     = record.RecordHeadersDefault / 2 // half of what readers accept: the copy of a dead letter has further headers, which the broker adds
-	defaultTopics        = 10_000
-	defaultPartitions    = 1_000
-	defaultCommitParts   = 1_000
-	defaultConsumers     = 100_000
-	defaultQueues        = 10_000
-	defaultDelayed       = 1_000_000
-	defaultKeys          = 1_000
-	defaultIdempotency   = 1_000_000
-	defaultDeleteDelay   = 24 * time.Hour
-	defaultMargin        = time.Hour
+	defaultMemory      = 128 * mib
+	defaultStateMemory = 256 * mib
+	requestBytesMax    = 1024 * mib                      // one record may be as large as a request, and the batch of that record, which is larger, must stay below 2 GiB
+	recordHeadersMax   = record.RecordHeadersDefault / 2 // half of what readers accept: the copy of a dead letter has further headers, which the broker adds
 )
 
 func def[T comparable](v *T, to T) {
@@ -168,28 +156,28 @@ func def[T comparable](v *T, to T) {
 // withDefaults returns o with defaults in place of zero fields, or an error that names an
 // invalid field.
 func (o Options) withDefaults() (Options, error) {
-	def(&o.AppendTimeout, defaultAppendTimeout)
-	def(&o.CheckpointCommits, defaultCheckpoint)
+	def(&o.AppendTimeout, 30*time.Second)
+	def(&o.CheckpointCommits, 1000)
 	def(&o.checkpointLarge, checkpointLarge)
-	def(&o.StaleMax, defaultStaleMax)
+	def(&o.StaleMax, time.Second)
 	def(&o.Memory, defaultMemory)
 	def(&o.StateMemory, defaultStateMemory)
-	def(&o.CacheBytes, defaultCacheBytes)
-	def(&o.Limits.RequestBytes, int(min(defaultRequestBytes, o.Memory/4)))
-	def(&o.Limits.RecordBytes, min(defaultRecordBytes, o.Limits.RequestBytes/2))
-	def(&o.Limits.RecordHeaders, defaultRecordHeaders)
-	def(&o.Limits.Topics, defaultTopics)
-	def(&o.Limits.Partitions, defaultPartitions)
-	def(&o.Limits.CommitParts, defaultCommitParts)
-	def(&o.Limits.Consumers, defaultConsumers)
-	def(&o.Limits.Queues, defaultQueues)
-	def(&o.Limits.Delayed, defaultDelayed)
-	def(&o.Limits.Keys, defaultKeys)
-	def(&o.Limits.IdempotencyKeys, defaultIdempotency)
-	def(&o.Cluster.DeleteDelay, defaultDeleteDelay)
-	def(&o.Cluster.Margin, defaultMargin)
+	def(&o.CacheBytes, 1024*mib)
+	def(&o.Limits.RequestBytes, int(min(32*mib, o.Memory/4)))
+	def(&o.Limits.RecordBytes, min(8*mib, o.Limits.RequestBytes/2))
+	def(&o.Limits.RecordHeaders, 100)
+	def(&o.Limits.Topics, 10_000)
+	def(&o.Limits.Partitions, 1_000)
+	def(&o.Limits.CommitParts, 1_000)
+	def(&o.Limits.Consumers, 100_000)
+	def(&o.Limits.Queues, 10_000)
+	def(&o.Limits.Delayed, 1_000_000)
+	def(&o.Limits.Keys, 1_000)
+	def(&o.Limits.IdempotencyKeys, 1_000_000)
+	def(&o.Cluster.DeleteDelay, 24*time.Hour)
+	def(&o.Cluster.Margin, time.Hour)
 	if o.Batching == nil {
-		o.Batching = Timed(defaultLinger, defaultCommitBytes)
+		o.Batching = Timed(10*time.Millisecond, 4*mib)
 	}
 	if o.BootClock == nil {
 		o.BootClock, o.bootID = engine.BootClock(), engine.BootIDNow()
@@ -208,7 +196,8 @@ func (o *Options) engine(session format.SessionID) engine.Options {
 	return engine.Options{
 		Session: session, Address: o.Address,
 		Batching: batching{o.Batching}, AppendTimeout: o.AppendTimeout, StaleMax: o.StaleMax,
-		CheckpointCommits: o.CheckpointCommits, CheckpointLarge: o.checkpointLarge, HoldLevel: o.HoldFormat, IdempotencyKeys: o.Limits.IdempotencyKeys,
+		CheckpointCommits: o.CheckpointCommits, CheckpointLarge: o.checkpointLarge, IdempotencyKeys: o.Limits.IdempotencyKeys,
+		HoldLevel: o.HoldFormat, KeepDeleted: o.KeepDeleted, NoMaintenance: o.NoMaintenance,
 		Memory: o.Memory, StateMemory: o.StateMemory, CacheDir: o.CacheDir, CacheBytes: o.CacheBytes,
 		DecodeChange: func(r *pack.Reader) engine.Change { return change.Decode(r) },
 		DeleteDelay:  o.Cluster.DeleteDelay, Margin: o.Cluster.Margin, Logger: o.Logger, Boot: o.BootClock, BootID: o.bootID, Wall: o.WallClock,
@@ -261,6 +250,8 @@ func (o Options) check() error {
 		return bad("PushNetworks holds an invalid network: %v; write networks as 10.2.0.0/16", o.PushNetworks)
 	case slices.ContainsFunc(o.PushDenied, isNoNetwork):
 		return bad("PushDenied holds an invalid network: %v; write networks as 10.2.0.0/16", o.PushDenied)
+	case o.KeepDeleted < 0 || o.KeepDeleted > state.DelayMax:
+		return bad("KeepDeleted is %v; it must be at most %v", o.KeepDeleted, state.DelayMax)
 	case o.HoldFormat && o.RaiseFormat:
 		return bad("HoldFormat and RaiseFormat are both set; set at most one of them")
 	case o.Cluster.Margin < marginMin:

@@ -21,7 +21,8 @@ const stateAgeMin, stateLeftMax = time.Hour, 100 * 365 * 24 * time.Hour
 
 // stateInfo tells how much of --state-memory the log of a store takes.
 type stateInfo struct {
-	Slot     uint64  `json:"slot"` // of the checkpoint; later commits are not counted
+	Slot     uint64  `json:"slot"`  // of the checkpoint; later commits are not counted
+	Level    uint32  `json:"level"` // of the log's format
 	Bytes    int64   `json:"bytes"`
 	Limit    int64   `json:"limit_bytes"`
 	DaysLeft float64 `json:"days_left,omitempty"` // at the mean rate since the log began
@@ -62,8 +63,9 @@ func (d *diagnosis) logState(ctx context.Context, limit int64) error {
 		left := max(0, limit-limit/16-use.Used) // appends are refused when a sixteenth is left
 		use.Left = time.Duration(min(float64(left)/float64(lasting)*float64(age), float64(stateLeftMax)))
 	}
-	d.State = &stateInfo{Slot: uint64(c.Seq), Bytes: use.Used, Limit: limit, DaysLeft: float64(use.Left/time.Hour) / 24, Warning: use.Warning()}
+	d.State = &stateInfo{Slot: uint64(c.Seq), Level: s.Level(), Bytes: use.Used, Limit: limit, DaysLeft: float64(use.Left/time.Hour) / 24, Warning: use.Warning()}
 	d.printf("  state: %v of --state-memory, which is %v by this command's flag, as of commit %d\n", size(use.Used), size(limit), c.Seq)
+	d.printf("  format: the log has level %d; seb reads and writes up to level %d\n", s.Level(), seb.FormatLevel)
 	if use.Warning() != "" {
 		d.printf("  %s\n", d.paint(red, use.Warning()))
 	}

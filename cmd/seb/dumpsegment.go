@@ -20,6 +20,10 @@ func (d *dumper) segmentItem(i int, item format.Entry) (ok bool) {
 		d.line("item", "%d: the writer has read the checkpoint of slot %d; bottom %d", i, x.Slot, x.Bottom)
 	case *format.Collected:
 		d.line("item", "%d: what died up to slot %d is deleted, and the commits below slot %d", i, x.Slot, x.Bottom)
+	case *format.DelaySet:
+		d.line("item", "%d: dead objects stay for %v; if that is shorter than before, from later on", i, x.Delay)
+	case *format.Held:
+		d.line("item", "%d: nothing that was live after slot %d may be deleted until %s (hold %016x)", i, x.Slot, micros(x.Until), x.ID)
 	case *format.QueuesPassed:
 		keeps := "stay"
 		if x.PastQueues {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/gc"
+	"github.com/simple-event-broker/seb/internal/offline"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -17,6 +18,8 @@ type gcCmd struct {
 	storeFlag
 	outputFlag
 	DryRun bool `help:"Only tell what would be deleted, and what the rest of what is dead waits for; writes nothing."`
+
+	KeepDeleted time.Duration `placeholder:"DURATION" help:"Set, in the log, how long what was deleted stays, such as 720h; at least the log's delete delay. A longer time counts at once, a shorter one after the delete delay, and only if no broker has a longer --keep-deleted (default: leave it as it is)."`
 
 	Memory      size `default:"128MiB" help:"Memory for buffers and the cache, as of a broker; segments take at most an eighth of it (default ${default})."`
 	StateMemory size `default:"256MiB" help:"The --state-memory of the brokers of this store (default ${default})."`
@@ -34,8 +37,8 @@ Brokers delete what the log no longer needs by themselves. This command does at 
 writes a checkpoint if something dead waits for one, and deletes. Brokers may run meanwhile. It needs the permission to
 delete objects. With --dry-run it only reads, and costs a List of the bucket.
 
-Dead objects stay until a checkpoint that shows that they are dead was in the store for the log's delete delay (--delete-delay
-of the first seb serve, 24h by default), and there is a newer one. Clocks may be wrong, so a process trusts only what it has
+Dead objects stay until a checkpoint that shows that they are dead was in the store for the log's delete delay (--delete-delay of
+the first seb serve; by default 24h on S3, 4h in a directory) or --keep-deleted, if that is longer, and there is a newer one. Clocks may be wrong, so a process trusts only what it has
 seen itself, or what another process has seen since this machine was started. So on a machine where no broker runs, the
 first seb gc deletes nothing: it only says in the log which checkpoint it has read. A later seb gc deletes, if the machine was not
 started again in between and the delay is over. In a container that starts on another machine each time, it never deletes
@@ -47,6 +50,9 @@ objects; 3 the log is damaged, or is not the one that was opened; 4 there is no 
 
 // Run deletes what is due, or tells it.
 func (c *gcCmd) Run(ctx context.Context, std streams) error {
+	if c.DryRun && c.KeepDeleted != 0 || c.KeepDeleted < 0 {
+		return usage(errors.New("--keep-deleted must be a positive duration, and can't be combined with --dry-run, which writes nothing"))
+	}
 	if c.Store == "memory:" {
 		return usage(errors.New("a log in memory (--store memory:) is empty when this command starts; name a directory or s3://BUCKET/PREFIX"))
 	}
@@ -72,7 +78,7 @@ const (
 )
 
 func (c *gcCmd) collect(ctx context.Context, std streams, store objstore.Store, opts gc.Options) error {
-	opts.Memory, opts.StateMemory = int64(c.Memory), int64(c.StateMemory)
+	opts.Memory, opts.StateMemory, opts.KeepDeleted = int64(c.Memory), int64(c.StateMemory), c.KeepDeleted
 	if c.DryRun {
 		r, err := gc.Preview(ctx, store, opts)
 		if err != nil {
@@ -121,8 +127,10 @@ func (c *gcCmd) failed(ctx context.Context, doing string, err error) error {
 	e, known := errors.AsType[*gc.Error](err)
 	err = fmt.Errorf("%s %s: %w", doing, c.Store, err)
 	switch {
-	case errors.Is(err, gc.ErrNoLog):
+	case errors.Is(err, offline.ErrNoLog):
 		return codedError{hinted(err, "name the store of `seb serve` with --store"), exitRefused}
+	case refusesDelay(err):
+		return usage(err)
 	case !known:
 		return c.advised(err)
 	case e.Refused:
@@ -133,6 +141,11 @@ func (c *gcCmd) failed(ctx context.Context, doing string, err error) error {
 		return codedError{hinted(err, cmp.Or(e.Hint, "try again when the store answers; what was deleted stays deleted")), exitUnreachable}
 	}
 	return err
+}
+
+func refusesDelay(err error) bool {
+	_, ok := errors.AsType[*gc.DelayError](err)
+	return ok
 }
 
 // print says what was done. err is why it ended early; nil if it did not.
@@ -193,6 +206,9 @@ func gcWaiting(p *printer, r *gc.Report) {
 		p.printf("nothing else is dead\n")
 		return
 	}
+	if !r.NextFrom.IsZero() {
+		p.printf("what is dead stays for %v, from %s on for %v\n", r.DeleteDelay, r.NextFrom.Truncate(time.Second).Format(time.RFC3339), r.NextDelay)
+	}
 	p.printf("dead, and waits:\n")
 	for _, w := range r.Waiting {
 		p.printf("  %s: %s\n", gcCounts(w.Counts), waitReason(r, w))
@@ -218,6 +234,8 @@ func waitReason(r *gc.Report, w gc.Waiting) string {
 		return fmt.Sprintf("the checkpoint that shows that they are dead is younger than the delete delay (%v) until %s", r.DeleteDelay, until)
 	case state.WaitSight:
 		return fmt.Sprintf("no process since the start of this machine has said when it read the checkpoint that shows that they are dead, so for this process the delete delay (%v) counts from now on; a broker that has known the checkpoint since it was read deletes them from %s on", r.DeleteDelay, until)
+	case state.WaitHold:
+		return fmt.Sprintf("seb restore copies the log as it was at slot %d: until that is done, or %s", r.Held, r.HeldUntil.Truncate(time.Second).Format(time.RFC3339))
 	case state.WaitFloor:
 		return "no commit refers to them, but their uploads may still be under way: they wait until the data floor has passed them"
 	case state.WaitNext:

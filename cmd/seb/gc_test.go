@@ -14,6 +14,7 @@ import (
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/gc"
+	"github.com/simple-event-broker/seb/internal/offline"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -146,7 +147,7 @@ func TestGCSaysWhyItFailed(t *testing.T) {
 	}{
 		{&gc.Error{Damage: true, Hint: "restore", Err: errors.New("x")}, exitDamage},
 		{&gc.Error{Unavailable: true, Err: errors.New("x")}, exitUnreachable},
-		{gc.ErrNoLog, exitRefused},
+		{offline.ErrNoLog, exitRefused},
 		{errors.New("x"), exitFailure},
 	} {
 		if code := exitCode(t.Context(), (&gcCmd{}).failed(t.Context(), "look into", test.err)); code != test.code {
@@ -187,7 +188,7 @@ func TestGCInADirectory(t *testing.T) {
 
 // Each reason to wait has a sentence.
 func TestGCKnowsEveryWait(t *testing.T) {
-	for _, w := range []state.Wait{state.WaitLevel, state.WaitCompaction, state.WaitSeen, state.WaitNewer, state.WaitAge, state.WaitSight, state.WaitFloor, state.WaitNext} {
+	for _, w := range []state.Wait{state.WaitLevel, state.WaitCompaction, state.WaitSeen, state.WaitNewer, state.WaitAge, state.WaitSight, state.WaitHold, state.WaitFloor, state.WaitNext} {
 		if text := waitReason(&gc.Report{}, gc.Waiting{For: w}); len(text) < 30 {
 			t.Errorf("%s: %q", w, text)
 		}

@@ -44,17 +44,17 @@ func (f keyringFlag) with(ctx context.Context, create bool, do func(keyring) err
 		return usage(errors.New("a log in memory (--store memory:) would be lost when this command ends; name a directory or s3://BUCKET/PREFIX"))
 	}
 	if !create {
-		if err := (storeFlag{f.Store}).mustHoldLog(ctx); err != nil {
+		if err := (storeFlag{Store: f.Store}).mustHoldLog(ctx); err != nil {
 			return err
 		}
 	}
-	store, _, err := storeFlag{f.Store}.open(ctx)
+	store, _, err := storeFlag{Store: f.Store}.open(ctx)
 	if err != nil {
 		return err
 	}
-	b, err := seb.Open(ctx, store, seb.Options{Batching: seb.Immediate()})
+	b, err := seb.Open(ctx, store, seb.Options{Batching: seb.Immediate(), Cluster: seb.ClusterOptions{DeleteDelay: storeFlag{Store: f.Store}.kind().deleteDelay()}})
 	if err != nil {
-		return storeFlag{f.Store}.notOpened("open the log in", err)
+		return storeFlag{Store: f.Store}.notOpened("open the log in", err)
 	}
 	return errors.Join(do(b), b.Close())
 }

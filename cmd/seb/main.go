@@ -81,6 +81,7 @@ type cli struct {
 	Upgrade  upgradeCmd  `cmd:"" group:"operations" help:"Raise the level of a log's format; earlier versions of seb then refuse the log."`
 	Fsck     fsckCmd     `cmd:"" group:"operations" help:"Check that a log is complete; only reads."`
 	GC       gcCmd       `cmd:"" group:"operations" name:"gc" help:"Delete at once what the log no longer needs, or tell what that is."`
+	Restore  restoreCmd  `cmd:"" group:"operations" help:"Copy a log, as it was at some moment, to another store."`
 	Dump     dumpCmd     `cmd:"" group:"operations" help:"Show what an object of the log holds."`
 
 	Completion completionCmd `cmd:"" group:"other" help:"Write a script that completes seb's words in a shell."`

@@ -39,14 +39,16 @@ const (
 
 type serveCmd struct {
 	storeFlag
-	HTTP       string        `name:"http" default:"127.0.0.1:51313" placeholder:"HOST:PORT" help:"Address to listen on; port 0 takes a free one (default ${default})."`
-	Advertise  string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to send it their commits, and to forward requests that only the owner of a queue can answer, such as http://10.0.0.5:51313; the default port is 80, or 443 for https (default: the address that it listens on, unless that is a wildcard or a loopback address); no two brokers may have the same URL. Port 0 stands for the port that it listens on."`
-	Zone       string        `placeholder:"NAME" help:"The zone in which the broker runs, such as eu-central-1a: brokers of the same zone send each other small commits with their records; brokers of different zones send each other commits without records (default: all brokers are in one zone)."`
-	NoPeers    bool          `help:"Connect to other brokers of the store only to forward requests: neither send them commits, nor take theirs."`
-	AutoCreate bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
-	HoldFormat bool          `help:"Keep the log readable for earlier versions of seb. Without it, brokers raise the level of the log's format: of a new log by its first commit, of others after an hour with at least 1,000 commits, if all that took part can read the next level; earlier versions then refuse the log."`
-	StaleMax   time.Duration `default:"1s" help:"How stale reads, and the records that a queue hands out, may be (default ${default})."`
-	Prices     pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"The store's prices, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (unknown), or three prices in dollars: of a million class A requests, of a million class B requests, and of a GB stored for a month (default: by the store's address)."`
+	HTTP          string        `name:"http" default:"127.0.0.1:51313" placeholder:"HOST:PORT" help:"Address to listen on; port 0 takes a free one (default ${default})."`
+	Advertise     string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to send it their commits, and to forward requests that only the owner of a queue can answer, such as http://10.0.0.5:51313; the default port is 80, or 443 for https (default: the address that it listens on, unless that is a wildcard or a loopback address); no two brokers may have the same URL. Port 0 stands for the port that it listens on."`
+	Zone          string        `placeholder:"NAME" help:"The zone in which the broker runs, such as eu-central-1a: brokers of the same zone send each other small commits with their records; brokers of different zones send each other commits without records (default: all brokers are in one zone)."`
+	NoPeers       bool          `help:"Connect to other brokers of the store only to forward requests: neither send them commits, nor take theirs."`
+	AutoCreate    bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
+	KeepDeleted   time.Duration `placeholder:"DURATION" help:"How long what the log no longer needs stays in the store, such as 720h: so long seb restore can copy the log as it was before. It is in the log, so the longest time of all brokers counts (default: the delete delay of the log)."`
+	NoMaintenance bool          `help:"Leave checkpoints, compaction, retention and deletion to other brokers of the store. If all brokers do so, --state-memory fills up, and then appends are refused."`
+	HoldFormat    bool          `help:"Keep the log readable for earlier versions of seb. Without it, brokers raise the level of the log's format: of a new log by its first commit, of others after an hour with at least 1,000 commits, if all that took part can read the next level; earlier versions then refuse the log."`
+	StaleMax      time.Duration `default:"1s" help:"How stale reads, and the records that a queue hands out, may be (default ${default})."`
+	Prices        pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"The store's prices, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (unknown), or three prices in dollars: of a million class A requests, of a million class B requests, and of a GB stored for a month (default: by the store's address)."`
 
 	tlsFlags    `group:"access"`
 	AllowOrigin []string `group:"access" placeholder:"ORIGIN" help:"Let pages of this origin, such as https://example.com, use the broker from a browser; * means all (default: none)."`
@@ -80,8 +82,8 @@ type serveCmd struct {
 
 	pushFlags `group:"push"`
 
-	DeleteDelay time.Duration `group:"bucket" default:"24h" help:"How long objects stay after the log stopped needing them; at least four times --margin (default ${default})."`
-	Margin      time.Duration `group:"bucket" default:"1h" help:"At least twice the largest error of the store's clocks (default ${default})."`
+	DeleteDelay *time.Duration `group:"bucket" placeholder:"DURATION" help:"How long objects stay after the log stopped needing them; at least four times --margin (default: 4h in a directory, where there may be many files, 24h on S3)."`
+	Margin      time.Duration  `group:"bucket" default:"1h" help:"At least twice the largest error of the store's clocks (default ${default})."`
 
 	LogLevel  slog.Level `group:"log" default:"info" help:"Lowest level to log: debug, info, warn, error (default ${default})."`
 	LogFormat string     `group:"log" enum:"text,json" default:"text" help:"Format of the log on standard error: text or json (default ${default})."`
@@ -302,6 +304,8 @@ func (c *serveCmd) options(b seb.Batching, log *slog.Logger) seb.Options {
 		CheckpointCommits: c.CheckpointCommits,
 		NoAutoCreate:      !c.AutoCreate,
 		HoldFormat:        c.HoldFormat,
+		KeepDeleted:       c.KeepDeleted,
+		NoMaintenance:     c.NoMaintenance,
 		StaleMax:          c.StaleMax,
 		Memory:            int64(c.Memory),
 		StateMemory:       int64(c.StateMemory),
@@ -323,7 +327,7 @@ func (c *serveCmd) options(b seb.Batching, log *slog.Logger) seb.Options {
 		Logger:       log,
 		PushNetworks: c.PushAllow,
 		PushDenied:   c.PushDeny,
-		Cluster:      seb.ClusterOptions{DeleteDelay: c.DeleteDelay, Margin: c.Margin},
+		Cluster:      seb.ClusterOptions{DeleteDelay: c.deleteDelay(), Margin: c.Margin},
 	}
 }
 
@@ -439,6 +443,14 @@ func (c *serveCmd) linger() time.Duration {
 	return c.kind().linger()
 }
 
+// deleteDelay returns how long objects of a new log stay after the log stopped needing them.
+func (c *serveCmd) deleteDelay() time.Duration {
+	if c.DeleteDelay != nil {
+		return *c.DeleteDelay
+	}
+	return c.kind().deleteDelay()
+}
+
 // othersReach tells whether an address may be reached from other machines.
 func othersReach(address string) bool {
 	host, _, err := net.SplitHostPort(address)
@@ -493,7 +505,7 @@ func (c *serveCmd) checkPositive() error {
 		{"--partitions-max", c.PartitionsMax}, {"--commit-parts-max", c.CommitPartsMax},
 		{"--consumers-max", c.ConsumersMax}, {"--queues-max", c.QueuesMax}, {"--delayed-max", c.DelayedMax},
 		{"--keys-max", c.KeysMax}, {"--idempotency-keys-max", c.IdempotencyKeysMax},
-		{"--delete-delay", c.DeleteDelay}, {"--margin", c.Margin},
+		{"--delete-delay", c.deleteDelay()}, {"--margin", c.Margin},
 	} {
 		if reflect.ValueOf(flag.value).Int() <= 0 {
 			return usage(fmt.Errorf("%s is %v; it must be greater than 0", flag.name, flag.value))
@@ -508,8 +520,8 @@ func (c *serveCmd) checkPositive() error {
 	if c.StateMemory < stateMemoryMin {
 		return usage(fmt.Errorf("--state-memory is %v; it must be at least %v", c.StateMemory, stateMemoryMin))
 	}
-	if c.DeleteDelay/4 < c.Margin {
-		return usage(fmt.Errorf("--delete-delay is %v; it must be at least %v, which is four times --margin (%v)", c.DeleteDelay, 4*c.Margin, c.Margin))
+	if delay := c.deleteDelay(); delay/4 < c.Margin {
+		return usage(fmt.Errorf("--delete-delay is %v; it must be at least %v, which is four times --margin (%v)", delay, 4*c.Margin, c.Margin))
 	}
 	return nil
 }

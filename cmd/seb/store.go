@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,11 @@ import (
 // storeFlag has the flag for the store, for the commands that always open a store.
 type storeFlag struct {
 	Store string `default:"./seb-data" placeholder:"DIR|URL" help:"Where the log lives: a directory, s3://BUCKET/PREFIX?endpoint=URL&region=NAME, or memory: (default ${default})."`
+	flag  string // the name of the flag for messages, if it is not --store
 }
+
+// name returns the name of the flag.
+func (f storeFlag) name() string { return cmp.Or(f.flag, "--store") }
 
 // errNoStore refuses an empty --store, such as that of a shell variable that is not set.
 var errNoStore = usageError{hinted(errors.New("--store is empty, or the variable SEB_STORE is set and empty"),
@@ -34,6 +39,15 @@ const (
 
 func (k storeKind) String() string {
 	return [...]string{"directory", "memory, gone when the process ends", "S3"}[k]
+}
+
+// deleteDelay returns the default of --delete-delay for a new log. In a directory, commits cost nothing, so there may be hundreds of
+// thousands an hour, each of them a file.
+func (k storeKind) deleteDelay() time.Duration {
+	if k == kindS3 {
+		return 24 * time.Hour
+	}
+	return 4 * time.Hour
 }
 
 // isDirectory tells whether spec names a directory rather than a URL. s3//bucket is taken for a URL without its colon.
@@ -118,13 +132,13 @@ func (f storeFlag) advised(err error) error {
 	if failure := objstore.FailureOf(err); f.kind() != kindS3 || failure == nil || failure.Hint != "" {
 		return err
 	}
-	return hinted(err, fmt.Sprintf("check the endpoint, bucket and region in --store; `seb doctor --store '%s'` tests them", f.Store))
+	return hinted(err, fmt.Sprintf("check the endpoint, bucket and region in %s; `seb doctor --store '%s'` tests them", f.name(), f.Store))
 }
 
 // notOpened returns the error for a store, or for a log in it, that could not be opened because of err.
 func (f storeFlag) notOpened(doing string, err error) error {
 	if failure := objstore.SetupFailureOf(err); failure != nil {
-		return fmt.Errorf("--store %s: %w", f.Store, failure)
+		return fmt.Errorf("%s %s: %w", f.name(), f.Store, failure)
 	}
 	return f.advised(fmt.Errorf("%s %s: %w", doing, f.Store, err))
 }
@@ -136,7 +150,7 @@ func (f storeFlag) open(ctx context.Context) (objstore.Store, storeKind, error) 
 		return objstore.NewMemory(), kindMemory, nil
 	case strings.HasPrefix(f.Store, "s3:"):
 		if _, err := s3store.ParseURL(f.Store); err != nil {
-			return nil, 0, usageError{hinted(fmt.Errorf("--store: %w", err), "write s3://BUCKET/PREFIX?endpoint=URL&region=NAME, of which all but the bucket may be left out")}
+			return nil, 0, usageError{hinted(fmt.Errorf("%s: %w", f.name(), err), "write s3://BUCKET/PREFIX?endpoint=URL&region=NAME, of which all but the bucket may be left out")}
 		}
 		store, err := s3store.Open(ctx, f.Store)
 		if err != nil {
@@ -144,7 +158,7 @@ func (f storeFlag) open(ctx context.Context) (objstore.Store, storeKind, error) 
 		}
 		return store, kindS3, nil
 	case !isDirectory(f.Store):
-		return nil, 0, usage(fmt.Errorf("--store %s: use memory:, s3://BUCKET/PREFIX or a directory", f.Store))
+		return nil, 0, usage(fmt.Errorf("%s %s: use memory:, s3://BUCKET/PREFIX or a directory", f.name(), f.Store))
 	}
 	store, err := objstore.OpenDir(f.Store)
 	if errors.Is(err, objstore.ErrNotRegular) {
@@ -154,7 +168,7 @@ func (f storeFlag) open(ctx context.Context) (objstore.Store, storeKind, error) 
 		return nil, kindDirectory, codedError{hinted(err, "make room on the disk of "+f.Store), exitUnreachable}
 	}
 	if err != nil {
-		return nil, kindDirectory, hinted(err, "with --store, name a directory that this user may create or write to")
+		return nil, kindDirectory, hinted(err, "with "+f.name()+", name a directory that this user may create or write to")
 	}
 	return store, kindDirectory, nil
 }

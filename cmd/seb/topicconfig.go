@@ -49,7 +49,7 @@ func (a *age) UnmarshalText(text []byte) error {
 	}
 	d, err := httpapi.ParseDuration(string(text))
 	if err != nil || d <= 0 {
-		return fmt.Errorf("invalid age %q: write an age above 0, such as 90m or 7d, or \"none\" for no limit", text)
+		return fmt.Errorf("invalid age %q: write an age above 0, such as 90m or 7d (units: s, m, h, d, w), or \"none\" for no limit", text)
 	}
 	*a = age(d)
 	return nil

@@ -23,6 +23,8 @@ import (
 const (
 	deletesMax = 16   // requests at once
 	chunkKeys  = 1000 // keys between two checks
+	// listKeys is how many keys a page has at most. In a directory, a page costs as much as all pages; S3 returns at most 1,000.
+	listKeys = 50_000
 	// confirmAge is for how long the collector deletes objects without a new proof that the store has the log.
 	confirmAge = time.Minute
 	triesMax   = 10 // how often a key is deleted that fails, or that the store still lists
@@ -200,7 +202,7 @@ func (c *Collector) sweep(ctx context.Context, plan *state.Collection, r *Result
 func (c *Collector) list(ctx context.Context, prefix string, visit func(key string) bool) error {
 	for after, more := "", true; more; {
 		lctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		page, err := c.opts.Store.List(lctx, prefix, after, 0)
+		page, err := c.opts.Store.List(lctx, prefix, after, listKeys)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("list %s: %w", prefix, err)

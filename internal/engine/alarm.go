@@ -39,6 +39,17 @@ func (e *fold) wakeJobs(c *format.Commit, own bool) {
 	signal(e.idle.commits)
 }
 
+// maintain begins the jobs that are due because this broker has won a slot.
+func (e *Engine) maintain(won format.Seq) {
+	if e.opts.NoMaintenance {
+		return
+	}
+	e.maybeCheckpoint(won)
+	e.maybeRaise()
+	e.maybeCompact()
+	e.maybeCollect()
+}
+
 // grace returns for how long brokers leave jobs to the one that has won the last slot. It is random, so that they don't all begin
 // at once.
 func grace() time.Duration { return Compaction.RetainGrace + rand.N(Compaction.RetainGrace+1) }

@@ -123,6 +123,9 @@ func (e *Engine) buildOnce(next commitlog.Next) (*format.Commit, [][]byte) {
 	if seen := e.collector.seen(e); seen != nil {
 		e.take(c, d, seen)
 	}
+	if delay := e.delayEntry(c.Time); delay != nil {
+		e.take(c, d, delay)
+	}
 	marks := len(c.Entries)
 	if slices.ContainsFunc(x.sets, e.useless) {
 		return nil, nil

@@ -88,7 +88,7 @@ func (e *Engine) snapshot() (*state.View, format.Hash) {
 // replay commits.
 func (e *Engine) finalCheckpoint(ctx context.Context) error {
 	applied, _ := e.log.Position()
-	if applied <= e.lastCheckpoint {
+	if applied <= e.lastCheckpoint || e.opts.NoMaintenance {
 		return nil
 	}
 	view, hash := e.snapshot()

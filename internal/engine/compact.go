@@ -182,17 +182,8 @@ func (e *Engine) compact(ctx context.Context, plan *state.Plan, loads uint64) (*
 	if err != nil {
 		return nil, err
 	}
-	added := &format.SegmentAdded{Ref: built.Ref, Level: plan.Level, Through: plan.Through, Slot: plan.Slot, Table: built.Table, First: built.First, Last: built.Last}
-	for _, n := range plan.Inputs {
-		added.Inputs = append(added.Inputs, n.Number)
-	}
-	for _, r := range built.Ranges {
-		added.Ranges = append(added.Ranges, format.SegmentRange{Topic: r.Topic, Partition: r.Partition, Base: r.Base, End: r.End, Records: r.Records, Bytes: r.Bytes, MaxTime: r.MaxTime})
-	}
-	added.Ranges = append(added.Ranges, stay...)
-	slices.SortFunc(added.Ranges, func(x, y format.SegmentRange) int {
-		return cmp.Or(cmp.Compare(x.Topic, y.Topic), cmp.Compare(x.Partition, y.Partition), cmp.Compare(x.Base, y.Base))
-	})
+	added := built.Added()
+	plan.Describe(added, stay)
 	return added, e.Commit(ctx, &Request{Change: addSegment{added}, Synced: true})
 }
 

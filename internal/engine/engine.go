@@ -57,6 +57,10 @@ type Options struct {
 	// changes for others.
 	DecodeChange func(r *pack.Reader) Change
 
+	// NoMaintenance leaves jobs to other brokers: checkpoints, compaction, retention, deletion, and raising the level of the log.
+	NoMaintenance bool
+	// KeepDeleted is how long dead objects are to stay, if that is longer than the log says.
+	KeepDeleted time.Duration
 	// HoldLevel keeps brokers from raising the level of the log by themselves: see levels.go.
 	HoldLevel bool
 
@@ -192,8 +196,10 @@ func (e *Engine) Open(ctx context.Context) error {
 		return err
 	}
 	go e.loop()
-	e.tasks.Go(func() { e.repeat(&e.retention.alarm, e.retain) })
-	e.tasks.Go(func() { e.repeat(&e.idle, e.tidy) })
+	if !e.opts.NoMaintenance {
+		e.tasks.Go(func() { e.repeat(&e.retention.alarm, e.retain) })
+		e.tasks.Go(func() { e.repeat(&e.idle, e.tidy) })
+	}
 	return nil
 }
 

@@ -200,10 +200,7 @@ func (e *Engine) commit(syncs []*syncRequest) {
 		l.done <- nil
 	}
 	e.proven()
-	e.maybeCheckpoint(c.Seq)
-	e.maybeRaise()
-	e.maybeCompact()
-	e.maybeCollect()
+	e.maintain(c.Seq)
 	for n := 0; bytes <= yieldBytes && n < yieldsMax && e.batcher.empty(); n++ {
 		runtime.Gosched() // callers run first, and their next requests join the next commit, instead of the one after it
 	}

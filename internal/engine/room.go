@@ -143,6 +143,8 @@ func (e *Engine) stateUsed() (used int64) {
 // stateFull refuses a request. It makes room if it can: a broker that refuses all requests wins no slots.
 func (e *Engine) stateFull(use state.Use, used, need int64) error {
 	e.cramped.Store(true)
-	e.maybeCompact()
+	if !e.opts.NoMaintenance {
+		e.maybeCompact()
+	}
 	return &StateFullError{Use: use, Used: used, Limit: e.opts.stateLimit(use), Most: e.opts.StateMemory, Need: need}
 }

@@ -1,16 +1,26 @@
 package format
 
+import (
+	"math"
+	"time"
+)
+
 // The entries about the deletion of objects, by kind:
 //
 //	28 checkpoint seen: slot (uint64), bottom (uint64), boot id of the reader's machine (16 bytes), time since boot in
 //	   microseconds (int64)
 //	29 collected: slot (uint64), bottom (uint64)
+//	35 delay set: delay in microseconds (int64)
+//	39 held: id (uint64), slot (uint64), until (int64, microseconds since 1970)
 const (
 	entryCheckpointSeen = 28
 	entryCollected      = 29
+	entryDelaySet       = 35
+	entryHeld           = 39
 
 	checkpointSeenSize = 40
 	collectedSize      = 16
+	heldSize           = 24
 )
 
 // BootID names a boot of a machine; it is zero if the machine has no name for it.
@@ -31,11 +41,26 @@ type CheckpointSeen struct {
 // store no longer lists them.
 type Collected struct{ Slot, Bottom Seq }
 
+// DelaySet says how long dead objects stay from now on. A delay that is shorter than before comes into force later.
+type DelaySet struct{ Delay time.Duration }
+
+// Held says that until some time of the log, nothing may be deleted that was live after a slot: somebody copies the log as it was
+// then. It replaces an earlier entry with the same id; if Until has passed, it only ends that one.
+type Held struct {
+	ID    uint64
+	Slot  Seq
+	Until int64 // microseconds since 1970
+}
+
 func (*CheckpointSeen) kind() uint16 { return entryCheckpointSeen }
 func (*Collected) kind() uint16      { return entryCollected }
+func (*DelaySet) kind() uint16       { return entryDelaySet }
+func (*Held) kind() uint16           { return entryHeld }
 
 func (*CheckpointSeen) size() int { return checkpointSeenSize }
 func (*Collected) size() int      { return collectedSize }
+func (*DelaySet) size() int       { return 8 }
+func (*Held) size() int           { return heldSize }
 
 func (x *CheckpointSeen) append(b []byte) []byte {
 	b = le.AppendUint64(le.AppendUint64(b, uint64(x.Slot)), uint64(x.Bottom))
@@ -44,6 +69,28 @@ func (x *CheckpointSeen) append(b []byte) []byte {
 
 func (x *Collected) append(b []byte) []byte {
 	return le.AppendUint64(le.AppendUint64(b, uint64(x.Slot)), uint64(x.Bottom))
+}
+
+func (x *DelaySet) append(b []byte) []byte { return le.AppendUint64(b, uint64(x.Delay.Microseconds())) }
+
+func (x *Held) append(b []byte) []byte {
+	return le.AppendUint64(le.AppendUint64(le.AppendUint64(b, x.ID), uint64(x.Slot)), uint64(x.Until))
+}
+
+func decodeDelaySet(b []byte) (*DelaySet, error) {
+	delay := int64(le.Uint64(b))
+	if delay <= 0 || delay > math.MaxInt64/1000 {
+		return nil, Corrupt("an entry of kind %d has an invalid delay of %d µs", entryDelaySet, delay)
+	}
+	return &DelaySet{time.Duration(delay) * time.Microsecond}, nil
+}
+
+func decodeHeld(b []byte) (*Held, error) {
+	x := &Held{ID: le.Uint64(b), Slot: Seq(le.Uint64(b[8:])), Until: int64(le.Uint64(b[16:]))}
+	if x.Slot == 0 || x.Until < 0 {
+		return nil, Corrupt("an entry of kind %d has invalid fields: slot %d, until %d µs since 1970", entryHeld, x.Slot, x.Until)
+	}
+	return x, nil
 }
 
 func decodeCheckpointSeen(b []byte) (*CheckpointSeen, error) {

@@ -54,7 +54,7 @@ const (
 // Entry is one step of the fold: *Batch, *TopicCreated, *TopicDeleted, *PartitionsAdded,
 // *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed, *KeyCreated, *KeyRevoked,
 // *ConsumerCreated, *PositionsMoved, *ConsumerDeleted, one of the entries in queues.go and
-// queuepush.go, *SessionNamed, *SegmentAdded, *LevelRaised, *LevelKnown, *CheckpointSeen, *Collected, *QueuesPassed, *WriterMark, *BundleMark, or *UnknownEntry.
+// queuepush.go, *SessionNamed, *SegmentAdded, *LevelRaised, *LevelKnown, *CheckpointSeen, *Collected, *DelaySet, *Held, *QueuesPassed, *WriterMark, *BundleMark, or *UnknownEntry.
 type Entry interface {
 	size() int
 	append(b []byte) []byte
@@ -319,6 +319,12 @@ func decodeEntry(b []byte, c *Commit) (Entry, []byte, error) {
 	case entryCollected:
 		it, err := decodeCollected(body)
 		return it, rest, err
+	case entryDelaySet:
+		it, err := decodeDelaySet(body)
+		return it, rest, err
+	case entryHeld:
+		it, err := decodeHeld(body)
+		return it, rest, err
 	case entryMark:
 		if it, ok, err := decodeMark(body); ok || err != nil {
 			return it, rest, err
@@ -341,8 +347,10 @@ func fixedEntrySize(kind uint16) int64 {
 		return batchEntrySize
 	case entryPartitionsAdded:
 		return 12
-	case entryTopicDeleted, entryDataFloor, entryKeyRevoked, entryConsumerDeleted, entryLevelKnown:
+	case entryTopicDeleted, entryDataFloor, entryKeyRevoked, entryConsumerDeleted, entryLevelKnown, entryDelaySet:
 		return 8
+	case entryHeld:
+		return heldSize
 	case entryLevelRaised:
 		return levelRaisedSize
 	case entryCollected:

@@ -17,6 +17,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/gc"
+	"github.com/simple-event-broker/seb/internal/offline"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/internal/test/loglines"
@@ -596,10 +597,10 @@ func (s *interrupting) Delete(ctx context.Context, key string) (time.Time, error
 func TestNoLog(t *testing.T) {
 	store := objstore.NewMemory()
 	m := start(1)
-	if _, err := gc.Preview(t.Context(), store, m.options()); !errors.Is(err, gc.ErrNoLog) {
+	if _, err := gc.Preview(t.Context(), store, m.options()); !errors.Is(err, offline.ErrNoLog) {
 		t.Errorf("preview: %v", err)
 	}
-	if _, err := gc.Run(t.Context(), store, m.options(), io.Discard, func(gc.Progress) {}); !errors.Is(err, gc.ErrNoLog) {
+	if _, err := gc.Run(t.Context(), store, m.options(), io.Discard, func(gc.Progress) {}); !errors.Is(err, offline.ErrNoLog) {
 		t.Errorf("run: %v", err)
 	}
 	if all := keys(t, store); len(all) > 0 {

@@ -12,16 +12,16 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/offline"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// ErrNoLog says that the store holds no log.
-var ErrNoLog = errors.New("the store holds no log: it has no " + format.ClusterKey)
-
 // Options configure a run. Zero fields mean their defaults.
 type Options struct {
 	Memory, StateMemory int64 // as those of a broker
+	// KeepDeleted is how long dead objects are to stay from now on; 0 leaves that as it is.
+	KeepDeleted time.Duration
 
 	// Boot and BootID are the clock of this machine: the time since it was started, and the name of that start. Default: those
 	// of this machine.
@@ -62,8 +62,15 @@ type Report struct {
 	Cluster string `json:"cluster"`
 	Applied uint64 `json:"applied"` // the last slot
 	Level   uint32 `json:"level"`
-	// DeleteDelay is how long dead objects stay, at least.
+	// DeleteDelay is how long dead objects stay, at least. If NextFrom is not zero, it is NextDelay from then on.
 	DeleteDelay time.Duration `json:"-"`
+	NextDelay   time.Duration `json:"-"`
+	first       time.Duration // that of the log's beginning
+	NextFrom    time.Time     `json:"next_delay_from,omitzero"`
+	// Held is the lowest slot as of which somebody copies the log; 0 if nobody does. HeldUntil is when the last hold ends, unless it
+	// is renewed.
+	Held      uint64    `json:"held_slot,omitempty"`
+	HeldUntil time.Time `json:"held_until,omitzero"`
 	// Now is the time of the store's clock to which Until refers.
 	Now time.Time `json:"store_time"`
 	// Due is what a process that was just started on this machine may delete now, once it has done the job of compaction that is
@@ -82,21 +89,21 @@ type Report struct {
 // Preview tells what of a log is dead, what of that may be deleted now, and what the rest waits for. It only reads.
 func Preview(ctx context.Context, store objstore.Store, opts Options) (*Report, error) {
 	opts.clock()
-	o, err := open(ctx, store, opts.Boot)
-	if aboutBytes(err) {
+	o, err := offline.Open(ctx, store, opts.Boot, offline.Moment{})
+	if offline.AboutBytes(err) {
 		return nil, &Error{Damage: true, Hint: "run seb fsck, which names all damage", Err: err}
 	}
 	if err != nil {
 		return nil, err
 	}
-	p := &preview{opened: o, live: map[state.Object]bool{}, dead: map[state.DataKey]state.Dead{}, deadCommits: map[format.Seq]format.Seq{}, waiting: map[Waiting]*Counts{}}
+	p := &preview{Log: o, live: map[state.Object]bool{}, dead: map[state.DataKey]state.Dead{}, deadCommits: map[format.Seq]format.Seq{}, waiting: map[Waiting]*Counts{}}
 	p.survey(opts)
-	if err := errors.Join(p.list(ctx, format.LogPrefix, p.commit), p.list(ctx, format.DataPrefix, p.data)); err != nil {
+	if err := errors.Join(p.List(ctx, format.LogPrefix, p.commit), p.List(ctx, format.DataPrefix, p.data)); err != nil {
 		return nil, err
 	}
 	p.oldCheckpoints()
-	if n := len(o.checkpoints); n > 0 && o.loaded != o.checkpoints[n-1] && p.report.Problem == "" {
-		p.report.Problem = format.CheckpointKey(o.checkpoints[n-1]) + " can't be read"
+	if n := len(o.Checkpoints); n > 0 && o.Loaded != o.Checkpoints[n-1] && p.report.Problem == "" {
+		p.report.Problem = format.CheckpointKey(o.Checkpoints[n-1]) + " can't be read"
 	}
 	for key, counts := range p.waiting {
 		if counts.Objects() == 0 {
@@ -109,7 +116,7 @@ func Preview(ctx context.Context, store objstore.Store, opts Options) (*Report, 
 }
 
 type preview struct {
-	*opened
+	*offline.Log
 	report      Report
 	clocks      state.CollectOptions
 	plan        *state.Collection            // nil if nothing may be deleted
@@ -123,14 +130,14 @@ type preview struct {
 
 // survey looks into the state.
 func (p *preview) survey(opts Options) {
-	s := p.state
-	now := p.boot.Microseconds()
+	s := p.State
+	now := p.Boot.Microseconds()
 	p.clocks = state.CollectOptions{
-		Now: p.now.UnixMicro(), Delay: time.Duration(p.cluster.DeleteDelay), Error: time.Duration(p.cluster.Margin) / 4, Boot: opts.BootID, Since: now,
+		Now: p.Now.UnixMicro(), Delay: time.Duration(p.Cluster.DeleteDelay), Error: time.Duration(p.Cluster.Margin) / 4, Boot: opts.BootID, Since: now,
 		Sight: func(format.Seq) int64 { return now }, // this process knows the checkpoints only now
 	}
-	bounds := engine.JobBounds(cmp.Or(opts.Memory, defaultMemory), p.now)
-	p.report.Compaction = engine.PlanJob(s, bounds, checkpointCommits, time.Duration(p.cluster.DeleteDelay), p.now) != nil
+	bounds := engine.JobBounds(cmp.Or(opts.Memory, engine.DefaultMemory), p.Now)
+	p.report.Compaction = engine.PlanJob(s, bounds, engine.DefaultCheckpointCommits, time.Duration(p.Cluster.DeleteDelay), p.Now) != nil
 	if s.Level() >= format.LevelSegments && (p.report.Compaction || !s.Covered(opts.BootID)) {
 		p.foresee()
 	}
@@ -156,9 +163,21 @@ func (p *preview) survey(opts Options) {
 			p.deadCommits[format.Seq(d.Seq)] = d.Slot
 		}
 	}
-	p.report.Cluster, p.report.Applied, p.report.Level = p.cluster.ID.String(), uint64(s.Seq()), s.Level()
-	p.report.DeleteDelay = max(s.DeleteDelay(), time.Duration(p.cluster.DeleteDelay))
-	p.report.Now, p.report.Waiting = p.now.UTC(), []Waiting{}
+	p.report.Cluster, p.report.Applied, p.report.Level = p.Cluster.ID.String(), uint64(s.Seq()), s.Level()
+	p.report.DeleteDelay = max(s.Keeps(p.clocks.Now), time.Duration(p.Cluster.DeleteDelay))
+	p.report.first = max(s.DeleteDelay(), time.Duration(p.Cluster.DeleteDelay))
+	if next, from := s.NextKeeps(); from > p.clocks.Now {
+		p.report.NextDelay, p.report.NextFrom = next, time.UnixMicro(from).UTC()
+	}
+	for _, x := range s.Holds(p.clocks.Now) {
+		if p.report.Held == 0 || uint64(x.Slot) < p.report.Held {
+			p.report.Held = uint64(x.Slot)
+		}
+		if until := time.UnixMicro(x.Until).UTC(); until.After(p.report.HeldUntil) {
+			p.report.HeldUntil = until
+		}
+	}
+	p.report.Now, p.report.Waiting = p.Now.UTC(), []Waiting{}
 	for _, n := range s.Segments() {
 		if n.Live() < n.Bytes {
 			p.report.PartlyDead, p.report.DeadBytes = p.report.PartlyDead+1, p.report.DeadBytes+n.Bytes-n.Live()
@@ -168,10 +187,10 @@ func (p *preview) survey(opts Options) {
 
 // foresee sets what the state will be once [Run] has said which checkpoint it has read.
 func (p *preview) foresee() {
-	seen, covers := p.state.Seen(), p.state.CoversDead()
-	said := len(seen) > 0 && seen[len(seen)-1].Slot >= p.loaded
-	p.writes = p.report.Compaction || said || covers == nil || !covers(p.loaded, p.bottom)
-	p.clocks.Newer, p.clocks.Floor = true, engine.NextFloor(p.state.Draft(p.now.UnixMicro()))
+	seen, covers := p.State.Seen(), p.State.CoversDead()
+	said := len(seen) > 0 && seen[len(seen)-1].Slot >= p.Loaded
+	p.writes = p.report.Compaction || said || covers == nil || !covers(p.Loaded, p.Bottom)
+	p.clocks.Newer, p.clocks.Floor = true, engine.NextFloor(p.State.Draft(p.Now.UnixMicro()))
 }
 
 // keyOf returns an object with what is in its key.
@@ -184,10 +203,10 @@ func keyOf(o state.Object) state.Object {
 
 // wait returns where objects count that died as covers tells, see [state.State.Waiting].
 func (p *preview) wait(covers func(*state.Seen) bool) *Counts {
-	if p.state.Level() < format.LevelSegments {
+	if p.State.Level() < format.LevelSegments {
 		return p.waits(state.WaitLevel)
 	}
-	w, until := p.state.Waiting(p.clocks, covers)
+	w, until := p.State.Waiting(p.clocks, covers)
 	if w == "" {
 		w = state.WaitNext
 	}
@@ -211,15 +230,15 @@ func (p *preview) waitsUntil(key Waiting) *Counts {
 func (p *preview) commit(key string) {
 	slot, ok := format.ParseSeqKey(format.LogPrefix, key)
 	died, noted := p.deadCommits[slot]
-	low := p.state.Level() < format.LevelSegments
+	low := p.State.Level() < format.LevelSegments
 	switch {
-	case !ok || slot > p.state.Seq():
+	case !ok || slot > p.State.Seq():
 	case p.plan != nil && slot < p.plan.Collected.Bottom && !p.plan.Keep[slot]:
 		p.report.Due.Commits++
-	case p.live[state.Object{Seq: uint64(slot)}], (low || slot >= p.state.Bottom()) && slot > p.loaded: // a start needs it
+	case p.live[state.Object{Seq: uint64(slot)}], (low || slot >= p.State.Bottom()) && slot > p.Loaded: // a start needs it
 	case low:
 		p.waits(state.WaitLevel).Commits++
-	case slot >= p.state.Bottom():
+	case slot >= p.State.Bottom():
 		p.waits(state.WaitCompaction).Commits++
 	default:
 		p.wait(func(x *state.Seen) bool { return x.Bottom > slot && (!noted || x.Slot >= died) }).Commits++
@@ -241,9 +260,9 @@ func (p *preview) data(key string) {
 	case died:
 		c := p.wait(func(x *state.Seen) bool { return x.Slot >= dead.Slot })
 		c.Data, c.Bytes = c.Data+1, c.Bytes+int64(dead.Size)
-	case p.state.Level() < format.LevelSegments:
+	case p.State.Level() < format.LevelSegments:
 		p.waits(state.WaitLevel).Orphans++
-	case ref.Seq < p.state.DataFloor():
+	case ref.Seq < p.State.DataFloor():
 		p.waits(state.WaitNext).Orphans++
 	default:
 		p.waits(state.WaitFloor).Orphans++
@@ -259,16 +278,16 @@ func (p *preview) oldCheckpoints() {
 	due := 0
 	if p.plan != nil {
 		slot := p.plan.Collected.Slot
-		at := slices.Index(p.checkpoints, slot)
-		if at < 0 || at == len(p.checkpoints)-1 && !p.writes {
+		at := slices.Index(p.Checkpoints, slot)
+		if at < 0 || at == len(p.Checkpoints)-1 && !p.writes {
 			p.report.Problem = fmt.Sprintf("the store does not list %s and a newer checkpoint", format.CheckpointKey(slot))
 		} else {
-			due = max(0, min(at, len(p.checkpoints)-keep))
+			due = max(0, min(at, len(p.Checkpoints)-keep))
 		}
 	}
 	p.report.Due.Checkpoints = int64(due)
-	for i := due; i < len(p.checkpoints)-2; i++ {
-		slot := p.checkpoints[i]
+	for i := due; i < len(p.Checkpoints)-2; i++ {
+		slot := p.Checkpoints[i]
 		c := p.wait(func(x *state.Seen) bool { return x.Slot > slot })
 		if c == p.waiting[Waiting{For: state.WaitSeen}] || c == p.waiting[Waiting{For: state.WaitNewer}] {
 			c = p.waits(state.WaitNext) // no checkpoint is written for the sake of a checkpoint

@@ -1,16 +1,17 @@
 package gc
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
-	"log/slog"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/collect"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -48,15 +49,7 @@ type Progress struct {
 }
 
 const (
-	appendTimeout   = 30 * time.Second
 	shutdownTimeout = 10 * time.Second
-
-	// The defaults of a broker.
-	checkpointCommits  = 1000
-	checkpointLarge    = 1 << 20
-	idempotencyKeys    = 1_000_000
-	defaultMemory      = 128 << 20
-	defaultStateMemory = 256 << 20
 )
 
 // Run opens the log as a broker does, and does what is due: jobs of compaction, a checkpoint if something dead waits for one,
@@ -66,6 +59,9 @@ func Run(ctx context.Context, store objstore.Store, opts Options, log io.Writer,
 	opts.clock()
 	begun := time.Now()
 	before, err := Preview(ctx, store, opts)
+	if err == nil && opts.KeepDeleted > 0 {
+		err = before.check(opts.KeepDeleted)
+	}
 	if err == nil && before.Level >= format.LevelSegments {
 		err = run(ctx, store, opts, log, tell, before, &r)
 	}
@@ -75,24 +71,35 @@ func Run(ctx context.Context, store objstore.Store, opts Options, log io.Writer,
 	return r, err
 }
 
+// DelayError says that dead objects can't stay as long as the caller wants.
+type DelayError struct{ Reason string }
+
+// Error returns the reason.
+func (e *DelayError) Error() string { return e.Reason }
+
+// check returns an error if dead objects can't stay for a time.
+func (r *Report) check(keep time.Duration) error {
+	switch {
+	case r.Level < format.LevelSegments:
+		return &DelayError{fmt.Sprintf("the log has the level %d: nothing is deleted below %d, where this can be set", r.Level, format.LevelSegments)}
+	case keep < r.first || keep > state.DelayMax:
+		return &DelayError{fmt.Sprintf("deleted objects can't be kept for %v: at least for the log's delete delay, %v, and at most for %v", keep, r.first, state.DelayMax)}
+	}
+	return nil
+}
+
 func run(ctx context.Context, store objstore.Store, opts Options, log io.Writer, tell func(Progress), before *Report, r *Result) (err error) {
-	var session format.SessionID
-	rand.Read(session[:])
-	o := engine.Options{
-		Batching: atOnce{}, AppendTimeout: appendTimeout, StaleMax: time.Second, CheckpointCommits: checkpointCommits, CheckpointLarge: checkpointLarge,
-		IdempotencyKeys: idempotencyKeys, Memory: opts.Memory, StateMemory: opts.StateMemory, Session: session,
-		DeleteDelay: 4 * time.Hour, Margin: time.Hour, // not used: the bucket has a log
-		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})), Boot: opts.Boot, BootID: opts.BootID, Wall: time.Now,
-	}
-	if o.Memory == 0 {
-		o.Memory = defaultMemory
-	}
-	if o.StateMemory == 0 {
-		o.StateMemory = defaultStateMemory
-	}
+	o := engine.ToolOptions(log)
+	o.Memory, o.StateMemory = cmp.Or(opts.Memory, o.Memory), cmp.Or(opts.StateMemory, o.StateMemory)
+	o.Boot, o.BootID = opts.Boot, opts.BootID
 	e := engine.New(store, o)
 	if err := e.Open(ctx); err != nil {
 		return explain(err)
+	}
+	if opts.KeepDeleted > 0 {
+		if err := e.SetDelay(ctx, opts.KeepDeleted); err != nil {
+			return errors.Join(explain(err), e.Shutdown(nil))
+		}
 	}
 	done, err := e.CollectAll(ctx, func(c engine.Cleanup, deleted int) { tell(Progress{c.Jobs, deleted}) })
 	d := done.Deleted
@@ -128,9 +135,3 @@ func explain(err error) error {
 	}
 	return err
 }
-
-// atOnce commits each request at once: there are few.
-type atOnce struct{}
-
-func (atOnce) Wait(engine.Fill) time.Duration { return 0 }
-func (atOnce) Admits(engine.Fill) bool        { return true }

@@ -54,6 +54,15 @@ type Built struct {
 	Table       format.TableRef
 }
 
+// Added returns the entry that adds the segment to the log, without what only the log knows: level, through, slot and inputs.
+func (b *Built) Added() *format.SegmentAdded {
+	x := &format.SegmentAdded{Ref: b.Ref, Table: b.Table, First: b.First, Last: b.Last}
+	for _, r := range b.Ranges {
+		x.Ranges = append(x.Ranges, format.SegmentRange{Topic: r.Topic, Partition: r.Partition, Base: r.Base, End: r.End, Records: r.Records, Bytes: r.Bytes, MaxTime: r.MaxTime})
+	}
+	return x
+}
+
 // Builder builds a segment. Use [NewBuilder]. A Builder is not safe for concurrent use.
 type Builder struct {
 	o           Options

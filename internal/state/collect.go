@@ -19,10 +19,11 @@ type Seen struct {
 
 // collecting is what the state knows about deletion.
 type collecting struct {
-	delay     time.Duration // how long dead objects stay
+	delay     time.Duration // how long dead objects stay at least
 	floored   int64         // the log's time at which the data floor rose last
 	collected format.Collected
 	seen      []Seen // by slot; a View shares it
+	keeping
 }
 
 const (
@@ -39,7 +40,7 @@ func (s *State) Seen() []Seen { return s.collecting.seen }
 // Collected returns up to where brokers have deleted dead objects; zero if they have deleted none.
 func (s *State) Collected() format.Collected { return s.collecting.collected }
 
-// DeleteDelay returns how long dead objects stay, at least, and 0 below [format.LevelSegments].
+// DeleteDelay returns how long dead objects stay at least, and 0 below [format.LevelSegments]. See [State.Keeps].
 func (s *State) DeleteDelay() time.Duration { return s.collecting.delay }
 
 // Floored returns the log's time, in microseconds since 1970, at which the data floor rose last; 0 if it never did.
@@ -104,11 +105,14 @@ func (d *Draft) CheckCollected(x *format.Collected) error {
 		return nil // another broker has said so
 	}
 	i := slices.IndexFunc(c.seen, func(y Seen) bool { return y.Slot == x.Slot })
+	hold, held := c.held(d.time)
 	switch {
 	case i < 0 || i == len(c.seen)-1:
 		return fmt.Errorf("%w: objects that died up to slot %d can't be deleted: no checkpoint of that slot was seen, or no later one", ErrNonsense, x.Slot)
-	case d.time-c.seen[i].Time < c.delay.Microseconds():
-		return fmt.Errorf("%w: objects that died up to slot %d can't be deleted: the checkpoint was seen %v ago, less than %v", ErrNonsense, x.Slot, time.Duration(d.time-c.seen[i].Time)*time.Microsecond, c.delay)
+	case d.time-c.seen[i].Time < c.keeps(d.time).Microseconds():
+		return fmt.Errorf("%w: objects that died up to slot %d can't be deleted: the checkpoint was seen %v ago, less than %v", ErrNonsense, x.Slot, time.Duration(d.time-c.seen[i].Time)*time.Microsecond, c.keeps(d.time))
+	case held && x.Slot > hold:
+		return fmt.Errorf("%w: objects that died up to slot %d can't be deleted: somebody copies the log as of slot %d", ErrNonsense, x.Slot, hold)
 	case x.Bottom > max(c.seen[i].Bottom, c.collected.Bottom):
 		return fmt.Errorf("%w: commits below %d can't be deleted: the bottom after slot %d was %d", ErrNonsense, x.Bottom, x.Slot, c.seen[i].Bottom)
 	}
@@ -229,8 +233,9 @@ func (x *Collection) keep(o Object) {
 // one; nil if no such checkpoint was seen.
 func (s *State) oldEnough(o CollectOptions) *Seen {
 	c := &s.collecting
+	hold, held := c.held(o.Now)
 	for i := s.beforeNewest(o) - 1; i >= 0; i-- {
-		if c.seen[i].age(o) >= max(c.delay, o.Delay) {
+		if c.seen[i].age(o) >= max(c.keeps(o.Now), o.Delay) && (!held || c.seen[i].Slot <= hold) {
 			return &c.seen[i]
 		}
 	}
@@ -249,7 +254,7 @@ func (s *State) beforeNewest(o CollectOptions) int {
 
 // givesWay tells whether the seen checkpoint i, the last one, gives way to a newer one.
 func (c *collecting) givesWay(i int) bool {
-	return c.seen[i].Time-c.seen[i-1].Time < c.delay.Microseconds()/seenShare
+	return c.seen[i].Time-c.seen[i-1].Time < c.keeps(c.seen[i].Time).Microseconds()/seenShare
 }
 
 // age returns how long ago a checkpoint was seen, at least: by the store's clock and by one that goes on while this machine is

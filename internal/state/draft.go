@@ -26,6 +26,7 @@ type Draft struct {
 	raised    bool   // the commit raises the level of the log
 	seen      bool   // the commit names a checkpoint that was seen
 	collected bool   // the commit says what is deleted
+	holds     int    // how many holds the commit begins or renews
 	meter     *meter // nil unless Measure was called
 }
 
@@ -158,6 +159,10 @@ func (d *Draft) Take(it format.Entry) error {
 		config := x.Config
 		config.PastQueues = t.config.PastQueues
 		d.topics.put(x.Topic, &draftTopic{partitions: t.partitions, config: config})
+	case *format.DelaySet:
+		return d.CheckDelay(x)
+	case *format.Held:
+		return d.takeHeld(x)
 	case *format.QueuesPassed:
 		return d.takeQueuesPassed(x)
 	case *format.DataFloor:

@@ -179,6 +179,21 @@ func (s *State) AllObjects() iter.Seq2[Object, bool] {
 	}
 }
 
+// Stayed iterates over the batches that stay where they are since compaction could not read them, by topic, partition and offset.
+func (s *State) Stayed() iter.Seq[Location] {
+	return func(yield func(Location) bool) {
+		for _, t := range s.topics.oldest(s.TopicCount()) {
+			for i := range t.Partitions {
+				for _, x := range t.Partitions[i].stays() {
+					if !yield(x.Location) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
 // stayed returns the objects in which batches stay that compaction could not read, sorted.
 func (s *State) stayed() []Object {
 	return slices.SortedFunc(maps.Keys(s.stayObjects), func(a, b Object) int {

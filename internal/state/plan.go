@@ -43,6 +43,18 @@ type Plan struct {
 	Bytes  int64          // size of the batches
 }
 
+// Describe completes the entry that adds the segment of the plan. stay has ranges that are not in the segment.
+func (plan *Plan) Describe(x *format.SegmentAdded, stay []format.SegmentRange) {
+	x.Level, x.Through, x.Slot = plan.Level, plan.Through, plan.Slot
+	for _, n := range plan.Inputs {
+		x.Inputs = append(x.Inputs, n.Number)
+	}
+	x.Ranges = append(x.Ranges, stay...)
+	slices.SortFunc(x.Ranges, func(a, b format.SegmentRange) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Base, b.Base))
+	})
+}
+
 // PlannedRange is a range of offsets for a segment.
 type PlannedRange struct {
 	Topic     format.TopicID

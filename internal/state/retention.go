@@ -313,22 +313,19 @@ func (t *Topic) flags() (flags uint64) {
 	return flags
 }
 
-// appendTopicFlags appends the flags of the topics that have any, if there are such topics.
-func (v *View) appendTopicFlags(b []byte) []byte {
+// topicFlags returns the flags of the topics that have any, as in a snapshot; none tells that there are no such topics.
+func (v *View) topicFlags() (b []byte, none bool) {
 	var flagged []*Topic
 	for i := range v.topics {
 		if t := &v.topics[i]; t.flags() != 0 {
 			flagged = append(flagged, t)
 		}
 	}
-	if len(flagged) == 0 {
-		return b
-	}
 	b = binary.AppendUvarint(b, uint64(len(flagged)))
 	for _, t := range flagged {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(t.ID)), t.flags())
 	}
-	return b
+	return b, len(flagged) == 0
 }
 
 func (s *State) decodeTopicFlags(r *reader) {
@@ -336,7 +333,7 @@ func (s *State) decodeTopicFlags(r *reader) {
 		return
 	}
 	n := r.count(2)
-	if n == 0 {
+	if n == 0 && len(r.b) == 0 {
 		r.fail("a list of topics at the end of the snapshot is empty")
 	}
 	var last format.TopicID

@@ -56,9 +56,13 @@ import (
 //	                 u u      slot and time of the commit
 //	             u        number of batches of the tail; then as before, with the numbers of the objects above, from 0 on
 //
-//	at the end, if a topic has flags:
-//	u        number of such topics; then for each
+//	at the end, what was added later; what says nothing is left out, unless something follows:
+//	u        number of topics with flags; then for each
 //	           u u      id of the topic, ascending; flags: 1 = PastQueues in its config, 2 = Dormant
+//	u u u    how long dead objects stay, if that was set, and how long from a later time on, and that time, in microseconds
+//	u        number of holds; then for each
+//	           8 bytes  its id, ascending
+//	           u u      slot; the log's time at which it ends
 //
 // Objects in the list have batches of the tail, in the order of the commits that brought them.
 const segmentsVersion = 6
@@ -159,6 +163,19 @@ func (v *View) withSegments() []byte {
 	return v.appendRest(b, func(b []byte, p *Partition) []byte {
 		return appendSegmentsPartition(b, p, func(index uint64) uint64 { return uint64(numbers[index-v.objects.first]) - 1 })
 	})
+}
+
+// appendEnd appends what was added to version 6 later.
+func (v *View) appendEnd(b []byte) []byte {
+	flags, noFlags := v.topicFlags()
+	keeping, noKeeping := v.segments.keeping.encode()
+	if !noFlags || !noKeeping {
+		b = append(b, flags...)
+	}
+	if !noKeeping {
+		b = append(b, keeping...)
+	}
+	return b
 }
 
 // numberObjects numbers the objects that have batches of a tail, from 1 on; the others get 0.

@@ -149,7 +149,7 @@ func (v *View) Seq() format.Seq { return v.seq }
 
 // Encode returns the view as a snapshot.
 func (v *View) Encode() []byte {
-	return v.appendTopicFlags(appendSessions(v.withoutSessions(), v.sessions, v.queues))
+	return v.appendEnd(appendSessions(v.withoutSessions(), v.sessions, v.queues))
 }
 
 // withoutSessions returns the part of the snapshot before the sessions.
@@ -203,7 +203,7 @@ func (v *View) appendRest(b []byte, appendPartition func([]byte, *Partition) []b
 // a checkpoint does not know the sessions that were named earlier.
 func (v *View) Is(body []byte) bool {
 	s, err := Decode(v.seq, body)
-	return err == nil && bytes.Equal(v.appendTopicFlags(v.withoutSessions()), s.View().appendTopicFlags(s.View().withoutSessions()))
+	return err == nil && bytes.Equal(v.appendEnd(v.withoutSessions()), s.View().appendEnd(s.View().withoutSessions()))
 }
 
 func appendKeyed(b []byte, list []Keyed) []byte {
@@ -304,6 +304,7 @@ func Decode(seq format.Seq, body []byte) (*State, error) {
 	}
 	if version == segmentsVersion {
 		s.decodeTopicFlags(&r)
+		s.decodeKeeping(&r)
 		s.checkSegments(&r)
 	}
 	if len(r.b) != 0 {

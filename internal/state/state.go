@@ -293,6 +293,10 @@ func (s *State) applyEntries(c *format.Commit) {
 			s.see(x, c.Time)
 		case *format.Collected:
 			s.collect(x)
+		case *format.DelaySet:
+			s.setDelay(x, c.Time)
+		case *format.Held:
+			s.hold(x, c.Time)
 		default:
 			s.applyQueueEntry(it)
 		}

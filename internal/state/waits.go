@@ -24,6 +24,8 @@ const (
 	// WaitSight: the delay counts from when this process first knew the checkpoint: no process of this boot of this machine has
 	// said that it has read the checkpoint, or the clocks disagree.
 	WaitSight Wait = "sight"
+	// WaitHold: somebody copies the log as it was before the objects died.
+	WaitHold Wait = "hold"
 	// WaitFloor: no commit refers to the objects, but a later one may, until the data floor rises above them.
 	WaitFloor Wait = "floor"
 	// WaitNext: nothing. The next collection deletes the objects.
@@ -36,7 +38,8 @@ const (
 // that has run since the checkpoint was seen.
 func (s *State) Waiting(o CollectOptions, covers func(*Seen) bool) (wait Wait, until int64) {
 	c := &s.collecting
-	delay := max(c.delay, o.Delay)
+	delay := max(c.keeps(o.Now), o.Delay)
+	hold, held := c.held(o.Now)
 	wait = WaitSeen
 	for i := range c.seen {
 		x := &c.seen[i]
@@ -50,6 +53,9 @@ func (s *State) Waiting(o CollectOptions, covers func(*Seen) bool) (wait Wait, u
 			continue
 		}
 		age := x.age(o)
+		if held && x.Slot > hold && age >= delay {
+			return WaitHold, 0
+		}
 		if age >= delay {
 			return "", 0
 		}

@@ -171,7 +171,15 @@ var layers = []layer{
 		why: "the broker must not depend on who speaks to it or on where its objects lie",
 	},
 	{
-		pkg: "internal/gc", may: []string{"internal/collect", "internal/commitlog", "internal/engine", "internal/format", "internal/state", "internal/wait", "objstore"},
+		pkg: "internal/offline", may: []string{"internal/commitlog", "internal/format", "internal/state", "internal/wait", "objstore"},
+		why: "it reads what brokers have written, and needs no broker",
+	},
+	{
+		pkg: "internal/restore", may: []string{"internal/engine", "internal/format", "internal/offline", "internal/record", "internal/segment", "internal/sst", "internal/state", "objstore"},
+		why: "it copies objects: what is live the state says; the engine only tells the brokers of the log that they must not delete it",
+	},
+	{
+		pkg: "internal/gc", may: []string{"internal/collect", "internal/engine", "internal/format", "internal/offline", "internal/state", "objstore"},
 		why: "it opens a log to tell what is dead, or to delete it: what may go the state decides, and the engine does it",
 		look: looksInside{
 			files: []string{"gc_test.go"},
@@ -200,8 +208,8 @@ var layers = []layer{
 		pkg: "cmd/seb", may: []string{".", "client", "httpapi", "objstore", "objstore/s3store", "sebprom"},
 		why: "the command wires adapters, broker and store together and decides nothing",
 		look: looksInside{
-			files: []string{"dump*.go", "doctor*.go", "probe*.go", "fsck*.go", "gc*.go", "import*.go"},
-			may:   []string{"internal/format", "internal/record", "internal/segment", "internal/sst", "internal/state", "internal/fsck", "internal/gc", "internal/original"},
+			files: []string{"dump*.go", "doctor*.go", "probe*.go", "fsck*.go", "gc*.go", "import*.go", "restore*.go"},
+			may:   []string{"internal/format", "internal/record", "internal/segment", "internal/sst", "internal/state", "internal/fsck", "internal/gc", "internal/offline", "internal/original", "internal/restore"},
 			why:   "tools for a store at rest know its keys and bytes without a broker",
 		},
 	},
@@ -230,8 +238,8 @@ var layers = []layer{
 		why: "it asks a broker as its users do, and looks inside only at what lies in the bucket",
 	},
 	{
-		pkg: "internal/test/bucket", may: []string{".", "internal/engine", "internal/fsck"}, // for the bounds of compaction
-		why: "it asks a broker as its users do, about a bucket that it finds",
+		pkg: "internal/test/bucket", may: []string{".", "internal/engine", "internal/format", "internal/fsck", "internal/offline", "internal/restore", "internal/state"}, // engine for the bounds of compaction
+		why: "it asks a broker as its users do, about a bucket that it finds, or that is a copy",
 	},
 	{
 		pkg: "internal/test/commit", may: []string{".", "internal/format"},
