@@ -61,8 +61,8 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/engine"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/push"
-	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -70,7 +70,6 @@ import (
 type Broker struct {
 	opts   Options
 	engine *engine.Engine
-	start  start
 
 	session     session
 	accesses    accessWatches
@@ -97,7 +96,6 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, e
 	}
 	b := &Broker{
 		opts:        opts,
-		start:       start{began: time.Now()},
 		permits:     push.NewPermits(),
 		pushMetrics: push.NewMetrics(),
 		copies:      make(chan struct{}, copiesMax),
@@ -122,7 +120,6 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, e
 		}
 	}
 	b.pushMemory = push.NewMemory(b.engine.Budget(), opts.Memory)
-	b.start.done, b.start.use = time.Now(), b.engine.StoreUse()
 	return b, nil
 }
 
@@ -162,47 +159,34 @@ func (b *Broker) Status() Status {
 	return s
 }
 
-// StoreUse counts requests to a store, failed ones too, and the bytes of their bodies.
-type StoreUse struct {
-	Creates, Gets, Lists, Deletes int64
-	// SentBytes is the size of the bodies of all Creates, ReceivedBytes that of all Gets.
-	SentBytes, ReceivedBytes int64
-}
+// StoreUse counts requests to a store, failed ones too: Creates, Gets, Lists and Deletes; and the bytes of the bodies of all
+// Creates (SentBytes) and of all Gets (ReceivedBytes). Plus adds another StoreUse.
+type StoreUse = format.StoreUse
 
-// Usage counts a broker's requests to the store, and what the log keeps in the store.
+// Usage counts requests to the store, of this broker and of all, and what the log keeps in the store.
 type Usage struct {
-	// Since is when [Open] began.
-	Since time.Time
-	// Store counts all requests since Open began.
-	Store StoreUse
-	// Opening is the part of Store that Open has caused.
-	Opening StoreUse
+	Since   time.Time           // when [Open] began
+	Store   StoreUse            // all requests of this broker since then
+	Opening StoreUse            // the part of Store that Open has caused
 	Causes  map[string]StoreUse // the parts of Store, by what the requests were for
-	// Serving is the time since Open returned. In this time the broker has sent the requests
-	// that are in Store but not in Opening.
-	Serving time.Duration
+	Serving time.Duration       // since Open returned; its requests are in Store but not in Opening
+
+	CacheHits int64 // batches and parts of tables that this broker had in its cache: each would have been a request, or a part of one
+
+	// Month has the requests of all brokers from MonthSince to MonthNow, by what they were for. That is the present calendar month
+	// in UTC, or the part of it since brokers tell each other by the log, at most once a minute, what they have sent. What a broker
+	// has sent after its last commit is missing, except for this broker.
+	Month                map[string]StoreUse
+	MonthSince, MonthNow time.Time
 
 	// StoredObjects is how many objects of the store hold records, or held some, whichever broker wrote them, and
 	// StoredBytes is their total size. Other objects don't count: commits without records, checkpoints, seb.json.
-	StoredObjects, StoredBytes int64
+	// DeadBytes is the part in objects that will be deleted, and DeadInSegmentsBytes the part in segments that will be rewritten.
+	StoredObjects, StoredBytes, DeadBytes, DeadInSegmentsBytes int64
 }
 
-// Usage returns the broker's requests to the store, and what the log keeps in the store as
-// far as the broker knows. It sends no request.
-func (b *Broker) Usage() Usage {
-	u := Usage{Since: b.start.began, Store: StoreUse(b.engine.StoreUse()), Opening: StoreUse(b.start.use), Serving: time.Since(b.start.done), Causes: map[string]StoreUse{}}
-	for _, cause := range engine.Causes {
-		u.Causes[string(cause)] = StoreUse(b.engine.StoreUseFor(cause))
-	}
-	b.engine.View(func(s *state.State) { u.StoredObjects, u.StoredBytes = s.Stored() })
-	return u
-}
-
-// start is the time and the store requests that Open took.
-type start struct {
-	began, done time.Time
-	use         engine.StoreUse // store requests from began until done
-}
+// Usage returns what brokers have asked of the store, and what the log keeps there, as far as this broker knows. It sends no request.
+func (b *Broker) Usage() Usage { return Usage(b.engine.Usage()) }
 
 // Stopped returns a channel that is closed when the broker takes no further requests: it was closed, the log is
 // damaged, or the store has stopped for good. An unreachable store stops no broker. [Broker.Status] returns the reason.

@@ -271,6 +271,9 @@ type Fill struct {
 	Requests int           // number of requests in the batch: appends and other changes
 	Bytes    int64         // size of the requests' records, as encoded
 	Age      time.Duration // time since the first of the requests came
+	Now      time.Time     // the log's time; zero until there is a commit
+	Puts     int64         // objects that commits of all brokers have created while this one was open
+	Spent    StoreUse      // requests of all brokers in this calendar month in UTC, as far as the log says so
 }
 
 // Batching decides when the open batch, which has the waiting requests for all topics,

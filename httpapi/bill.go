@@ -2,7 +2,7 @@ package httpapi
 
 import (
 	"cmp"
-	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -11,38 +11,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/price"
 )
 
-// Prices are a store's prices in dollars, before taxes, discounts and free
-// monthly allowances.
-type Prices struct {
-	Name   string `json:"name"`             // short, such as s3
-	Of     string `json:"of"`               // the provider, and which of its products
-	AsOf   string `json:"as_of,omitempty"`  // the month in which the prices were looked up, such as 2026-11
-	Source string `json:"source,omitempty"` // where the prices were looked up
-
-	ClassA  float64 `json:"class_a_per_million"`  // the price of a million PUT or LIST requests
-	ClassB  float64 `json:"class_b_per_million"`  // the price of a million GET requests
-	Storage float64 `json:"storage_per_gb_month"` // the price of storing 10^9 bytes for a month
-
-	Note string `json:"note,omitempty"` // other costs that a reader should know about
-}
-
-// Check returns an error if a price is negative, not a number or above a million dollars.
-func (p Prices) Check() error {
-	for _, price := range []float64{p.ClassA, p.ClassB, p.Storage} {
-		if math.IsNaN(price) || price < 0 || price > dollarsMax {
-			return fmt.Errorf("a price is %v dollars: it must be from 0 to %d", price, int64(dollarsMax))
-		}
-	}
-	return nil
-}
-
 const (
-	dollarsMax = 1e6
-	month      = 30 * 24 * time.Hour
+	month = 30 * 24 * time.Hour
 	// servedMin is how long a broker must have served before it estimates the cost of a month.
 	servedMin = time.Minute
+	// monthMin is how long brokers must have counted requests in a calendar month before the whole month is estimated.
+	monthMin = time.Hour
 )
 
 // bill is what a broker has used of its store, and what that costs.
@@ -53,10 +30,29 @@ type bill struct {
 	Causes   []billCause  `json:"causes"` // the requests by what they were for, the most expensive first
 	Bytes    billBytes    `json:"bytes"`
 	Stored   billStored   `json:"stored"`
-	Prices   *Prices      `json:"prices"` // null if the prices are not known
+	Prices   *price.List  `json:"prices"` // null if the prices are not known
 	SoFar    *cost        `json:"so_far"` // null if the prices are not known
 	Month    *cost        `json:"month"`  // an estimate; null if the prices are not known or the broker has served for less than servedMin
+	All      billMonth    `json:"calendar_month"`
+	Cache    billCache    `json:"cache"`
 	Hint     string       `json:"hint,omitempty"`
+}
+
+// billMonth is what all brokers of the log have asked of the store in a calendar month, in UTC.
+type billMonth struct {
+	Since     string       `json:"since"`
+	Until     string       `json:"until"`
+	Requests  billRequests `json:"requests"`
+	Causes    []billCause  `json:"causes"`
+	Bytes     billBytes    `json:"bytes"`
+	SoFar     *cost        `json:"so_far"`    // null if the prices are not known
+	Projected *cost        `json:"projected"` // for the whole month; null if the prices are not known, or too little time has passed
+}
+
+// billCache says what the cache has saved.
+type billCache struct {
+	Hits    int64    `json:"hits"`
+	Dollars *float64 `json:"dollars_at_most"` // if each hit had been a GET of its own; null if the prices are not known
 }
 
 // billRequests are numbers of requests, in the classes that stores bill.
@@ -76,7 +72,7 @@ type billCause struct {
 }
 
 // causesOf returns the causes that have requests: those with the most expensive requests first, else by name.
-func causesOf(causes map[string]seb.StoreUse, p *Prices) []billCause {
+func causesOf(causes map[string]seb.StoreUse, p *price.List) []billCause {
 	list := []billCause{}
 	for cause, u := range causes {
 		r := requestsOf(u)
@@ -85,7 +81,7 @@ func causesOf(causes map[string]seb.StoreUse, p *Prices) []billCause {
 		}
 		c := billCause{Cause: cause, ClassA: r.ClassA, ClassB: r.ClassB, Free: r.Free}
 		if p != nil {
-			c.Dollars = new(dollars(p.requests(r)))
+			c.Dollars = new(dollars(p.OfRequests(u)))
 		}
 		list = append(list, c)
 	}
@@ -104,9 +100,16 @@ type billBytes struct {
 }
 
 type billStored struct {
-	Objects int64  `json:"objects"`
-	Bytes   int64  `json:"bytes"`
-	Covers  string `json:"covers"`
+	Objects        int64  `json:"objects"`
+	Bytes          int64  `json:"bytes"`
+	LiveBytes      int64  `json:"live_bytes"`
+	Dead           int64  `json:"dead_bytes"`             // in objects that will be deleted
+	DeadInSegments int64  `json:"dead_in_segments_bytes"` // in segments that have live records, too
+	Covers         string `json:"covers"`
+}
+
+func storedOf(u *seb.Usage) billStored {
+	return billStored{u.StoredObjects, u.StoredBytes, u.StoredBytes - u.DeadBytes - u.DeadInSegmentsBytes, u.DeadBytes, u.DeadInSegmentsBytes, storedCovers}
 }
 
 const storedCovers = "objects that hold records of the log, whichever broker wrote them; checkpoints, objects without records, and older versions of objects are not counted"
@@ -122,14 +125,6 @@ func requestsOf(u seb.StoreUse) billRequests {
 	return billRequests{ClassA: u.Creates + u.Lists, ClassB: u.Gets, Free: u.Deletes}
 }
 
-// requests returns what r costs.
-func (p *Prices) requests(r billRequests) float64 {
-	return (float64(r.ClassA)*p.ClassA + float64(r.ClassB)*p.ClassB) / 1e6
-}
-
-// storage returns what it costs to store the given number of bytes for a month.
-func (p *Prices) storage(bytes int64) float64 { return float64(bytes) / 1e9 * p.Storage }
-
 func costOf(requests, storage float64) *cost {
 	return &cost{dollars(requests), dollars(storage), dollars(requests + storage)}
 }
@@ -139,27 +134,53 @@ func dollars(d float64) float64 { return math.Round(d*1e9) / 1e9 }
 
 // billOf returns the bill for u. It estimates the cost of a month from the bytes stored now, and from the
 // rate of requests since the broker began to serve: the requests that the start needed are subtracted.
-func billOf(u seb.Usage, p *Prices) bill {
+func billOf(u seb.Usage, p *price.List) bill {
 	b := bill{
 		Since: u.Since.UTC().Format(timestampLayout), Serving: u.Serving.Round(time.Millisecond).String(),
 		Requests: requestsOf(u.Store), Causes: causesOf(u.Causes, p),
 		Bytes:  billBytes{u.Store.SentBytes, u.Store.ReceivedBytes},
-		Stored: billStored{u.StoredObjects, u.StoredBytes, storedCovers},
+		Stored: storedOf(&u), All: monthOf(&u, p), Cache: billCache{Hits: u.CacheHits},
 		Prices: p,
 	}
 	if p == nil {
 		b.Hint = "the prices of this store are unknown: start the broker with --prices for an estimate"
 		return b
 	}
+	b.Cache.Dollars = new(dollars(p.OfRequests(seb.StoreUse{Gets: u.CacheHits})))
 	months := u.Serving.Hours() / month.Hours()
-	requests, storage := p.requests(b.Requests), p.storage(u.StoredBytes)
+	requests, storage := p.OfRequests(u.Store), p.OfStorage(u.StoredBytes)
 	b.SoFar = costOf(requests, storage*months)
 	if u.Serving < servedMin {
 		b.Hint = "ask again later: a month is estimated once the broker has served for a minute"
 		return b
 	}
-	b.Month = costOf((requests-p.requests(requestsOf(u.Opening)))/months, storage)
+	b.Month = costOf((requests-p.OfRequests(u.Opening))/months, storage)
 	return b
+}
+
+// monthOf returns what all brokers have used in the calendar month. It assumes that they go on as in the part of the month that they
+// have counted, and that as much was stored as now.
+func monthOf(u *seb.Usage, p *price.List) billMonth {
+	var sum seb.StoreUse
+	for _, use := range u.Month {
+		sum = sum.Plus(use)
+	}
+	m := billMonth{
+		Since: u.MonthSince.UTC().Format(timestampLayout), Until: u.MonthNow.UTC().Format(timestampLayout),
+		Requests: requestsOf(sum), Causes: causesOf(u.Month, p), Bytes: billBytes{sum.SentBytes, sum.ReceivedBytes},
+	}
+	if p == nil {
+		return m
+	}
+	now := u.MonthNow.UTC()
+	end := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+	counted, length := now.Sub(u.MonthSince), end.Sub(time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC))
+	requests, storage := p.OfRequests(sum), p.OfStorage(u.StoredBytes)
+	m.SoFar = costOf(requests, storage*counted.Hours()/length.Hours())
+	if counted >= monthMin {
+		m.Projected = costOf(requests+requests/counted.Hours()*end.Sub(now).Hours(), storage*end.Sub(u.MonthSince).Hours()/length.Hours())
+	}
+	return m
 }
 
 func (h *Handler) getBill(w *response, r *http.Request) error {
@@ -172,7 +193,7 @@ func (h *Handler) getBill(w *response, r *http.Request) error {
 // billMetrics collects metrics of what the broker has used of its store, and what that costs.
 type billMetrics struct {
 	usage  func() seb.Usage
-	prices *Prices // nil if the prices are not known: then the metrics have no dollars
+	prices *price.List // nil if the prices are not known: then the metrics have no dollars
 }
 
 var (
@@ -184,11 +205,17 @@ var (
 		"Size of the objects that hold records of the log, whichever broker wrote them.", nil, nil)
 	storedDollars = prometheus.NewDesc("seb_store_stored_month_dollars",
 		"What it costs to store the objects that hold records for a month, in dollars. Absent if the broker does not know the prices (--prices).", nil, nil)
+	deadBytes = prometheus.NewDesc("seb_store_dead_bytes",
+		"The part of seb_store_stored_bytes that no longer counts: of objects that will be deleted, or of records in segments that have others, too.", []string{"in"}, nil)
+	monthRequests = prometheus.NewDesc("seb_store_month_requests",
+		"Requests of all brokers to the object store in this calendar month (UTC), by what they were for, and by class: a (create, list), b (get) and free (delete).", []string{"cause", "class"}, nil)
+	monthDollars = prometheus.NewDesc("seb_store_month_requests_dollars",
+		"What the requests of all brokers in this calendar month have cost, in dollars. Absent if the broker does not know the prices (--prices).", []string{"cause"}, nil)
 )
 
 // Describe implements [prometheus.Collector].
 func (m *billMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{billedRequests, billedDollars, storedBytes, storedDollars} {
+	for _, d := range []*prometheus.Desc{billedRequests, billedDollars, storedBytes, storedDollars, deadBytes, monthRequests, monthDollars} {
 		out <- d
 	}
 }
@@ -199,17 +226,33 @@ func (m *billMetrics) Collect(out chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, value float64, class string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value, class)
 	}
-	gauge := func(d *prometheus.Desc, value float64) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	r := requestsOf(u.Store)
 	counter(billedRequests, float64(r.ClassA), "a")
 	counter(billedRequests, float64(r.ClassB), "b")
 	counter(billedRequests, float64(r.Free), "free")
 	gauge(storedBytes, float64(u.StoredBytes))
+	gauge(deadBytes, float64(u.DeadBytes), "objects")
+	gauge(deadBytes, float64(u.DeadInSegmentsBytes), "segments")
+	months := map[string]seb.StoreUse{}
+	maps.Copy(months, u.Month)
+	for cause := range u.Causes { // so that the metrics of a cause don't come and go
+		months[cause] = u.Month[cause]
+	}
+	for cause, use := range months {
+		r := requestsOf(use)
+		gauge(monthRequests, float64(r.ClassA), cause, "a")
+		gauge(monthRequests, float64(r.ClassB), cause, "b")
+		gauge(monthRequests, float64(r.Free), cause, "free")
+	}
 	if p := m.prices; p != nil {
-		counter(billedDollars, p.requests(billRequests{ClassA: r.ClassA}), "a")
-		counter(billedDollars, p.requests(billRequests{ClassB: r.ClassB}), "b")
-		gauge(storedDollars, p.storage(u.StoredBytes))
+		counter(billedDollars, p.OfRequests(seb.StoreUse{Creates: u.Store.Creates, Lists: u.Store.Lists, SentBytes: u.Store.SentBytes}), "a")
+		counter(billedDollars, p.OfRequests(seb.StoreUse{Gets: u.Store.Gets, ReceivedBytes: u.Store.ReceivedBytes}), "b")
+		gauge(storedDollars, p.OfStorage(u.StoredBytes))
+		for cause, use := range months {
+			gauge(monthDollars, p.OfRequests(use), cause)
+		}
 	}
 }

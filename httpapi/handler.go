@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/httpconn"
+	"github.com/simple-event-broker/seb/price"
 )
 
 // Options configure a [Handler]. Every field may be left zero.
@@ -38,7 +39,7 @@ type Options struct {
 	Host string
 	// Prices are the prices of the broker's store, for GET /v1/bill. Default: the bill
 	// shows what was used, but not what that costs.
-	Prices *Prices
+	Prices *price.List
 	// PeerTLS configures connections to brokers whose address is an https URL. For example, it
 	// says which certificate authorities to trust. Default: those that the system trusts.
 	PeerTLS *tls.Config
@@ -67,7 +68,7 @@ type Handler struct {
 	mux       *http.ServeMux
 	cors      *cors
 	version   string
-	prices    *Prices
+	prices    *price.List
 	slowLimit slowLimit
 	peers     *peerClient
 	meshes    bool     // this broker and other brokers may open persistent connections to each other

@@ -4,18 +4,21 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/httpapi"
+	"github.com/simple-event-broker/seb/price"
 )
 
 // banner tells a person at a terminal where the broker is and what to try.
-func (c *serveCmd) banner(w io.Writer, address net.Addr, kind storeKind, linger time.Duration, prices *httpapi.Prices, keys bool, status seb.Status) error {
+func (c *serveCmd) banner(w io.Writer, address net.Addr, kind storeKind, budgeted bool, prices *price.List, keys bool, status seb.Status) error {
 	url := c.scheme() + "://" + reachable(address)
-	batch := c.Batch
-	if batch == batchTimed {
-		batch = fmt.Sprintf("timed: a commit %v after its first record, or at %v", linger, c.CommitBytes)
+	batch, cost := c.Batch, costOf(c.Batch, c.linger(), prices)
+	switch {
+	case budgeted:
+		batch = fmt.Sprintf("timed: a commit %v after its first record if the budget allows it, else up to %v after it, or at %v", c.budgetLinger(), c.MaxLinger, c.CommitBytes)
+		cost = budgetCost(c.budget(kind, prices), prices)
+	case batch == batchTimed:
+		batch = fmt.Sprintf("timed: a commit %v after its first record, or at %v", c.linger(), c.CommitBytes)
 	}
 	access, show := "anyone on this machine: there are no API keys yet (seb key create)", ""
 	switch {
@@ -49,7 +52,7 @@ access %[6]s
 batch  %[4]s
 cost   %[5]s
 %[8]s
-`, url, c.Store, kind, batch, costOf(c.Batch, linger, prices), access, show, warning, log, remark)
+`, url, c.Store, kind, batch, cost, access, show, warning, log, remark)
 	return err
 }
 

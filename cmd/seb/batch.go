@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/httpapi"
+	"github.com/simple-event-broker/seb/price"
 )
 
 // The values of serve's --batch.
@@ -32,7 +32,7 @@ func (k storeKind) linger() time.Duration {
 }
 
 // costOf says in words what the commits of a busy month cost at worst. If prices is nil, they are not known.
-func costOf(batch string, linger time.Duration, prices *httpapi.Prices) string {
+func costOf(batch string, linger time.Duration, prices *price.List) string {
 	const idle = "; an idle broker sends none"
 	timed := batch == batchTimed && linger > 0
 	perSecond := 1 / linger.Seconds()

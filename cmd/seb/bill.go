@@ -20,41 +20,65 @@ func (billCmd) Help() string {
     seb bill --server http://broker.example:51313
     seb bill --output json | jq .month.total
 
-Shows what the broker's requests to its store cost since its start, what the log keeps there, and what 30 days
-cost at this rate. The broker counts its own requests: with more brokers on one bucket, add up
-their requests, and count the storage once. The prices are those of the store's provider if the broker knows it, else
-what seb serve --prices says. It is an estimate: the provider's bill is what counts.`
+Shows what the requests of all brokers to the store have cost in this calendar month (UTC), what they were for, and what the
+whole month costs if it goes on like this; then what this broker has used since its start, and what the log keeps in the store.
+Brokers tell each other in the log, at most once a minute, what they have sent: what another broker has sent after its last commit is
+missing. The prices are those of the store's provider if the broker knows it, else what seb serve --prices says. All of it is an
+estimate: the provider's bill is what counts.`
+}
+
+// requestsInfo are numbers of requests, in the classes that stores bill.
+type requestsInfo struct {
+	ClassA int64 `json:"class_a"`
+	ClassB int64 `json:"class_b"`
+	Free   int64
+}
+
+// causeInfo are the requests of one cause.
+type causeInfo struct {
+	Cause string
+	requestsInfo
+	Dollars *float64
 }
 
 // billInfo is the answer of GET /v1/bill.
 type billInfo struct {
 	Since    time.Time
 	Serving  string
-	Requests struct {
-		ClassA int64 `json:"class_a"`
-		ClassB int64 `json:"class_b"`
-		Free   int64
+	Requests requestsInfo
+	Causes   []causeInfo
+	Bytes    struct{ Sent, Received int64 }
+	Stored   struct {
+		Objects, Bytes int64
+		Live           int64 `json:"live_bytes"`
+		Dead           int64 `json:"dead_bytes"`
+		DeadInSegments int64 `json:"dead_in_segments_bytes"`
 	}
-	Causes []struct {
-		Cause   string
-		ClassA  int64 `json:"class_a"`
-		ClassB  int64 `json:"class_b"`
-		Free    int64
-		Dollars *float64
-	}
-	Bytes  struct{ Sent, Received int64 }
-	Stored struct{ Objects, Bytes int64 }
 	Prices *struct {
-		Of      string
-		AsOf    string  `json:"as_of"`
-		ClassA  float64 `json:"class_a_per_million"`
-		ClassB  float64 `json:"class_b_per_million"`
-		Storage float64 `json:"storage_per_gb_month"`
-		Note    string
+		Of       string
+		AsOf     string `json:"as_of"`
+		Source   string
+		ClassA   float64 `json:"class_a_per_million"`
+		ClassB   float64 `json:"class_b_per_million"`
+		Storage  float64 `json:"storage_per_gb_month"`
+		Sent     float64 `json:"sent_per_gb"`
+		Received float64 `json:"received_per_gb"`
+		Note     string
 	}
 	SoFar *costInfo `json:"so_far"`
 	Month *costInfo
-	Hint  string
+	All   struct {
+		Since     time.Time
+		Requests  requestsInfo
+		Causes    []causeInfo
+		SoFar     *costInfo `json:"so_far"`
+		Projected *costInfo
+	} `json:"calendar_month"`
+	Cache struct {
+		Hits    int64
+		Dollars *float64 `json:"dollars_at_most"`
+	}
+	Hint string
 }
 
 type costInfo struct{ Requests, Storage, Total float64 }
@@ -81,26 +105,36 @@ func (c *billCmd) Run(ctx context.Context, std streams) error {
 
 func (b *billInfo) print(p *printer) error {
 	p.table(func(t *printer) {
-		t.printf("since\t%s, %s ago\n", b.Since.UTC().Format(time.RFC3339), b.Serving)
-		t.printf("requests\t%d of class A (PUT, LIST), %d of class B (GET), %d free (DELETE)\n", b.Requests.ClassA, b.Requests.ClassB, b.Requests.Free)
-		for _, c := range b.Causes {
-			t.printf("  %s\t%d A, %d B, %d free", c.Cause, c.ClassA, c.ClassB, c.Free)
-			if c.Dollars != nil {
-				t.printf(", %s", dollars(*c.Dollars))
-			}
-			t.printf("\n")
-		}
+		t.printf("all brokers\tsince %s, an estimate\n", b.All.Since.UTC().Format(time.RFC3339))
+		printRequests(t, b.All.Requests, b.All.Causes)
+		b.All.SoFar.print(t, "so far")
+		b.All.Projected.print(t, "whole month")
+		t.printf("stored\t%v in %d objects: %v live, %v dead, %v dead in segments with live records\n",
+			size(b.Stored.Bytes), b.Stored.Objects, size(b.Stored.Live), size(b.Stored.Dead), size(b.Stored.DeadInSegments))
+		t.printf("this broker\tsince %s, %s ago\n", b.Since.UTC().Format(time.RFC3339), b.Serving)
+		printRequests(t, b.Requests, b.Causes)
 		t.printf("bytes\t%v sent, %v received\n", size(b.Bytes.Sent), size(b.Bytes.Received))
-		t.printf("stored\t%v in %d objects, of all brokers\n", size(b.Stored.Bytes), b.Stored.Objects)
+		t.printf("cache\t%d hits, so at most %d GETs less", b.Cache.Hits, b.Cache.Hits)
+		if b.Cache.Dollars != nil {
+			t.printf(" (%s)", dollars(*b.Cache.Dollars))
+		}
+		t.printf("\n")
+		b.SoFar.print(t, "so far")
+		b.Month.print(t, "30 days")
 		if b.Prices != nil {
 			t.printf("prices\t%s", b.Prices.Of)
 			if b.Prices.AsOf != "" {
 				t.printf(", as of %s", b.Prices.AsOf)
 			}
-			t.printf(": $%v per million class A requests, $%v per million class B requests, $%v per GB and month\n", b.Prices.ClassA, b.Prices.ClassB, b.Prices.Storage)
+			t.printf(": $%v per million class A requests, $%v per million class B requests, $%v per GB and month", b.Prices.ClassA, b.Prices.ClassB, b.Prices.Storage)
+			if b.Prices.Sent+b.Prices.Received > 0 {
+				t.printf(", $%v per GB sent, $%v per GB received", b.Prices.Sent, b.Prices.Received)
+			}
+			t.printf("\n")
 		}
-		b.SoFar.print(t, "so far")
-		b.Month.print(t, "a month")
+		if b.Prices != nil && b.Prices.Source != "" {
+			t.printf("source\t%s\n", b.Prices.Source)
+		}
 	})
 	if b.Prices != nil && b.Prices.Note != "" {
 		p.printf("\n%s\n", b.Prices.Note)
@@ -109,6 +143,18 @@ func (b *billInfo) print(p *printer) error {
 		p.printf("\n%s\n", b.Hint)
 	}
 	return p.err
+}
+
+// printRequests shows requests, and what they were for.
+func printRequests(t *printer, all requestsInfo, causes []causeInfo) {
+	t.printf("requests\t%d of class A (PUT, LIST), %d of class B (GET), %d free (DELETE)\n", all.ClassA, all.ClassB, all.Free)
+	for _, c := range causes {
+		t.printf("  %s\t%d A, %d B, %d free", c.Cause, c.ClassA, c.ClassB, c.Free)
+		if c.Dollars != nil {
+			t.printf(", %s", dollars(*c.Dollars))
+		}
+		t.printf("\n")
+	}
 }
 
 func (c *costInfo) print(t *printer, when string) {

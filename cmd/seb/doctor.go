@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/simple-event-broker/seb/httpapi"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/fsck"
 	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/price"
 )
 
 const (
@@ -396,7 +396,7 @@ func (d *diagnosis) clock(context.Context) (string, error) {
 }
 
 // estimate prints latencies, and what they mean for appends and for the bill.
-func (d *diagnosis) estimate(kind storeKind, prices *httpapi.Prices) {
+func (d *diagnosis) estimate(kind storeKind, prices *price.List) {
 	ms := func(t time.Duration) string { return fmt.Sprintf("%.1f ms", float64(t)/1e6) }
 	msOf := func(seconds float64) string { return fmt.Sprintf("%.1f ms", seconds*1e3) }
 	d.printf("\n")
@@ -410,11 +410,16 @@ func (d *diagnosis) estimate(kind storeKind, prices *httpapi.Prices) {
 			t.printf("  %s\t%d\t%s\t%s\t%s\t%s\n", l.Request, l.Count, msOf(l.P50), msOf(l.P90), msOf(l.P99), msOf(l.Max))
 		}
 	})
-	linger := kind.linger()
+	linger, budget := kind.linger(), budgetFor(kind, prices)
+	if budget > 0 {
+		linger = lingerDirectory
+	}
 	creates := d.samples["create 1 KiB"]
 	d.printf("\n  a lone append is acknowledged after about %v (linger) + %s; in the slowest case, %s later\n",
 		linger, ms(percentile(creates, 50)), ms(percentile(creates, 100)-percentile(creates, 50)))
-	d.Cost = costOf(batchTimed, linger, prices)
+	if d.Cost = costOf(batchTimed, linger, prices); budget > 0 {
+		d.Cost = budgetCost(budget, prices)
+	}
 	d.printf("  cost: %s\n", d.Cost)
 }
 

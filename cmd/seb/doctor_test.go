@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/simple-event-broker/seb/httpapi"
 	"github.com/simple-event-broker/seb/internal/test/s3test"
 	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/price"
 )
 
 func TestDoctorFindsADirectoryUsableAndLeavesNothing(t *testing.T) {
@@ -279,16 +279,16 @@ func TestCostIsTheListPrice(t *testing.T) {
 	}
 	for _, test := range []struct {
 		batch  string
-		prices *httpapi.Prices
+		prices *price.List
 		want   string
 	}{
-		{batchTimed, &amazon, "at most 4 commits/s, $52 a month at $5 per million PUTs; an idle broker sends none"},
+		{batchTimed, price.Named("s3"), "at most 4 commits/s, $52 a month at $5 per million PUTs; an idle broker sends none"},
 		{batchTimed, nil, "at most 4 commits/s, 10.4 million PUTs a month; an idle broker sends none; the prices of this store are unknown: see seb serve --prices"},
 		{batchEach, nil, "a PUT per append; an idle broker sends none; the prices of this store are unknown: see seb serve --prices"},
 		{batchTimed, r2.prices, "at most 4 commits/s, $47 a month at $4.5 per million PUTs; an idle broker sends none"},
 		{batchEach, r2.prices, "a PUT per append, $4.5 per million; an idle broker sends none"},
-		{batchImmediate, &amazon, "while records come, one PUT after another; 20 PUTs/s at $5 per million cost $259 a month; an idle broker sends none"},
-		{batchTimed, &ownPrices, "no request fees"},
+		{batchImmediate, price.Named("s3"), "while records come, one PUT after another; 20 PUTs/s at $5 per million cost $259 a month; an idle broker sends none"},
+		{batchTimed, &price.Own, "no request fees"},
 	} {
 		if got := costOf(test.batch, 250*time.Millisecond, test.prices); got != test.want {
 			t.Errorf("%s: %q", test.batch, got)

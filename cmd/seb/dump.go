@@ -396,6 +396,10 @@ func (d *dumper) checkpoint(b []byte, name string) error {
 	d.line("state", "%d bytes: %d topics, %d batches in %d objects", len(c.Body), s.TopicCount(), s.Batches(), s.Objects())
 	d.line("time", "%v (by the store's clock)", micros(s.Time()))
 	d.segments(s)
+	for _, month := range s.Spending() {
+		d.line("spent", "in %s:", month.Month.Start().Format("2006-01"))
+		d.causes(month.Causes)
+	}
 	d.line("keys", "%d appends are remembered by their idempotency keys", s.KeyedCount(s.Time()))
 	for _, t := range s.Topics() {
 		d.line("topic", "%d: %q, created %v", t.ID, t.Name, micros(t.Created))

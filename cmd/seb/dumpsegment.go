@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// segmentItem shows an entry about segments, or about the level of the log. ok is false for another entry.
+// segmentItem shows an entry about segments, deletion, spending, or the level of the log. ok is false for another entry.
 func (d *dumper) segmentItem(i int, item format.Entry) (ok bool) {
 	switch x := item.(type) {
 	case *format.LevelRaised:
@@ -30,6 +30,9 @@ func (d *dumper) segmentItem(i int, item format.Entry) (ok bool) {
 			keeps = "go"
 		}
 		d.line("item", "%d: records of topic %d that are over %s from here on if a queue has not done them", i, x.Topic, keeps)
+	case *format.Spent:
+		d.line("item", "%d: requests to the store since the last such item:", i)
+		d.causes(x.Causes)
 	case *format.LevelKnown:
 		hold := ""
 		if x.Hold {
@@ -53,6 +56,13 @@ func (d *dumper) segmentItem(i int, item format.Entry) (ok bool) {
 		return false
 	}
 	return true
+}
+
+// causes shows requests to the store, by what they were for.
+func (d *dumper) causes(causes []format.CauseUse) {
+	for _, c := range causes {
+		d.line("", "%v: %d creates, %d gets, %d lists, %d deletes; %d bytes sent, %d received", c.Cause, c.Creates, c.Gets, c.Lists, c.Deletes, c.SentBytes, c.ReceivedBytes)
+	}
 }
 
 // segment shows a segment: its sections, and each batch by its row in the table of locations.

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/simple-event-broker/seb/objstore/s3store"
@@ -69,30 +66,6 @@ func TestDollarsSayAsMuchAsCounts(t *testing.T) {
 	for d, want := range map[float64]string{0: "$0.00", 52: "$52.00", 0.4567: "$0.46", 0.000131: "$0.000131", 4e-7: "less than $0.000001"} {
 		if got := dollars(d); got != want {
 			t.Errorf("%v is %s, not %s", d, got, want)
-		}
-	}
-}
-
-// The prices of each provider are those on its page in docs/stores.
-func TestPricesAreThoseOfThePages(t *testing.T) {
-	for _, p := range providers {
-		page, err := os.ReadFile("../../docs/stores/" + p.prices.Name + ".md")
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := []string{p.prices.Source}
-		if p.prices.ClassA > 0 {
-			want = append(want, fmt.Sprintf("storage $%v a GB", p.prices.Storage))
-			if p.prices.Name == "r2" {
-				want = append(want, fmt.Sprintf("LIST $%.2f a million", p.prices.ClassA), fmt.Sprintf("GET $%v a million", p.prices.ClassB))
-			} else {
-				want = append(want, fmt.Sprintf("LIST $%v a thousand", p.prices.ClassA/1e3), fmt.Sprintf("GET $%v a thousand", p.prices.ClassB/1e3))
-			}
-		}
-		for _, w := range want {
-			if !strings.Contains(string(page), w) {
-				t.Errorf("docs/stores/%s.md lacks %q", p.prices.Name, w)
-			}
 		}
 	}
 }

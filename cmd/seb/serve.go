@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/httpapi"
+	"github.com/simple-event-broker/seb/price"
 	"github.com/simple-event-broker/seb/sebprom"
 )
 
@@ -48,14 +49,16 @@ type serveCmd struct {
 	NoMaintenance bool          `help:"Leave checkpoints, compaction, retention and deletion to other brokers of the store. If all brokers do so, --state-memory fills up, and then appends are refused."`
 	HoldFormat    bool          `help:"Keep the log readable for earlier versions of seb. Without it, brokers raise the level of the log's format: of a new log by its first commit, of others after an hour with at least 1,000 commits, if all that took part can read the next level; earlier versions then refuse the log."`
 	StaleMax      time.Duration `default:"1s" help:"How stale reads, and the records that a queue hands out, may be (default ${default})."`
-	Prices        pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"The store's prices, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (unknown), or three prices in dollars: of a million class A requests, of a million class B requests, and of a GB stored for a month (default: by the store's address)."`
+	Prices        pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"The store's prices, for seb bill and --budget: s3, r2, tigris, hetzner, gcs, s3-express, own (nothing), none (unknown), or three prices in dollars: of a million class A requests, of a million class B requests, and of a GB stored for a month (default: by the store's address)."`
 
 	tlsFlags    `group:"access"`
 	AllowOrigin []string `group:"access" placeholder:"ORIGIN" help:"Let pages of this origin, such as https://example.com, use the broker from a browser; * means all (default: none)."`
 	Insecure    bool     `group:"access" help:"Allow addresses that other machines can reach although there are no API keys: anyone who reaches the broker can read and write."`
 
 	Batch             string         `group:"commits" enum:"timed,immediate,each" default:"timed" help:"When to commit: timed collects records for --linger; immediate commits what came during the previous commit; each commits every append alone (default ${default})."`
-	Linger            *time.Duration `group:"commits" placeholder:"DURATION" help:"How long a timed batch collects records (default: 10ms in a directory, 250ms on S3, which is at most 4 PUTs a second)."`
+	Linger            *time.Duration `group:"commits" placeholder:"DURATION" help:"How long a timed batch collects records (default: 10ms; 250ms on S3 without --budget, which is at most 4 PUTs a second)."`
+	Budget            *float64       `group:"commits" placeholder:"DOLLARS" help:"What the requests of all brokers of the store may cost in a calendar month (UTC): batches are committed at once while there is money, else they wait for it; 0 is no budget (default: 10 on S3 if PUTs have a price, unless --linger or --batch says when to commit)."`
+	MaxLinger         time.Duration  `group:"commits" default:"5s" help:"How long a batch waits for money of --budget at most; then its commit overdraws the budget (default ${default})."`
 	CommitBytes       size           `group:"commits" default:"4MiB" help:"Commit a timed batch when it holds this much (default ${default})."`
 	AppendTimeout     time.Duration  `group:"commits" default:"30s" help:"How long a write waits for the store before it is answered 503 (default ${default})."`
 	CheckpointCommits int            `group:"commits" default:"1000" placeholder:"N" help:"Commits between two checkpoints, 1 to 1024 (default ${default})."`
@@ -137,7 +140,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 		return err
 	}
 	defer stopDebug()
-	options := c.options(batching(c.Batch, c.linger(), c.CommitBytes), log)
+	options := c.options(log)
 	options.Address = c.advertised(listener.Addr())
 	if err := invalidOptions(options.Check()); err != nil {
 		return err
@@ -151,6 +154,10 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 		return err
 	}
 	prices := c.Prices.of(store)
+	var budget *price.Budget // nil if there is none
+	if options.Batching, budget, err = c.pace(kind, prices, log); err != nil {
+		return err
+	}
 	broker, err := seb.Open(ctx, store, options)
 	if err != nil {
 		return cmp.Or(invalidOptions(err), c.notOpened("open the log in", err))
@@ -163,6 +170,9 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), sebprom.NewCollector(broker.Metrics))
+	if budget != nil {
+		metrics.MustRegister(sebprom.NewCollector(budget.Metrics))
+	}
 	api := httpapi.New(broker, httpapi.Options{
 		Logger: log, Registerer: metrics, Gatherer: metrics, AllowOrigins: c.AllowOrigin, Prices: prices, Version: version(),
 		PeerTLS: c.peerConfig(secure), Host: c.advertisedHost(), Zone: c.Zone, NoPeers: c.NoPeers,
@@ -174,7 +184,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 	go func() { failed <- server.Serve(limited) }()
 
 	debug.FreeOSMemory() // the start took memory that the idle broker does not need
-	if err := c.banner(std.out, listener.Addr(), kind, c.linger(), prices, broker.KeysExist(), broker.Status()); err != nil {
+	if err := c.banner(std.out, listener.Addr(), kind, budget != nil, prices, broker.KeysExist(), broker.Status()); err != nil {
 		log.Warn("can't write to standard output", "error", err)
 	}
 	log.Info("ready", "address", listener.Addr().String(), "store", c.Store, "cluster", broker.Status().ClusterID,
@@ -297,9 +307,8 @@ func endRequests(ctx context.Context, server *http.Server, api *httpapi.Handler)
 	return errors.Join(server.Shutdown(ctx), <-passedOn)
 }
 
-func (c *serveCmd) options(b seb.Batching, log *slog.Logger) seb.Options {
+func (c *serveCmd) options(log *slog.Logger) seb.Options {
 	return seb.Options{
-		Batching:          b,
 		AppendTimeout:     c.AppendTimeout,
 		CheckpointCommits: c.CheckpointCommits,
 		NoAutoCreate:      !c.AutoCreate,
@@ -427,6 +436,9 @@ func (c *serveCmd) checkAddresses(ctx context.Context) error {
 		return usage(fmt.Errorf("invalid --linger %v: it must not be negative", *c.Linger))
 	}
 	if err := c.checkPositive(); err != nil {
+		return err
+	}
+	if err := c.checkBudget(); err != nil {
 		return err
 	}
 	if c.Batch == batchTimed && c.linger() >= c.AppendTimeout {

@@ -30,6 +30,7 @@ func (e *fold) Load(c *format.Checkpoint) error {
 	e.loads++
 	e.live.Unlock()
 	e.levels = levels{}
+	(*Engine)(e).loadedSpending(s)
 	e.lastCheckpoint = c.Seq
 	e.collector.read(c.Seq, s.Bottom())
 	e.recovery.loaded(c.Seq)
@@ -63,6 +64,9 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 	}
 	e.live.Lock()
 	err := e.live.State.Apply(c)
+	if err == nil {
+		(*Engine)(e).appliedSpending(c)
+	}
 	e.live.Unlock()
 	if err != nil {
 		return err

@@ -66,10 +66,6 @@ type batchSet struct {
 	changed          bool  // records were taken out after the upload began
 }
 
-func (s *batchSet) fill(now time.Time) Fill {
-	return Fill{Requests: len(s.requests), Bytes: s.bytes, Age: now.Sub(s.began)}
-}
-
 // add copies the records of a, an append of r, into batches.
 func (s *batchSet) add(r *Request, a *Append) {
 	var (

@@ -14,6 +14,7 @@ import (
 // further requests: they wait for their uploads, or until earlier sets are committed.
 type batcher struct {
 	batching Batching
+	spending *spending
 	wake     chan struct{}         // wakes the commit loop
 	put      func(*batchSet) error // uploads a sealed batch set; returns nil once the store has all its data objects, an error that wraps objstore.ErrFull or errGivenUp if the requests must be refused, and any other error if the engine ends
 	uploads  sync.WaitGroup
@@ -36,7 +37,7 @@ func (b *batcher) notify() {
 // admitLocked returns the batch set for the next request: the open set, or a new one if Batching
 // admits no further request to the open set.
 func (b *batcher) admitLocked(now time.Time) *batchSet {
-	if o := b.open; o != nil && len(o.requests) > 0 && !b.batching.Admits(o.fill(now)) {
+	if o := b.open; o != nil && len(o.requests) > 0 && !b.batching.Admits(b.spending.fill(o, now)) {
 		o.alone = true
 		b.queued = append(b.queued, o)
 		b.open = nil
@@ -205,7 +206,7 @@ func (b *batcher) due(now time.Time) (wait time.Duration, ok bool) {
 	case o.urgent || b.closed:
 		return 0, true
 	}
-	return max(0, b.batching.Wait(o.fill(now))), true
+	return max(0, b.batching.Wait(b.spending.fill(o, now))), true
 }
 
 // takeRefused removes and returns the batch sets whose data objects could not be uploaded. The caller must refuse their requests.
@@ -246,7 +247,7 @@ func (b *batcher) takeSets(inlineMax int64) []*batchSet {
 		if q.alone {
 			break
 		}
-		if len(b.queued) == 0 && b.open != nil && b.open.bytes <= inlineMax && b.batching.Admits(b.open.fill(time.Now())) {
+		if len(b.queued) == 0 && b.open != nil && b.open.bytes <= inlineMax && b.batching.Admits(b.spending.fill(b.open, time.Now())) {
 			// All earlier sets are in this commit. So the open set joins the commit, too, instead of
 			// waiting for the next one.
 			b.queued = append(b.queued, b.open)

@@ -1,12 +1,20 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+)
 
 // Fill says how full the open batch set is.
 type Fill struct {
 	Requests int
 	Bytes    int64         // memory of the requests: an upper bound of their encoded records, and overhead
 	Age      time.Duration // since the first of the requests came
+
+	Now   time.Time       // by the log's time
+	Puts  int64           // how many objects commits have created since the engine was opened, whoever made them
+	Spent format.StoreUse // what all brokers have asked of the store in the calendar month of Now, as far as the log says so
 }
 
 // Batching decides when the open batch set becomes a commit. Its methods must not block.

@@ -126,7 +126,10 @@ func (e *Engine) buildOnce(next commitlog.Next) (*format.Commit, [][]byte) {
 	if delay := e.delayEntry(c.Time); delay != nil {
 		e.take(c, d, delay)
 	}
-	marks := len(c.Entries)
+	if spent := e.tell(); spent != nil {
+		e.take(c, d, spent)
+	}
+	marks := len(c.Entries) // what stands before makes no commit necessary
 	if slices.ContainsFunc(x.sets, e.useless) {
 		return nil, nil
 	}

@@ -352,6 +352,14 @@ func (r *bundleReader) request(set *batchSet, x *Request, first *Append) {
 }
 
 func (r *bundleReader) decodeChange(b []byte) Change {
+	if of := pack.NewReader(b); of.U16() == sentSpent && of.Err() == nil {
+		spent, err := format.DecodeSpent(of.Raw(of.Left()))
+		if err != nil {
+			r.Fail("%v", err)
+			return nil
+		}
+		return tellSpent{spent}
+	}
 	if r.change == nil {
 		r.Fail("this broker makes no changes for others")
 		return nil

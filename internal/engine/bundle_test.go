@@ -174,9 +174,36 @@ func TestImpossibleBundlesAreRefused(t *testing.T) {
 	}
 }
 
+// tellingBundle has a request that tells of requests to the store.
+func tellingBundle(x tellSpent) *bundle {
+	b := &bundle{Mark: handover.Mark{Session: handover.Session{1}, Number: 1}, sets: []*batchSet{{requests: []*Request{{Change: x}}}}}
+	b.seal(callersOf)
+	return b
+}
+
+func TestBundleTellsOfRequestsToTheStore(t *testing.T) {
+	spent := &format.Spent{Causes: []format.CauseUse{{Cause: format.CauseAppend, StoreUse: format.StoreUse{Creates: 2, SentBytes: 900}}, {Cause: format.CauseRead, StoreUse: format.StoreUse{Gets: 7}}}}
+	x, err := decodeBundle(tellingBundle(tellSpent{spent}).bytes, nil) // a broker that makes no changes for others takes it
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := x.requests[0].Change.Apply(nil)
+	if err != nil || len(entries) != 1 || !reflect.DeepEqual(entries[0], spent) {
+		t.Errorf("the bundle tells of %+v: %v", entries, err)
+	}
+	for name, bad := range map[string]*format.Spent{
+		"nothing": {}, "a cause twice": {Causes: []format.CauseUse{spent.Causes[0], spent.Causes[0]}}, "less than nothing": {Causes: []format.CauseUse{{Cause: format.CauseRead, StoreUse: format.StoreUse{Gets: -1}}}},
+	} {
+		if _, err := decodeBundle(tellingBundle(tellSpent{bad}).bytes, decodeRename); !errors.Is(err, pack.ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // FuzzBundle: no bytes of another broker cause a panic, and what is decoded is whole.
 func FuzzBundle(f *testing.F) {
 	f.Add(sampleBundle().bytes)
+	f.Add(tellingBundle(tellSpent{&format.Spent{Causes: []format.CauseUse{{Cause: format.CauseRead, StoreUse: format.StoreUse{Gets: 7}}}}}).bytes)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x, err := decodeBundle(b, decodeRename)
 		if err != nil {

@@ -148,10 +148,10 @@ func (e *Engine) writeCheckpoint(ctx context.Context, view *state.View, hash for
 	}
 	ctx, cancel := storeContext(ctx, 2*int64(len(c.Body)))
 	defer cancel()
-	if _, err := e.stores[CauseCheckpoint].Create(ctx, key, head, c.Body); err != nil && !errors.Is(err, objstore.ErrExists) {
+	if _, err := e.stores[format.CauseCheckpoint].Create(ctx, key, head, c.Body); err != nil && !errors.Is(err, objstore.ErrExists) {
 		return err
 	}
-	o, err := objstore.GetWholeIf(ctx, e.stores[CauseCheckpoint], key, format.CheckpointBytesMax, format.CheckCheckpointStart)
+	o, err := objstore.GetWholeIf(ctx, e.stores[format.CauseCheckpoint], key, format.CheckpointBytesMax, format.CheckCheckpointStart)
 	if err != nil {
 		return fmt.Errorf("read back: %w", err)
 	}

@@ -142,7 +142,7 @@ func (e *Engine) collectFailed(err error) {
 // deleteDead deletes what a plan names, and commits that it is deleted.
 func (e *Engine) deleteDead(ctx context.Context, plan *state.Collection) (collect.Result, error) {
 	begun := time.Now()
-	r, err := collect.New(collect.Options{Store: e.stores[CauseDelete], Confirm: e.log.Confirm, Boot: e.opts.Boot, Logger: e.logger, Tell: e.collector.tell}).Run(ctx, plan)
+	r, err := collect.New(collect.Options{Store: e.stores[format.CauseDelete], Confirm: e.log.Confirm, Boot: e.opts.Boot, Logger: e.logger, Tell: e.collector.tell}).Run(ctx, plan)
 	for kind, n := range map[string]int{
 		deletedCommits: r.Commits, deletedData: r.Data, deletedCheckpoints: r.Checkpoints, deletedOrphans: r.Orphans, deletedGhosts: r.Ghosts,
 	} {

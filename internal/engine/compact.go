@@ -161,7 +161,7 @@ func PlanJob(s *state.State, o state.PlanOptions, checkpointCommits int, delay t
 
 // compact does a job, and returns what it has committed.
 func (e *Engine) compact(ctx context.Context, plan *state.Plan, loads uint64) (*format.SegmentAdded, error) {
-	ctx = withCause(ctx, CauseCompact)
+	ctx = withCause(ctx, format.CauseCompact)
 	b := segment.NewBuilder(segment.Options{Codec: record.Zstd, BatchBytes: Compaction.BatchBytes})
 	var (
 		stay []format.SegmentRange
@@ -358,10 +358,10 @@ func (e *Engine) storeSegment(ctx context.Context, b *segment.Builder) (*segment
 	key := built.Ref.Key()
 	sctx, cancel := storeContext(ctx, 2*int64(len(built.Object)))
 	defer cancel()
-	if _, err := e.stores[CauseCompact].Create(sctx, key, built.Object); err != nil && !errors.Is(err, objstore.ErrExists) {
+	if _, err := e.stores[format.CauseCompact].Create(sctx, key, built.Object); err != nil && !errors.Is(err, objstore.ErrExists) {
 		return nil, err
 	}
-	got, err := objstore.GetWhole(sctx, e.stores[CauseCompact], key, int64(len(built.Object)))
+	got, err := objstore.GetWhole(sctx, e.stores[format.CauseCompact], key, int64(len(built.Object)))
 	if err != nil {
 		return nil, fmt.Errorf("read back: %w", err)
 	}

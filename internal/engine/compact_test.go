@@ -291,12 +291,10 @@ func TestRequestsAreCountedByCause(t *testing.T) {
 		days(t, e, topic, 3)
 		time.Sleep(5 * 24 * time.Hour)
 		synctest.Wait()
-		sum, used := engine.StoreUse{}, map[engine.Cause]engine.StoreUse{}
+		sum, used := format.StoreUse{}, map[format.Cause]format.StoreUse{}
 		for _, cause := range engine.Causes {
 			u := e.StoreUseFor(cause)
-			used[cause] = u
-			sum.Creates, sum.Gets, sum.Lists, sum.Deletes = sum.Creates+u.Creates, sum.Gets+u.Gets, sum.Lists+u.Lists, sum.Deletes+u.Deletes
-			sum.SentBytes, sum.ReceivedBytes = sum.SentBytes+u.SentBytes, sum.ReceivedBytes+u.ReceivedBytes
+			used[cause], sum = u, sum.Plus(u)
 		}
 		if sum != e.StoreUse() {
 			t.Errorf("the parts are %+v, the whole %+v", sum, e.StoreUse())
@@ -304,14 +302,14 @@ func TestRequestsAreCountedByCause(t *testing.T) {
 		var commits int64
 		e.View(func(s *state.State) { commits = int64(s.Seq()) })
 		for what, ok := range map[string]bool{
-			"appends create commits":                           used[engine.CauseAppend].Creates == commits,
-			"checkpoints are created, and read back":           used[engine.CauseCheckpoint].Creates > 0 && used[engine.CauseCheckpoint].Gets == used[engine.CauseCheckpoint].Creates,
-			"compaction creates segments, and reads them back": used[engine.CauseCompact].Creates > 0 && used[engine.CauseCompact].Gets >= used[engine.CauseCompact].Creates,
-			"deletion deletes, and lists what is left":         used[engine.CauseDelete].Deletes > 0 && used[engine.CauseDelete].Lists > 0,
-			"only deletion and the test of the store delete":   used[engine.CauseDelete].Deletes+used[engine.CauseStart].Deletes == sum.Deletes,
-			"nothing is created to follow the log, or to read": used[engine.CauseFollow].Creates == 0 && used[engine.CauseRead].Creates == 0,
-			"opening the log lists it":                         used[engine.CauseStart].Lists > 0,
-			"what is in the cache is not read from the store":  used[engine.CauseRead] == engine.StoreUse{},
+			"appends create commits":                           used[format.CauseAppend].Creates == commits,
+			"checkpoints are created, and read back":           used[format.CauseCheckpoint].Creates > 0 && used[format.CauseCheckpoint].Gets == used[format.CauseCheckpoint].Creates,
+			"compaction creates segments, and reads them back": used[format.CauseCompact].Creates > 0 && used[format.CauseCompact].Gets >= used[format.CauseCompact].Creates,
+			"deletion deletes, and lists what is left":         used[format.CauseDelete].Deletes > 0 && used[format.CauseDelete].Lists > 0,
+			"only deletion and the test of the store delete":   used[format.CauseDelete].Deletes+used[format.CauseStart].Deletes == sum.Deletes,
+			"nothing is created to follow the log, or to read": used[format.CauseFollow].Creates == 0 && used[format.CauseRead].Creates == 0,
+			"opening the log lists it":                         used[format.CauseStart].Lists > 0,
+			"what is in the cache is not read from the store":  used[format.CauseRead] == format.StoreUse{},
 		} {
 			if !ok {
 				t.Errorf("it is not so that %s: %+v", what, used)

@@ -27,6 +27,10 @@ func (e *Engine) decide(x *bundle, c *format.Commit) {
 		r := requests[v.Request]
 		switch v.Code {
 		case format.VerdictAgain:
+			if _, tells := r.Change.(tellSpent); tells {
+				outcome[r] = errToldLater
+				continue
+			}
 			outcome[r] = errAgain
 			r.alone = r.Change != nil
 		case format.VerdictReplayed:

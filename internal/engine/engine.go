@@ -93,9 +93,9 @@ type Rider interface {
 // Engine serves the log of one bucket.
 type Engine struct {
 	opts      Options
-	store     objstore.Store           // for opening the log
-	stores    map[Cause]objstore.Store // the same store, with a handle for each cause of requests
-	logStore  objstore.Store           // for package commitlog
+	store     objstore.Store                  // for opening the log
+	stores    map[format.Cause]objstore.Store // the same store, with a handle for each cause of requests
+	logStore  objstore.Store                  // for package commitlog
 	cluster   format.Cluster
 	clusterID string // cluster.ID as text
 	logger    *slog.Logger
@@ -106,7 +106,9 @@ type Engine struct {
 	batcher   *batcher
 	metrics   *metrics
 	traffic   *traffic
-	use       map[Cause]*storeUse
+	use       map[format.Cause]*storeUse
+	spending  spending
+	opening   opening
 	opened    atomic.Bool   // the log is recovered
 	uploads   chan struct{} // a token for each upload under way
 
@@ -169,6 +171,7 @@ func New(store objstore.Store, opts Options) *Engine {
 		loopDone: make(chan struct{}),
 		rare:     rareSyncs{turn: make(chan struct{}, 1)},
 		metrics:  newMetrics(),
+		opening:  opening{began: time.Now()},
 
 		retention: retention{alarm: newAlarm(), fronts: map[partitionOf]state.Front{}}, idle: newAlarm(), grace: grace(),
 		unreadable: unreadable{batches: map[cache.Range]int{}, segments: map[uint64]int{}},
@@ -195,6 +198,7 @@ func (e *Engine) Open(ctx context.Context) error {
 		e.end()
 		return err
 	}
+	e.opening.done, e.opening.use = time.Now(), e.StoreUse()
 	go e.loop()
 	if !e.opts.NoMaintenance {
 		e.tasks.Go(func() { e.repeat(&e.retention.alarm, e.retain) })
@@ -245,7 +249,7 @@ func (e *Engine) recover(ctx context.Context) error {
 		return &CacheError{err}
 	}
 	e.budget = budget.New(e.opts.Memory, e.cache.SetMemoryMax)
-	e.batcher = &batcher{batching: e.opts.Batching, wake: make(chan struct{}, 1), put: e.put, keyed: map[format.Digest]*Request{}}
+	e.batcher = &batcher{batching: e.opts.Batching, spending: &e.spending, wake: make(chan struct{}, 1), put: e.put, keyed: map[format.Digest]*Request{}}
 	e.log = commitlog.NewLog(e.logStore, e.cluster, (*fold)(e), commitlog.Clock{Now: e.opts.Wall, Boot: e.opts.Boot}, e.opts.AppendTimeout/8)
 	e.mesh = mesh.New(e.opts.Session, e.opts.Address, e.opts.agreed(), meshLog{e}, e.logger)
 	e.log.Connect(e.mesh)

@@ -14,11 +14,6 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-type atOnce struct{}
-
-func (atOnce) Wait(Fill) time.Duration { return 0 }
-func (atOnce) Admits(Fill) bool        { return true }
-
 type makeTopic uint32
 
 func (n makeTopic) Apply(d *state.Draft) ([]format.Entry, error) {

@@ -199,6 +199,7 @@ func (e *Engine) seal(sets []*batchSet) {
 		e.batcher.idle()
 		return
 	}
+	e.tellInBundle(x)
 	rand.Read(x.Draw[:])
 	x.seal(e.batcher.callers)
 	x.Seal = sha256.Sum256(x.bytes)

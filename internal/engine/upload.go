@@ -135,13 +135,13 @@ func (e *Engine) tryPut(o *dataObject) error {
 	ctx, cancel := storeContext(e.life, int64(o.ref.Size))
 	defer cancel()
 	key := o.ref.Key()
-	_, err := e.stores[CauseAppend].Create(ctx, key, o.parts...)
+	_, err := e.stores[format.CauseAppend].Create(ctx, key, o.parts...)
 	if !errors.Is(err, objstore.ErrExists) {
 		return err
 	}
 	// Either an earlier attempt has created this object, and the store's answer was lost, or another object
 	// has the same key.
-	got, err := objstore.GetWhole(ctx, e.stores[CauseAppend], key, int64(o.ref.Size))
+	got, err := objstore.GetWhole(ctx, e.stores[format.CauseAppend], key, int64(o.ref.Size))
 	if errors.Is(err, objstore.ErrTooLarge) {
 		return fmt.Errorf("%s: %w", key, errTaken)
 	}

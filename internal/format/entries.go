@@ -27,6 +27,7 @@ import "fmt"
 //	25 push targets of queues: see queuepush.go
 //	26 sessions: see sessions.go
 //	27, 36, 37 segments, and the level of the log: see segmententries.go
+//	30 requests to the store: see spent.go
 //	34 marks: see marks.go
 //	38 queues passed: topic (uint64), flags (uint32): bit 0 = the topic's retention deletes records although a queue
 //	   has not done them, 0 (uint32)
@@ -54,7 +55,7 @@ const (
 // Entry is one step of the fold: *Batch, *TopicCreated, *TopicDeleted, *PartitionsAdded,
 // *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed, *KeyCreated, *KeyRevoked,
 // *ConsumerCreated, *PositionsMoved, *ConsumerDeleted, one of the entries in queues.go and
-// queuepush.go, *SessionNamed, *SegmentAdded, *LevelRaised, *LevelKnown, *CheckpointSeen, *Collected, *DelaySet, *Held, *QueuesPassed, *WriterMark, *BundleMark, or *UnknownEntry.
+// queuepush.go, *SessionNamed, *SegmentAdded, *LevelRaised, *LevelKnown, *CheckpointSeen, *Collected, *DelaySet, *Held, *Spent, *QueuesPassed, *WriterMark, *BundleMark, or *UnknownEntry.
 type Entry interface {
 	size() int
 	append(b []byte) []byte
@@ -324,6 +325,9 @@ func decodeEntry(b []byte, c *Commit) (Entry, []byte, error) {
 		return it, rest, err
 	case entryHeld:
 		it, err := decodeHeld(body)
+		return it, rest, err
+	case entrySpent:
+		it, err := DecodeSpent(body)
 		return it, rest, err
 	case entryMark:
 		if it, ok, err := decodeMark(body); ok || err != nil {

@@ -23,7 +23,7 @@ func (s *State) Continues(old *State) error {
 	}
 	keys := s.keys.continues(&old.keys, func(was, now *Key) bool { return was.Hash == now.Hash })
 	consumers := s.consumers.continues(&old.consumers, func(was, now *Consumer) bool { return was.Version <= now.Version })
-	if err := errors.Join(keys, consumers, s.continuesQueues(old), s.continuesDelayed(old)); err != nil {
+	if err := errors.Join(keys, consumers, s.continuesQueues(old), s.continuesDelayed(old), s.continuesSpending(old)); err != nil {
 		return err
 	}
 	for id, was := range old.topics.byID {

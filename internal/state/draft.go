@@ -194,6 +194,8 @@ func (d *Draft) Take(it format.Entry) error {
 		return d.takeSeen(x)
 	case *format.Collected:
 		return d.takeCollected(x)
+	case *format.Spent:
+		return d.takeSpent(x)
 	case *format.WriterMark, *format.BundleMark, *format.LevelKnown, *format.UnknownEntry:
 	default:
 		if ok, err := d.takeQueueEntry(it); ok {

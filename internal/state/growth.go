@@ -91,6 +91,8 @@ func (m *meter) add(it format.Entry) {
 		m.grown += seenMemory
 	case *format.Held:
 		m.grown += holdMemory
+	case *format.Spent:
+		m.grown += m.d.s.spentMemory(x, m.d.time)
 	case *format.LevelRaised:
 		// Objects that have batches take more memory from then on, or objects that have none are listed as dead.
 		m.grown += int64(m.d.s.objects.count) * max(commitMemory, deadMemory-objectMemory)

@@ -136,8 +136,12 @@ func compareHold(x format.Held, id uint64) int {
 	return 0
 }
 
-// encode returns what a snapshot has; none tells that it says nothing.
-func (k *keeping) encode() (b []byte, none bool) {
+// section returns the section of the snapshot about how long dead objects stay.
+func (k *keeping) section() []byte {
+	if k.isZero() {
+		return []byte{0}
+	}
+	b := []byte{1}
 	for _, u := range []uint64{uint64(k.delay.Microseconds()), uint64(k.next.Microseconds()), uint64(k.from), uint64(len(k.holds))} {
 		b = binary.AppendUvarint(b, u)
 	}
@@ -145,14 +149,15 @@ func (k *keeping) encode() (b []byte, none bool) {
 		b = binary.AppendUvarint(binary.LittleEndian.AppendUint64(b, x.ID), uint64(x.Slot))
 		b = binary.AppendUvarint(b, uint64(x.Until))
 	}
-	return b, k.isZero()
+	return b
 }
 
 func (k *keeping) isZero() bool { return k.delay == 0 && k.from == 0 && len(k.holds) == 0 }
 
-func (s *State) decodeKeeping(r *reader) {
-	if r.err != nil || len(r.b) == 0 {
-		return
+// decodeKeeping reads the section, and reports whether it has something.
+func (s *State) decodeKeeping(r *reader) bool {
+	if r.max(1) == 0 {
+		return false
 	}
 	k := &s.collecting.keeping
 	delay := func() time.Duration { return time.Duration(r.max(math.MaxInt64/1000)) * time.Microsecond }
@@ -163,7 +168,7 @@ func (s *State) decodeKeeping(r *reader) {
 			r.fail("there are more than %d holds, or %016x is listed twice", HoldsMax, x.ID)
 		}
 		if r.err != nil {
-			return
+			return false
 		}
 		k.holds = append(k.holds, x)
 		s.memory += holdMemory
@@ -171,4 +176,5 @@ func (s *State) decodeKeeping(r *reader) {
 	if r.err == nil && (k.isZero() || (k.from == 0) != (k.next == 0)) {
 		r.fail("how long dead objects stay is invalid: %v, and %v from %d µs since 1970 on", k.delay, k.next, k.from)
 	}
+	return true
 }

@@ -157,14 +157,14 @@ func TestInvalidKeepingIsNotRead(t *testing.T) {
 	body := x.View().Encode()
 	hold := func(id byte) []byte { return []byte{id, 0, 0, 0, 0, 0, 0, 0, 1, 9} }
 	for _, end := range [][]byte{
-		{0, 0, 0, 0, 0}, {0, 1, 0, 0, 1}, {0, 0, 1, 0, 0},
-		append([]byte{0, 0, 0, 0, 2}, append(hold(2), hold(1)...)...), append([]byte{0, 0, 0, 0, 2}, hold(2)...),
+		{0, 0, 0}, {0, 0, 2}, {0, 0, 1, 0, 0, 0, 0}, {0, 0, 1, 1, 0, 0, 1}, {0, 0, 1, 0, 1, 0, 0},
+		append([]byte{0, 0, 1, 0, 0, 0, 2}, append(hold(2), hold(1)...)...), append([]byte{0, 0, 1, 0, 0, 0, 2}, hold(2)...),
 	} {
 		if _, err := Decode(x.Seq(), append(bytes.Clone(body), end...)); err == nil {
 			t.Errorf("a snapshot that ends with %v is read", end)
 		}
 	}
-	if _, err := Decode(x.Seq(), append(bytes.Clone(body), append([]byte{0, 0, 0, 0, 1}, hold(2)...)...)); err != nil {
+	if _, err := Decode(x.Seq(), append(bytes.Clone(body), append([]byte{0, 0, 1, 0, 0, 0, 1}, hold(2)...)...)); err != nil {
 		t.Error(err)
 	}
 }

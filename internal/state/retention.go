@@ -313,29 +313,24 @@ func (t *Topic) flags() (flags uint64) {
 	return flags
 }
 
-// topicFlags returns the flags of the topics that have any, as in a snapshot; none tells that there are no such topics.
-func (v *View) topicFlags() (b []byte, none bool) {
+// topicFlagsSection returns the section of the snapshot with the flags of the topics that have any.
+func (v *View) topicFlagsSection() []byte {
 	var flagged []*Topic
 	for i := range v.topics {
 		if t := &v.topics[i]; t.flags() != 0 {
 			flagged = append(flagged, t)
 		}
 	}
-	b = binary.AppendUvarint(b, uint64(len(flagged)))
+	b := binary.AppendUvarint(nil, uint64(len(flagged)))
 	for _, t := range flagged {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(t.ID)), t.flags())
 	}
-	return b, len(flagged) == 0
+	return b
 }
 
-func (s *State) decodeTopicFlags(r *reader) {
-	if r.err != nil || len(r.b) == 0 {
-		return
-	}
+// decodeTopicFlags reads the section, and reports whether it has something.
+func (s *State) decodeTopicFlags(r *reader) bool {
 	n := r.count(2)
-	if n == 0 && len(r.b) == 0 {
-		r.fail("a list of topics at the end of the snapshot is empty")
-	}
 	var last format.TopicID
 	for i := 0; i < n && r.err == nil; i++ {
 		id, flags := format.TopicID(r.uvarint()), r.uvarint()
@@ -344,10 +339,11 @@ func (s *State) decodeTopicFlags(r *reader) {
 			r.fail("topic %d does not exist, is listed twice, or has the invalid flags %#x", id, flags)
 		}
 		if r.err != nil {
-			return
+			return false
 		}
 		t.Config.PastQueues, t.Dormant, last = flags&topicPastQueues != 0, flags&topicDormant != 0, id
 	}
+	return n > 0
 }
 
 // makeDormant is called when the level of the log is raised. Brokers have not applied any limits before, and earlier versions called

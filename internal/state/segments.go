@@ -116,6 +116,18 @@ func (s *State) SegmentsAdded() int { return int(s.nextSegment - 1) }
 // include commits below the bottom that died before the bottom passed them. The caller must not change the list.
 func (s *State) Dead() []Dead { return s.dead }
 
+// DeadBytes returns the size of the objects that have no batches in the state any longer and are not deleted yet, as far as
+// [State.Dead] has them; and the size of the batches in segments that have no place in the state any longer.
+func (s *State) DeadBytes() (objects, inSegments int64) {
+	for _, d := range s.dead {
+		objects += int64(d.Size)
+	}
+	for _, n := range s.segments {
+		inSegments += n.Bytes - n.live
+	}
+	return objects, inSegments
+}
+
 // Bottom returns the lowest slot that brokers may need below the applied one because of its batches: all batches of
 // commits below it are in segments, or stay where they are (see [State.AllObjects]).
 func (s *State) Bottom() format.Seq { return s.bottom }

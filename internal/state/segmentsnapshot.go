@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -56,10 +57,17 @@ import (
 //	                 u u      slot and time of the commit
 //	             u        number of batches of the tail; then as before, with the numbers of the objects above, from 0 on
 //
-//	at the end, what was added later; what says nothing is left out, unless something follows:
-//	u        number of topics with flags; then for each
+//	at the end, these sections; those at the very end that are empty are left out:
+//	u        number of topics that have flags; then for each
 //	           u u      id of the topic, ascending; flags: 1 = PastQueues in its config, 2 = Dormant
-//	u u u    how long dead objects stay, if that was set, and how long from a later time on, and that time, in microseconds
+//	u        number of months in which brokers have said what they have spent; then for each, ascending
+//	           u u      months since the year 0, the log's time of the first commit that says so
+//	           u        number of causes; then for each, ascending
+//	             u        cause, as in entry 30
+//	             u u u u  creates, gets, lists, deletes
+//	             u u      bytes sent and received
+//	u        1 if the log says how long dead objects stay, else 0, and then nothing follows
+//	u u u    how long dead objects stay, and how long from a later time on, and that time, in microseconds; 0 if that was not set
 //	u        number of holds; then for each
 //	           8 bytes  its id, ascending
 //	           u u      slot; the log's time at which it ends
@@ -72,6 +80,30 @@ func (v *View) Bottom() format.Seq { return v.segments.bottom }
 
 // Level is [State.Level] of the view's state.
 func (v *View) Level() uint32 { return v.segments.level }
+
+// appendSections appends the sections at the end of a snapshot of version 6. A snapshot of an earlier version of Seb has the first
+// ones only, so it reads like one in which the others are empty.
+func (v *View) appendSections(b []byte) []byte {
+	sections := [][]byte{v.topicFlagsSection(), v.spendingSection(), v.segments.keeping.section()}
+	for n := len(sections); n > 0 && bytes.Equal(sections[n-1], []byte{0}); n-- {
+		sections = sections[:n-1]
+	}
+	return append(b, slices.Concat(sections...)...)
+}
+
+// decodeSections reads the sections that appendSections has written.
+func (s *State) decodeSections(r *reader) {
+	filled := true
+	for _, section := range []func(*reader) bool{s.decodeTopicFlags, s.decodeSpending, s.decodeKeeping} {
+		if r.err != nil || len(r.b) == 0 {
+			break
+		}
+		filled = section(r)
+	}
+	if !filled {
+		r.fail("the last section of the snapshot is empty")
+	}
+}
 
 // viewSegments is what a View knows about segments.
 type viewSegments struct {
@@ -163,19 +195,6 @@ func (v *View) withSegments() []byte {
 	return v.appendRest(b, func(b []byte, p *Partition) []byte {
 		return appendSegmentsPartition(b, p, func(index uint64) uint64 { return uint64(numbers[index-v.objects.first]) - 1 })
 	})
-}
-
-// appendEnd appends what was added to version 6 later.
-func (v *View) appendEnd(b []byte) []byte {
-	flags, noFlags := v.topicFlags()
-	keeping, noKeeping := v.segments.keeping.encode()
-	if !noFlags || !noKeeping {
-		b = append(b, flags...)
-	}
-	if !noKeeping {
-		b = append(b, keeping...)
-	}
-	return b
 }
 
 // numberObjects numbers the objects that have batches of a tail, from 1 on; the others get 0.

@@ -120,6 +120,7 @@ type View struct {
 	delayed      delayed
 	sessions     sessions
 	segments     viewSegments
+	spending     []Spending
 }
 
 // View returns a copy of the state. It copies the partitions, and what queues know about single
@@ -132,7 +133,7 @@ func (s *State) View() *View {
 		queues: s.viewQueues(), nextQueue: s.queues.next, delayed: slices.Clone(s.delayed), sessions: slices.Clone(s.sessions),
 	}
 	v.objects.chunks, v.objects.commits = slices.Clone(s.objects.chunks), slices.Clone(s.objects.commits)
-	v.segments = s.viewSegments()
+	v.segments, v.spending = s.viewSegments(), s.CloneSpending()
 	v.topics = copiesByID(s.topics.byID)
 	for i := range v.topics {
 		ps := slices.Clone(v.topics[i].Partitions)
@@ -149,7 +150,7 @@ func (v *View) Seq() format.Seq { return v.seq }
 
 // Encode returns the view as a snapshot.
 func (v *View) Encode() []byte {
-	return v.appendEnd(appendSessions(v.withoutSessions(), v.sessions, v.queues))
+	return v.appendSections(appendSessions(v.withoutSessions(), v.sessions, v.queues))
 }
 
 // withoutSessions returns the part of the snapshot before the sessions.
@@ -203,7 +204,7 @@ func (v *View) appendRest(b []byte, appendPartition func([]byte, *Partition) []b
 // a checkpoint does not know the sessions that were named earlier.
 func (v *View) Is(body []byte) bool {
 	s, err := Decode(v.seq, body)
-	return err == nil && bytes.Equal(v.appendEnd(v.withoutSessions()), s.View().appendEnd(s.View().withoutSessions()))
+	return err == nil && bytes.Equal(v.appendSections(v.withoutSessions()), s.View().appendSections(s.View().withoutSessions()))
 }
 
 func appendKeyed(b []byte, list []Keyed) []byte {
@@ -303,8 +304,7 @@ func Decode(seq format.Seq, body []byte) (*State, error) {
 		s.decodeSessions(&r)
 	}
 	if version == segmentsVersion {
-		s.decodeTopicFlags(&r)
-		s.decodeKeeping(&r)
+		s.decodeSections(&r)
 		s.checkSegments(&r)
 	}
 	if len(r.b) != 0 {

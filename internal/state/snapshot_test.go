@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"math"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -290,6 +292,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	f.Add(golden(f, snapshot4Golden))
 	f.Add(golden(f, snapshot5Golden))
 	f.Add(golden(f, pushGolden))
+	f.Add(spendAt(f, raisedState(f), time.UnixMicro(2), spent(format.CauseRead, format.StoreUse{Gets: 7})).View().Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := Decode(5, b)
 		if err != nil {
@@ -311,8 +314,11 @@ func FuzzDecodeSnapshot(f *testing.F) {
 				}
 			}
 		}
+		if s.Time() == math.MaxInt64 {
+			return // no commit can be later
+		}
 		// An accepted state can apply further commits.
-		c := &format.Commit{Seq: 6, Time: s.Time(), Data: []format.DataRef{{Seq: s.DataFloor(), ID: 1, Size: 1000}}}
+		c := &format.Commit{Seq: 6, Time: s.NextTime(s.Time()), Data: []format.DataRef{{Seq: s.DataFloor(), ID: 1, Size: 1000}}}
 		if s.topics.next+1 != 0 {
 			c.Entries = []format.Entry{
 				&format.TopicCreated{ID: s.topics.next, Partitions: 1, Name: "a name that no other topic has"},

@@ -54,6 +54,7 @@ type State struct {
 	dying       []uint64       // objects that lost their last batch by the commit that is being applied, by index
 	stayObjects map[Object]int // how many batches stay in an object
 	collecting  collecting
+	spending    []Spending // by month
 }
 
 // Topic is a topic and its partitions. Code outside of this package must not change a Topic.
@@ -297,6 +298,8 @@ func (s *State) applyEntries(c *format.Commit) {
 			s.setDelay(x, c.Time)
 		case *format.Held:
 			s.hold(x, c.Time)
+		case *format.Spent:
+			s.spend(x, c.Time)
 		default:
 			s.applyQueueEntry(it)
 		}

@@ -14,7 +14,7 @@ const (
 	UseWork                 // deliveries of queues, and answers about them
 	UseOwners               // owners of queues, and their dispatch limits
 	UseKeys                 // API keys
-	UseUpkeep               // compaction and deletion, which make room
+	UseUpkeep               // compaction and deletion, which make room, and the little that the state keeps about spending
 )
 
 // String returns the use in words, for messages.
@@ -33,7 +33,7 @@ func UseOf(entry format.Entry) Use {
 		return UseKeys
 	case *format.QueueOwned, *format.SessionNamed, *format.WriterMark, *format.BundleMark, *format.WindowMoved, *format.QueueReleased:
 		return UseOwners
-	case *format.LevelRaised, *format.SegmentAdded, *format.CheckpointSeen, *format.Collected, *format.DataFloor:
+	case *format.LevelRaised, *format.SegmentAdded, *format.CheckpointSeen, *format.Collected, *format.DataFloor, *format.Spent:
 		return UseUpkeep
 	default:
 		return UseRecords

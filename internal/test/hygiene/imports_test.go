@@ -201,11 +201,15 @@ var layers = []layer{
 		},
 	},
 	{
-		pkg: "httpapi", may: []string{".", "internal/httpconn", "internal/httprecord", "internal/peer"},
+		pkg: "price", may: []string{".", "metric"},
+		why: "prices are for every embedder: it knows what a broker tells of its use of the store, and nothing else of it",
+	},
+	{
+		pkg: "httpapi", may: []string{".", "price", "internal/httpconn", "internal/httprecord", "internal/peer"},
 		why: "an adapter uses only what every embedder can use, so that the library is complete; how HTTP carries a record, brokers' words to each other, and limits of connections are no part of that",
 	},
 	{
-		pkg: "cmd/seb", may: []string{".", "client", "httpapi", "objstore", "objstore/s3store", "sebprom"},
+		pkg: "cmd/seb", may: []string{".", "client", "httpapi", "objstore", "objstore/s3store", "price", "sebprom"},
 		why: "the command wires adapters, broker and store together and decides nothing",
 		look: looksInside{
 			files: []string{"dump*.go", "doctor*.go", "probe*.go", "fsck*.go", "gc*.go", "import*.go", "restore*.go"},
