@@ -34,7 +34,7 @@ type Options struct {
 	// From then on, earlier versions refuse the log.
 	HoldFormat bool
 	// KeepDeleted is how long brokers keep in the store what the log no longer needs, if that is longer than the delete delay:
-	// for so long, the log can be restored as it was before. The longest time of all brokers counts, since it is in the log.
+	// for so long, the log can be restored as it was before. It is written into the log, so the longest time of all brokers counts.
 	// Default: the delete delay. At most 10 years.
 	KeepDeleted time.Duration
 	// NoMaintenance leaves checkpoints, compaction, retention and deletion to other brokers of the log. If all brokers do so, the

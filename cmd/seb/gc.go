@@ -202,12 +202,15 @@ func gcCounts(c gc.Counts) string {
 
 // gcWaiting prints what dead objects wait for.
 func gcWaiting(p *printer, r *gc.Report) {
+	if !r.NextFrom.IsZero() {
+		p.printf("what is dead stays for %v, from %s on for %v\n", time.Duration(r.DeleteDelay), r.NextFrom.Truncate(time.Second).Format(time.RFC3339), time.Duration(r.NextDelay))
+	}
+	if r.Held > 0 {
+		p.printf("seb restore copies the log as it was at slot %d; brokers delete nothing of that until %s, unless it says that it still copies\n", r.Held, r.HeldUntil.Truncate(time.Second).Format(time.RFC3339))
+	}
 	if len(r.Waiting) == 0 && r.PartlyDead == 0 {
 		p.printf("nothing else is dead\n")
 		return
-	}
-	if !r.NextFrom.IsZero() {
-		p.printf("what is dead stays for %v, from %s on for %v\n", r.DeleteDelay, r.NextFrom.Truncate(time.Second).Format(time.RFC3339), r.NextDelay)
 	}
 	p.printf("dead, and waits:\n")
 	for _, w := range r.Waiting {
@@ -231,11 +234,11 @@ func waitReason(r *gc.Report, w gc.Waiting) string {
 	case state.WaitNewer:
 		return "a checkpoint was read since they died, but no newer one yet: brokers do that every --checkpoint-commits, and seb gc does it"
 	case state.WaitAge:
-		return fmt.Sprintf("the checkpoint that shows that they are dead is younger than the delete delay (%v) until %s", r.DeleteDelay, until)
+		return fmt.Sprintf("the checkpoint that shows that they are dead is younger than the delete delay (%v) until %s", time.Duration(r.DeleteDelay), until)
 	case state.WaitSight:
-		return fmt.Sprintf("no process since the start of this machine has said when it read the checkpoint that shows that they are dead, so for this process the delete delay (%v) counts from now on; a broker that has known the checkpoint since it was read deletes them from %s on", r.DeleteDelay, until)
+		return fmt.Sprintf("no process since the start of this machine has said when it read the checkpoint that shows that they are dead, so for this process the delete delay (%v) counts from now on; a broker that has known the checkpoint since it was read deletes them from %s on", time.Duration(r.DeleteDelay), until)
 	case state.WaitHold:
-		return fmt.Sprintf("seb restore copies the log as it was at slot %d: until that is done, or %s", r.Held, r.HeldUntil.Truncate(time.Second).Format(time.RFC3339))
+		return fmt.Sprintf("seb restore copies the log as it was at slot %d", r.Held)
 	case state.WaitFloor:
 		return "no commit refers to them, but their uploads may still be under way: they wait until the data floor has passed them"
 	case state.WaitNext:

@@ -52,8 +52,8 @@ Before other machines can reach the broker, create an API key with seb key. Befo
 to check a log, seb fsck.
 
 Environment: SEB_SERVER is the broker's URL, SEB_API_KEY or SEB_API_KEY_FILE the API key for it, SEB_STORE the store for
-serve, doctor, fsck, gc, upgrade and dump, and SEB_OUTPUT=json the form of results. Each flag of serve has a variable too. The help of
-a flag names its variable; a flag on the command line wins. S3 credentials come from the usual AWS_ variables and files.
+serve, doctor, fsck, gc, restore, upgrade and dump, and SEB_OUTPUT=json the form of results. Each flag of serve has a variable too. The
+help of a flag names its variable; a flag on the command line wins. S3 credentials come from the usual AWS_ variables and files.
 NO_COLOR is honoured. Sizes are bytes, or 64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h, 7d.
 
 Exit codes:
@@ -72,6 +72,7 @@ type cli struct {
 	Consumer consumerCmd `cmd:"" group:"data" help:"List, show, reset and delete consumers: named positions in a topic."`
 	Queue    queueCmd    `cmd:"" group:"data" help:"Create, show, change and delete queues: a topic's records as work to be done."`
 	Work     workCmd     `cmd:"" group:"data" help:"Run a command for each record of a queue."`
+	Export   exportCmd   `cmd:"" group:"data" help:"Write all records of a topic to files, and later those that were added."`
 	Import   importCmd   `cmd:"" group:"data" help:"Import topics of the original Seb; records keep their offsets."`
 	Top      topCmd      `cmd:"" group:"operations" help:"Show live what a broker and its topics do."`
 	Bill     billCmd     `cmd:"" group:"operations" help:"Show what a broker's use of its store costs."`

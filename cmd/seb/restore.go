@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/simple-event-broker/seb/httpapi"
@@ -18,7 +20,7 @@ type restoreCmd struct {
 	storeFlag
 	outputFlag
 	To             string `required:"" placeholder:"DIR|URL" help:"Where the copy goes: a directory, or s3://BUCKET/PREFIX?endpoint=URL&region=NAME, without any object."`
-	At             string `placeholder:"TIME|SLOT" help:"Copy the log as it was after a slot such as 4711, or at a time: 2026-01-31T12:00:00Z, a day such as 2026-01-31 (its beginning, UTC), or 1h for an hour ago (default: now)."`
+	At             string `placeholder:"TIME|slot:N" help:"Copy the log as it was at a time: 2026-01-31T12:00:00Z, a day such as 2026-01-31 (its beginning, UTC), or 1h for an hour ago; or after a slot, such as slot:4711 (default: now)."`
 	DryRun         bool   `help:"Only tell what would be copied; writes nothing."`
 	KeepPush       bool   `help:"Let queues go on to push records. By default, push is stopped in the copy: brokers of the log may push the same records."`
 	NoHold         bool   `help:"Write nothing to the log's own store. By default, seb tells the brokers of the log to delete nothing that is still to be copied."`
@@ -35,8 +37,8 @@ func (restoreCmd) Help() string {
     seb restore --store 's3://bucket/prod' --at 2h --to ./copy --dry-run
 
 Copies a log, as it was at some moment, to another place: topics, records with their offsets, consumers, queues, API keys.
-Brokers may use the log meanwhile. To use the copy, start brokers with --store set to it. The log itself stays as it is: seb
-changes no log back.
+Brokers may use the log meanwhile. To use the copy, start brokers with --store set to it. The command changes no record of the log
+itself: to go back, use the copy in its place.
 
 Brokers keep what they no longer need for the log's delete delay (--delete-delay of the first seb serve; by default 24h on S3, 4h
 in a directory), or
@@ -45,11 +47,11 @@ nothing of it may be deleted; that needs the permission to write to --store. Wit
 copy fails if brokers delete something before it is copied.
 
 The copy is a log of its own, with a new cluster id. Queues that push records are stopped there: seb queue push resume lets
-one go on. The copy has the API keys of the log. All records are read and verified, written, and read back. --to must hold no
-object: if a copy fails, delete what it has written before you try again.
+one go on. The copy has the API keys that the log had then; those that were revoked since then are revoked. All records are read and
+verified, written, and read back. --to must hold no object: if a copy fails, delete what it has written before you try again.
 
-Exit codes: 0 the copy is complete, or nothing would keep it from being made; 2 the credentials are wrong, or --at is no
-moment; 3 records are missing or damaged: --skip-unreadable copies all others; 4 there is no log, --to holds objects, or --at is
+Exit codes: 0 the copy is complete, or --dry-run has found nothing that prevents it; 2 the credentials are wrong, or --at is
+invalid; 3 records are missing or damaged: --skip-unreadable copies all others; 4 there is no log, --to holds objects, or --at is
 too long ago; 6 a store does not answer.`
 }
 
@@ -67,8 +69,8 @@ func (c *restoreCmd) Run(ctx context.Context, std streams) error {
 		return usage(fmt.Errorf("invalid --memory %v: it must be at least %v", c.Memory, size(restoreMemoryMin)))
 	case c.Store == "memory:" || c.To == "memory:":
 		return usage(errors.New("a log in memory (memory:) is gone when this command ends; name a directory or s3://BUCKET/PREFIX"))
-	case c.Store == c.To:
-		return usage(fmt.Errorf("--to and --store are the same: %s", c.To))
+	case within(c.Store, c.To) || within(c.To, c.Store):
+		return usage(fmt.Errorf("--to %s and --store %s are the same, or one is inside of the other", c.To, c.Store))
 	}
 	if err := c.mustBeThere(); err != nil {
 		return err
@@ -81,6 +83,9 @@ func (c *restoreCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return c.failed(ctx, c.storeFlag, err)
 	}
+	if plan.Damage != nil {
+		note(std.err, "seb: the log is damaged after that moment: %v\n     seb fsck names all damage\n", plan.Damage)
+	}
 	if c.DryRun {
 		return c.print(std, plan, nil)
 	}
@@ -89,9 +94,12 @@ func (c *restoreCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
+	if err := restore.CheckTarget(ctx, to); err != nil {
+		return c.failed(ctx, target, err)
+	}
 	if !c.NoHold {
 		if end, err := c.hold(ctx, std, plan); err != nil {
-			note(std.err, "seb: brokers may delete what is still to be copied from %s on: could not write to the log: %v\n", plan.Until.Truncate(time.Second).Format(time.RFC3339), err)
+			note(std.err, "seb: could not tell the brokers of the log to delete nothing that is still to be copied: %v\n     %s\n", err, keeps(plan))
 		} else {
 			defer end()
 		}
@@ -110,8 +118,8 @@ func (c *restoreCmd) hold(ctx context.Context, std streams, plan *restore.Plan) 
 
 func (c *restoreCmd) copy(ctx context.Context, std streams, plan *restore.Plan, to objstore.Store) error {
 	shown := newProgress(std.err, plan.Bytes)
-	shown.unit = "copied"
-	r, err := plan.Run(ctx, to, func(bytes int64) { shown.update(time.Now(), 0, bytes) })
+	shown.unit = "segments copied"
+	r, err := plan.Run(ctx, to, func(segments int, bytes int64) { shown.update(time.Now(), int64(segments), bytes) })
 	shown.clear()
 	if err != nil {
 		return c.failed(ctx, storeFlag{Store: c.To, flag: "--to"}, err)
@@ -130,8 +138,10 @@ func parseMoment(at string, now time.Time) (offline.Moment, error) {
 	if at == "" {
 		return offline.Moment{}, nil
 	}
-	if slot, err := strconv.ParseUint(at, 10, 64); err == nil && slot > 0 {
-		return offline.Moment{Slot: format.Seq(slot)}, nil
+	if number, ok := strings.CutPrefix(at, "slot:"); ok {
+		if slot, err := strconv.ParseUint(number, 10, 64); err == nil && slot > 0 {
+			return offline.Moment{Slot: format.Seq(slot)}, nil
+		}
 	}
 	when, err := time.Parse(time.RFC3339Nano, at)
 	if err != nil {
@@ -142,7 +152,7 @@ func parseMoment(at string, now time.Time) (offline.Moment, error) {
 	}
 	switch {
 	case err != nil || when.UnixMicro() <= 0:
-		return offline.Moment{}, usageError{hinted(fmt.Errorf("invalid --at %q", at), "use a slot such as 4711, a time with its zone such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, 1h for an hour ago, or 2d")}
+		return offline.Moment{}, usageError{hinted(fmt.Errorf("invalid --at %q", at), "use a time with its zone such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, 1h for an hour ago, 2d, or a slot such as slot:4711")}
 	case when.After(now):
 		return offline.Moment{}, usage(fmt.Errorf("--at %s is in the future", at))
 	}
@@ -155,24 +165,61 @@ func (c *restoreCmd) failed(ctx context.Context, at storeFlag, err error) error 
 		return fmt.Errorf("restore %s: %w", c.Store, errInterrupted)
 	}
 	_, unreadable := errors.AsType[*restore.UnreadableError](err)
-	_, missing := errors.AsType[*restore.MissingError](err)
 	_, early := errors.AsType[*restore.TooEarlyError](err)
+	_, deleted := errors.AsType[*restore.DeletedError](err)
 	err = fmt.Errorf("restore %s: %w", c.Store, err)
 	switch {
 	case errors.Is(err, offline.ErrNoLog):
 		return codedError{hinted(err, "name the store of `seb serve` with --store"), exitRefused}
 	case errors.Is(err, restore.ErrOccupied):
 		return codedError{hinted(err, "name another directory or prefix with --to, or delete what an interrupted copy has left there"), exitRefused}
-	case early:
+	case early, deleted, errors.Is(err, restore.ErrEmpty):
 		return codedError{hinted(err, "choose a later --at"), exitRefused}
-	case errors.Is(err, restore.ErrLate), errors.Is(err, restore.ErrEmpty):
+	case errors.Is(err, restore.ErrLate):
 		return codedError{err, exitRefused}
 	case unreadable:
 		return codedError{hinted(err, "seb fsck names all damage; --skip-unreadable copies all other records"), exitDamage}
-	case missing, offline.AboutBytes(err):
-		return codedError{hinted(err, "seb fsck names all damage"), exitDamage}
+	case offline.Damaged(err):
+		return codedError{hinted(err, "seb fsck names all damage; with --at, the log can be copied as it was before"), exitDamage}
 	}
 	return at.advised(err)
+}
+
+// keeps says how long what is to be copied stays in the store.
+func keeps(plan *restore.Plan) string {
+	if time.Now().After(plan.Until) {
+		return "brokers may delete some of it at any time"
+	}
+	return "brokers delete nothing of it before " + plan.Until.Truncate(time.Second).Format(time.RFC3339)
+}
+
+// within tells whether a store is another one, or inside of it.
+func within(outer, inner string) bool {
+	if isDirectory(outer) != isDirectory(inner) {
+		return false
+	}
+	if !isDirectory(outer) {
+		outer, _, _ = strings.Cut(outer, "?")
+		inner, _, _ = strings.Cut(inner, "?")
+		return strings.HasPrefix(strings.TrimSuffix(inner, "/")+"/", strings.TrimSuffix(outer, "/")+"/")
+	}
+	in, err := filepath.Rel(real(outer), real(inner))
+	return err == nil && filepath.IsLocal(in)
+}
+
+// real returns the path of a directory without symbolic links; its last elements need not exist.
+func real(path string) string {
+	path, _ = filepath.Abs(path)
+	for end := ""; ; {
+		if found, err := filepath.EvalSymlinks(path); err == nil {
+			return filepath.Join(found, end)
+		}
+		parent := filepath.Dir(path)
+		if parent == path {
+			return filepath.Join(path, end)
+		}
+		path, end = parent, filepath.Join(filepath.Base(path), end)
+	}
 }
 
 // print says what is copied; r is nil if nothing was.
@@ -189,13 +236,16 @@ func (c *restoreCmd) print(std streams, plan *restore.Plan, r *restore.Result) e
 	p := newPrinter(std.out)
 	p.printf("log as of slot %d, %s: %s, %v of records\n", plan.Slot, plan.Time.Format(time.RFC3339Nano), counted(int64(plan.Topics), "topic", "topics"), size(plan.Bytes))
 	if r == nil {
-		p.printf("nothing of it is deleted before %s\n", plan.Until.Truncate(time.Second).Format(time.RFC3339))
+		p.printf("%s\n", keeps(plan))
 		return p.err
 	}
 	p.printf("copied to %s: %s, %v\n", c.To, counted(int64(r.Segments), "segment", "segments"), size(r.Bytes))
 	p.printf("cluster %v, next slot %d\n", r.Cluster, r.Next)
 	for _, name := range r.Stopped {
 		p.printf("push is stopped: queue %s\n", name)
+	}
+	for _, name := range r.Revoked {
+		p.printf("revoked, as in the log since then: API key %s\n", name)
 	}
 	for _, what := range r.Unreadable {
 		p.printf("not copied: %s\n", p.paint(red, what))

@@ -13,7 +13,7 @@ import (
 // delayEntry returns what this broker's next commit, at a time of the log in microseconds, says about how long dead objects stay;
 // nil if it says nothing.
 func (e *Engine) delayEntry(now int64) format.Entry {
-	s, keep := e.live.State, min(e.opts.KeepDeleted, state.DelayMax)
+	s, keep := e.live.State, min(e.opts.KeepDeleted, state.DelayMax).Truncate(time.Microsecond)
 	next, from := s.NextKeeps()
 	if keep <= s.DeleteDelay() || s.Level() < format.LevelSegments || keep <= s.Keeps(now) && (from == 0 || keep <= next) {
 		return nil
@@ -25,7 +25,7 @@ func (e *Engine) delayEntry(now int64) format.Entry {
 // delay is over, unless a broker with a longer [Options].KeepDeleted writes before. The error wraps [state.ErrNonsense] if the delay
 // is impossible.
 func (e *Engine) SetDelay(ctx context.Context, delay time.Duration) error {
-	return e.Commit(ctx, &Request{Change: setDelay(delay), Synced: true})
+	return e.Commit(ctx, &Request{Change: setDelay(delay.Truncate(time.Microsecond)), Synced: true})
 }
 
 type setDelay time.Duration

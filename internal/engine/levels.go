@@ -28,10 +28,15 @@ func (e *Engine) levelEntry() format.Entry {
 	case s.Level() >= format.LevelSegments:
 		return nil
 	case s.Seq() == 0 && !hold && Compaction.RaiseNew:
-		return &format.LevelRaised{Level: format.LevelSegments, DeleteDelay: time.Duration(e.cluster.DeleteDelay)}
+		return &format.LevelRaised{Level: format.LevelSegments, DeleteDelay: e.firstDelay()}
 	default:
 		return &format.LevelKnown{Level: format.LevelSegments, Hold: hold}
 	}
+}
+
+// firstDelay returns the delete delay as the log can hold it: in whole microseconds.
+func (e *Engine) firstDelay() time.Duration {
+	return time.Duration(e.cluster.DeleteDelay).Truncate(time.Microsecond)
 }
 
 // levels counts the commits whose writers know the next level, and don't want to hold the log at the present one.
@@ -70,7 +75,7 @@ func (e *Engine) maybeRaise() {
 // RaiseLevel raises the level of the log to [format.LevelSegments]. Brokers of versions that don't know this level stop at
 // that commit. RaiseLevel returns nil if the log has the level already.
 func (e *Engine) RaiseLevel(ctx context.Context) error {
-	err := e.Commit(ctx, &Request{Change: raiseLevel{time.Duration(e.cluster.DeleteDelay)}, Synced: true})
+	err := e.Commit(ctx, &Request{Change: raiseLevel{e.firstDelay()}, Synced: true})
 	if errors.Is(err, errLevelRaised) {
 		return nil
 	}

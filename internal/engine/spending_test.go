@@ -189,3 +189,22 @@ func TestBrokerThatHandsOverTellsWhatItSpends(t *testing.T) {
 		}
 	})
 }
+
+// A bundle that tells of requests is in the hand of a broker that does not commit it. The broker that sealed it commits it itself, and
+// does not tell of the same requests a second time in that commit.
+func TestBundleThatComesBackTellsOnce(t *testing.T) {
+	for name, fault := range map[string]storetest.Fault{"its store hangs": storetest.Delay(time.Hour), "its store fails": storetest.Fail} {
+		t.Run(name, func(t *testing.T) {
+			inPair(t, func(p *pair) {
+				defer p.stores[0].On(objstore.VerbCreate, format.LogPrefix, fault)()
+				p.mustBeAt(p.append(1, "b"), 0)
+				if claims := p.claims(); claims[1] == 0 {
+					p.Fatal("it has not committed its bundle")
+				}
+				if got, want := told(p.engines[1]), sent(p.engines[0], p.engines[1]); got != want || sent(p.engines[1]).Gets == 0 {
+					p.Errorf("the log has %+v, the engines have told %+v", got, want)
+				}
+			})
+		})
+	}
+}

@@ -63,10 +63,10 @@ type Report struct {
 	Applied uint64 `json:"applied"` // the last slot
 	Level   uint32 `json:"level"`
 	// DeleteDelay is how long dead objects stay, at least. If NextFrom is not zero, it is NextDelay from then on.
-	DeleteDelay time.Duration `json:"-"`
-	NextDelay   time.Duration `json:"-"`
-	first       time.Duration // that of the log's beginning
-	NextFrom    time.Time     `json:"next_delay_from,omitzero"`
+	DeleteDelay format.Duration `json:"dead_stay"`
+	NextDelay   format.Duration `json:"dead_stay_next,omitzero"`
+	first       time.Duration   // that of the log's beginning
+	NextFrom    time.Time       `json:"dead_stay_next_from,omitzero"`
 	// Held is the lowest slot as of which somebody copies the log; 0 if nobody does. HeldUntil is when the last hold ends, unless it
 	// is renewed.
 	Held      uint64    `json:"held_slot,omitempty"`
@@ -90,7 +90,7 @@ type Report struct {
 func Preview(ctx context.Context, store objstore.Store, opts Options) (*Report, error) {
 	opts.clock()
 	o, err := offline.Open(ctx, store, opts.Boot, offline.Moment{})
-	if offline.AboutBytes(err) {
+	if offline.Damaged(err) {
 		return nil, &Error{Damage: true, Hint: "run seb fsck, which names all damage", Err: err}
 	}
 	if err != nil {
@@ -164,10 +164,10 @@ func (p *preview) survey(opts Options) {
 		}
 	}
 	p.report.Cluster, p.report.Applied, p.report.Level = p.Cluster.ID.String(), uint64(s.Seq()), s.Level()
-	p.report.DeleteDelay = max(s.Keeps(p.clocks.Now), time.Duration(p.Cluster.DeleteDelay))
+	p.report.DeleteDelay = max(format.Duration(s.Keeps(p.clocks.Now)), p.Cluster.DeleteDelay)
 	p.report.first = max(s.DeleteDelay(), time.Duration(p.Cluster.DeleteDelay))
 	if next, from := s.NextKeeps(); from > p.clocks.Now {
-		p.report.NextDelay, p.report.NextFrom = next, time.UnixMicro(from).UTC()
+		p.report.NextDelay, p.report.NextFrom = format.Duration(next), time.UnixMicro(from).UTC()
 	}
 	for _, x := range s.Holds(p.clocks.Now) {
 		if p.report.Held == 0 || uint64(x.Slot) < p.report.Held {

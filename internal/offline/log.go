@@ -5,9 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
 	"github.com/simple-event-broker/seb/internal/format"
@@ -30,6 +29,14 @@ const (
 
 // ErrNoLog says that a store has no log.
 var ErrNoLog = errors.New("the store holds no log: it has no " + format.ClusterKey)
+
+// MissingError says that a store has no commit that it should have.
+type MissingError struct{ Slot format.Seq }
+
+// Error names the commit.
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("the store has no %s, although the log goes on after it", format.LogKey(e.Slot))
+}
 
 // Log is what is in a bucket.
 type Log struct {
@@ -88,7 +95,11 @@ func Open(ctx context.Context, store objstore.Store, clock func() time.Duration,
 	if err := o.load(ctx, at); err != nil {
 		return nil, err
 	}
-	return o, o.replay(ctx, at)
+	for {
+		if err := o.replay(ctx, at); !errors.Is(err, errGoOn) {
+			return o, err
+		}
+	}
 }
 
 // load reads the newest checkpoint that is not after a moment, and sound.
@@ -137,23 +148,26 @@ func (o *Log) load(ctx context.Context, at Moment) error {
 
 // replay applies the commits after the checkpoint, up to a moment.
 func (o *Log) replay(ctx context.Context, at Moment) error {
-	for {
+	for at.Slot == 0 || o.State.Seq() < at.Slot {
 		next := o.State.Seq() + 1
-		var commits [reads]*format.Commit
-		g, gctx := errgroup.WithContext(ctx)
+		var (
+			commits [reads]*format.Commit
+			errs    [reads]error // those after the moment don't matter
+			g       sync.WaitGroup
+		)
 		for i := range commits {
-			g.Go(func() (err error) {
-				commits[i], err = o.commit(gctx, next+format.Seq(i))
-				return err
-			})
+			g.Go(func() { commits[i], errs[i] = o.commit(ctx, next+format.Seq(i)) })
 		}
-		if err := g.Wait(); err != nil {
-			return err
-		}
+		g.Wait()
 		for i, c := range commits {
-			if c == nil {
-				o.Ended = true
+			if at.Slot > 0 && o.State.Seq() == at.Slot {
 				return nil
+			}
+			if errs[i] != nil {
+				return errs[i]
+			}
+			if c == nil {
+				return o.end(ctx)
 			}
 			if at.before(c.Seq, c.Time) {
 				return nil
@@ -168,7 +182,35 @@ func (o *Log) replay(ctx context.Context, at Moment) error {
 			o.Hash = c.Hash
 		}
 	}
+	return nil
 }
+
+// end is called when a slot has no commit. It checks that the log ends there.
+func (o *Log) end(ctx context.Context) error {
+	next := o.State.Seq() + 1
+	later := false
+	if err := o.List(ctx, format.LogPrefix, func(key string) {
+		s, ok := format.ParseSeqKey(format.LogPrefix, key)
+		later = later || ok && s > next
+	}); err != nil {
+		return err
+	}
+	if later {
+		c, err := o.commit(ctx, next) // it may have been written before the list
+		if err != nil {
+			return err
+		}
+		if c == nil {
+			return &MissingError{next}
+		}
+		return errGoOn
+	}
+	o.Ended = true
+	return nil
+}
+
+// errGoOn says that the log did go on.
+var errGoOn = errors.New("the log goes on")
 
 // commit reads the head of a slot; it returns nil if there is no commit.
 func (o *Log) commit(ctx context.Context, s format.Seq) (c *format.Commit, err error) {
@@ -226,6 +268,12 @@ func (o *Log) List(ctx context.Context, prefix string, visit func(key string)) e
 		more = page.More && len(page.Keys) > 0
 	}
 	return nil
+}
+
+// Damaged tells whether an error says that a log is damaged.
+func Damaged(err error) bool {
+	_, missing := errors.AsType[*MissingError](err)
+	return missing || AboutBytes(err)
 }
 
 // AboutBytes tells whether an error is about the bytes of an object. A second read may show other bytes.

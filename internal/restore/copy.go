@@ -6,12 +6,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -38,6 +38,7 @@ type Result struct {
 	Segments int              `json:"segments"`
 	Bytes    int64            `json:"segment_bytes"`
 	Stopped  []string         `json:"push_stopped,omitempty"` // queues, as TOPIC/QUEUE
+	Revoked  []string         `json:"keys_revoked,omitempty"` // names of API keys that were revoked in the source since then
 	// Unreadable names what is missing or damaged in the source, and so in the copy.
 	Unreadable []string `json:"unreadable,omitempty"`
 }
@@ -61,17 +62,19 @@ type copier struct {
 	cluster format.Cluster // of the copy
 	state   *state.State
 	memory  *semaphore.Weighted
-	done    atomic.Int64 // bytes of batches
-	tell    func(done int64)
+	tell    func(segments int, bytes int64)
 
 	mu     sync.Mutex
+	done   int64 // bytes of batches
 	result Result
+	now    map[state.Object]bool // the objects that the log needs now; nil before one was missing
 }
 
-// Run makes the copy. It calls tell with how many bytes of batches are copied. After an error, the target holds a part of the copy,
+// Run makes the copy. It calls tell with how many segments it has written, and how many bytes of batches are copied. After an error, the target holds a part of the copy,
 // without seb.json.
-func (p *Plan) Run(ctx context.Context, to objstore.Store, tell func(bytes int64)) (*Result, error) {
-	if err := mustBeEmpty(ctx, to); err != nil {
+func (p *Plan) Run(ctx context.Context, to objstore.Store, tell func(segments int, bytes int64)) (*Result, error) {
+	release, err := claim(ctx, to)
+	if err != nil {
 		return nil, err
 	}
 	c := &copier{Plan: p, to: to, cluster: p.source.Cluster, state: p.source.State, memory: semaphore.NewWeighted(p.opts.Memory), tell: tell}
@@ -87,18 +90,49 @@ func (p *Plan) Run(ctx context.Context, to objstore.Store, tell func(bytes int64
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
-	return &c.result, c.verify(ctx)
+	if err := c.verify(ctx); err != nil {
+		return nil, err
+	}
+	release()
+	return &c.result, nil
 }
 
-// mustBeEmpty returns an error if a store holds objects.
-func mustBeEmpty(ctx context.Context, to objstore.Store) error {
+// CheckTarget returns an error that wraps [ErrOccupied] if a store holds objects.
+func CheckTarget(ctx context.Context, to objstore.Store) error { return holdsOnly(ctx, to, "") }
+
+// holdsOnly returns an error if a store holds other objects than own.
+func holdsOnly(ctx context.Context, to objstore.Store, own string) error {
 	return offline.Retry(ctx, 0, func(ctx context.Context) error {
-		page, err := to.List(ctx, "", "", 1)
-		if err == nil && len(page.Keys) > 0 {
-			err = fmt.Errorf("%w, such as %s", ErrOccupied, page.Keys[0])
+		page, err := to.List(ctx, "", "", 2)
+		for _, key := range page.Keys {
+			if err == nil && key != own {
+				err = fmt.Errorf("%w, such as %s", ErrOccupied, key)
+			}
 		}
 		return err
 	})
+}
+
+// claim makes sure that only one copy is made in a store: each writes an object, and then lists the store. Of two, at least one sees
+// the object of the other. release deletes the object, unless the store does not allow that: brokers leave such objects alone.
+func claim(ctx context.Context, to objstore.Store) (release func(), err error) {
+	if err := CheckTarget(ctx, to); err != nil {
+		return nil, err
+	}
+	var id [8]byte
+	rand.Read(id[:])
+	key := format.ProbePrefix + hex.EncodeToString(id[:])
+	if err := put(ctx, to, key, []byte("seb restore\n")); err != nil {
+		return nil, err
+	}
+	if err := holdsOnly(ctx, to, key); err != nil {
+		return nil, err
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+		defer cancel()
+		_, _ = to.Delete(ctx, key)
+	}, nil
 }
 
 // copySegments copies the segments of the source, with the copy's cluster id in their heads.
@@ -115,7 +149,7 @@ func (c *copier) copySegments(ctx context.Context) error {
 			defer free()
 			body, err := c.segment(ctx, n)
 			if err != nil {
-				return c.skip("the segment "+n.Ref.Key(), err)
+				return c.skip(ctx, "the segment "+n.Ref.Key(), state.Object{Data: true, Seq: uint64(n.Ref.Seq), Tag: n.Ref.ID}, err)
 			}
 			return c.putSegment(ctx, n.Ref.Key(), body, n.Live())
 		})
@@ -167,17 +201,17 @@ func (c *copier) copyStayed(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			if err := c.skip("the object "+key+", in which compaction has left records,", err); err != nil {
+			if err := c.skip(ctx, "what compaction has left in "+key, o, err); err != nil {
 				return err
 			}
 		}
 		if copied != nil { // it may have other records, which are whole
-			if err := c.put(ctx, key, copied); err != nil {
+			if err := put(ctx, c.to, key, copied); err != nil {
 				return err
 			}
 		}
 		for _, l := range ls {
-			c.tell(c.done.Add(int64(l.Size)))
+			c.progress(int64(l.Size))
 		}
 	}
 	return nil
@@ -217,22 +251,35 @@ func (c *copier) reserve(ctx context.Context, bytes int64) (free func(), err err
 }
 
 func (c *copier) putSegment(ctx context.Context, key string, body []byte, batches int64) error {
-	if err := c.put(ctx, key, body); err != nil {
+	if err := put(ctx, c.to, key, body); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	c.result.Segments, c.result.Bytes = c.result.Segments+1, c.result.Bytes+int64(len(body))
 	c.mu.Unlock()
-	c.tell(c.done.Add(batches))
+	c.progress(batches)
 	return nil
 }
 
+// progress tells that more bytes of batches are copied.
+func (c *copier) progress(batches int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done += batches
+	c.tell(c.result.Segments, c.done)
+}
+
 // put writes an object to the target, reads it back, and compares the bytes.
-func (c *copier) put(ctx context.Context, key string, body []byte) error {
+func put(ctx context.Context, to objstore.Store, key string, body []byte) error {
+	first := true
 	err := offline.Retry(ctx, int64(len(body)), func(ctx context.Context) error {
-		_, err := c.to.Create(ctx, key, body)
-		if errors.Is(err, objstore.ErrExists) {
+		_, err := to.Create(ctx, key, body)
+		if errors.Is(err, objstore.ErrExists) && !first {
 			return nil // the reply to an earlier attempt was lost, or the comparison below fails
+		}
+		first = false
+		if errors.Is(err, objstore.ErrExists) {
+			return fmt.Errorf("%w: another process has written to it meanwhile", ErrOccupied)
 		}
 		return err
 	})
@@ -241,7 +288,7 @@ func (c *copier) put(ctx context.Context, key string, body []byte) error {
 	}
 	var got objstore.Object
 	err = offline.Retry(ctx, int64(len(body)), func(ctx context.Context) (err error) {
-		got, err = objstore.GetWhole(ctx, c.to, key, int64(len(body)))
+		got, err = objstore.GetWhole(ctx, to, key, int64(len(body)))
 		return err
 	})
 	if err != nil {
@@ -253,8 +300,11 @@ func (c *copier) put(ctx context.Context, key string, body []byte) error {
 	return nil
 }
 
-// skip returns the error for something that can't be read; nil if it is to be left out.
-func (c *copier) skip(what string, err error) error {
+// skip returns the error for something in an object that can't be read; nil if it is to be left out.
+func (c *copier) skip(ctx context.Context, what string, o state.Object, err error) error {
+	if errors.Is(err, objstore.ErrNotFound) && !c.lives(ctx, o) {
+		return &DeletedError{what}
+	}
 	if !unreadable(err) {
 		return fmt.Errorf("read %s: %w", what, err)
 	}
@@ -265,6 +315,33 @@ func (c *copier) skip(what string, err error) error {
 	defer c.mu.Unlock()
 	c.result.Unreadable = append(c.result.Unreadable, fmt.Sprintf("%s: %v", what, err))
 	return nil
+}
+
+// lives reports whether the log needs an object now, or can't be read.
+func (c *copier) lives(ctx context.Context, o state.Object) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now == nil {
+		log, err := offline.Open(ctx, c.source.Store, nil, offline.Moment{})
+		if err != nil {
+			return true
+		}
+		c.now = map[state.Object]bool{}
+		for x, live := range log.State.AllObjects() {
+			if live {
+				c.now[keyOf(x)] = true
+			}
+		}
+	}
+	return c.now[keyOf(o)]
+}
+
+// keyOf returns an object with what is in its key.
+func keyOf(o state.Object) state.Object {
+	if o.Size = 0; !o.Data {
+		o.Tag = 0
+	}
+	return o
 }
 
 // unreadable tells whether err is about an object that is missing or damaged.
@@ -288,7 +365,9 @@ func (c *copier) moveTail(ctx context.Context) error {
 			return nil
 		}
 		added, err := c.buildSegment(ctx, plan)
-		if err == nil {
+		if err == nil && added == nil { // none of it can be read
+			err = s.LeaveTail(plan)
+		} else if err == nil {
 			err = c.apply(added)
 		}
 		if err != nil {
@@ -302,7 +381,7 @@ func (c *copier) apply(entries ...format.Entry) error {
 	return c.state.Apply(&format.Commit{Seq: c.state.Seq() + 1, Time: c.state.NextTime(0), Entries: entries})
 }
 
-// buildSegment writes a segment with batches of the tail.
+// buildSegment writes a segment with batches of the tail; it returns nil if none of them can be read.
 func (c *copier) buildSegment(ctx context.Context, plan *state.Plan) (*format.SegmentAdded, error) {
 	raws, err := c.readBatches(ctx, plan)
 	if err != nil {
@@ -332,7 +411,8 @@ func (c *copier) buildSegment(ctx context.Context, plan *state.Plan) (*format.Se
 		}
 	}
 	if b.Empty() {
-		return nil, errors.New("none of the oldest records that are in no segment can be read")
+		c.progress(moved)
+		return nil, nil //nolint:nilnil // there is no segment
 	}
 	var id [8]byte
 	rand.Read(id[:])
@@ -400,7 +480,7 @@ func (c *copier) readBatches(ctx context.Context, plan *state.Plan) (map[*state.
 				if failed[x] == nil && (err == nil || raws[x] != nil) {
 					continue
 				}
-				if err := c.skip(names[x]+" in "+objectKey(o), cmp.Or(failed[x], err)); err != nil {
+				if err := c.skip(ctx, names[x]+" in "+objectKey(o), o, cmp.Or(failed[x], err)); err != nil {
 					return err
 				}
 			}
@@ -420,10 +500,17 @@ func objectKey(o state.Object) string {
 // begin writes the first two commits of the copy, and a checkpoint after each, so that the copy can be opened from each of them; then
 // seb.json.
 func (c *copier) begin(ctx context.Context) error {
+	err := offline.Retry(ctx, 0, func(ctx context.Context) error {
+		_, err := c.to.Get(ctx, format.ClusterKey, 0, 1)
+		return err
+	})
+	if !errors.Is(err, objstore.ErrNotFound) {
+		return errors.Join(err, fmt.Errorf("%w: a broker has begun a log there meanwhile", ErrOccupied))
+	}
 	if err := c.state.Rebase(c.first - 1); err != nil {
 		return err
 	}
-	prev, entries := c.source.Hash, c.stopPush()
+	prev, entries := c.source.Hash, slices.Concat(c.stopPush(), c.releaseQueues(), c.revokeKeys())
 	for range 2 {
 		hash, err := c.commit(ctx, prev, entries)
 		if err != nil {
@@ -436,7 +523,7 @@ func (c *copier) begin(ctx context.Context) error {
 		return err
 	}
 	c.result.Next = c.state.Seq() + 1
-	return c.put(ctx, format.ClusterKey, seb)
+	return put(ctx, c.to, format.ClusterKey, seb)
 }
 
 // commit writes the next commit and its checkpoint.
@@ -451,10 +538,10 @@ func (c *copier) commit(ctx context.Context, prev format.Hash, entries []format.
 	}
 	body := c.state.View().Encode()
 	head := format.EncodeCheckpoint(&format.Checkpoint{Cluster: c.cluster.ID, Seq: commit.Seq, Hash: commit.Hash, Created: commit.Created, Body: body})
-	if err := c.put(ctx, format.LogKey(commit.Seq), object); err != nil {
+	if err := put(ctx, c.to, format.LogKey(commit.Seq), object); err != nil {
 		return format.Hash{}, err
 	}
-	return commit.Hash, c.put(ctx, format.CheckpointKey(commit.Seq), slices.Concat(head, body))
+	return commit.Hash, put(ctx, c.to, format.CheckpointKey(commit.Seq), slices.Concat(head, body))
 }
 
 // stopPush returns the entries that stop the push of queues.
@@ -471,6 +558,31 @@ func (c *copier) stopPush() (entries []format.Entry) {
 			push.Stopped = "the log is a copy: brokers of the log that it was made from may push the same records"
 			entries = append(entries, &format.QueuePushSet{Queue: q.ID, Push: &push})
 			c.result.Stopped = append(c.result.Stopped, t.Name+"/"+q.Name)
+		}
+	}
+	return entries
+}
+
+// releaseQueues returns the entries that leave queues without an owner: a worker of the source can't answer to the copy's brokers, so
+// they need not wait for its leases.
+func (c *copier) releaseQueues() (entries []format.Entry) {
+	for _, t := range c.state.Topics() {
+		for _, q := range c.state.Queues(t.ID) {
+			if q.Owned {
+				entries = append(entries, &format.QueueReleased{Queue: q.ID, Epoch: q.Epoch})
+			}
+		}
+	}
+	return entries
+}
+
+// revokeKeys returns the entries that revoke the API keys which were revoked in the source since then: whoever has such a key must not
+// be able to use it again.
+func (c *copier) revokeKeys() (entries []format.Entry) {
+	for _, k := range c.state.Keys() {
+		if c.keys != nil && !c.keys[k.ID] {
+			entries = append(entries, &format.KeyRevoked{ID: k.ID})
+			c.result.Revoked = append(c.result.Revoked, k.Name)
 		}
 	}
 	return entries

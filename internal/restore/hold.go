@@ -15,21 +15,22 @@ import (
 )
 
 const (
-	// A hold lasts for holdLasts, and is renewed after each third of that.
-	holdLasts = 6 * time.Hour
+	// A hold lasts for holdLasts, and is renewed after each third of that. It is short, since nobody ends that of a process that was killed.
+	holdLasts = 30 * time.Minute
 	// endTimeout bounds how long the end of a hold takes: without it, the hold ends by itself.
 	endTimeout = 20 * time.Second
 )
 
 // Hold tells the brokers of the source, in its log, to delete nothing that the copy needs, until end is called or ctx ends. It writes to
-// the source as a broker does that only commits. Errors of later renewals go to log; the hold then lasts for some hours. The hold ends
-// by itself if the process is killed. Below [format.LevelSegments], where nothing is deleted, Hold does nothing.
+// the source as a broker does that only commits. Errors of later renewals go to log; the hold then lasts for half an hour. The hold ends
+// by itself if the process is killed. Below [format.LevelSegments], where nothing is deleted, and for a log that
+// is damaged, so that its brokers have stopped, Hold does nothing.
 func (p *Plan) Hold(ctx context.Context, from objstore.Store, log io.Writer) (end func(), err error) {
 	if p.level < format.LevelSegments {
 		return func() {}, nil
 	}
 	o := engine.ToolOptions(log)
-	o.NoMaintenance = true
+	o.NoMaintenance, o.StateMemory = true, 1<<50 // it must not refuse a hold since the state is large
 	if p.opts.Boot != nil {
 		o.Boot, o.BootID = p.opts.Boot, format.BootID{}
 	}

@@ -41,7 +41,15 @@ type TooEarlyError struct {
 
 // Error names the earliest moment.
 func (e *TooEarlyError) Error() string {
-	return fmt.Sprintf("brokers have deleted records that were live at that time: the log can be restored as of slot %d, %s, and later", e.Slot, e.Time.Format(time.RFC3339Nano))
+	return fmt.Sprintf("the log is not there as it was at that time: it can be restored as of slot %d, %s, and later", e.Slot, e.Time.Format(time.RFC3339Nano))
+}
+
+// DeletedError says that brokers have deleted what was live at a moment.
+type DeletedError struct{ What string }
+
+// Error names what is deleted.
+func (e *DeletedError) Error() string {
+	return e.What + " was live at that time, and brokers have deleted it since then"
 }
 
 var (
@@ -53,14 +61,6 @@ var (
 	ErrOccupied = errors.New("the target holds objects")
 )
 
-// MissingError says that the source has no commit that it should have.
-type MissingError struct{ Slot format.Seq }
-
-// Error names the commit.
-func (e *MissingError) Error() string {
-	return fmt.Sprintf("the store has no %s, although the log goes on after it", format.LogKey(e.Slot))
-}
-
 // Plan is a copy that is yet to be made.
 type Plan struct {
 	Slot   format.Seq `json:"slot"` // the last one whose commit is in the copy
@@ -70,58 +70,92 @@ type Plan struct {
 	// Until is when brokers of the source may begin to delete what the copy needs.
 	Until time.Time `json:"nothing_deleted_before"`
 
+	// Damage is why the log can't be read up to its end; nil if it can. What the copy needs is then held by nobody.
+	Damage error `json:"-"`
+
 	opts   Options
 	source *offline.Log
-	level  uint32     // of the source, now
-	first  format.Seq // the first slot of the copy
+	keys   map[format.KeyID]bool // the API keys that the log has now; nil if it can't be read
+	level  uint32                // of the log now; 0 if it can't be read
+	first  format.Seq            // the first slot of the copy
 }
 
 // Prepare reads the log, and returns what is to be copied. It writes nothing.
 func Prepare(ctx context.Context, from objstore.Store, opts Options) (*Plan, error) {
+	p := &Plan{opts: opts}
+	keeps, collected, end := time.Duration(0), format.Seq(0), format.Seq(0)
 	newest, err := offline.Open(ctx, from, nil, offline.Moment{})
-	if err != nil {
+	switch {
+	case err == nil:
+		s := newest.State
+		p.source, p.level, p.keys = newest, s.Level(), map[format.KeyID]bool{}
+		for _, k := range s.Keys() {
+			p.keys[k.ID] = true
+		}
+		keeps, collected, end = s.Keeps(newest.Now.UnixMicro()), s.Collected().Slot, s.Seq()
+	case offline.Damaged(err) && opts.At != (offline.Moment{}): // perhaps the damage came later
+		p.Damage = err
+	default:
 		return nil, err
 	}
-	source := newest
 	if opts.At != (offline.Moment{}) {
-		if opts.At.Slot > newest.State.Seq() {
-			return nil, fmt.Errorf("%w: its last slot is %d", ErrLate, newest.State.Seq())
+		p.source, err = offline.Open(ctx, from, nil, opts.At)
+		if missing, ok := errors.AsType[*offline.MissingError](err); ok && missing.Slot <= collected {
+			return nil, tooEarly(ctx, from, newest)
 		}
-		if source, err = offline.Open(ctx, from, nil, opts.At); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
-	s := source.State
-	if collected := newest.State.Collected().Slot; s.Seq() < collected {
-		return nil, tooEarly(ctx, from, collected)
+	if p.Damage != nil {
+		if end, err = p.lastSlot(ctx); err != nil {
+			return nil, err
+		}
 	}
-	if source.Ended && s.Seq() < newest.State.Seq() {
-		return nil, &MissingError{s.Seq() + 1}
+	p.first = end + slotGap
+	s := p.source.State
+	if s.Seq() < collected {
+		return nil, tooEarly(ctx, from, newest)
 	}
-	if s.Seq() == 0 {
+	switch {
+	case s.Seq() < opts.At.Slot:
+		return nil, fmt.Errorf("%w: its last slot is %d", ErrLate, s.Seq())
+	case s.Seq() == 0:
 		return nil, ErrEmpty
 	}
-	p := &Plan{
-		Slot: s.Seq(), Time: time.UnixMicro(s.Time()).UTC(), Topics: s.TopicCount(),
-		opts: opts, source: source, level: newest.State.Level(), first: newest.State.Seq() + slotGap,
-	}
+	p.Slot, p.Time, p.Topics = s.Seq(), time.UnixMicro(s.Time()).UTC(), s.TopicCount()
 	for _, t := range s.Topics() {
 		for i := range t.Partitions {
 			p.Bytes += t.Partitions[i].Bytes
 		}
 	}
-	p.Until = p.Time
-	if s.Seq() == newest.State.Seq() {
-		p.Until = source.Now.UTC()
+	if p.Until = p.Time; s.Seq() == end {
+		p.Until = p.source.Now.UTC()
 	}
-	p.Until = p.Until.Add(time.Duration(source.Cluster.DeleteDelay))
+	p.Until = p.Until.Add(max(keeps, time.Duration(p.source.Cluster.DeleteDelay)))
 	return p, nil
 }
 
-func tooEarly(ctx context.Context, from objstore.Store, slot format.Seq) error {
-	first, err := offline.Open(ctx, from, nil, offline.Moment{Slot: slot})
+// lastSlot returns the highest slot of which the store has a commit or a checkpoint.
+func (p *Plan) lastSlot(ctx context.Context) (last format.Seq, err error) {
+	for _, prefix := range []string{format.LogPrefix, format.CheckpointPrefix} {
+		err = errors.Join(err, p.source.List(ctx, prefix, func(key string) {
+			if s, ok := format.ParseSeqKey(prefix, key); ok {
+				last = max(last, s)
+			}
+		}))
+	}
+	return last, err
+}
+
+// tooEarly returns the error that names the earliest moment: that of the newest collection, or the beginning of a copy.
+func tooEarly(ctx context.Context, from objstore.Store, newest *offline.Log) error {
+	first, err := offline.Open(ctx, from, nil, offline.Moment{Slot: newest.State.Collected().Slot})
+	if offline.Damaged(err) && len(newest.Checkpoints) > 0 { // the log is a copy, and has no commit of that slot
+		first, err = offline.Open(ctx, from, nil, offline.Moment{Slot: newest.Checkpoints[0]})
+	}
 	if err != nil {
 		return err
 	}
-	return &TooEarlyError{Slot: slot, Time: time.UnixMicro(first.State.Time()).UTC()}
+	return &TooEarlyError{Slot: first.State.Seq(), Time: time.UnixMicro(first.State.Time()).UTC()}
 }

@@ -90,7 +90,9 @@ func (m *meter) add(it format.Entry) {
 	case *format.CheckpointSeen:
 		m.grown += seenMemory
 	case *format.Held:
-		m.grown += holdMemory
+		if !m.d.s.collecting.holding(x.ID) {
+			m.grown += holdMemory
+		}
 	case *format.Spent:
 		m.grown += m.d.s.spentMemory(x, m.d.time)
 	case *format.LevelRaised:

@@ -54,6 +54,11 @@ func (c *collecting) keeps(now int64) time.Duration {
 	return max(c.delay, delay)
 }
 
+// holding reports whether the state has a hold, even one that has ended.
+func (c *collecting) holding(id uint64) bool {
+	return slices.ContainsFunc(c.holds, func(x format.Held) bool { return x.ID == id })
+}
+
 // held returns the first slot after which something may be live that a hold protects; ok is false if nothing is held.
 func (c *collecting) held(now int64) (slot format.Seq, ok bool) {
 	for _, x := range c.holds {
@@ -69,8 +74,8 @@ func (d *Draft) CheckDelay(x *format.DelaySet) error {
 	switch c := &d.s.collecting; {
 	case d.s.level < format.LevelSegments:
 		return fmt.Errorf("%w: an entry about dead objects at level %d of the log", ErrNonsense, d.s.level)
-	case x.Delay < c.delay || x.Delay > DelayMax:
-		return fmt.Errorf("%w: dead objects can't stay for %v: between %v and %v are possible", ErrNonsense, x.Delay, c.delay, DelayMax)
+	case x.Delay < c.delay || x.Delay > DelayMax || x.Delay%time.Microsecond != 0:
+		return fmt.Errorf("%w: dead objects can't stay for %v: whole microseconds between %v and %v are possible", ErrNonsense, x.Delay, c.delay, DelayMax)
 	}
 	return nil
 }
@@ -97,7 +102,7 @@ func (d *Draft) takeHeld(x *format.Held) error {
 // CheckHeld checks an entry that holds the log, without adding the entry to the commit. The error wraps [ErrNonsense].
 func (d *Draft) CheckHeld(x *format.Held) error {
 	c := &d.s.collecting
-	known := slices.ContainsFunc(c.holds, func(y format.Held) bool { return y.ID == x.ID })
+	known := slices.ContainsFunc(c.holds, func(y format.Held) bool { return y.ID == x.ID && y.Until > d.time })
 	switch {
 	case d.s.level < format.LevelSegments:
 		return fmt.Errorf("%w: an entry about dead objects at level %d of the log", ErrNonsense, d.s.level)

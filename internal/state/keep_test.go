@@ -38,7 +38,7 @@ func dying(t *testing.T) (x collectedLog, slot format.Seq) {
 
 func TestDelaySet(t *testing.T) {
 	x, slot := dying(t)
-	for _, bad := range []time.Duration{24*time.Hour - 1000, DelayMax + 1000} {
+	for _, bad := range []time.Duration{24*time.Hour - 1000, DelayMax + 1000, 72*time.Hour + 500} {
 		if err := x.try(&format.DelaySet{Delay: bad}); !errors.Is(err, ErrNonsense) {
 			t.Errorf("a delay of %v: %v", bad, err)
 		}
@@ -138,6 +138,13 @@ func TestHolds(t *testing.T) {
 	}
 	if err := x.try(hold(9, slot, 5)); err != nil {
 		t.Errorf("a hold that is renewed: %v", err)
+	}
+	x.reload()
+	x.wait(8) // hold 9 has ended, but is in the list
+	x.apply(hold(10, slot, 5))
+	x.reload()
+	if err := x.try(hold(11, slot, 5), hold(9, slot, 5)); !errors.Is(err, ErrNonsense) {
+		t.Errorf("one hold too many: %v", err)
 	}
 	x.reload()
 }

@@ -62,7 +62,7 @@ func TestHeldLogKeepsWhatIsCopied(t *testing.T) {
 		if n := holds(t, store); n != 1 {
 			t.Errorf("%d holds", n)
 		}
-		_, err = plan.Run(t.Context(), objstore.NewMemory(), func(int64) {})
+		_, err = plan.Run(t.Context(), objstore.NewMemory(), func(int, int64) {})
 		must(t, err)
 		end()
 		if n := holds(t, store); n != 0 || said.Len() > 0 {
@@ -83,8 +83,8 @@ func TestCopyThatTakesTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _, plan := trimmed(t)
 		appends(t, b, 20*time.Hour)
-		_, err := plan.Run(t.Context(), objstore.NewMemory(), func(int64) {})
-		if x, ok := errors.AsType[*restore.UnreadableError](err); !ok || !errors.Is(x.Err, objstore.ErrNotFound) {
+		_, err := plan.Run(t.Context(), objstore.NewMemory(), func(int, int64) {})
+		if _, ok := errors.AsType[*restore.DeletedError](err); !ok {
 			t.Error(err)
 		}
 		must(t, b.Close())

@@ -45,7 +45,7 @@ func copyLog(t *testing.T, from objstore.Store, o restore.Options) (*restore.Res
 	must(t, err)
 	to := objstore.NewMemory()
 	said := int64(0)
-	r, err := plan.Run(t.Context(), to, func(bytes int64) { said = max(said, bytes) })
+	r, err := plan.Run(t.Context(), to, func(_ int, bytes int64) { said = max(said, bytes) })
 	must(t, err)
 	if said != plan.Bytes && len(r.Unreadable) == 0 {
 		t.Errorf("progress ends at %d bytes of %d", said, plan.Bytes)
@@ -188,24 +188,24 @@ func TestCopyThatEndsEarly(t *testing.T) {
 		plan, err := restore.Prepare(t.Context(), from, options(offline.Moment{}))
 		must(t, err)
 		whole := objstore.NewMemory()
-		_, err = plan.Run(t.Context(), whole, func(int64) {})
+		_, err = plan.Run(t.Context(), whole, func(int, int64) {})
 		must(t, err)
 		objects := len(kit.Keys(t, whole, ""))
 		if objects < 7 {
 			t.Fatalf("the copy has only %d objects", objects)
 		}
-		for n := range objects {
+		for n := range objects + 1 { // the first one is deleted at the end
 			memory, faulty := kit.NewFaulty()
 			faulty.On(objstore.VerbCreate, "", storetest.After(n, storetest.Fail))
 			plan, err := restore.Prepare(t.Context(), from, options(offline.Moment{}))
 			must(t, err)
-			if _, err := plan.Run(t.Context(), faulty, func(int64) {}); err == nil {
+			if _, err := plan.Run(t.Context(), faulty, func(int, int64) {}); err == nil {
 				t.Fatalf("the copy succeeds without object %d", n)
 			}
 			if keys := kit.Keys(t, memory, ""); len(keys) != n || strings.Contains(strings.Join(keys, " "), format.ClusterKey) {
 				t.Errorf("after %d creates the target has %q", n, keys)
 			}
-			if n == 0 {
+			if n < 2 { // for a broker, the bucket is empty
 				continue
 			}
 			if b, err := seb.Open(t.Context(), memory, kit.InVirtualTime(seb.Options{})); err == nil {
@@ -214,7 +214,7 @@ func TestCopyThatEndsEarly(t *testing.T) {
 			}
 			plan, err = restore.Prepare(t.Context(), from, options(offline.Moment{}))
 			must(t, err)
-			if _, err := plan.Run(t.Context(), memory, func(int64) {}); !errors.Is(err, restore.ErrOccupied) {
+			if _, err := plan.Run(t.Context(), memory, func(int, int64) {}); !errors.Is(err, restore.ErrOccupied) {
 				t.Errorf("a second attempt: %v", err)
 			}
 		}
@@ -234,7 +234,7 @@ func TestCopyWithFaults(t *testing.T) {
 		must(t, err)
 		to, faulty := kit.NewFaulty()
 		faulty.On(objstore.VerbCreate, "", storetest.Times(4, storetest.LoseReply))
-		_, err = plan.Run(t.Context(), faulty, func(int64) {})
+		_, err = plan.Run(t.Context(), faulty, func(int, int64) {})
 		must(t, err)
 		b := kit.OpenOnly(t, to, kit.InVirtualTime(seb.Options{Batching: seb.Immediate()}))
 		kit.WantValues(t, b, "t", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14")
@@ -245,7 +245,7 @@ func TestCopyWithFaults(t *testing.T) {
 		lying.On(objstore.VerbGet, "data/", storetest.FlipByte(150))
 		plan, err = restore.Prepare(t.Context(), from, options(offline.Moment{}))
 		must(t, err)
-		if _, err := plan.Run(t.Context(), lying, func(int64) {}); err == nil || !strings.Contains(err.Error(), "other bytes than were written") {
+		if _, err := plan.Run(t.Context(), lying, func(int, int64) {}); err == nil || !strings.Contains(err.Error(), "other bytes than were written") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -270,7 +270,7 @@ func TestCopyOfDamagedLog(t *testing.T) {
 			must(t, err)
 			plan, err := restore.Prepare(t.Context(), from, options(offline.Moment{}))
 			must(t, err)
-			_, err = plan.Run(t.Context(), objstore.NewMemory(), func(int64) {})
+			_, err = plan.Run(t.Context(), objstore.NewMemory(), func(int, int64) {})
 			if x, ok := errors.AsType[*restore.UnreadableError](err); !ok || !strings.Contains(x.What, key) {
 				t.Fatalf("%s: %v", key, err)
 			}
@@ -327,8 +327,8 @@ func TestCopyOfWhatCompactionLeft(t *testing.T) {
 		must(t, b.Close())
 		plan, err := restore.Prepare(t.Context(), from, options(offline.Moment{}))
 		must(t, err)
-		_, err = plan.Run(t.Context(), objstore.NewMemory(), func(int64) {})
-		if x, ok := errors.AsType[*restore.UnreadableError](err); !ok || !strings.Contains(x.What, key+", in which compaction has left records") {
+		_, err = plan.Run(t.Context(), objstore.NewMemory(), func(int, int64) {})
+		if x, ok := errors.AsType[*restore.UnreadableError](err); !ok || !strings.Contains(x.What, "what compaction has left in "+key) {
 			t.Fatal(err)
 		}
 		replace(body)
@@ -382,17 +382,28 @@ func TestNothingToCopy(t *testing.T) {
 		}
 		// A commit in the middle is gone.
 		b = kit.OpenOnly(t, from, kit.InVirtualTime(seb.Options{Batching: seb.Immediate()}))
-		kit.MustAppend(t, b, "t", "1", "2")
-		must(t, b.Close())
+		for range 3 {
+			kit.MustAppend(t, b, "t", "1")
+		}
+		kit.Kill(t, b)
 		log, err := offline.Open(t.Context(), from, nil, offline.Moment{})
 		must(t, err)
-		slot := log.Checkpoints[0] + 1
+		slot := log.Checkpoints[len(log.Checkpoints)-1] + 1
 		_, err = from.Delete(t.Context(), format.LogKey(slot))
 		must(t, err)
-		_, err = restore.Prepare(t.Context(), from, options(offline.Moment{Slot: slot + 1}))
-		if x, ok := errors.AsType[*restore.MissingError](err); !ok || x.Slot != slot {
-			t.Error(err)
+		for _, at := range []offline.Moment{{}, {Slot: slot + 1}} {
+			_, err = restore.Prepare(t.Context(), from, options(at))
+			if x, ok := errors.AsType[*offline.MissingError](err); !ok || x.Slot != slot {
+				t.Errorf("%+v: %v", at, err)
+			}
 		}
+		plan, err := restore.Prepare(t.Context(), from, options(offline.Moment{Slot: slot - 1})) // before the damage
+		must(t, err)
+		if plan.Damage == nil {
+			t.Error("the damage is not told")
+		}
+		_, err = plan.Run(t.Context(), objstore.NewMemory(), func(int, int64) {})
+		must(t, err)
 	})
 }
 
@@ -466,4 +477,100 @@ func memoryOf(t *testing.T, dir string) *objstore.Memory {
 		return err
 	}))
 	return store
+}
+
+// Of two copies into one target, at most one succeeds, and what it has made is whole.
+func TestTwoCopiesIntoOneTarget(t *testing.T) {
+	compactSoon(t)
+	for delay := range 8 {
+		synctest.Test(t, func(t *testing.T) {
+			from, to := source(t), objstore.NewMemory()
+			target := storetest.Slow(to, 3*time.Millisecond)
+			results := make(chan error, 2)
+			for i := range 2 {
+				go func() {
+					time.Sleep(time.Duration(i*delay) * time.Millisecond)
+					plan, err := restore.Prepare(t.Context(), from, options(offline.Moment{}))
+					if err == nil {
+						_, err = plan.Run(t.Context(), target, func(int, int64) {})
+					}
+					results <- err
+				}()
+			}
+			made := 0
+			for range 2 {
+				if err := <-results; err == nil {
+					made++
+				} else if !errors.Is(err, restore.ErrOccupied) {
+					t.Error(err)
+				}
+			}
+			if made == 2 {
+				t.Fatal("both succeed")
+			}
+			report, err := fsck.Check(t.Context(), to, fsck.Options{Deep: true})
+			if made == 1 && (err != nil || len(report.Of(fsck.Foreign))+report.Damage() > 0) {
+				t.Errorf("%v, %+v", err, report.Findings)
+			}
+		})
+	}
+}
+
+// If nothing that is in no segment can be read, all else is copied.
+func TestCopyOfUnreadableTail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from := source(t) // nothing is in a segment
+		for _, key := range kit.Keys(t, from, format.LogPrefix) {
+			body := kit.Body(t, from, key)
+			if c, err := format.DecodeCommit(body); err != nil || c.PayloadSize == 0 {
+				must(t, err)
+				continue
+			}
+			body[len(body)-1] ^= 1
+			_, err := from.Delete(t.Context(), key)
+			must(t, err)
+			_, err = from.Create(t.Context(), key, body)
+			must(t, err)
+		}
+		o := options(offline.Moment{})
+		o.SkipUnreadable = true
+		r, b, _ := copyLog(t, from, o)
+		_, err := b.Fetch(t.Context(), "t", 0, seb.Earliest, seb.FetchOptions{})
+		kit.WantCode(t, err, seb.CodeDataLost)
+		if offset := kit.MustAppend(t, b, "t", "more"); len(r.Unreadable) != 15 || offset != 15 {
+			t.Errorf("%d batches are not copied, the next offset is %d", len(r.Unreadable), offset)
+		}
+		must(t, b.Close())
+	})
+}
+
+// API keys that were revoked since then don't work in the copy, and workers of the copy need not wait for leases of others.
+func TestCopyOfAccessAndLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from := source(t)
+		b := kit.OpenOnly(t, from, kit.InVirtualTime(seb.Options{Batching: seb.Immediate()}))
+		_, good := kit.CreateKey(t, b, seb.KeyOptions{Name: "good"})
+		leaked, secret := kit.CreateKey(t, b, seb.KeyOptions{Name: "leaked"})
+		kit.MustSet(t, b.Queue("t", "q"), seb.QueueUpdate{Lease: new(time.Hour)})
+		if got := kit.MustReceive(t, b.Queue("t", "q"), 15, 0); len(got) != 15 {
+			t.Fatalf("%d messages", len(got))
+		}
+		log, err := offline.Open(t.Context(), from, nil, offline.Moment{})
+		must(t, err)
+		_, err = b.RevokeKey(t.Context(), leaked.ID)
+		must(t, err)
+		kit.Kill(t, b)
+		r, copied, _ := copyLog(t, from, options(offline.Moment{Slot: log.State.Seq()}))
+		if len(r.Revoked) != 1 || r.Revoked[0] != "leaked" {
+			t.Errorf("%+v", r)
+		}
+		kit.AsCaller(t, copied, kit.BySecret(good))
+		if _, err := copied.Authenticate(t.Context(), kit.BySecret(secret)); err == nil {
+			t.Error("a revoked key works in the copy")
+		}
+		if got := kit.MustReceive(t, copied.Queue("t", "q"), 15, time.Second); len(got) != 15 {
+			t.Errorf("workers of the copy get %d messages", len(got))
+		}
+		must(t, copied.Close())
+	})
 }
