@@ -19,6 +19,8 @@ BENCH ?= .
 BENCHTIME ?= 1s
 # Flags and cases of the growth measurements; -list shows the cases.
 GROWTH ?=
+# Which loads of the year run, separated by commas.
+YEAR ?= all
 # Flags of the comparison of queues; -help lists them.
 QUEUEBENCH ?=
 # The platforms of a release; none means all six: make release PLATFORMS='linux/amd64 darwin/arm64'
@@ -140,6 +142,11 @@ bench: ## run the benchmarks that match BENCH (.)
 .PHONY: growth
 growth: ## measure how a broker behaves as what it holds grows: make growth GROWTH='-full topics'
 	go run ./internal/growth $(GROWTH)
+
+.PHONY: year
+year: ## run a broker for a year of virtual time, and write docs/costs.md: hours on one core; make year YEAR=topics-100
+	go test ./internal/test/year -count=1 -v -timeout 24h -run 'TestYear$$' -year.shapes=$(YEAR) -year.version=$(shell git describe --tags --always --dirty 2>/dev/null)
+	go test ./internal/test/year -count=1 -run TestPage -year.write
 
 .PHONY: bench-queues
 bench-queues: ## compare queues with a table in PostgreSQL: make bench-queues QUEUEBENCH='-workers 16'

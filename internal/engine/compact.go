@@ -18,6 +18,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/segment"
+	"github.com/simple-event-broker/seb/internal/sst"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -64,6 +65,8 @@ const (
 const (
 	// compactReads is how many objects a job reads at once.
 	compactReads = 16
+	// compactTables is how many tables of segments a job keeps open, each with a block of about 64 KiB.
+	compactTables = 64
 	// Jobs take about 1/compactShare of all time, unless the state has filled 1/compactUrgent of its memory.
 	compactShare, compactUrgent = 10, 4
 )
@@ -143,20 +146,41 @@ func (e *Engine) plan(s *state.State) *state.Plan {
 	if e.cramped.Load() {
 		commits = 1 // any job that makes room is due
 	}
-	return PlanJob(s, e.planOptions(), commits, time.Duration(e.cluster.DeleteDelay), e.StoreNow())
+	o := e.planOptions()
+	if plan := planTail(s, o, commits, time.Duration(e.cluster.DeleteDelay), e.StoreNow()); plan != nil {
+		return plan
+	}
+	at := partsAt{e.loads, s.PartChanges()}
+	if e.merged == at {
+		return nil
+	}
+	plan := s.PlanMerge(o)
+	if plan == nil {
+		e.merged = at
+	}
+	return plan
 }
+
+// partsAt names a version of what the state has in segments. To find out whether a merge is due costs a walk over all parts of
+// all partitions: too much for each commit.
+type partsAt struct{ loads, changes uint64 }
 
 // PlanJob returns the job of compaction that is due at a time of the store's clock, for a broker that writes a checkpoint every
 // so many commits; nil if none is.
 func PlanJob(s *state.State, o state.PlanOptions, checkpointCommits int, delay time.Duration, now time.Time) *state.Plan {
+	if plan := planTail(s, o, checkpointCommits, delay, now); plan != nil {
+		return plan
+	}
+	return s.PlanMerge(o)
+}
+
+// planTail returns the job that is due of those that move batches of the tail; nil if none is.
+func planTail(s *state.State, o state.PlanOptions, checkpointCommits int, delay time.Duration, now time.Time) *state.Plan {
 	if s.Level() < format.LevelSegments {
 		return nil
 	}
 	o.Commits, o.Old = checkpointCommits, now.Add(-delay-Compaction.TailAge).UnixMicro()
-	if plan := s.PlanTail(o); plan != nil {
-		return plan
-	}
-	return s.PlanMerge(o)
+	return s.PlanTail(o)
 }
 
 // compact does a job, and returns what it has committed.
@@ -294,8 +318,8 @@ func (e *Engine) readAll(ctx context.Context, ls []state.Location, loads uint64)
 
 // addSegments adds the batches of parts of other segments to a segment.
 func (e *Engine) addSegments(ctx context.Context, b *segment.Builder, plan *state.Plan, loads uint64) error {
+	tables := map[uint64]*sst.Table{} // by the numbers of segments: neighbouring partitions have rows in the same blocks
 	for _, r := range plan.Ranges {
-		c := &Cursor{e: e, id: r.Topic, partition: r.Partition}
 		next := r.Base
 		for _, n := range r.Segments {
 			var (
@@ -308,7 +332,17 @@ func (e *Engine) addSegments(ctx context.Context, b *segment.Builder, plan *stat
 				}
 				return err
 			}
-			for x, err := range c.batches(ctx, n, next, loads) {
+			if tables[n.Number] == nil {
+				if len(tables) == compactTables {
+					clear(tables)
+				}
+				t, err := e.table(ctx, n, loads)
+				if err != nil {
+					return damaged(err)
+				}
+				tables[n.Number] = t
+			}
+			for x, err := range segment.From(tables[n.Number], r.Topic, r.Partition, next) {
 				if err != nil {
 					return damaged(err)
 				}

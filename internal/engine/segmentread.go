@@ -106,14 +106,23 @@ func locationOf(l state.Location, x *format.SegmentBatch) state.Location {
 // iteration. loads is how many checkpoints the engine had loaded when the state named the segment.
 func (c *Cursor) batches(ctx context.Context, n *state.Segment, offset format.Offset, loads uint64) iter.Seq2[*format.SegmentBatch, error] {
 	return func(yield func(*format.SegmentBatch, error) bool) {
-		t := tableReader{c.e, ctx, n, loads}
-		x, err := t.index()
+		t, err := c.e.table(ctx, n, loads)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		segment.From(sst.NewTable(x, t.block), c.id, c.partition, offset)(yield)
+		segment.From(t, c.id, c.partition, offset)(yield)
 	}
+}
+
+// table returns the table of a segment, whose blocks are read with ctx.
+func (e *Engine) table(ctx context.Context, n *state.Segment, loads uint64) (*sst.Table, error) {
+	t := tableReader{e, ctx, n, loads}
+	x, err := t.index()
+	if err != nil {
+		return nil, err
+	}
+	return sst.NewTable(x, t.block), nil
 }
 
 // tableReader reads parts of the table of a segment.

@@ -130,7 +130,7 @@ func (b *Builder) Add(in Input) error {
 	}
 	b.count(in, head, joint)
 	if joint {
-		b.open.add(in, head, b.records, b.latest(), b.o.BatchBytes)
+		b.open.add(in, head, b.records, b.latest())
 		return nil
 	}
 	b.put(format.SegmentBatch{
@@ -216,11 +216,10 @@ func (m *merge) takes(in Input, head record.Batch, most int) bool {
 }
 
 // add adds the records of an input, which takes has accepted, or which is the first one.
-func (m *merge) add(in Input, head record.Batch, records []record.Record, latest int64, most int) {
+func (m *merge) add(in Input, head record.Batch, records []record.Record, latest int64) {
 	m.only = nil
 	if m.records.Count() == 0 {
 		*m = merge{topic: in.Topic, partition: in.Partition, base: in.Base, maxTime: math.MinInt64, only: bytes.Clone(in.Raw)}
-		m.records.Grow(most)
 	}
 	for i := range records {
 		r := &records[i]

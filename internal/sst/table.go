@@ -2,12 +2,16 @@ package sst
 
 import "iter"
 
-// Table is a table that can be read.
+// Table is a table that can be read. It is not safe for concurrent use.
 type Table struct {
 	index *Index
 	get   func(Block) ([]byte, error)
 	rows  uint64 // according to the footer, if whole is set
 	whole bool
+
+	// last is block at, which was read last: nil if none was. Whoever reads row after row in the order of keys needs it again.
+	last *Rows
+	at   int
 }
 
 // NewTable returns a table with an index. get returns the bytes of a block, as stored; the caller of a method of the table gets
@@ -118,6 +122,9 @@ func (t *Table) All() iter.Seq2[Row, error] {
 
 // block returns the rows of block i, whose first key must be the one in the index.
 func (t *Table) block(i int) (*Rows, error) {
+	if t.last != nil && t.at == i {
+		return t.last, nil
+	}
 	blk := t.index.block[i]
 	b, err := t.get(blk)
 	if err != nil {
@@ -133,5 +140,6 @@ func (t *Table) block(i int) (*Rows, error) {
 		}
 		break
 	}
+	t.last, t.at = r, i
 	return r, nil
 }

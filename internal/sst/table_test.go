@@ -355,3 +355,32 @@ func sealed(b []byte) []byte {
 	le.PutUint32(footer[24:], crc32.Checksum(footer[:24], castagnoli))
 	return b
 }
+
+// Whoever reads row after row in the order of keys reads each block once.
+func TestBlocksAreReadOnce(t *testing.T) {
+	rows := map[string]string{}
+	for i := range 1000 {
+		rows[fmt.Sprintf("%06d", i)] = "value"
+	}
+	whole := open(t, tableOf(Options{BlockBytes: 500}, rows))
+	gets := 0
+	table := NewTable(whole.index, func(blk Block) ([]byte, error) {
+		gets++
+		return whole.get(blk)
+	})
+	for i := range 1000 {
+		key := fmt.Sprintf("%06d", i)
+		for row, err := range table.From([]byte(key)) {
+			if err != nil || string(row.Key) != key {
+				t.Fatalf("%q at %q: %v", row.Key, key, err)
+			}
+			break
+		}
+	}
+	if blocks := len(whole.index.Blocks()); gets != blocks || blocks < 10 {
+		t.Errorf("%d reads of %d blocks", gets, blocks)
+	}
+	if row, ok, err := table.Floor([]byte("000000")); err != nil || !ok || string(row.Key) != "000000" || gets != len(whole.index.Blocks())+1 {
+		t.Errorf("%q, %v, %v after %d reads", row.Key, ok, err, gets)
+	}
+}

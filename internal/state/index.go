@@ -99,6 +99,9 @@ func (x *index[ID, T]) after(t T, most int) (list []T) {
 // oldest returns the things with the smallest ids, sorted by id. It returns at most the given
 // number of things.
 func (x *index[ID, T]) oldest(most int) []T {
+	if most >= len(x.byID) { // smallest would take time in the square of their number
+		return slices.SortedFunc(maps.Values(x.byID), idOrder[ID, T])
+	}
 	return smallest(maps.Values(x.byID), most, idOrder[ID, T])
 }
 

@@ -73,6 +73,7 @@ func (p *Partition) stays() []stay {
 
 // setParts replaces what a partition has in front of its tail.
 func (s *State) setParts(p *Partition, parts []part, stays []stay) {
+	s.partChanges++
 	s.memory -= p.segmented.memory()
 	p.segmented = nil
 	if len(parts)+len(stays) > 0 {
@@ -111,6 +112,10 @@ func (s *State) Segments() []*Segment { return s.segments }
 
 // SegmentsAdded returns how many segments the log ever had.
 func (s *State) SegmentsAdded() int { return int(s.nextSegment - 1) }
+
+// PartChanges returns how often it has changed which records are in which segments, since this State came about. As long as it stays
+// the same, so does the answer of [State.PlanMerge].
+func (s *State) PartChanges() uint64 { return s.partChanges }
 
 // Dead returns the objects that have no batches in the state any longer, in the order in which they died. They don't
 // include commits below the bottom that died before the bottom passed them. The caller must not change the list.

@@ -337,6 +337,32 @@ func (x *compacted) compareObjects() {
 	}
 }
 
+// Appends change no parts: so whoever knows that no merge is due need not ask again after each of them.
+func TestPartChanges(t *testing.T) {
+	x := newCollectedLog(t)
+	x.append()
+	if n := x.PartChanges(); n != 0 {
+		t.Fatalf("%d changes before the first segment", n)
+	}
+	x.segment(1)
+	added := x.PartChanges()
+	x.append()
+	x.wait(1)
+	if n := x.PartChanges(); added == 0 || n != added {
+		t.Fatalf("%d changes by a segment, %d after an append", added, n)
+	}
+	x.apply(&format.StartMoved{Topic: 1, Start: 1})
+	if n := x.PartChanges(); n == added {
+		t.Fatal("the records of a segment are deleted, and no part has changed")
+	}
+	x.segment(2)
+	before := x.PartChanges()
+	x.apply(&format.TopicDeleted{ID: 1})
+	if n := x.PartChanges(); n == before {
+		t.Fatal("a topic with a segment is deleted, and no part has changed")
+	}
+}
+
 func TestSegmentsInTheFold(t *testing.T) {
 	kinds := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {

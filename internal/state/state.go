@@ -48,6 +48,7 @@ type State struct {
 	level       uint32            // see Level
 	raised      format.CommitTime // the commit that raised the level to format.LevelSegments
 	segments    []*Segment        // by number
+	partChanges uint64            // see PartChanges
 	nextSegment uint64
 	bottom      format.Seq
 	dead        []Dead

@@ -278,6 +278,10 @@ var layers = []layer{
 		why: "it asks a broker as its users do, and looks inside only at what lies in the bucket",
 	},
 	{
+		pkg: "internal/test/year", may: []string{".", "internal/engine", "internal/format", "internal/wait"}, // for the bounds of compaction
+		why: "it runs a broker as its users do, and looks inside only at what lies in the bucket",
+	},
+	{
 		pkg: "internal/growth",
 		why: "it measures the command as its users run it",
 	},
