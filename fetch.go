@@ -211,19 +211,18 @@ type page struct {
 func (p *page) Grow(n int) { p.records = slices.Grow(p.records, n) }
 
 // Add implements engine.Sink.
-func (p *page) Add(r record.Record) {
+func (p *page) Add(r record.Record, logTime time.Time) {
 	out := Record{
 		Key:       r.Key,
 		Value:     r.Value,
 		Timestamp: time.UnixMilli(r.Timestamp).UTC(),
 		Partition: p.partition,
 		Offset:    Offset(r.Offset),
+		LogTime:   logTime,
+		Headers:   slices.Grow([]Header(nil), len(r.Headers)),
 	}
-	if len(r.Headers) > 0 {
-		out.Headers = make([]Header, len(r.Headers))
-		for i, h := range r.Headers {
-			out.Headers[i] = Header{Name: h.Key, Value: h.Value}
-		}
+	for _, h := range r.Headers {
+		out.Headers = append(out.Headers, Header{Name: h.Key, Value: h.Value})
 	}
 	p.records = append(p.records, out)
 }

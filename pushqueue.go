@@ -75,7 +75,7 @@ func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, erro
 func pushed(m *Message) push.Message {
 	p := push.Message{
 		Token: m.Token, Attempt: m.Attempt, LeasedUntil: asFarOff(m.LeasedUntil),
-		Partition: m.Partition, Offset: m.Offset, Key: m.Key, Value: m.Value, Timestamp: m.Timestamp,
+		Partition: m.Partition, Offset: m.Offset, Key: m.Key, Value: m.Value, Timestamp: m.Timestamp, LogTime: m.LogTime,
 	}
 	for _, h := range m.Headers {
 		p.Headers = append(p.Headers, push.Header(h))

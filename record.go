@@ -41,10 +41,13 @@ type Record struct {
 	// Timestamp has millisecond precision; the zero time means now.
 	Timestamp time.Time
 
-	// Partition and Offset tell where a record was read. Append ignores them: see
-	// [ToPartition].
+	// Partition, Offset and LogTime are set when a record is read. Append ignores them: see [ToPartition].
 	Partition int32
 	Offset    Offset
+	// LogTime is the time of the commit that appended the record, by the store's clock, with microsecond precision. Each commit
+	// has a later time than the one before, and a record keeps its LogTime wherever compaction moves it. The zero time
+	// means that the log does not keep such times yet: see docs/guarantees.md.
+	LogTime time.Time
 }
 
 // bytes returns the size of key, value and headers.
@@ -122,9 +125,6 @@ func (p Position) stored() change.Position {
 // Offset returns the offset of a position made by [At]; ok is false for all others.
 func (p Position) Offset() (o Offset, ok bool) { return Offset(p.n), p.kind == fromOffset }
 
-// parsedTimeMax is the end of the year 9999, in milliseconds since 1970. RFC 3339 has no later year.
-const parsedTimeMax = 253402300799999
-
 // Last is n records before the end of the partition, or the start of the partition if it
 // holds fewer records.
 func Last(n int64) Position { return Position{fromLast, n} }
@@ -152,7 +152,7 @@ func ParsePosition(s string) (_ Position, err error) {
 		return Latest, nil
 	}
 	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
-		if p := AtTime(t); p.n >= 0 && p.n <= parsedTimeMax {
+		if p := AtTime(t); p.n >= 0 && time.UnixMilli(p.n).UTC().Year() <= 9999 { // RFC 3339 has no later year
 			return p, nil
 		}
 	}

@@ -16,6 +16,7 @@ type recordJSON struct {
 	Partition     int32           `json:"partition"`
 	Offset        seb.Offset      `json:"offset"`
 	Timestamp     time.Time       `json:"timestamp"`
+	LogTime       time.Time       `json:"log_time"`
 	Key           *string         `json:"key"`
 	KeyBase64     []byte          `json:"key_base64"`
 	Value         *string         `json:"value"`
@@ -28,7 +29,7 @@ type recordJSON struct {
 // values in UTF-8.
 func (j *recordJSON) record() seb.Record {
 	r := seb.Record{
-		Partition: j.Partition, Offset: j.Offset, Timestamp: j.Timestamp,
+		Partition: j.Partition, Offset: j.Offset, Timestamp: j.Timestamp, LogTime: j.LogTime,
 		Key: oneOf(j.Key, j.KeyBase64), Value: oneOf(j.Value, j.ValueBase64),
 	}
 	for _, h := range j.Headers {

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
 // chunkBytes is how many bytes of an answer are buffered before they are written. A large value is escaped
@@ -44,8 +45,21 @@ type chunks struct {
 	// be nil.
 	large func() error
 
-	stamped time.Time // stamp is the text of this time
-	stamp   []byte
+	stamps, logStamps stamp
+}
+
+// stamp keeps the text of the last time that was written.
+type stamp struct {
+	of   time.Time
+	text []byte
+}
+
+// append adds the text of t to b. Adjacent records mostly have equal times.
+func (s *stamp) append(b []byte, t time.Time, layout string) []byte {
+	if !t.Equal(s.of) || len(s.text) == 0 {
+		s.of, s.text = t, t.UTC().AppendFormat(s.text[:0], layout)
+	}
+	return append(b, s.text...)
 }
 
 // newChunks returns a pooled chunks that writes to w. After the last write, the caller calls free.
@@ -195,6 +209,11 @@ func (c *chunks) fields(r *seb.Record) {
 	c.buf = append(c.buf, `,"timestamp":"`...)
 	c.timestamp(r.Timestamp)
 	c.buf = append(c.buf, '"')
+	if !r.LogTime.IsZero() {
+		c.buf = append(c.buf, `,"log_time":"`...)
+		c.buf = c.logStamps.append(c.buf, r.LogTime, httprecord.LogTimeLayout)
+		c.buf = append(c.buf, '"')
+	}
 	if r.Key != nil {
 		c.field("key", r.Key)
 	}
@@ -212,15 +231,8 @@ func (c *chunks) fields(r *seb.Record) {
 	}
 }
 
-// timestamp adds t. It keeps the text of the last timestamp, since adjacent records mostly have equal
-// times.
-func (c *chunks) timestamp(t time.Time) {
-	if !t.Equal(c.stamped) || len(c.stamp) == 0 {
-		c.stamped = t
-		c.stamp = t.UTC().AppendFormat(c.stamp[:0], timestampLayout)
-	}
-	c.buf = append(c.buf, c.stamp...)
-}
+// timestamp adds t.
+func (c *chunks) timestamp(t time.Time) { c.buf = c.stamps.append(c.buf, t, timestampLayout) }
 
 // headers adds two fields: "headers" has the headers whose values are UTF-8, and "headers_base64" has the other
 // headers.

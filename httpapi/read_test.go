@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
@@ -31,6 +33,11 @@ func newServerWith(t testing.TB, n int) *server {
 func line(offset int) string {
 	return fmt.Sprintf(`{"partition":0,"offset":%d,"timestamp":"2026-01-31T12:00:00.000Z","value":"%d"}`, offset, offset)
 }
+
+var logTimes = regexp.MustCompile(`,"log_time":"[^"]*"`)
+
+// withoutLogTimes returns a body without the log times of its records, which depend on when the test runs.
+func withoutLogTimes(body string) string { return logTimes.ReplaceAllString(body, "") }
 
 func lines(offsets ...int) string {
 	var s strings.Builder
@@ -62,8 +69,8 @@ func TestReadNDJSON(t *testing.T) {
 		for _, accept := range []string{"", "*/*", "application/*;q=0.5", typeNDJSON} {
 			a := s.get(ordersPath+c.query, "Accept", accept)
 			a.want(t, http.StatusOK)
-			if a.body != c.want {
-				t.Errorf("%s: got %s, want %s", c.query, a.body, c.want)
+			if got := withoutLogTimes(a.body); got != c.want {
+				t.Errorf("%s: got %s, want %s", c.query, got, c.want)
 			}
 			a.wantHeader(t, "Content-Type", typeNDJSON)
 			a.wantHeader(t, "Seb-Next-Offset", c.next)
@@ -96,12 +103,12 @@ func TestReadFromATime(t *testing.T) {
 func TestReadJSON(t *testing.T) {
 	s := newServerWith(t, 3)
 	a := s.get(ordersPath+"?offset=1&limit=1", "Accept", "application/json")
-	if want := `{"records":[` + line(1) + `],"next_offset":2,"end_offset":3}` + "\n"; a.body != want {
+	if want := `{"records":[` + line(1) + `],"next_offset":2,"end_offset":3}` + "\n"; withoutLogTimes(a.body) != want {
 		t.Errorf("got %s, want %s", a.body, want)
 	}
 	a.wantHeader(t, "Content-Type", typeJSON)
 	a = s.get(ordersPath+"?offset=1", "Accept", "text/html, application/json;q=0.9, */*;q=0.1")
-	if want := `{"records":[` + line(1) + `,` + line(2) + `],"next_offset":3,"end_offset":3}` + "\n"; a.body != want {
+	if want := `{"records":[` + line(1) + `,` + line(2) + `],"next_offset":3,"end_offset":3}` + "\n"; withoutLogTimes(a.body) != want {
 		t.Errorf("got %s, want %s", a.body, want)
 	}
 	a = s.get(ordersPath+"?offset=latest", "Accept", "application/json")
@@ -196,12 +203,50 @@ func TestReadAndAppendAreInverse(t *testing.T) {
 	s.get(ordersPath, "Accept", typeJSON).json(t, &list)
 	for i := range list.Records {
 		delete(list.Records[i], "offset")
+		delete(list.Records[i], "log_time")
 	}
 	body := mustJSON(t, map[string]any{"records": list.Records})
 	s.append("copy", body, "Content-Type", typeRecords)
-	if diff := cmp.Diff(s.stored("orders", 0), s.stored("copy", 0)); diff != "" {
+	if diff := cmp.Diff(s.stored("orders", 0), s.stored("copy", 0), cmpopts.IgnoreFields(seb.Record{}, "LogTime")); diff != "" {
 		t.Errorf("the copy differs (-want +got):\n%s", diff)
 	}
+}
+
+// All forms but the compact one and the original's show when a record was committed.
+func TestRecordsAreShownWithTheirLogTimes(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		for i := range 2 {
+			time.Sleep(time.Second)
+			s.append("orders", fmt.Sprint(i), "Seb-Timestamp", "2026-01-31T12:00:00Z")
+		}
+		var want []string
+		for _, r := range s.stored("orders", 0) {
+			want = append(want, `"timestamp":"2026-01-31T12:00:00.000Z","log_time":"`+r.LogTime.Format("2006-01-02T15:04:05.000000Z")+`","value":"`+string(r.Value)+`"`)
+		}
+		s.setQueue("mail", "", http.StatusCreated)
+		f := s.follow("?offset=0")
+		f.begin()
+		events := f.next().data + f.next().data
+		f.resp.Body.Close()
+		for what, body := range map[string]string{
+			"lines": s.get(ordersPath).body, "JSON": s.get(ordersPath, "Accept", typeJSON).body, "events": events,
+			"a consumer's read": s.unread("c", "").body, "messages": s.post(mailPath+"/receive", `{"max":2}`).body,
+		} {
+			if !strings.Contains(body, want[0]) || !strings.Contains(body, want[1]) || want[0] == want[1] {
+				t.Errorf("%s: got %s, want %q in it", what, body, want)
+			}
+		}
+	})
+}
+
+// A log below level 6 keeps no log times.
+func TestLogTimesThatAreNotKnownAreLeftOut(t *testing.T) {
+	s := newServer(t, seb.Options{HoldFormat: true}, Options{})
+	s.append("orders", "x")
+	if a := s.get(ordersPath); strings.Contains(a.body, "log_time") {
+		t.Errorf("got %s", a.body)
+	}
+	s.get(ordersPath+"/0").wantHeader(t, "Seb-Log-Time", "")
 }
 
 func TestReadRefusals(t *testing.T) {
@@ -361,6 +406,10 @@ func TestReadOneRecord(t *testing.T) {
 	}
 	if got := a.Header.Values("Seb-Header-A"); !cmp.Equal(got, []string{"1", "2"}) {
 		t.Errorf("header a is %q", got)
+	}
+
+	if got, want := a.Header.Get("Seb-Log-Time"), s.stored("orders", 0)[0].LogTime.Format("2006-01-02T15:04:05.000000Z"); got != want {
+		t.Errorf("its log time is %q, want %q", got, want)
 	}
 
 	tag := a.Header.Get("ETag")

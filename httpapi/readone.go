@@ -47,7 +47,7 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 	}
 	noPage(w.Header())
 	headers := headersOf(rec)
-	httprecord.Describe(w.Header(), rec.Key, rec.Timestamp, headers)
+	httprecord.Describe(w.Header(), rec.Key, rec.Timestamp, rec.LogTime, headers)
 	return writeBody(w, http.StatusOK, httprecord.MediaType(headers, "application/octet-stream"), rec.Value)
 }
 

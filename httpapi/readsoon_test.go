@@ -16,7 +16,7 @@ import (
 // However much a read asks for, its answer begins soon after the first record was read, in
 // every form and on every path.
 func TestEveryReadBeginsSoonOverASlowStore(t *testing.T) {
-	const commits, delay = 1000, 100 * time.Millisecond
+	const commits, delay = 1000, 300 * time.Millisecond
 	for name, read := range map[string]struct {
 		path, accept, next string
 	}{

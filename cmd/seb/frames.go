@@ -144,7 +144,7 @@ func appendKeyedJSON(dst, shared []byte, f frame) []byte {
 func keyed(dst []byte, f frame) ([]byte, error) { return appendKeyedJSON(dst, nil, f), nil }
 
 // appendRecordJSON appends line, the JSON of a record as consume writes it, in the form that an append
-// accepts: without the offset, which the log assigns. Spaces replace the fields that are left out, so that
+// accepts: without the offset and the log time, which the log assigns. Spaces replace the fields that are left out, so that
 // each byte keeps its place in the line, and the broker's errors can name it. The broker checks the values.
 func appendRecordJSON(dst, line []byte, repartition bool) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
@@ -165,7 +165,7 @@ func appendRecordJSON(dst, line []byte, repartition bool) ([]byte, error) {
 		}
 		field := dst[from : start+int(d.InputOffset())] // with the comma before it, if there is one
 		switch name {
-		case "offset":
+		case "offset", "log_time":
 			blank(field)
 			continue
 		case "partition":

@@ -134,6 +134,9 @@ func (c *Cache) Get(r Range) []byte {
 	return b
 }
 
+// Has reports whether Get would probably return the batch that r names. It counts as no use of the batch.
+func (c *Cache) Has(r Range) bool { return c.memory.has(r) || c.disk != nil && c.disk.has(r) }
+
 // Add keeps the batch b, which was just committed, in memory but not on disk. Readers are likely
 // to want b soon, while it is still in memory. After the call, the caller must not change b. Add
 // ignores b if the size or CRC of b is not the one in r. b should not be a slice of a larger
@@ -168,6 +171,13 @@ func matches(r Range, b []byte) bool {
 // SetMemoryMax changes how many bytes of memory the entries may take, and evicts entries at once if they
 // take more. Each entry takes the size of its batch and a fixed overhead.
 func (c *Cache) SetMemoryMax(bytes int64) { c.memory.setMax(bytes) }
+
+// MemoryMax returns how many bytes of memory the entries may take now.
+func (c *Cache) MemoryMax() int64 {
+	c.memory.mu.Lock()
+	defer c.memory.mu.Unlock()
+	return c.memory.max
+}
 
 // Shrink evicts entries from memory until the given number of bytes is free, or no entry is left. It
 // returns how many bytes it freed. New entries may take the memory again: a caller that wants the memory

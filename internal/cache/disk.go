@@ -136,13 +136,24 @@ func (d *disk) close() error {
 
 func (d *disk) hash(r Range) uint64 { return maphash.Comparable(d.seed, r) }
 
+// has reports whether there is an entry for r.
+func (d *disk) has(r Range) bool {
+	_, ok := d.find(d.hash(r), r)
+	return ok
+}
+
+// find returns where the disk has an entry with a hash.
+func (d *disk) find(h uint64, r Range) (p place, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p, ok = d.index[h]
+	return p, ok && !d.closed && int64(p.at)+entrySize(r) <= p.vol.size
+}
+
 // get returns the batch of r, or nil if there is no entry for r or the entry does not verify.
 func (d *disk) get(r Range) []byte {
 	h := d.hash(r)
-	d.mu.Lock()
-	p, ok := d.index[h]
-	ok = ok && !d.closed && int64(p.at)+entrySize(r) <= p.vol.size
-	d.mu.Unlock()
+	p, ok := d.find(h, r)
 	if !ok {
 		return nil
 	}

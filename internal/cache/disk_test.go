@@ -473,3 +473,23 @@ func TestReadOnlyDirectory(t *testing.T) {
 		t.Fatalf("%d hits, log %v", hits, log.lines())
 	}
 }
+
+// Has finds what is in memory or on disk, and counts neither as a hit nor as a miss.
+func TestHasIsNoUse(t *testing.T) {
+	c := open(t, Options{MemoryMax: 1 << 20, Dir: t.TempDir(), DiskBytes: 1 << 20})
+	kept, b := batch(1, 200)
+	c.AddFetched(kept, b)
+	onlyMemory, b := batch(2, 200)
+	c.Add(onlyMemory, b)
+	missing, _ := batch(3, 200)
+	if !c.Has(kept) || !c.Has(onlyMemory) || c.Has(missing) {
+		t.Error("it does not have what was added")
+	}
+	c.Shrink(1 << 20)
+	if !c.Has(kept) || c.Has(onlyMemory) {
+		t.Error("memory was emptied, but not the disk")
+	}
+	if s := c.Stats(); s.MemoryHits+s.DiskHits+s.Misses > 0 || s.MemoryEntries > 0 {
+		t.Errorf("%+v", s)
+	}
+}

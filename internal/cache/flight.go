@@ -36,23 +36,31 @@ type flight struct {
 // context of fn has the values of the first caller's ctx, but not its deadline or cancellation. fn
 // runs in a separate goroutine, for which Close waits, so fn must return soon after its context ends.
 func (c *Cache) Flight(ctx context.Context, keys []any, fn func(ctx context.Context) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+	return c.Begin(ctx, keys, fn)()
+}
+
+// Begin is the part of Flight that does not wait: when it returns, later calls with one of the keys wait for this one. The caller
+// must call wait, which does the rest.
+func (c *Cache) Begin(ctx context.Context, keys []any, fn func(ctx context.Context) error) (wait func() error) {
 	f, err := c.flights.join(ctx, keys, fn)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-f.done:
-		return f.err
-	case <-ctx.Done():
-		c.flights.leave(f)
-		return ctx.Err()
+	return func() error {
+		if err != nil {
+			return err
+		}
+		select {
+		case <-f.done:
+			return f.err
+		case <-ctx.Done():
+			c.flights.leave(f)
+			return ctx.Err()
+		}
 	}
 }
 
 func (fs *flights) join(ctx context.Context, keys []any, fn func(ctx context.Context) error) (*flight, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	for _, key := range keys {

@@ -220,3 +220,31 @@ func TestFlightsShareKeys(t *testing.T) {
 		}
 	})
 }
+
+// When Begin has returned, others with one of its keys wait for it.
+func TestBegunFlightIsJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, release := open(t, Options{}), make(chan struct{})
+		wait := c.Begin(t.Context(), keysOf("a", "b"), func(context.Context) error {
+			<-release
+			return errFetch
+		})
+		got := make(chan error, 1)
+		go func() {
+			got <- c.Flight(t.Context(), keysOf("b"), func(context.Context) error { return nil })
+		}()
+		synctest.Wait()
+		close(release)
+		if err := wait(); !errors.Is(err, errFetch) {
+			t.Error(err)
+		}
+		if err := <-got; !errors.Is(err, errFetch) {
+			t.Errorf("the second caller did not wait for the first: %v", err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.Begin(ended, keysOf("a"), func(context.Context) error { return nil })(); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}

@@ -48,6 +48,13 @@ func (m *memory) get(r Range) []byte {
 	return e.Value.(*entry).b
 }
 
+func (m *memory) has(r Range) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.byRange[r]
+	return ok
+}
+
 func (m *memory) add(r Range, b []byte) {
 	if cap(b) > 2*len(b) {
 		// b has much unused capacity, or is a small slice of a large allocation.

@@ -51,7 +51,8 @@ type ReadOptions struct {
 type Sink interface {
 	// Grow is called before the records of each batch: at most n records of that batch follow.
 	Grow(n int)
-	Add(r record.Record)
+	// Add takes a record, and the time of its commit: the zero time if the log does not keep such times yet.
+	Add(r record.Record, logTime time.Time)
 }
 
 // Next passes records to a sink, within the bounds of opts, and moves the cursor past them. At the end
@@ -271,7 +272,9 @@ func (c *Cursor) read(ctx context.Context, opts *ReadOptions, to Sink) (count in
 	if err := c.resolve(ctx, opts); err != nil {
 		return 0, err
 	}
-	raws, err := c.readFound(ctx)
+	ahead := c.e.resume(c)
+	raws, missed, err := c.readFound(ctx)
+	defer func() { c.e.rest(ahead, c, missed, err) }()
 	bytes := int64(0)
 batches:
 	for i, raw := range raws {
@@ -290,7 +293,7 @@ batches:
 				break batches
 			}
 			bytes += size
-			to.Add(r)
+			to.Add(r, l.LogTime(format.Offset(r.Offset)))
 			c.Offset, c.Floats = format.Offset(r.Offset+1), false
 			count++
 		}

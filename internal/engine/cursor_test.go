@@ -28,8 +28,8 @@ type sink struct {
 	batches int
 }
 
-func (s *sink) Grow(int)            { s.batches++ }
-func (s *sink) Add(r record.Record) { s.text += string(r.Value) }
+func (s *sink) Grow(int)                         { s.batches++ }
+func (s *sink) Add(r record.Record, _ time.Time) { s.text += string(r.Value) }
 
 // wantNext checks which values Next passes, and the offset of the cursor after that.
 func wantNext(t *testing.T, c *engine.Cursor, opts engine.ReadOptions, values string, offset format.Offset) {

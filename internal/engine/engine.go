@@ -106,6 +106,7 @@ type Engine struct {
 	batcher   *batcher
 	metrics   *metrics
 	traffic   *traffic
+	ahead     ahead
 	use       map[format.Cause]*storeUse
 	spending  spending
 	opening   opening
@@ -178,6 +179,7 @@ func New(store objstore.Store, opts Options) *Engine {
 		unreadable: unreadable{batches: map[cache.Range]int{}, segments: map[uint64]int{}},
 	}
 	e.life, e.end = context.WithCancel(context.Background())
+	e.ahead.readers = map[aheadPlace]*aheadReader{}
 	e.traffic = newTraffic(e.State())
 	e.openStores(store)
 	e.waiters.init()
@@ -396,6 +398,7 @@ func (e *Engine) Shutdown(release func()) (err error) {
 		err = stopped // the engine stopped itself during the shutdown
 	}
 	e.end()
+	e.ahead.close()
 	e.batcher.uploads.Wait()
 	e.waiters.notifyAll()
 	return errors.Join(err, e.cache.Close())

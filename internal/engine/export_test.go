@@ -29,3 +29,14 @@ func (e *Engine) Collect(ctx context.Context) (collect.Result, error) {
 }
 
 var errCollecting = errors.New("the broker is deleting dead objects already")
+
+// Ahead returns for how many readers the engine knows where they go on, how many bytes are read ahead for them, and how many requests
+// for that are under way.
+func (e *Engine) Ahead() (readers int, bytes int64, requests int) {
+	e.ahead.mu.Lock()
+	defer e.ahead.mu.Unlock()
+	return len(e.ahead.readers), e.ahead.bytes, e.ahead.requests
+}
+
+// CachedEntries returns how many batches and parts of tables are in memory.
+func (e *Engine) CachedEntries() int { return e.cache.Stats().MemoryEntries }

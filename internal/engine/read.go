@@ -21,6 +21,8 @@ const (
 	batchReadTries = 3
 	// ReadsMax is how many batches one reader reads at once.
 	ReadsMax = 16
+	// readsSmall is how many small objects one reader reads at once.
+	readsSmall = 128
 	// A read of an object asks for at least readWindowBytes, unless the object ends before. Readers share the
 	// requests for the same window of an object: the bytes from a multiple of readWindowBytes to the next.
 	readWindowBytes = 1 * mib
@@ -31,6 +33,9 @@ type window struct {
 	object state.Object
 	number uint32
 }
+
+// batchOf identifies a batch that is being read.
+type batchOf cache.Range
 
 func rangeOf(l state.Location) cache.Range {
 	kind := format.KindCommit
@@ -64,10 +69,10 @@ const (
 // that can't be read, or that comes too late: see readWaitsFor. readFound sends up to ReadsMax requests to
 // the store at the same time: one after the other, the batches of a thousand small commits would take a
 // thousand round trips. It reads neighbours in one object with one request. Where a batch has moved since it
-// was found, readFound changes c.found.
-func (c *Cursor) readFound(ctx context.Context) (_ [][]byte, err error) {
+// was found, readFound changes c.found. missed says that the cache did not have all of them.
+func (c *Cursor) readFound(ctx context.Context) (_ [][]byte, missed bool, err error) {
 	if len(c.found) == 0 {
-		return nil, nil // return before WithCancel, whose memory ctx would keep while the caller waits
+		return nil, false, nil // return before WithCancel, whose memory ctx would keep while the caller waits
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -78,7 +83,7 @@ func (c *Cursor) readFound(ctx context.Context) (_ [][]byte, err error) {
 		begun  = 0         // only batches with a lower index were requested
 		first  = firstBatch{began: time.Now(), giveUp: cancel}
 		wg     sync.WaitGroup
-		places = make(chan struct{}, ReadsMax)
+		places = make(chan struct{}, readsAtOnce(c.found))
 	)
 	defer first.forget()
 	for begun < len(raws) && !first.isLongAgo() {
@@ -90,6 +95,7 @@ func (c *Cursor) readFound(ctx context.Context) (_ [][]byte, err error) {
 			begun++
 			continue
 		}
+		missed = true
 		places <- struct{}{}
 		if failed.Load() {
 			break
@@ -113,10 +119,20 @@ func (c *Cursor) readFound(ctx context.Context) (_ [][]byte, err error) {
 			err = errs[i]
 		}
 		if raw == nil {
-			return raws[:i], err
+			return raws[:i], missed, err
 		}
 	}
-	return raws[:begun], nil
+	return raws[:begun], missed, nil
+}
+
+// readsAtOnce returns how many requests a read sends at once.
+func readsAtOnce(ls []state.Location) int {
+	for _, l := range ls {
+		if l.Object.Size > aheadWhole {
+			return ReadsMax
+		}
+	}
+	return readsSmall
 }
 
 // extent returns how many batches, from the first one on, are to be read with one request: all that lie in the same
@@ -275,14 +291,14 @@ func (e *Engine) dataLost(l state.Location, err error) error {
 
 // fetchShared reads batches that lie in one object, one behind the other, into raws. loads is how many checkpoints the
 // engine had loaded when the batches were found. If another reader is just reading the same windows of the object,
-// fetchShared waits for that reader, and sends a request only for what that reader did not put into the cache.
+// fetchShared waits for that reader, and then goes on with what that reader did not put into the cache.
 func (e *Engine) fetchShared(ctx context.Context, ls []state.Location, loads uint64, raws [][]byte) error {
-	off, n := extentOf(ls)
-	var keys []any
-	for number := off / readWindowBytes; number*readWindowBytes < off+n; number++ {
-		keys = append(keys, window{ls[0].Object, uint32(number)})
-	}
-	for {
+	for tries := len(ls); ; tries-- {
+		off, n := extentOf(ls)
+		keys := flightKeys(ls, ls[0].Row == nil)
+		if tries == 0 {
+			keys = nil // this request is for this reader alone, so that it need not wait for others again
+		}
 		var (
 			mine bool
 			got  [][]byte
@@ -301,28 +317,48 @@ func (e *Engine) fetchShared(ctx context.Context, ls []state.Location, loads uin
 		case err != nil && !lost(err) && !errors.Is(err, errMoved):
 			return err // it says something about the store, not about other batches
 		}
-		missing := false
 		for i, l := range ls {
 			raws[i] = e.cache.Get(rangeOf(l))
-			missing = missing || raws[i] == nil
 		}
-		if !missing {
+		for len(raws) > 0 && raws[0] != nil {
+			ls, raws = ls[1:], raws[1:]
+		}
+		if len(raws) == 0 {
 			return nil
 		}
-		keys = nil // the next request is for this reader alone, so that it need not wait for others again
 	}
 }
 
-// extentOf returns which bytes of the object are read for the batches of ls: all of a small object, and
-// otherwise the batches and what follows them.
+// flightKeys returns the keys of a flight that reads batches which lie in one object: those of the batches, and, with windows, those
+// of the windows of the object that are read with them.
+func flightKeys(ls []state.Location, windows bool) (keys []any) {
+	for _, l := range ls {
+		keys = append(keys, batchOf(rangeOf(l)))
+	}
+	if windows {
+		off, n := extentOf(ls)
+		for number := off / readWindowBytes; number*readWindowBytes < off+n; number++ {
+			keys = append(keys, window{ls[0].Object, uint32(number)})
+		}
+	}
+	return keys
+}
+
+// extentOf returns which bytes of the object are read for the batches of ls: of a segment, the batches alone, which mostly have
+// no neighbours that others want; all of a small object of the tail; otherwise the batches and what follows them.
 func extentOf(ls []state.Location) (off, n int64) {
 	first, last := ls[0], ls[len(ls)-1]
 	size := int64(first.Object.Size)
-	if size <= readWindowBytes {
-		return 0, size
-	}
 	off = int64(first.Pos)
-	return off, min(max(int64(last.Pos)+int64(last.Size)-off, readWindowBytes), size-off)
+	n = int64(last.Pos) + int64(last.Size) - off
+	switch {
+	case first.Row != nil:
+		return off, n
+	case size <= readWindowBytes:
+		return 0, size
+	default:
+		return off, min(max(n, readWindowBytes), size-off)
+	}
 }
 
 // fetchExtent reads n bytes of an object from off on. They contain the batches of ls, which it returns, and it puts all

@@ -99,7 +99,7 @@ func (c *Cursor) rowOfTime(ctx context.Context, l state.Location, ms int64) (fou
 
 // locationOf returns the location of a batch of a range in a segment.
 func locationOf(l state.Location, x *format.SegmentBatch) state.Location {
-	return state.Location{Object: l.Object, Base: x.Base, Span: x.Span, Records: x.Records, Pos: x.Pos, Size: x.Size, CRC: x.CRC}
+	return state.Location{Object: l.Object, Base: x.Base, Span: x.Span, Records: x.Records, Pos: x.Pos, Size: x.Size, CRC: x.CRC, Row: x}
 }
 
 // batches iterates over the batches that a segment has of the cursor's partition, from an offset on. An error ends the

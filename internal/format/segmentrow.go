@@ -3,6 +3,7 @@ package format
 import (
 	"encoding/binary"
 	"math"
+	"sort"
 )
 
 // The rows of a segment's table of locations, one for each batch. The key, big-endian, so that keys sort like numbers:
@@ -50,6 +51,11 @@ type CommitPart struct {
 	Base Offset
 	Seq  Seq
 	Time int64 // the log's time in microseconds since 1970
+}
+
+// CommitOf returns the commit that appended an offset of the batch.
+func (x *SegmentBatch) CommitOf(offset Offset) CommitPart {
+	return x.Commits[max(1, sort.Search(len(x.Commits), func(i int) bool { return x.Commits[i].Base > offset }))-1]
 }
 
 // LocationKey returns the key of the batch with that base offset. For any offset of the batch, the batch's row is the

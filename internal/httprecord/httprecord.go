@@ -21,12 +21,17 @@ const (
 	KeyHeader       = "Seb-Key"
 	KeyBase64Header = "Seb-Key-Base64" // for a key that an HTTP header can't carry unchanged
 	TimestampHeader = "Seb-Timestamp"
+	LogTimeHeader   = "Seb-Log-Time"
 	HeaderPrefix    = "Seb-Header-"         // followed by the name of a record header
 	OmittedHeader   = "Seb-Omitted-Headers" // the number of record headers that HTTP can't carry
 )
 
-// TimestampLayout is RFC 3339 with milliseconds, the precision of the log.
-const TimestampLayout = "2006-01-02T15:04:05.000Z07:00"
+// TimestampLayout is RFC 3339 with milliseconds, the precision of records' timestamps. LogTimeLayout has microseconds, the
+// precision of the times of commits.
+const (
+	TimestampLayout = "2006-01-02T15:04:05.000Z07:00"
+	LogTimeLayout   = "2006-01-02T15:04:05.000000Z07:00"
+)
 
 // ContentType is the record header with the media type of the value, as in the Kafka
 // binding of CloudEvents.
@@ -35,9 +40,12 @@ const ContentType = "content-type"
 // Headers iterates over the names and values of a record's headers, in the record's order.
 type Headers = iter.Seq2[string, []byte]
 
-// Describe sets the HTTP headers of a record, except Content-Type. A nil key means no key.
-func Describe(to http.Header, key []byte, at time.Time, headers Headers) {
+// Describe sets the HTTP headers of a record, except Content-Type. A nil key means no key. A zero logTime is left out.
+func Describe(to http.Header, key []byte, at, logTime time.Time, headers Headers) {
 	to.Set(TimestampHeader, at.UTC().Format(TimestampLayout))
+	if !logTime.IsZero() {
+		to.Set(LogTimeHeader, logTime.UTC().Format(LogTimeLayout))
+	}
 	switch {
 	case key == nil:
 	case Fits(key):

@@ -22,7 +22,7 @@ func headers(pairs ...string) Headers {
 
 func TestHeadersCarryWhatTheyCan(t *testing.T) {
 	at := time.Date(2026, 1, 31, 13, 0, 0, 250_999_000, time.FixedZone("", 3600))
-	const stamp = "2026-01-31T12:00:00.250Z"
+	const stamp, logStamp = "2026-01-31T12:00:00.250Z", "2026-01-31T12:00:00.251000Z"
 	tests := map[string]struct {
 		key     []byte
 		headers Headers
@@ -41,8 +41,9 @@ func TestHeadersCarryWhatTheyCan(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := http.Header{}
-			Describe(got, test.key, at, test.headers)
+			Describe(got, test.key, at, at.Add(time.Microsecond), test.headers)
 			test.want.Set(TimestampHeader, stamp)
+			test.want.Set(LogTimeHeader, logStamp)
 			if !maps.EqualFunc(got, test.want, slices.Equal) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}

@@ -133,7 +133,7 @@ func (c *client) request(ctx context.Context, m *Message, now time.Time) (*http.
 		otherwise = "application/octet-stream"
 	}
 	r.Header.Set("Content-Type", httprecord.MediaType(m.headers(), otherwise))
-	httprecord.Describe(r.Header, m.Key, m.Timestamp, m.headers())
+	httprecord.Describe(r.Header, m.Key, m.Timestamp, m.LogTime, m.headers())
 	r.Header.Set("Seb-Topic", c.identity.topic)
 	r.Header.Set("Seb-Topic-Id", c.identity.topicID)
 	r.Header.Set("Seb-Queue", c.identity.queue)

@@ -24,6 +24,7 @@ type Message struct {
 	Value     []byte // must never be changed: net/http may read it even shortly after the request has ended
 	Headers   []Header
 	Timestamp time.Time
+	LogTime   time.Time // of the record's commit; zero if the log does not keep such times yet
 	// Release, if set, is called when Value is no longer needed.
 	Release func()
 }

@@ -57,7 +57,7 @@ func (p *Plan) Hold(ctx context.Context, from objstore.Store, log io.Writer) (en
 				return
 			case <-tick.C:
 				if err := e.Hold(renewing, id, p.Slot, holdLasts); err != nil && renewing.Err() == nil {
-					fmt.Fprintf(log, "could not tell the brokers of the log to delete nothing that is still to be copied; trying again in %v: %v\n", holdLasts/3, err)
+					_, _ = fmt.Fprintf(log, "could not tell the brokers of the log to delete nothing that is still to be copied; trying again in %v: %v\n", holdLasts/3, err)
 				}
 			}
 		}
@@ -68,7 +68,7 @@ func (p *Plan) Hold(ctx context.Context, from objstore.Store, log io.Writer) (en
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()
 		if err := e.Hold(ctx, id, p.Slot, 0); err != nil {
-			fmt.Fprintf(log, "could not tell the brokers of the log that the copy is made, so they delete nothing for up to %v: %v\n", holdLasts, err)
+			_, _ = fmt.Fprintf(log, "could not tell the brokers of the log that the copy is made, so they delete nothing for up to %v: %v\n", holdLasts, err)
 		}
 		stopEnd := context.AfterFunc(ctx, e.End)
 		defer stopEnd()

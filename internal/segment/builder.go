@@ -209,10 +209,13 @@ func (b *Builder) count(in Input, head record.Batch, decoded bool) {
 	}
 }
 
-// takes tells whether an input can become part of the merged batch.
+// takes tells whether an input can become part of the merged batch. The commits of a batch are in the order of the log. For a data
+// object from before [format.LevelSegments], the log knows no commit but the one that raised the level: what was committed after
+// that data object, but before the level was raised, can't be in one batch with it.
 func (m *merge) takes(in Input, head record.Batch, most int) bool {
 	return m.records.Count() > 0 && m.topic == in.Topic && m.partition == in.Partition && m.base+format.Offset(m.records.Span()) == in.Base &&
-		m.records.Size()+len(in.Raw) <= most && m.records.Span()+head.Span <= record.SpanMax
+		m.records.Size()+len(in.Raw) <= most && m.records.Span()+head.Span <= record.SpanMax &&
+		m.commits[len(m.commits)-1].Seq <= in.Commits[0].Seq
 }
 
 // add adds the records of an input, which takes has accepted, or which is the first one.

@@ -183,7 +183,7 @@ func TestRecordsAreConserved(t *testing.T) {
 				if err != nil || !ok || x.Base > o {
 					t.Fatalf("offset %d: %+v, %v, %v", o, x, ok, err)
 				}
-				if got := commitOf(x.Commits, o); got != commitOf(s.Commits, o) {
+				if got := x.CommitOf(o); (format.CommitPart{Seq: got.Seq, Time: got.Time}) != commitOf(s.Commits, o) {
 					t.Fatalf("offset %d is of commit %+v, not %+v", o, got, s.Commits)
 				}
 			}

@@ -15,9 +15,10 @@ import (
 // least it is the delay with which the level of the log was raised. Somebody who copies the log holds it.
 
 const (
-	// HoldsMax is how many holds a log has at most, and HoldMax how long one lasts at most without being renewed.
+	// HoldsMax is how many holds a log has at most.
 	HoldsMax = 64
-	HoldMax  = 7 * 24 * time.Hour
+	// HoldMax is how long a hold lasts at most without being renewed.
+	HoldMax = 7 * 24 * time.Hour
 	// DelayMax is how long dead objects may stay at most.
 	DelayMax = 10 * 365 * 24 * time.Hour
 

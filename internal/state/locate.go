@@ -2,6 +2,7 @@ package state
 
 import (
 	"sort"
+	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
 )
@@ -18,6 +19,23 @@ type Location struct {
 	Pos     uint32        // position in the object, in bytes from its first byte
 	Size    uint32
 	CRC     uint32
+	// Commit appended the batch. Its time is 0 below [format.LevelSegments]. It is zero for what is in a segment.
+	Commit format.CommitTime
+	// Row is what the table of locations of a segment says about the batch; nil for what is not in a segment, and for a range.
+	Row *format.SegmentBatch
+}
+
+// LogTime returns the time of the commit that appended the record at an offset of the batch. It returns the zero time if the
+// log does not keep such times yet, below [format.LevelSegments].
+func (l *Location) LogTime(offset format.Offset) time.Time {
+	us := l.Commit.Time
+	if l.Row != nil {
+		us = l.Row.CommitOf(offset).Time
+	}
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
 }
 
 // End returns the offset after the batch.
@@ -110,7 +128,7 @@ func (s *State) TimeAt(t *Topic, partition format.Partition, offset format.Offse
 func (s *State) partLocation(p *Partition, i int) Location {
 	x := p.parts()[i]
 	if x.segment == 0 {
-		return p.stays()[sort.Search(len(p.stays()), func(i int) bool { return p.stays()[i].Base >= x.base })].Location
+		return p.stays()[sort.Search(len(p.stays()), func(i int) bool { return p.stays()[i].Base >= x.base })]
 	}
 	n := s.segment(x.segment)
 	return Location{Segment: n, Object: n.object(), Base: x.base, Span: int64(p.partEnd(i) - x.base), Size: uint32(x.bytes)}
@@ -124,15 +142,17 @@ func (p *Partition) chunkOf(offset format.Offset) int {
 func (s *State) location(p *Partition, ci, bi int) Location {
 	c := &p.chunks[ci]
 	b := c.batches[bi]
+	index := c.object + uint64(b.object)
 	count := int64(p.endOf(ci, bi) - b.base) // a batch that a commit appended has no gaps
 	return Location{
-		Object:  s.objects.entry(c.object + uint64(b.object)).Object(),
+		Object:  s.objects.entry(index).Object(),
 		Base:    b.base,
 		Span:    count,
 		Records: count,
 		Pos:     b.pos,
 		Size:    b.size,
 		CRC:     b.crc,
+		Commit:  s.objects.commitOf(index, s.raised),
 	}
 }
 

@@ -83,6 +83,7 @@ func (m *model) apply(c *format.Commit) {
 			if x.Object == 0 {
 				l.Object = Object{Seq: uint64(c.Seq), Tag: c.Nonce.Tag(), Size: uint32(c.Size())}
 				l.Pos = c.PayloadStart + x.Pos
+				l.Commit.Seq = c.Seq
 			} else {
 				r := c.Data[x.Object-1]
 				l.Object = Object{Data: true, Seq: uint64(r.Seq), Tag: r.ID, Size: r.Size}

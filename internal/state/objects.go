@@ -185,7 +185,7 @@ func (s *State) Stayed() iter.Seq[Location] {
 		for _, t := range s.topics.oldest(s.TopicCount()) {
 			for i := range t.Partitions {
 				for _, x := range t.Partitions[i].stays() {
-					if !yield(x.Location) {
+					if !yield(x) {
 						return
 					}
 				}

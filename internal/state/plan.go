@@ -66,11 +66,10 @@ type PlannedRange struct {
 	Segments []*Segment
 }
 
-// PlannedBatch is a batch of the tail, and what the log knows about it.
+// PlannedBatch is a batch of the tail.
 type PlannedBatch struct {
 	Location
 	MaxTime int64
-	Commit  format.CommitTime
 }
 
 // LevelMax is the highest level of a segment.
@@ -129,7 +128,7 @@ func (s *State) planTailRange(t *Topic, partition format.Partition, end uint64) 
 				return r
 			}
 			l := s.location(p, ci, bi)
-			r.Batches = append(r.Batches, PlannedBatch{l, b.maxTime, s.objects.commitOf(index, s.raised)})
+			r.Batches = append(r.Batches, PlannedBatch{l, b.maxTime})
 			r.End = l.End()
 		}
 	}

@@ -175,7 +175,7 @@ func (s *State) partTimes(p *Partition, x part) (first, last int64) {
 	if n := s.segment(x.segment); n != nil {
 		return n.First.Time, n.Last.Time
 	}
-	at := p.stay(x.base).commit.Time
+	at := p.stay(x.base).Commit.Time
 	return at, at
 }
 
@@ -212,7 +212,7 @@ func (s *State) walkTail(p *Partition, x *Expiry) {
 }
 
 // stay returns the batch of a part that is in no segment.
-func (p *Partition) stay(base format.Offset) *stay {
+func (p *Partition) stay(base format.Offset) *Location {
 	for i := range p.stays() {
 		if y := &p.stays()[i]; y.Base >= base {
 			return y

@@ -45,16 +45,10 @@ type part struct {
 	bytes   int64 // size of the batches
 }
 
-// stay is a batch that stays in its object: the batch of a part whose segment is 0.
-type stay struct {
-	Location
-	commit format.CommitTime
-}
-
 // segmented is what a partition has in front of its tail. It never changes: a View shares it.
 type segmented struct {
-	parts []part // by offset
-	stays []stay // the batches of the parts that are in no segment, by offset
+	parts []part     // by offset
+	stays []Location // the batches that stay in their objects: of the parts whose segment is 0, by offset
 }
 
 func (p *Partition) parts() []part {
@@ -64,7 +58,7 @@ func (p *Partition) parts() []part {
 	return p.segmented.parts
 }
 
-func (p *Partition) stays() []stay {
+func (p *Partition) stays() []Location {
 	if p.segmented == nil {
 		return nil
 	}
@@ -72,7 +66,7 @@ func (p *Partition) stays() []stay {
 }
 
 // setParts replaces what a partition has in front of its tail.
-func (s *State) setParts(p *Partition, parts []part, stays []stay) {
+func (s *State) setParts(p *Partition, parts []part, stays []Location) {
 	s.partChanges++
 	s.memory -= p.segmented.memory()
 	p.segmented = nil
@@ -100,7 +94,7 @@ type Dead struct {
 const (
 	segmentMemory = int64(unsafe.Sizeof(Segment{})) + 8
 	partMemory    = int64(unsafe.Sizeof(part{}))
-	stayMemory    = int64(unsafe.Sizeof(stay{}))
+	stayMemory    = int64(unsafe.Sizeof(Location{}))
 	deadMemory    = int64(unsafe.Sizeof(Dead{}))
 )
 
@@ -344,8 +338,7 @@ func (s *State) letStay(f fit) (parts []part) {
 				break
 			}
 			left--
-			index := c.object + uint64(b.object)
-			x := stay{Location: s.location(p, ci, bi), commit: s.objects.commitOf(index, s.raised)}
+			x := s.location(p, ci, bi)
 			stays = append(stays, x)
 			s.stayObjects[x.Object]++
 			parts = append(parts, part{base: b.base, maxTime: b.maxTime, bytes: int64(b.size)})
@@ -393,7 +386,7 @@ func (s *State) dropPart(p *Partition, x part) {
 		}
 		return
 	}
-	i := slices.IndexFunc(p.stays(), func(y stay) bool { return y.Base == x.base })
+	i := slices.IndexFunc(p.stays(), func(y Location) bool { return y.Base == x.base })
 	object := p.stays()[i].Object
 	s.setParts(p, p.parts(), slices.Concat(p.stays()[:i], p.stays()[i+1:]))
 	s.stayObjects[object]--

@@ -23,11 +23,18 @@ type compacted struct {
 	// deadAt is the slot in which each object died.
 	deadAt map[Object]format.Seq
 	ids    uint64
-	kinds  map[string]int // what happened how often
+	// appended has the commit of each batch that was appended since the level was raised.
+	appended map[appendedAt]format.CommitTime
+	kinds    map[string]int // what happened how often
+}
+
+type appendedAt struct {
+	batchKey
+	base format.Offset
 }
 
 func newCompacted(t *rapid.T, kinds map[string]int) *compacted {
-	return &compacted{t: t, w: writer{State: New()}, plain: New(), has: map[uint64]map[batchKey][]format.SegmentRange{}, deadAt: map[Object]format.Seq{}, kinds: kinds}
+	return &compacted{t: t, w: writer{State: New()}, plain: New(), has: map[uint64]map[batchKey][]format.SegmentRange{}, deadAt: map[Object]format.Seq{}, appended: map[appendedAt]format.CommitTime{}, kinds: kinds}
 }
 
 // liveObjects returns the objects that have batches, and for each how many.
@@ -59,6 +66,11 @@ func (x *compacted) step() {
 	}
 	before := liveObjects(x.w.State)
 	known := slices.Collect(maps.Keys(before))
+	for _, it := range c.Entries {
+		if b, ok := it.(*format.Batch); ok && x.w.Level() >= format.LevelSegments {
+			x.appended[appendedAt{batchKey{b.Topic, b.Partition}, b.Base}] = format.CommitTime{Seq: c.Seq, Time: c.Time}
+		}
+	}
 	mustApply(x.t, x.w.State, c)
 	if took, bound := x.w.Memory(), d.Memory(); took > bound {
 		x.t.Fatalf("the state takes %d bytes, the draft said %d: %+v", took, bound, c.Entries)
@@ -263,6 +275,15 @@ func (x *compacted) compareAt(got, want *Topic, partition format.Partition, o fo
 	s := x.w.State
 	is, was := s.Locate(nil, got, partition, o, 1, 1)[0], x.plain.Locate(nil, want, partition, o, 1, 1)[0]
 	if is.Segment == nil {
+		since, ok := x.appended[appendedAt{batchKey{want.ID, partition}, was.Base}]
+		switch {
+		case ok:
+			was.Commit = since
+		case was.Object.Data:
+			was.Commit = s.raised
+		default:
+			was.Commit.Time = s.raised.Time
+		}
 		if is != was {
 			x.t.Fatalf("offset %d is in %+v, not %+v", o, is, was)
 		}

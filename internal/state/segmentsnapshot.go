@@ -84,7 +84,7 @@ func (v *View) Level() uint32 { return v.segments.level }
 // appendSections appends the sections at the end of a snapshot of version 6. A snapshot of an earlier version of Seb has the first
 // ones only, so it reads like one in which the others are empty.
 func (v *View) appendSections(b []byte) []byte {
-	sections := [][]byte{v.topicFlagsSection(), v.spendingSection(), v.segments.keeping.section()}
+	sections := [][]byte{v.topicFlagsSection(), v.spendingSection(), v.segments.section()}
 	for n := len(sections); n > 0 && bytes.Equal(sections[n-1], []byte{0}); n-- {
 		sections = sections[:n-1]
 	}
@@ -243,7 +243,7 @@ func appendSegmentsPartition(b []byte, p *Partition, number func(uint64) uint64)
 			b = binary.AppendUvarint(b, uint64(y.Pos))
 			b = binary.AppendUvarint(b, uint64(y.Size))
 			b = binary.LittleEndian.AppendUint32(b, y.CRC)
-			b = appendCommitTime(appendObject(b, y.Object), y.commit)
+			b = appendCommitTime(appendObject(b, y.Object), y.Commit)
 		}
 	}
 	count := 0
@@ -357,7 +357,7 @@ func (s *State) decodeSegmentsPartition(r *reader, p *Partition) {
 	var (
 		base  format.Offset
 		parts []part
-		stays []stay
+		stays []Location
 	)
 	count := r.count(5)
 	for i := range count {
@@ -395,10 +395,10 @@ func (s *State) decodeSegmentsPartition(r *reader, p *Partition) {
 }
 
 // decodeStay reads where the batch of a part is that is in no segment.
-func (s *State) decodeStay(r *reader, x part) stay {
+func (s *State) decodeStay(r *reader, x part) Location {
 	span := int64(r.max(math.MaxUint32))
-	y := stay{Location: Location{Base: x.base, Span: span, Records: span, Pos: uint32(r.max(math.MaxUint32)), Size: uint32(r.max(math.MaxUint32)), CRC: r.fixed32()}}
-	y.Object, y.commit = r.object(), r.commitTime()
+	y := Location{Base: x.base, Span: span, Records: span, Pos: uint32(r.max(math.MaxUint32)), Size: uint32(r.max(math.MaxUint32)), CRC: r.fixed32()}
+	y.Object, y.Commit = r.object(), r.commitTime()
 	if r.err == nil {
 		s.stayObjects[y.Object]++
 	}

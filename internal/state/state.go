@@ -189,8 +189,8 @@ func (s *State) Apply(c *format.Commit) error {
 	if c.Seq != s.seq+1 {
 		return fmt.Errorf("%w: slot %d can't follow slot %d", ErrNonsense, c.Seq, s.seq)
 	}
-	if c.Time < s.time || c.Time == s.time && s.level >= format.LevelSegments {
-		return fmt.Errorf("%w: the time of the commit is %d µs since 1970, before the time of the previous commit, %d", ErrNonsense, c.Time, s.time)
+	if c.Time < s.NextTime(c.Time) {
+		return fmt.Errorf("%w: the time of the commit is %d µs since 1970, but the time of the previous commit is %d", ErrNonsense, c.Time, s.time)
 	}
 	for _, r := range c.Data {
 		if err := d.CheckData(r); err != nil {

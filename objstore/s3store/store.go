@@ -43,8 +43,9 @@ const (
 	responseTimeout = 30 * time.Second
 	// idleConnsMax is how many idle connections are kept: as many as one broker has
 	// parallel requests.
-	idleConnsMax = 128
-	bufferBytes  = 64 << 10
+	idleConnsMax     = 320
+	writeBufferBytes = 64 << 10
+	readBufferBytes  = 16 << 10 // large bodies are read past the buffer
 )
 
 // Store is an [objstore.Store] in a bucket. The times in its answers are the Date headers of the server's
@@ -154,8 +155,8 @@ func (c *Config) httpClient() *awshttp.BuildableClient {
 		t.MaxIdleConns = idleConnsMax
 		t.MaxIdleConnsPerHost = idleConnsMax
 		t.ResponseHeaderTimeout = responseTimeout
-		t.WriteBufferSize = bufferBytes
-		t.ReadBufferSize = bufferBytes
+		t.WriteBufferSize = writeBufferBytes
+		t.ReadBufferSize = readBufferBytes
 		if c.DialContext != nil {
 			t.DialContext = c.DialContext
 		}

@@ -109,17 +109,17 @@ func TestRestoreAtEachMoment(t *testing.T) {
 		var moments []moment
 		for i := range 240 { // 20 hours
 			kit.AppendTo(t, b, int32(i%3), 1+i%2)
-			switch {
-			case i%12 == 5:
+			switch i % 12 {
+			case 5:
 				info, err := b.Topic(ctx, "t")
 				must(t, err)
 				for _, p := range info.Partitions {
 					_, err := b.DeleteRecords(ctx, "t", p.Partition, max(p.Start, p.End-9))
 					must(t, err)
 				}
-			case i%12 == 8:
+			case 8:
 				must(t, b.DeleteTopic(ctx, "u"))
-			case i%12 == 10:
+			case 10:
 				kit.MustCreateTopic(t, b, "u", 1)
 				kit.MustAppend(t, b, "u", fmt.Sprint(i))
 			}

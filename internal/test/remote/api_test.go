@@ -133,7 +133,8 @@ func (s *steps) topics(ctx context.Context, api client.API) {
 }
 
 func record(r seb.Record) string {
-	return fmt.Sprintf("%d/%d %d %q %t %q %t %q", r.Partition, r.Offset, r.Timestamp.UnixMilli(), r.Key, r.Key == nil, r.Value, r.Value == nil, r.Headers)
+	committed := time.Since(r.LogTime) < time.Minute && r.LogTime.UnixNano()%1000 == 0
+	return fmt.Sprintf("%d/%d %t %d %q %t %q %t %q", r.Partition, r.Offset, committed, r.Timestamp.UnixMilli(), r.Key, r.Key == nil, r.Value, r.Value == nil, r.Headers)
 }
 
 func (s *steps) addRecords(what string, rs []seb.Record, err error) {

@@ -1,0 +1,408 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/record"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// Reading ahead: if a read begins where another one has ended, and that one needed the store, the engine reads what follows into
+// the cache, so that the next reads find it there. Readers are known by where they go on, since each page of a read over HTTP has
+// a cursor of its own. The requests are larger, or more at once, than those of a read: see aheadExtent and aheadRequests. Reads
+// that are random, or find everything in the cache, read nothing ahead.
+
+const (
+	// aheadMax is how far ahead the engine reads for one reader, in bytes. It begins with aheadExtent, and doubles with each read.
+	aheadMax = 16 * mib
+	// All that is read ahead, and not read yet, takes at most 1/aheadShare of the memory budget, and half of the cache.
+	aheadShare = 8
+	// aheadExtent is the least size of a request, if so many bytes follow each other in the object.
+	aheadExtent = 1 * mib
+	// aheadRequests is how many requests for reading ahead are under way at once. The tail of a slow log has small commits: with a
+	// store that takes 30 ms for each request, a reader gets 8,000 of them in a second.
+	aheadRequests = 320
+	// aheadPieces bounds what is read ahead for one reader: objects, or extents of objects.
+	aheadPieces = 4096
+	// aheadWhole is the size of a commit that is read as a whole, although only one batch of it is wanted.
+	aheadWhole = 64 << 10
+	// aheadIdle is after which time a reader that does not go on is forgotten.
+	aheadIdle = 5 * time.Second
+	// aheadReaders is how many readers are known at once.
+	aheadReaders = 256
+)
+
+// ahead is what an engine reads ahead.
+type ahead struct {
+	mu       sync.Mutex
+	closed   bool
+	readers  map[aheadPlace]*aheadReader // those that are not reading just now, by where they go on
+	bytes    int64                       // of all pieces
+	requests int                         // under way
+	tasks    sync.WaitGroup
+}
+
+// aheadPlace is where a reader goes on.
+type aheadPlace struct {
+	partitionOf
+	offset format.Offset
+}
+
+// aheadReader is a reader for whom the engine reads ahead. The mutex of ahead guards its fields.
+type aheadReader struct {
+	cursor *Cursor // finds batches; owned by the goroutine that plans
+	place  aheadPlace
+	used   time.Time // when it read last
+
+	// Set once the reader has gone on:
+	ctx    context.Context //nolint:containedctx // it ends when the reader is forgotten
+	cancel context.CancelFunc
+	idle   *time.Timer
+
+	window   int64
+	next     format.Offset // where the next piece begins
+	pieces   []aheadPiece  // from the reader's offset on, by offset
+	bytes    int64         // of pieces
+	planning bool          // a goroutine plans what to read
+}
+
+// aheadPiece is what one request reads, or what the cache has anyway.
+type aheadPiece struct {
+	end   format.Offset
+	bytes int64
+}
+
+// resume returns the reader that goes on at a cursor; nil if none is known. The cursor has found what it reads next. What of that was
+// not read ahead, resume reads ahead: the requests of the read itself may be smaller.
+func (e *Engine) resume(c *Cursor) *aheadReader {
+	r, plan := e.resumed(c)
+	if plan {
+		e.planAhead(r)
+	}
+	return r
+}
+
+// resumed is the part of resume under the lock. plan says that the caller must call planAhead.
+func (e *Engine) resumed(c *Cursor) (r *aheadReader, plan bool) {
+	a := &e.ahead
+	at := aheadPlace{partitionOf{c.id, c.partition}, c.Offset}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r = a.readers[at]
+	if r == nil || a.closed {
+		return nil, false
+	}
+	delete(a.readers, at)
+	if r.ctx == nil && c.reach() >= c.end { // the reader has caught up: nothing is left to read ahead
+		return nil, false
+	}
+	if r.ctx == nil {
+		r.ctx, r.cancel = context.WithCancel(e.life)
+		r.idle = time.AfterFunc(aheadIdle, func() { a.forget(r) })
+		r.window, r.next = aheadExtent/2, c.Offset
+	} else {
+		r.idle.Stop()
+	}
+	r.window = min(2*r.window, aheadMax)
+	r.passLocked(a, c.Offset)
+	if r.next < c.reach() && !r.planning {
+		r.planning = true
+		return r, true
+	}
+	e.planLocked(r)
+	return r, false
+}
+
+// rest notes where a reader goes on. r is what resume has returned; missed says that its read needed the store.
+func (e *Engine) rest(r *aheadReader, c *Cursor, missed bool, err error) {
+	a := &e.ahead
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r != nil && r.ctx.Err() != nil {
+		r = nil // a request has failed
+	}
+	switch {
+	case a.closed || err != nil || c.Offset >= c.end:
+		a.dropLocked(r)
+		return
+	case r == nil && !missed:
+		return
+	case r == nil:
+		r = &aheadReader{cursor: e.NewCursor(c.topic, c.id, c.partition, c.Offset)}
+	default:
+		r.passLocked(a, c.Offset)
+		r.idle.Reset(aheadIdle)
+		e.planLocked(r)
+	}
+	r.place, r.used = aheadPlace{partitionOf{c.id, c.partition}, c.Offset}, time.Now()
+	a.dropLocked(a.readers[r.place])
+	a.readers[r.place] = r
+	if len(a.readers) > aheadReaders {
+		oldest := r
+		for _, x := range a.readers {
+			if x.used.Before(oldest.used) {
+				oldest = x
+			}
+		}
+		a.dropLocked(oldest)
+	}
+}
+
+// passLocked drops the pieces below an offset: the reader has read them.
+func (r *aheadReader) passLocked(a *ahead, offset format.Offset) {
+	n := 0
+	for n < len(r.pieces) && r.pieces[n].end <= offset {
+		r.bytes, a.bytes = r.bytes-r.pieces[n].bytes, a.bytes-r.pieces[n].bytes
+		n++
+	}
+	r.pieces = r.pieces[n:]
+	r.next = max(r.next, offset)
+}
+
+// dropLocked forgets a reader, and ends its requests.
+func (a *ahead) dropLocked(r *aheadReader) {
+	if r == nil {
+		return
+	}
+	if a.readers[r.place] == r {
+		delete(a.readers, r.place)
+	}
+	a.bytes, r.bytes, r.pieces = a.bytes-r.bytes, 0, nil
+	if r.ctx != nil {
+		r.cancel()
+		r.idle.Stop()
+	}
+}
+
+func (a *ahead) forget(r *aheadReader) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.readers[r.place] == r { // it is not reading just now
+		a.dropLocked(r)
+	}
+}
+
+// close ends all requests, and waits for them.
+func (a *ahead) close() {
+	a.mu.Lock()
+	a.closed = true
+	for _, r := range a.readers {
+		a.dropLocked(r)
+	}
+	a.mu.Unlock()
+	a.tasks.Wait()
+}
+
+// planLocked lets a goroutine plan what to read for a reader.
+func (e *Engine) planLocked(r *aheadReader) {
+	if r.planning || e.ahead.closed {
+		return
+	}
+	r.planning = true
+	e.ahead.tasks.Go(func() { e.planAhead(r) })
+}
+
+// planAhead finds what to read for a reader, and reads it, as far as the bounds allow.
+func (e *Engine) planAhead(r *aheadReader) {
+	for {
+		from, room, count := e.aheadRoom(r)
+		if count == 0 {
+			return
+		}
+		ls, others, err := r.cursor.locateAhead(r.ctx, from, room, count)
+		if err != nil || len(ls) == 0 {
+			e.aheadFailed(r, err)
+			return
+		}
+		for len(ls) > 0 && room > 0 {
+			n := 0
+			for n < len(ls) && e.cache.Has(rangeOf(ls[n])) {
+				n++
+			}
+			if n > 0 {
+				e.note(r, ls[:n], sizeOf(ls[:n]))
+				room -= sizeOf(ls[:n])
+			} else {
+				n = extentAhead(ls)
+				room -= e.launch(r, ls[:n:n], others)
+			}
+			ls = ls[n:]
+		}
+	}
+}
+
+// aheadRoom returns from which offset on the engine reads ahead for a reader, and how many bytes and pieces. If count is 0, the
+// goroutine that plans ends.
+func (e *Engine) aheadRoom(r *aheadReader) (from format.Offset, room int64, count int) {
+	a := &e.ahead
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	most := min(e.opts.Memory/aheadShare, e.cache.MemoryMax()/2)
+	window := min(r.window, most-a.bytes+r.bytes)
+	room, count = window-r.bytes, min(aheadPieces-len(r.pieces), aheadRequests-a.requests)
+	if least := min(aheadExtent, most); r.ctx.Err() != nil || room < least || room <= 0 || count <= 0 {
+		r.planning = false
+		return 0, 0, 0
+	}
+	return r.next, room, count
+}
+
+// aheadFailed ends the planning for a reader. Without an error, nothing is left to read.
+func (e *Engine) aheadFailed(r *aheadReader, err error) {
+	a := &e.ahead
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r.planning = false
+	if err == nil || r.ctx.Err() != nil {
+		return
+	}
+	a.dropLocked(r)
+	if !errors.Is(err, context.Canceled) {
+		e.logger.Debug("could not read ahead", "topic", r.cursor.topic, "partition", int(r.cursor.partition), "err", err)
+	}
+}
+
+// locateAhead returns the batches from an offset on, of about as many bytes, and in the tail at most count. Those of a segment end
+// with a whole extent, or with the range. others says that the topic has other partitions, so that their batches are read too where
+// that costs no further request.
+func (c *Cursor) locateAhead(ctx context.Context, from format.Offset, bytes int64, count int) (ls []state.Location, others bool, err error) {
+	c.Offset = from
+	err = c.view(func(s *state.State, t *state.Topic, p *state.Partition) error {
+		ls = s.Locate(nil, t, c.partition, from, bytes, count)
+		others, c.loads = len(t.Partitions) > 1, c.e.loads
+		return nil
+	})
+	if err != nil || len(ls) == 0 || ls[0].Segment == nil {
+		return ls, others, err
+	}
+	end := ls[0].End()
+	ls, err = c.rows(ctx, ls[0], c.loads, &ReadOptions{Records: int(^uint(0) >> 1), Bytes: bytes})
+	if err == nil && ls[len(ls)-1].End() < end {
+		last := 0
+		for n := 0; n < len(ls); n += extentAhead(ls[n:]) {
+			last = n
+		}
+		if last > 0 && sizeOf(ls[last:]) < aheadExtent {
+			ls = ls[:last] // more of it comes with the next plan
+		}
+	}
+	return ls, false, err
+}
+
+func sizeOf(ls []state.Location) (n int64) {
+	for _, l := range ls {
+		n += int64(l.Size)
+	}
+	return n
+}
+
+// extentAhead returns how many batches, from the first one on, one request reads: neighbours in one object, until they have
+// aheadExtent bytes. It reads all of them if only a few bytes would be left.
+func extentAhead(ls []state.Location) (n int) {
+	end, least := ls[0].Pos, 0
+	for ; n < len(ls) && ls[n].Object == ls[0].Object && ls[n].Pos == end && end-ls[0].Pos < aheadExtent*3/2; n++ {
+		end += ls[n].Size
+		if least == 0 && end-ls[0].Pos >= aheadExtent {
+			least = n + 1
+		}
+	}
+	if least > 0 && end-ls[0].Pos >= aheadExtent*3/2 {
+		return least
+	}
+	return n
+}
+
+// note adds a piece that has these batches, and is counted with so many bytes. It returns false if the reader is forgotten.
+func (e *Engine) note(r *aheadReader, ls []state.Location, bytes int64) bool {
+	a := &e.ahead
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r.ctx.Err() != nil || a.closed {
+		return false
+	}
+	r.next = ls[len(ls)-1].End()
+	r.pieces = append(r.pieces, aheadPiece{r.next, bytes})
+	r.bytes, a.bytes = r.bytes+bytes, a.bytes+bytes
+	return true
+}
+
+// launch reads batches with one request, and returns for how many bytes it asks.
+func (e *Engine) launch(r *aheadReader, ls []state.Location, others bool) (n int64) {
+	a, object, off := &e.ahead, ls[0].Object, int64(ls[0].Pos)
+	n = sizeOf(ls)
+	whole := !object.Data && (object.Size <= aheadWhole || others && object.Size <= readWindowBytes)
+	if whole {
+		off, n = 0, int64(object.Size)
+	}
+	if !e.note(r, ls, n) {
+		return n
+	}
+	loads := r.cursor.loads
+	wait := e.cache.Begin(r.ctx, flightKeys(ls, whole), func(ctx context.Context) error {
+		return e.readObject(ctx, object, off, n, loads, func(body []byte) error {
+			if err := e.keepAhead(ls, body, off); err != nil || !whole || !others {
+				return err
+			}
+			return e.keepOthers(r.cursor.id, object, body)
+		})
+	})
+	landed := func() {
+		err := wait()
+		a.mu.Lock()
+		a.requests--
+		if err == nil {
+			e.planLocked(r)
+		}
+		a.mu.Unlock()
+		if err != nil {
+			e.aheadFailed(r, err)
+		}
+	}
+	a.mu.Lock()
+	a.requests++
+	closed := a.closed
+	if !closed {
+		a.tasks.Go(landed)
+	}
+	a.mu.Unlock()
+	if closed { // the engine has ended, so this does not wait for long
+		landed()
+	}
+	return n
+}
+
+// keepAhead puts batches into the cache, but not their neighbours. body has the bytes of their object from off on.
+func (e *Engine) keepAhead(ls []state.Location, body []byte, off int64) error {
+	for _, l := range ls {
+		raw := body[int64(l.Pos)-off:][:l.Size]
+		if err := record.Verify(raw, l.CRC); err != nil {
+			return err
+		}
+		e.cache.AddFetched(rangeOf(l), bytes.Clone(raw))
+	}
+	return nil
+}
+
+// keepOthers puts the batches that a commit has of a topic into the cache: a reader of one partition mostly reads all.
+func (e *Engine) keepOthers(topic format.TopicID, object state.Object, body []byte) error {
+	c, err := format.DecodeCommit(body)
+	if err != nil {
+		return err
+	}
+	for _, entry := range c.Entries {
+		b, ok := entry.(*format.Batch)
+		if !ok || b.Topic != topic || b.Object > 0 || int64(c.PayloadStart)+int64(b.Pos)+int64(b.Size) > int64(len(body)) {
+			continue
+		}
+		l := state.Location{Object: object, Pos: c.PayloadStart + b.Pos, Size: b.Size, CRC: b.CRC}
+		if raw := body[l.Pos:][:l.Size]; record.Verify(raw, l.CRC) == nil {
+			e.cache.AddFetched(rangeOf(l), bytes.Clone(raw))
+		}
+	}
+	return nil
+}
