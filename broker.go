@@ -175,7 +175,7 @@ type Usage struct {
 
 	// Month has the requests of all brokers from MonthSince to MonthNow, by what they were for. That is the present calendar month
 	// in UTC, or the part of it since brokers tell each other by the log, at most once a minute, what they have sent. What a broker
-	// has sent after its last commit is missing, except for this broker.
+	// has sent since it last said so is missing, except for this broker.
 	Month                map[string]StoreUse
 	MonthSince, MonthNow time.Time
 

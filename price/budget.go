@@ -38,7 +38,8 @@ type Budget struct {
 	o BudgetOptions
 
 	mu        sync.Mutex
-	at        time.Time // the log's time up to which the bucket is filled; zero before the first batch
+	now       func() time.Time
+	at        time.Time // up to when the bucket is filled, by this machine's clock; zero before the first batch
 	seen      int64     // PUTs up to which it is emptied
 	puts      float64   // PUTs that may be made now; below 0 if they are owed
 	waited    bool      // the open batch waits for money, and does not any longer because of MaxLinger
@@ -47,7 +48,7 @@ type Budget struct {
 }
 
 // NewBudget returns a Budget.
-func NewBudget(o BudgetOptions) *Budget { return &Budget{o: o} }
+func NewBudget(o BudgetOptions) *Budget { return &Budget{o: o, now: time.Now} }
 
 // Rate returns how many PUTs for commits the budget allows in a second, if nothing is spent and the month has 30 days.
 func (o *BudgetOptions) Rate() float64 {
@@ -89,9 +90,12 @@ func (b *Budget) Wait(open seb.Fill) time.Duration {
 
 // refill brings the bucket up to date, and returns how many PUTs it gets in a second now.
 func (b *Budget) refill(open seb.Fill) (rate float64) {
-	now := open.Now.UTC()
-	end := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC)
-	rate = b.o.rate(b.o.Dollars-b.o.Prices.OfRequests(open.Spent), end.Sub(now))
+	// The month is that of the log. But the bucket fills by this machine's clock: the log's time stands still as long as the store's
+	// clock is behind it.
+	month, now := open.Now.UTC(), b.now()
+	end := time.Date(month.Year(), month.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+	money := b.o.Dollars - b.o.Prices.OfRequests(open.Spent)
+	rate = b.o.rate(money, end.Sub(month))
 	if b.at.IsZero() {
 		// A broker that starts again and again must not get the commits of an hour each time.
 		b.at, b.seen, b.puts = now, open.Puts, max(1, rate*debtTime.Seconds())
@@ -99,10 +103,11 @@ func (b *Budget) refill(open seb.Fill) (rate float64) {
 	if n := open.Puts - b.seen; n > 0 && b.waited {
 		b.waited, b.overdrawn = false, b.overdrawn+1
 	}
-	passed := max(0, now.Sub(b.at)) // the log's time is an estimate, and may step back a little
+	passed := max(0, now.Sub(b.at))
 	b.puts += rate*passed.Seconds() - float64(open.Puts-b.seen)
-	b.puts = max(min(b.puts, max(1, rate*bucketTime.Seconds())), -max(1, rate*debtTime.Seconds()))
-	b.at, b.seen = b.at.Add(passed), open.Puts
+	most := min(rate*bucketTime.Seconds(), b.o.rate(money, time.Second)) // near the end of a month, an hour's would be more than all that is left
+	b.puts = max(min(b.puts, max(1, most)), -max(1, rate*debtTime.Seconds()))
+	b.at, b.seen = now, open.Puts
 	return rate
 }
 

@@ -27,6 +27,12 @@ type month struct {
 	longest  time.Duration
 }
 
+// add adds a broker, whose clock is that of the month.
+func (m *month) add(b *Budget) {
+	b.now = func() time.Time { return m.now }
+	m.brokers = append(m.brokers, b)
+}
+
 // fill is what the engine tells of an open batch that began at that time.
 func (m *month) fill(began time.Time) seb.Fill {
 	return seb.Fill{Requests: 1, Bytes: 100, Age: m.now.Sub(began), Now: m.now, Puts: m.puts, Spent: m.reported}
@@ -88,7 +94,7 @@ func (m *month) run(length time.Duration) {
 func simulated(brokers int, dollars, others float64, at time.Time) *month {
 	m := &month{prices: amazon, now: at, report: at, others: others}
 	for range brokers {
-		m.brokers = append(m.brokers, NewBudget(BudgetOptions{Dollars: dollars, Prices: amazon, MaxLinger: 5 * time.Second, Bytes: 4 << 20}))
+		m.add(NewBudget(BudgetOptions{Dollars: dollars, Prices: amazon, MaxLinger: 5 * time.Second, Bytes: 4 << 20}))
 	}
 	return m
 }
@@ -224,9 +230,42 @@ func TestRestartsDoNotSpendMore(t *testing.T) {
 	m := simulated(1, 10, 0, time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC))
 	for range 30 * 24 * 6 {
 		m.run(10 * time.Minute)
-		m.brokers[0] = NewBudget(m.brokers[0].o)
+		o := m.brokers[0].o
+		m.brokers = nil
+		m.add(NewBudget(o))
 	}
 	if spent := m.prices.OfRequests(seb.StoreUse{Creates: int64(m.commits)}); spent > 10.2 {
 		t.Errorf("the month costs $%v", spent)
+	}
+}
+
+// While the log's time stands still, since the store's clock is behind it, money comes all the same.
+func TestBudgetWhileTheLogIsAhead(t *testing.T) {
+	now := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
+	b := NewBudget(BudgetOptions{Dollars: 10, Prices: amazon, MaxLinger: 5 * time.Second, Bytes: 4 << 20})
+	b.now = func() time.Time { return now }
+	ahead, waited := now.Add(time.Hour), 0
+	for i := range 2000 {
+		if b.Wait(seb.Fill{Requests: 1, Bytes: 100, Now: ahead.Add(time.Duration(i) * time.Microsecond), Puts: int64(i)}) > 0 {
+			waited++
+		}
+		now = now.Add(3 * time.Second) // a commit every 1.5 s is affordable
+	}
+	if waited > 0 {
+		t.Errorf("%d of 2000 batches wait for money", waited)
+	}
+}
+
+// Near the end of a month the bucket has no more than the money that is left.
+func TestBudgetAtTheEndOfAMonth(t *testing.T) {
+	now := time.Date(2026, 6, 30, 22, 0, 0, 0, time.UTC)
+	b := NewBudget(BudgetOptions{Dollars: 10, Prices: amazon, MaxLinger: 5 * time.Second, Bytes: 4 << 20})
+	b.now = func() time.Time { return now }
+	for range 119 {
+		b.Wait(seb.Fill{Requests: 1, Bytes: 100, Now: now})
+		now = now.Add(time.Minute)
+	}
+	if most := 10 / amazon.ClassA * 1e6; b.puts > most {
+		t.Errorf("a minute before the end of the month, %.0f commits may be made at once; the budget has %.0f", b.puts, most)
 	}
 }

@@ -18,11 +18,11 @@ func (billCmd) Help() string {
 
     seb bill
     seb bill --server http://broker.example:51313
-    seb bill --output json | jq .month.total
+    seb bill --output json | jq .calendar_month.so_far.total
 
 Shows what the requests of all brokers to the store have cost in this calendar month (UTC), what they were for, and what the
 whole month costs if it goes on like this; then what this broker has used since its start, and what the log keeps in the store.
-Brokers tell each other in the log, at most once a minute, what they have sent: what another broker has sent after its last commit is
+Brokers tell each other in the log, at most once a minute, what they have sent: what another broker has sent since it last did so is
 missing. The prices are those of the store's provider if the broker knows it, else what seb serve --prices says. All of it is an
 estimate: the provider's bill is what counts.`
 }

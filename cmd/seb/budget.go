@@ -45,6 +45,8 @@ func (c *serveCmd) checkBudget() error {
 		return usage(fmt.Errorf("--budget is %v dollars; it must be 0, for none, to a billion", *c.Budget))
 	case c.Batch != batchTimed:
 		return usage(fmt.Errorf("--budget and --batch %s can't both decide when to commit: leave one of them out", c.Batch))
+	case c.Linger != nil && *c.Linger > c.MaxLinger:
+		return usage(fmt.Errorf("--linger is %v; with --budget it must be at most --max-linger (%v)", *c.Linger, c.MaxLinger))
 	case c.MaxLinger >= c.AppendTimeout:
 		return usage(fmt.Errorf("--max-linger is %v; it must be less than --append-timeout (%v), or writes end before their commit begins", c.MaxLinger, c.AppendTimeout))
 	}

@@ -3,14 +3,15 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -33,12 +34,12 @@ func (exportCmd) Help() string {
     seb produce copies --format json --file ./orders/0.ndjson
 
 Writes all records of a topic to files, one for each partition: PARTITION.ndjson has a record per line, as JSON, with its offset,
-timestamp, key, value and headers, in the form of seb consume --format json. Stops at the end of the topic as it was at the start.
+timestamp, log time, key, value and headers, in the form of seb consume --format json. Stops at the end of the topic as it was at the start.
 
 Called again with the same directory, it goes on where the files end, and takes also what was added since then; so an interrupted
 export loses nothing, and a regular call keeps the files up to date. Records that were deleted from the topic before they were
 exported are not in the files; the command then says so. If the topic was deleted, and there is a new one of that name, it
-refuses to go on in the same directory.
+refuses to go on in the same directory. Only one seb export at a time may write to a directory.
 
 Exit codes: 0 all records are in the files; 4 there is no such topic, or the directory has another one; 6 the broker does not
 answer: call it again.`
@@ -72,9 +73,11 @@ func (c *exportCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return fmt.Errorf("export %s: %w", c.Topic, err)
 	}
-	if err := c.claim(tag); err != nil {
+	release, err := c.claim(tag)
+	if err != nil {
 		return err
 	}
+	defer release()
 	e := exporter{c: c, broker: broker, tag: tag, progress: newProgress(std.err, 0)}
 	var done []exportedPartition
 	for _, p := range t.Partitions {
@@ -105,38 +108,70 @@ func (c *exportCmd) Run(ctx context.Context, std streams) error {
 	return p.err
 }
 
-// claim creates the directory, or checks that it has this topic.
-func (c *exportCmd) claim(tag string) error {
+// claim creates the directory, or checks that it has this topic. Until release is called, no other process exports to it.
+func (c *exportCmd) claim(tag string) (release func(), err error) {
 	if err := os.MkdirAll(c.To, 0o755); err != nil {
-		return hinted(err, "with --to, name a directory that this user may create or write to")
+		return nil, hinted(err, "with --to, name a directory that this user may create or write to")
 	}
-	path := filepath.Join(c.To, exportNote)
-	body, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		entries, err := os.ReadDir(c.To)
-		if err == nil && len(entries) > 0 {
-			return codedError{hinted(fmt.Errorf("--to %s holds other files, such as %s", c.To, entries[0].Name()), "name an empty or a new directory"), exitRefused}
-		}
-		if err != nil {
-			return err
-		}
-		body, err = json.Marshal(exported{c.Topic, tag})
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(path, append(body, '\n'), 0o644)
+	entries, err := os.ReadDir(c.To)
+	if err != nil {
+		return nil, err
 	}
+	f, err := os.OpenFile(filepath.Join(c.To, exportNote), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err = flock(f); err != nil {
+		err = codedError{fmt.Errorf("another seb export writes to %s: %w", c.To, err), exitRefused}
+	} else {
+		err = c.check(f, tag, entries)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil // nothing is left to write
+}
+
+// check writes the note of a new directory, or reads that of one which the command has written before. entries are the files that the
+// directory had.
+func (c *exportCmd) check(note *os.File, tag string, entries []os.DirEntry) error {
+	body, err := io.ReadAll(note)
 	if err != nil {
 		return err
 	}
+	if len(body) == 0 { // new, or the disk was full
+		for _, e := range entries {
+			if e.Name() != exportNote {
+				return errors.Join(os.Remove(note.Name()), codedError{hinted(fmt.Errorf("--to %s holds other files, such as %s", c.To, e.Name()), "name an empty or a new directory"), exitRefused})
+			}
+		}
+		body, err := json.Marshal(exported{c.Topic, tag})
+		if err == nil {
+			_, err = note.Write(append(body, '\n'))
+		}
+		return cmp.Or(err, note.Sync(), syncDirectory(c.To))
+	}
 	var has exported
 	if err := json.Unmarshal(body, &has); err != nil {
-		return codedError{fmt.Errorf("%s is damaged: %w", path, err), exitRefused}
+		return codedError{hinted(fmt.Errorf("%s is damaged: %w", note.Name(), err), "name another directory"), exitRefused}
 	}
 	if has != (exported{c.Topic, tag}) {
 		return codedError{hinted(fmt.Errorf("--to %s has records of the topic %s with the id %s; the topic %s has the id %s", c.To, has.Topic, has.ID, c.Topic, tag), "name another directory"), exitRefused}
 	}
 	return nil
+}
+
+// syncDirectory makes the names of new files durable.
+func syncDirectory(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, errors.ErrUnsupported) || runtime.GOOS == "windows" {
+		err = nil // the system has no such thing
+	}
+	return errors.Join(err, d.Close())
 }
 
 // exporter writes the files of one topic.
@@ -160,6 +195,12 @@ func (e *exporter) partition(ctx context.Context, p seb.Partition) (x exportedPa
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if x.Next, err = continueFile(f); err != nil {
 		return x, fmt.Errorf("%s: %w", x.File, err)
+	}
+	if p, err = e.reach(ctx, p, x.Next); err != nil {
+		return x, err
+	}
+	if x.Next > p.End {
+		return x, codedError{hinted(fmt.Errorf("%s goes on to offset %d, and the partition ends at %d: the log was replaced by an older one", x.File, x.Next-1, p.End), "name another directory"), exitRefused}
 	}
 	out := bufio.NewWriterSize(f, 256<<10)
 	var pause backoff
@@ -200,7 +241,24 @@ func (e *exporter) partition(ctx context.Context, p seb.Partition) (x exportedPa
 			return x, err
 		}
 	}
-	return x, errors.Join(out.Flush(), f.Sync())
+	return x, cmp.Or(out.Flush(), f.Sync(), syncDirectory(e.c.To))
+}
+
+// reach returns the partition once it reaches an offset, or after some seconds: what a broker says about it may be a second old.
+func (e *exporter) reach(ctx context.Context, p seb.Partition, next seb.Offset) (seb.Partition, error) {
+	for tries := 0; next > p.End && tries < 5; tries++ {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return p, ctx.Err()
+		}
+		t, err := e.broker.Topic(ctx, e.c.Topic)
+		if err != nil {
+			return p, err
+		}
+		p = t.Partitions[p.Partition]
+	}
+	return p, nil
 }
 
 // write writes the records of an answer.

@@ -75,7 +75,7 @@ type cli struct {
 	Export   exportCmd   `cmd:"" group:"data" help:"Write all records of a topic to files, and later those that were added."`
 	Import   importCmd   `cmd:"" group:"data" help:"Import topics of the original Seb; records keep their offsets."`
 	Top      topCmd      `cmd:"" group:"operations" help:"Show live what a broker and its topics do."`
-	Bill     billCmd     `cmd:"" group:"operations" help:"Show what a broker's use of its store costs."`
+	Bill     billCmd     `cmd:"" group:"operations" help:"Show what the brokers' requests to their store cost."`
 	Key      keyCmd      `cmd:"" group:"operations" help:"Create, list and revoke API keys."`
 	URL      urlCmd      `cmd:"" group:"operations" name:"url" help:"Sign a URL that reads a topic without a key."`
 	Doctor   doctorCmd   `cmd:"" group:"operations" help:"Test a store, and say whether it is usable."`

@@ -85,7 +85,7 @@ type serveCmd struct {
 
 	pushFlags `group:"push"`
 
-	DeleteDelay *time.Duration `group:"bucket" placeholder:"DURATION" help:"How long objects stay after the log stopped needing them; at least four times --margin (default: 4h in a directory, where there may be many files, 24h on S3)."`
+	DeleteDelay *time.Duration `group:"bucket" placeholder:"DURATION" help:"How long objects stay after the log stopped needing them; at least four times --margin (default: 4h in a directory, where there may be many files, 24h on S3; more if --margin needs it)."`
 	Margin      time.Duration  `group:"bucket" default:"1h" help:"At least twice the largest error of the store's clocks (default ${default})."`
 
 	LogLevel  slog.Level `group:"log" default:"info" help:"Lowest level to log: debug, info, warn, error (default ${default})."`
@@ -460,7 +460,7 @@ func (c *serveCmd) deleteDelay() time.Duration {
 	if c.DeleteDelay != nil {
 		return *c.DeleteDelay
 	}
-	return c.kind().deleteDelay()
+	return max(c.kind().deleteDelay(), 4*c.Margin)
 }
 
 // othersReach tells whether an address may be reached from other machines.

@@ -18,7 +18,13 @@ import (
 // that are random, or find everything in the cache, read nothing ahead.
 
 const (
-	// aheadMax is how far ahead the engine reads for one reader, in bytes. It begins with aheadExtent, and doubles with each read.
+	// The engine reads aheadTimes as much ahead as a reader has read so far, so that little is in vain if the reader does not go on: at
+	// least aheadLeast and aheadLeastPieces, at most aheadMax and aheadPieces. A batch counts as aheadBatch bytes more than its records.
+	aheadTimes       = 8
+	aheadLeast       = 64 << 10
+	aheadLeastPieces = 16
+	aheadBatch       = 512
+	// aheadMax is how far ahead the engine reads for one reader, in bytes.
 	aheadMax = 16 * mib
 	// All that is read ahead, and not read yet, takes at most 1/aheadShare of the memory budget, and half of the cache.
 	aheadShare = 8
@@ -64,7 +70,9 @@ type aheadReader struct {
 	cancel context.CancelFunc
 	idle   *time.Timer
 
-	window   int64
+	batches  int           // that the reader has read
+	read     int64         // size of the records that the reader has read
+	window   int64         // how far ahead the engine reads, in bytes
 	next     format.Offset // where the next piece begins
 	pieces   []aheadPiece  // from the reader's offset on, by offset
 	bytes    int64         // of pieces
@@ -104,11 +112,11 @@ func (e *Engine) resumed(c *Cursor) (r *aheadReader, plan bool) {
 	if r.ctx == nil {
 		r.ctx, r.cancel = context.WithCancel(e.life)
 		r.idle = time.AfterFunc(aheadIdle, func() { a.forget(r) })
-		r.window, r.next = aheadExtent/2, c.Offset
+		r.next = c.Offset
 	} else {
 		r.idle.Stop()
 	}
-	r.window = min(2*r.window, aheadMax)
+	r.window = min(max(aheadTimes*(r.read+int64(r.batches)*aheadBatch), aheadLeast), aheadMax)
 	r.passLocked(a, c.Offset)
 	if r.next < c.reach() && !r.planning {
 		r.planning = true
@@ -118,8 +126,9 @@ func (e *Engine) resumed(c *Cursor) (r *aheadReader, plan bool) {
 	return r, false
 }
 
-// rest notes where a reader goes on. r is what resume has returned; missed says that its read needed the store.
-func (e *Engine) rest(r *aheadReader, c *Cursor, missed bool, err error) {
+// rest notes where a reader goes on, which has read some batches and bytes. r is what resume has returned; missed says that its read
+// needed the store.
+func (e *Engine) rest(r *aheadReader, c *Cursor, missed bool, batches int, bytes int64, err error) {
 	a := &e.ahead
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,6 +148,7 @@ func (e *Engine) rest(r *aheadReader, c *Cursor, missed bool, err error) {
 		r.idle.Reset(aheadIdle)
 		e.planLocked(r)
 	}
+	r.batches, r.read = r.batches+batches, r.read+bytes
 	r.place, r.used = aheadPlace{partitionOf{c.id, c.partition}, c.Offset}, time.Now()
 	a.dropLocked(a.readers[r.place])
 	a.readers[r.place] = r
@@ -244,8 +254,9 @@ func (e *Engine) aheadRoom(r *aheadReader) (from format.Offset, room int64, coun
 	defer a.mu.Unlock()
 	most := min(e.opts.Memory/aheadShare, e.cache.MemoryMax()/2)
 	window := min(r.window, most-a.bytes+r.bytes)
-	room, count = window-r.bytes, min(aheadPieces-len(r.pieces), aheadRequests-a.requests)
-	if least := min(aheadExtent, most); r.ctx.Err() != nil || room < least || room <= 0 || count <= 0 {
+	pieces := min(max(aheadTimes*r.batches, aheadLeastPieces), aheadPieces)
+	room, count = window-r.bytes, min(pieces-len(r.pieces), aheadRequests-a.requests)
+	if least := min(aheadExtent, most, r.window); r.ctx.Err() != nil || room < least || room <= 0 || count <= 0 {
 		r.planning = false
 		return 0, 0, 0
 	}
@@ -335,7 +346,10 @@ func (e *Engine) note(r *aheadReader, ls []state.Location, bytes int64) bool {
 func (e *Engine) launch(r *aheadReader, ls []state.Location, others bool) (n int64) {
 	a, object, off := &e.ahead, ls[0].Object, int64(ls[0].Pos)
 	n = sizeOf(ls)
-	whole := !object.Data && (object.Size <= aheadWhole || others && object.Size <= readWindowBytes)
+	a.mu.Lock()
+	window := r.window
+	a.mu.Unlock()
+	whole := !object.Data && (object.Size <= aheadWhole || others && int64(object.Size) <= min(readWindowBytes, window))
 	if whole {
 		off, n = 0, int64(object.Size)
 	}

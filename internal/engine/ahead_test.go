@@ -83,11 +83,12 @@ func TestReaderOfCommitsIsReadAhead(t *testing.T) {
 		if took := time.Since(begun); took > 8*latency {
 			t.Errorf("%d pages took %v on a store that takes %v for a request", count/page, took, latency)
 		}
-		if use := e.StoreUseFor(format.CauseRead); use.Gets != count {
+		// A reader may ask for a commit just before it is read ahead.
+		if use := e.StoreUseFor(format.CauseRead); use.Gets < count || use.Gets > count+count/50 {
 			t.Errorf("%d requests for %d commits", use.Gets, count)
 		}
 		// A read puts the neighbours of what it reads into the cache, reading ahead does not.
-		if n := e.CachedEntries(); n > count+2*page {
+		if n := e.CachedEntries(); n > count+3*page {
 			t.Errorf("after %d records were read, the cache has %d batches", count, n)
 		}
 		synctest.Wait()
@@ -118,6 +119,20 @@ func TestRandomReadsReadNothingAhead(t *testing.T) {
 	})
 }
 
+// A reader of single records makes the engine read little ahead, however many records follow.
+func TestReaderOfFewRecordsReadsLittleAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const count, read = 600, 5
+		store, topic, _ := commits(t, count)
+		e := opened(t, store, func(*engine.Options) {})
+		readPages(t, e, topic, 0, 1, read)
+		time.Sleep(6 * time.Second)
+		if use := e.StoreUseFor(format.CauseRead); use.Gets > 8*read+16 {
+			t.Errorf("%d requests for %d records", use.Gets, read)
+		}
+	})
+}
+
 // What is read ahead for a reader that goes away is bounded, and its requests end.
 func TestReaderThatGoesAwayIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +144,7 @@ func TestReaderThatGoesAwayIsForgotten(t *testing.T) {
 		}
 		readPages(t, e, topic, 0, 10, 2)
 		synctest.Wait()
-		if readers, _, requests := e.Ahead(); readers != 1 || requests < 100 || requests > 320 {
+		if readers, _, requests := e.Ahead(); readers != 1 || requests < 50 || requests > 8*20 {
 			t.Errorf("after two pages, %d readers are known, with %d requests", readers, requests)
 		}
 		time.Sleep(6 * time.Second)
@@ -210,7 +225,7 @@ func TestPartitionsShareWhatIsReadAhead(t *testing.T) {
 				t.Errorf("partition %d: %q", p, got)
 			}
 		}
-		if use := e.StoreUseFor(format.CauseRead); use.Gets != count {
+		if use := e.StoreUseFor(format.CauseRead); use.Gets < count || use.Gets > count+count/50 {
 			t.Errorf("%d requests for %d commits", use.Gets, count)
 		}
 	})

@@ -274,14 +274,15 @@ func (c *Cursor) read(ctx context.Context, opts *ReadOptions, to Sink) (count in
 	}
 	ahead := c.e.resume(c)
 	raws, missed, err := c.readFound(ctx)
-	defer func() { c.e.rest(ahead, c, missed, err) }()
-	bytes := int64(0)
+	bytes, batches := int64(0), 0
+	defer func() { c.e.rest(ahead, c, missed, batches, bytes, err) }()
 batches:
 	for i, raw := range raws {
 		if count >= opts.Records || bytes >= opts.Bytes {
 			break
 		}
 		l := c.found[i]
+		batches++
 		to.Grow(int(max(0, min(int64(opts.Records-count), l.Records, int64(l.End()-c.Offset)))))
 		for r, damage := range c.records(l, raw) {
 			if damage != nil {

@@ -312,8 +312,10 @@ func (b *Builder) Finish(cluster format.ClusterID, ref format.DataRef, created i
 			{Kind: format.SectionLocations, Rows: rows, Pos: tablePos, Size: uint32(len(table)), CRC: crc32.Checksum(table, castagnoli)},
 		},
 	})
+	object := slices.Concat(head, b.batches, table)
+	b.batches, b.table = nil, nil // a segment is large: the memory is needed to read it back
 	return &Built{
-		Object: slices.Concat(head, b.batches, table), Ref: ref, Ranges: b.ranges, First: b.first, Last: b.last,
+		Object: object, Ref: ref, Ranges: b.ranges, First: b.first, Last: b.last,
 		Table: format.TableRef{Pos: tablePos, IndexSize: footer.IndexSize, IndexCRC: footer.IndexCRC},
 	}, nil
 }
