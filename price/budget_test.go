@@ -133,7 +133,7 @@ func TestBudgetOfAMonthIsSpent(t *testing.T) {
 func TestBudgetIsForEachMonth(t *testing.T) {
 	m := simulated(1, 10, 0.05, time.Date(2026, time.October, 31, 22, 0, 0, 0, time.UTC))
 	m.run(2*time.Hour - time.Second)
-	if october := m.dollars(); october < 1.7 || october > 1.9 { // the simulated store takes no more
+	if october := m.dollars(); october < 1.7 || october > 1.9 { // the simulated load costs less than the budget
 		t.Errorf("two hours of October cost $%v", october)
 	}
 	m.pass(2 * time.Second)
@@ -256,7 +256,7 @@ func TestBudgetWhileTheLogIsAhead(t *testing.T) {
 	}
 }
 
-// Near the end of a month the bucket has no more than the money that is left.
+// Near the end of a month the bucket has at most the money that is left.
 func TestBudgetAtTheEndOfAMonth(t *testing.T) {
 	now := time.Date(2026, 6, 30, 22, 0, 0, 0, time.UTC)
 	b := NewBudget(BudgetOptions{Dollars: 10, Prices: amazon, MaxLinger: 5 * time.Second, Bytes: 4 << 20})

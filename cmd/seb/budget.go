@@ -13,7 +13,7 @@ import (
 // budgetDefault is the default of --budget, in dollars a month, where PUTs have a price.
 const budgetDefault = 10
 
-// budgetFor returns the default of --budget for a store; 0 if there is none.
+// budgetFor returns the default of --budget for a store; 0 means no budget.
 func budgetFor(kind storeKind, prices *price.List) float64 {
 	if kind == kindS3 && prices != nil && prices.ClassA > 0 {
 		return budgetDefault
@@ -21,8 +21,8 @@ func budgetFor(kind storeKind, prices *price.List) float64 {
 	return 0
 }
 
-// budget returns what the requests to a store may cost in a month; 0 if no budget is in force. The default is none if another flag says
-// when to commit.
+// budget returns what the requests to a store may cost in a month; 0 means no budget. Without the flag, there is a default
+// budget, unless another flag says when to commit.
 func (c *serveCmd) budget(kind storeKind, prices *price.List) float64 {
 	switch {
 	case c.Budget != nil:
@@ -53,7 +53,7 @@ func (c *serveCmd) checkBudget() error {
 	return nil
 }
 
-// pace returns when a broker of the store commits, and the budget by which it does so; nil if there is none.
+// pace returns when a broker of the store commits, and the budget by which it does so; the budget is nil if commits don't depend on one.
 func (c *serveCmd) pace(kind storeKind, prices *price.List, log *slog.Logger) (seb.Batching, *price.Budget, error) {
 	dollars := c.budget(kind, prices)
 	switch {

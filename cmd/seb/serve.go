@@ -154,7 +154,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 		return err
 	}
 	prices := c.Prices.of(store)
-	var budget *price.Budget // nil if there is none
+	var budget *price.Budget // nil if commits don't depend on one
 	if options.Batching, budget, err = c.pace(kind, prices, log); err != nil {
 		return err
 	}

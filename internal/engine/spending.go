@@ -150,7 +150,7 @@ func (s *spending) fill(set *batchSet, now time.Time) Fill {
 	return f
 }
 
-// sentSpent is the kind of tellSpent in a bundle. It is none of package change.
+// sentSpent is the kind of tellSpent in a bundle. Package change has no such kind.
 const sentSpent = 1<<15 | 1
 
 // tellSpent is a change that tells of requests to the store.
