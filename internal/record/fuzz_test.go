@@ -11,6 +11,13 @@ func addSeeds(f *testing.F) {
 	for _, c := range []Codec{None, Gzip, Snappy, LZ4, Zstd} {
 		f.Add(build(f, c, goldenRecords()))
 	}
+	var gaps Builder
+	for i, r := range goldenRecords() {
+		gaps.Skip(int64(i) * 24)
+		gaps.Append(&r)
+	}
+	gaps.Skip(3)
+	f.Add(gaps.Finish())
 }
 
 // fuzzLimits keep hostile inputs from slowing down the fuzzer.
@@ -37,17 +44,22 @@ func FuzzCheck(f *testing.F) {
 			if err != nil {
 				t.Fatalf("passed Check, but: %v", err)
 			}
-			if r.Offset != int64(b.Count()) {
-				t.Fatalf("record %d has offset %d", b.Count(), r.Offset)
+			if r.Offset < b.Span() || r.Offset >= x.Span {
+				t.Fatalf("record %d has offset %d; the next one is %d, and the batch spans %d", b.Count(), r.Offset, b.Span(), x.Span)
 			}
+			b.Skip(r.Offset - b.Span())
 			b.Append(&r)
 		}
 		if b.Count() != x.Count {
 			t.Fatalf("%d records of %d", b.Count(), x.Count)
 		}
+		b.Skip(x.Span - b.Span())
+		if x.Dense() != (b.Span() == int64(b.Count())) {
+			t.Fatalf("Dense says %t of %d records in %d offsets", x.Dense(), b.Count(), b.Span())
+		}
 		again := b.Finish()
 		y, err := Check(again, fuzzLimits)
-		if err != nil || y.Count != x.Count || y.MaxTimestamp != x.MaxTimestamp {
+		if err != nil || y.Count != x.Count || y.Span != x.Span || y.MaxTimestamp != x.MaxTimestamp {
 			t.Fatalf("built again: %+v, %v; was %+v", y, err, x)
 		}
 	})
