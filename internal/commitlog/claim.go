@@ -151,6 +151,9 @@ func (l *Log) LeaveGap() { l.turns.leaveGap(l.now()) }
 // ago: the connection to it no longer works.
 func (l *Log) Expect(session format.SessionID) { l.turns.expect(session, l.now()) }
 
+// Ended notes that a broker has ended: it gets no turns, for which this broker would wait.
+func (l *Log) Ended(session format.SessionID) { l.turns.end(session) }
+
 // awaitTurn is AwaitTurn without the gap for brokers without turns (see turns.gap). Commit calls it before each claim.
 func (l *Log) awaitTurn(ctx context.Context) {
 	for waits := false; l.claim == nil && ctx.Err() == nil; {

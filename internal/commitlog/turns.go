@@ -81,7 +81,7 @@ func (t *turns) applied(s format.Seq, c *format.Commit, own, handsOver bool, now
 		return
 	}
 	if m != nil {
-		t.writers = slices.DeleteFunc(t.writers, func(w writer) bool { return w.session == m.Session })
+		t.end(m.Session)
 	}
 	if handsOver {
 		return
@@ -94,6 +94,11 @@ func (t *turns) applied(s format.Seq, c *format.Commit, own, handsOver bool, now
 		t.writers = slices.Delete(t.writers, 0, 1)
 	}
 	t.writers = append(t.writers, writer{session: m.Session, won: s, due: now + time.Duration(m.Pause)*time.Millisecond})
+}
+
+// end ends the turns of a broker.
+func (t *turns) end(session format.SessionID) {
+	t.writers = slices.DeleteFunc(t.writers, func(w writer) bool { return w.session == session })
 }
 
 // next returns the index of the writer that has the next slot; -1 if this broker has it.

@@ -8,6 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/budget"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/handover"
+	"github.com/simple-event-broker/seb/internal/mesh"
 )
 
 // handing is what the engine knows of the requests that brokers hand over to each other: see package handover. The commit
@@ -163,6 +164,51 @@ func (e *Engine) appliedCommit(c *format.Commit, own bool) {
 		e.leave(h.winner.Session(), leftRefused)
 	}
 	e.setPulse()
+}
+
+// nameSuccessor names the broker that commits for all once this one has ended: the one that handed over requests last.
+func (e *Engine) nameSuccessor() {
+	h := &e.hand
+	if !h.receiver.Winner() {
+		return
+	}
+	var next format.SessionID
+	for session, at := range h.gave {
+		if e.mesh.Takes(session) && at.After(h.gave[next]) {
+			next = session
+		}
+	}
+	if next == (format.SessionID{}) {
+		return // no other broker has requests
+	}
+	applied, _ := e.log.Position()
+	e.mesh.HandAll(mesh.Successor{Ended: e.opts.Session, Session: next, After: applied})
+}
+
+// succeed notes that the broker that has committed for all ends, and that another one goes on, perhaps this one.
+func (e *Engine) succeed(m mesh.Successor) {
+	h := &e.hand
+	delete(h.gave, m.Ended)
+	e.log.Ended(m.Ended)
+	ended, next, was := handover.Session(m.Ended), handover.Session(m.Session), h.winner.Session()
+	if m.Session == e.opts.Session {
+		h.receiver.Named(ended, m.After)
+		next = handover.Session{}
+	}
+	if h.winner.Named(ended, next, h.now()); h.winner.Session() == was {
+		return
+	}
+	h.newWinner()
+	if next != (handover.Session{}) {
+		e.mesh.Hand(m.Session, m) // else an offer of this broker may come there first, and be refused
+	}
+}
+
+// newWinner forgets what this broker has sent to the winner before, and what it knew of it.
+func (h *handing) newWinner() {
+	h.offered, h.asked, h.sentTo = format.SessionID{}, format.SessionID{}, format.SessionID{}
+	h.left, h.winnerFails = "", false
+	h.unwanted, h.passed = format.SessionID{}, 0
 }
 
 // loadedCheckpoint tells handover of a checkpoint that was loaded.

@@ -59,6 +59,7 @@ func (e *Engine) loop() {
 			}
 			continue
 		case e.closing.Load() && e.batcher.empty() && len(e.hand.sender.Undecided()) == 0 && e.question == nil:
+			e.nameSuccessor()
 			return
 		}
 		if polling && (!next.ok || poll < next.wait) {

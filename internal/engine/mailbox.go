@@ -147,9 +147,12 @@ func (e *Engine) readMail() {
 		h.winner.Heard(peer, h.now())
 		switch m := l.m.(type) {
 		case mesh.Offer:
-			if h.receiver.Winner() && !e.closing.Load() {
+			switch {
+			case h.receiver.Winner() && e.closing.Load(): // soon it is told who goes on
+				h.gave[l.from] = l.at
+			case h.receiver.Winner():
 				h.offers[l.from] = l.at.Add(m.Due)
-			} else {
+			default:
 				e.mesh.Hand(l.from, mesh.Answer{Code: byte(handover.NotWinner)})
 			}
 		case mesh.Turn:
@@ -179,6 +182,8 @@ func (e *Engine) readMail() {
 			if m.Fails && !e.storeFails() || m.Since > max(300*time.Millisecond, 4*e.commitTime()) {
 				e.leave(peer, leftStoreSlow)
 			}
+		case mesh.Successor:
+			e.succeed(m)
 		}
 	}
 	e.setPulse()

@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/pack"
 )
 
-// Handed is a message by which brokers hand over requests: an Offer, Turn, Yield, Call, Bundle, Answer or Alive.
+// Handed is a message by which brokers hand over requests: an Offer, Turn, Yield, Call, Bundle, Answer, Alive or Successor.
 type Handed interface{ encode() []byte }
 
 // Offer says that the sender has requests for a bundle.
@@ -49,6 +49,13 @@ type Answer struct {
 type Alive struct {
 	Since time.Duration // how long the sender has been writing its commit to the store; 0 if it is not writing one
 	Fails bool          // the store did not answer the sender's last request
+}
+
+// Successor says that the broker that has committed for all so far ends, and which one commits for all from now on. Who hears of it
+// passes it on to that one, before it sends anything else to it.
+type Successor struct {
+	Ended, Session format.SessionID
+	After          format.Seq // the last slot that the broker that ends has applied
 }
 
 func millis(d time.Duration) uint32 {
@@ -92,6 +99,12 @@ func (m Alive) encode() []byte {
 	return append(b, 0)
 }
 
+func (m Successor) encode() []byte {
+	b := append([]byte{kindSuccessor}, m.Ended[:]...)
+	b = append(b, m.Session[:]...)
+	return binary.LittleEndian.AppendUint64(b, uint64(m.After))
+}
+
 // decodeHanded returns the message of a kind, without its first byte; nil for a kind that a newer version sends.
 func decodeHanded(kind byte, r *pack.Reader) any {
 	switch kind {
@@ -115,6 +128,12 @@ func decodeHanded(kind byte, r *pack.Reader) any {
 		return m
 	case kindAlive:
 		return Alive{Since: time.Duration(r.U32()) * time.Millisecond, Fails: r.Raw(1)[0] == 1}
+	case kindSuccessor:
+		m := Successor{}
+		copy(m.Ended[:], r.Raw(len(m.Ended)))
+		copy(m.Session[:], r.Raw(len(m.Session)))
+		m.After = format.Seq(r.U64())
+		return m
 	}
 	return nil
 }

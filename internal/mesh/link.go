@@ -21,6 +21,7 @@ type link struct {
 
 	mu     sync.Mutex
 	outbox [][]byte
+	last   bool // the connection ends once the outbox is empty
 	bytes  int
 	number uint64                     // of the last own ask or ping
 	waits  map[uint64]chan format.Seq // own asks without an answer, by number
@@ -220,11 +221,16 @@ func (l *link) putLocked(message []byte) bool {
 	}
 	l.outbox = append(l.outbox, message)
 	l.bytes += len(message)
+	l.wakeUp()
+	return true
+}
+
+// wakeUp lets send continue.
+func (l *link) wakeUp() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
-	return true
 }
 
 func (l *link) take() [][]byte {
@@ -235,9 +241,24 @@ func (l *link) take() [][]byte {
 	return taken
 }
 
-// send sends messages until ctx ends or the connection fails.
+// finish lets send return once it has sent the messages that wait.
+func (l *link) finish() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = true
+	l.wakeUp()
+}
+
+// done reports whether there is nothing to send any more: see finish.
+func (l *link) done() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last && len(l.outbox) == 0
+}
+
+// send sends messages until ctx ends, the connection fails, or it has sent the last one.
 func (l *link) send(ctx context.Context) error {
-	for {
+	for !l.done() {
 		for _, message := range l.take() {
 			within, cancel := context.WithTimeout(ctx, sendTimeout)
 			err := l.conn.Send(within, message)
@@ -255,4 +276,5 @@ func (l *link) send(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+	return nil
 }

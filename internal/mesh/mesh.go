@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,8 +27,10 @@ const (
 
 	helloTimeout = 10 * time.Second
 	sendTimeout  = 10 * time.Second
-	retryMin     = time.Second
-	retryMax     = time.Minute
+	// finishMax bounds the time in which a mesh that is closed sends the messages that wait.
+	finishMax = 250 * time.Millisecond
+	retryMin  = time.Second
+	retryMax  = time.Minute
 	// lively is how long a broker that writes nothing counts as running: for that long, others try to connect to it.
 	lively = 10 * time.Minute
 	// staysFor is how long a broker has to commit to be one that stays, unlike a command that commits once or twice.
@@ -138,11 +141,27 @@ func (m *Mesh) Open(opts Options) {
 	m.opts, m.open = opts, m.life.Err() == nil
 }
 
-// Close ends all connections, and waits for what the mesh has begun.
+// Close sends the messages that wait, if the peers take them within a short time. Then it ends all connections, and waits for
+// what the mesh has begun.
 func (m *Mesh) Close() {
 	m.mu.Lock()
 	m.open = false
 	m.mu.Unlock()
+	near, far := m.links()
+	links := slices.Concat(near, far)
+	for _, l := range links {
+		l.finish()
+	}
+	late := time.NewTimer(finishMax)
+	defer late.Stop()
+	for _, l := range links {
+		select {
+		case <-l.ended:
+			continue
+		case <-late.C:
+		}
+		break
+	}
 	m.end()
 	m.tasks.Wait()
 }
@@ -345,6 +364,14 @@ func (m *Mesh) Hand(to format.SessionID, message Handed) bool {
 	return l != nil && l.put(message.encode())
 }
 
+// HandAll sends a message to all sessions that are connected.
+func (m *Mesh) HandAll(message Handed) {
+	near, far := m.links()
+	for _, l := range slices.Concat(near, far) {
+		l.put(message.encode())
+	}
+}
+
 // RoundTrip returns how long a message took to a session and back, when that was last measured; 0 if it is not known.
 func (m *Mesh) RoundTrip(session format.SessionID) time.Duration {
 	if l := m.linkTo(session); l != nil {
@@ -500,7 +527,7 @@ func (m *Mesh) receive(ctx context.Context, l *link, session format.SessionID) e
 			if err := m.log.Told(x.Body, x.Size, x.Date); err != nil {
 				return err
 			}
-		case Offer, Turn, Yield, Call, Bundle, Answer, Alive:
+		case Offer, Turn, Yield, Call, Bundle, Answer, Alive, Successor:
 			if err := m.log.Handed(session, x.(Handed)); err != nil {
 				return err
 			}

@@ -34,6 +34,7 @@ const (
 	kindAlive
 	kindPing
 	kindPong
+	kindSuccessor
 )
 
 // hello is the first message of both sides. It tells whether the two have the same log.

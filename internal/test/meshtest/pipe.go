@@ -31,7 +31,12 @@ func (p *Pipe) Receive(ctx context.Context) ([]byte, error) {
 	case b := <-p.in:
 		return b, p.late(ctx)
 	case <-p.closed:
-		return nil, io.EOF
+		select {
+		case b := <-p.in: // as over TCP, what was sent before the end arrives
+			return b, p.late(ctx)
+		default:
+			return nil, io.EOF
+		}
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
