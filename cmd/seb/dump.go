@@ -153,7 +153,9 @@ func judgeHead(p format.Prologue, first []byte, size int64) (err error) {
 		_, err = format.DecodeDataHead(first)
 	case format.KindSegment:
 		if p.End() <= int64(len(first)) {
-			_, err = format.DecodeSegmentHead(first)
+			if _, err = format.DecodeSegmentHead(first); format.IsPage(first) {
+				_, _, err = format.DecodePageHead(first)
+			}
 		}
 	case format.KindCommit:
 		if p.End() > format.HeadBytesMax || p.End() > size {
@@ -215,6 +217,9 @@ func (d *dumper) dump(b []byte, name string) error {
 	case format.KindCommit:
 		return d.commit(b, name)
 	case format.KindSegment:
+		if format.IsPage(b) {
+			return d.page(b, name)
+		}
 		return d.segment(b, name)
 	case format.KindData:
 		return d.data(b, name)
@@ -400,7 +405,7 @@ func (d *dumper) checkpoint(b []byte, name string) error {
 		d.line("spent", "in %s:", month.Month.Start().Format("2006-01"))
 		d.causes(month.Causes)
 	}
-	d.line("keys", "%d appends are remembered by their idempotency keys", s.KeyedCount(s.Time()))
+	d.pages(s)
 	for _, t := range s.Topics() {
 		d.line("topic", "%d: %q, created %v", t.ID, t.Name, micros(t.Created))
 		for i, p := range t.Partitions {

@@ -166,7 +166,10 @@ func TestDumpShowsEveryKindOfObject(t *testing.T) {
 
 // Every byte of an object is covered by a checksum, so that no change goes unnoticed.
 func TestDumpNoticesEveryChangedByte(t *testing.T) {
+	page, _, withPages := pageOf()
 	for name, body := range map[string][]byte{
+		pageName:                                     page,
+		"checkpoint/00000000000000000003":            withPages,
 		"log/00000000000000000007":                   commitOf(batchOf("one", "two"), batchOf("three")),
 		"data/00000000000000000005-0000000000000abc": dataOf(batchOf("one"), batchOf("two")),
 		"checkpoint/00000000000000000001":            checkpointOf(),
@@ -226,6 +229,8 @@ func FuzzDump(f *testing.F) {
 	f.Add("x", commitOf(batchOf("one", "two"), batchOf("three")))
 	f.Add("x", dataOf(batchOf("one")))
 	f.Add("x", checkpointOf())
+	page, _, _ := pageOf()
+	f.Add("x", page)
 	f.Add("x", originalOf("one", "two"))
 	f.Add("seb.json", []byte(`{"format":2}`))
 	f.Fuzz(func(t *testing.T, name string, body []byte) {

@@ -33,6 +33,8 @@ func (d *dumper) segmentItem(i int, item format.Entry) (ok bool) {
 	case *format.Spent:
 		d.line("item", "%d: requests to the store since the last such item:", i)
 		d.causes(x.Causes)
+	case *format.PageStored:
+		d.pageItem(i, x)
 	case *format.LevelKnown:
 		hold := ""
 		if x.Hold {

@@ -73,6 +73,9 @@ func (c *Collector) Run(ctx context.Context, plan *state.Collection) (Result, er
 		return r, err
 	}
 	checkpoints, err := c.checkpoints(ctx, plan.Collected.Slot)
+	if err == nil {
+		err = c.pages(ctx, plan.Pages)
+	}
 	if err != nil {
 		return r, err
 	}
@@ -113,6 +116,22 @@ func list(keys []string) func(func(string) bool) {
 			}
 		}
 	}
+}
+
+// pages returns an error unless the store has pages.
+func (c *Collector) pages(ctx context.Context, pages []format.Page) error {
+	for i := range pages {
+		rctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		o, err := c.opts.Store.Get(rctx, pages[i].Ref.Key(), 0, 1)
+		cancel()
+		if err == nil && o.Size != int64(pages[i].Ref.Size) {
+			err = format.Corrupt("it has %d bytes instead of %d", o.Size, pages[i].Ref.Size)
+		}
+		if err != nil {
+			return fmt.Errorf("nothing is deleted: read %s, which the next checkpoint needs: %w", pages[i].Ref.Key(), err)
+		}
+	}
+	return nil
 }
 
 // checkpoints returns the keys of the checkpoints that may go: those before the one that the plan rests on, except the newest

@@ -46,8 +46,9 @@ const (
 // Fold keeps the state, and changes it as each commit says. The Log never calls two methods of the Fold at the
 // same time.
 type Fold interface {
-	// Load replaces the state by the snapshot in a checkpoint's body.
-	Load(c *format.Checkpoint) error
+	// Load replaces the state by the snapshot in a checkpoint's body. If the snapshot refers to pages, Load calls read once,
+	// which returns the sections of the pages. An error of read is not to change the state.
+	Load(c *format.Checkpoint, read func([]format.Page) ([][]byte, error)) error
 	// Apply applies the next commit to the state. If the Log read the whole object of the commit
 	// together with the head, object has the bytes of the object; else object is nil. If a running call
 	// of [Log.Commit] won the slot, c is the pointer that this call got from its function build.

@@ -12,6 +12,8 @@ import (
 var (
 	// ErrLoss says that a slot that brokers still need is gone. The broker halts, since it never skips a slot.
 	ErrLoss = errors.New("the log has lost a commit")
+	// ErrPageLost says that a page which the newest checkpoint needs is gone.
+	ErrPageLost = errors.New("the log has lost a page of its state")
 	// ErrFork says that a commit or a checkpoint contradicts the commits that this broker has applied. The store may
 	// ignore the conditions of writes, or the bucket may have been restored from a copy.
 	ErrFork = errors.New("the log has forked")
@@ -78,7 +80,7 @@ const (
 	// DoList: List checkpoint/ and then log/; answer with Listed.
 	DoList
 	// DoLoad: Get checkpoint Seq and replace the state by it; answer with Loaded,
-	// or LoadMissing if the checkpoint is gone.
+	// LoadMissing if the checkpoint is gone, or PageMissing if a page of it is.
 	DoLoad
 	// DoGet: Get the heads of slots Seq to To; answer each with Answered.
 	DoGet
@@ -142,6 +144,11 @@ type Protocol struct {
 	// gone is the newest checkpoint that a List showed but a Get did not find. Brokers delete a
 	// checkpoint only when a newer one exists.
 	gone format.Seq
+	// incomplete is the newest checkpoint of which a page was gone, and page is the key of that page.
+	incomplete struct {
+		seq  format.Seq
+		page string
+	}
 	// end is the last slot of the log, according to the latest List that reached the end of log/. ended
 	// is true if there was such a List.
 	ended bool
@@ -473,6 +480,10 @@ func (p *Protocol) Listed(l Listing) {
 	if p.halt != nil {
 		return
 	}
+	if l.Checkpoint > p.applied && l.Checkpoint == p.incomplete.seq {
+		p.stop(fmt.Errorf("%w: %s is missing, and the newest checkpoint, that of slot %d, needs it", ErrPageLost, p.incomplete.page, l.Checkpoint))
+		return
+	}
 	p.known = max(p.known, l.Last)
 	p.more = l.More
 	if l.Checkpoint > p.applied {
@@ -546,6 +557,14 @@ func (p *Protocol) LoadMissing() {
 	p.gone = max(p.gone, p.newer.seq)
 	p.newer.seq = 0
 	p.expired = true
+}
+
+// PageMissing notes that a page of the checkpoint that Next asked for is gone. Brokers delete a page only when a newer checkpoint has
+// been in the store for long. So the protocol lists again, and if that List, which is sent after the page was gone, still shows this
+// checkpoint as the newest one, the page is lost.
+func (p *Protocol) PageMissing(key string) {
+	p.incomplete.seq, p.incomplete.page = p.newer.seq, key
+	p.LoadMissing()
 }
 
 // Applied notes that the caller has applied the commit of the next slot. It reports whether the open

@@ -58,7 +58,7 @@ func (p *Protocol) AppendKey(b []byte, now time.Time, end format.Seq) []byte {
 	}
 	b = append(b, byte(streak))
 	b = binary.AppendUvarint(b, uint64(upTo))
-	for _, s := range []format.Seq{p.known, p.gone} {
+	for _, s := range []format.Seq{p.known, p.gone, p.incomplete.seq} {
 		if s <= p.applied {
 			s = 0
 		}
@@ -157,7 +157,7 @@ func ProtocolFromKey(b []byte, deleteDelay, margin time.Duration) (Protocol, []b
 		p.end = r.seq()
 	}
 	p.streak, p.upTo = uint(r.byte()), r.seq()
-	p.known, p.gone = r.seq(), r.seq()
+	p.known, p.gone, p.incomplete.seq = r.seq(), r.seq(), r.seq()
 	if p.claim.Seq = r.seq(); p.claim.Seq != 0 {
 		p.claim.Hash = r.hash()
 	}

@@ -18,12 +18,13 @@ func TestKeyKnowsTheProtocol(t *testing.T) {
 		return names
 	}
 	for of, known := range map[reflect.Type][]string{
-		reflect.TypeFor[Protocol](): {"deleteDelay", "margin", "applied", "tip", "lease", "expired", "newer", "known", "gone", "ended", "end", "more",
+		reflect.TypeFor[Protocol](): {"deleteDelay", "margin", "applied", "tip", "lease", "expired", "newer", "known", "gone", "incomplete", "ended", "end", "more",
 			"settled", "claim", "sync", "streak", "upTo", "answers", "peak", "mark", "halt"},
-		reflect.TypeOf(Protocol{}.newer): {"seq", "at", "end", "ended"},
-		reflect.TypeFor[Answer]():        {"Seq", "Found", "Hash", "Prev", "At", "Known", "listed", "told"},
-		reflect.TypeFor[Claim]():         {"Seq", "Hash", "Sent"},
-		reflect.TypeFor[Stamp]():         {"Store", "Boot"},
+		reflect.TypeOf(Protocol{}.newer):      {"seq", "at", "end", "ended"},
+		reflect.TypeOf(Protocol{}.incomplete): {"seq", "page"},
+		reflect.TypeFor[Answer]():             {"Seq", "Found", "Hash", "Prev", "At", "Known", "listed", "told"},
+		reflect.TypeFor[Claim]():              {"Seq", "Hash", "Sent"},
+		reflect.TypeFor[Stamp]():              {"Store", "Boot"},
 	} {
 		if got := fields(of); !slices.Equal(got, known) {
 			t.Errorf("%v has the fields %v, keys know %v", of, got, known)

@@ -134,7 +134,15 @@ func (l *Log) load(ctx context.Context, s format.Seq) error {
 	if err != nil {
 		return l.damage(key, fmt.Errorf("the newest checkpoint, %s, does not verify: %w", key, err))
 	}
-	if err := l.fold.Load(c); err != nil {
+	var unread error // a page could not be read
+	err = l.fold.Load(c, func(pages []format.Page) (bodies [][]byte, err error) {
+		bodies, unread = l.pages(ctx, s, pages)
+		return bodies, unread
+	})
+	if unread != nil {
+		return unread
+	}
+	if err != nil {
 		return l.stop(fmt.Errorf("load %s: %w", key, err))
 	}
 	clear(l.damaged)

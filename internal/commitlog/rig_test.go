@@ -23,6 +23,7 @@ type rig struct {
 	constants format.Cluster
 	start     time.Time
 	nonces    uint64
+	pages     map[format.Seq][]format.Page // of checkpoints
 }
 
 // inBubble runs a test on an empty bucket whose D is 24 h, with a margin of 1 h.
@@ -70,7 +71,18 @@ type broker struct {
 }
 
 // Load implements [Fold]. The body of a checkpoint is the hashes of all commits.
-func (b *broker) Load(c *format.Checkpoint) error {
+func (b *broker) Load(c *format.Checkpoint, read func([]format.Page) ([][]byte, error)) error {
+	if pages := b.rig.pages[c.Seq]; pages != nil {
+		bodies, err := read(pages)
+		if err != nil {
+			return err
+		}
+		for i, body := range bodies {
+			if err := pages[i].Check(body); err != nil {
+				return err
+			}
+		}
+	}
 	b.applied = nil
 	for h := range slices.Chunk(c.Body, len(format.Hash{})) {
 		b.applied = append(b.applied, format.Hash(h))

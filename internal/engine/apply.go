@@ -17,10 +17,19 @@ type fold Engine
 
 // Load replaces the state by the state in a checkpoint. It returns an error if the new state contradicts
 // the old state, because this broker's earlier answers rely on the old state.
-func (e *fold) Load(c *format.Checkpoint) error {
+func (e *fold) Load(c *format.Checkpoint, read func([]format.Page) ([][]byte, error)) error {
 	s, err := state.Decode(c.Seq, c.Body)
 	if err != nil {
 		return err
+	}
+	if s.Unread() {
+		bodies, err := read(s.Pages())
+		if err == nil {
+			err = s.ReadPages(bodies)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if err := s.Continues(e.live.State); err != nil {
 		return fmt.Errorf("%w: %w", commitlog.ErrFork, err)

@@ -35,6 +35,8 @@ type Bounds struct {
 	Group        int   // segments that are merged
 	// Large is the size of a range that is not merged again: it is read with few requests as it is.
 	Large int64
+	// PageBytes is about how many bytes of idempotency keys that are in no page a snapshot may have before a page is stored.
+	PageBytes int64
 	// TailAge is how long batches stay in the tail at least: those who read near the end find them in memory.
 	TailAge time.Duration
 	// RaiseAfter and RaiseCommits are for how long, and in how many commits, all writers must have known the next level
@@ -50,7 +52,7 @@ type Bounds struct {
 
 // Compaction has the bounds of this process. Tests set lower ones before they open an engine.
 var Compaction = Bounds{
-	SegmentBytes: 64 * mib, BatchBytes: 256 << 10, Rows: 131_072, Group: 32, Large: 8 * mib, TailAge: time.Minute,
+	SegmentBytes: 64 * mib, BatchBytes: 256 << 10, Rows: 131_072, Group: 32, Large: 8 * mib, PageBytes: mib, TailAge: time.Minute,
 	RaiseAfter: time.Hour, RaiseCommits: 1000, RaiseNew: true,
 	RetainMin: time.Minute, RetainMax: 6 * time.Hour, RetainGrace: 5 * time.Minute,
 }
@@ -107,21 +109,30 @@ func (e *Engine) maybeCompact() {
 	}
 	var (
 		plan  *state.Plan
+		page  []state.Keyed
 		loads uint64
 	)
 	e.View(func(s *state.State) {
-		if time.Now().After(e.nextJob) || s.Memory() > e.opts.StateMemory/compactUrgent {
+		if time.Now().Before(e.nextJob) && s.Memory() <= e.opts.StateMemory/compactUrgent {
+			return
+		}
+		if page = s.PlanPage(Compaction.PageBytes, pageShare*Compaction.PageBytes); page == nil || e.pagedLast {
 			plan, loads = e.plan(s), e.loads
 		}
 	})
-	if plan == nil {
+	if plan == nil && page == nil {
 		e.compacting.Store(false)
 		return
 	}
+	e.pagedLast = plan == nil // if both kinds of jobs are due, they take turns
 	e.tasks.Go(func() {
 		defer e.compacting.Store(false) // after nextJob is set
 		begun := time.Now()
 		defer func() { e.nextJob = time.Now().Add((compactShare - 1) * time.Since(begun)) }()
+		if plan == nil {
+			e.doPage(page)
+			return
+		}
 		switch added, err := e.compact(e.life, plan, loads); {
 		case err == nil:
 			e.cramped.Store(false)
@@ -375,10 +386,7 @@ func (e *Engine) addSegments(ctx context.Context, b *segment.Builder, plan *stat
 
 // storeSegment writes a segment to the store, reads it back, and checks that it has the records that went in.
 func (e *Engine) storeSegment(ctx context.Context, b *segment.Builder) (*segment.Built, error) {
-	applied := e.appliedSlot()
-	var id [8]byte
-	rand.Read(id[:])
-	built, err := b.Finish(e.cluster.ID, format.DataRef{Seq: applied, ID: binary.LittleEndian.Uint64(id[:])}, e.opts.Wall().UnixMicro())
+	built, err := b.Finish(e.cluster.ID, e.newRef(), e.opts.Wall().UnixMicro())
 	if err != nil {
 		return nil, err
 	}
@@ -389,20 +397,31 @@ func (e *Engine) storeSegment(ctx context.Context, b *segment.Builder) (*segment
 	if err != nil {
 		return nil, fmt.Errorf("check a segment before it is stored: %w", err)
 	}
-	key := built.Ref.Key()
-	sctx, cancel := storeContext(ctx, 2*int64(len(built.Object)))
+	return built, e.putChecked(ctx, format.CauseCompact, built.Ref.Key(), built.Object)
+}
+
+// putChecked writes an object to the store, and reads it back.
+func (e *Engine) putChecked(ctx context.Context, cause format.Cause, key string, object []byte) error {
+	ctx, cancel := storeContext(ctx, 2*int64(len(object)))
 	defer cancel()
-	if _, err := e.stores[format.CauseCompact].Create(sctx, key, built.Object); err != nil && !errors.Is(err, objstore.ErrExists) {
-		return nil, err
+	if _, err := e.stores[cause].Create(ctx, key, object); err != nil && !errors.Is(err, objstore.ErrExists) {
+		return err
 	}
-	got, err := objstore.GetWhole(sctx, e.stores[format.CauseCompact], key, int64(len(built.Object)))
+	got, err := objstore.GetWhole(ctx, e.stores[cause], key, int64(len(object)))
 	if err != nil {
-		return nil, fmt.Errorf("read back: %w", err)
+		return fmt.Errorf("read back: %w", err)
 	}
-	if !bytes.Equal(got.Body, built.Object) {
-		return nil, fmt.Errorf("read back %s: the store has other bytes than this broker has written", key)
+	if !bytes.Equal(got.Body, object) {
+		return fmt.Errorf("read back %s: the store has other bytes than this broker has written", key)
 	}
-	return built, nil
+	return nil
+}
+
+// newRef returns the key of an object that this broker is about to write.
+func (e *Engine) newRef() format.DataRef {
+	var id [8]byte
+	rand.Read(id[:])
+	return format.DataRef{Seq: e.appliedSlot(), ID: binary.LittleEndian.Uint64(id[:])}
 }
 
 func (e *Engine) appliedSlot() (applied format.Seq) {

@@ -150,6 +150,7 @@ type Engine struct {
 	cramped        atomic.Bool // a request was refused since the state is full, and no job has made room since
 	unreadable     unreadable  // owned by the goroutine that set compacting
 	nextJob        time.Time   // earliest time of the next job of compaction; owned by the same goroutine
+	pagedLast      bool        // the last job stored a page; owned by the same goroutine
 	merged         partsAt     // when no merge was due; owned by the same goroutine
 	collector      collector
 	retention      retention

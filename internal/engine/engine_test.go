@@ -27,7 +27,7 @@ type timed struct{}
 func (timed) Wait(open engine.Fill) time.Duration { return 10*time.Millisecond - open.Age }
 func (timed) Admits(engine.Fill) bool             { return true }
 
-func options(t *testing.T) engine.Options {
+func options(t testing.TB) engine.Options {
 	began := time.Now()
 	return engine.Options{
 		Batching: timed{}, AppendTimeout: 30 * time.Second, StaleMax: time.Second,

@@ -219,7 +219,7 @@ func Hint(err error) string {
 		return "the bucket holds an object that does not belong to this log: find out who wrote it, then remove it or put back the log's own object; seb has changed nothing"
 	case errors.Is(err, objstore.ErrNotRegular):
 		return "where a file or directory of the log belongs, there is something else, such as a link: move it away, put back what was there, then start again (to keep a directory on another disk, mount it in that place, such as by mount --bind); seb fsck names all damage"
-	case errors.Is(err, commitlog.ErrLoss), errors.Is(err, commitlog.ErrRolledBack):
+	case errors.Is(err, commitlog.ErrLoss), errors.Is(err, commitlog.ErrPageLost), errors.Is(err, commitlog.ErrRolledBack):
 		return "objects of the log are gone: restore them (a bucket with versioning still has them) or restore the whole bucket to one point in time, then start again"
 	case errors.Is(err, commitlog.ErrFork):
 		return "the bucket was changed by something that does not keep the order of the log, such as a partial restore: restore it to one point in time, then start again"

@@ -26,9 +26,9 @@ type metrics struct {
 	commits, commitRecords, checkpoints, checkpointBytes, dataLost atomic.Int64
 	commitBytes, commitBatches, commitSeconds, checkpointSeconds   *histogram.Histogram
 
-	bundles, bundleRefusals, fallbacks, compactions, collections, deletions counts
-	compactedBytes, segmentBytes, expiredRecords, passedRecords             atomic.Int64
-	compactionSeconds                                                       *histogram.Histogram
+	bundles, bundleRefusals, fallbacks, compactions, pages, collections, deletions counts
+	compactedBytes, segmentBytes, expiredRecords, passedRecords                    atomic.Int64
+	compactionSeconds                                                              *histogram.Histogram
 
 	mu    sync.Mutex
 	store map[objstore.Verb]*storeMetrics
@@ -118,6 +118,8 @@ func (m *metrics) families() []metric.Family {
 		counter("seb_compacted_bytes_total", "Bytes of batches that went into segments, before they were compressed.", m.compactedBytes.Load()),
 		counter("seb_segment_written_bytes_total", "Bytes of segments that this broker wrote.", m.segmentBytes.Load()),
 		observed("seb_compaction_duration_seconds", "Time of a job that moved records into a segment.", m.compactionSeconds),
+		m.pages.family("seb_pages_stored_total", "outcome",
+			"Jobs that moved idempotency keys from checkpoints into an object: done; overtaken, since another broker has done the job; failed.", compactDone, compactOvertaken, compactFailed),
 		m.collections.family("seb_collections_total", "outcome", "Jobs that deleted dead objects.", collectDone, collectFailed),
 		m.deletions.family("seb_deleted_objects_total", "kind",
 			"Objects that this broker has deleted: commits, data objects with their segments, checkpoints, orphans that no commit refers to, and ghosts: commits that the store listed again.",
@@ -241,6 +243,7 @@ func (e *Engine) stateMetrics() (families []metric.Family) {
 			gauge("seb_log_level", "Level of the log's format; from 6 on records move into segments.", int(s.Level())),
 			gauge("seb_segments", "Segments of the log.", len(s.Segments())),
 			liveBytes,
+			gauge("seb_pages", "Objects with idempotency keys, to which checkpoints refer.", len(s.Pages())),
 			gauge("seb_dead_objects", "Data objects and segments that no record is in any longer.", len(s.Dead())),
 			gauge("seb_idempotency_keys", "Idempotency keys that the log remembers, each for 25 hours.", s.KeyedCount(now)),
 			gauge("seb_idempotency_keys_limit", "Idempotency keys that the log may remember (--idempotency-keys-max); beyond it requests with new keys are refused.", e.opts.IdempotencyKeys),

@@ -28,6 +28,7 @@ import "fmt"
 //	26 sessions: see sessions.go
 //	27, 36, 37 segments, and the level of the log: see segmententries.go
 //	30 requests to the store: see spent.go
+//	31 pages: see page.go
 //	34 marks: see marks.go
 //	38 queues passed: topic (uint64), flags (uint32): bit 0 = the topic's retention deletes records although a queue
 //	   has not done them, 0 (uint32)
@@ -55,7 +56,7 @@ const (
 // Entry is one step of the fold: *Batch, *TopicCreated, *TopicDeleted, *PartitionsAdded,
 // *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed, *KeyCreated, *KeyRevoked,
 // *ConsumerCreated, *PositionsMoved, *ConsumerDeleted, one of the entries in queues.go and
-// queuepush.go, *SessionNamed, *SegmentAdded, *LevelRaised, *LevelKnown, *CheckpointSeen, *Collected, *DelaySet, *Held, *Spent, *QueuesPassed, *WriterMark, *BundleMark, or *UnknownEntry.
+// queuepush.go, *SessionNamed, *SegmentAdded, *LevelRaised, *LevelKnown, *CheckpointSeen, *Collected, *DelaySet, *Held, *Spent, *PageStored, *QueuesPassed, *WriterMark, *BundleMark, or *UnknownEntry.
 type Entry interface {
 	size() int
 	append(b []byte) []byte
@@ -329,6 +330,9 @@ func decodeEntry(b []byte, c *Commit) (Entry, []byte, error) {
 	case entrySpent:
 		it, err := DecodeSpent(body)
 		return it, rest, err
+	case entryPageStored:
+		it, err := decodePageStored(body)
+		return it, rest, err
 	case entryMark:
 		if it, ok, err := decodeMark(body); ok || err != nil {
 			return it, rest, err
@@ -355,6 +359,8 @@ func fixedEntrySize(kind uint16) int64 {
 		return 8
 	case entryHeld:
 		return heldSize
+	case entryPageStored:
+		return pageStoredSize
 	case entryLevelRaised:
 		return levelRaisedSize
 	case entryCollected:

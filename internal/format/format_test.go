@@ -25,6 +25,13 @@ var formats = []format{
 	{"commit", "commit.golden", func(b []byte) (any, error) { return DecodeCommit(b) }},
 	{"data object", "data.golden", func(b []byte) (any, error) { return DecodeDataHead(b) }},
 	{"segment", "segment.golden", func(b []byte) (any, error) { return DecodeSegmentHead(b) }},
+	{"page", "page.golden", func(b []byte) (any, error) {
+		_, p, err := DecodePageHead(b)
+		if err == nil {
+			err = p.Check(b[p.Pos:])
+		}
+		return &p, err
+	}},
 	{"checkpoint", "checkpoint.golden", func(b []byte) (any, error) { return DecodeCheckpoint(b) }},
 }
 

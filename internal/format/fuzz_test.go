@@ -20,6 +20,7 @@ func FuzzDecodeCommit(f *testing.F) {
 	f.Add(golden(f, "commit.segments.golden"))
 	f.Add(golden(f, "commit.kept.golden"))
 	f.Add(golden(f, "commit.spent.golden"))
+	f.Add(golden(f, "commit.page.golden"))
 	f.Add(EncodeCommit(&Commit{Seq: 1, Entries: []Entry{&UnknownEntry{Kind: 999}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fuzzDecode(t, b, KindCommit, func(b []byte) (*Commit, []byte, error) {

@@ -18,7 +18,7 @@ package format
 //	  so the end of the object is the footer of this table.
 //
 // A segment has one section of each of these kinds. Readers ignore sections of other kinds. The prologue's count is
-// the number of batches.
+// the number of batches. A page (see page.go) has such a head too, and none of these sections.
 const (
 	segmentFixedSize   = 40
 	segmentSectionSize = 32
@@ -89,40 +89,9 @@ func EncodeSegmentHead(h *SegmentHead) []byte {
 
 // DecodeSegmentHead reads the prologue and the head of a segment. b has at least these first bytes of the object.
 func DecodeSegmentHead(b []byte) (*SegmentHead, error) {
-	p, head, err := decodeHead(b, KindSegment)
+	h, last, end, err := decodeSections(b)
 	if err != nil {
 		return nil, err
-	}
-	if len(head) < segmentFixedSize {
-		return nil, Corrupt("a head of %d bytes is too short for a segment", len(head))
-	}
-	sections := le.Uint32(head[36:])
-	if want := segmentFixedSize + segmentSectionSize*int64(sections); sections > SegmentSectionsMax || int64(len(head)) != want {
-		return nil, Corrupt("a segment's head has %d bytes and %d sections; %d sections are allowed", len(head), sections, SegmentSectionsMax)
-	}
-	h := &SegmentHead{
-		Cluster: ClusterID(head[:16]),
-		Ref:     DataRef{Seq: Seq(le.Uint64(head[16:])), ID: le.Uint64(head[24:]), Size: le.Uint32(head[32:])},
-		Created: p.Created,
-		Batches: p.Count,
-	}
-	end, last := p.End(), Section{}
-	for rest := head[segmentFixedSize:]; len(rest) > 0; rest = rest[segmentSectionSize:] {
-		last = Section{
-			Kind: SectionKind(le.Uint32(rest)), Rows: le.Uint64(rest[8:]),
-			Pos: le.Uint32(rest[16:]), Size: le.Uint32(rest[20:]), CRC: le.Uint32(rest[24:]),
-		}
-		if le.Uint32(rest[4:]) != 0 || le.Uint32(rest[28:]) != 0 {
-			return nil, Corrupt("reserved bytes of a segment's section are set")
-		}
-		if int64(last.Pos) != end {
-			return nil, Corrupt("a segment's section begins at byte %d instead of %d", last.Pos, end)
-		}
-		if _, twice := h.Section(last.Kind); twice {
-			return nil, Corrupt("a segment has two sections of kind %d", last.Kind)
-		}
-		end += int64(last.Size)
-		h.Sections = append(h.Sections, last)
 	}
 	batches, ok := h.Section(SectionBatches)
 	switch {
@@ -134,4 +103,44 @@ func DecodeSegmentHead(b []byte) (*SegmentHead, error) {
 		return nil, Corrupt("a segment has %d batches, but its sections have %d and %d rows", h.Batches, batches.Rows, last.Rows)
 	}
 	return h, nil
+}
+
+// decodeSections reads the head of an object with sections. It returns the last section, and where it ends.
+func decodeSections(b []byte) (h *SegmentHead, last Section, end int64, err error) {
+	p, head, err := decodeHead(b, KindSegment)
+	if err != nil {
+		return nil, last, 0, err
+	}
+	if len(head) < segmentFixedSize {
+		return nil, last, 0, Corrupt("a head of %d bytes is too short for a segment", len(head))
+	}
+	sections := le.Uint32(head[36:])
+	if want := segmentFixedSize + segmentSectionSize*int64(sections); sections > SegmentSectionsMax || int64(len(head)) != want {
+		return nil, last, 0, Corrupt("a segment's head has %d bytes and %d sections; %d sections are allowed", len(head), sections, SegmentSectionsMax)
+	}
+	h = &SegmentHead{
+		Cluster: ClusterID(head[:16]),
+		Ref:     DataRef{Seq: Seq(le.Uint64(head[16:])), ID: le.Uint64(head[24:]), Size: le.Uint32(head[32:])},
+		Created: p.Created,
+		Batches: p.Count,
+	}
+	end = p.End()
+	for rest := head[segmentFixedSize:]; len(rest) > 0; rest = rest[segmentSectionSize:] {
+		last = Section{
+			Kind: SectionKind(le.Uint32(rest)), Rows: le.Uint64(rest[8:]),
+			Pos: le.Uint32(rest[16:]), Size: le.Uint32(rest[20:]), CRC: le.Uint32(rest[24:]),
+		}
+		if le.Uint32(rest[4:]) != 0 || le.Uint32(rest[28:]) != 0 {
+			return nil, last, 0, Corrupt("reserved bytes of a segment's section are set")
+		}
+		if int64(last.Pos) != end {
+			return nil, last, 0, Corrupt("a segment's section begins at byte %d instead of %d", last.Pos, end)
+		}
+		if _, twice := h.Section(last.Kind); twice {
+			return nil, last, 0, Corrupt("a segment has two sections of kind %d", last.Kind)
+		}
+		end += int64(last.Size)
+		h.Sections = append(h.Sections, last)
+	}
+	return h, last, end, nil
 }

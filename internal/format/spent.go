@@ -25,7 +25,7 @@ const (
 	CauseAppend                      // commits and data objects
 	CauseFollow                      // reading the log: commits of other brokers, where the log ends, and whether all of it is there
 	CauseRead                        // records for readers
-	CauseCheckpoint                  // writing checkpoints
+	CauseCheckpoint                  // writing checkpoints and pages
 	CauseCompact                     // moving records into segments
 	CauseDelete                      // deleting dead objects
 

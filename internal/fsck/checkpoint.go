@@ -80,8 +80,14 @@ func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	}
 	if c.state == nil {
 		// Decode the state a second time: the walk changes c.state, and c.base must not change.
-		if c.state, err = state.Decode(s, cp.Body); err != nil {
+		decoded, err := state.Decode(s, cp.Body)
+		if err != nil {
 			return err
+		}
+		if complete, err := c.readPages(ctx, key, decoded); err != nil {
+			return err
+		} else if complete {
+			c.state = decoded
 		}
 	}
 	hash := cp.Hash // a copy: a pointer into cp would keep the body in memory

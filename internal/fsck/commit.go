@@ -77,15 +77,23 @@ func (c *checker) checkSlot(ctx context.Context, s format.Seq, headMax int64) sl
 			break
 		}
 		var d dataResult
-		d, r.err = c.checkData(ctx, ref, byObject[i])
+		d, r.err = c.checkData(ctx, ref, byObject[i], nil)
 		r.data = append(r.data, d)
 	}
 	for _, it := range r.commit.Entries {
-		if x, ok := it.(*format.SegmentAdded); ok && r.err == nil {
-			var d dataResult
-			d, r.err = c.checkData(ctx, x.Ref, nil)
-			r.data = append(r.data, d)
+		if r.err != nil {
+			break
 		}
+		var d dataResult
+		switch x := it.(type) {
+		case *format.SegmentAdded:
+			d, r.err = c.checkData(ctx, x.Ref, nil, nil)
+		case *format.PageStored:
+			d, r.err = c.checkData(ctx, x.Ref, nil, &x.Page)
+		default:
+			continue
+		}
+		r.data = append(r.data, d)
 	}
 	return r
 }

@@ -19,11 +19,11 @@ type dataResult struct {
 }
 
 // checkData reads and checks a data object. ref.Size is 0 if the caller knows nothing that refers to
-// the object. If checkData returns an error, the whole check ends.
-func (c *checker) checkData(ctx context.Context, ref format.DataRef, rows []row) (dataResult, error) {
+// the object. page is what the log says about the object if it is a page. If checkData returns an error, the whole check ends.
+func (c *checker) checkData(ctx context.Context, ref format.DataRef, rows []row, page *format.Page) (dataResult, error) {
 	r := dataResult{ref: ref}
 	err := believe(ctx, func() (err error) {
-		r.ref.Size, r.batches, err = c.readData(ctx, ref, rows)
+		r.ref.Size, r.batches, err = c.readData(ctx, ref, rows, page)
 		return err
 	})
 	c.objects.Add(1)
@@ -40,19 +40,21 @@ func (c *checker) checkData(ctx context.Context, ref format.DataRef, rows []row)
 }
 
 // readData reads a data object's head, and in a deep check the whole object.
-func (c *checker) readData(ctx context.Context, ref format.DataRef, rows []row) (size uint32, batches int, err error) {
+func (c *checker) readData(ctx context.Context, ref format.DataRef, rows []row, page *format.Page) (size uint32, batches int, err error) {
 	key := ref.Key()
 	o, err := c.get(ctx, key, 0, format.DataPayloadStart)
 	if err != nil {
 		return 0, 0, err
 	}
 	if p, err := format.DecodePrologue(o.Body); err == nil && p.Kind == format.KindSegment {
-		return c.readSegment(ctx, ref, p, rows)
+		return c.readSegment(ctx, ref, p, rows, page)
 	}
 	h, err := format.DecodeDataHead(o.Body)
 	switch {
 	case err != nil:
 		return 0, 0, err
+	case page != nil:
+		return 0, 0, fmt.Errorf("%w: it has records, and the log looks for idempotency keys in it", format.ErrCorrupt)
 	case h.Cluster != c.cluster || h.Ref.Key() != key:
 		return 0, 0, fmt.Errorf("%w: it is %s of cluster %v", format.ErrForeign, h.Ref.Key(), h.Cluster)
 	case int64(h.Ref.Size) != o.Size:
@@ -114,6 +116,7 @@ func (c *checker) foundTwice(s format.Seq, key dataKey) {
 type remaining struct {
 	ref    format.DataRef // Size is 0 if no known commit or checkpoint refers to the object
 	rows   []row
+	page   *format.Page
 	result dataResult
 	err    error
 }
@@ -132,6 +135,11 @@ func (c *checker) checkRemainingData(ctx context.Context) error {
 			todo[key] = &remaining{ref: format.DataRef{Seq: key.seq, ID: key.id, Size: use.size}}
 		}
 	}
+	for key, page := range pagesOf(c.base, c.state) {
+		if t := todo[key]; t != nil {
+			t.page = page
+		}
+	}
 	if c.opts.Deep && c.state != nil {
 		eachRow(c.state, func(o state.Object, r row) {
 			if t := todo[dataKey{format.Seq(o.Seq), o.Tag}]; o.Data && t != nil {
@@ -147,7 +155,7 @@ func (c *checker) checkRemainingData(ctx context.Context) error {
 		}
 	}
 	return inOrder(ctx, feed, func(ctx context.Context, t *remaining) *remaining {
-		t.result, t.err = c.checkData(ctx, t.ref, t.rows)
+		t.result, t.err = c.checkData(ctx, t.ref, t.rows, t.page)
 		return t
 	}, func(t *remaining) error {
 		defer c.progress()

@@ -15,7 +15,7 @@
 //     were written before the List came to log/. The same holds for the commits
 //     that already referred to a data object when the List showed that object.
 //   - The log needs the objects in which the state of the newest sound checkpoint
-//     has batches, and the objects of later commits. Brokers may have deleted any
+//     has batches, or which are its pages, and the objects of later commits. Brokers may have deleted any
 //     other object. If an object has no batches in that state, it has none in any
 //     later state.
 //   - A data object exists before the commit that refers to it. So a data object

@@ -9,8 +9,8 @@ import (
 )
 
 // readSegment reads the head of a segment whose prologue is p, and in a deep check all of the segment. rows are ranges that
-// the state says are in the segment.
-func (c *checker) readSegment(ctx context.Context, ref format.DataRef, p format.Prologue, rows []row) (size uint32, batches int, err error) {
+// the state says are in the segment; page is what the log says about the object if it is a page.
+func (c *checker) readSegment(ctx context.Context, ref format.DataRef, p format.Prologue, rows []row, page *format.Page) (size uint32, batches int, err error) {
 	key := ref.Key()
 	if p.End() > int64(format.SegmentHeadSize(format.SegmentSectionsMax)) {
 		return 0, 0, fmt.Errorf("%w: the head has %d bytes", format.ErrCorrupt, p.End())
@@ -18,6 +18,10 @@ func (c *checker) readSegment(ctx context.Context, ref format.DataRef, p format.
 	o, err := c.get(ctx, key, 0, p.End())
 	if err != nil {
 		return 0, 0, err
+	}
+	if page != nil || format.IsPage(o.Body) {
+		size, err := c.checkPage(ctx, ref, o.Body, o.Size, page)
+		return size, 0, err
 	}
 	h, err := format.DecodeSegmentHead(o.Body)
 	switch {

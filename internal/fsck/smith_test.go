@@ -44,7 +44,7 @@ func newSmith(t testing.TB) *smith {
 
 // next returns the next commit, without entries.
 func (s *smith) next() *format.Commit {
-	c := &format.Commit{Cluster: s.cluster, Seq: s.state.Seq() + 1, Prev: s.prev, Time: s.state.Time()}
+	c := &format.Commit{Cluster: s.cluster, Seq: s.state.Seq() + 1, Prev: s.prev, Time: s.state.NextTime(s.state.Time())}
 	s.nonces++
 	binary.LittleEndian.PutUint64(c.Nonce[:], s.nonces)
 	return c

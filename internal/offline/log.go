@@ -127,6 +127,15 @@ func (o *Log) load(ctx context.Context, at Moment) error {
 			if err != nil {
 				return err
 			}
+			if x.Unread() {
+				bodies, err := commitlog.ReadPages(ctx, o.Store, x.Pages())
+				if err == nil {
+					err = x.ReadPages(bodies)
+				}
+				if err != nil {
+					return err
+				}
+			}
 			if late = at.before(s, x.Time()); !late {
 				o.State, o.Loaded, o.Bottom, o.Hash = x, s, x.Bottom(), c.Hash
 			}

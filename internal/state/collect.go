@@ -184,6 +184,9 @@ type Collection struct {
 	// Known has the data objects below Floor that the log knows, except those in Data. All others below Floor are orphans, and may go.
 	Known map[DataKey]bool
 	Floor format.Seq
+	// Pages are those that the next checkpoint needs. If one is missing, nothing may go: without it, the log can be opened only from
+	// older objects.
+	Pages []format.Page
 }
 
 // DataKey names a data object.
@@ -201,7 +204,7 @@ func (s *State) PlanCollection(o CollectOptions) *Collection {
 	}
 	x := &Collection{
 		Collected: format.Collected{Slot: old.Slot, Bottom: max(old.Bottom, c.collected.Bottom)}, From: max(c.collected.Bottom, 1), Floor: max(s.dataFloor, o.Floor),
-		Keep: map[format.Seq]bool{}, Known: map[DataKey]bool{},
+		Keep: map[format.Seq]bool{}, Known: map[DataKey]bool{}, Pages: s.Pages(),
 	}
 	for object := range s.AllObjects() {
 		x.keep(object)

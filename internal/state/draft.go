@@ -24,6 +24,7 @@ type Draft struct {
 	delayed   draftDelayed
 	segment   bool   // the commit adds a segment
 	raised    bool   // the commit raises the level of the log
+	page      bool   // the commit names a page
 	seen      bool   // the commit names a checkpoint that was seen
 	collected bool   // the commit says what is deleted
 	holds     int    // how many holds the commit begins or renews
@@ -188,6 +189,8 @@ func (d *Draft) Take(it format.Entry) error {
 		return d.takeSession(x)
 	case *format.SegmentAdded:
 		return d.takeSegment(x)
+	case *format.PageStored:
+		return d.takePage(x)
 	case *format.LevelRaised:
 		return d.takeLevel(x)
 	case *format.CheckpointSeen:

@@ -87,6 +87,8 @@ func (m *meter) add(it format.Entry) {
 		m.grown += KeyedMemory(len(x.Ranges))
 	case *format.SegmentAdded:
 		m.grown += segmentMemory + int64(len(x.Ranges))*(partMemory+stayMemory)
+	case *format.PageStored:
+		m.grown += pageMemory
 	case *format.CheckpointSeen:
 		m.grown += seenMemory
 	case *format.Held:

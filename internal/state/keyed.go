@@ -36,6 +36,10 @@ type keyed struct {
 	index map[format.Digest]uint64 // the number of the append with that Keyed.Key
 	bytes int64                    // memory of list, without what was cut off
 	gone  int                      // how many elements were cut off the front of list, and still take memory
+
+	pages   []page // hold the first elements of list; a View shares it
+	unread  bool   // list lacks the elements in pages
+	unpaged int64  // about how many bytes the elements that are in no page take in a snapshot
 }
 
 // keyedMemory is the approximate memory in bytes of one append and its entry in the map, without
@@ -69,6 +73,7 @@ func (s *State) addKeyed(k Keyed) {
 	s.keyed.index[k.Key] = s.keyed.first + uint64(len(s.keyed.list))
 	s.keyed.list = append(s.keyed.list, k)
 	s.keyed.bytes += k.memory()
+	s.keyed.unpaged += k.snapshotBytes()
 	s.memory += k.memory()
 }
 
@@ -79,8 +84,12 @@ func (s *State) expireKeyed() {
 	if n == 0 {
 		return
 	}
+	paged := s.keyed.paged()
 	for i := range s.keyed.list[:n] {
 		k := &s.keyed.list[i]
+		if i >= paged {
+			s.keyed.unpaged -= k.snapshotBytes()
+		}
 		delete(s.keyed.index, k.Key)
 		s.keyed.bytes -= k.memory()
 		s.memory -= k.memory()
@@ -93,4 +102,5 @@ func (s *State) expireKeyed() {
 		s.keyed.index = rebuilt(s.keyed.index)
 		s.keyed.gone = 0
 	}
+	s.dropPages()
 }

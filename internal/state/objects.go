@@ -150,7 +150,7 @@ func (o *objects) release(index uint64) bool {
 }
 
 // AllObjects iterates over the objects that the state knows, in the order of the commits that
-// added them, and then over the segments. The second value says whether the state still has a batch in the object.
+// added them, then over the segments and the pages. The second value says whether the state still has a batch in the object.
 // Objects without batches in the state are those that died: see [State.Dead]. Below [format.LevelSegments] they are
 // in the list of objects.
 func (s *State) AllObjects() iter.Seq2[Object, bool] {
@@ -163,6 +163,11 @@ func (s *State) AllObjects() iter.Seq2[Object, bool] {
 		}
 		for _, x := range s.segments {
 			if !yield(x.object(), true) {
+				return
+			}
+		}
+		for i := range s.keyed.pages {
+			if !yield(s.keyed.pages[i].object(), true) {
 				return
 			}
 		}

@@ -309,7 +309,7 @@ func (w *writer) delayEntry(t *rapid.T, d *Draft, topic format.TopicID, partitio
 
 // recount computes the memory of a state from its content.
 func recount(s *State) int64 {
-	n := queuesTake(s) + s.objects.memory(s.level) + int64(len(s.segments))*segmentMemory + int64(len(s.dead))*deadMemory
+	n := queuesTake(s) + s.objects.memory(s.level) + int64(len(s.segments))*segmentMemory + int64(len(s.dead))*deadMemory + int64(len(s.keyed.pages))*pageMemory
 	for _, t := range s.topics.byID {
 		n += topicMemory + int64(len(t.Name)) + int64(len(t.Partitions))*partitionMemory
 		for _, p := range t.Partitions {

@@ -31,7 +31,7 @@ func (s *State) LeaveTail(plan *Plan) error {
 }
 
 // Rebase makes the state that of another log, which has the same segments, and nothing else of what the first log had in its
-// bucket: no commit, no checkpoint and no dead object. Its brokers have spent nothing yet. slot is the last one that the other log counts as applied. It returns an error
+// bucket: no commit, no checkpoint, no page and no dead object. Its brokers have spent nothing yet. slot is the last one that the other log counts as applied. It returns an error
 // unless all batches are in segments.
 func (s *State) Rebase(slot format.Seq) error {
 	if s.level < format.LevelSegments || s.batches > 0 || slot < s.seq {
@@ -40,6 +40,7 @@ func (s *State) Rebase(slot format.Seq) error {
 	c := &s.collecting
 	s.memory -= int64(len(c.holds))*holdMemory + int64(len(s.dead))*deadMemory + int64(len(c.seen))*seenMemory + int64(len(s.sessions))*sessionMemory
 	s.dead, c.seen, c.holds, s.sessions = nil, nil, nil, nil
+	s.forgetPages()
 	s.dropSpending()
 	s.seq, s.bottom = slot, slot+1
 	c.collected = format.Collected{Slot: slot, Bottom: slot + 1}

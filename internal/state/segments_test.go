@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/simple-event-broker/seb/internal/format"
@@ -23,6 +24,8 @@ type compacted struct {
 	// deadAt is the slot in which each object died.
 	deadAt map[Object]format.Seq
 	ids    uint64
+	// sections has the section of each page, by the page's place.
+	sections map[format.Page][]byte
 	// appended has the commit of each batch that was appended since the level was raised.
 	appended map[appendedAt]format.CommitTime
 	kinds    map[string]int // what happened how often
@@ -34,12 +37,15 @@ type appendedAt struct {
 }
 
 func newCompacted(t *rapid.T, kinds map[string]int) *compacted {
-	return &compacted{t: t, w: writer{State: New()}, plain: New(), has: map[uint64]map[batchKey][]format.SegmentRange{}, deadAt: map[Object]format.Seq{}, appended: map[appendedAt]format.CommitTime{}, kinds: kinds}
+	return &compacted{t: t, w: writer{State: New()}, plain: New(), has: map[uint64]map[batchKey][]format.SegmentRange{}, deadAt: map[Object]format.Seq{}, appended: map[appendedAt]format.CommitTime{}, sections: map[format.Page][]byte{}, kinds: kinds}
 }
 
-// liveObjects returns the objects that have batches, and for each how many.
+// liveObjects returns the objects that have batches, and for each how many; and pages.
 func liveObjects(s *State) map[Object]int {
 	live := map[Object]int{}
+	for i := range s.keyed.pages {
+		live[s.keyed.pages[i].object()]++
+	}
 	for _, t := range s.topics.byID {
 		for i := range t.Partitions {
 			p := &t.Partitions[i]
@@ -64,6 +70,9 @@ func (x *compacted) step() {
 	} else if rapid.Bool().Draw(x.t, "compact") {
 		x.compact(c, d)
 	}
+	if x.w.Level() >= format.LevelSegments && rapid.Bool().Draw(x.t, "page") {
+		x.page(c, d)
+	}
 	before := liveObjects(x.w.State)
 	known := slices.Collect(maps.Keys(before))
 	for _, it := range c.Entries {
@@ -78,7 +87,7 @@ func (x *compacted) step() {
 	plain := *c
 	plain.Entries = slices.DeleteFunc(slices.Clone(c.Entries), func(it format.Entry) bool {
 		switch it.(type) {
-		case *format.SegmentAdded, *format.LevelRaised:
+		case *format.SegmentAdded, *format.LevelRaised, *format.PageStored:
 			return true
 		}
 		return false
@@ -102,7 +111,10 @@ func (x *compacted) noteDead(c *format.Commit, known []Object) {
 		known = append(known, Object{Data: true, Seq: uint64(r.Seq), Tag: r.ID, Size: r.Size})
 	}
 	for _, it := range c.Entries {
-		if n, ok := it.(*format.SegmentAdded); ok {
+		switch n := it.(type) {
+		case *format.SegmentAdded:
+			known = append(known, Object{Data: true, Seq: uint64(n.Ref.Seq), Tag: n.Ref.ID, Size: n.Ref.Size})
+		case *format.PageStored:
 			known = append(known, Object{Data: true, Seq: uint64(n.Ref.Seq), Tag: n.Ref.ID, Size: n.Ref.Size})
 		}
 	}
@@ -231,6 +243,71 @@ func (x *compacted) merge(n *format.SegmentAdded) {
 	}
 }
 
+// page adds an entry about a page to a commit.
+func (x *compacted) page(c *format.Commit, d *Draft) {
+	s := x.w.State
+	list := s.keyed.list[s.keyed.paged():]
+	if len(list) == 0 {
+		return
+	}
+	x.ids++
+	n := rapid.IntRange(1, len(list)).Draw(x.t, "keys")
+	ref := format.DataRef{Seq: max(s.DataFloor(), d.dataFloor), ID: 1<<33 + x.ids}
+	if ref.Seq > s.Seq() {
+		return
+	}
+	section := EncodeKeyed(list[:n])
+	_, p := format.EncodePage(format.ClusterID{}, ref, 0, section, uint32(n))
+	if x.take(c, d, &format.PageStored{Page: p, First: list[0].Key}) {
+		x.sections[p] = section
+		x.kinds["page"]++
+	}
+}
+
+// decode returns the state that the snapshot of the log and its pages give.
+func (x *compacted) decode() *State {
+	again := mustDecodeRapid(x.t, x.w.State)
+	if again.Unread() != (len(again.Pages()) > 0) {
+		x.t.Fatalf("the state of %d pages is unread: %v", len(again.Pages()), again.Unread())
+	}
+	if !x.w.View().Is(again.View().Encode()) {
+		x.t.Fatal("the snapshot is not that of the state")
+	}
+	var sections [][]byte
+	for _, p := range again.Pages() {
+		sections = append(sections, x.sections[p])
+	}
+	if err := again.ReadPages(sections); err != nil {
+		x.t.Fatal(err)
+	}
+	return again
+}
+
+// comparePages compares what the compacted log remembers of idempotency keys with what the other one does.
+func (x *compacted) comparePages(s *State) {
+	if diff := cmp.Diff(x.plain.keyed.list, s.keyed.list, cmpopts.EquateEmpty()); diff != "" {
+		x.t.Fatalf("remembered keys (-want +got): %s", diff)
+	}
+	unpaged, end := int64(0), s.keyed.first
+	for _, k := range s.keyed.list[s.keyed.paged():] {
+		unpaged += k.snapshotBytes()
+	}
+	if unpaged != s.keyed.unpaged {
+		x.t.Fatalf("the keys that are in no page take %d bytes, not %d", s.keyed.unpaged, unpaged)
+	}
+	for _, p := range s.keyed.pages {
+		if p.end <= end {
+			x.t.Fatalf("page %+v ends before number %d", p, end)
+		}
+		end = p.end
+	}
+	for _, d := range s.dead {
+		if d.Tag>>33 == 1 {
+			x.kinds["dead page"]++
+		}
+	}
+}
+
 func (s *State) oldestTopics() []*Topic { return s.topics.oldest(s.TopicCount()) }
 
 // compare compares the compacted log with the other one.
@@ -255,7 +332,9 @@ func (x *compacted) compare() {
 		t.Fatalf("memory is %d, but a new count gives %d", s.Memory(), took)
 	}
 	x.compareObjects()
-	again := mustDecodeRapid(t, s)
+	x.comparePages(s)
+	again := x.decode()
+	x.comparePages(again)
 	if diff := cmp.Diff(s.View().Encode(), again.View().Encode()); diff != "" {
 		t.Fatal(diff)
 	}
@@ -393,7 +472,7 @@ func TestSegmentsInTheFold(t *testing.T) {
 		}
 	})
 	t.Log(kinds)
-	for _, kind := range []string{"level 1", "level 2", "refused", "stays", "dead commit"} {
+	for _, kind := range []string{"level 1", "level 2", "refused", "stays", "dead commit", "page", "dead page"} {
 		if kinds[kind] == 0 && !testing.Short() {
 			t.Errorf("%s: never", kind)
 		}

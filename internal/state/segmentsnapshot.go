@@ -71,6 +71,13 @@ import (
 //	u        number of holds; then for each
 //	           8 bytes  its id, ascending
 //	           u u      slot; the log's time at which it ends
+//	u        number of pages; then for each, the oldest first
+//	           u        seq of its object
+//	           8 bytes  id of its object
+//	           u u u    size of the object; position and size of the section of keys
+//	           u        number of appends with an idempotency key, which are older than those in the next page and those above; the
+//	                    first ones that are too old for the log's time are forgotten
+//	           4 bytes  CRC-32C of the section
 //
 // Objects in the list have batches of the tail, in the order of the commits that brought them.
 const segmentsVersion = 6
@@ -84,7 +91,7 @@ func (v *View) Level() uint32 { return v.segments.level }
 // appendSections appends the sections at the end of a snapshot of version 6. A snapshot of an earlier version of Seb has the first
 // ones only, so it reads like one in which the others are empty.
 func (v *View) appendSections(b []byte) []byte {
-	sections := [][]byte{v.topicFlagsSection(), v.spendingSection(), v.segments.section()}
+	sections := [][]byte{v.topicFlagsSection(), v.spendingSection(), v.segments.section(), v.pagesSection()}
 	for n := len(sections); n > 0 && bytes.Equal(sections[n-1], []byte{0}); n-- {
 		sections = sections[:n-1]
 	}
@@ -94,7 +101,7 @@ func (v *View) appendSections(b []byte) []byte {
 // decodeSections reads the sections that appendSections has written.
 func (s *State) decodeSections(r *reader) {
 	filled := true
-	for _, section := range []func(*reader) bool{s.decodeTopicFlags, s.decodeSpending, s.decodeKeeping} {
+	for _, section := range []func(*reader) bool{s.decodeTopicFlags, s.decodeSpending, s.decodeKeeping, s.decodePages} {
 		if r.err != nil || len(r.b) == 0 {
 			break
 		}

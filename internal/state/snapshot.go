@@ -36,7 +36,7 @@ import (
 //	               z        index of its object, minus the previous one
 //	               u u      position in the object, size
 //	               4 bytes  CRC-32C
-//	u        number of appends with an idempotency key; then for each, the oldest first
+//	u        number of appends with an idempotency key, in version 6 without those in pages; then for each, the oldest first
 //	           z         the log's time in microseconds, minus the previous one
 //	           16 bytes  hash of the key, its scope and the caller
 //	           16 bytes  hash of the request
@@ -110,7 +110,8 @@ type View struct {
 	dataFloor    format.Seq
 	objects      objects
 	topics       []Topic
-	keyed        []Keyed
+	keyed        []Keyed // those that are in no page
+	pages        []page
 	keys         []*Key
 	nextKey      format.KeyID
 	consumers    []Consumer
@@ -128,7 +129,7 @@ type View struct {
 func (s *State) View() *View {
 	v := &View{
 		seq: s.seq, time: s.time, nextTopic: s.topics.next, dataFloor: s.dataFloor,
-		objects: s.objects, keyed: s.keyed.list, keys: s.Keys(), nextKey: s.keys.next,
+		objects: s.objects, keyed: s.keyed.list[s.keyed.paged():], pages: s.keyed.pages, keys: s.Keys(), nextKey: s.keys.next,
 		consumers: copiesByID(s.consumers.byID), nextConsumer: s.consumers.next,
 		queues: s.viewQueues(), nextQueue: s.queues.next, delayed: slices.Clone(s.delayed), sessions: slices.Clone(s.sessions),
 	}
@@ -260,7 +261,8 @@ func appendTail(b []byte, p *Partition, number func(index uint64) uint64) []byte
 	return b
 }
 
-// Decode decodes a snapshot of the state at slot seq. It returns an error for any other bytes.
+// Decode decodes a snapshot of the state at slot seq. It returns an error for any other bytes. If the snapshot refers to pages, no
+// commit can be applied to the state before [State.ReadPages].
 func Decode(seq format.Seq, body []byte) (*State, error) {
 	r := reader{b: body}
 	s := New()
@@ -400,8 +402,32 @@ func (s *State) decodeTail(r *reader, p *Partition, base format.Offset, count in
 }
 
 func (s *State) decodeKeyed(r *reader) {
+	list := r.keyedList()
+	for i := range list {
+		s.rememberKeyed(r, &list[i])
+	}
+}
+
+// rememberKeyed adds an append of a snapshot or a page to those that the state remembers.
+func (s *State) rememberKeyed(r *reader, k *Keyed) {
+	before := int64(0)
+	if n := len(s.keyed.list); n > 0 {
+		before = s.keyed.list[n-1].Time
+	}
+	if _, twice := s.keyed.index[k.Key]; twice || k.Time < before || k.Time > s.time || k.expired(s.time) {
+		r.fail("an append with an idempotency key is repeated, or has the invalid time %d", k.Time)
+	}
+	if r.err == nil {
+		s.addKeyed(*k)
+	}
+}
+
+// keyedList reads what appendKeyed has written.
+func (r *reader) keyedList() (list []Keyed) {
 	var before int64
-	for range r.count(34) {
+	count := r.count(keyedSizeMin)
+	list = make([]Keyed, 0, count)
+	for range count {
 		k := Keyed{Time: before + r.varint()}
 		copy(k.Key[:], r.bytes(len(k.Key)))
 		copy(k.Print[:], r.bytes(len(k.Print)))
@@ -412,15 +438,13 @@ func (s *State) decodeKeyed(r *reader) {
 			}
 			k.Ranges = append(k.Ranges, x)
 		}
-		if _, twice := s.keyed.index[k.Key]; twice || k.Time < before || k.Time > s.time || k.expired(s.time) {
-			r.fail("an append with an idempotency key is repeated, or has the invalid time %d", k.Time)
-		}
 		if r.err != nil {
-			return
+			return nil
 		}
-		s.addKeyed(k)
+		list = append(list, k)
 		before = k.Time
 	}
+	return list
 }
 
 // reader reads values from the front of b, and cuts them off. After the first error, all

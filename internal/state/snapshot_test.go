@@ -292,6 +292,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	f.Add(golden(f, snapshot4Golden))
 	f.Add(golden(f, snapshot5Golden))
 	f.Add(golden(f, pushGolden))
+	f.Add(golden(f, snapshotPagesGolden))
 	f.Add(spendAt(f, raisedState(f), time.UnixMicro(2), spent(format.CauseRead, format.StoreUse{Gets: 7})).View().Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := Decode(5, b)
@@ -313,6 +314,9 @@ func FuzzDecodeSnapshot(f *testing.F) {
 					}
 				}
 			}
+		}
+		if s.Unread() {
+			return // no commit can be applied to it
 		}
 		if s.Time() == math.MaxInt64 {
 			return // no commit can be later

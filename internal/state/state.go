@@ -151,12 +151,15 @@ func (s *State) Objects() int { return s.objects.count }
 // ObjectBytes returns the total size in bytes of the objects that [State.Objects] counts.
 func (s *State) ObjectBytes() int64 { return s.objects.bytes }
 
-// Stored returns the number of objects that the state knows, segments and dead objects included, and their total size. Commits that
+// Stored returns the number of objects that the state knows, segments, pages and dead objects included, and their total size. Commits that
 // have died since the last compaction are not among them: see [State.Dead].
 func (s *State) Stored() (objects, bytes int64) {
-	objects, bytes = int64(s.objects.count+len(s.segments)+len(s.dead)), s.objects.bytes
+	objects, bytes = int64(s.objects.count+len(s.segments)+len(s.keyed.pages)+len(s.dead)), s.objects.bytes
 	for _, n := range s.segments {
 		bytes += int64(n.Ref.Size)
+	}
+	for i := range s.keyed.pages {
+		bytes += int64(s.keyed.pages[i].Ref.Size)
 	}
 	for _, d := range s.dead {
 		bytes += int64(d.Size)
@@ -185,6 +188,9 @@ func (s *State) TopicsAfter(name string, most int) []*Topic {
 // Apply applies the next commit as a whole, or returns an error that wraps ErrNonsense and
 // changes nothing.
 func (s *State) Apply(c *format.Commit) error {
+	if s.keyed.unread {
+		panic("state: apply a commit to a state whose pages were not read")
+	}
 	d := s.Draft(c.Time)
 	if c.Seq != s.seq+1 {
 		return fmt.Errorf("%w: slot %d can't follow slot %d", ErrNonsense, c.Seq, s.seq)
@@ -288,6 +294,8 @@ func (s *State) applyEntries(c *format.Commit) {
 			if x.Slot > 0 {
 				bottom = max(bottom, x.Slot+1)
 			}
+		case *format.PageStored:
+			s.addPage(x)
 		case *format.LevelRaised:
 			raised = x
 			s.makeDormant()

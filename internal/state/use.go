@@ -33,7 +33,7 @@ func UseOf(entry format.Entry) Use {
 		return UseKeys
 	case *format.QueueOwned, *format.SessionNamed, *format.WriterMark, *format.BundleMark, *format.WindowMoved, *format.QueueReleased:
 		return UseOwners
-	case *format.LevelRaised, *format.SegmentAdded, *format.CheckpointSeen, *format.Collected, *format.DataFloor, *format.DelaySet, *format.Held, *format.Spent:
+	case *format.LevelRaised, *format.SegmentAdded, *format.PageStored, *format.CheckpointSeen, *format.Collected, *format.DataFloor, *format.DelaySet, *format.Held, *format.Spent:
 		return UseUpkeep
 	default:
 		return UseRecords

@@ -65,7 +65,7 @@ func TestBucketsOfEarlierVersions(t *testing.T) {
 func TestBucketsOfEarlierVersionsAreCompacted(t *testing.T) {
 	bounds := engine.Compaction
 	t.Cleanup(func() { engine.Compaction = bounds })
-	engine.Compaction = engine.Bounds{SegmentBytes: 1 << 20, BatchBytes: 1000, Rows: 1000, Group: 3, Large: 1 << 20, RaiseCommits: 3, RetainMin: time.Minute, RetainMax: time.Hour, RetainGrace: time.Hour}
+	engine.Compaction = engine.Bounds{SegmentBytes: 1 << 20, BatchBytes: 1000, Rows: 1000, Group: 3, Large: 1 << 20, PageBytes: 100, RaiseCommits: 3, RetainMin: time.Minute, RetainMax: time.Hour, RetainGrace: time.Hour}
 	path := filepath.Join(t.TempDir(), "bucket")
 	must(t, os.CopyFS(path, os.DirFS("testdata/level5/bucket")))
 	b, closeBroker := open(t, path)

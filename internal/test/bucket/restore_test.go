@@ -29,7 +29,7 @@ func compactSoon(t *testing.T) {
 	bounds := engine.Compaction
 	t.Cleanup(func() { engine.Compaction = bounds })
 	engine.Compaction = engine.Bounds{
-		SegmentBytes: 1 << 20, BatchBytes: 1000, Rows: 1000, Group: 3, Large: 1 << 20, RaiseCommits: 3, RaiseNew: true,
+		SegmentBytes: 1 << 20, BatchBytes: 1000, Rows: 1000, Group: 3, Large: 1 << 20, PageBytes: 100, RaiseCommits: 3, RaiseNew: true,
 		RetainMin: time.Minute, RetainMax: time.Hour, RetainGrace: time.Hour,
 	}
 }

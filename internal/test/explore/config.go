@@ -83,6 +83,8 @@ type Config struct {
 	Keep int
 	// Aged: a checkpoint is deleted only when a newer one is D old.
 	Aged bool
+	// Pages: each checkpoint refers to a page, which may be deleted once a newer checkpoint is D old.
+	Pages bool
 	// Janitor: checkpoints of any prefix of the log appear at any time, as if other brokers wrote them. If
 	// Janitor is false, the brokers of the world write the checkpoints, which may become visible late.
 	Janitor bool

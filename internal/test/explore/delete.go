@@ -2,16 +2,33 @@ package explore
 
 import "slices"
 
-// delete deletes a slot, a checkpoint or a data object, if the rules allow that.
+// delete deletes a slot, a checkpoint, a data object or a page, if the rules allow that.
 func (w *world) delete() {
-	switch w.pick(3) {
+	kinds := 3
+	if w.Pages {
+		kinds++
+	}
+	switch w.pick(kinds) {
 	case 0:
 		w.deleteSlot(1 + w.pick(w.Slots))
 	case 1:
 		w.deleteCheckpoint(1 + w.pick(w.Slots))
 	case 2:
 		w.deleteObject()
+	case 3:
+		w.deletePage(1 + w.pick(w.Slots))
 	}
+}
+
+// deletePage deletes the page to which the checkpoint of slot s refers, or to which it will refer if it becomes visible late.
+func (w *world) deletePage(s int) {
+	if w.bare&(1<<s) != 0 || !w.covered(s+1, w.old) {
+		w.skip()
+		return
+	}
+	w.tell("the page of checkpoint %d is deleted", s)
+	w.bare |= 1 << s
+	w.count(deletions)
 }
 
 func (w *world) deleteSlot(s int) {

@@ -59,6 +59,8 @@ var small = map[string]Config{
 	"by wire":                       with(calm, func(c *Config) { c.Wire, c.Slow = true, true }),
 	"by wire, one payload":          with(one, func(c *Config) { c.Wire, c.Slow, c.Times = true, true, 2 }),
 	"aged checkpoints":              with(calm, func(c *Config) { c.Aged = true }),
+	"pages":                         with(calm, func(c *Config) { c.Pages, c.Slow = true, true }),
+	"pages, losses":                 with(one, func(c *Config) { lossy(c); c.Pages, c.Times = true, 2 }),
 }
 
 // TestSmallBounds reaches every state within small bounds.
@@ -138,7 +140,7 @@ func TestLarge(t *testing.T) {
 // wild returns bounds for random walks with all faults.
 func wild(seed int) Config {
 	cfg := stormy(Config{
-		Brokers: 3, Slots: 5, Payloads: 12, Delay: 2, Times: 40, Keep: 1 + seed%2, Aged: seed%4 == 3,
+		Brokers: 3, Slots: 5, Payloads: 12, Delay: 2, Times: 40, Keep: 1 + seed%2, Aged: seed%4 == 3, Pages: seed%6 > 2,
 		Split: true, Relists: true, Abandons: true, Undated: true, Slow: seed%3 == 0, Live: seed%5 == 0,
 		Data: seed%7 > 2, Inline: true, Sweeps: seed%7 > 3, Wire: seed%3 < 2,
 	})

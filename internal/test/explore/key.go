@@ -31,6 +31,9 @@ func (k *keys) of(w *world) []byte {
 		}
 	}
 	b := append(k.key[:0], byte(w.now), byte(w.payloads), byte(w.void), byte(w.void>>8))
+	if w.Pages {
+		b = append(b, byte(w.bare), byte(w.bare>>8))
+	}
 	for s := 1; s <= w.Slots; s++ {
 		b = appendCommit(b, w.slots[s])
 		b = appendCommit(b, w.first[s])
@@ -205,6 +208,9 @@ func (k *keys) worldOf(key []byte, c *choices, t *trace) *world {
 	w := &world{Config: cfg, moment: moment{choices: c, trace: t, only: cfg.Only}}
 	w.now, w.payloads = int(r.byte()), int(r.byte())
 	w.void = uint16(r.byte()) | uint16(r.byte())<<8
+	if cfg.Pages {
+		w.bare = uint16(r.byte()) | uint16(r.byte())<<8
+	}
 	for s := 1; s <= cfg.Slots; s++ {
 		w.slots[s], w.first[s] = r.commit(), r.commit()
 		c := &w.checkpoints[s]

@@ -3,7 +3,7 @@ package explore
 import "github.com/simple-event-broker/seb/internal/commitlog"
 
 // lose removes an object of the log, as a store that breaks its promise may: a slot above all checkpoints,
-// or the newest checkpoint. With the checkpoint, everything is lost that is in no other object.
+// or the newest checkpoint, or its page. With the checkpoint, everything is lost that is in no other object.
 func (w *world) lose() {
 	s := 1 + w.pick(w.Slots)
 	newest := w.newest()
@@ -11,6 +11,13 @@ func (w *world) lose() {
 	case w.losses == w.Losses || !w.rarely(5):
 		w.skip()
 		return
+	case w.Pages && w.pick(2) == 1:
+		if s != newest || w.bare&(1<<s) != 0 {
+			w.skip()
+			return
+		}
+		w.bare |= 1 << s
+		w.tell("the store loses the page of checkpoint %d", s)
 	case w.pick(2) == 1:
 		if s != newest {
 			w.skip()

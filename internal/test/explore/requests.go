@@ -90,6 +90,12 @@ func (w *world) load(b *broker, seq format.Seq) {
 		b.p.LoadMissing()
 		return
 	}
+	if w.bare&(1<<s) != 0 {
+		w.tell("%c Gets the page of checkpoint %d: it is gone", b.name, s)
+		w.count(pagesMissed)
+		b.p.PageMissing("the page")
+		return
+	}
 	w.tell("%c loads checkpoint %d = %v", b.name, s, c.log)
 	w.count(loads)
 	b.log = c.log

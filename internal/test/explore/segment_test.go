@@ -25,6 +25,9 @@ var smallLives = map[string]SegmentConfig{
 	"checkpoints":     withLife(func(c *SegmentConfig) { c.Checkpoints, c.Appends, c.Uploads, c.Slots = 3, 0, 0, 5 }),
 	"unread batches":  withLife(func(c *SegmentConfig) { c.Stays = true }),
 	"two partitions":  withLife(func(c *SegmentConfig) { c.Partitions = 2 }),
+	"pages":           withLife(func(c *SegmentConfig) { c.Keys, c.Forget, c.Appends, c.Ticks = 2, 2, 0, 4 }),
+	"late pages":      withLife(func(c *SegmentConfig) { c.Keys, c.Forget, c.Appends, c.Ticks, c.Late = 1, 2, 0, 4, true }),
+	"pages, a floor":  withLife(func(c *SegmentConfig) { c.Keys, c.Forget, c.Appends, c.Floors, c.Uploads = 1, 1, 0, 1, 2 }),
 	"merged segments": withLife(func(c *SegmentConfig) { c.Uploads, c.Slots, c.Checkpoints, c.Ticks = 3, 6, 0, 0 }),
 }
 
@@ -52,7 +55,7 @@ func TestSmallSegments(t *testing.T) {
 func wildSegments(seed int) SegmentConfig {
 	return SegmentConfig{
 		Slots: 20 + seed%30, Partitions: 1 + seed%2, Appends: 4 + seed%8, Trims: seed % 4, Uploads: 3 + seed%6, Checkpoints: 4 + seed%8,
-		Ticks: 20, Floors: seed % 4, Stays: seed%3 == 0, Late: seed%5 < 3,
+		Ticks: 20, Floors: seed % 4, Keys: seed % 7, Forget: 2 + seed%9, Stays: seed%3 == 0, Late: seed%5 < 3,
 	}
 }
 
@@ -117,6 +120,7 @@ func TestSegmentRuleIsNeeded(t *testing.T) {
 		{NoAge, ReadOK},
 		{NewestIsOld, TwoOpen},
 		{OwnDead, ReadOK},
+		{OwnDead, TwoOpen}, // a page goes to which a checkpoint refers
 		{OwnBottom, TwoOpen},
 		{OwnBottom, RecoverOK},
 		{KeepNothing, RecoverOK},

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"math"
+	"slices"
 
 	"github.com/simple-event-broker/seb/internal/format"
 )
@@ -22,6 +23,8 @@ func (w *segmentWorld) check() {
 		}
 		w.violate(TwoOpen, "slot %d is gone, so the log can't be opened from checkpoint %d", s, second)
 	}
+	w.checkPages(RecoverOK, newest)
+	w.checkPages(TwoOpen, second)
 	if !w.readable(k.slots, k.segments) {
 		w.violate(RecoverOK, "a recovery finds records whose object is gone: they are in the slots %b and the segments %v", k.slots, k.segments)
 	}
@@ -30,6 +33,16 @@ func (w *segmentWorld) check() {
 	}
 	if int(k.slot) == w.Slots && int(w.now) > w.Ticks {
 		w.checkCollected()
+	}
+}
+
+// checkPages checks that the store has the pages of a checkpoint.
+func (w *segmentWorld) checkPages(i Invariant, checkpoint int) {
+	if checkpoint == 0 {
+		return // the log is replayed from its first slot
+	}
+	if pages := w.logs.logs[w.logs.upTo(w.log, format.Seq(checkpoint))].pages; !w.readable(0, pages) {
+		w.violate(i, "checkpoint %d refers to the pages %v, one of which is gone", checkpoint, pages)
 	}
 }
 
@@ -82,7 +95,7 @@ func (w *segmentWorld) checkCollected() {
 	s := w.logs.state(end.log)
 	for _, u := range end.uploads {
 		live := false
-		for _, n := range k.segments {
+		for _, n := range slices.Concat(k.segments, k.pages) {
 			live = live || n == u.upload
 		}
 		if u.stands != live {

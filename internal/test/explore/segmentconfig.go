@@ -47,6 +47,9 @@ type SegmentConfig struct {
 	Ticks int
 	// Floors is how often the data floor rises, at most.
 	Floors int
+	// Keys is how many idempotency keys the log remembers, at most, one in each commit. Uploads are of pages too then. At the tick
+	// Forget, the log forgets the keys that it has remembered before any checkpoint was seen.
+	Keys, Forget int
 	// Stays: a compactor may be unable to read a batch.
 	Stays bool
 	// Late: an upload may land in the store at any later time, and a commit again after it was deleted.

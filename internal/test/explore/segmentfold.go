@@ -34,6 +34,9 @@ type knownLog struct {
 	// slots are the slots that have records, as bits; segments are the uploads that have records.
 	slots    uint64
 	segments []int
+	// keyed are the times of the commits that have made the log remember keys; pages are the uploads to which the state refers as pages.
+	keyed []int64
+	pages []int
 	// wrong says that a record is not where the state says; "" if all are.
 	wrong string
 	// record is the record that the last commit has appended: its partition and offset. partition is -1 if it has appended none.
@@ -46,11 +49,15 @@ type segmentJob struct {
 	key   uploadKey
 	ref   format.DataRef
 	entry *format.SegmentAdded // to be committed once the upload is in the store
+	// page is the entry of a page, and section its section of keys; such a job has no entry about a segment.
+	page    *format.PageStored
+	section []byte
 }
 
 type uploadKey struct {
 	log, rows int
 	merge     bool
+	page      bool // of keys
 	unread    bool // the first batch can't be read
 	instance  int
 }
@@ -82,6 +89,17 @@ func (l *logs) apply(s *state.State, now int64, entries ...format.Entry) error {
 	return s.Apply(read)
 }
 
+// time returns the log's time at a tick; 0 for a commit that need not say when it was made.
+func (l *logs) time(tick int) int64 {
+	if l.cfg.Keys == 0 || tick == 0 {
+		return int64(tick) * tickMicros
+	}
+	return state.KeyedFor.Microseconds() + int64(tick-l.cfg.Forget)*tickMicros
+}
+
+// keyOf returns the hash of a key.
+func keyOf(n int) format.Digest { return format.Digest{byte(n + 1)} }
+
 // segmentCommit is a commit behind a log, at a time. what and number tell the entries of a log apart.
 type segmentCommit struct {
 	log, now int
@@ -96,7 +114,7 @@ func (l *logs) try(c segmentCommit, entry format.Entry) (to int, taken bool) {
 	}
 	l.after[c] = -1
 	s := l.state(c.log)
-	switch err := l.apply(s, int64(c.now)*tickMicros, entry); {
+	switch err := l.apply(s, l.time(c.now), entry); {
 	case errors.Is(err, state.ErrNonsense):
 		return 0, false
 	case err != nil:
@@ -107,6 +125,7 @@ func (l *logs) try(c segmentCommit, entry format.Entry) (to int, taken bool) {
 		partition, offset = b.Partition, b.Base
 	}
 	to = l.add(s, c.log, partition, offset)
+	l.noteKeys(to, s, entry)
 	l.after[c] = to
 	return to, true
 }
@@ -128,6 +147,23 @@ func (l *logs) add(s *state.State, before int, partition format.Partition, offse
 		}
 	}
 	return n
+}
+
+// noteKeys notes which pages the state s of a log refers to, and checks that it remembers the keys that it should.
+func (l *logs) noteKeys(n int, s *state.State, last format.Entry) {
+	k := &l.logs[n]
+	k.keyed = l.logs[k.before].keyed
+	if _, ok := last.(*format.AppendKeyed); ok {
+		k.keyed = append(slices.Clip(k.keyed), s.Time())
+	}
+	for i, at := range k.keyed {
+		if _, ok := s.Keyed(keyOf(i), s.Time()); ok != (at > s.Time()-state.KeyedFor.Microseconds()) {
+			k.wrong = fmt.Sprintf("key %d is remembered: %v", i+1, ok)
+		}
+	}
+	for _, p := range s.Pages() {
+		k.pages = append(k.pages, int(p.Ref.ID-1))
+	}
 }
 
 // locate notes which object has a record, and checks that it is there.
@@ -165,13 +201,39 @@ func (l *logs) state(log int) *state.State {
 	if err != nil {
 		panic(fmt.Sprintf("explore: the snapshot of a state is refused: %v", err))
 	}
+	var sections [][]byte
+	for _, p := range s.Pages() {
+		sections = append(sections, l.uploads[p.Ref.ID-1].section)
+	}
+	if err := s.ReadPages(sections); err != nil {
+		panic(fmt.Sprintf("explore: the pages of a state are refused: %v", err))
+	}
 	return s
+}
+
+// planPage returns the upload of a page by a broker that has applied a log; -1 if there is nothing to do.
+func (l *logs) planPage(k uploadKey) int {
+	s, n := l.state(k.log), len(l.uploads)
+	list := s.PlanPage(1, math.MaxInt64)
+	l.uploaded[k] = -1
+	if list == nil {
+		return -1
+	}
+	u := segmentJob{key: k, section: state.EncodeKeyed(list)}
+	_, p := format.EncodePage(format.ClusterID{}, format.DataRef{Seq: s.Seq(), ID: uint64(n + 1)}, 0, u.section, uint32(len(list)))
+	u.ref, u.page = p.Ref, &format.PageStored{Page: p, First: list[0].Key}
+	l.uploads = append(l.uploads, u)
+	l.uploaded[k] = n
+	return n
 }
 
 // plan returns the upload of a compactor that has applied a log; -1 if there is nothing to do.
 func (l *logs) plan(k uploadKey) int {
 	if n, ok := l.uploaded[k]; ok {
 		return n
+	}
+	if k.page {
+		return l.planPage(k)
 	}
 	s := l.state(k.log)
 	o := state.PlanOptions{Bytes: math.MaxInt64, Rows: k.rows, Before: math.MaxInt64, Group: 2, Large: math.MaxInt64, Skip: func(*state.Segment) bool { return false }}
@@ -294,7 +356,7 @@ func (l *logs) may(log, now int) *mayGo {
 func (l *logs) collection(log, now int) *state.Collection {
 	s := l.state(log)
 	o := state.CollectOptions{
-		Now: int64(now+marginTicks) * tickMicros, Delay: deleteTicks * tickMicros * time.Microsecond, Since: math.MaxInt64,
+		Now: l.time(now + marginTicks), Delay: deleteTicks * tickMicros * time.Microsecond, Since: math.MaxInt64,
 		Sight: func(format.Seq) int64 { return 0 },
 	}
 	if l.cfg.Without == NoAge {

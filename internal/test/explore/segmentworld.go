@@ -45,7 +45,7 @@ func (w *segmentWorld) known() *knownLog { return &w.logs.logs[w.log] }
 // step makes one thing happen.
 func (w *segmentWorld) step() {
 	steps := []func(){
-		w.append, w.trim, w.upload, w.land, w.commitUpload, w.writeCheckpoint, w.landCheckpoint, w.see, w.tick, w.deleteSlot,
+		w.append, w.remember, w.trim, w.upload, w.land, w.commitUpload, w.writeCheckpoint, w.landCheckpoint, w.see, w.tick, w.deleteSlot,
 		w.deleteUpload, w.deleteOldCheckpoint, w.collected, w.raiseFloor, w.ghost,
 	}
 	steps[w.pick(len(steps))]()
@@ -65,6 +65,9 @@ func (w *segmentWorld) commit(what string, number int, entry format.Entry) bool 
 	}
 	w.log = to
 	w.slots |= 1 << w.known().slot
+	if before := &w.logs.logs[w.known().before]; len(before.pages) > len(w.known().pages) {
+		w.count(pagesDied)
+	}
 	w.tell("slot %d: "+what, w.known().slot, number)
 	return true
 }
@@ -94,6 +97,16 @@ func (w *segmentWorld) append() {
 	w.commit("a record is appended to partition %d", p, b)
 }
 
+// remember makes the log remember an idempotency key.
+func (w *segmentWorld) remember() {
+	n := len(w.known().keyed)
+	if n == w.Keys {
+		w.skip()
+		return
+	}
+	w.commit("key %d is remembered", n+1, &format.AppendKeyed{Key: keyOf(n)})
+}
+
 func (w *segmentWorld) trim() {
 	p := w.pick(w.Partitions)
 	k := w.known()
@@ -120,24 +133,33 @@ func (w *segmentWorld) upload() {
 		w.skip()
 		return
 	}
-	k := uploadKey{log: w.log, merge: w.pick(2) == 1}
-	if !k.merge {
+	k := uploadKey{log: w.log}
+	switch what := w.pick(3); {
+	case what == 2 && w.Keys > 0:
+		k.page = true
+	case what == 2:
+		w.skip()
+		return
+	default:
+		k.merge = what == 1
+	}
+	if !k.merge && !k.page {
 		k.rows = 1 + w.pick(2)
 		k.unread = w.Stays && w.pick(2) == 1
 	}
 	for _, u := range w.uploads {
-		if x := w.logs.uploads[u.upload].key; x.log == k.log && x.merge == k.merge && x.rows == k.rows && x.unread == k.unread {
+		if x := w.logs.uploads[u.upload].key; x.log == k.log && x.merge == k.merge && x.page == k.page && x.rows == k.rows && x.unread == k.unread {
 			k.instance++
 		}
 	}
 	n := w.logs.plan(k)
-	if n < 0 || !w.readable(w.logs.inputs(k.log, &w.logs.uploads[n])) {
+	if n < 0 || !k.page && !w.readable(w.logs.inputs(k.log, &w.logs.uploads[n])) {
 		w.skip()
 		return
 	}
 	landed := !w.Late || w.pick(2) == 0
 	w.uploads = append(slices.Clip(w.uploads), segmentUpload{n, landed, landed})
-	w.tell("segment %d, of commits up to slot %d, is uploaded: %v", n+1, w.logs.logs[k.log].slot, landed)
+	w.tell([]string{"segment %d, of commits up to slot %d, is uploaded: %v", "page %d, of commits up to slot %d, is uploaded: %v"}[bit(k.page)], n+1, w.logs.logs[k.log].slot, landed)
 	w.count(segmentsUploaded)
 	if k.merge {
 		w.count(segmentsMerged)
@@ -202,6 +224,14 @@ func (w *segmentWorld) commitUpload() {
 		return
 	}
 	x := &w.logs.uploads[u.upload]
+	if x.page != nil {
+		if w.commit("page %d is stored", u.upload+1, x.page) {
+			w.count(pagesAdded)
+		} else {
+			w.count(pagesRefused)
+		}
+		return
+	}
 	if !w.commit("segment %d is added", u.upload+1, x.entry) {
 		w.count(segmentsRefused)
 		return
@@ -324,7 +354,11 @@ func (w *segmentWorld) deleteUpload() {
 	}
 	w.tell("segment %d is deleted", u.upload+1)
 	w.setUpload(i, segmentUpload{u.upload, u.landed, false})
-	w.count(segmentsDeleted)
+	if w.logs.uploads[u.upload].page != nil {
+		w.count(pagesDeleted)
+	} else {
+		w.count(segmentsDeleted)
+	}
 }
 
 func (w *segmentWorld) deleteOldCheckpoint() {

@@ -24,6 +24,7 @@ const (
 	renewals      // payloads uploaded again, since their data object was below the floor
 	sweeps        // orphans deleted
 	dataDeletions // deletions of data objects to which a commit refers
+	pagesMissed   // pages that a broker did not find
 	losses        // objects lost by a store that breaks its promise
 	alarms        // brokers that halted after a loss
 	heard         // commits that came from other brokers, and that the receiver could apply at once
@@ -77,6 +78,10 @@ const (
 	segmentsDeleted
 	checkpointsDeleted
 	collections // entries that say what is deleted
+	pagesAdded
+	pagesRefused
+	pagesDied
+	pagesDeleted
 	events
 )
 
@@ -102,7 +107,7 @@ func (c Counts) String() string {
 	names := [events]string{"acknowledged", "lost races", "lost replies", "loads", "unknown outcomes", "ghosts",
 		"404 of written slots", "crashes", "deletions", "ends of the log",
 		"late uploads", "repeated uploads", "orphans swept", "data objects deleted",
-		"losses", "alarms", "commits heard", "Creates given up",
+		"pages missed", "losses", "alarms", "commits heard", "Creates given up",
 		"uncertain records", "first hand-outs", "hand-outs by former owners", "further hand-outs", "dead letters",
 		"commits of lost owners refused", "answers without an owner", "late answers refused", "acknowledgements again",
 		"put back", "redriven", "leases extended", "releases with records out", "owners crashed",
@@ -110,7 +115,7 @@ func (c Counts) String() string {
 		"bundles overtaken", "strikes", "drops after lost races", "drops after loads", "bundles given up", "commits by wire", "requests committed without a bundle", "told committed", "told refused",
 		"copies made", "copies found", "bundles of strangers refused", "bundles of strangers taken", "brokers crashed",
 		"segments uploaded", "of segments", "segments added", "segments refused", "segments written again", "checkpoints seen", "commits deleted", "commits written again",
-		"segments deleted", "checkpoints deleted", "collections"}
+		"segments deleted", "checkpoints deleted", "collections", "pages added", "pages refused", "pages dead", "pages deleted"}
 	var list []string
 	for i, n := range c {
 		if n > 0 {

@@ -35,6 +35,7 @@ type world struct {
 	first [slotsMax + 1]commit // the first commit ever created in each slot
 	dates [slotsMax + 1]int    // the store's dates of these Creates; kept only if Config.Wire is set
 	acked commits              // the acknowledged commits; kept only if Config.Only is set
+	bare  uint16               // a bit for each slot whose checkpoint refers to a page that is gone
 	void  uint16               // a bit for each payload that a broker reported as not committed
 
 	brokers [brokersMax]broker

@@ -10,7 +10,7 @@ import (
 // smallSegments makes brokers of this process compact small logs: simulated logs are small.
 var smallSegments = sync.OnceFunc(func() {
 	engine.Compaction = engine.Bounds{
-		SegmentBytes: 4 << 10, BatchBytes: 600, Rows: 50, Group: 2, Large: 1 << 20, TailAge: 2 * time.Second,
+		SegmentBytes: 4 << 10, BatchBytes: 600, Rows: 50, Group: 2, Large: 1 << 20, PageBytes: 200, TailAge: 2 * time.Second,
 		RaiseAfter: 10 * time.Second, RaiseCommits: 5, // so some commits are below the level
 		RetainMin: 2 * time.Second, RetainMax: 20 * time.Second, RetainGrace: 10 * time.Second,
 	}

@@ -66,10 +66,11 @@ type Counts struct {
 	// Lives counts runs of brokers. Deleted counts objects that the run deleted. Ghosts counts objects that
 	// a late request created again after their deletion. Segments counts the segments that logs ever had, Merged those of
 	// other segments that they have in the end. Collected counts objects that brokers deleted since they were dead.
+	// Pages counts the pages of idempotency keys that logs ever had.
 	DeadLettered, Redriven, Owners, Together     int
 	Made, Remade                                 int
 	Lives, Commits, Checkpoints, Deleted, Ghosts int
-	Segments, Merged, Collected, Expired         int
+	Segments, Merged, Collected, Expired, Pages  int
 }
 
 // Add adds the counts of another run.
@@ -114,6 +115,7 @@ func (c *Counts) Add(o Counts) {
 	c.Merged += o.Merged
 	c.Collected += o.Collected
 	c.Expired += o.Expired
+	c.Pages += o.Pages
 }
 
 // Story returns what happened in the run, and what the store holds at the end.
@@ -158,6 +160,7 @@ type simulation struct {
 	deleting sync.Mutex
 	objects  map[format.Seq]map[string]bool // of each checkpoint, once checkDelete needs it
 
+	pages int  // pages of idempotency keys that the log ever had
 	final *log // what the bucket holds at the end of the run
 }
 
@@ -389,7 +392,7 @@ func (s *simulation) count() Counts {
 	}
 	c.Ghosts, c.Collected = s.bucket.ghosts, s.bucket.collected
 	if s.final != nil {
-		c.Segments, c.Merged = s.final.segments, s.final.merged
+		c.Segments, c.Merged, c.Pages = s.final.segments, s.final.merged, s.pages
 		s.final.all.countQueues(&c)
 		s.countMade(&c)
 		c.Recreated, c.Again = s.final.all.recreated(), s.final.all.consumersAgain()

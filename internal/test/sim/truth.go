@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -99,8 +101,35 @@ func (s *simulation) replay() (*log, error) {
 			if k.Hash != hash || string(k.Body) != string(st.View().Encode()) {
 				return nil, fmt.Errorf("checkpoint %d differs from the state after a replay of slots 1 to %d", q, q)
 			}
+			if err := s.checkPages(k, st); err != nil {
+				return nil, fmt.Errorf("checkpoint %d: %w", q, err)
+			}
 		}
 	}
+}
+
+// checkPages expects that the state of a checkpoint, with the pages to which it refers, remembers the same idempotency keys as the state
+// after a replay.
+func (s *simulation) checkPages(k *format.Checkpoint, want *state.State) error {
+	got, err := state.Decode(k.Seq, k.Body)
+	if err != nil {
+		return err
+	}
+	var bodies [][]byte
+	for _, p := range got.Pages() {
+		object := s.bucket.original(p.Ref.Key())
+		if len(object) != int(p.Ref.Size) {
+			return fmt.Errorf("%s has %d bytes instead of %d", p.Ref.Key(), len(object), p.Ref.Size)
+		}
+		bodies = append(bodies, object[p.Pos:])
+	}
+	if err := got.ReadPages(bodies); err != nil {
+		return err
+	}
+	if !bytes.Equal(got.KeyedSection(), want.KeyedSection()) {
+		return errors.New("other idempotency keys are remembered than after a replay")
+	}
+	return nil
 }
 
 // noneAbove expects no slot at or above q to exist.
@@ -136,6 +165,8 @@ func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
 			for _, w := range all[x.Topic].queues {
 				w.pass(int(x.Partition), x.Start, at)
 			}
+		case *format.PageStored:
+			s.pages++
 		case *format.ConsumerCreated:
 			all[x.Topic].consumers[x.ID] = &consumer{name: x.Name}
 		case *format.PositionsMoved:
