@@ -40,7 +40,7 @@ func TestCompletionKnowsWhatCanStandThere(t *testing.T) {
 		{"consume --consumer .", ""},
 		{"topic create --", "--help --server --api-key --api-key-file --ca --cert --cert-key --output --retention --retention-bytes --retention-past-queues --no-retention-past-queues --partitions --if-not-exists"},
 		{"topic trim --b", "--before"},
-		{"gc --", "--help --store --output --dry-run --keep-deleted --memory --state-memory"},
+		{"gc --", "--help --store --output --dry-run --keep-deleted --end-hold --memory --state-memory"},
 		{"consume --fo", "--format --follow"},
 		{"consume orders --format .", "line json binary raw"},
 		{"consume orders --format=b", "--format=binary"},

@@ -28,7 +28,7 @@ const (
 // the process had before KiB.
 func wantCheap(t *testing.T, broker *process, before, n, most int) {
 	t.Helper()
-	after := residentKiB(t, broker.cmd.Process.Pid)
+	after := statusKiB(t, broker.cmd.Process.Pid, "VmRSS")
 	each := float64(after-before) / float64(n)
 	t.Logf("%d connections: %d KiB resident, %d KiB before: %.1f KiB each", n, after, before, each)
 	if each > float64(most) {
@@ -92,7 +92,7 @@ func TestTenThousandIdleConnections(t *testing.T) {
 	}
 	t.Parallel()
 	broker := serve(t, nil, "--store", "memory:", "--max-connections", strconv.Itoa(manyConnections))
-	before := residentKiB(t, broker.cmd.Process.Pid)
+	before := statusKiB(t, broker.cmd.Process.Pid, "VmRSS")
 	const request = "GET /v1/version HTTP/1.1\r\nHost: x\r\n\r\n"
 	c := gatherCrowd(t, broker, manyConnections, request, readAtOnce)
 	wantCheap(t, broker, before, manyConnections, connectionKiBMax)
@@ -116,7 +116,7 @@ func TestTenThousandWaitingReaders(t *testing.T) {
 	t.Parallel()
 	broker := serve(t, nil, "--store", "memory:", "--max-connections", strconv.Itoa(manyConnections+100))
 	runSeb(t, strings.NewReader("first"), "produce", "events", "--server", broker.url).want(t, exitOK)
-	before := residentKiB(t, broker.cmd.Process.Pid)
+	before := statusKiB(t, broker.cmd.Process.Pid, "VmRSS")
 	c := gatherCrowd(t, broker, manyConnections,
 		"GET /v1/topics/events/records?offset=latest&wait=5m&limit=10&max_bytes=65536 HTTP/1.1\r\nHost: x\r\n\r\n", readInEnd)
 	underWay(t, broker, manyConnections)
@@ -137,7 +137,7 @@ func TestTenThousandFollowers(t *testing.T) {
 	t.Parallel()
 	broker := serve(t, nil, "--store", "memory:", "--max-connections", strconv.Itoa(manyConnections+100))
 	runSeb(t, strings.NewReader("first"), "produce", "events", "--server", broker.url).want(t, exitOK)
-	before := residentKiB(t, broker.cmd.Process.Pid)
+	before := statusKiB(t, broker.cmd.Process.Pid, "VmRSS")
 	c := gatherCrowd(t, broker, manyConnections,
 		"GET /v1/topics/events/records?offset=1 HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n", readInEnd)
 	underWay(t, broker, manyConnections)

@@ -20,8 +20,9 @@ type gcCmd struct {
 	DryRun bool `help:"Only tell what would be deleted, and what the rest of what is dead waits for; writes nothing."`
 
 	KeepDeleted time.Duration `placeholder:"DURATION" help:"Set, in the log, how long what was deleted stays, such as 720h; at least the log's delete delay. A longer time counts at once, a shorter one after the delete delay, and only if no broker has a longer --keep-deleted (default: leave it as it is)."`
+	EndHold     string        `placeholder:"ID" help:"End this hold, in the log: the id that --dry-run shows. Brokers may then delete what a seb restore still copies; one that still runs renews its hold (default: end none)."`
 
-	Memory      size `default:"128MiB" help:"Memory for buffers and the cache, as of a broker; segments take at most an eighth of it (default ${default})."`
+	Memory      size `default:"128MiB" help:"Memory for buffers and the cache, as of a broker; segments take at most a quarter of it (default ${default})."`
 	StateMemory size `default:"256MiB" help:"The --state-memory of the brokers of this store (default ${default})."`
 }
 
@@ -32,6 +33,7 @@ func (gcCmd) Help() string {
     seb gc --dry-run
     seb gc --store 's3://bucket/prefix?region=eu-central-1'
     seb gc --dry-run --output json | jq '.waiting[] | {waits_for, until}'
+    seb gc --end-hold 3f0a11d2c9b80e47         # of a seb restore that was killed
 
 Brokers delete what the log no longer needs by themselves. This command does at once what is due: it compacts records,
 writes a checkpoint if something dead waits for one, and deletes. Brokers may run meanwhile. It needs the permission to
@@ -52,6 +54,9 @@ objects; 3 the log is damaged, or is not the one that was opened; 4 there is no 
 func (c *gcCmd) Run(ctx context.Context, std streams) error {
 	if c.DryRun && c.KeepDeleted != 0 || c.KeepDeleted < 0 {
 		return usage(errors.New("--keep-deleted must be a positive duration, and can't be combined with --dry-run, which writes nothing"))
+	}
+	if c.DryRun && c.EndHold != "" {
+		return usage(errors.New("--end-hold can't be combined with --dry-run, which writes nothing"))
 	}
 	if c.Store == "memory:" {
 		return usage(errors.New("a log in memory (--store memory:) is empty when this command starts; name a directory or s3://BUCKET/PREFIX"))
@@ -78,7 +83,7 @@ const (
 )
 
 func (c *gcCmd) collect(ctx context.Context, std streams, store objstore.Store, opts gc.Options) error {
-	opts.Memory, opts.StateMemory, opts.KeepDeleted = int64(c.Memory), int64(c.StateMemory), c.KeepDeleted
+	opts.Memory, opts.StateMemory, opts.KeepDeleted, opts.EndHold = int64(c.Memory), int64(c.StateMemory), c.KeepDeleted, c.EndHold
 	if c.DryRun {
 		r, err := gc.Preview(ctx, store, opts)
 		if err != nil {
@@ -129,7 +134,7 @@ func (c *gcCmd) failed(ctx context.Context, doing string, err error) error {
 	switch {
 	case errors.Is(err, offline.ErrNoLog):
 		return codedError{hinted(err, "name the store of `seb serve` with --store"), exitRefused}
-	case refusesDelay(err):
+	case refusesOption(err):
 		return usage(err)
 	case !known:
 		return c.advised(err)
@@ -143,9 +148,10 @@ func (c *gcCmd) failed(ctx context.Context, doing string, err error) error {
 	return err
 }
 
-func refusesDelay(err error) bool {
-	_, ok := errors.AsType[*gc.DelayError](err)
-	return ok
+func refusesOption(err error) bool {
+	_, delay := errors.AsType[*gc.DelayError](err)
+	_, hold := errors.AsType[*gc.HoldError](err)
+	return delay || hold
 }
 
 // print says what was done. err is why it ended early; nil if it did not.
@@ -159,6 +165,9 @@ func (c *gcCmd) print(std streams, r *gc.Result, err error) error {
 		}{c.Store, false, err == nil, r})
 	}
 	p := newPrinter(std.out)
+	if r.EndedHold != "" {
+		p.printf("ended the hold %s: brokers may delete what only it kept; a seb restore that still runs renews it\n", r.EndedHold)
+	}
 	if r.Jobs > 0 {
 		p.printf("compacted: %s, %v\n", counted(int64(r.Jobs), "job", "jobs"), size(r.MovedBytes))
 	}
@@ -205,8 +214,9 @@ func gcWaiting(p *printer, r *gc.Report) {
 	if !r.NextFrom.IsZero() {
 		p.printf("what is dead stays for %v, from %s on for %v\n", time.Duration(r.DeleteDelay), r.NextFrom.Truncate(time.Second).Format(time.RFC3339), time.Duration(r.NextDelay))
 	}
-	if r.Held > 0 {
-		p.printf("seb restore copies the log as it was at slot %d; brokers delete nothing of that until %s, unless it says that it still copies\n", r.Held, r.HeldUntil.Truncate(time.Second).Format(time.RFC3339))
+	for _, x := range r.Holds {
+		p.printf("hold %s: seb restore copies the log as it was at slot %d; brokers delete nothing of that until %s, unless it says that it still copies\n",
+			x.ID, x.Slot, x.Until.Truncate(time.Second).Format(time.RFC3339))
 	}
 	if len(r.Waiting) == 0 && r.PartlyDead == 0 {
 		p.printf("nothing else is dead\n")

@@ -15,22 +15,22 @@ func BenchmarkIdleMemory(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		kib := residentKiB(b, p.cmd.Process.Pid)
+		kib := statusKiB(b, p.cmd.Process.Pid, "VmRSS")
 		p.kill()
 		b.ReportMetric(float64(kib)/1024, "MiB-resident")
 	}
 }
 
-// residentKiB returns the resident memory of a process in KiB.
-func residentKiB(t testing.TB, pid int) int {
+// statusKiB returns what the system says about a process's memory, such as VmRSS, in KiB.
+func statusKiB(t testing.TB, pid int, name string) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile(`VmRSS:\s*(\d+) kB`).FindSubmatch(status)
+	found := regexp.MustCompile(name + `:\s*(\d+) kB`).FindSubmatch(status)
 	if found == nil {
-		t.Fatalf("no VmRSS in %s", status)
+		t.Fatalf("no %s in %s", name, status)
 	}
 	kib, err := strconv.Atoi(string(found[1]))
 	if err != nil {

@@ -182,8 +182,8 @@ func (p *process) stopped(t *testing.T) {
 	}
 }
 
-// counter returns one of the broker's metrics that have no labels.
-func counter(t *testing.T, broker *process, name string) int {
+// counter returns one of the broker's metrics. Its name includes its labels, if it has any.
+func counter(t testing.TB, broker *process, name string) int {
 	t.Helper()
 	a := <-begin(t, http.MethodGet, broker.url+"/metrics", "")
 	_, rest, ok := strings.Cut(a.body, "\n"+name+" ")

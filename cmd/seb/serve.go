@@ -36,6 +36,9 @@ const (
 	// Memory that the process needs in addition to --memory and --state-memory: code, stacks, connections,
 	// and spare room, without which the garbage collector would run all the time.
 	memoryHeadroom = 64 << 20
+	// The part of memoryHeadroom that Go's memory limit does not count: the program itself, about 24 MiB, and by how much the heap
+	// exceeds the limit while garbage is being collected.
+	unlimitedMemory = 36 << 20
 )
 
 type serveCmd struct {
@@ -370,12 +373,12 @@ func redact(_ []string, a slog.Attr) slog.Attr {
 }
 
 // limitMemory sets the garbage collector's memory limit to the sum of --memory, --state-memory and
-// memoryHeadroom, unless the user has set GOMEMLIMIT.
+// memoryHeadroom, without what that limit does not count, unless the user has set GOMEMLIMIT.
 func (c *serveCmd) limitMemory() {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	sum := float64(c.Memory) + float64(c.StateMemory) + memoryHeadroom
+	sum := float64(c.Memory) + float64(c.StateMemory) + memoryHeadroom - unlimitedMemory
 	debug.SetMemoryLimit(int64(min(sum, math.MaxInt64/2)))
 }
 

@@ -20,7 +20,7 @@ type answer struct {
 }
 
 // begin sends a request and returns a channel for its answer.
-func begin(t *testing.T, method, url, body string) <-chan answer {
+func begin(t testing.TB, method, url, body string) <-chan answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {

@@ -27,6 +27,7 @@ type Budget struct {
 	mu      sync.Mutex
 	used    int64
 	held    [classCount]int64     // part of used, by class; does not include the bytes of shares
+	urgent  int64                 // bytes that a job has waited for so long that others leave them free
 	waiting [classCount][]*waiter // by class, in order of arrival
 	shares  [ShareCount]share
 }
@@ -43,6 +44,7 @@ const (
 	Lists                 // the same in large pieces, such as for a list of records; may hold half of the budget, and fill it to 13/16, not counting Batches and Fetches
 	Pushed                // records on their way to push targets; may fill the budget to 12/16
 	Adapters              // the first memory of a request; may fill the budget to one half, not counting Batches and Fetches
+	Jobs                  // work in the background: see TakeForJob
 	classCount
 )
 
@@ -81,7 +83,7 @@ func (b *Budget) max(c Class) int64 {
 		return b.limit / 2
 	case More:
 		return b.of(15)
-	case Pushed:
+	case Pushed, Jobs:
 		return b.of(12)
 	default:
 		return b.limit
@@ -90,14 +92,18 @@ func (b *Budget) max(c Class) int64 {
 
 // hasRoomLocked tells whether a class may take n bytes now.
 func (b *Budget) hasRoomLocked(c Class, n int64) bool {
-	if b.used+n > b.limit {
+	if c == Jobs {
+		return b.hasRoomForJobLocked(n)
+	}
+	if b.used+b.urgent+n > b.limit {
 		return false
 	}
-	switch clients := b.used - b.held[Batches] - b.held[Fetches]; c {
+	passing := b.held[Batches] + b.held[Fetches]
+	switch clients := b.used - passing - b.held[Jobs]; c {
 	case Adapters, More:
-		return clients+n <= b.max(c)
+		return clients+n <= b.max(c) && b.used-passing+n <= b.of(15)
 	case Lists:
-		return clients+n <= b.of(13) && b.held[c]+n <= b.max(c)
+		return clients+n <= b.of(13) && b.used-passing+n <= b.of(15) && b.held[c]+n <= b.max(c)
 	case Pushed:
 		return b.used+n <= b.max(c)
 	case Fetches: // a fetch may exceed the class's quarter if no other fetch is under way
@@ -110,6 +116,11 @@ func (b *Budget) hasRoomLocked(c Class, n int64) bool {
 // Take takes n bytes. It waits up to 5 s for room, then returns a [*FullError]. If ctx ends first,
 // it returns the context's error.
 func (b *Budget) Take(ctx context.Context, c Class, n int64) error {
+	return b.takeWithin(ctx, c, n, waitMax)
+}
+
+// takeWithin is [Budget.Take] that waits up to most.
+func (b *Budget) takeWithin(ctx context.Context, c Class, n int64, most time.Duration) error {
 	if n > b.max(c) {
 		return b.refusal(n, c)
 	}
@@ -124,7 +135,7 @@ func (b *Budget) Take(ctx context.Context, c Class, n int64) error {
 	b.waiting[c] = append(b.waiting[c], w)
 	b.mu.Unlock()
 
-	timer := time.NewTimer(waitMax)
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case <-w.ready:
@@ -176,18 +187,23 @@ func (b *Budget) Give(c Class, n int64) {
 }
 
 func (b *Budget) serveLocked() {
-	for c := range b.waiting {
-		for len(b.waiting[c]) > 0 && b.hasRoomLocked(Class(c), b.waiting[c][0].n) {
-			w := b.waiting[c][0]
-			b.waiting[c] = b.waiting[c][1:]
-			b.takeLocked(Class(c), w.n)
-			close(w.ready)
-		}
+	for c := range Jobs {
+		b.serveClassLocked(c)
 	}
 	for i := range b.shares {
 		b.serveShareLocked(&b.shares[i])
 	}
+	b.serveClassLocked(Jobs) // what is left
 	b.resize(b.limit - b.used)
+}
+
+func (b *Budget) serveClassLocked(c Class) {
+	for len(b.waiting[c]) > 0 && b.hasRoomLocked(c, b.waiting[c][0].n) {
+		w := b.waiting[c][0]
+		b.waiting[c] = b.waiting[c][1:]
+		b.takeLocked(c, w.n)
+		close(w.ready)
+	}
 }
 
 // Hold is [Budget.Take]. The first call of release gives the bytes back; further calls do nothing.

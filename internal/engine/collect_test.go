@@ -19,7 +19,7 @@ import (
 )
 
 // keysOf returns the keys of a store that begin with a prefix.
-func keysOf(t *testing.T, store objstore.Store, prefix string) (keys []string) {
+func keysOf(t testing.TB, store objstore.Store, prefix string) (keys []string) {
 	t.Helper()
 	for after := ""; ; {
 		page, err := store.List(t.Context(), prefix, after, 0)

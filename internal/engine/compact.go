@@ -2,23 +2,18 @@ package engine
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/simple-event-broker/seb/internal/cache"
+	"github.com/simple-event-broker/seb/internal/budget"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/segment"
-	"github.com/simple-event-broker/seb/internal/sst"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -29,11 +24,12 @@ import (
 
 // Bounds are the bounds of compaction.
 type Bounds struct {
-	SegmentBytes int64 // size of the batches of a segment; at most an eighth of the memory budget
+	SegmentBytes int64 // size of the batches of a segment; at most a quarter of the memory budget
 	BatchBytes   int   // size of a merged batch, uncompressed
-	Rows         int   // batches that leave the tail at once
+	Rows         int   // batches that leave the tail at once; fewer if the memory budget is small
 	Group        int   // segments that are merged
-	// Large is the size of a range that is not merged again: it is read with few requests as it is.
+	// Large is the size of a range that is not merged again: it is read with few requests as it is. It is at most half of what a
+	// job takes: two larger ranges don't fit into one segment.
 	Large int64
 	// PageBytes is about how many bytes of idempotency keys that are in no page a snapshot may have before a page is stored.
 	PageBytes int64
@@ -52,7 +48,7 @@ type Bounds struct {
 
 // Compaction has the bounds of this process. Tests set lower ones before they open an engine.
 var Compaction = Bounds{
-	SegmentBytes: 64 * mib, BatchBytes: 256 << 10, Rows: 131_072, Group: 32, Large: 8 * mib, PageBytes: mib, TailAge: time.Minute,
+	SegmentBytes: 64 * mib, BatchBytes: 256 << 10, Rows: 131_072, Group: 32, Large: 32 * mib, PageBytes: mib, TailAge: time.Minute,
 	RaiseAfter: time.Hour, RaiseCommits: 1000, RaiseNew: true,
 	RetainMin: time.Minute, RetainMax: 6 * time.Hour, RetainGrace: 5 * time.Minute,
 }
@@ -65,8 +61,9 @@ const (
 )
 
 const (
-	// compactReads is how many objects a job reads at once.
-	compactReads = 16
+	// compactReads is how many objects of the tail a job reads at once. If they are large, it reads fewer: all together have
+	// 1/compactRoom of the memory budget, so that enough is left for what readers fetch.
+	compactReads, compactRoom = 64, 16
 	// compactTables is how many tables of segments a job keeps open, each with a block of about 64 KiB.
 	compactTables = 64
 	// Jobs take about 1/compactShare of all time, unless the state has filled 1/compactUrgent of its memory.
@@ -82,27 +79,15 @@ func (e *Engine) planOptions() state.PlanOptions {
 
 // JobBounds returns the bounds of jobs at a time of the store's clock, for a broker with that memory.
 func JobBounds(memory int64, now time.Time) state.PlanOptions {
+	size := min(Compaction.SegmentBytes, memory/4)
 	return state.PlanOptions{
-		Bytes: min(Compaction.SegmentBytes, memory/8), Rows: Compaction.Rows, Before: now.Add(-Compaction.TailAge).UnixMicro(),
-		Group: Compaction.Group, Large: Compaction.Large, Skip: func(*state.Segment) bool { return false },
+		Bytes: size, Rows: min(Compaction.Rows, int(memory/rowShare)), Before: now.Add(-Compaction.TailAge).UnixMicro(),
+		Group: Compaction.Group, Large: min(Compaction.Large, size/2), Skip: func(*state.Segment) bool { return false },
 	}
 }
 
-// unreadable counts how many jobs could not read a batch, or a segment, because it is missing or damaged. After
-// unreadableTries jobs, the batch stays where it is, and so do all batches of the segment: they hold up nothing else.
-// Only one job at a time uses it.
-type unreadable struct {
-	batches  map[cache.Range]int
-	segments map[uint64]int
-}
-
-const unreadableTries = 3
-
-// segment tells whether a segment is left alone.
-func (u *unreadable) segment(n *state.Segment) bool { return u.segments[n.Number] >= unreadableTries }
-
-// maybeCompact is called when this broker has won a slot, or has refused an append since the state is full. If a job of compaction is due, it does the job, concurrently with
-// the commit loop.
+// maybeCompact is called when this broker has won a slot, or has refused an append since the state is full. If a job of compaction
+// is due, it does the job, concurrently with the commit loop.
 func (e *Engine) maybeCompact() {
 	if e.stopped.Load() != nil || e.closing.Load() || !e.compacting.CompareAndSwap(false, true) {
 		return
@@ -117,7 +102,7 @@ func (e *Engine) maybeCompact() {
 			return
 		}
 		if page = s.PlanPage(Compaction.PageBytes, pageShare*Compaction.PageBytes); page == nil || e.pagedLast {
-			plan, loads = e.plan(s), e.loads
+			plan, loads = e.plan(s, e.planOptions()), e.loads
 		}
 	})
 	if plan == nil && page == nil {
@@ -127,37 +112,38 @@ func (e *Engine) maybeCompact() {
 	e.pagedLast = plan == nil // if both kinds of jobs are due, they take turns
 	e.tasks.Go(func() {
 		defer e.compacting.Store(false) // after nextJob is set
-		begun := time.Now()
-		defer func() { e.nextJob = time.Now().Add((compactShare - 1) * time.Since(begun)) }()
+		e.jobBegan = time.Now()
+		defer func() { e.nextJob = time.Now().Add((compactShare - 1) * time.Since(e.jobBegan)) }()
 		if plan == nil {
 			e.doPage(page)
 			return
 		}
-		switch added, err := e.compact(e.life, plan, loads); {
+		switch plan, added, err := e.compact(e.jobs, plan, loads); {
+		case err == nil && plan == nil: // another broker has done it
+			e.metrics.compactions.add(compactOvertaken)
 		case err == nil:
 			e.cramped.Store(false)
 			e.metrics.compactions.add(compactDone)
 			e.metrics.compactedBytes.Add(plan.Bytes)
 			e.metrics.segmentBytes.Add(int64(added.Ref.Size))
-			e.metrics.compactionSeconds.Observe(time.Since(begun).Seconds())
-			e.logger.Debug("compacted", "segment", added.Ref.Key(), "level", added.Level, "ranges", len(added.Ranges), "bytes", added.Ref.Size, "from", plan.Bytes, "took", time.Since(begun))
+			e.metrics.compactionSeconds.Observe(time.Since(e.jobBegan).Seconds())
+			e.logger.Debug("compacted", "segment", added.Ref.Key(), "level", added.Level, "ranges", len(added.Ranges), "bytes", added.Ref.Size, "from", plan.Bytes, "took", time.Since(e.jobBegan))
 		case errors.Is(err, state.ErrNonsense):
 			e.metrics.compactions.add(compactOvertaken)
-		case e.life.Err() == nil && !e.closing.Load():
+		case e.jobs.Err() == nil && !e.closing.Load():
 			e.metrics.compactions.add(compactFailed)
-			e.logFailure("could not compact records; the next commits try again", err, "level", plan.Level)
-			pause(e.life, 8)
+			e.logFailure("could not compact records; the next commits try again", err)
+			pause(e.jobs, 8)
 		}
 	})
 }
 
-// plan returns the job that is due; nil if none is.
-func (e *Engine) plan(s *state.State) *state.Plan {
+// plan returns the job that is due, within bounds; nil if no job is due.
+func (e *Engine) plan(s *state.State, o state.PlanOptions) *state.Plan {
 	commits := e.opts.CheckpointCommits
 	if e.cramped.Load() {
 		commits = 1 // any job that makes room is due
 	}
-	o := e.planOptions()
 	if plan := planTail(s, o, commits, time.Duration(e.cluster.DeleteDelay), e.StoreNow()); plan != nil {
 		return plan
 	}
@@ -194,9 +180,25 @@ func planTail(s *state.State, o state.PlanOptions, checkpointCommits int, delay 
 	return s.PlanTail(o)
 }
 
-// compact does a job, and returns what it has committed.
-func (e *Engine) compact(ctx context.Context, plan *state.Plan, loads uint64) (*format.SegmentAdded, error) {
-	ctx = withCause(ctx, format.CauseCompact)
+// compact takes the memory for a job, does the job, and returns what it has committed. The job that it has done, which it returns,
+// may be smaller than the given one; it is nil if no job is due any longer.
+func (e *Engine) compact(ctx context.Context, plan *state.Plan, loads uint64) (*state.Plan, *format.SegmentAdded, error) {
+	plan, loads, release, err := e.takeJob(ctx, plan, loads)
+	if plan == nil {
+		return nil, nil, err
+	}
+	defer release()
+	e.jobBegan = time.Now() // waiting for memory is no work
+	added, err := e.buildSegment(withCause(ctx, format.CauseCompact), plan, loads)
+	release() // a commit may wait for memory that this job has
+	if err != nil {
+		return plan, nil, err
+	}
+	return plan, added, e.Commit(ctx, &Request{Change: addSegment{added}, Synced: true})
+}
+
+// buildSegment writes the segment of a job to the store, and returns the entry that adds it to the log.
+func (e *Engine) buildSegment(ctx context.Context, plan *state.Plan, loads uint64) (*format.SegmentAdded, error) {
 	b := segment.NewBuilder(segment.Options{Codec: record.Zstd, BatchBytes: Compaction.BatchBytes})
 	var (
 		stay []format.SegmentRange
@@ -219,169 +221,7 @@ func (e *Engine) compact(ctx context.Context, plan *state.Plan, loads uint64) (*
 	}
 	added := built.Added()
 	plan.Describe(added, stay)
-	return added, e.Commit(ctx, &Request{Change: addSegment{added}, Synced: true})
-}
-
-// addTail adds batches of the tail to a segment, and returns those that can't be read, and are to stay where they are. It reads
-// object by object, in the order of the log: a commit has batches of many partitions.
-func (e *Engine) addTail(ctx context.Context, b *segment.Builder, plan *state.Plan, loads uint64) (stay []format.SegmentRange, err error) {
-	var batches []*state.PlannedBatch
-	for r := range plan.Ranges {
-		for i := range plan.Ranges[r].Batches {
-			batches = append(batches, &plan.Ranges[r].Batches[i])
-		}
-	}
-	raws, err := e.readTail(ctx, batches, loads)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range plan.Ranges {
-		for i := range r.Batches {
-			x := &r.Batches[i]
-			raw := raws[x]
-			if raw == nil {
-				stay = append(stay, format.SegmentRange{Topic: r.Topic, Partition: r.Partition, Base: x.Base, End: x.End(), Stays: true})
-				continue
-			}
-			err := b.Add(segment.Input{
-				Topic: r.Topic, Partition: r.Partition, Base: x.Base, MaxTime: x.MaxTime, Raw: raw,
-				Commits: []format.CommitPart{{Base: x.Base, Seq: x.Commit.Seq, Time: x.Commit.Time}},
-			})
-			if err != nil {
-				return nil, err
-			}
-			delete(raws, x)
-		}
-	}
-	return stay, nil
-}
-
-// readTail reads batches of the tail. The result has none of those that are to stay where they are.
-func (e *Engine) readTail(ctx context.Context, batches []*state.PlannedBatch, loads uint64) (map[*state.PlannedBatch][]byte, error) {
-	objects := map[state.Object][]*state.PlannedBatch{}
-	for _, x := range batches {
-		objects[x.Object] = append(objects[x.Object], x)
-	}
-	var (
-		mu     sync.Mutex
-		raws   = map[*state.PlannedBatch][]byte{}
-		failed []*state.PlannedBatch // in objects that are missing or damaged
-	)
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(compactReads)
-	for _, xs := range objects {
-		g.Go(func() error {
-			slices.SortFunc(xs, func(x, y *state.PlannedBatch) int { return cmp.Compare(x.Pos, y.Pos) })
-			ls := make([]state.Location, len(xs))
-			for i, x := range xs {
-				ls[i] = x.Location
-			}
-			got, err := e.readAll(gctx, ls, loads)
-			mu.Lock()
-			defer mu.Unlock()
-			if lost(err) {
-				failed = append(failed, xs...)
-				return nil
-			}
-			for i := range got {
-				raws[xs[i]] = got[i]
-			}
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	for _, x := range failed {
-		got, err := e.readAll(ctx, []state.Location{x.Location}, loads)
-		if err == nil {
-			raws[x] = got[0]
-			continue
-		}
-		r := rangeOf(x.Location)
-		if e.unreadable.batches[r]++; !lost(err) || e.unreadable.batches[r] < unreadableTries {
-			return nil, err
-		}
-		e.logger.Error("compaction leaves a batch where it is: it is missing or damaged", "object", objectKey(x.Object), "offset", x.Base, "err", err, "hint", "run seb fsck --deep, and restore the object")
-	}
-	return raws, nil
-}
-
-// readAll returns batches of one object, which lie one behind the other, from the cache or from the store. It reads them in extents.
-func (e *Engine) readAll(ctx context.Context, ls []state.Location, loads uint64) ([][]byte, error) {
-	raws := make([][]byte, len(ls))
-	for i := range ls {
-		raws[i] = e.cache.Get(rangeOf(ls[i]))
-	}
-	for i := 0; i < len(ls); {
-		if raws[i] != nil {
-			i++
-			continue
-		}
-		n := extent(ls[i:])
-		if err := e.fetchShared(ctx, ls[i:i+n], loads, raws[i:i+n]); err != nil {
-			return nil, err
-		}
-		i += n
-	}
-	return raws, nil
-}
-
-// addSegments adds the batches of parts of other segments to a segment.
-func (e *Engine) addSegments(ctx context.Context, b *segment.Builder, plan *state.Plan, loads uint64) error {
-	tables := map[uint64]*sst.Table{} // by the numbers of segments: neighbouring partitions have rows in the same blocks
-	for _, r := range plan.Ranges {
-		next := r.Base
-		for _, n := range r.Segments {
-			var (
-				rows []*format.SegmentBatch
-				ls   []state.Location
-			)
-			damaged := func(err error) error {
-				if lost(err) {
-					e.unreadable.segments[n.Number]++
-				}
-				return err
-			}
-			if tables[n.Number] == nil {
-				if len(tables) == compactTables {
-					clear(tables)
-				}
-				t, err := e.table(ctx, n, loads)
-				if err != nil {
-					return damaged(err)
-				}
-				tables[n.Number] = t
-			}
-			for x, err := range segment.From(tables[n.Number], r.Topic, r.Partition, next) {
-				if err != nil {
-					return damaged(err)
-				}
-				if x.Base >= r.End {
-					break
-				}
-				rows = append(rows, x)
-				ls = append(ls, locationOf(state.Location{Object: state.Object{Data: true, Seq: uint64(n.Ref.Seq), Tag: n.Ref.ID, Size: n.Ref.Size}}, x))
-			}
-			raws, err := e.readAll(ctx, ls, loads)
-			if err != nil {
-				return damaged(err)
-			}
-			for i, x := range rows {
-				if x.Base < next {
-					return format.Corrupt("the segments of partition %d of topic %d overlap at offset %d", r.Partition, r.Topic, x.Base)
-				}
-				if err := b.Add(segment.Input{Topic: r.Topic, Partition: r.Partition, Base: x.Base, MaxTime: x.MaxTime, Raw: raws[i], Commits: x.Commits}); err != nil {
-					return err
-				}
-				next = x.Base + format.Offset(x.Span)
-			}
-		}
-		if next != r.End {
-			return format.Corrupt("the segments of partition %d of topic %d end at offset %d instead of %d", r.Partition, r.Topic, next, r.End)
-		}
-	}
-	return nil
+	return added, nil
 }
 
 // storeSegment writes a segment to the store, reads it back, and checks that it has the records that went in.
@@ -390,29 +230,29 @@ func (e *Engine) storeSegment(ctx context.Context, b *segment.Builder) (*segment
 	if err != nil {
 		return nil, err
 	}
-	_, ranges, err := segment.Check(built.Object)
+	_, ranges, err := segment.Check(built.Parts...)
 	if err == nil && !slices.Equal(ranges, built.Ranges) {
 		err = errors.New("it has other records than its inputs")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("check a segment before it is stored: %w", err)
 	}
-	return built, e.putChecked(ctx, format.CauseCompact, built.Ref.Key(), built.Object)
+	return built, e.putChecked(ctx, format.CauseCompact, built.Ref.Key(), built.Parts...)
 }
 
 // putChecked writes an object to the store, and reads it back.
-func (e *Engine) putChecked(ctx context.Context, cause format.Cause, key string, object []byte) error {
-	ctx, cancel := storeContext(ctx, 2*int64(len(object)))
+func (e *Engine) putChecked(ctx context.Context, cause format.Cause, key string, parts ...[]byte) error {
+	size := int64(0)
+	for _, p := range parts {
+		size += int64(len(p))
+	}
+	ctx, cancel := storeContext(ctx, 2*size)
 	defer cancel()
-	if _, err := e.stores[cause].Create(ctx, key, object); err != nil && !errors.Is(err, objstore.ErrExists) {
+	if _, err := e.stores[cause].Create(ctx, key, parts...); err != nil && !errors.Is(err, objstore.ErrExists) {
 		return err
 	}
-	got, err := objstore.GetWhole(ctx, e.stores[cause], key, int64(len(object)))
-	if err != nil {
+	if err := e.readBack(ctx, cause, key, size, parts); err != nil {
 		return fmt.Errorf("read back: %w", err)
-	}
-	if !bytes.Equal(got.Body, object) {
-		return fmt.Errorf("read back %s: the store has other bytes than this broker has written", key)
 	}
 	return nil
 }
@@ -422,6 +262,41 @@ func (e *Engine) newRef() format.DataRef {
 	var id [8]byte
 	rand.Read(id[:])
 	return format.DataRef{Seq: e.appliedSlot(), ID: binary.LittleEndian.Uint64(id[:])}
+}
+
+// readBackBytes returns how many bytes of a segment are read back with one request.
+func (e *Engine) readBackBytes() int64 { return max(e.opts.Memory/32, readWindowBytes) }
+
+// readBack compares what the store has with what was written, in windows.
+func (e *Engine) readBack(ctx context.Context, cause format.Cause, key string, size int64, rest [][]byte) error {
+	var part []byte // with rest, what was not compared yet
+	for off := int64(0); off < size; {
+		n := min(e.readBackBytes(), size-off)
+		release, err := e.budget.Hold(ctx, budget.Fetches, n)
+		if err != nil {
+			return err
+		}
+		got, err := e.stores[cause].Get(ctx, key, off, n)
+		body := got.Body
+		same := err == nil && got.Size == size && int64(len(body)) == n
+		for same && len(body) > 0 {
+			if len(part) == 0 {
+				part, rest = rest[0], rest[1:]
+			}
+			k := min(len(part), len(body))
+			same = bytes.Equal(part[:k], body[:k])
+			part, body = part[k:], body[k:]
+		}
+		release()
+		switch {
+		case err != nil:
+			return err
+		case !same:
+			return fmt.Errorf("the store has other bytes in %s than this broker has written", key)
+		}
+		off += n
+	}
+	return nil
 }
 
 func (e *Engine) appliedSlot() (applied format.Seq) {

@@ -123,6 +123,8 @@ type Engine struct {
 	rider     Rider
 
 	life       context.Context //nolint:containedctx // the life of the engine: it ends when the engine ends, even while requests are under way
+	jobs       context.Context //nolint:containedctx // the life of jobs of compaction: it ends when the engine takes no further commits
+	endJobs    func()
 	end        context.CancelFunc
 	loopDone   chan struct{}                // closed when the loop has ended
 	closing    atomic.Bool                  // the engine takes no further requests
@@ -151,6 +153,7 @@ type Engine struct {
 	unreadable     unreadable  // owned by the goroutine that set compacting
 	nextJob        time.Time   // earliest time of the next job of compaction; owned by the same goroutine
 	pagedLast      bool        // the last job stored a page; owned by the same goroutine
+	jobBegan       time.Time   // owned by the same goroutine
 	merged         partsAt     // when no merge was due; owned by the same goroutine
 	collector      collector
 	retention      retention
@@ -180,6 +183,7 @@ func New(store objstore.Store, opts Options) *Engine {
 		unreadable: unreadable{batches: map[cache.Range]int{}, segments: map[uint64]int{}},
 	}
 	e.life, e.end = context.WithCancel(context.Background())
+	e.jobs, e.endJobs = context.WithCancel(e.life)
 	e.ahead.readers = map[aheadPlace]*aheadReader{}
 	e.traffic = newTraffic(e.State())
 	e.openStores(store)
@@ -389,6 +393,7 @@ func (e *Engine) Shutdown(release func()) (err error) {
 	e.batcher.close()
 	e.tail.wakeLoop()
 	<-e.loopDone
+	e.endJobs()    // what they would commit comes too late
 	e.mesh.Close() // from now on, no other broker asks this one for a sync
 	e.hand.memory.giveAll()
 	e.tasks.Wait()

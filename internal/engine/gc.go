@@ -96,14 +96,17 @@ func (e *Engine) compactAll(ctx context.Context, r *Cleanup, tell func()) (err e
 			plan  *state.Plan
 			loads uint64
 		)
-		e.View(func(s *state.State) { plan, loads = e.plan(s), e.loads })
+		e.View(func(s *state.State) { plan, loads = e.plan(s, e.planOptions()), e.loads })
 		if plan == nil {
 			return nil
 		}
-		if _, err = e.compact(ctx, plan, loads); err == nil {
+		var done *state.Plan
+		if done, _, err = e.compact(ctx, plan, loads); err == nil {
 			tries = 0
-			r.Jobs, r.Bytes = r.Jobs+1, r.Bytes+plan.Bytes
-			tell()
+			if done != nil {
+				r.Jobs, r.Bytes = r.Jobs+1, r.Bytes+done.Bytes
+				tell()
+			}
 			continue
 		}
 		if ctx.Err() != nil {

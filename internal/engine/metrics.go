@@ -95,7 +95,7 @@ func counter[N int64 | uint64](name, help string, value N) metric.Family {
 	return metric.One(metric.Counter, name, help, float64(value))
 }
 
-func gauge[N int | int64 | uint64 | format.Seq](name, help string, value N) metric.Family {
+func gauge[N int | float64 | int64 | uint64 | format.Seq](name, help string, value N) metric.Family {
 	return metric.One(metric.Gauge, name, help, float64(value))
 }
 
@@ -226,6 +226,10 @@ func (e *Engine) stateMetrics() (families []metric.Family) {
 		Help: "Bytes of batches in segments: of records that exist (live), and of deleted ones (dead)."}
 	e.View(func(s *state.State) {
 		now := e.NowIn(s)
+		holds, end := s.Holds(now), int64(0)
+		for _, x := range holds {
+			end = max(end, x.Until)
+		}
 		var all, live int64
 		for _, n := range s.Segments() {
 			all, live = all+n.Bytes, live+n.Live()
@@ -245,6 +249,9 @@ func (e *Engine) stateMetrics() (families []metric.Family) {
 			liveBytes,
 			gauge("seb_pages", "Objects with idempotency keys, to which checkpoints refer.", len(s.Pages())),
 			gauge("seb_dead_objects", "Data objects and segments that no record is in any longer.", len(s.Dead())),
+			gauge("seb_delete_delay_seconds", "How long objects stay in the store after the log no longer needs them.", max(s.Keeps(now), time.Duration(e.cluster.DeleteDelay)).Seconds()),
+			gauge("seb_holds", "Holds: while seb restore copies the log, its hold keeps brokers from deleting what it needs.", len(holds)),
+			gauge("seb_holds_end_timestamp_seconds", "When the last hold ends unless it is renewed, in seconds since 1970; 0 without holds.", float64(end)/1e6),
 			gauge("seb_idempotency_keys", "Idempotency keys that the log remembers, each for 25 hours.", s.KeyedCount(now)),
 			gauge("seb_idempotency_keys_limit", "Idempotency keys that the log may remember (--idempotency-keys-max); beyond it requests with new keys are refused.", e.opts.IdempotencyKeys),
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -365,6 +366,7 @@ func extentOf(ls []state.Location) (off, n int64) {
 // batches in them into the cache: see cacheAround.
 func (e *Engine) fetchExtent(ctx context.Context, ls []state.Location, off, n int64, loads uint64) (raws [][]byte, err error) {
 	err = e.readObject(ctx, ls[0].Object, off, n, loads, func(body []byte) error {
+		wanted := int64(0)
 		for _, l := range ls {
 			at := int64(l.Pos) - off
 			raw := body[at : at+int64(l.Size) : at+int64(l.Size)]
@@ -372,6 +374,12 @@ func (e *Engine) fetchExtent(ctx context.Context, ls []state.Location, off, n in
 				return err
 			}
 			raws = append(raws, raw)
+			wanted += int64(l.Size)
+		}
+		if wanted < n/2 { // else the batches would keep much more in memory than the reader knows of
+			for i := range raws {
+				raws[i] = bytes.Clone(raws[i])
+			}
 		}
 		e.cacheAround(rangeOf(ls[0]), body, off)
 		return nil

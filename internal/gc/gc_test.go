@@ -556,6 +556,88 @@ func TestRunBesideABroker(t *testing.T) {
 	})
 }
 
+// A hold keeps what is dead until a run ends it. Other holds, and ids that are wrong, change nothing.
+func TestRunEndsAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, m := objstore.NewMemory(), start(1)
+		b := serve(t, store, m, 10)
+		b.raise()
+		slot := b.Applied()
+		for id, slot := range map[uint64]format.Seq{0xa1: slot, 0xb2: b.Applied()} {
+			if err := b.Hold(t.Context(), id, slot, 100*time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.days(3)
+		if held := metricOf(t, b, "seb_holds"); held != 2 {
+			t.Errorf("seb_holds is %v", held)
+		}
+		if end := time.Unix(int64(metricOf(t, b, "seb_holds_end_timestamp_seconds")), 0); end.Before(time.Now()) || end.After(time.Now().Add(28*time.Hour)) {
+			t.Errorf("the last hold ends at %v", end)
+		}
+		if delay := metricOf(t, b, "seb_delete_delay_seconds"); delay != b.delay().Seconds() {
+			t.Errorf("seb_delete_delay_seconds is %v", delay)
+		}
+		r := preview(t, store, m)
+		if len(r.Holds) != 2 || r.Holds[0].ID != "00000000000000a1" || r.Holds[0].Slot != uint64(slot) || !r.Holds[0].Until.After(r.Now) {
+			t.Fatalf("holds %+v", r.Holds)
+		}
+		end := func(id string) (gc.Result, error) {
+			opts := m.options()
+			opts.EndHold = id
+			return gc.Run(t.Context(), store, opts, io.Discard, func(gc.Progress) {})
+		}
+		for _, id := range []string{"00000000000000c3", "a1", "x"} {
+			if _, err := end(id); err == nil || err.Error() != fmt.Sprintf("the log has no hold %q; its holds are 00000000000000a1, 00000000000000b2", id) {
+				t.Errorf("end the hold %s: %v", id, err)
+			}
+		}
+		if r, err := end("00000000000000a1"); err != nil || r.EndedHold != "00000000000000a1" || r.Deleted.Objects() != 0 || len(r.After.Holds) != 1 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if r, err := end("00000000000000b2"); err != nil || r.After.Holds != nil {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if held := metricOf(t, b, "seb_holds"); held != 2 { // the broker has not read the log since
+			t.Errorf("seb_holds is %v", held)
+		}
+		b.append(1, 0)
+		if held, end := metricOf(t, b, "seb_holds"), metricOf(t, b, "seb_holds_end_timestamp_seconds"); held != 0 || end != 0 {
+			t.Errorf("seb_holds is %v, and the last one ends at %v", held, end)
+		}
+		if _, err := end("00000000000000b2"); err == nil || err.Error() != `the log has no hold "00000000000000b2": nothing holds it` {
+			t.Errorf("end a hold that was ended: %v", err)
+		}
+		time.Sleep(2 * b.delay())
+		b.append(30, 10*time.Minute)
+		synctest.Wait()
+		b.View(func(s *state.State) {
+			if s.Collected().Slot < slot {
+				t.Errorf("nothing was deleted after the holds: %+v", s.Collected())
+			}
+		})
+		b.close()
+	})
+}
+
+// delay returns how long dead objects stay.
+func (b *broker) delay() (delay time.Duration) {
+	b.View(func(s *state.State) { delay = s.Keeps(s.Time()) })
+	return delay
+}
+
+// metricOf returns a metric without labels.
+func metricOf(t *testing.T, b *broker, name string) float64 {
+	t.Helper()
+	for _, f := range b.Metrics() {
+		if f.Name == name && len(f.Series) == 1 {
+			return f.Series[0].Value
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
 // A run that is interrupted ends soon, and a later one goes on.
 func TestRunIsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

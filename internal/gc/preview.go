@@ -22,6 +22,8 @@ type Options struct {
 	Memory, StateMemory int64 // as those of a broker
 	// KeepDeleted is how long dead objects are to stay from now on; 0 leaves that as it is.
 	KeepDeleted time.Duration
+	// EndHold is the id of a hold that [Run] ends: see [Report]; "" ends none.
+	EndHold string
 
 	// Boot and BootID are the clock of this machine: the time since it was started, and the name of that start. Default: those
 	// of this machine.
@@ -57,6 +59,13 @@ type Waiting struct {
 	Counts
 }
 
+// Hold keeps brokers from deleting what was live as of a slot.
+type Hold struct {
+	ID    string    `json:"id"`
+	Slot  uint64    `json:"slot"`
+	Until time.Time `json:"until"` // when it ends unless it is renewed
+}
+
 // Report says what of a log is dead.
 type Report struct {
 	Cluster string `json:"cluster"`
@@ -71,6 +80,7 @@ type Report struct {
 	// is renewed.
 	Held      uint64    `json:"held_slot,omitempty"`
 	HeldUntil time.Time `json:"held_until,omitzero"`
+	Holds     []Hold    `json:"holds,omitempty"`
 	// Now is the time of the store's clock to which Until refers.
 	Now time.Time `json:"store_time"`
 	// Due is what a process that was just started on this machine may delete now, once it has done the job of compaction that is
@@ -170,6 +180,7 @@ func (p *preview) survey(opts Options) {
 		p.report.NextDelay, p.report.NextFrom = format.Duration(next), time.UnixMicro(from).UTC()
 	}
 	for _, x := range s.Holds(p.clocks.Now) {
+		p.report.Holds = append(p.report.Holds, Hold{ID: holdID(x.ID), Slot: uint64(x.Slot), Until: time.UnixMicro(x.Until).UTC()})
 		if p.report.Held == 0 || uint64(x.Slot) < p.report.Held {
 			p.report.Held = uint64(x.Slot)
 		}

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/collect"
@@ -37,6 +40,7 @@ type Result struct {
 	Checkpoint uint64        `json:"checkpoint,omitempty"` // the slot of a checkpoint that was written, or read, so that more may be deleted later
 	Deleted    Counts        `json:"deleted"`              // without bytes if not all of it was deleted
 	Ghosts     int64         `json:"deleted_again"`        // commits that the store had after they were deleted
+	EndedHold  string        `json:"ended_hold,omitempty"`
 	Took       time.Duration `json:"-"`
 	// After says what is dead now. It is nil after an error.
 	After *Report `json:"after,omitempty"`
@@ -61,6 +65,9 @@ func Run(ctx context.Context, store objstore.Store, opts Options, log io.Writer,
 	before, err := Preview(ctx, store, opts)
 	if err == nil && opts.KeepDeleted > 0 {
 		err = before.check(opts.KeepDeleted)
+	}
+	if err == nil && opts.EndHold != "" {
+		_, _, err = before.hold(opts.EndHold)
 	}
 	if err == nil && before.Level >= format.LevelSegments {
 		err = run(ctx, store, opts, log, tell, before, &r)
@@ -88,6 +95,36 @@ func (r *Report) check(keep time.Duration) error {
 	return nil
 }
 
+// HoldError says that the log has no hold with an id.
+type HoldError struct {
+	ID    string
+	Holds []Hold // that the log has
+}
+
+// Error names the holds that the log has.
+func (e *HoldError) Error() string {
+	if len(e.Holds) == 0 {
+		return fmt.Sprintf("the log has no hold %q: nothing holds it", e.ID)
+	}
+	var ids []string
+	for _, x := range e.Holds {
+		ids = append(ids, x.ID)
+	}
+	return fmt.Sprintf("the log has no hold %q; its holds are %s", e.ID, strings.Join(ids, ", "))
+}
+
+func holdID(id uint64) string { return fmt.Sprintf("%016x", id) }
+
+// hold returns a hold of the log, and the number that its id stands for.
+func (r *Report) hold(id string) (x Hold, number uint64, err error) {
+	i := slices.IndexFunc(r.Holds, func(x Hold) bool { return x.ID == id })
+	if i < 0 {
+		return x, 0, &HoldError{id, r.Holds}
+	}
+	number, err = strconv.ParseUint(id, 16, 64)
+	return r.Holds[i], number, err
+}
+
 func run(ctx context.Context, store objstore.Store, opts Options, log io.Writer, tell func(Progress), before *Report, r *Result) (err error) {
 	o := engine.ToolOptions(log)
 	o.Memory, o.StateMemory = cmp.Or(opts.Memory, o.Memory), cmp.Or(opts.StateMemory, o.StateMemory)
@@ -100,6 +137,16 @@ func run(ctx context.Context, store objstore.Store, opts Options, log io.Writer,
 		if err := e.SetDelay(ctx, opts.KeepDeleted); err != nil {
 			return errors.Join(explain(err), e.Shutdown(nil))
 		}
+	}
+	if opts.EndHold != "" {
+		x, id, err := before.hold(opts.EndHold)
+		if err == nil {
+			err = e.Hold(ctx, id, format.Seq(x.Slot), 0)
+		}
+		if err != nil {
+			return errors.Join(explain(err), e.Shutdown(nil))
+		}
+		r.EndedHold = opts.EndHold
 	}
 	done, err := e.CollectAll(ctx, func(c engine.Cleanup, deleted int) { tell(Progress{c.Jobs, deleted}) })
 	d := done.Deleted

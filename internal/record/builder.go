@@ -134,15 +134,37 @@ func (b *Builder) FinishWith(c Codec) ([]byte, error) {
 	return p, nil
 }
 
-// FinishSmaller does what FinishWith does, but leaves the records uncompressed if c does not make the batch smaller.
+// FinishSmaller does what FinishWith does, but leaves the records uncompressed if c does not make the batch smaller. If it does, the
+// builder keeps its memory for the next batch.
 func (b *Builder) FinishSmaller(c Codec) ([]byte, error) {
 	plain := *b
 	p, err := b.FinishWith(c)
-	if err != nil || len(p) < plain.Size() {
-		return p, err
+	switch {
+	case err != nil:
+		return nil, err
+	case len(p) < plain.Size():
+		*b = Builder{buf: plain.buf[:0]}
+		return p, nil
 	}
 	*b = Builder{}
 	return plain.Finish(), nil
+}
+
+// Compress returns a batch with its records compressed by c. The batch has uncompressed records; Compress does not change it. It
+// returns the batch itself if c does not make it smaller.
+func Compress(raw []byte, c Codec) ([]byte, error) {
+	if c == None {
+		return raw, nil
+	}
+	p, err := compress(append(make([]byte, 0, HeaderSize+len(raw)/2), raw[:HeaderSize]...), raw[HeaderSize:], c)
+	if err != nil || len(p) >= len(raw) {
+		return raw, err
+	}
+	attributes := binary.BigEndian.Uint16(p[attributesAt:])
+	binary.BigEndian.PutUint16(p[attributesAt:], attributes&^codecBits|uint16(c))
+	binary.BigEndian.PutUint32(p[lengthAt:], uint32(len(p)-lengthEnd))
+	binary.BigEndian.PutUint32(p[crcAt:], crc32.Checksum(p[attributesAt:], castagnoli))
+	return p, nil
 }
 
 // seal fills in the header of the batch p, which already has its records.

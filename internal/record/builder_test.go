@@ -208,3 +208,77 @@ func TestStoppingTheWalkEarly(t *testing.T) {
 		}
 	}
 }
+
+// Compress changes how records are stored, and nothing else.
+func TestCompressKeepsRecords(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rs := anyRecs.Draw(t, "records")
+		codec := rapid.SampledFrom([]Codec{None, Gzip, Snappy, LZ4, Zstd}).Draw(t, "codec")
+		var b Builder
+		for i := range rs {
+			b.Skip(rapid.Int64Range(0, 2).Draw(t, "gap"))
+			rs[i].Offset = b.Span()
+			b.Append(&rs[i])
+		}
+		raw := b.Finish()
+		before := slices.Clone(raw)
+		p, err := Compress(raw, codec)
+		if err != nil || !bytes.Equal(raw, before) {
+			t.Fatalf("%v, or the batch was changed", err)
+		}
+		x, err := Check(p, Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p) >= len(raw) != (x.Codec == None) || x.Codec != None && x.Codec != codec {
+			t.Fatalf("%d bytes became %d with the codec %v", len(raw), len(p), x.Codec)
+		}
+		if x.Count != plain.Count || x.Span != plain.Span || x.MaxTimestamp != plain.MaxTimestamp {
+			t.Fatalf("header %+v, was %+v", x, plain)
+		}
+		i := 0
+		for r, err := range x.Records(p, 0, Limits{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(rs[i], r); diff != "" {
+				t.Fatal(diff)
+			}
+			i++
+		}
+		if i != len(rs) {
+			t.Fatalf("%d records of %d", i, len(rs))
+		}
+	})
+}
+
+// A builder that has made a compressed batch uses its memory for the next one, which changes nothing of the first.
+func TestBuilderIsUsedAgain(t *testing.T) {
+	var b Builder
+	batch := func(v byte) []byte {
+		for range 10 {
+			b.Append(&Record{Value: bytes.Repeat([]byte{v}, 1000)})
+		}
+		p, err := b.FinishSmaller(Zstd)
+		if err != nil || b.Count() != 0 || b.Size() != HeaderSize || b.Span() != 0 {
+			t.Fatalf("%v, %d records, %d bytes, %d offsets are left", err, b.Count(), b.Size(), b.Span())
+		}
+		return p
+	}
+	first, second := batch('a'), batch('b')
+	for p, v := range map[*[]byte]byte{&first: 'a', &second: 'b'} {
+		x, err := Check(*p, Limits{})
+		if err != nil || x.Count != 10 {
+			t.Fatal(x, err)
+		}
+		for r, err := range x.Records(*p, 0, Limits{}) {
+			if err != nil || len(r.Value) != 1000 || r.Value[0] != v || r.Value[999] != v {
+				t.Fatalf("%q, %v", r.Value, err)
+			}
+		}
+	}
+}

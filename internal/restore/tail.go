@@ -90,12 +90,12 @@ func (c *copier) buildSegment(ctx context.Context, plan *state.Plan) (*format.Se
 	if err != nil {
 		return nil, err
 	}
-	if _, ranges, err := segment.Check(built.Object); err != nil || !slices.Equal(ranges, built.Ranges) {
+	if _, ranges, err := segment.Check(built.Parts...); err != nil || !slices.Equal(ranges, built.Ranges) {
 		return nil, fmt.Errorf("a segment has other records than were put into it: %w", err)
 	}
 	added := built.Added()
 	plan.Describe(added, stay)
-	return added, c.putSegment(ctx, built.Ref.Key(), built.Object, moved)
+	return added, c.putSegment(ctx, built.Ref.Key(), built.Object(), moved)
 }
 
 // readBatches reads the batches of a plan, object by object. Those that are unreadable are not in the result, if they are to be

@@ -47,12 +47,15 @@ type Range struct {
 
 // Built is a finished segment.
 type Built struct {
-	Object      []byte
+	Parts       [][]byte // the object, in parts that end between batches
 	Ref         format.DataRef
 	Ranges      []Range           // by topic and partition
 	First, Last format.CommitTime // of the commits that appended the segment's records
 	Table       format.TableRef
 }
+
+// Object returns a copy of the object in one piece.
+func (b *Built) Object() []byte { return slices.Concat(b.Parts...) }
 
 // Added returns the entry that adds the segment to the log, without what only the log knows: level, through, slot and inputs.
 func (b *Built) Added() *format.SegmentAdded {
@@ -66,7 +69,9 @@ func (b *Built) Added() *format.SegmentAdded {
 // Builder builds a segment. Use [NewBuilder]. A Builder is not safe for concurrent use.
 type Builder struct {
 	o           Options
-	batches     []byte
+	parts       [][]byte // the batches, so that a large segment is never copied
+	size        int      // of the batches
+	sum         uint32   // CRC-32C of the batches
 	table       *sst.Builder
 	ranges      []Range
 	first, last format.CommitTime
@@ -92,6 +97,8 @@ const (
 	// rowBytes bounds the bytes of a row without its commits, and commitBytes those of a commit.
 	rowBytes    = format.LocationKeySize + 64
 	commitBytes = 30
+	// A part of a segment has as many bytes as all parts before it, within these bounds, or one larger batch.
+	partBytesMin, partBytesMax = 4 << 10, 1 << 20
 )
 
 var headSize = format.SegmentHeadSize(2)
@@ -129,6 +136,9 @@ func (b *Builder) Add(in Input) error {
 		}
 	}
 	b.count(in, head, joint)
+	if joint && len(in.Raw) >= b.o.BatchBytes {
+		return b.putAlone(in, head)
+	}
 	if joint {
 		b.open.add(in, head, b.records, b.latest())
 		return nil
@@ -137,6 +147,25 @@ func (b *Builder) Add(in Input) error {
 		Topic: in.Topic, Partition: in.Partition, Base: in.Base, Span: head.Span, Records: int64(head.Count), MaxTime: in.MaxTime,
 		CRC: head.CRC, Commits: in.Commits,
 	}, in.Raw)
+	return nil
+}
+
+// putAlone puts a batch into the segment that is too large to be merged with others, without a copy of its records: it is compressed
+// as it is, unless it is compressed already.
+func (b *Builder) putAlone(in Input, head record.Batch) error {
+	raw := in.Raw
+	if head.Codec == record.None {
+		var err error
+		if raw, err = record.Compress(raw, b.o.Codec); err != nil {
+			return err
+		}
+		if head, err = record.Parse(raw); err != nil {
+			return err
+		}
+	}
+	b.put(format.SegmentBatch{
+		Topic: in.Topic, Partition: in.Partition, Base: in.Base, Span: head.Span, Records: int64(head.Count), MaxTime: b.latest(), CRC: head.CRC, Commits: in.Commits,
+	}, raw)
 	return nil
 }
 
@@ -222,7 +251,7 @@ func (m *merge) takes(in Input, head record.Batch, most int) bool {
 func (m *merge) add(in Input, head record.Batch, records []record.Record, latest int64) {
 	m.only = nil
 	if m.records.Count() == 0 {
-		*m = merge{topic: in.Topic, partition: in.Partition, base: in.Base, maxTime: math.MinInt64, only: bytes.Clone(in.Raw)}
+		*m = merge{topic: in.Topic, partition: in.Partition, base: in.Base, maxTime: math.MinInt64, records: m.records, only: bytes.Clone(in.Raw)}
 	}
 	for i := range records {
 		r := &records[i]
@@ -258,25 +287,39 @@ func (b *Builder) endMerge() error {
 	}
 	x.CRC = head.CRC
 	b.put(x, raw)
-	b.open = merge{}
+	b.open = merge{records: m.records} // and its memory
 	return nil
 }
 
 // put puts a batch into the segment: the last one of the last range so far.
 func (b *Builder) put(x format.SegmentBatch, raw []byte) {
-	x.Pos, x.Size = uint32(headSize+len(b.batches)), uint32(len(raw))
+	x.Pos, x.Size = uint32(headSize+b.size), uint32(len(raw))
 	first, last := x.Commits[0], x.Commits[len(x.Commits)-1]
-	if len(b.batches) == 0 || first.Seq < b.first.Seq {
+	if b.size == 0 || first.Seq < b.first.Seq {
 		b.first = format.CommitTime{Seq: first.Seq, Time: first.Time}
 	}
 	if last.Seq > b.last.Seq {
 		b.last = format.CommitTime{Seq: last.Seq, Time: last.Time}
 	}
-	b.batches = append(b.batches, raw...)
-	record.Stamp(b.batches[len(b.batches)-len(raw):], 0, 0)
+	b.store(raw)
 	b.value = x.AppendValue(b.value[:0])
 	b.table.Add(format.LocationKey(x.Topic, x.Partition, x.Base), b.value)
 	b.ranges[len(b.ranges)-1].Bytes += int64(len(raw))
+}
+
+// store copies a batch behind those before.
+func (b *Builder) store(raw []byte) {
+	n := len(b.parts)
+	if n == 0 || cap(b.parts[n-1])-len(b.parts[n-1]) < len(raw) {
+		b.parts = append(b.parts, make([]byte, 0, max(len(raw), min(max(b.size, partBytesMin), partBytesMax))))
+		n++
+	}
+	at := len(b.parts[n-1])
+	b.parts[n-1] = append(b.parts[n-1], raw...)
+	stored := b.parts[n-1][at:]
+	record.Stamp(stored, 0, 0)
+	b.sum = crc32.Update(b.sum, castagnoli, stored)
+	b.size += len(raw)
 }
 
 // Empty reports whether the segment has no batches.
@@ -284,7 +327,7 @@ func (b *Builder) Empty() bool { return len(b.ranges) == 0 }
 
 // Size returns an upper bound of the size in bytes that the segment would have now.
 func (b *Builder) Size() int64 {
-	n := headSize + len(b.batches) + b.table.Size()
+	n := headSize + b.size + b.table.Size()
 	if b.open.records.Count() > 0 {
 		n += max(b.open.records.Size(), len(b.open.only)) + rowBytes + commitBytes*len(b.open.commits)
 	}
@@ -299,8 +342,8 @@ func (b *Builder) Finish(cluster format.ClusterID, ref format.DataRef, created i
 	}
 	rows := b.table.Rows()
 	table := b.table.Finish()
-	ref.Size = uint32(headSize + len(b.batches) + len(table))
-	tablePos := uint32(headSize + len(b.batches))
+	ref.Size = uint32(headSize + b.size + len(table))
+	tablePos := uint32(headSize + b.size)
 	footer, err := sst.DecodeFooter(table[len(table)-sst.FooterSize:])
 	if err != nil {
 		return nil, err
@@ -308,14 +351,12 @@ func (b *Builder) Finish(cluster format.ClusterID, ref format.DataRef, created i
 	head := format.EncodeSegmentHead(&format.SegmentHead{
 		Cluster: cluster, Ref: ref, Created: created, Batches: uint32(rows),
 		Sections: []format.Section{
-			{Kind: format.SectionBatches, Rows: rows, Pos: uint32(headSize), Size: uint32(len(b.batches)), CRC: crc32.Checksum(b.batches, castagnoli)},
+			{Kind: format.SectionBatches, Rows: rows, Pos: uint32(headSize), Size: uint32(b.size), CRC: b.sum},
 			{Kind: format.SectionLocations, Rows: rows, Pos: tablePos, Size: uint32(len(table)), CRC: crc32.Checksum(table, castagnoli)},
 		},
 	})
-	object := slices.Concat(head, b.batches, table)
-	b.batches, b.table = nil, nil // a segment is large: the memory is needed to read it back
 	return &Built{
-		Object: object, Ref: ref, Ranges: b.ranges, First: b.first, Last: b.last,
+		Parts: slices.Concat([][]byte{head}, b.parts, [][]byte{table}), Ref: ref, Ranges: b.ranges, First: b.first, Last: b.last,
 		Table: format.TableRef{Pos: tablePos, IndexSize: footer.IndexSize, IndexCRC: footer.IndexCRC},
 	}, nil
 }

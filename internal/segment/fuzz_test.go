@@ -29,7 +29,7 @@ func FuzzCheck(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(built.Object)
+		f.Add(built.Object())
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for range 2 {

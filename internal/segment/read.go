@@ -49,23 +49,35 @@ func From(t *sst.Table, topic format.TopicID, partition format.Partition, offset
 }
 
 // Check reads a whole segment: the head, all checksums, every row of the table of locations and every record. It returns
-// the head, and the ranges that the segment has. Errors wrap those of packages format, sst and record.
-func Check(object []byte) (*format.SegmentHead, []Range, error) {
-	h, err := format.DecodeSegmentHead(object)
+// the head, and the ranges that the segment has. The object may be in several parts, as in [Built]. Errors wrap those of packages
+// format, sst and record.
+func Check(object ...[]byte) (*format.SegmentHead, []Range, error) {
+	h, err := format.DecodeSegmentHead(object[0])
 	if err != nil {
 		return nil, nil, err
 	}
-	if int64(h.Ref.Size) != int64(len(object)) {
-		return nil, nil, format.Corrupt("the segment has %d bytes instead of %d", len(object), h.Ref.Size)
+	size := int64(0)
+	for _, part := range object {
+		size += int64(len(part))
 	}
+	if int64(h.Ref.Size) != size {
+		return nil, nil, format.Corrupt("the segment has %d bytes instead of %d", size, h.Ref.Size)
+	}
+	from := parts(object)
 	for _, s := range h.Sections {
-		if sum := crc32.Checksum(object[s.Pos:s.Pos+s.Size], castagnoli); sum != s.CRC {
+		sum := uint32(0)
+		for at, n := s.Pos, uint32(0); at < s.Pos+s.Size; at += n {
+			b := from.at(at)
+			n = min(uint32(len(b)), s.Pos+s.Size-at)
+			sum = crc32.Update(sum, castagnoli, b[:n])
+		}
+		if sum != s.CRC {
 			return nil, nil, format.Corrupt("section %d of the segment should have the checksum %08x, but its bytes give %08x", s.Kind, s.CRC, sum)
 		}
 	}
 	batches, _ := h.Section(format.SectionBatches)
 	locations, _ := h.Section(format.SectionLocations)
-	table, err := sst.Open(object[locations.Pos : locations.Pos+locations.Size])
+	table, err := sst.Open(from.slice(locations.Pos, locations.Size))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,7 +97,7 @@ func Check(object []byte) (*format.SegmentHead, []Range, error) {
 		if x.Pos != pos || int64(x.Size) > int64(batches.Pos+batches.Size-pos) {
 			return nil, nil, format.Corrupt("offset %d of partition %d of topic %d should be at byte %d, with %d bytes", x.Base, x.Partition, x.Topic, x.Pos, x.Size)
 		}
-		if err := c.batch(x, object[pos:pos+x.Size]); err != nil {
+		if err := c.batch(x, from.slice(pos, x.Size)); err != nil {
 			return nil, nil, fmt.Errorf("offset %d of partition %d of topic %d: %w", x.Base, x.Partition, x.Topic, err)
 		}
 		pos += x.Size
@@ -94,6 +106,34 @@ func Check(object []byte) (*format.SegmentHead, []Range, error) {
 		return nil, nil, format.Corrupt("no row tells of the last %d bytes of the batches", batches.Pos+batches.Size-pos)
 	}
 	return h, c.b.ranges, nil
+}
+
+// parts are the parts of an object.
+type parts [][]byte
+
+// at returns the rest of the part that has a byte of the object, which the object has.
+func (p parts) at(pos uint32) []byte {
+	for _, part := range p {
+		if pos < uint32(len(part)) {
+			return part[pos:]
+		}
+		pos -= uint32(len(part))
+	}
+	return nil
+}
+
+// slice returns bytes of the object, which the object has.
+func (p parts) slice(pos, size uint32) []byte {
+	b := p.at(pos)
+	if size <= uint32(len(b)) {
+		return b[:size]
+	}
+	whole := make([]byte, 0, size) // the parts end elsewhere than those of a builder
+	for len(whole) < int(size) {
+		b := p.at(pos + uint32(len(whole)))
+		whole = append(whole, b[:min(len(b), int(size)-len(whole))]...)
+	}
+	return whole
 }
 
 // checker counts batches as a builder does.

@@ -116,15 +116,15 @@ func build(t *testing.T, o Options, log []source) *Built {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if int64(len(built.Object)) > bound {
-		t.Fatalf("%d bytes, the bound was %d", len(built.Object), bound)
+	if int64(len(built.Object())) > bound {
+		t.Fatalf("%d bytes, the bound was %d", len(built.Object()), bound)
 	}
 	return built
 }
 
 func tableOf(t *testing.T, built *Built) *sst.Table {
 	t.Helper()
-	b := built.Object[built.Table.Pos:]
+	b := built.Object()[built.Table.Pos:]
 	whole, err := sst.Open(b)
 	if err != nil {
 		t.Fatal(err)
@@ -166,14 +166,21 @@ func TestRecordsAreConserved(t *testing.T) {
 		}
 		built := build(t, Options{Codec: codec, BatchBytes: 1 + r.IntN(2000)}, log)
 		table := tableOf(t, built)
-		head, ranges, err := Check(built.Object)
+		object := built.Object()
+		cut := len(object) / 3 // not between two batches
+		for _, parts := range [][][]byte{{object}, {object[:headSize], object[headSize : headSize+cut], object[headSize+cut:]}} {
+			if _, same, err := Check(parts...); err != nil || !slices.Equal(same, built.Ranges) {
+				t.Fatalf("%d parts: %v, %v", len(parts), same, err)
+			}
+		}
+		head, ranges, err := Check(built.Parts...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(built.Ranges, ranges, cmp.AllowUnexported(Sum{})); diff != "" {
 			t.Fatal(diff)
 		}
-		if head.Ref != built.Ref || int(head.Ref.Size) != len(built.Object) || head.Cluster != testCluster {
+		if head.Ref != built.Ref || int(head.Ref.Size) != len(object) || head.Cluster != testCluster {
 			t.Fatalf("%+v", head)
 		}
 		merged += len(log) - int(table.Rows())
@@ -188,7 +195,7 @@ func TestRecordsAreConserved(t *testing.T) {
 				}
 			}
 			x, _, _ := Find(table, s.Topic, s.Partition, s.Base)
-			raw := built.Object[x.Pos : x.Pos+x.Size]
+			raw := object[x.Pos : x.Pos+x.Size]
 			parsed, err := record.Parse(raw)
 			if err != nil {
 				t.Fatal(err)
@@ -243,7 +250,7 @@ func TestSegmentsOfSegments(t *testing.T) {
 				t.Fatal(err)
 			}
 			again = append(again, source{Input: Input{
-				Topic: x.Topic, Partition: x.Partition, Base: x.Base, MaxTime: x.MaxTime, Raw: first.Object[x.Pos : x.Pos+x.Size], Commits: x.Commits,
+				Topic: x.Topic, Partition: x.Partition, Base: x.Base, MaxTime: x.MaxTime, Raw: first.Object()[x.Pos : x.Pos+x.Size], Commits: x.Commits,
 			}})
 		}
 		second := build(t, Options{Codec: record.Zstd, BatchBytes: 10_000}, again)
@@ -256,8 +263,8 @@ func TestSegmentsOfSegments(t *testing.T) {
 			t.Fatalf("%s%+v %+v %+v %+v", diff, first.First, second.First, first.Last, second.Last)
 		}
 		third := build(t, Options{Codec: record.Zstd, BatchBytes: 10_000}, log)
-		if !bytes.Equal(second.Object, third.Object) && len(second.Object) > len(third.Object)+len(third.Object)/10 {
-			t.Errorf("%d bytes from a segment, %d from the log", len(second.Object), len(third.Object))
+		if !bytes.Equal(second.Object(), third.Object()) && len(second.Object()) > len(third.Object())+len(third.Object())/10 {
+			t.Errorf("%d bytes from a segment, %d from the log", len(second.Object()), len(third.Object()))
 		}
 	}
 }
@@ -342,8 +349,8 @@ func TestDamagedInputIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := b.Finish(testCluster, format.DataRef{Seq: 9, ID: 77}, 1234)
-	if want := build(t, Options{Codec: record.Zstd}, log); err != nil || !bytes.Equal(got.Object, want.Object) {
-		t.Fatalf("%d bytes, %v; want %d", len(got.Object), err, len(want.Object))
+	if want := build(t, Options{Codec: record.Zstd}, log); err != nil || !bytes.Equal(got.Object(), want.Object()) {
+		t.Fatalf("%d bytes, %v; want %d", len(got.Object()), err, len(want.Object()))
 	}
 }
 
@@ -351,16 +358,17 @@ func TestDamagedInputIsRefused(t *testing.T) {
 func TestChangedBytesAreNoticed(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	built := build(t, Options{Codec: record.Zstd}, randomLog(t, r)[:6])
-	for i := range built.Object {
-		b := bytes.Clone(built.Object)
+	object := built.Object()
+	for i := range object {
+		b := bytes.Clone(object)
 		b[i] ^= 1 << r.IntN(8)
 		if _, _, err := Check(b); err == nil {
 			t.Fatalf("byte %d of %d", i, len(b))
 		}
 	}
-	for n := range built.Object {
-		if _, _, err := Check(built.Object[:n]); err == nil {
-			t.Fatalf("the first %d of %d bytes", n, len(built.Object))
+	for n := range object {
+		if _, _, err := Check(object[:n]); err == nil {
+			t.Fatalf("the first %d of %d bytes", n, len(object))
 		}
 	}
 }
@@ -393,5 +401,55 @@ func TestSums(t *testing.T) {
 		if sum(a, b) != sum(b, a) || sum(a, b) == sum(a, a) {
 			t.Errorf("%s: the sum depends on the order, or not on the records", name)
 		}
+	}
+}
+
+// A batch that is too large to be merged stays alone; it is compressed unless it is compressed already.
+func TestLargeBatchStaysAlone(t *testing.T) {
+	const most = 1000
+	batch := func(base format.Offset, codec record.Codec, size int) Input {
+		var b record.Builder
+		b.Append(&record.Record{Value: bytes.Repeat([]byte("0123456789abcdef"), size/16), Timestamp: int64(base)})
+		raw, err := b.FinishWith(codec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Input{Topic: 1, Base: base, MaxTime: int64(base), Raw: raw, Commits: []format.CommitPart{{Base: base, Seq: format.Seq(base + 1)}}}
+	}
+	in := []Input{batch(0, record.None, 64), batch(1, record.None, 64), batch(2, record.None, 2*most), batch(3, record.None, 64), batch(4, record.LZ4, 1000*most), batch(5, record.None, 64)}
+	if len(in[4].Raw) < most {
+		t.Fatalf("the batch has %d bytes", len(in[4].Raw))
+	}
+	b := NewBuilder(Options{Codec: record.Zstd, BatchBytes: most})
+	for i := range in {
+		before := bytes.Clone(in[i].Raw)
+		if err := b.Add(in[i]); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(before, in[i].Raw) {
+			t.Errorf("input %d was changed", i)
+		}
+	}
+	built, err := b.Finish(testCluster, format.DataRef{Seq: 9, ID: 77}, 1234)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ranges, err := Check(built.Parts...); err != nil || !slices.Equal(ranges, built.Ranges) || built.Ranges[0].Records != 6 {
+		t.Fatalf("%+v, %v", ranges, err)
+	}
+	var got []string
+	object := built.Object()
+	for x, err := range From(tableOf(t, built), 1, 0, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, err := record.Parse(object[x.Pos : x.Pos+x.Size])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprintf("%d+%d %v", x.Base, x.Span, head.Codec))
+	}
+	if want := []string{"0+2 zstd", "2+1 zstd", "3+1 zstd", "4+1 lz4", "5+1 zstd"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

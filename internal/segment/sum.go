@@ -1,8 +1,8 @@
 package segment
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
+	"hash/maphash"
 	"math/bits"
 
 	"github.com/simple-event-broker/seb/internal/format"
@@ -10,7 +10,8 @@ import (
 )
 
 // Sum is a sum of hashes of 128 bits, modulo 2^128. It does not depend on the order in which records are added, nor on the
-// batches that hold them. So it stays the same wherever records move.
+// batches that hold them. So it stays the same wherever records move. It differs from process to process: it is compared, and stored
+// nowhere.
 type Sum struct{ hi, lo uint64 }
 
 // Add adds another sum.
@@ -29,7 +30,7 @@ func (s *Sum) add(r *record.Record, scratch []byte) []byte {
 	for _, header := range r.Headers {
 		b = appendField(appendField(b, []byte(header.Key)), header.Value)
 	}
-	s.addHash(sha256.Sum256(b))
+	s.Add(hash(b))
 	return b
 }
 
@@ -45,14 +46,14 @@ func appendField(b, field []byte) []byte {
 // addBatch adds the hash of a batch that is not decoded: it never changes, but for the bytes that [record.Stamp] writes.
 func (s *Sum) addBatch(base format.Offset, raw []byte) {
 	const crcAt = 17 // the bytes before are the length, and what Stamp writes
-	h := sha256.New()
-	var fixed [8]byte
-	binary.LittleEndian.PutUint64(fixed[:], uint64(base))
-	h.Write(fixed[:])
-	h.Write(raw[crcAt:])
-	s.addHash([sha256.Size]byte(h.Sum(nil)))
+	x := hash(raw[crcAt:])
+	b := binary.LittleEndian.AppendUint64(nil, uint64(base))
+	b = binary.LittleEndian.AppendUint64(b, x.hi)
+	s.Add(hash(binary.LittleEndian.AppendUint64(b, x.lo)))
 }
 
-func (s *Sum) addHash(h [sha256.Size]byte) {
-	s.Add(Sum{binary.LittleEndian.Uint64(h[:]), binary.LittleEndian.Uint64(h[8:])})
-}
+// The hashes guard against mistakes and damage, and the seeds are secret: so two fast hashes of 64 bits do, in place of one that costs
+// a third of compaction's time.
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+func hash(b []byte) Sum { return Sum{maphash.Bytes(seeds[0], b), maphash.Bytes(seeds[1], b)} }

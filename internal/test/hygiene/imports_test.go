@@ -230,6 +230,10 @@ var layers = []layer{
 		why: "it judges lines: which program has written them is not its business",
 	},
 	{
+		pkg: "internal/test/cputime",
+		why: "it asks the system only",
+	},
+	{
 		pkg: "internal/test/kit", may: []string{".", "internal/format", "internal/test/loglines", "objstore", "objstore/storetest"},
 		why: "tests of whole brokers ask as users do, and look inside only at what lies in the bucket",
 	},
@@ -294,7 +298,7 @@ var layers = []layer{
 // testMay are the packages that tests of any package may import beyond their layer: the stores and
 // their faults, the simulator, the kit, and the metrics packages. A _test package may also import the
 // package that it tests.
-var testMay = []string{"objstore", "objstore/storetest", "objstore/s3store", "internal/test/s3test", "internal/test/sim", "internal/test/kit", "internal/test/loglines", "internal/test/meshtest", "metric", "sebprom"}
+var testMay = []string{"objstore", "objstore/storetest", "objstore/s3store", "internal/test/s3test", "internal/test/sim", "internal/test/kit", "internal/test/loglines", "internal/test/meshtest", "internal/test/cputime", "metric", "sebprom"}
 
 // home is where code that is no test may import a dependency.
 type home struct {
