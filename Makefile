@@ -117,7 +117,7 @@ explore: ## explore the log's decisions, queues and bundles, up to STATES states
 
 .PHONY: simulate
 simulate: ## simulate SEEDS runs of whole brokers, and stores that break their word
-	go test ./internal/test/fault -count=1 -run TestSimulatedSeeds -sim.seeds=$(SEEDS) -timeout 5h -v
+	GOGC=400 go test ./internal/test/fault -count=1 -run TestSimulatedSeeds -sim.seeds=$(SEEDS) -timeout 5h -v
 	go test ./internal/test/fault -count=1 -run 'TestLyingStore|TestHands|TestRestoredCopy' -broken.seeds=8 -timeout 5h
 
 .PHONY: crash

@@ -96,3 +96,17 @@ func (b *Broker) StateBytes() (bytes int64) {
 	b.engine.View(func(s *state.State) { bytes = s.Memory() })
 	return bytes
 }
+
+// Tail returns how many batches of partition 0 of a topic are in no segment.
+func Tail(b *Broker, topic string) (batches int) {
+	b.engine.View(func(s *state.State) {
+		t := s.Topic(topic)
+		for at := t.Partitions[0].Start; at < t.Partitions[0].End; {
+			l := s.Locate(nil, t, 0, at, 1, 1)[0]
+			if at = l.End(); l.Segment == nil {
+				batches++
+			}
+		}
+	})
+	return batches
+}

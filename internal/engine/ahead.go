@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,6 +38,8 @@ const (
 	aheadPieces = 4096
 	// aheadWhole is the size of a commit that is read as a whole, although only one batch of it is wanted.
 	aheadWhole = 64 << 10
+	// aheadTables is of how many segments the engine reads the tables before it gets there.
+	aheadTables = 32
 	// aheadIdle is after which time a reader that does not go on is forgotten.
 	aheadIdle = 5 * time.Second
 	// aheadReaders is how many readers are known at once.
@@ -51,6 +54,8 @@ type ahead struct {
 	bytes    int64                       // of all pieces
 	requests int                         // under way
 	tasks    sync.WaitGroup
+
+	unpacking *unpacking
 }
 
 // aheadPlace is where a reader goes on.
@@ -77,6 +82,7 @@ type aheadReader struct {
 	pieces   []aheadPiece  // from the reader's offset on, by offset
 	bytes    int64         // of pieces
 	planning bool          // a goroutine plans what to read
+	unpacked []*unpacked   // what a read has decompressed for the next one; while no read is under way
 }
 
 // aheadPiece is what one request reads, or what the cache has anyway.
@@ -183,6 +189,8 @@ func (a *ahead) dropLocked(r *aheadReader) {
 		delete(a.readers, r.place)
 	}
 	a.bytes, r.bytes, r.pieces = a.bytes-r.bytes, 0, nil
+	a.unpacking.drop(r.unpacked)
+	r.unpacked = nil
 	if r.ctx != nil {
 		r.cancel()
 		r.idle.Stop()
@@ -282,15 +290,18 @@ func (e *Engine) aheadFailed(r *aheadReader, err error) {
 // with a whole extent, or with the range. others says that the topic has other partitions, so that their batches are read too where
 // that costs no further request.
 func (c *Cursor) locateAhead(ctx context.Context, from format.Offset, bytes int64, count int) (ls []state.Location, others bool, err error) {
+	var segments []*state.Segment
 	c.Offset = from
 	err = c.view(func(s *state.State, t *state.Topic, p *state.Partition) error {
 		ls = s.Locate(nil, t, c.partition, from, bytes, count)
 		others, c.loads = len(t.Partitions) > 1, c.e.loads
+		segments = c.segmentsAhead(s, t, ls, bytes)
 		return nil
 	})
 	if err != nil || len(ls) == 0 || ls[0].Segment == nil {
 		return ls, others, err
 	}
+	c.e.readTables(ctx, segments, c.loads)
 	end := ls[0].End()
 	ls, err = c.rows(ctx, ls[0], c.loads, &ReadOptions{Records: int(^uint(0) >> 1), Bytes: bytes})
 	if err == nil && ls[len(ls)-1].End() < end {
@@ -303,6 +314,35 @@ func (c *Cursor) locateAhead(ctx context.Context, from format.Offset, bytes int6
 		}
 	}
 	return ls, false, err
+}
+
+// segmentsAhead returns the segments behind a range in a segment whose tables are to be read, within as many bytes of the partition:
+// their batches could otherwise be asked for only one segment after the other.
+func (c *Cursor) segmentsAhead(s *state.State, t *state.Topic, ls []state.Location, bytes int64) (found []*state.Segment) {
+	for len(ls) == 1 && ls[0].Segment != nil && len(found) < aheadTables && bytes > 0 {
+		bytes -= int64(ls[0].Size)
+		if ls = s.Locate(nil, t, c.partition, ls[0].End(), 1, 1); len(ls) > 0 && ls[0].Segment != nil && ls[0].Base >= c.tables {
+			found, c.tables = append(found, ls[0].Segment), ls[0].End()
+		}
+	}
+	return found
+}
+
+// readTables reads the tables of segments into the cache. If it can't, the plan that needs them does it again.
+func (e *Engine) readTables(ctx context.Context, segments []*state.Segment, loads uint64) {
+	a := &e.ahead
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, n := range segments {
+		if a.closed {
+			return
+		}
+		a.tasks.Go(func() {
+			if _, err := e.table(ctx, n, loads); err != nil && ctx.Err() == nil {
+				e.logger.Debug("could not read the table of a segment ahead", "object", n.Ref.Key(), "err", err)
+			}
+		})
+	}
 }
 
 func sizeOf(ls []state.Location) (n int64) {
@@ -358,11 +398,23 @@ func (e *Engine) launch(r *aheadReader, ls []state.Location, others bool) (n int
 	}
 	loads := r.cursor.loads
 	wait := e.cache.Begin(r.ctx, flightKeys(ls, whole), func(ctx context.Context) error {
+		// Other flights may have landed since the plan looked into the cache.
+		first := slices.IndexFunc(ls, func(l state.Location) bool { return !e.cache.Has(rangeOf(l)) })
+		if first < 0 {
+			return nil
+		}
+		ls, off, n := ls[first:], off, n
+		if !whole {
+			off, n = int64(ls[0].Pos), sizeOf(ls)
+		}
 		return e.readObject(ctx, object, off, n, loads, func(body []byte) error {
-			if err := e.keepAhead(ls, body, off); err != nil || !whole || !others {
-				return err
+			// What the reader waits for comes last: once the reader has it, the reader may end, which ends this flight.
+			if whole && others {
+				if err := e.keepOthers(r.cursor.id, ls, body); err != nil {
+					return err
+				}
 			}
-			return e.keepOthers(r.cursor.id, object, body)
+			return e.keepAhead(ls, body, off)
 		})
 	})
 	landed := func() {
@@ -402,8 +454,9 @@ func (e *Engine) keepAhead(ls []state.Location, body []byte, off int64) error {
 	return nil
 }
 
-// keepOthers puts the batches that a commit has of a topic into the cache: a reader of one partition mostly reads all.
-func (e *Engine) keepOthers(topic format.TopicID, object state.Object, body []byte) error {
+// keepOthers puts the other batches that a commit has of a topic into the cache: a reader of one partition mostly reads all. ls are
+// batches of the commit.
+func (e *Engine) keepOthers(topic format.TopicID, ls []state.Location, body []byte) error {
 	c, err := format.DecodeCommit(body)
 	if err != nil {
 		return err
@@ -413,9 +466,12 @@ func (e *Engine) keepOthers(topic format.TopicID, object state.Object, body []by
 		if !ok || b.Topic != topic || b.Object > 0 || int64(c.PayloadStart)+int64(b.Pos)+int64(b.Size) > int64(len(body)) {
 			continue
 		}
-		l := state.Location{Object: object, Pos: c.PayloadStart + b.Pos, Size: b.Size, CRC: b.CRC}
-		if raw := body[l.Pos:][:l.Size]; record.Verify(raw, l.CRC) == nil {
-			e.cache.AddFetched(rangeOf(l), bytes.Clone(raw))
+		other := state.Location{Object: ls[0].Object, Pos: c.PayloadStart + b.Pos, Size: b.Size, CRC: b.CRC}
+		if slices.ContainsFunc(ls, func(l state.Location) bool { return l.Pos == other.Pos }) {
+			continue
+		}
+		if raw := body[other.Pos:][:other.Size]; record.Verify(raw, other.CRC) == nil {
+			e.cache.AddFetched(rangeOf(other), bytes.Clone(raw))
 		}
 	}
 	return nil

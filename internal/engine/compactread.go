@@ -149,7 +149,7 @@ func (e *Engine) readAll(ctx context.Context, ls []state.Location, loads uint64)
 			continue
 		}
 		n := extent(ls[i:])
-		if err := e.fetchShared(ctx, ls[i:i+n], loads, raws[i:i+n]); err != nil {
+		if err := e.fetchShared(ctx, ls[i:i+n], true, loads, raws[i:i+n]); err != nil {
 			return nil, err
 		}
 		for k := range n { // each for itself, so that the first one that the builder has is free at once

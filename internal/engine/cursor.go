@@ -26,15 +26,23 @@ type Cursor struct {
 	partition format.Partition
 
 	// Set by the last call of locate:
-	start, end format.Offset    // of the partition
-	found      []state.Location // where the batches from Offset on are
-	loads      uint64           // how many checkpoints the engine had loaded
+	start, end format.Offset // of the partition
+	// around says that other readers probably want the neighbours of the batches that were found: those that read near the end too,
+	// or other partitions of the topic.
+	around bool
+
+	tables format.Offset    // the tables of segments below are being read ahead, see locateAhead
+	found  []state.Location // where the batches from Offset on are
+	loads  uint64           // how many checkpoints the engine had loaded
 }
 
 // NewCursor returns a cursor at an offset of a partition, in the topic with that name and id.
 func (e *Engine) NewCursor(topic string, id format.TopicID, partition format.Partition, offset format.Offset) *Cursor {
 	return &Cursor{Offset: offset, e: e, topic: topic, id: id, partition: partition}
 }
+
+// aroundMax is how many batches from the end of a partition a read is near the end.
+const aroundMax = 16
 
 // ReadOptions bound what a cursor reads at once.
 type ReadOptions struct {
@@ -125,7 +133,7 @@ func (c *Cursor) Seek(ctx context.Context, ms int64) error {
 		if err != nil {
 			return err
 		}
-		for r, err := range c.records(l, raw) {
+		for r, err := range c.records(l, raw, nil) {
 			if err != nil {
 				return c.e.dataLost(l, fmt.Errorf("search for a time: %w", err))
 			}
@@ -162,6 +170,7 @@ func (c *Cursor) locate(opts *ReadOptions) error {
 		}
 		c.start, c.end, c.loads = p.Start, p.End, c.e.loads
 		c.found = s.Locate(c.found[:0], t, c.partition, c.Offset, opts.Bytes, opts.Records)
+		c.around = len(t.Partitions) > 1 || c.reach() >= c.end && len(c.found) <= aroundMax
 		return nil
 	})
 }
@@ -171,7 +180,7 @@ func (c *Cursor) locate(opts *ReadOptions) error {
 // cursor to that start. If there is no such batch, it moves the cursor to the end of the partition.
 func (c *Cursor) locateTime(ms int64) (l state.Location, found bool, err error) {
 	err = c.view(func(s *state.State, t *state.Topic, p *state.Partition) error {
-		c.Offset, c.loads = max(c.Offset, p.Start), c.e.loads
+		c.Offset, c.loads, c.around = max(c.Offset, p.Start), c.e.loads, true
 		if l, found = s.LocateTime(t, c.partition, c.Offset, ms); !found {
 			c.Offset = max(c.Offset, p.End)
 		}
@@ -275,7 +284,11 @@ func (c *Cursor) read(ctx context.Context, opts *ReadOptions, to Sink) (count in
 	ahead := c.e.resume(c)
 	raws, missed, err := c.readFound(ctx)
 	bytes, batches := int64(0), 0
-	defer func() { c.e.rest(ahead, c, missed, batches, bytes, err) }()
+	ready := c.e.unpackerFor(ahead)
+	defer func() {
+		c.e.rest(ahead, c, missed, batches, bytes, err)
+		ready.close(&c.e.ahead, ahead, c.Offset)
+	}()
 batches:
 	for i, raw := range raws {
 		if count >= opts.Records || bytes >= opts.Bytes {
@@ -284,7 +297,7 @@ batches:
 		l := c.found[i]
 		batches++
 		to.Grow(int(max(0, min(int64(opts.Records-count), l.Records, int64(l.End()-c.Offset)))))
-		for r, damage := range c.records(l, raw) {
+		for r, damage := range c.records(l, raw, ready.at(c.found[i:len(raws)], raws[i:])) {
 			if damage != nil {
 				err = c.e.dataLost(l, damage)
 				break batches
@@ -307,19 +320,22 @@ batches:
 	return 0, err
 }
 
-// records iterates over the records of a batch from the cursor on. An error says that the batch is
-// damaged.
-func (c *Cursor) records(l state.Location, raw []byte) iter.Seq2[record.Record, error] {
+// records iterates over the records of a batch from the cursor on. unpacked are its records, decompressed; nil if records has
+// to decompress them. An error says that the batch is damaged.
+func (c *Cursor) records(l state.Location, raw, unpacked []byte) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		head, err := record.Parse(raw)
 		if err == nil && (int64(head.Count) != l.Records || head.Span != l.Span) {
 			err = fmt.Errorf("%w: the batch has %d records in %d offsets, not %d in %d", record.ErrCorrupt, head.Count, head.Span, l.Records, l.Span)
 		}
+		if err == nil && unpacked == nil {
+			unpacked, err = head.Unpack(raw, record.Limits{})
+		}
 		if err != nil {
 			yield(record.Record{}, err)
 			return
 		}
-		for r, err := range head.Records(raw, int64(l.Base), record.Limits{}) {
+		for r, err := range head.Decode(unpacked, int64(l.Base), record.Limits{}) {
 			if (err != nil || format.Offset(r.Offset) >= c.Offset) && !yield(r, err) {
 				return
 			}

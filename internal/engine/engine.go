@@ -184,7 +184,7 @@ func New(store objstore.Store, opts Options) *Engine {
 	}
 	e.life, e.end = context.WithCancel(context.Background())
 	e.jobs, e.endJobs = context.WithCancel(e.life)
-	e.ahead.readers = map[aheadPlace]*aheadReader{}
+	e.ahead.readers, e.ahead.unpacking = map[aheadPlace]*aheadReader{}, newUnpacking(opts.Memory)
 	e.traffic = newTraffic(e.State())
 	e.openStores(store)
 	e.waiters.init()

@@ -17,16 +17,16 @@ const pageShare = 4
 // doPage stores a page of appends with an idempotency key, as a job of compaction.
 func (e *Engine) doPage(list []state.Keyed) {
 	begun := time.Now()
-	switch page, err := e.storePage(e.life, list); {
+	switch page, err := e.storePage(e.jobs, list); {
 	case err == nil:
 		e.metrics.pages.add(compactDone)
 		e.logger.Debug("stored a page of idempotency keys", "page", page.Ref.Key(), "keys", page.Keys, "bytes", page.Size, "took", time.Since(begun))
 	case errors.Is(err, state.ErrNonsense):
 		e.metrics.pages.add(compactOvertaken)
-	case e.life.Err() == nil && !e.closing.Load():
+	case e.jobs.Err() == nil && !e.closing.Load():
 		e.metrics.pages.add(compactFailed)
 		e.logFailure("could not store a page of idempotency keys; the next commits try again", err)
-		pause(e.life, 8)
+		pause(e.jobs, 8)
 	}
 }
 

@@ -84,7 +84,7 @@ func (c *Cursor) readFound(ctx context.Context) (_ [][]byte, missed bool, err er
 		begun  = 0         // only batches with a lower index were requested
 		first  = firstBatch{began: time.Now(), giveUp: cancel}
 		wg     sync.WaitGroup
-		places = make(chan struct{}, readsAtOnce(c.found))
+		places = make(chan struct{}, c.readsAtOnce())
 	)
 	defer first.forget()
 	for begun < len(raws) && !first.isLongAgo() {
@@ -127,9 +127,9 @@ func (c *Cursor) readFound(ctx context.Context) (_ [][]byte, missed bool, err er
 }
 
 // readsAtOnce returns how many requests a read sends at once.
-func readsAtOnce(ls []state.Location) int {
-	for _, l := range ls {
-		if l.Object.Size > aheadWhole {
+func (c *Cursor) readsAtOnce() int {
+	for i := range c.found {
+		if _, n := extentOf(c.found[i:i+1], c.around); n > aheadWhole || c.found[i].Row != nil {
 			return ReadsMax
 		}
 	}
@@ -154,7 +154,7 @@ func extent(ls []state.Location) (n int) {
 func (c *Cursor) readExtent(ctx context.Context, ls []state.Location, raws [][]byte) (err error) {
 	if len(ls) > 1 {
 		// If this request fails, each batch is read for itself: one damaged batch must not hide the others.
-		if err := c.e.fetchShared(ctx, ls, c.loads, raws); err != nil {
+		if err := c.e.fetchShared(ctx, ls, c.around, c.loads, raws); err != nil {
 			c.e.logger.Debug("could not read neighbouring batches at once", "object", objectKey(ls[0].Object), "batches", len(ls), "err", err)
 		}
 	}
@@ -218,7 +218,7 @@ func (c *Cursor) readBatch(ctx context.Context, l state.Location) (state.Locatio
 		if raw[0] = c.e.cache.Get(rangeOf(l)); raw[0] != nil {
 			return nil
 		}
-		return c.e.fetchShared(ctx, []state.Location{l}, loads, raw)
+		return c.e.fetchShared(ctx, []state.Location{l}, c.around, loads, raw)
 	})
 	return l, raw[0], err
 }
@@ -291,12 +291,13 @@ func (e *Engine) dataLost(l state.Location, err error) error {
 }
 
 // fetchShared reads batches that lie in one object, one behind the other, into raws. loads is how many checkpoints the
-// engine had loaded when the batches were found. If another reader is just reading the same windows of the object,
-// fetchShared waits for that reader, and then goes on with what that reader did not put into the cache.
-func (e *Engine) fetchShared(ctx context.Context, ls []state.Location, loads uint64, raws [][]byte) error {
+// engine had loaded when the batches were found. If another reader is just reading the same batches, or, with around, the
+// same windows of the object, fetchShared waits for that reader, and then goes on with what that reader did not put into the
+// cache.
+func (e *Engine) fetchShared(ctx context.Context, ls []state.Location, around bool, loads uint64, raws [][]byte) error {
 	for tries := len(ls); ; tries-- {
-		off, n := extentOf(ls)
-		keys := flightKeys(ls, ls[0].Row == nil)
+		off, n := extentOf(ls, around)
+		keys := flightKeys(ls, withOthers(ls[0], around))
 		if tries == 0 {
 			keys = nil // this request is for this reader alone, so that it need not wait for others again
 		}
@@ -305,6 +306,9 @@ func (e *Engine) fetchShared(ctx context.Context, ls []state.Location, loads uin
 			got  [][]byte
 		)
 		err := e.cache.Flight(ctx, keys, func(ctx context.Context) (err error) {
+			if keys != nil && e.cache.Has(rangeOf(ls[0])) {
+				return nil // another flight has landed since this read looked into the cache
+			}
 			mine = true
 			got, err = e.fetchExtent(ctx, ls, off, n, loads)
 			return err
@@ -337,7 +341,7 @@ func flightKeys(ls []state.Location, windows bool) (keys []any) {
 		keys = append(keys, batchOf(rangeOf(l)))
 	}
 	if windows {
-		off, n := extentOf(ls)
+		off, n := extentOf(ls, true)
 		for number := off / readWindowBytes; number*readWindowBytes < off+n; number++ {
 			keys = append(keys, window{ls[0].Object, uint32(number)})
 		}
@@ -345,15 +349,21 @@ func flightKeys(ls []state.Location, windows bool) (keys []any) {
 	return keys
 }
 
-// extentOf returns which bytes of the object are read for the batches of ls: of a segment, the batches alone, which mostly have
-// no neighbours that others want; all of a small object of the tail; otherwise the batches and what follows them.
-func extentOf(ls []state.Location) (off, n int64) {
+// withOthers tells whether a read of a batch reads other batches of the object. In segments, the neighbours mostly are of no use to
+// others. In small objects of the tail, they cost nothing. In larger ones, the caller decides with around.
+func withOthers(l state.Location, around bool) bool {
+	return l.Row == nil && (around || l.Object.Size <= aheadWhole)
+}
+
+// extentOf returns which bytes of the object are read for the batches of ls: the batches alone; or also their neighbours, which are
+// the whole object if it is small, and else what follows the batches.
+func extentOf(ls []state.Location, around bool) (off, n int64) {
 	first, last := ls[0], ls[len(ls)-1]
 	size := int64(first.Object.Size)
 	off = int64(first.Pos)
 	n = int64(last.Pos) + int64(last.Size) - off
 	switch {
-	case first.Row != nil:
+	case !withOthers(first, around):
 		return off, n
 	case size <= readWindowBytes:
 		return 0, size

@@ -7,21 +7,28 @@ import (
 	"math"
 )
 
-// Records iterates over the records of the batch b, whose header is x, in order. The
-// offset of a record is base plus the record's offset delta. Keys and values are slices of b, or of new memory if b is
-// compressed. The caller must not change them, and must not use them after b has changed.
-//
-// An error ends the iteration and comes without a record. It wraps [ErrCorrupt], or is a
-// [*LimitError] if the batch exceeds lim.DecompressedBytes or a record exceeds
-// lim.RecordHeaders. Records does not verify the CRC.
+// Records iterates over the records of the batch b, whose header is x, in order. It is [Batch.Decode] of what
+// [Batch.Unpack] returns; an error of Unpack ends the iteration too.
 func (x Batch) Records(b []byte, base int64, lim Limits) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		rest, err := x.recordBytes(b, lim)
+		records, err := x.Unpack(b, lim)
 		if err != nil {
 			yield(Record{}, err)
 			return
 		}
-		w := walker{rest: rest, count: x.Count, span: x.Span, baseTimestamp: x.BaseTimestamp, headersMax: lim.recordHeaders()}
+		x.Decode(records, base, lim)(yield)
+	}
+}
+
+// Decode iterates over records that [Batch.Unpack] has returned, in order. The
+// offset of a record is base plus the record's offset delta. Keys and values are slices of records. The caller must not
+// change them, and must not use them after records has changed.
+//
+// An error ends the iteration and comes without a record. It wraps [ErrCorrupt], or is a
+// [*LimitError] if a record exceeds lim.RecordHeaders. Decode does not verify the CRC.
+func (x Batch) Decode(records []byte, base int64, lim Limits) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		w := walker{rest: records, count: x.Count, span: x.Span, baseTimestamp: x.BaseTimestamp, headersMax: lim.recordHeaders()}
 		for range x.Count {
 			r, err := w.next()
 			if err != nil {
@@ -42,8 +49,9 @@ func (x Batch) Records(b []byte, base int64, lim Limits) iter.Seq2[Record, error
 	}
 }
 
-// recordBytes returns the encoded records of b, decompressed.
-func (x Batch) recordBytes(b []byte, lim Limits) ([]byte, error) {
+// Unpack returns the encoded records of the batch b, whose header is x: a slice of b, or new memory if b is compressed.
+// Its error wraps [ErrCorrupt], or is a [*LimitError]. Unpack does not verify the CRC.
+func (x Batch) Unpack(b []byte, lim Limits) ([]byte, error) {
 	if x.Size < HeaderSize || x.Size > len(b) {
 		return nil, fmt.Errorf("%w: it should have %d bytes, but has %d", ErrCorrupt, x.Size, len(b))
 	}
