@@ -98,18 +98,19 @@ func (b *Budget) hasRoomLocked(c Class, n int64) bool {
 	if b.used+b.urgent+n > b.limit {
 		return false
 	}
-	passing := b.held[Batches] + b.held[Fetches]
-	switch clients := b.used - passing - b.held[Jobs]; c {
-	case Adapters, More:
-		return clients+n <= b.max(c) && b.used-passing+n <= b.of(15)
+	clients := b.clientsLocked()
+	fits := clients+b.held[Jobs]+n <= b.of(15)
+	switch c {
+	case Adapters:
+		return fits && !b.atOwnLimitLocked(c, n)
+	case More:
+		return fits && clients+n <= b.max(c)
 	case Lists:
-		return clients+n <= b.of(13) && b.used-passing+n <= b.of(15) && b.held[c]+n <= b.max(c)
+		return fits && clients+n <= b.of(13) && !b.atOwnLimitLocked(c, n)
 	case Pushed:
 		return b.used+n <= b.max(c)
-	case Fetches: // a fetch may exceed the class's quarter if no other fetch is under way
-		return b.held[c] == 0 || b.held[c]+n <= b.of(4)
 	default:
-		return true
+		return !b.atOwnLimitLocked(c, n)
 	}
 }
 

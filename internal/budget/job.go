@@ -92,17 +92,39 @@ func (b *Budget) hasRoomForJobLocked(n int64) bool {
 	return b.used+n <= b.of(jobRoom) && !b.othersWaitLocked()
 }
 
-// othersWaitLocked tells whether somebody waits for memory who comes before jobs.
+// othersWaitLocked tells whether somebody who comes before jobs waits for free memory. A caller at a limit of its own waits for
+// memory that others of its kind give back, which no job takes.
 func (b *Budget) othersWaitLocked() bool {
 	for c := range Jobs {
-		if len(b.waiting[c]) > 0 {
+		if len(b.waiting[c]) > 0 && !b.atOwnLimitLocked(c, b.waiting[c][0].n) {
 			return true
 		}
 	}
 	for i := range b.shares {
-		if len(b.shares[i].waiting) > 0 {
-			return true
+		if s := &b.shares[i]; len(s.waiting) > 0 {
+			if r := s.next(); r != nil && s.used+r.wants <= s.limit {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// atOwnLimitLocked tells whether a class has so much that it could not take n bytes more however much memory was free.
+func (b *Budget) atOwnLimitLocked(c Class, n int64) bool {
+	switch c {
+	case Adapters:
+		return b.clientsLocked()+n > b.max(c)
+	case Lists:
+		return b.held[c]+n > b.max(c)
+	case Fetches: // a fetch may exceed the class's quarter if no other fetch is under way
+		return b.held[c] > 0 && b.held[c]+n > b.of(4)
+	case Batches, More, Pushed, Jobs, classCount: // they have no such limit
+	}
+	return false
+}
+
+// clientsLocked returns how many bytes clients have, without those that pass through.
+func (b *Budget) clientsLocked() int64 {
+	return b.used - b.held[Batches] - b.held[Fetches] - b.held[Jobs]
 }

@@ -78,7 +78,7 @@ func TestStarvedJobComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, rest := newBudget(1600)
 		ctx, stop := context.WithCancel(t.Context())
-		for range 20 { // more than the budget has room for
+		for range 40 { // the budget has room for 16, so others wait even if all give their memory back at once
 			go func() {
 				for ctx.Err() == nil {
 					if b.Take(ctx, budget.Batches, 100) == nil {
@@ -151,4 +151,56 @@ func TestJobDoesNotCountAsClient(t *testing.T) {
 	}
 	wantNoRoom(budget.More, 1) // a 16th is for batches
 	mustTake(t, b, budget.Batches, 100)
+}
+
+// Callers that wait for others of their class, or of their share, want nothing of what a job takes: they don't hold it up, however
+// many there are.
+func TestJobIsNotHeldUpByLimitsOfOthers(t *testing.T) {
+	busy := func(b *budget.Budget, c budget.Class) func(ctx context.Context) {
+		return func(ctx context.Context) {
+			if b.Take(ctx, c, 100) == nil {
+				time.Sleep(100 * time.Millisecond)
+				b.Give(c, 100)
+			}
+		}
+	}
+	for name, others := range map[string]func(b *budget.Budget) func(ctx context.Context){
+		"fetches": func(b *budget.Budget) func(context.Context) { return busy(b, budget.Fetches) },
+		"clients": func(b *budget.Budget) func(context.Context) { return busy(b, budget.Adapters) },
+		"lists":   func(b *budget.Budget) func(context.Context) { return busy(b, budget.Lists) },
+		"large requests": func(b *budget.Budget) func(context.Context) {
+			return func(ctx context.Context) {
+				r := b.Reservation(budget.Bodies, budget.Holder{Key: 1}, nil)
+				if r.Grow(ctx, 150) == nil {
+					time.Sleep(100 * time.Millisecond)
+					r.Shrink(150)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, _ := newBudget(1600)
+				use := others(b)
+				ctx, stop := context.WithCancel(t.Context())
+				for range 20 {
+					go func() {
+						for ctx.Err() == nil {
+							use(ctx)
+						}
+					}()
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				x := takeForJob(t.Context(), b, 500, 500)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if *x == nil || (*x).err != nil || (*x).got != 500 || (*x).at > time.Second {
+					t.Errorf("with %d of 1600 bytes in use, the job got %+v", b.InUse(), *x)
+				}
+				stop()
+				time.Sleep(time.Minute)
+			})
+		})
+	}
 }

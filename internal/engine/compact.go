@@ -184,11 +184,11 @@ func planTail(s *state.State, o state.PlanOptions, checkpointCommits int, delay 
 // may be smaller than the given one; it is nil if no job is due any longer.
 func (e *Engine) compact(ctx context.Context, plan *state.Plan, loads uint64) (*state.Plan, *format.SegmentAdded, error) {
 	plan, loads, release, err := e.takeJob(ctx, plan, loads)
+	e.jobBegan = time.Now() // waiting for memory is no work
 	if plan == nil {
 		return nil, nil, err
 	}
 	defer release()
-	e.jobBegan = time.Now() // waiting for memory is no work
 	added, err := e.buildSegment(withCause(ctx, format.CauseCompact), plan, loads)
 	release() // a commit may wait for memory that this job has
 	if err != nil {

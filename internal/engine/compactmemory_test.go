@@ -198,6 +198,31 @@ func TestCommitLargerThanAJobIsCompacted(t *testing.T) {
 	})
 }
 
+// Waiting for memory is no work: a job that got none does not keep compaction from going on as soon as there is memory.
+func TestJobWithoutMemoryIsTriedAgainSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := openWith(t, objstore.NewMemory(), func(o *engine.Options) { *o = compactSoon(t) })
+		topic := create(t, e, "t")
+		appendValues(t, e, topic, strings.Repeat("x", 5<<20)) // more than the job gets
+		fillTail(t, e, topic, 110)
+		all := e.Budget().Limit() - 2<<20
+		if err := e.Budget().Take(t.Context(), budget.Batches, all); err != nil {
+			t.Fatal(err)
+		}
+		appendValues(t, e, topic, "x") // the job is due
+		time.Sleep(2 * time.Minute)
+		if levels, _ := segments(e); levels != "" {
+			t.Fatalf("segments %q without memory", levels)
+		}
+		e.Budget().Give(budget.Batches, all)
+		appendValues(t, e, topic, "x")
+		time.Sleep(time.Minute)
+		if levels, _ := segments(e); levels == "" {
+			t.Error("there is memory again, but compaction does not go on")
+		}
+	})
+}
+
 // A merge reads each of its inputs in windows, and neighbours in one window with one request.
 func TestMergeReadsInWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -165,7 +165,7 @@ func (u *unpacker) close(a *ahead, r *aheadReader, offset format.Offset) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.readers[r.place] == r {
+	if a.readers[r.place] == r && len(r.unpacked) == 0 { // else a later read of r has left something, while this one waited
 		r.unpacked = u.next
 	} else {
 		u.drop(u.next)

@@ -253,3 +253,26 @@ func BenchmarkUnpack(b *testing.B) {
 		})
 	}
 }
+
+// A read that ends may still wait for batches that are being decompressed while the next read from there has come and gone.
+func TestReadsThatEndOutOfOrderKeepNothing(t *testing.T) {
+	onCores(t, 4)
+	ls, raws := batchesToUnpack(t, record.Zstd, 12, 1000)
+	e, r := &Engine{}, &aheadReader{}
+	e.ahead.readers, e.ahead.unpacking = map[aheadPlace]*aheadReader{r.place: r}, newUnpacking(1<<30)
+	slow, fast := e.unpackerFor(r), e.unpackerFor(r)
+	slow.at(ls, raws)
+	for _, x := range slow.next {
+		<-x.done // else the goroutines have no place for another batch
+	}
+	fast.at(ls[4:], raws[4:])
+	fast.close(&e.ahead, r, 5)
+	slow.close(&e.ahead, r, 1)
+	if len(r.unpacked) == 0 || r.unpacked[0].base != 5 {
+		t.Errorf("what the later read has left is lost: %+v", r.unpacked)
+	}
+	e.ahead.forget(r)
+	if held := e.ahead.unpacking.bytes.Load(); held != 0 {
+		t.Errorf("in the end, %d bytes are held", held)
+	}
+}

@@ -77,7 +77,7 @@ func (c *checker) checkSlot(ctx context.Context, s format.Seq, headMax int64) sl
 			break
 		}
 		var d dataResult
-		d, r.err = c.checkData(ctx, ref, byObject[i], nil)
+		d, r.err = c.checkData(ctx, ref, contents{rows: byObject[i]})
 		r.data = append(r.data, d)
 	}
 	for _, it := range r.commit.Entries {
@@ -87,9 +87,9 @@ func (c *checker) checkSlot(ctx context.Context, s format.Seq, headMax int64) sl
 		var d dataResult
 		switch x := it.(type) {
 		case *format.SegmentAdded:
-			d, r.err = c.checkData(ctx, x.Ref, nil, nil)
+			d, r.err = c.checkData(ctx, x.Ref, contents{})
 		case *format.PageStored:
-			d, r.err = c.checkData(ctx, x.Ref, nil, &x.Page)
+			d, r.err = c.checkData(ctx, x.Ref, contents{page: &x.Page})
 		default:
 			continue
 		}

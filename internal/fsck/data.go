@@ -18,12 +18,19 @@ type dataResult struct {
 	batches int
 }
 
+// contents is what the log looks for in a data object.
+type contents struct {
+	rows []row
+	page *format.Page // what the log says about a page; nil if the object is none, or if that is not known
+	dead bool         // the log no longer needs the object, which may have records or idempotency keys
+}
+
 // checkData reads and checks a data object. ref.Size is 0 if the caller knows nothing that refers to
-// the object. page is what the log says about the object if it is a page. If checkData returns an error, the whole check ends.
-func (c *checker) checkData(ctx context.Context, ref format.DataRef, rows []row, page *format.Page) (dataResult, error) {
+// the object. If checkData returns an error, the whole check ends.
+func (c *checker) checkData(ctx context.Context, ref format.DataRef, want contents) (dataResult, error) {
 	r := dataResult{ref: ref}
 	err := believe(ctx, func() (err error) {
-		r.ref.Size, r.batches, err = c.readData(ctx, ref, rows, page)
+		r.ref.Size, r.batches, err = c.readData(ctx, ref, want)
 		return err
 	})
 	c.objects.Add(1)
@@ -40,20 +47,20 @@ func (c *checker) checkData(ctx context.Context, ref format.DataRef, rows []row,
 }
 
 // readData reads a data object's head, and in a deep check the whole object.
-func (c *checker) readData(ctx context.Context, ref format.DataRef, rows []row, page *format.Page) (size uint32, batches int, err error) {
+func (c *checker) readData(ctx context.Context, ref format.DataRef, want contents) (size uint32, batches int, err error) {
 	key := ref.Key()
 	o, err := c.get(ctx, key, 0, format.DataPayloadStart)
 	if err != nil {
 		return 0, 0, err
 	}
 	if p, err := format.DecodePrologue(o.Body); err == nil && p.Kind == format.KindSegment {
-		return c.readSegment(ctx, ref, p, rows, page)
+		return c.readSegment(ctx, ref, p, want)
 	}
 	h, err := format.DecodeDataHead(o.Body)
 	switch {
 	case err != nil:
 		return 0, 0, err
-	case page != nil:
+	case want.page != nil:
 		return 0, 0, fmt.Errorf("%w: it has records, and the log looks for idempotency keys in it", format.ErrCorrupt)
 	case h.Cluster != c.cluster || h.Ref.Key() != key:
 		return 0, 0, fmt.Errorf("%w: it is %s of cluster %v", format.ErrForeign, h.Ref.Key(), h.Cluster)
@@ -78,7 +85,7 @@ func (c *checker) readData(ctx context.Context, ref format.DataRef, rows []row, 
 	if len(o.Body) != int(h.PayloadSize) {
 		return 0, 0, wrongSize(o.Size, int64(h.Ref.Size))
 	}
-	if batches, err = checkBatches(o.Body, rows); err == nil && batches != int(h.Batches) {
+	if batches, err = checkBatches(o.Body, want.rows); err == nil && batches != int(h.Batches) {
 		err = fmt.Errorf("%w: it holds %d batches instead of %d", format.ErrCorrupt, batches, h.Batches)
 	}
 	return h.Ref.Size, batches, err
@@ -115,8 +122,7 @@ func (c *checker) foundTwice(s format.Seq, key dataKey) {
 // remaining is a data object that the walk did not check, since no commit that the walk read refers to it.
 type remaining struct {
 	ref    format.DataRef // Size is 0 if no known commit or checkpoint refers to the object
-	rows   []row
-	page   *format.Page
+	want   contents
 	result dataResult
 	err    error
 }
@@ -132,18 +138,18 @@ func (c *checker) checkRemainingData(ctx context.Context) error {
 	}
 	for _, key := range c.inv.data {
 		if use, known := c.data[key]; !known || !use.checked {
-			todo[key] = &remaining{ref: format.DataRef{Seq: key.seq, ID: key.id, Size: use.size}}
+			todo[key] = &remaining{ref: format.DataRef{Seq: key.seq, ID: key.id, Size: use.size}, want: contents{dead: !use.live}}
 		}
 	}
 	for key, page := range pagesOf(c.base, c.state) {
 		if t := todo[key]; t != nil {
-			t.page = page
+			t.want.page = page
 		}
 	}
 	if c.opts.Deep && c.state != nil {
 		eachRow(c.state, func(o state.Object, r row) {
 			if t := todo[dataKey{format.Seq(o.Seq), o.Tag}]; o.Data && t != nil {
-				t.rows = append(t.rows, r)
+				t.want.rows = append(t.want.rows, r)
 			}
 		})
 	}
@@ -155,7 +161,7 @@ func (c *checker) checkRemainingData(ctx context.Context) error {
 		}
 	}
 	return inOrder(ctx, feed, func(ctx context.Context, t *remaining) *remaining {
-		t.result, t.err = c.checkData(ctx, t.ref, t.rows, t.page)
+		t.result, t.err = c.checkData(ctx, t.ref, t.want)
 		return t
 	}, func(t *remaining) error {
 		defer c.progress()

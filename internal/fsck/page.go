@@ -10,9 +10,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// checkPage checks the head of an object, which is or should be a page, and in a deep check the section of the page. want is
-// what the log says about the page; nil if nothing that the check knows refers to the object.
-func (c *checker) checkPage(ctx context.Context, ref format.DataRef, head []byte, size int64, want *format.Page) (uint32, error) {
+// checkPage checks the head of an object, which is or should be a page, and in a deep check the section of the page.
+func (c *checker) checkPage(ctx context.Context, ref format.DataRef, head []byte, size int64, want contents) (uint32, error) {
 	cluster, p, err := format.DecodePageHead(head)
 	switch {
 	case err != nil:
@@ -21,10 +20,12 @@ func (c *checker) checkPage(ctx context.Context, ref format.DataRef, head []byte
 		return 0, fmt.Errorf("%w: it is %s of cluster %v", format.ErrForeign, p.Ref.Key(), cluster)
 	case int64(p.Ref.Size) != size:
 		return 0, wrongSize(size, int64(p.Ref.Size))
-	case want != nil && p != *want:
+	case want.page != nil && p != *want.page:
 		return 0, fmt.Errorf("%w: it has %d idempotency keys in %d bytes with the checksum %08x, and the log refers to %d in %d bytes with the checksum %08x",
-			format.ErrCorrupt, p.Keys, p.Size, p.CRC, want.Keys, want.Size, want.CRC)
-	case want == nil && ref.Size != 0:
+			format.ErrCorrupt, p.Keys, p.Size, p.CRC, want.page.Keys, want.page.Size, want.page.CRC)
+	case ref.Size != 0 && p.Ref.Size != ref.Size:
+		return 0, wrongSize(size, int64(ref.Size))
+	case want.page == nil && ref.Size != 0 && !want.dead:
 		return 0, fmt.Errorf("%w: it has idempotency keys, and the log looks for records in it", format.ErrCorrupt)
 	case !c.opts.Deep:
 		return p.Ref.Size, nil

@@ -164,3 +164,31 @@ func TestDeletedPageIsNotMissing(t *testing.T) {
 		}
 	})
 }
+
+// A page whose keys are all forgotten stays in the store for the delete delay, mostly longer than the commit that named it.
+func TestDeadPageIsSoundWithoutItsCommit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, deep := range []bool{false, true} {
+			for _, damaged := range []bool{false, true} {
+				l := newPagedLog(t)
+				c := l.next()
+				c.Time += state.KeyedFor.Microseconds()
+				l.put(c, nil)
+				l.checkpoint()
+				l.delete(l.slots...)
+				want := []string{"possibly in use " + l.orphan, "deleted " + l.slots[0] + " " + l.slots[len(l.slots)-1]}
+				if damaged {
+					b := l.objects[l.pages[0]]
+					l.objects[l.pages[0]] = b[:len(b)-1]
+					want = append(want, "corrupt "+l.pages[0])
+				}
+				got := findings(check(t, l.store(), deep))
+				slices.Sort(got)
+				slices.Sort(want)
+				if !slices.Equal(got, want) {
+					t.Errorf("deep %v, damaged %v: found %v, not %v", deep, damaged, got, want)
+				}
+			}
+		}
+	})
+}

@@ -8,9 +8,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/segment"
 )
 
-// readSegment reads the head of a segment whose prologue is p, and in a deep check all of the segment. rows are ranges that
-// the state says are in the segment; page is what the log says about the object if it is a page.
-func (c *checker) readSegment(ctx context.Context, ref format.DataRef, p format.Prologue, rows []row, page *format.Page) (size uint32, batches int, err error) {
+// readSegment reads the head of a segment whose prologue is p, and in a deep check all of the segment, or the same of
+// a page.
+func (c *checker) readSegment(ctx context.Context, ref format.DataRef, p format.Prologue, want contents) (size uint32, batches int, err error) {
 	key := ref.Key()
 	if p.End() > int64(format.SegmentHeadSize(format.SegmentSectionsMax)) {
 		return 0, 0, fmt.Errorf("%w: the head has %d bytes", format.ErrCorrupt, p.End())
@@ -19,8 +19,8 @@ func (c *checker) readSegment(ctx context.Context, ref format.DataRef, p format.
 	if err != nil {
 		return 0, 0, err
 	}
-	if page != nil || format.IsPage(o.Body) {
-		size, err := c.checkPage(ctx, ref, o.Body, o.Size, page)
+	if want.page != nil || format.IsPage(o.Body) {
+		size, err := c.checkPage(ctx, ref, o.Body, o.Size, want)
 		return size, 0, err
 	}
 	h, err := format.DecodeSegmentHead(o.Body)
@@ -48,7 +48,7 @@ func (c *checker) readSegment(ctx context.Context, ref format.DataRef, p format.
 	if err != nil {
 		return 0, 0, err
 	}
-	return h.Ref.Size, int(h.Batches), checkRanges(ranges, rows)
+	return h.Ref.Size, int(h.Batches), checkRanges(ranges, want.rows)
 }
 
 // checkRanges checks that a segment has all offsets that the state looks for in it.

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,5 +47,35 @@ func TestCloseWaitsForNoDeafPeer(t *testing.T) {
 		begun := time.Now()
 		a.Close()
 		requireEqual(n.T, time.Since(begun), finishMax)
+	})
+}
+
+// busyConn is a connection on which each message takes a second to send.
+type busyConn struct{ Conn }
+
+func (busyConn) Send(context.Context, []byte) error {
+	time.Sleep(time.Second)
+	return nil
+}
+
+// A link ends with its last message, also if that came while an earlier one was being sent.
+func TestLinkEndsWithItsLastMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLink(busyConn{}, id(1))
+		begun := time.Now()
+		ended := make(chan error, 1)
+		go func() { ended <- l.send(t.Context()) }()
+		l.put([]byte("first"))
+		synctest.Wait()
+		l.put([]byte("last"))
+		l.finish()
+		select {
+		case err := <-ended:
+			if took := time.Since(begun); err != nil || took != 2*time.Second {
+				t.Errorf("the link ended after %v: %v", took, err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("the link goes on")
+		}
 	})
 }

@@ -258,7 +258,7 @@ func (l *link) done() bool {
 
 // send sends messages until ctx ends, the connection fails, or it has sent the last one.
 func (l *link) send(ctx context.Context) error {
-	for !l.done() {
+	for {
 		for _, message := range l.take() {
 			within, cancel := context.WithTimeout(ctx, sendTimeout)
 			err := l.conn.Send(within, message)
@@ -270,11 +270,13 @@ func (l *link) send(ctx context.Context) error {
 			l.bytes -= len(message)
 			l.mu.Unlock()
 		}
+		if l.done() {
+			return nil
+		}
 		select {
 		case <-l.wake:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	return nil
 }

@@ -127,6 +127,9 @@ func (o *Log) load(ctx context.Context, at Moment) error {
 			if err != nil {
 				return err
 			}
+			if late = at.before(s, x.Time()); late {
+				return nil
+			}
 			if x.Unread() {
 				bodies, err := commitlog.ReadPages(ctx, o.Store, x.Pages())
 				if err == nil {
@@ -136,9 +139,7 @@ func (o *Log) load(ctx context.Context, at Moment) error {
 					return err
 				}
 			}
-			if late = at.before(s, x.Time()); !late {
-				o.State, o.Loaded, o.Bottom, o.Hash = x, s, x.Bottom(), c.Hash
-			}
+			o.State, o.Loaded, o.Bottom, o.Hash = x, s, x.Bottom(), c.Hash
 			return nil
 		})
 		if err == nil && !late {

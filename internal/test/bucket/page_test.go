@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/offline"
 	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
 // Brokers of a copy know the idempotency keys that the source had in pages, and write pages of their own.
@@ -54,6 +56,33 @@ func TestCopyRemembersIdempotencyKeys(t *testing.T) {
 		must(t, copied.Close())
 		if pages(to) == 0 {
 			t.Error("brokers of the copy write no pages")
+		}
+	})
+}
+
+// A restore of an earlier state reads only the pages of the checkpoint that it begins with.
+func TestPagesOfLaterCheckpointsAreNotRead(t *testing.T) {
+	compactSoon(t)
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewFaulty(objstore.NewMemory())
+		b := kit.OpenOnly(t, store, kit.InVirtualTime(seb.Options{Batching: seb.Immediate(), CheckpointCommits: 10}))
+		kit.MustCreateTopic(t, b, "t", 1)
+		var then time.Time
+		for n := range 100 {
+			_, err := b.Append(t.Context(), "t", kit.Values("v"), seb.ToPartition(0), seb.IdempotencyKey(fmt.Sprint("k", n)))
+			must(t, err)
+			time.Sleep(time.Minute)
+			if n == 50 {
+				then = time.Now()
+			}
+		}
+		must(t, b.Close())
+		before := store.Count(objstore.VerbGet, format.DataPrefix)
+		log, err := offline.Open(t.Context(), store, nil, offline.Moment{Time: then.UnixMicro()})
+		must(t, err)
+		reads, pages := store.Count(objstore.VerbGet, format.DataPrefix)-before, len(log.State.Pages())
+		if pages < 5 || reads > pages {
+			t.Errorf("%d reads for %d pages", reads, pages)
 		}
 	})
 }

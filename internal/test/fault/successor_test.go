@@ -17,7 +17,7 @@ import (
 )
 
 // A broker that is closed while it commits for all names the broker that goes on. So appends through the other brokers usually take
-// no longer than two commits, as if nothing had happened: the one that is under way, and their own.
+// no longer than three commits: the one that is under way, the last one of the broker that ends, and their own.
 func TestClosedBrokerNamesWhoGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const answer = 30 * time.Millisecond
@@ -142,8 +142,8 @@ func TestClosedBrokerNamesWhoGoesOn(t *testing.T) {
 		wg.Wait()
 		slices.Sort(pauses)
 		t.Log(pauses)
-		if median := pauses[len(pauses)/2]; median > 2*answer {
-			t.Errorf("in half of the cases, an append waited for %v or more", median)
+		if median := pauses[len(pauses)/2]; median > 3*answer {
+			t.Errorf("in half of the cases, an append took %v or more", median)
 		}
 	})
 }
