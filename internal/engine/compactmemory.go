@@ -9,9 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// A job of compaction takes its memory from the budget before it reads anything, and gives it back before it commits. As batches
-// of the tail go into the segment, the segment takes their place in memory: so a job needs no more than its inputs, and what it
-// knows of them.
+// A job of compaction takes its memory from the budget before it reads anything, and gives it back before it commits. It frees each
+// batch of the tail once the segment has it. So a job takes as much memory as its inputs and the rows that describe them.
 
 const (
 	// rowMemory bounds the memory in bytes that a job takes for a batch of the tail, or for a range of a segment, in addition to

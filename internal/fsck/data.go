@@ -21,7 +21,7 @@ type dataResult struct {
 // contents is what the log looks for in a data object.
 type contents struct {
 	rows []row
-	page *format.Page // what the log says about a page; nil if the object is none, or if that is not known
+	page *format.Page // what the log says about the page; nil if the object is not a page, or if the check does not know it
 	dead bool         // the log no longer needs the object, which may have records or idempotency keys
 }
 

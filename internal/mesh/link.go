@@ -249,7 +249,7 @@ func (l *link) finish() {
 	l.wakeUp()
 }
 
-// done reports whether there is nothing to send any more: see finish.
+// done reports whether the link has sent its last message: see finish.
 func (l *link) done() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
