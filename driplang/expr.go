@@ -74,7 +74,9 @@ func (e *Expr) alternatives() bool {
 	if e.Op == OpEvent {
 		return true
 	}
-	return e.Op == OpOr && !slices.ContainsFunc(e.Args, func(a *Expr) bool { return a.Op != OpEvent || !a.alternatives() })
+	return e.Op == OpOr && !slices.ContainsFunc(e.Args, func(a *Expr) bool {
+		return a.Op != OpEvent || a.As != "" || !a.alternatives()
+	})
 }
 
 // join makes a node of an operator with several operands. Operands that are the same operator become part of it.

@@ -69,7 +69,9 @@ type parser struct {
 	depth int
 }
 
-func (p *parser) expected(what string) error { return p.pos.errorf("expected %s, found %s", what, p.found()) }
+func (p *parser) expected(what string) error {
+	return p.pos.errorf("expected %s, found %s", what, p.found())
+}
 
 // keyword returns the keyword that is next, or nothing.
 func (p *parser) keyword() string {
