@@ -178,6 +178,9 @@ func (l *lexer) found() string {
 	}
 	at := *l
 	if name := at.name(); name != "" {
+		if upper := strings.ToUpper(name); upper != name && slices.Contains(keywords, upper) {
+			return name + " (keywords are in capitals: " + upper + ")"
+		}
 		return name
 	}
 	r, _ := utf8.DecodeRuneInString(l.rest)

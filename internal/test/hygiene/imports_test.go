@@ -209,7 +209,11 @@ var layers = []layer{
 		why: "an adapter uses only what every embedder can use, so that the library is complete; how HTTP carries a record, brokers' words to each other, and limits of connections are no part of that",
 	},
 	{
-		pkg: "cmd/seb", may: []string{".", "client", "httpapi", "objstore", "objstore/s3store", "price", "sebprom"},
+		pkg: "driplang",
+		why: "a language is the same whatever decides where its events come from",
+	},
+	{
+		pkg: "cmd/seb", may: []string{".", "client", "driplang", "httpapi", "objstore", "objstore/s3store", "price", "sebprom"},
 		why: "the command wires adapters, broker and store together and decides nothing",
 		look: looksInside{
 			files: []string{"dump*.go", "doctor*.go", "probe*.go", "fsck*.go", "gc*.go", "import*.go", "restore*.go"},
