@@ -147,7 +147,7 @@ func TestWindowsNeverChangeBack(t *testing.T) {
 	})
 }
 
-// TestPagesOfRandomCases checks that the generators make what tests of evaluators need.
+// TestRandomCasesVary checks that the generators make what tests of evaluators need.
 func TestRandomCasesVary(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var sum Counts
@@ -180,5 +180,35 @@ func TestRandomCasesVary(t *testing.T) {
 	t.Logf("%v, %d firings, %d at deadlines, %d never fire: %+v", kinds, firings, deadlines, none, sum)
 	if len(kinds) != 3 || min(deadlines, none, sum.Over, sum.Dropped, sum.Superseded, sum.Lost, sum.Repeats) < 20 {
 		t.Error("some cases are too rare")
+	}
+}
+
+// TestSupersededRunsAreNotMissed checks that an entity fires when it would without a limit of runs, if none was dropped. This is
+// so under once: under every, a run that has been superseded may have been about to fire in addition to the newer one.
+func TestSupersededRunsAreNotMissed(t *testing.T) {
+	random(t, func(t *rapid.T, r *rand.Rand, history []driplang.Event) {
+		e, o := RandomExpr(r), byNumber(history)
+		o.Once, o.RunsMax = true, 1+r.IntN(2)
+		some, counts := Firings(e, history, o)
+		o.RunsMax = len(history) + 1
+		all, unlimited := Firings(e, history, o)
+		if unlimited.Dropped+unlimited.Superseded > 0 {
+			t.Fatalf("%s %v: %+v although there is no limit", e, history, unlimited)
+		}
+		if counts.Dropped == 0 && !slices.EqualFunc(some, all, func(a, b Firing) bool { return a.Due.Equal(b.Due) && a.At == b.At }) {
+			t.Fatalf("%s %v: fires %v, and without a limit %v", e, history, some, all)
+		}
+	})
+}
+
+// TestSupersededRunMayHaveFiredToo states what the test above does not promise.
+func TestSupersededRunMayHaveFiredToo(t *testing.T) {
+	history := events(t, "A@0 A@2h B@150m C@5h")
+	for runsMax, want := range map[int]int{1: 1, 2: 2} {
+		o := byNumber(history)
+		o.RunsMax = runsMax
+		if fired, _ := Firings(parse(t, "A THEN (B WITHIN 1h OR C)"), history, o); len(fired) != want {
+			t.Errorf("with %d runs: fires %v, want %d firings", runsMax, fired, want)
+		}
 	}
 }

@@ -61,32 +61,42 @@ func (g *generator) one(of int) bool { return g.IntN(of) == 0 }
 
 func (g *generator) then(depth int, usable []string) (string, []string) {
 	var texts, sure []string
-	for range pick(g.Rand, 1, 1, 2, 2, 2, 3) {
-		text, happened := g.operand(depth, slices.Concat(usable, sure))
+	for range pick(g.Rand, 1, 2, 2, 2, 2, 3) {
+		var text string
+		var happened []string
+		if len(texts) == 0 && g.one(4) { // a first part that is more than events with OR between them
+			text = g.window("("+g.event(usable)+pick(g.Rand, " AND ", " AND NOT ", " OR 2 TIMES ")+g.event(usable)+")", 2)
+		} else {
+			text, happened = g.operand(depth, slices.Concat(usable, sure))
+		}
 		texts, sure = append(texts, text), slices.Concat(sure, happened)
 	}
 	return g.window("("+strings.Join(texts, " THEN ")+")", 6), sure
 }
 
 func (g *generator) operand(depth int, usable []string) (string, []string) {
-	kind := g.IntN(10)
+	kind := g.IntN(12)
 	if depth == 0 {
-		kind = g.IntN(6)
+		kind = g.IntN(7)
 	}
 	switch kind {
-	case 4:
+	case 3:
 		return g.window("("+g.times()+"("+g.event(usable)+" OR "+g.event(usable)+"))", 3), nil
-	case 5:
-		return g.window("(NOT "+g.event(usable)+")", 2), nil
-	case 6, 7:
+	case 4, 5, 6:
+		not := "(NOT " + g.times() + g.event(usable) + ")"
+		if !g.one(3) {
+			return g.window(not, 1), nil
+		}
+		return not, nil
+	case 7, 8:
 		a, sureA := g.operand(depth-1, usable)
 		b, sureB := g.operand(depth-1, usable)
 		return g.window("("+a+" AND "+b+")", 3), slices.Concat(sureA, sureB)
-	case 8:
+	case 9:
 		a, _ := g.operand(depth-1, usable)
 		b, _ := g.operand(depth-1, usable)
 		return g.window("("+a+" OR "+b+")", 3), nil
-	case 9:
+	case 10, 11:
 		if g.one(3) {
 			text, _ := g.then(depth-1, usable)
 			return g.window("(NOT "+text+")", 2), nil
@@ -103,14 +113,14 @@ func (g *generator) operand(depth int, usable []string) (string, []string) {
 	return g.window("("+text+g.condition(usable)+")", 4), sure
 }
 
-func (g *generator) times() string { return pick(g.Rand, "", "", "", "2 TIMES ", "3 TIMES ") }
+func (g *generator) times() string { return pick(g.Rand, "", "", "", "", "2 TIMES ", "3 TIMES ") }
 
 func (g *generator) event(usable []string) string {
 	return pick(g.Rand, "A", "A", "A", "B", "B", "B", "C", "C", "D", driplang.Any) + g.condition(usable)
 }
 
 func (g *generator) condition(usable []string) string {
-	if len(usable) == 0 || g.one(2) {
+	if len(usable) == 0 || !g.one(3) {
 		return ""
 	}
 	return " [data.n == " + pick(g.Rand, usable...) + ".data.n]"
