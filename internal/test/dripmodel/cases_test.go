@@ -130,6 +130,8 @@ var decided = []struct {
 	{"user_created AS u THEN NOT use_feature_x [data.n == u.data.n] WITHIN 7d", every, "user_created{1}@0 use_feature_x{1}@1d", ""},
 	{"2 TIMES A AS a THEN B [data.n == a.data.n]", every, "A{1}@0 A{2}@1 B{1}@2", ""},
 	{"2 TIMES A AS a THEN B [data.n == a.data.n]", every, "A{1}@0 A{2}@1 B{2}@2", "2"},
+	{"(A AS a AND B) WITHIN 1h THEN C [data.n == a.data.n]", every, "A{1}@0 B@1 C{2}@2 C{1}@3", "3"},
+	{"(A AS a THEN D) AND B THEN C [data.n == a.data.n]", once, "A{1}@0 D@1 B@2 C{2}@3 C{1}@4", "4"},
 	{"2 TIMES (A OR *)", every, "A@0 A@1", "1"},
 	{"A AND B", once, "A@0 A@1", ""},
 	{"(A AND NOT B) WITHIN 1h", every, "A@0 A@0", "1h"},
@@ -178,6 +180,11 @@ func TestWhichRunFires(t *testing.T) {
 		{"(A AND B) WITHIN 1h", "A@0 A@1 A@2 B@3", 2, "1-3", Counts{Begun: 4, Over: 1, Dropped: 1, Lost: 1}},
 		{"3 TIMES A THEN B", "A@0 A@1 A@2 B@3", 1, "0-3", Counts{Begun: 3}},
 		{"3 TIMES A THEN NOT B WITHIN 1h", "A@0 A@1 A@2 A@3", 1, "0--1", Counts{Begun: 4, Dropped: 1}},
+		{"(A AND NOT B) WITHIN 1h", "A@0 B@1", 0, "", Counts{Begun: 1, Over: 1}},
+		{"(A AND NOT (C AND NOT B)) WITHIN 1h", "B@0 C@1 A@2", 0, "0-2 2--1", Counts{Begun: 2}},
+		{"A AND NOT B", "B@0 A@1", 0, "", Counts{Begun: 1, Over: 1}},
+		{"A AND B THEN B", "A@0 B@0 B@0", 0, "1-2", Counts{Begun: 3, Lost: 1}},
+		{"A THEN (B WITHIN 1h OR C WITHIN 1h)", "A@0 A@30m", 0, "", Counts{Begun: 2, Over: 2}},
 		{"A AND B THEN NOT C WITHIN 1h", "A@0 A@1 A@2 B@3", 2, "3--1", Counts{Begun: 4, Lost: 1}},
 	} {
 		e, history := parse(t, c.expr), events(t, c.events)
@@ -199,20 +206,21 @@ func TestUntilAndStart(t *testing.T) {
 	e := parse(t, "A THEN NOT B WITHIN 1h")
 	for _, c := range []struct {
 		events, start, until string
-		want                 int
+		want                 string // when it is due
 	}{
-		{"A@0", "0", "3599", 0},
-		{"A@0", "0", "1h", 1},
-		{"A@0 C@1h", "0", "0", 0},
-		{"A@0 C@3601", "0", "0", 1},
-		{"A@0 A@1", "1", "1d", 1},
-		{"A@0 A@1", "2", "1d", 0},
+		{"A@0", "0", "3599", ""},
+		{"A@0", "0", "1h", "1h"},
+		{"A@0 C@1h", "0", "0", ""},
+		{"A@0 C@3601", "0", "0", "1h"},
+		{"A@0 A@1", "1", "1d", "3601"},
+		{"A@0 A@1", "2", "1d", ""},
 	} {
 		history := events(t, c.events)
 		o := byNumber(history)
 		o.Start, o.Until = epoch.Add(offset(t, c.start)), epoch.Add(offset(t, c.until))
-		if fired, _ := Firings(e, history, o); len(fired) != c.want {
-			t.Errorf("[%s] from %s until %s: fires %v, want %d firings", c.events, c.start, c.until, fired, c.want)
+		fired, _ := Firings(e, history, o)
+		if len(fired) > 0 != (c.want != "") || len(fired) > 0 && !fired[0].Due.Equal(epoch.Add(offset(t, c.want))) {
+			t.Errorf("[%s] from %s until %s: fires %v, want %q", c.events, c.start, c.until, fired, c.want)
 		}
 	}
 	history := events(t, "B@0 A@1 C@2")
@@ -283,7 +291,9 @@ func TestRefused(t *testing.T) {
 		{"A WITHIN 1h OR NOT B WITHIN 1h", true, true},
 		{"NOT A WITHIN 1h THEN B", true, true},
 		{"A WITHIN 1h AND NOT B WITHIN 1h", false, false},
+		{"A WITHIN 1h OR (NOT B WITHIN 1h THEN C WITHIN 1h)", true, true},
 		{"A THEN NOT B WITHIN 1h THEN C", false, false},
+		{"NOT (A AND NOT B) WITHIN 1h", true, true},
 		{"A AND (B WITHIN 1h)", true, true},
 		{"A OR (NOT B WITHIN 1h)", true, true},
 		{"A AND NOT (B WITHIN 1h) THEN C", true, true},

@@ -46,7 +46,9 @@ type Counts struct {
 func Firings(e *driplang.Expr, history []driplang.Event, o Options) ([]Firing, Counts) {
 	s := &sequence{expr: e, first: firstPart(e), events: history, match: o.Match}
 	s.end = s.deadline(o.Until)
-	for s.start.at = o.Start; s.start.seen < len(history) && history[s.start.seen].LogTime.Before(o.Start); s.start.seen++ {
+	s.start.at = o.Start
+	for s.start.seen < len(history) && history[s.start.seen].LogTime.Before(o.Start) {
+		s.start.seen++
 	}
 	runs := map[int]*run{}
 	var moments []instant
@@ -221,7 +223,7 @@ func (r *run) may(e *driplang.Expr, o, m instant, c context, captured map[string
 	case leaf(e) && len(r.matches(e, o, m, captured)) >= e.Times:
 		return become
 	case leaf(e):
-		return !become || c == nil || m.compare(*c) < 0
+		return true // no deadline around it has passed: see above
 	case e.Op == driplang.OpNot:
 		return r.may(e.Args[0], o, m, c, captured, !become)
 	case e.Op == driplang.OpThen:

@@ -60,36 +60,15 @@ func windows(e *driplang.Expr, window bool) (inside, outside int) {
 }
 
 // Refused reports whether one of the rules 1 to 5 and 7 of "What is refused" refuses a trigger. Rule 6 is about aliases.
+//
+// Rule 1 needs no code: what is true before anything happened is so by absences alone, so that no event can begin it (rule 2), and
+// in an operand before a THEN these absences have no window (rule 5).
 func Refused(e *driplang.Expr, once bool) bool {
 	kind := kindOf(e)
-	return atOnce(e, false) == driplang.True || // rule 1
-		!startable(firstPart(e), true) || // rule 2
+	return !startable(firstPart(e), true) || // rule 2
 		kind == mixed || // rule 3
-		refusedWithin(e, false) || // rules 1, 4 and 5
+		refusedWithin(e) || // rules 4 and 5
 		kind == lasting && !once // rule 7
-}
-
-// atOnce returns the verdict of e at its origin.
-func atOnce(e *driplang.Expr, window bool) driplang.Verdict {
-	window = window || e.Within > 0
-	var of []driplang.Verdict
-	for _, a := range e.Args {
-		of = append(of, atOnce(a, window))
-	}
-	switch {
-	case leaf(e) && window:
-		return driplang.Undecided
-	case leaf(e):
-		return driplang.False
-	case e.Op == driplang.OpNot:
-		return -of[0]
-	case e.Op == driplang.OpAnd:
-		return slices.Min(of)
-	case e.Op == driplang.OpOr:
-		return slices.Max(of)
-	default:
-		return of[0]
-	}
 }
 
 // startable reports whether an event can begin e, and each of several alternatives in it. Under a NOT, AND and OR change places.
@@ -109,21 +88,16 @@ func startable(e *driplang.Expr, positive bool) bool {
 	}
 }
 
-// refusedWithin looks for operands before a THEN that are true at once (rule 1) or that hold absences without a window of their
-// own (rule 5), and for windows in windows of which one holds a NOT (rule 4).
-func refusedWithin(e *driplang.Expr, window bool) bool {
-	window = window || e.Within > 0
+// refusedWithin looks for windows in windows of which one holds a NOT (rule 4), and for absences before a THEN without a window of
+// their own (rule 5): a window around the THEN does not help, since the operand is true at its deadline, when it is too late.
+func refusedWithin(e *driplang.Expr) bool {
 	if e.Within > 0 && has(e, isNot) && slices.ContainsFunc(e.Args, func(a *driplang.Expr) bool { return has(a, isWindow) }) {
 		return true
 	}
-	if e.Op == driplang.OpThen {
-		for _, a := range e.Args[:len(e.Args)-1] {
-			if atOnce(a, window) == driplang.True || absence(a, false) {
-				return true
-			}
-		}
+	if e.Op == driplang.OpThen && slices.ContainsFunc(e.Args[:len(e.Args)-1], func(a *driplang.Expr) bool { return absence(a, false) }) {
+		return true
 	}
-	return slices.ContainsFunc(e.Args, func(a *driplang.Expr) bool { return refusedWithin(a, window) })
+	return slices.ContainsFunc(e.Args, refusedWithin)
 }
 
 // absence reports whether e holds a leaf under an odd number of NOTs, outside of windows in e.
