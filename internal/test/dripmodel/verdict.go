@@ -75,12 +75,10 @@ func (s *sequence) begins(event int) bool {
 }
 
 func (s *sequence) canBegin(e *driplang.Expr, event int, positive bool) bool {
-	switch {
-	case e.Op == driplang.OpEvent:
+	if e.Op == driplang.OpEvent {
 		return positive && s.match(e, event, nil)
-	case e.Op == driplang.OpNot:
-		positive = !positive
 	}
+	positive = positive != (e.Op == driplang.OpNot)
 	return slices.ContainsFunc(e.Args, func(a *driplang.Expr) bool { return s.canBegin(a, event, positive) })
 }
 
