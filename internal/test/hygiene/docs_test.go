@@ -13,7 +13,7 @@ import (
 // forTests are the packages that docs/architecture.md names but does not draw, since no program links
 // them.
 var forTests = []string{
-	"internal/growth", "internal/test/explore", "internal/test/hygiene", "internal/test/kit", "internal/test/loglines", "internal/test/meshtest", "internal/test/cputime", "internal/test/s3test", "internal/test/sim",
+	"internal/growth", "internal/test/dripmodel", "internal/test/explore", "internal/test/hygiene", "internal/test/kit", "internal/test/loglines", "internal/test/meshtest", "internal/test/cputime", "internal/test/s3test", "internal/test/sim",
 	"internal/test/access", "internal/test/bucket", "internal/test/commit", "internal/test/consumers", "internal/test/fault", "internal/test/idempotency", "internal/test/push", "internal/test/queue", "internal/test/reading", "internal/test/remote", "internal/test/year",
 }
 

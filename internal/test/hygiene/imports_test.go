@@ -230,6 +230,10 @@ var layers = []layer{
 		why: "it proves what the log, the fold and the handing over decide by driving them, without a store or a broker",
 	},
 	{
+		pkg: "internal/test/dripmodel", may: []string{"driplang"},
+		why: "it decides triggers by their specification alone: faster evaluators are compared with it",
+	},
+	{
 		pkg: "internal/test/loglines",
 		why: "it judges lines: which program has written them is not its business",
 	},
@@ -300,9 +304,9 @@ var layers = []layer{
 }
 
 // testMay are the packages that tests of any package may import beyond their layer: the stores and
-// their faults, the simulator, the kit, and the metrics packages. A _test package may also import the
+// their faults, the simulator, the kit, the model of triggers, and the metrics packages. A _test package may also import the
 // package that it tests.
-var testMay = []string{"objstore", "objstore/storetest", "objstore/s3store", "internal/test/s3test", "internal/test/sim", "internal/test/kit", "internal/test/loglines", "internal/test/meshtest", "internal/test/cputime", "metric", "sebprom"}
+var testMay = []string{"objstore", "objstore/storetest", "objstore/s3store", "internal/test/s3test", "internal/test/sim", "internal/test/kit", "internal/test/loglines", "internal/test/meshtest", "internal/test/cputime", "internal/test/dripmodel", "metric", "sebprom"}
 
 // home is where code that is no test may import a dependency.
 type home struct {
