@@ -11,6 +11,8 @@ GOTEST ?= go test
 FUZZTIME ?= 5s
 # How many states of each large bound are explored: 40 bytes each.
 STATES ?= 4200000
+# How many random expressions and histories of triggers are decided twice.
+CASES ?= 1000000
 # How many seeds are simulated, and how often a broker is killed on each of two stores.
 SEEDS ?= 20000
 KILLS ?= 150
@@ -103,11 +105,15 @@ fuzz: ## run every fuzz target for FUZZTIME (5s)
 	.ci/fuzz $(FUZZTIME) $(PKG)
 
 .PHONY: prove
-prove: race explore simulate crash long life ## show at large bounds that nothing acknowledged is lost: an hour on 2 cores
+prove: race explore simulate crash long life language ## show at large bounds that nothing acknowledged is lost: an hour on 2 cores
 
 .PHONY: life
 life: ## let a log be merged, expire, be deleted from the bucket, and be restored, in a directory and on versitygw: 5 minutes
 	go test ./cmd/seb -count=1 -run TestLifeOfALog -life -v
+
+.PHONY: language
+language: ## compare what driplang decides with a reference evaluator, on CASES random expressions and histories
+	go test ./driplang -count=1 -run AgreesWithModel -timeout 5h -model.cases=$(CASES) -v
 
 .PHONY: explore
 explore: ## explore the log's decisions, queues and bundles, up to STATES states of each large bound

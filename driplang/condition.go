@@ -185,16 +185,18 @@ func (a *activation) ResolveName(name string) (any, bool) {
 // Parent implements cel.Activation.
 func (a *activation) Parent() cel.Activation { return nil }
 
+// sized are the types whose values can be large.
+var sized = []types.Kind{types.StringKind, types.BytesKind, types.ListKind, types.MapKind, types.DynKind}
+
 // sizes estimates the sizes of values of which CEL knows nothing: those of records.
 type sizes struct{}
 
 // EstimateSize implements cost.Estimator.
 func (sizes) EstimateSize(n cost.AstNode) *cost.SizeEstimate {
-	switch n.Type().Kind() {
-	case types.StringKind, types.BytesKind, types.ListKind, types.MapKind, types.DynKind:
-		return &cost.SizeEstimate{Max: sizeMax}
+	if !slices.Contains(sized, n.Type().Kind()) {
+		return nil
 	}
-	return nil
+	return &cost.SizeEstimate{Max: sizeMax}
 }
 
 // EstimateCallCost implements cost.Estimator.
@@ -236,8 +238,9 @@ func fieldPath(e ast.Expr) (ident string, path []string, ok bool) {
 		name, isString := call.Args()[1].AsLiteral().Value().(string)
 		ident, path, ok = fieldPath(call.Args()[0])
 		return ident, append(path, name), ok && isString
+	default:
+		return "", nil, false
 	}
-	return "", nil, false
 }
 
 // children returns the expressions that an expression is made of.
@@ -263,6 +266,7 @@ func children(e ast.Expr) (all []ast.Expr) {
 	case ast.ComprehensionKind:
 		c := e.AsComprehension()
 		all = append(all, c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result())
+	default: // identifiers and literals
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package driplang
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -24,12 +25,12 @@ var units = map[string]time.Duration{
 func ParseDuration(s string) (time.Duration, error) {
 	l := newLexer(s)
 	l.space()
-	d, err := l.duration()
-	if err != nil {
-		return 0, err
+	d, wrong := l.duration()
+	if l.space(); wrong == nil && !l.ended() {
+		wrong = l.pos.errorf("expected a number with a unit (%s), found %s", withinUnits, l.found())
 	}
-	if l.space(); !l.ended() {
-		return 0, l.pos.errorf("expected a number with a unit (%s), found %s", withinUnits, l.found())
+	if wrong != nil {
+		return 0, errors.New(wrong.Message)
 	}
 	return d, nil
 }
@@ -43,14 +44,14 @@ func FormatDuration(d time.Duration) string {
 	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
 		if n := d / u.of; n > 0 {
 			fmt.Fprintf(&b, "%d%s", n, u.name)
-			d -= n * u.of
+			d %= u.of
 		}
 	}
 	return b.String()
 }
 
 // duration reads numbers with units, up to the first that is something else.
-func (l *lexer) duration() (time.Duration, error) {
+func (l *lexer) duration() (time.Duration, *Error) {
 	at := l.pos
 	var sum time.Duration
 	for first := true; first || isDigit(l.next()); first = false {

@@ -252,15 +252,16 @@ func (n *jsonNode) finish() (*Expr, error) {
 	case OpNot:
 	}
 	if at, has := n.seen["times"]; has {
+		e.pos = at // of the error
 		if err := e.repeat(n.times); err != nil {
-			err.(*Error).Line, err.(*Error).Column = at.line, at.column
 			return nil, err
 		}
+		e.pos = n.pos
 	}
 	if at, has := n.seen["within"]; has {
 		d, err := ParseDuration(n.duration)
 		if err != nil {
-			return nil, at.errorf("within: %s", err.(*Error).Message)
+			return nil, at.errorf("within: %v", err)
 		}
 		return e, e.within(d)
 	}

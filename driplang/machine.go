@@ -60,7 +60,7 @@ func (m *Machine[T]) Pass(n *Entity[T], deadline time.Time) (res Result[T]) {
 	now := moment{time: micros(deadline), deadline: true}
 	n.runs = slices.DeleteFunc(n.runs, func(r *Run[T]) bool { return m.ended(r, now, &res) })
 	if m.kind == counting {
-		n.last = slices.DeleteFunc(n.last, func(t int64) bool { return m.first.window != 0 && now.after(t+m.first.window) })
+		n.last = slices.DeleteFunc(n.last, func(t int64) bool { return m.firstWindow != 0 && now.after(t+m.firstWindow) })
 	}
 	return res
 }
@@ -73,8 +73,8 @@ func (m *Machine[T]) Deadline(n *Entity[T]) (_ time.Time, ok bool) {
 			next = d
 		}
 	}
-	if m.kind == counting && m.first.window != 0 && len(n.last) > 0 {
-		if d := n.last[len(n.last)-1] + m.first.window; next == 0 || d < next {
+	if m.kind == counting && m.firstWindow != 0 && len(n.last) > 0 {
+		if d := n.last[len(n.last)-1] + m.firstWindow; next == 0 || d < next {
 			next = d
 		}
 	}
@@ -118,8 +118,9 @@ func (m *Machine[T]) begin(n *Entity[T], event T, now int64) *Run[T] {
 		return m.count(n, event, now)
 	case lasting:
 		return m.accumulate(n, event, now)
+	default:
+		return m.fresh(event, now)
 	}
-	return m.fresh(event, now)
 }
 
 // fresh returns the run that an event begins by itself; nil if it can't begin one.
@@ -149,7 +150,7 @@ func (m *Machine[T]) count(n *Entity[T], event T, now int64) *Run[T] {
 	}
 	n.last = append(n.last, now)
 	r.begun = n.last[0]
-	if len(n.last) < m.first.Times || m.first.window != 0 && now > r.begun+m.first.window {
+	if len(n.last) < m.first.Times || m.firstWindow != 0 && now > r.begun+m.firstWindow {
 		return nil
 	}
 	r.counts[m.first.leaf] = uint16(m.first.Times)

@@ -128,9 +128,9 @@ func (p *parser) term() (*Expr, error) {
 		e = &Expr{Op: OpNot, Times: 1, Args: []*Expr{e}, pos: at}
 	}
 	if p.accept("WITHIN") {
-		d, err := p.duration()
-		if err != nil {
-			return nil, err
+		d, wrong := p.duration()
+		if wrong != nil {
+			return nil, wrong
 		}
 		if err := e.within(d); err != nil {
 			return nil, err

@@ -7,16 +7,17 @@ import (
 
 // Program is a checked expression that can be decided event by event: see [Machine].
 type Program struct {
-	expr       *Expr
-	root       *node
-	first      *node   // the first part: events that match its positive leaves begin runs
-	kind       kind    // of the first part
-	leaves     []*node // events, and TIMES of alternatives
-	thens      int     // number of THEN nodes
-	names      map[string]bool
-	aliases    map[string]*node // the leaves that have an alias
-	conditions map[*Expr]*Condition
-	notBehind  bool // a NOT is behind the first part
+	expr        *Expr
+	root        *node
+	first       *node   // the first part: events that match its positive leaves begin runs
+	kind        kind    // of the first part
+	leaves      []*node // events, and TIMES of alternatives
+	thens       int     // number of THEN nodes
+	names       map[string]bool
+	aliases     map[string]*node // the leaves that have an alias
+	conditions  map[*Expr]*Condition
+	firstWindow int64 // the shortest window around the first part, in microseconds; 0 without a window
+	notBehind   bool  // a NOT is behind the first part
 }
 
 // kind says how the first part of an expression counts. RFC 0006 has the reasons.
@@ -45,7 +46,7 @@ type node struct {
 func newProgram(e *Expr) *Program {
 	p := &Program{expr: e, names: map[string]bool{}, aliases: map[string]*node{}}
 	p.root = p.build(e, node{})
-	p.first = firstPart(p.root)
+	p.first, p.firstWindow = firstPart(p.root)
 	p.kind = kindOf(p.first)
 	p.first.markFirst()
 	p.notBehind = p.root.notOutside(p.first)
@@ -83,12 +84,17 @@ func (p *Program) build(e *Expr, around node) *node {
 	return n
 }
 
-// firstPart returns the leftmost operand, through THENs and windows around them.
-func firstPart(n *node) *node {
-	for n.then >= 0 {
+// firstPart returns the leftmost operand, through THENs and windows around them, and the shortest of its windows and these.
+func firstPart(n *node) (first *node, window int64) {
+	for {
+		if n.window != 0 && (window == 0 || n.window < window) {
+			window = n.window
+		}
+		if n.then < 0 {
+			return n, window
+		}
 		n = n.args[0]
 	}
-	return n
 }
 
 func kindOf(first *node) kind {
@@ -133,7 +139,7 @@ func (n *node) events() []*Expr {
 	if n.Op == OpEvent {
 		return []*Expr{n.Expr}
 	}
-	return n.Expr.Args
+	return n.Args
 }
 
 // Names returns the names of the events that matter, sorted. [Any] among them means all events.

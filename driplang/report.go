@@ -204,7 +204,7 @@ func spell(d time.Duration) string {
 	}{{day, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
 		if n := d / u.of; n > 0 {
 			parts = append(parts, plural(int(n), u.name))
-			d -= n * u.of
+			d %= u.of
 		}
 	}
 	return strings.Join(parts, " ")

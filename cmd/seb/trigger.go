@@ -54,7 +54,7 @@ func (a whenArg) text(std streams) (string, error) {
 		if err != nil {
 			return "", usage(fmt.Errorf("read the expression: %w", err))
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }() // it was only read
 		return readExpression(f)
 	}
 	return a.When, nil

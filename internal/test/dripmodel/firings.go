@@ -127,14 +127,14 @@ func (t *trigger) end(m instant) {
 
 // count counts the runs that begin to count at m, and drops those that are too many.
 func (t *trigger) count(m instant) {
-	if t.lasting() { // the last run whose first part isn't true stands for all of them
+	if t.lasting() { // the last run whose first part wasn't true before stands for all of them
 		var last *run
 		for _, r := range t.open {
-			if _, ok := r.part(m); !ok {
+			if !r.counted {
 				last = r
 			}
 		}
-		t.open = slices.DeleteFunc(t.open, func(r *run) bool { _, ok := r.part(m); return !ok && r != last })
+		t.open = slices.DeleteFunc(t.open, func(r *run) bool { return !r.counted && r != last })
 	}
 	most := t.RunsMax
 	if most == 0 {

@@ -78,6 +78,9 @@ func (s *sequence) canBegin(e *driplang.Expr, event int, positive bool) bool {
 	if e.Op == driplang.OpEvent {
 		return positive && s.match(e, event, nil)
 	}
+	if e.Op == driplang.OpThen {
+		return s.canBegin(e.Args[0], event, positive)
+	}
 	positive = positive != (e.Op == driplang.OpNot)
 	return slices.ContainsFunc(e.Args, func(a *driplang.Expr) bool { return s.canBegin(a, event, positive) })
 }
