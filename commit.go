@@ -2,10 +2,10 @@ package seb
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 
 	"github.com/simple-event-broker/seb/internal/change"
+	"github.com/simple-event-broker/seb/internal/digest"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 )
@@ -235,23 +235,27 @@ func (c Commit) key(key string, each []appendOptions, by caller) *engine.Key {
 			k.Hashes[i] = hashKey(int64(-1-i), key, uint64(by.key))
 		}
 	}
-	d := digester{sha256.New(), nil}
-	d.number(int64(len(c.Appends)))
+	d := digest.New()
+	d.Number(int64(len(c.Appends)))
 	for i, a := range c.Appends {
-		d.bytes([]byte(a.Topic))
-		d.append(a.Records, each[i])
+		d.Texts(a.Topic)
+		d.Append(records(a.Records), len(a.Records), each[i].Append)
 	}
-	d.number(int64(len(c.Positions)))
+	d.Number(int64(len(c.Positions)))
 	for _, p := range c.Positions {
-		d.bytes([]byte(p.Topic))
-		d.bytes([]byte(p.Consumer))
-		d.offsets(p.Expect)
-		d.offsets(p.Offsets)
-		d.bytes([]byte(p.Version))
+		d.Texts(p.Topic, p.Consumer)
+		d.Offsets(p.Expect)
+		d.Offsets(p.Offsets)
+		d.Texts(p.Version)
 	}
 	if len(c.Acks) > 0 {
-		d.acks(c.Acks)
+		d.Number(int64(len(c.Acks)))
+		for _, a := range c.Acks {
+			d.Texts(a.Topic, a.Queue)
+			d.Number(int64(len(a.Tokens)))
+			d.Texts(a.Tokens...)
+		}
 	}
-	k.Print = d.sum()
+	k.Print = d.Sum()
 	return k
 }

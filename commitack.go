@@ -39,16 +39,3 @@ func (b *Broker) acks(c Commit) ([]change.CommitAck, error) {
 	}
 	return acks, nil
 }
-
-// acks hashes acknowledgements.
-func (d *digester) acks(acks []CommitAcks) {
-	d.number(int64(len(acks)))
-	for _, a := range acks {
-		d.bytes([]byte(a.Topic))
-		d.bytes([]byte(a.Queue))
-		d.number(int64(len(a.Tokens)))
-		for _, token := range a.Tokens {
-			d.bytes([]byte(token))
-		}
-	}
-}
