@@ -274,6 +274,7 @@ var servedTo = map[string]string{
 	"DELETE /v1/topics/{topic}/queues/{queue}/push":       "  aA",
 	queueRoute + "push/resume":                            "  aA",
 	"POST /v1/commits":                                    "rwaA", // the access to each part is checked: see TestEachPartOfACommitNeedsItsOwn
+	"GET /v1/cut":                                         "r aA", // the access to each topic is checked: see TestCutNeedsReadForEachTopic
 	"GET /v1/keys":                                        "   A",
 	"POST /v1/keys":                                       "   A",
 	"DELETE /v1/keys/{id}":                                "   A",

@@ -1,6 +1,8 @@
 package change
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
@@ -17,8 +19,29 @@ type CommitEnds struct {
 	Ends  []format.Position // of all partitions, in ascending order
 }
 
-// partAfter is the part name of the condition After of a [Commit].
-const partAfter = "after"
+// NewCommitEnds returns the condition that a caller asks for. tag is the topic's tag, such as 1f0c6a3e.7; the tags of the
+// topics of this log begin with cluster.
+func NewCommitEnds(part, topic, tag, cluster string, ends map[int32]format.Offset) (e CommitEnds, err error) {
+	e.Part, e.Topic = part, topic
+	if err := CheckTopicName(topic); err != nil {
+		return e, ofPart(part, err)
+	}
+	if e.Ends, err = Positions(ends); err != nil {
+		return e, ofPart(part, err)
+	}
+	of, number, _ := strings.Cut(tag, ".")
+	id, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return e, ofPart(part, refused(CodeInvalidRequest, "send the id of the topic unchanged, as a cut has it", "invalid topic id %.80q", tag))
+	}
+	if of == cluster {
+		e.ID = format.TopicID(id)
+	}
+	return e, nil
+}
+
+// PartAfter is the part name of the condition After of a [Commit].
+const PartAfter = "after"
 
 // check refuses the commit unless its conditions hold.
 func (x *Commit) check(d *state.Draft) error {
@@ -28,7 +51,7 @@ func (x *Commit) check(d *state.Draft) error {
 		}
 	}
 	if x.After != 0 && d.Time() <= x.After {
-		return ofPart(partAfter, refused(CodeTooEarly, "wait, then send the commit again",
+		return ofPart(PartAfter, refused(CodeTooEarly, "wait, then send the commit again",
 			"the log time of the commit would be %s; it must be later than %s", timeText(d.Time()), timeText(x.After)))
 	}
 	return nil
