@@ -334,6 +334,9 @@ func TestMemoryOfACommit(t *testing.T) {
 		body := `{"positions":[{"topic":"orders","consumer":"billing","offsets":{` + many.String() + `"100000":0}}]}`
 		s.post(commitsPath, body).wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRequestTooLarge)
 		s.wantNothingReserved()
+		body = `{"ends":[{"topic":"orders","id":"0123abcd.1","ends":{` + many.String() + `"100000":0}}]}`
+		s.post(commitsPath, body).wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRequestTooLarge)
+		s.wantNothingReserved()
 
 		release := make(chan struct{})
 		undo := faulty.On(objstore.VerbCreate, "log/", storetest.Hold(release))
