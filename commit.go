@@ -254,13 +254,13 @@ func (b *Broker) commitAppends(c Commit) (each []appendOptions, appends []*engin
 func (c Commit) key(key string, each []appendOptions, by caller) *engine.Key {
 	k := &engine.Key{}
 	for i := range max(1, len(c.Appends)) {
-		k.Hashes = append(k.Hashes, hashKey(int64(-1-i), key, 0))
+		k.Hashes = append(k.Hashes, digest.Key(int64(-1-i), key, 0))
 	}
 	if by.key != 0 {
 		k.Unscoped = k.Hashes
 		k.Hashes = make([]format.Digest, len(k.Unscoped))
 		for i := range k.Hashes {
-			k.Hashes[i] = hashKey(int64(-1-i), key, uint64(by.key))
+			k.Hashes[i] = digest.Key(int64(-1-i), key, uint64(by.key))
 		}
 	}
 	d := digest.New()

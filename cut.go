@@ -61,8 +61,9 @@ func (b *Broker) Cut(ctx context.Context, topics []string) (_ Cut, err error) {
 				return
 			}
 			cut.Topics[i] = TopicCut{Topic: name, ID: b.TopicTag(t.ID), Ends: Offsets{}}
+			ends[i] = make([]Offset, len(t.Partitions))
 			for p := range t.Partitions {
-				ends[i] = append(ends[i], t.Partitions[p].End)
+				ends[i][p] = t.Partitions[p].End
 			}
 		}
 	})

@@ -32,18 +32,5 @@ func (o appendOptions) checkKey() error {
 func newIdempotencyKey(topic TopicID, rs []Record, o appendOptions) *engine.Key {
 	d := digest.New()
 	d.Append(records(rs), len(rs), o.Append)
-	return &engine.Key{Hashes: []format.Digest{hashKey(int64(topic), o.Key, 0)}, Print: d.Sum(), Topic: topic}
-}
-
-// hashKey returns the hash of an idempotency key. The same key has different hashes in different
-// scopes, and for different callers. scope is a topic's id, or -1-i for append i of a commit.
-// caller is the id of an API key; 0 stands for all callers.
-func hashKey(scope int64, key string, caller uint64) format.Digest {
-	d := digest.New()
-	d.Number(scope)
-	d.Texts(key)
-	if caller != 0 {
-		d.Number(int64(caller))
-	}
-	return d.Sum()
+	return &engine.Key{Hashes: []format.Digest{digest.Key(int64(topic), o.Key, 0)}, Print: d.Sum(), Topic: topic}
 }

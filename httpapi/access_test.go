@@ -35,6 +35,9 @@ func example(pattern string) string {
 	if slices.Contains(originalPaths, pattern) {
 		return pattern + "?topic-name=orders&offset=0"
 	}
+	if pattern == "/v1/cut" {
+		return pattern + "?topic=orders"
+	}
 	return strings.NewReplacer("{topic}", "orders", "{consumer}", "billing", "{queue}", "mail", "{offset}", "0", "{id}", "77", "{name}", "n").Replace(pattern)
 }
 

@@ -7,8 +7,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
-// cutTopicBytes is how much memory a topic of a cut takes at most, without its ends.
-const cutTopicBytes = 1024
+// The memory that a cut takes at most.
+const (
+	cutTopicBytes = 1024            // a topic, without its ends
+	cutEndBytes   = offsetBytes + 8 // an end, in the map and in a list
+)
 
 // getCut answers with the ends of the topics that the query names, and the log's time.
 func (h *Handler) getCut(w *response, r *http.Request) error {
@@ -28,7 +31,7 @@ func (h *Handler) getCut(w *response, r *http.Request) error {
 		if err := h.mayDo(w, seb.ScopeRead, topic); err != nil {
 			return err
 		}
-		n += int64(h.broker.PartitionCount(topic)) * offsetBytes
+		n += int64(h.broker.PartitionCount(topic)) * cutEndBytes
 	}
 	release, err := h.reserveFor(w)(r.Context(), chunkReserved+n)
 	if err != nil {
