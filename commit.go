@@ -2,10 +2,11 @@ package seb
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
+	"time"
 
 	"github.com/simple-event-broker/seb/internal/change"
+	"github.com/simple-event-broker/seb/internal/digest"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 )
@@ -17,6 +18,17 @@ type Commit struct {
 	Appends   []CommitAppend
 	Positions []CommitPositions
 	Acks      []CommitAcks
+
+	// Ends and After are conditions, which the broker checks at the commit's place in the log. See [Broker.Cut] for what a
+	// program can decide with them.
+
+	// Ends names topics that must not have changed: in the slot before the commit, each of them has that id, exactly those
+	// partitions, and those ends. Otherwise the commit fails with CodeEndsConflict. Records that other requests append in the
+	// same commit don't count: they have the log time of the commit itself.
+	Ends []TopicCut
+	// After, unless it is zero, is a time that the commit's log time must be later than. Otherwise the commit fails with
+	// CodeTooEarly.
+	After time.Time
 }
 
 // CommitAppend is an append of a commit, with the arguments of [Broker.Append]. Options must not
@@ -128,24 +140,22 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if err != nil {
 		return nil, err
 	}
-	moves, err := c.moves()
-	if err != nil {
-		return nil, err
-	}
-	acks, err := b.acks(c)
+	parts, err := c.change(clusterTag(b.engine))
 	if err != nil {
 		return nil, err
 	}
 	r.Appends = appends
-	for _, m := range moves {
+	for _, m := range parts.Moves {
 		r.ExtraBytes += int64(len(m.To)+len(m.Expect)) * moveBytes
 	}
-	for _, a := range acks {
+	for _, a := range parts.Acks {
 		r.ExtraBytes += int64(len(a.Answers)) * ackBytes
 	}
+	for _, e := range parts.Ends {
+		r.ExtraBytes += int64(len(e.Ends)) * moveBytes
+	}
 	b.engine.Begin(ctx, r)
-	parts := &change.Commit{Moves: moves, Acks: acks}
-	if len(moves)+len(acks) > 0 {
+	if len(parts.Moves)+len(parts.Acks) > 0 || c.conditional() {
 		r.Change = parts
 	}
 	if o.Keyed {
@@ -181,15 +191,33 @@ func (b *Broker) sendCommit(ctx context.Context, r *engine.Request, parts *chang
 	return &PendingCommit{ticket, topics, parts}, nil
 }
 
+// change returns what the commit changes in addition to its appends, and its conditions.
+func (c Commit) change(cluster string) (*change.Commit, error) {
+	moves, err := c.moves()
+	if err != nil {
+		return nil, err
+	}
+	acks, err := c.acks(cluster)
+	if err != nil {
+		return nil, err
+	}
+	x := &change.Commit{Moves: moves, Acks: acks}
+	return x, c.conditions(x, cluster)
+}
+
 // check refuses a commit that has no parts, too many parts, or invalid options.
 func (c Commit) check(most int, o appendOptions) error {
-	parts := len(c.Appends) + len(c.Positions) + len(c.Acks)
+	changes := len(c.Appends) + len(c.Positions) + len(c.Acks)
+	parts := changes + len(c.Ends)
 	for _, a := range c.Acks {
 		parts += max(0, len(a.Tokens)-1)
 	}
 	switch {
-	case parts == 0:
+	case changes == 0:
 		e := refused(CodeInvalidRequest, "the commit has no parts")
+		if c.conditional() {
+			e.Detail = "the commit has conditions, but nothing to do if they hold"
+		}
 		e.Hint = "append records, move consumers, acknowledge what queues have handed out, or several of these"
 		return e
 	case parts > most:
@@ -226,32 +254,45 @@ func (b *Broker) commitAppends(c Commit) (each []appendOptions, appends []*engin
 func (c Commit) key(key string, each []appendOptions, by caller) *engine.Key {
 	k := &engine.Key{}
 	for i := range max(1, len(c.Appends)) {
-		k.Hashes = append(k.Hashes, hashKey(int64(-1-i), key, 0))
+		k.Hashes = append(k.Hashes, digest.Key(int64(-1-i), key, 0))
 	}
 	if by.key != 0 {
 		k.Unscoped = k.Hashes
 		k.Hashes = make([]format.Digest, len(k.Unscoped))
 		for i := range k.Hashes {
-			k.Hashes[i] = hashKey(int64(-1-i), key, uint64(by.key))
+			k.Hashes[i] = digest.Key(int64(-1-i), key, uint64(by.key))
 		}
 	}
-	d := digester{sha256.New(), nil}
-	d.number(int64(len(c.Appends)))
+	d := digest.New()
+	d.Number(int64(len(c.Appends)))
 	for i, a := range c.Appends {
-		d.bytes([]byte(a.Topic))
-		d.append(a.Records, each[i])
+		d.Texts(a.Topic)
+		d.Append(records(a.Records), len(a.Records), each[i].Append)
 	}
-	d.number(int64(len(c.Positions)))
+	d.Number(int64(len(c.Positions)))
 	for _, p := range c.Positions {
-		d.bytes([]byte(p.Topic))
-		d.bytes([]byte(p.Consumer))
-		d.offsets(p.Expect)
-		d.offsets(p.Offsets)
-		d.bytes([]byte(p.Version))
+		d.Texts(p.Topic, p.Consumer)
+		d.Offsets(p.Expect)
+		d.Offsets(p.Offsets)
+		d.Texts(p.Version)
 	}
 	if len(c.Acks) > 0 {
-		d.acks(c.Acks)
+		d.Number(int64(len(c.Acks)))
+		for _, a := range c.Acks {
+			d.Texts(a.Topic, a.Queue)
+			d.Number(int64(len(a.Tokens)))
+			d.Texts(a.Tokens...)
+		}
 	}
-	k.Print = d.sum()
+	if c.conditional() { // a commit without conditions must have the same hash as in old versions of Seb, which have no conditions
+		d.Number(-1) // no commit has that many acknowledgements
+		d.Number(c.After.UnixMicro())
+		d.Number(int64(len(c.Ends)))
+		for _, e := range c.Ends {
+			d.Texts(e.Topic, e.ID)
+			d.Offsets(e.Ends)
+		}
+	}
+	k.Print = d.Sum()
 	return k
 }

@@ -9,7 +9,7 @@ import (
 const ackBytes = 256 // about the memory that a token of a waiting commit takes
 
 // acks checks the commit's acknowledgements, and returns them as changes.
-func (b *Broker) acks(c Commit) ([]change.CommitAck, error) {
+func (c Commit) acks(cluster string) ([]change.CommitAck, error) {
 	acks := make([]change.CommitAck, len(c.Acks))
 	first := map[namedQueue]string{}
 	for i, p := range c.Acks {
@@ -29,7 +29,7 @@ func (b *Broker) acks(c Commit) ([]change.CommitAck, error) {
 			return nil, ofPart(a.Part, err)
 		}
 		for j, token := range p.Tokens {
-			x, err := parseAnswer(token, clusterTag(b.engine))
+			x, err := parseAnswer(token, cluster)
 			if err != nil {
 				return nil, ofPart(a.TokenPart(j), err)
 			}
@@ -38,17 +38,4 @@ func (b *Broker) acks(c Commit) ([]change.CommitAck, error) {
 		acks[i] = a
 	}
 	return acks, nil
-}
-
-// acks hashes acknowledgements.
-func (d *digester) acks(acks []CommitAcks) {
-	d.number(int64(len(acks)))
-	for _, a := range acks {
-		d.bytes([]byte(a.Topic))
-		d.bytes([]byte(a.Queue))
-		d.number(int64(len(a.Tokens)))
-		for _, token := range a.Tokens {
-			d.bytes([]byte(token))
-		}
-	}
 }

@@ -23,10 +23,10 @@ func (c Commit) moves() ([]change.CommitMove, error) {
 		m.ConsumerName, m.IfVersion = named.names(), p.Version
 		err := named.check()
 		if err == nil {
-			m.To, err = p.Offsets.positions()
+			m.To, err = change.Positions(p.Offsets)
 		}
 		if err == nil && len(p.Expect) > 0 {
-			m.Expect, err = p.Expect.positions()
+			m.Expect, err = change.Positions(p.Expect)
 		}
 		if err != nil {
 			return nil, ofPart(m.Part, err)

@@ -229,7 +229,7 @@ func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo
 	if err := c.check(); err != nil {
 		return ConsumerInfo{}, false, err
 	}
-	ps, err := offsets.positions()
+	ps, err := change.Positions(offsets)
 	if err != nil {
 		return ConsumerInfo{}, false, err
 	}

@@ -165,15 +165,15 @@ func (rs records) Own() (total int64) {
 }
 
 // addOwnersView adds to info what only the queue's owner knows. d is the queue's dispatcher; nil means
-// that this broker is not the owner, and addOwnersView adds nothing. The caller must not hold the
-// state's lock.
-func addOwnersView(d *dispatch.Dispatcher, info *QueueInfo) {
+// that this broker is not the owner, and addOwnersView adds nothing. It returns what the owner knows. The caller
+// must not hold the state's lock.
+func addOwnersView(d *dispatch.Dispatcher, info *QueueInfo) (x dispatch.Info) {
 	if d == nil || d.Epoch() != info.Epoch {
-		return
+		return x
 	}
-	x := d.Info()
+	x = d.Info()
 	info.Exact, info.Leased, info.Held, info.HeldUntil = x.Exact, x.Leased, x.Held, x.HeldUntil
 	info.Ready = max(0, info.Ready-info.Leased-info.Held)
 	info.Received, info.Acknowledged = x.ReceivedRate, x.AcknowledgedRate
-	info.received, info.acknowledged, info.deadLetters = x.Received, x.Acknowledged, x.DeadLetters
+	return x
 }

@@ -35,6 +35,10 @@ const (
 	// CodePositionConflict says that the consumer does not have the positions or the version
 	// that the caller expects.
 	CodePositionConflict Code = "position_conflict"
+	// CodeEndsConflict says that a topic did not end, before the commit, where [Commit].Ends says, or is another topic.
+	CodeEndsConflict Code = "ends_conflict"
+	// CodeTooEarly says that the log time of the commit would not be later than [Commit].After.
+	CodeTooEarly         Code = "too_early"
 	CodeTooManyConsumers Code = "too_many_consumers"
 	CodeQueueNotFound    Code = "queue_not_found"
 	CodeQueueExists      Code = "queue_exists"
@@ -103,7 +107,7 @@ type Error struct {
 	Detail string // one sentence: what was wrong
 	Hint   string // what to do next; may be empty
 	// Part names the part because of which a [Commit] was refused, such as
-	// "appends/0", "positions/2" or "acks/0/tokens/3"; "" on all other errors.
+	// "appends/0", "positions/2", "acks/0/tokens/3", "ends/0" or "after"; "" on all other errors.
 	Part string
 
 	// Outcome is set on the errors of writes, "" on all others.

@@ -88,9 +88,6 @@ func KnownRecords(q *Queue) int {
 	return d.Known()
 }
 
-// HashOfKey returns the hash under which the log keeps an idempotency key.
-func HashOfKey(scope int64, key string, caller uint64) [16]byte { return hashKey(scope, key, caller) }
-
 // StateBytes returns the memory that the broker's state takes, by the state's own accounting.
 func (b *Broker) StateBytes() (bytes int64) {
 	b.engine.View(func(s *state.State) { bytes = s.Memory() })

@@ -122,7 +122,7 @@ type Limits struct {
 	RecordHeaders int // headers of one record. Default 100, at most 32,768
 	Topics        int // topics of the bucket. Default 10,000
 	Partitions    int // partitions of one topic. Default 1,000
-	CommitParts   int // appends, positions and tokens of one [Broker.Commit]. Default 1,000
+	CommitParts   int // appends, positions, tokens and ends of one [Broker.Commit], topics of a [Broker.Cut]. Default 1,000
 	Consumers     int // consumers of all topics. Default 100,000, at most 1,048,576
 	Queues        int // queues of all topics. Default 10,000, at most 65,536
 	Delayed       int // appends whose delay is not over; an append to 3 partitions counts 3 times. Default 1,000,000

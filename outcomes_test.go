@@ -298,6 +298,10 @@ var outcomes = []struct {
 		_, err := v.b.Topic(ctx, v.topic)
 		return err
 	}},
+	{"Broker.Cut", "- - - - - ok ok ok", func(ctx context.Context, v *victim) error {
+		_, err := v.b.Cut(ctx, []string{v.topic})
+		return err
+	}},
 	{"Broker.TopicID", "- - - - - ok ok ok", func(ctx context.Context, v *victim) error {
 		_, err := v.b.TopicID(ctx, v.topic)
 		return err

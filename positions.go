@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
@@ -28,24 +27,6 @@ func After(records ...Record) Offsets {
 	return o
 }
 
-// positions returns the offsets in the form of a log entry, sorted by partition.
-func (o Offsets) positions() ([]format.Position, error) {
-	if len(o) == 0 {
-		e := refused(CodeInvalidRequest, "no offsets are given")
-		e.Hint = "name the next offset to read of at least one partition"
-		return nil, e
-	}
-	ps := make([]format.Position, 0, len(o))
-	for p, offset := range o {
-		if p < 0 || offset < 0 {
-			return nil, refused(CodeInvalidRequest, "partition %d, offset %d: neither can be negative", p, offset)
-		}
-		ps = append(ps, format.Position{Partition: format.Partition(p), Offset: offset})
-	}
-	slices.SortFunc(ps, func(a, b format.Position) int { return cmp.Compare(a.Partition, b.Partition) })
-	return ps, nil
-}
-
 // CommitOption is an option of [Consumer.Commit].
 type CommitOption func(*option.Commit)
 
@@ -64,7 +45,7 @@ func IfVersion(v string) CommitOption { return func(o *option.Commit) { o.Versio
 // can call Commit again with the same offsets.
 func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOption) (version string, err error) {
 	defer writes(&err)
-	ps, err := offsets.positions()
+	ps, err := change.Positions(offsets)
 	if err := cmp.Or(c.check(), err, c.b.engine.Usable()); err != nil {
 		return "", err
 	}

@@ -237,9 +237,6 @@ type QueueInfo struct {
 	// Received and Acknowledged are records per second, averaged over about the last minute; 0
 	// unless Exact is true.
 	Received, Acknowledged float64
-
-	push                                *format.QueuePush // the push target; only metrics set it
-	received, acknowledged, deadLetters int64             // totals since this broker last took the queue over; 0 unless Exact is true
 }
 
 // Describe returns the queue's config, counts and owner. It fails with CodeQueueNotFound if the

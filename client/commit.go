@@ -114,7 +114,18 @@ func commitBody(commit seb.Commit) ([]byte, error) {
 	for i, a := range commit.Acks {
 		acks[i] = map[string]any{"topic": a.Topic, "queue": a.Queue, "tokens": a.Tokens}
 	}
-	return append(append(b, jsonBody(acks)...), '}'), nil
+	b = append(b, jsonBody(acks)...)
+	if len(commit.Ends) > 0 {
+		ends := make([]map[string]any, len(commit.Ends))
+		for i, t := range commit.Ends {
+			ends[i] = map[string]any{"topic": t.Topic, "id": t.ID, "ends": offsetsJSON(t.Ends)}
+		}
+		b = append(append(b, `,"ends":`...), jsonBody(ends)...)
+	}
+	if !commit.After.IsZero() {
+		b = fmt.Appendf(b, `,"after":"%s"`, commit.After.UTC().Format(time.RFC3339Nano))
+	}
+	return append(b, '}'), nil
 }
 
 // offsetsJSON returns offsets as the API takes them.

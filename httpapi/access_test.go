@@ -35,6 +35,9 @@ func example(pattern string) string {
 	if slices.Contains(originalPaths, pattern) {
 		return pattern + "?topic-name=orders&offset=0"
 	}
+	if pattern == "/v1/cut" {
+		return pattern + "?topic=orders"
+	}
 	return strings.NewReplacer("{topic}", "orders", "{consumer}", "billing", "{queue}", "mail", "{offset}", "0", "{id}", "77", "{name}", "n").Replace(pattern)
 }
 
@@ -274,6 +277,7 @@ var servedTo = map[string]string{
 	"DELETE /v1/topics/{topic}/queues/{queue}/push":       "  aA",
 	queueRoute + "push/resume":                            "  aA",
 	"POST /v1/commits":                                    "rwaA", // the access to each part is checked: see TestEachPartOfACommitNeedsItsOwn
+	"GET /v1/cut":                                         "r aA", // the access to each topic is checked: see TestCutNeedsReadForEachTopic
 	"GET /v1/keys":                                        "   A",
 	"POST /v1/keys":                                       "   A",
 	"DELETE /v1/keys/{id}":                                "   A",

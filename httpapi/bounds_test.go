@@ -161,6 +161,11 @@ func (s *server) wantBounded(method, pattern, key string) {
 	if pattern == "/v1/topics/{topic}/queues/{queue}/dead" {
 		path += "?limit=1000"
 	}
+	if pattern == "/v1/cut" {
+		for i := range 200 {
+			path += fmt.Sprintf("&topic=t%03d", i)
+		}
+	}
 	body := largeBodies[method+" "+pattern]
 	request := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		method, path, key, len(body), body)

@@ -91,6 +91,11 @@ func (h *Handler) mayCommit(w *response, c seb.Commit) error {
 			return ofPart(fmt.Sprintf("acks/%d", i), err)
 		}
 	}
+	for i, e := range c.Ends {
+		if err := h.mayDo(w, seb.ScopeRead, e.Topic); err != nil {
+			return ofPart(fmt.Sprintf("ends/%d", i), err)
+		}
+	}
 	return nil
 }
 

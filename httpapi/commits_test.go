@@ -134,7 +134,8 @@ func TestCommitOverHTTPIsRefusedAsAWhole(t *testing.T) {
 		})
 	}
 	s.t = t
-	for _, body := range []string{"", "{", "[]", "{}", `{"appends":null}`, `{"appends":[]}`, `{"appends":{}}`, `{"acks":1}`, `{"nacks":[]}`, `{"positions":[],"positions":[]}`, `{"appends":[]} x`, "\xff"} {
+	for _, body := range []string{"", "{", "[]", "{}", `{"appends":null}`, `{"appends":[]}`, `{"appends":{}}`, `{"acks":1}`, `{"nacks":[]}`, `{"positions":[],"positions":[]}`, `{"appends":[]} x`, "\xff",
+		`{"ends":[]}`, `{"after":null}`, `{"after":"2026-01-31T12:00:00Z"}`, `{"ends":1}`} {
 		if p := s.post(commitsPath, body).wantProblem(t, 400, seb.CodeInvalidRequest); p.Part != "" || p.Outcome != string(seb.NotCommitted) {
 			t.Errorf("%q: the problem is %+v", body, p)
 		}
@@ -333,6 +334,9 @@ func TestMemoryOfACommit(t *testing.T) {
 		body := `{"positions":[{"topic":"orders","consumer":"billing","offsets":{` + many.String() + `"100000":0}}]}`
 		s.post(commitsPath, body).wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRequestTooLarge)
 		s.wantNothingReserved()
+		body = `{"ends":[{"topic":"orders","id":"0123abcd.1","ends":{` + many.String() + `"100000":0}}]}`
+		s.post(commitsPath, body).wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRequestTooLarge)
+		s.wantNothingReserved()
 
 		release := make(chan struct{})
 		undo := faulty.On(objstore.VerbCreate, "log/", storetest.Hold(release))
@@ -480,6 +484,7 @@ func TestForbiddenPartIsRefusedBeforeTheRestIsParsed(t *testing.T) {
 		"appends/1":   `{"appends":[{"topic":"payments","partition":0,"records":[{"value":"a"}]},{"topic":"orders","records":[{`,
 		"positions/0": `{"positions":[{"topic":"orders","offsets":{`,
 		"acks/0":      `{"acks":[{"topic":"orders","tokens":[`,
+		"ends/0":      `{"ends":[{"topic":"orders","ends":{`,
 	} {
 		if p := s.post(commitsPath, body, bearer(caller)...).wantProblem(t, http.StatusForbidden, seb.CodeForbidden); p.Part != part {
 			t.Errorf("the part is %q, want %q", p.Part, part)

@@ -10,7 +10,7 @@ import (
 
 // The memory that the parts of a commit take at most, in addition to the body and the records.
 const (
-	partBytes   = 512 // a part, with its maps or options, and with the first token of an acknowledgement
+	partBytes   = 512 // a part or a condition, with its maps or options, and with the first token of an acknowledgement
 	offsetBytes = 64  // an offset in a map; maps take the most memory per element just after they have grown
 	tokenBytes  = 320 // each further token of an acknowledgement
 )
@@ -54,8 +54,12 @@ func (p *commitParser) parse() error {
 			return p.list("positions", p.position)
 		case "acks":
 			return p.list("acks", p.acks)
+		case "ends":
+			return p.list("ends", p.topicEnds)
+		case "after":
+			return ofPart("after", p.after())
 		default:
-			return p.json.unknown("a commit", name, "appends, positions, acks")
+			return p.json.unknown("a commit", name, "appends, positions, acks, ends, after")
 		}
 	})
 	if err == nil {
@@ -205,6 +209,38 @@ func (p *commitParser) acks() error {
 	})
 	p.commit.Acks = append(p.commit.Acks, a)
 	return err
+}
+
+// topicEnds reads where a topic must end before the commit.
+func (p *commitParser) topicEnds() error {
+	var t seb.TopicCut
+	err := p.json.object("an element of ends", func(name []byte) (err error) {
+		switch string(name) {
+		case "topic":
+			t.Topic, err = p.topic(seb.ScopeRead)
+		case "id":
+			t.ID, err = p.name("id")
+		case "ends":
+			t.Ends, err = p.json.offsets("ends", p.offset)
+		default:
+			err = p.json.unknown("an element of ends", name, "topic, id, ends")
+		}
+		return err
+	})
+	p.commit.Ends = append(p.commit.Ends, t)
+	return err
+}
+
+// after reads the time that the log time of the commit must be later than.
+func (p *commitParser) after() error {
+	value, err := p.json.stringOf("after", aTime)
+	if value == nil || err != nil {
+		return err
+	}
+	if p.commit.After, err = parseTimestamp(string(value)); err != nil {
+		return invalid("", "after is %.100q; it must be RFC 3339, such as 2026-01-31T12:00:00.250125Z, from 1970 on", value)
+	}
+	return nil
 }
 
 // topic reads the topic of a part, for which the caller needs that scope.

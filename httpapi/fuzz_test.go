@@ -212,6 +212,8 @@ func FuzzHTTP(f *testing.F) {
 	f.Add("HEAD", "/v1/topics/t/records/0", "If-None-Match: *", []byte(nil))
 	f.Add("PUT", "/v1/topics/t/consumers/c", "Seb-Request-Id: x", []byte(`{"from":{"offsets":{"0":0}}}`))
 	f.Add("GET", "/v1/topics/t/consumers/c/records?limit=1", "Accept: application/json", []byte(nil))
+	f.Add("POST", "/v1/commits", "Seb-Request-Id: x", []byte(`{"appends":[{"topic":"t","records":[{"value":"a"}]}],"ends":[{"topic":"t","id":"0123abcd.1","ends":{"0":0}}],"after":"2026-01-31T12:00:00.250125Z"}`))
+	f.Add("GET", "/v1/cut?topic=t&topic=u", "Accept: */*", []byte(nil))
 	f.Add("POST", "/v1/topics/t/consumers/c/commit", "If-Match: \"1.1\"", []byte(`{"offsets":{"0":1}}`))
 	f.Add("DELETE", "/v1/topics/t/consumers/c", "Accept: */*", []byte(nil))
 	s := newServer(f, seb.Options{Memory: 16 << 20, Limits: seb.Limits{Topics: 10, Partitions: 10, Consumers: 10}}, Options{})

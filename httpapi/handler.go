@@ -161,6 +161,7 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route("/v1/topics/{topic}/consumers/{consumer}/commit", methods{"POST": {readsTopic, h.commitPositions}})
 	h.queueRoutes()
 	h.route("/v1/commits", methods{"POST": {needsParts, h.commitAll}})
+	h.route("/v1/cut", methods{"GET": {readsTopics, h.getCut}})
 	h.route("/v1/keys", methods{"GET": {readsKeys, h.listKeys}, "POST": {changesKeys, h.createKey}})
 	h.route("/v1/keys/{id}", methods{"DELETE": {changesKeys, h.revokeKey}})
 	h.route("/v1/version", methods{"GET": {needsNothing, h.getVersion}})

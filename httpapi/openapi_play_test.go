@@ -142,6 +142,12 @@ func (d *document) request(method, path, name string) (target string, header []s
 			continue
 		}
 		value := fmt.Sprint(example.Value.Value)
+		if list, ok := example.Value.Value.([]any); ok {
+			for _, v := range list {
+				query.Add(p.Value.Name, fmt.Sprint(v))
+			}
+			continue
+		}
 		switch p.Value.In {
 		case "path":
 			target = strings.ReplaceAll(target, "{"+p.Value.Name+"}", url.PathEscape(value))

@@ -79,7 +79,7 @@ type serveCmd struct {
 	HeadersMax         int  `group:"limits" default:"100" placeholder:"N" help:"Most headers of a record (default ${default})."`
 	TopicsMax          int  `group:"limits" default:"10000" placeholder:"N" help:"Most topics (default ${default})."`
 	PartitionsMax      int  `group:"limits" default:"1000" placeholder:"N" help:"Most partitions of a topic (default ${default})."`
-	CommitPartsMax     int  `group:"limits" default:"1000" placeholder:"N" help:"Most appends, positions and tokens in one commit (default ${default})."`
+	CommitPartsMax     int  `group:"limits" default:"1000" placeholder:"N" help:"Most appends, positions, tokens and ends in one commit, and topics in a cut (default ${default})."`
 	ConsumersMax       int  `group:"limits" default:"100000" placeholder:"N" help:"Most consumers, of all topics together, 1048576 at most (default ${default})."`
 	QueuesMax          int  `group:"limits" default:"10000" placeholder:"N" help:"Most queues, of all topics together, 65536 at most (default ${default})."`
 	DelayedMax         int  `group:"limits" default:"1000000" placeholder:"N" help:"Most delayed appends that are not due yet (default ${default})."`

@@ -9,6 +9,10 @@ import (
 
 // Commit makes several changes together, or none of them. A refusal names the part that is refused.
 type Commit struct {
+	// Ends and After are conditions of the commit. After is in microseconds since 1970: the log time of the
+	// commit must be later. 0 means no condition.
+	Ends  []CommitEnds
+	After int64
 	Moves []CommitMove
 	Acks  []CommitAck
 }
@@ -32,6 +36,9 @@ func (a CommitAck) TokenPart(index int) string { return fmt.Sprintf("%s/tokens/%
 
 // Apply implements engine.Change.
 func (x *Commit) Apply(d *state.Draft) (entries []format.Entry, _ error) {
+	if err := x.check(d); err != nil {
+		return nil, err
+	}
 	for i := range x.Moves {
 		moved, err := x.Moves[i].Apply(d)
 		if err != nil {

@@ -1,6 +1,11 @@
 package change
 
-import "github.com/simple-event-broker/seb/internal/format"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/simple-event-broker/seb/internal/format"
+)
 
 // Position is where a consumer or a queue begins in each partition of its topic. The zero Position is
 // the start of the partition.
@@ -21,4 +26,20 @@ func (p Position) In(start, end format.Offset) format.Offset {
 		return at
 	}
 	return max(start, at)
+}
+
+// Positions returns offsets by partition in the form of a log entry, sorted by partition. It refuses an empty map.
+func Positions(offsets map[int32]format.Offset) ([]format.Position, error) {
+	if len(offsets) == 0 {
+		return nil, refused(CodeInvalidRequest, "name the next offset to read of at least one partition", "no offsets are given")
+	}
+	ps := make([]format.Position, 0, len(offsets))
+	for p, offset := range offsets {
+		if p < 0 || offset < 0 {
+			return nil, refused(CodeInvalidRequest, "", "partition %d, offset %d: neither can be negative", p, offset)
+		}
+		ps = append(ps, format.Position{Partition: format.Partition(p), Offset: offset})
+	}
+	slices.SortFunc(ps, func(a, b format.Position) int { return cmp.Compare(a.Partition, b.Partition) })
+	return ps, nil
 }

@@ -19,6 +19,8 @@ const (
 	CodeTooManyTopics     = "too_many_topics"
 	CodeConsumerNotFound  = "consumer_not_found"
 	CodePositionConflict  = "position_conflict"
+	CodeEndsConflict      = "ends_conflict"
+	CodeTooEarly          = "too_early"
 	CodeTooManyConsumers  = "too_many_consumers"
 	CodeQueueNotFound     = "queue_not_found"
 	CodeQueueExists       = "queue_exists"

@@ -19,6 +19,7 @@ const (
 	sentNack
 	sentDeadLetter
 	sentClaim
+	sentConditionalCommit
 )
 
 // Sent is a change that came from another broker.
@@ -35,6 +36,8 @@ func Decode(r *pack.Reader) Sent {
 		return &x
 	case sentCommit:
 		return decodeCommit(r)
+	case sentConditionalCommit:
+		return decodeConditionalCommit(r)
 	case sentAck:
 		return AckRecords{QueueName: decodeQueueName(r), Answers: decodeAnswers(r)}
 	case sentNack:
@@ -71,9 +74,22 @@ func decodeMove(r *pack.Reader) MoveConsumer {
 	}
 }
 
-// Encode implements engine.Sendable.
+// Encode implements engine.Sendable. A commit with conditions has a kind of its own, which brokers of older versions do not
+// know: they would ignore the conditions.
 func (x *Commit) Encode(w *pack.Writer) {
-	w.U16(sentCommit)
+	if len(x.Ends) > 0 || x.After != 0 {
+		w.U16(sentConditionalCommit)
+		w.I64(x.After)
+		w.Count(len(x.Ends))
+		for _, e := range x.Ends {
+			w.Text(e.Part)
+			w.Text(e.Topic)
+			w.U64(uint64(e.ID))
+			encodePositions(w, e.Ends)
+		}
+	} else {
+		w.U16(sentCommit)
+	}
 	w.Count(len(x.Moves))
 	for i := range x.Moves {
 		w.Text(x.Moves[i].Part)
@@ -85,6 +101,19 @@ func (x *Commit) Encode(w *pack.Writer) {
 		a.encode(w)
 		encodeAnswers(w, a.Answers)
 	}
+}
+
+func decodeConditionalCommit(r *pack.Reader) *Commit {
+	after, ends := r.I64(), []CommitEnds(nil)
+	for range r.Count(5 * 4) {
+		ends = append(ends, CommitEnds{Part: r.Text(), Topic: r.Text(), ID: format.TopicID(r.U64()), Ends: decodePositions(r)})
+	}
+	if after == 0 && len(ends) == 0 {
+		r.Fail("a commit with conditions has no condition")
+	}
+	x := decodeCommit(r)
+	x.After, x.Ends = after, ends
+	return x
 }
 
 func decodeCommit(r *pack.Reader) *Commit {

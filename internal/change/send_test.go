@@ -36,6 +36,14 @@ func sent() []sendable {
 			Acks:  []CommitAck{{Part: "acks/0", QueueName: QueueName{Topic: "t", Queue: "q"}, Answers: answers}},
 		},
 		&Commit{},
+		&Commit{After: 1_767_225_600_250_125},
+		&Commit{
+			Ends: []CommitEnds{
+				{Part: "ends/0", Topic: "t", ID: 7, Ends: []format.Position{{Partition: 0, Offset: 41}, {Partition: 1}}},
+				{Part: "ends/1", Topic: "u", ID: 1 << 40},
+			},
+			Moves: []CommitMove{{Part: "positions/0", MoveConsumer: move}},
+		},
 		AckRecords{QueueName: QueueName{Topic: "t", Queue: "q"}, Answers: answers},
 		NackRecords{QueueName: QueueName{Topic: "t", Queue: "q"}, Delay: &delay, AtLeast: time.Second, Reason: "no", Answers: answers},
 		NackRecords{QueueName: QueueName{Topic: "t", Queue: "q"}},
@@ -69,6 +77,32 @@ func TestChangesOfNewerVersionsAreUnknown(t *testing.T) {
 	r := pack.NewReader(w.B)
 	if x := Decode(r); x != nil || !errors.Is(r.Err(), pack.ErrUnknown) {
 		t.Errorf("decoded as %v: %v", x, r.Err())
+	}
+}
+
+// A broker of an older version knows sentCommit, and would ignore conditions behind it.
+func TestConditionsHaveAKindOfTheirOwn(t *testing.T) {
+	for _, x := range []*Commit{{After: 1}, {Ends: []CommitEnds{{Topic: "t"}}}} {
+		var w pack.Writer
+		x.Encode(&w)
+		if kind := pack.NewReader(w.B).U16(); kind != 7 {
+			t.Errorf("%+v has the kind %d", x, kind)
+		}
+	}
+	var w pack.Writer
+	(&Commit{}).Encode(&w)
+	if kind := pack.NewReader(w.B).U16(); kind != 2 {
+		t.Errorf("a commit without conditions has the kind %d", kind)
+	}
+	w = pack.Writer{}
+	w.U16(7)
+	w.I64(0)
+	w.Count(0)
+	w.Count(0)
+	w.Count(0)
+	r := pack.NewReader(w.B)
+	if Decode(r); !errors.Is(r.Err(), pack.ErrMalformed) {
+		t.Errorf("a conditional commit without a condition: %v", r.Err())
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/mesh"
-	"github.com/simple-event-broker/seb/internal/pack"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/internal/test/loglines"
@@ -36,7 +35,7 @@ func options(t testing.TB) engine.Options {
 		Logger: loglines.Text(t, t.Output(), slog.LevelInfo),
 		Boot:   func() time.Duration { return time.Since(began) },
 
-		DecodeChange: func(r *pack.Reader) engine.Change { return sentTopic(r.Text()) },
+		DecodeChange: decodeTopic,
 		Wall:         time.Now,
 	}
 }

@@ -281,6 +281,33 @@ type sentTopic string
 func (x sentTopic) Apply(d *state.Draft) ([]format.Entry, error) { return createTopic(x).Apply(d) }
 func (x sentTopic) Encode(w *pack.Writer)                        { w.Text(string(x)) }
 
+// newerTopic is the name in a change that only the broker which got the request knows: the others run an older version.
+const newerTopic = "newer"
+
+func decodeTopic(r *pack.Reader) engine.Change {
+	name := r.Text()
+	if name == newerTopic {
+		r.FailWith(fmt.Errorf("%w: a change of kind 999", pack.ErrUnknown))
+		return nil
+	}
+	return sentTopic(name)
+}
+
+// A broker of an older version leaves a bundle with a change that it does not know to the broker that has sent it.
+func TestSenderCommitsWhatTheOtherBrokerDoesNotKnow(t *testing.T) {
+	inPair(t, func(p *pair) {
+		newer := submit(p.T, p.engines[1], &engine.Request{Change: sentTopic(newerTopic), Appends: []*engine.Append{appending(p.topic, "a")}})
+		p.mustBeAt(newer, 0)
+		if got := p.claims(); got != [2]int{0, 1} {
+			p.Errorf("claims: %v", got)
+		}
+		p.mustBeAt(p.append(0, "b"), 1)
+		if got := p.read(0); got != "ab" {
+			p.Errorf("it reads %q", got)
+		}
+	})
+}
+
 // The broker that commits also makes changes for others. If it would refuse one, the broker that got the request decides.
 func TestChangesAreHandedOver(t *testing.T) {
 	inPair(t, func(p *pair) {

@@ -1,4 +1,4 @@
-// Package lag computes the metrics of consumers: how far each of them is behind its topic.
+// Package lag has the metrics of consumers and queues: how far each of them is behind its topic.
 package lag
 
 import (

@@ -82,6 +82,10 @@ func (d *Draft) TopicID(name string) (id format.TopicID, partitions uint32, ok b
 	return id, d.topic(id).partitions, true
 }
 
+// TopicBefore returns the topic of that name as it was in the slot before the commit, without what the earlier
+// entries of the commit change; nil if there was no such topic. The caller must not change it, or keep it.
+func (d *Draft) TopicBefore(name string) *Topic { return d.s.Topic(name) }
+
 // TopicConfig returns the config of an existing topic.
 func (d *Draft) TopicConfig(id format.TopicID) format.TopicConfig { return d.topic(id).config }
 

@@ -31,7 +31,7 @@ var behaviours = []struct {
 	{"probe a store for conditional creates", "probe", "internal/engine/probe.go", "probe"},
 	{"memory budget", "budget", "internal/budget/budget.go", "Take"},
 	{"share memory between slow clients", "share", "internal/budget/share.go", "Grow"},
-	{"idempotency keys", "idempotency", "idempotency.go", "hashKey"},
+	{"idempotency keys", "idempotency", "internal/digest/idempotency.go", "Key"},
 	{"ownership: take over a queue", "ownership", "internal/dispatch/ownership.go", "commitOwner"},
 	{"copy a record to the dead letter topic", "deadletter", "queuedeadletter.go", "copyOf"},
 	{"backoff of records that failed", "backoff", "internal/change/backoff.go", "Backoff"},

@@ -165,8 +165,8 @@ var layers = []layer{
 	},
 	{
 		pkg: ".", may: []string{
-			"objstore", "internal/record", "internal/format", "internal/state", "internal/auth", "internal/budget", "internal/change", "internal/dispatch",
-			"internal/engine", "internal/lag", "internal/leases", "internal/mesh", "internal/option", "internal/pack", "internal/push", "internal/wait", "metric",
+			"objstore", "internal/record", "internal/format", "internal/state", "internal/auth", "internal/budget", "internal/change", "internal/digest",
+			"internal/dispatch", "internal/engine", "internal/lag", "internal/leases", "internal/mesh", "internal/option", "internal/pack", "internal/push", "internal/wait", "metric",
 		},
 		why: "the broker must not depend on who speaks to it or on where its objects lie",
 	},
@@ -190,6 +190,10 @@ var layers = []layer{
 	{
 		pkg: "internal/option", may: []string{"internal/format"},
 		why: "it only says what a caller asked for",
+	},
+	{
+		pkg: "internal/digest", may: []string{"internal/format", "internal/option", "internal/record"},
+		why: "it hashes what a caller asked for: which requests have been made is the log's business",
 	},
 	{
 		pkg: "client", may: []string{".", "internal/httprecord", "internal/option"},

@@ -92,6 +92,7 @@ func transcript(t *testing.T, api client.API) []string {
 	s.queues(ctx, api)
 	s.pushes(ctx, api)
 	s.commits(ctx, api)
+	s.conditions(ctx, api)
 	s.keys(ctx, api)
 	s.add("delete topic", nil, api.DeleteTopic(ctx, "orders"))
 	s.add("delete topic again", nil, api.DeleteTopic(ctx, "orders"))
@@ -494,6 +495,33 @@ func (s *steps) commits(ctx context.Context, api client.API) {
 	s.add("commit with an option", nil, err)
 	_, err = api.Commit(ctx, seb.Commit{Appends: []seb.CommitAppend{{Topic: "t2", Records: samples(), Options: []seb.AppendOption{seb.IdempotencyKey("k")}}}})
 	s.add("part with a key", nil, err)
+}
+
+func (s *steps) conditions(ctx context.Context, api client.API) {
+	cut, err := api.Cut(ctx, []string{"orders", "t2"})
+	if err != nil || len(cut.Topics) != 2 {
+		s.t.Fatalf("%+v, %v", cut, err)
+	}
+	for _, x := range cut.Topics {
+		s.add("cut", fmt.Sprint(x.Topic, x.Ends, len(x.ID) > 9, time.Since(cut.LogTime) < time.Minute, cut.LogTime.UnixNano()%1000), nil)
+	}
+	_, err = api.Cut(ctx, []string{"t2", "nothing"})
+	s.add("cut of no topic", nil, err)
+	_, err = api.Cut(ctx, nil)
+	s.add("cut of nothing", seb.CodeOf(err), nil)
+	c := seb.Commit{Ends: cut.Topics, After: cut.LogTime.Add(-time.Nanosecond), Appends: []seb.CommitAppend{{Topic: "t0", Records: samples()[:1]}}}
+	done, err := api.Commit(ctx, c)
+	s.add("conditions", done, err)
+	_, err = api.Append(ctx, "t2", samples())
+	s.add("more", nil, err)
+	_, err = api.Commit(ctx, c)
+	s.add("ends conflict", nil, err)
+	c.Ends, c.After = nil, cut.LogTime.Add(time.Hour)
+	_, err = api.Commit(ctx, c)
+	s.add("too early", fmt.Sprint(seb.CodeOf(err), seb.OutcomeOf(err)), nil)
+	c.Appends = nil
+	_, err = api.Commit(ctx, c)
+	s.add("only conditions", nil, err)
 }
 
 func (s *steps) keys(ctx context.Context, api client.API) {

@@ -37,6 +37,7 @@ func (s *simulation) check(final *log) {
 	slices.SortStableFunc(ops, func(a, b *op) int { return cmp.Compare(a.call, b.call) })
 	x.checkAppends(ops)
 	x.checkConditions(ops)
+	x.checkDecisions(ops)
 	x.checkTrims(ops)
 	x.checkTopics(ops)
 	x.checkKeys(ops)

@@ -111,6 +111,8 @@ func (c *client) operate() {
 		c.create(l, stays)
 	case what < 10 && chance(c.rng, 0.2):
 		c.appendIf(l, place{stays.name, c.rng.IntN(partitions)})
+	case what < 10 && chance(c.rng, 0.15):
+		c.decide(l, place{stays.name, c.rng.IntN(partitions)})
 	case what < 10:
 		c.append(l, stays.name, partitions)
 	case what < 13:
@@ -136,12 +138,17 @@ func (c *client) call(l *life, o *op, do func(context.Context, caller)) {
 	c.sim.history.add(o)
 }
 
-func (c *client) send(l *life, o *op, do func(context.Context, caller)) {
-	o.client, o.broker, o.via, o.call = c.name, l.name, viaLibrary, c.sim.now()
-	var by caller = library{l.broker, c.sim.history}
+// caller returns the library of a life, or HTTP, by chance.
+func (c *client) caller(l *life) (by caller, via string) {
 	if chance(c.rng, 0.6) {
-		o.via, by = viaHTTP, wire{c.http, c.sim.history, chance(c.rng, 0.5), c.sim.secret}
+		return wire{c.http, c.sim.history, chance(c.rng, 0.5), c.sim.secret}, viaHTTP
 	}
+	return library{l.broker, c.sim.history}, viaLibrary
+}
+
+func (c *client) send(l *life, o *op, do func(context.Context, caller)) {
+	by, via := c.caller(l)
+	o.client, o.broker, o.via, o.call = c.name, l.name, via, c.sim.now()
 	ctx, cancel := context.WithTimeout(context.Background(), pick(c.rng, time.Minute, time.Minute, 2*time.Second, 50*time.Millisecond))
 	defer cancel()
 	do(ctx, by)

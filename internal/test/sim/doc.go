@@ -25,7 +25,8 @@
 // TopicAsAsked, KeyAsAsked, ConsumerAsAsked, NothingPassed, QueueAsAsked, Fenced, OwnNumber, LastCounts,
 // AtMost, NotBeforeDue, DueInTime, KeysInOrder, ParkedOnce, AllOrNothing, ExactlyOnce, Liveness). It also
 // checks linearizability: each partition is an append-only register whose start moves up, and each consumer
-// is a register whose values are all in the log.
+// is a register whose values are all in the log. Some clients take cuts of topics, and append on condition that nothing came since; the
+// log tells whether the conditions held.
 //
 // Clients use some consumers in every possible way. One consumer of each topic is for workers. They commit
 // only records whose work they have done, and die at any point. In the end, each record that exists must

@@ -70,6 +70,7 @@ type op struct {
 	// ifOffset is the condition of an append: the offset at which the partition must end; nil without a
 	// condition.
 	ifOffset *seb.Offset
+	decision *decision // other conditions of an append; nil without them
 
 	// The answer. failure is the code of an error; "" if the operation succeeded. outcome is the
 	// outcome of a failed write.
@@ -132,6 +133,9 @@ func (o *op) String() string {
 		}
 		if o.ifOffset != nil {
 			fmt.Fprintf(&s, " if it ends at %d", *o.ifOffset)
+		}
+		if d := o.decision; d != nil {
+			fmt.Fprintf(&s, " if %v, after %v", d.cut.Topics, d.after.Format("15:04:05.000000"))
 		}
 		if o.delay != nil {
 			fmt.Fprintf(&s, " in %v", *o.delay)

@@ -11,6 +11,10 @@ import (
 // caller does an operation at a broker, and notes the answer in the operation.
 type caller interface {
 	append(ctx context.Context, o *op, key string, values []string)
+	// cut takes a cut of topics at a broker. ok is false if there was no answer, or an error.
+	cut(ctx context.Context, broker string, topics []string) (cut seb.Cut, ok bool)
+	// decide appends on the conditions of o.decision.
+	decide(ctx context.Context, o *op, values []string)
 	read(ctx context.Context, o *op, opts seb.FetchOptions)
 	create(ctx context.Context, o *op, partitions int)
 	delete(ctx context.Context, o *op)

@@ -39,6 +39,9 @@ type Counts struct {
 	// Conditional counts acknowledged appends that had a condition; Acked includes them. Conflicts counts
 	// appends that were refused because of their condition; NotCommitted includes them.
 	Conditional, Conflicts int
+	// Decided counts acknowledged appends on condition that nothing came to some topics up to a time; Acked includes them.
+	// Changed and Early count appends that were refused because of these conditions; NotCommitted includes them.
+	Decided, Changed, Early int
 	// Trims counts acknowledged trims; Acked includes them. OutOfRange counts operations that were refused
 	// because of an offset; FailedReads and NotCommitted include them.
 	Trims, OutOfRange int
@@ -82,6 +85,9 @@ func (c *Counts) Add(o Counts) {
 	c.FailedReads += o.FailedReads
 	c.Conditional += o.Conditional
 	c.Conflicts += o.Conflicts
+	c.Decided += o.Decided
+	c.Changed += o.Changed
+	c.Early += o.Early
 	c.Trims += o.Trims
 	c.OutOfRange += o.OutOfRange
 	c.Updates += o.Updates
@@ -345,6 +351,12 @@ func (s *simulation) count() Counts {
 			c.Conflicts++
 		case o.ifOffset != nil && o.acked():
 			c.Conditional++
+		case o.decision != nil && o.acked():
+			c.Decided++
+		case o.failure == seb.CodeEndsConflict:
+			c.Changed++
+		case o.failure == seb.CodeTooEarly:
+			c.Early++
 		case o.kind == trims && o.acked():
 			c.Trims++
 		case o.kind == updates && o.acked():

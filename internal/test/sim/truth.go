@@ -35,6 +35,7 @@ type incarnation struct {
 	configs    []int64       // each retention in bytes that the topic had
 	age        time.Duration // the topic's retention by age
 	deleted    bool
+	deletedIn  format.Seq                      // the slot of its deletion; 0 if it exists
 	consumers  map[format.ConsumerID]*consumer // by id, deleted ones included
 	queues     map[format.QueueID]*work        // by id, deleted ones included
 	delayed    map[spot]delaying
@@ -46,6 +47,8 @@ type partition struct {
 	ids    []string
 	info   []recordInfo // of each record
 	starts []seb.Offset
+
+	addedIn format.Seq // the slot that created the partition
 }
 
 // recordInfo is the key of a record, and when the record came into the log.
@@ -59,6 +62,13 @@ type recordInfo struct {
 type moment struct {
 	time.Duration
 	seq format.Seq
+}
+
+// added notes that a slot created the partitions from first on.
+func (in *incarnation) added(first int, slot format.Seq) {
+	for i := range in.partitions[first:] {
+		in.partitions[first+i].addedIn = slot
+	}
 }
 
 func (p *partition) start() seb.Offset {
@@ -149,14 +159,16 @@ func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
 		switch x := entry.(type) {
 		case *format.TopicCreated:
 			all[x.ID] = &incarnation{name: x.Name, partitions: make([]partition, x.Partitions), consumers: map[format.ConsumerID]*consumer{}, queues: map[format.QueueID]*work{}, delayed: map[spot]delaying{}}
+			all[x.ID].added(0, c.Seq)
 		case *format.PartitionsAdded:
-			t := all[x.Topic]
-			t.partitions = append(t.partitions, make([]partition, int(x.Partitions)-len(t.partitions))...)
+			t, had := all[x.Topic], len(all[x.Topic].partitions)
+			t.partitions = append(t.partitions, make([]partition, int(x.Partitions)-had)...)
+			t.added(had, c.Seq)
 		case *format.TopicConfigured:
 			in := all[x.Topic]
 			in.age, in.configs = time.Duration(x.Config.RetentionMS)*time.Millisecond, append(in.configs, x.Config.RetentionBytes)
 		case *format.TopicDeleted:
-			all[x.ID].deleted = true
+			all[x.ID].deleted, all[x.ID].deletedIn = true, c.Seq
 			all[x.ID].endQueues(at)
 		case *format.StartMoved:
 			p := &all[x.Topic].partitions[x.Partition]

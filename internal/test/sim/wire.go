@@ -60,20 +60,28 @@ func (w wire) append(ctx context.Context, o *op, key string, values []string) {
 	if answer == nil {
 		return
 	}
-	var a struct {
-		Ranges []struct {
-			Partition int32
-			Offset    format.Offset
-			Count     int
-		}
-	}
+	var a rangesJSON
 	if err := json.Unmarshal(answer.body, &a); err != nil {
 		o.lose(err)
 		return
 	}
-	for _, r := range a.Ranges {
-		o.ranges = append(o.ranges, seb.Range{Partition: r.Partition, Offset: r.Offset, Count: r.Count})
+	o.ranges = a.ranges()
+}
+
+// rangesJSON is the answer to an append.
+type rangesJSON struct {
+	Ranges []struct {
+		Partition int32
+		Offset    format.Offset
+		Count     int
 	}
+}
+
+func (a rangesJSON) ranges() (rs []seb.Range) {
+	for _, r := range a.Ranges {
+		rs = append(rs, seb.Range{Partition: r.Partition, Offset: r.Offset, Count: r.Count})
+	}
+	return rs
 }
 
 func (w wire) read(ctx context.Context, o *op, opts seb.FetchOptions) {
@@ -167,7 +175,12 @@ func (a *answer) offset(name string) seb.Offset {
 // failure in the operation and returns nil. mediaType is the type that the client accepts in the answer to a
 // GET, and the type of the body of any other request.
 func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, body []byte) *answer {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+o.broker+"/v1/topics/"+o.topic+rest, bytes.NewReader(body))
+	return w.doAt(ctx, o, method, "topics/"+o.topic+rest, mediaType, body)
+}
+
+// doAt is do for any path.
+func (w wire) doAt(ctx context.Context, o *op, method, path, mediaType string, body []byte) *answer {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+o.broker+"/v1/"+path, bytes.NewReader(body))
 	if err != nil {
 		panic(err) // can't happen: the URL is valid
 	}
