@@ -1,6 +1,7 @@
 package driplang_test
 
 import (
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"iter"
@@ -39,7 +40,7 @@ func TestMachineAgreesWithModel(t *testing.T) {
 		}
 		o.Once = program.OnceOnly() || r.IntN(3) == 0
 		want, counts := dripmodel.Firings(e, history, o)
-		got, gotCounts := firings(program, history, o)
+		got, gotCounts := firings(program, history, o, func(int) bool { return r.IntN(4) == 0 })
 		if d := cmp.Diff(want, got, cmp.Comparer(func(a, b dripmodel.Firing) bool { return a.Due.Equal(b.Due) && a.At == b.At })); d != "" {
 			t.Fatalf("seed %d: %s, %+v\n%s\nfirings (-model +machine):\n%s", seed, e, o.Repeat, show(history), d)
 		}
@@ -101,8 +102,28 @@ func randomText(r *rand.Rand, depth int) string {
 	}
 }
 
-// firings feeds a history to a machine.
-func firings(p *driplang.Program, history []driplang.Event, o dripmodel.Options) (fired []dripmodel.Firing, counts dripmodel.Counts) {
+// again stores an entity that has seen a history, and loads it.
+func again(p *driplang.Program, m *driplang.Machine[int], n *driplang.Entity[int], start time.Time, history []driplang.Event) driplang.Entity[int] {
+	now := start
+	if len(history) > 0 {
+		now = history[len(history)-1].LogTime.Add(-time.Microsecond) // deadlines at the time of the last event have not passed
+	}
+	loaded, err := m.DecodeEntity(m.AppendEntity(nil, n, appendIndex), now, readIndex)
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", p.Expr(), err))
+	}
+	return *loaded
+}
+
+func appendIndex(b []byte, event int) []byte { return binary.AppendUvarint(b, uint64(event)) }
+
+func readIndex(b []byte) (int, []byte, error) {
+	v, n := binary.Uvarint(b)
+	return int(v), b[n:], nil
+}
+
+// firings feeds a history to a machine, which is stored and loaded before the events for which restart is true.
+func firings(p *driplang.Program, history []driplang.Event, o dripmodel.Options, restart func(int) bool) (fired []dripmodel.Firing, counts dripmodel.Counts) {
 	m := driplang.Machine[int]{Program: p, RunsMax: o.RunsMax}
 	captured := func(aliases iter.Seq[string], r *driplang.Run[int]) map[string]int {
 		all := map[string]int{}
@@ -144,6 +165,9 @@ func firings(p *driplang.Program, history []driplang.Event, o dripmodel.Options)
 		}
 	}
 	for i, event := range history {
+		if restart(i) {
+			n = again(p, &m, &n, o.Start, history[:i])
+		}
 		if pass(event.LogTime) || took(event.LogTime, i, m.Event(&n, i, event.LogTime)) {
 			return fired, counts
 		}
