@@ -238,3 +238,11 @@ func (p *Program) Emittable() []string { return p.root.sure() }
 
 // Condition returns the compiled condition of an event of the expression; nil if it has none.
 func (p *Program) Condition(e *Expr) *Condition { return p.conditions[e] }
+
+// Uses returns the fields of earlier events that the conditions use.
+func (p *Program) Uses() (fields []Field) {
+	for _, c := range p.conditions {
+		fields = append(fields, c.uses...)
+	}
+	return fields
+}

@@ -226,3 +226,13 @@ func (m *Machine[T]) Captured(r *Run[T], alias string) (event T, ok bool) {
 	}
 	return r.Events[leaf.leaf], true
 }
+
+// Seen returns the events that have made leaves of the expression true for a run, in the order of the expression.
+func (m *Machine[T]) Seen(r *Run[T]) (events []T) {
+	for i, leaf := range m.leaves {
+		if r.happened(leaf) {
+			events = append(events, r.Events[i])
+		}
+	}
+	return events
+}

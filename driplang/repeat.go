@@ -46,6 +46,19 @@ func ParseRepeat(s string) (Repeat, error) {
 	return AtMost(most, d), nil
 }
 
+// Limit returns how many times an entity can fire in a duration. The duration is 0 if that is for good, and most is 0 if there is no
+// limit.
+func (r Repeat) Limit() (most int, per time.Duration) {
+	switch {
+	case r.every:
+		return 0, 0
+	case r.most > 0:
+		return r.most, r.per
+	default:
+		return 1, 0
+	}
+}
+
 // String returns the repeat as [ParseRepeat] reads it.
 func (r Repeat) String() string {
 	switch {
