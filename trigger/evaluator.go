@@ -13,6 +13,7 @@ type evaluator struct {
 	triggers map[string]*active
 	pages    [pageCount]page
 	timers   timers
+	at       position     // the last record
 	passed   int64        // all deadlines up to this time have passed; microseconds since 1970
 	emit     func(firing) // gets each firing, in order
 }
@@ -51,6 +52,7 @@ func (v *evaluator) add(name string, version int64, c *compiled) {
 func (v *evaluator) record(topic string, id seb.TopicID, r *seb.Record) {
 	at := position{time: r.LogTime.UnixMicro(), topic: id, partition: r.Partition, offset: r.Offset}
 	v.pass(at.time - 1)
+	v.at = at
 	e := EventOf(topic, r)
 	for _, a := range v.triggers {
 		if slices.Contains(a.From, topic) && a.looksAt(e.Name) {

@@ -62,11 +62,7 @@ func TestEvaluatorAgreesWithModel(t *testing.T) {
 			v.add(name, 1, c)
 		}
 		for i, e := range all {
-			value, err := json.Marshal(map[string]any{"event": e.Name, "entity_id": e.entity, "data": e.Data})
-			if err != nil {
-				t.Fatal(err)
-			}
-			v.record("events", 1, &seb.Record{Value: value, Offset: seb.Offset(i), LogTime: e.LogTime})
+			v.record("events", 1, recordOf(t, i, e))
 		}
 		v.pass(until.UnixMicro())
 
@@ -83,6 +79,14 @@ func TestEvaluatorAgreesWithModel(t *testing.T) {
 			}
 		}
 	}
+}
+
+func recordOf(t *testing.T, i int, e event) *seb.Record {
+	value, err := json.Marshal(map[string]any{"event": e.Name, "entity_id": e.entity, "data": e.Data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &seb.Record{Value: value, Offset: seb.Offset(i), LogTime: e.LogTime}
 }
 
 func sameFiring(a, b dripmodel.Firing) bool { return a.Due.Equal(b.Due) && a.At == b.At }

@@ -29,6 +29,14 @@ func (p position) compare(q position) int {
 	)
 }
 
+// passed returns the time up to which all deadlines have passed at the position.
+func (p position) passed() int64 {
+	if p.topic == deadlineTopic {
+		return p.time
+	}
+	return p.time - 1
+}
+
 // append appends the position as varints: the time, the topic plus 1 (0 is a deadline), and for a record the partition and the
 // offset.
 func (p position) append(b []byte) []byte {
