@@ -108,7 +108,8 @@ func (n *node) absent(negated bool) *node {
 func (p *Program) checkFirst() error {
 	in, out := p.first.anyLeaf(func(n *node) bool { return n.windowed }), p.first.anyLeaf(func(n *node) bool { return !n.windowed })
 	if in != nil && out != nil {
-		return p.first.pos.errorf("before the first THEN, either all events are in a window, or none is: %s is, and %s is not", in.Expr, out.Expr)
+		return p.first.pos.errorf("before the first THEN, either all events are in a window, or none is: %s is, and %s is not. "+
+			"WITHIN is for what stands right before it: a window around both is (A AND B) WITHIN 1h", in.Expr, out.Expr)
 	}
 	if bad := p.first.cannotBegin(); bad != nil {
 		return bad.pos.errorf("no event can begin %s: begin with an event, as in A THEN NOT B WITHIN 7d", bad.Expr)

@@ -169,7 +169,8 @@ func (n *node) clause(inner bool) (s string) {
 		var all []string
 		for _, a := range n.args {
 			part := a.clause(inner)
-			if a.leaf < 0 && a.Op != OpNot && a.window == 0 {
+			// Without parentheses, "A comes and B comes within 1 hour" would be read as (A AND B) WITHIN 1h.
+			if a.leaf < 0 && a.Op != OpNot && a.window == 0 || a.window != 0 && n.Op != OpThen {
 				part = "(" + part + ")"
 			}
 			all = append(all, part)
