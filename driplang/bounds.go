@@ -116,7 +116,8 @@ func (s sizedCosts) CallCost(function, _ string, args []ref.Val, result ref.Val)
 		if _, ok := args[1].(traits.Lister); ok {
 			cost = size(args[1])
 		}
-	case overloads.Size, overloads.TypeConvertString, overloads.TypeConvertBytes:
+	case overloads.Size, overloads.TypeConvertString, overloads.TypeConvertBytes, overloads.TypeConvertBool, overloads.TypeConvertInt,
+		overloads.TypeConvertUint, overloads.TypeConvertDouble, overloads.TypeConvertDuration, overloads.TypeConvertTimestamp:
 		if _, ok := args[0].(traits.Indexer); !ok { // a string or bytes
 			cost = size(args[0])
 		}

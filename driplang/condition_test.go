@@ -50,6 +50,7 @@ func TestConditionIsTooExpensive(t *testing.T) {
 		"data.list.all(i, data.lists == data.lists)",
 		"data.list.all(i, data.list.all(j, size(data.long) > 0))",
 		"data.list.all(i, 7 in data.list)",
+		"data.list.all(i, int(data.long) == 7)", // an error, with the string in it
 	} {
 		start := time.Now()
 		if _, err := holds(t, text); err == nil || !strings.Contains(err.Error(), "cost limit exceeded") {
