@@ -66,6 +66,9 @@ func (p *Program) checkAbsence() error {
 		for i, a := range n.args {
 			if n.then >= 0 && i < len(n.args)-1 {
 				if leaf := a.absent(n.negative); leaf != nil {
+					if p.first.cannotBegin() != nil { // a WITHIN would not help
+						return p.checkFirst()
+					}
 					return leaf.pos.errorf("NOT %s before a THEN needs a WITHIN of its own: without one, it is true at once. "+
 						"Absence between two events is A THEN (C AND NOT B), or A THEN (C WITHIN 1d AND NOT B)", leaf.Expr)
 				}
