@@ -16,9 +16,9 @@ import (
 // CEL bounds the cost of an evaluation, but counts each operation when it is done, and some as one unit whatever their size. These
 // limits keep a single operation, and the check of types before it, from taking long.
 const (
-	maxLoops   = 3    // macros such as all() and map() in each other, or over the result of each other
-	maxGrowth  = 1000 // the uses of the variables of loops in each other, multiplied: how much larger a value can become
-	maxPattern = 200  // instructions of a regular expression
+	maxLoops   = 3   // macros such as all() and map() in each other, or over the result of each other
+	maxGrowth  = 200 // the uses of the variables of loops in each other, multiplied: how much larger a value can become
+	maxPattern = 200 // instructions of a regular expression
 )
 
 // checkBounds checks what can be seen before types are known: with a map() over the result of a map(), types and values may double
