@@ -100,6 +100,14 @@ var costs = sizedCosts{types.NewSizeCalculator(types.SizeCalculatorMaxDepth(20_0
 
 // CallCost implements cost.ActualCostEstimator.
 func (s sizedCosts) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
+	for _, arg := range args {
+		switch arg.(type) {
+		case types.Int, types.Double, types.Bool, types.Null:
+			if function != operators.In {
+				return nil // an operation with it takes 1 unit, whatever the other operand is
+			}
+		}
+	}
 	size := func(v ref.Val) uint64 { return uint64(s.sizes.AggregateSize(v)) }
 	var cost uint64
 	switch function {
