@@ -66,6 +66,9 @@ func (p *Program) checkAbsence() error {
 		for i, a := range n.args {
 			if n.then >= 0 && i < len(n.args)-1 {
 				if leaf := a.absent(n.negative); leaf != nil {
+					if p.first.cannotBegin() != nil { // a WITHIN would not help
+						return p.checkFirst()
+					}
 					return leaf.pos.errorf("NOT %s before a THEN needs a WITHIN of its own: without one, it is true at once. "+
 						"Absence between two events is A THEN (C AND NOT B), or A THEN (C WITHIN 1d AND NOT B)", leaf.Expr)
 				}
@@ -108,7 +111,8 @@ func (n *node) absent(negated bool) *node {
 func (p *Program) checkFirst() error {
 	in, out := p.first.anyLeaf(func(n *node) bool { return n.windowed }), p.first.anyLeaf(func(n *node) bool { return !n.windowed })
 	if in != nil && out != nil {
-		return p.first.pos.errorf("before the first THEN, either all events are in a window, or none is: %s is, and %s is not", in.Expr, out.Expr)
+		return p.first.pos.errorf("before the first THEN, either all events are in a window, or none is: %s is, and %s is not. "+
+			"WITHIN is for what stands right before it: a window around both is (A AND B) WITHIN 1h", in.Expr, out.Expr)
 	}
 	if bad := p.first.cannotBegin(); bad != nil {
 		return bad.pos.errorf("no event can begin %s: begin with an event, as in A THEN NOT B WITHIN 7d", bad.Expr)

@@ -8,7 +8,8 @@ import (
 func TestRefused(t *testing.T) {
 	for _, c := range [][2]string{
 		{"NOT A", "is true before anything"},
-		{"NOT A THEN B", "needs a WITHIN of its own"},
+		{"NOT A THEN B", "no event can begin NOT A"},
+		{"A AND NOT B THEN C", "needs a WITHIN of its own"},
 		{"A OR NOT B", "is true before anything"},
 		{"NOT A WITHIN 1h", "no event can begin"},
 		{"NOT (A WITHIN 1h)", "no event can begin"},

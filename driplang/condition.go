@@ -49,7 +49,12 @@ type Field struct {
 
 // environment is what all conditions share.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
+	registry, err := types.NewRegistry()
+	if err != nil {
+		return nil, err
+	}
 	return cel.NewEnv(
+		cel.CustomTypeAdapter(adapter{registry}),
 		cel.Variable("data", cel.DynType),
 		cel.Variable("key", cel.StringType),
 		cel.Variable("headers", cel.MapType(cel.StringType, cel.StringType)),
@@ -77,8 +82,14 @@ func CompileCondition(text string, aliases ...string) (*Condition, error) {
 	if env, err = env.Extend(variables...); err != nil {
 		return nil, fmt.Errorf("set up CEL: %w", err)
 	}
-	parsed, issues := env.Compile(text)
+	parsed, issues := env.Parse(text)
 	if issues.Err() != nil {
+		return nil, celError(issues)
+	}
+	if err := checkBounds(parsed); err != nil {
+		return nil, err
+	}
+	if parsed, issues = env.Check(parsed); issues.Err() != nil {
 		return nil, celError(issues)
 	}
 	c := &Condition{result: parsed.OutputType(), uses: fieldsOf(parsed.NativeRep().Expr(), aliases)}
@@ -90,9 +101,9 @@ func CompileCondition(text string, aliases ...string) (*Condition, error) {
 		return nil, fmt.Errorf("an evaluation costs at least %d units: at most %d are allowed", estimate.Min, CostMax)
 	}
 	c.cost = estimate.Max
-	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
-	if c.cost > untracked {
-		options = append(options, cel.CostLimit(CostMax))
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(orderMaps)}
+	if c.cost > untracked || hasLoop(parsed.NativeRep().Expr()) {
+		options = append(options, cel.CostTracking(costs), cel.CostLimit(CostMax))
 	}
 	if c.program, err = env.Program(parsed, options...); err != nil {
 		return nil, err
@@ -184,6 +195,11 @@ func (a *activation) ResolveName(name string) (any, bool) {
 
 // Parent implements cel.Activation.
 func (a *activation) Parent() cel.Activation { return nil }
+
+// hasLoop reports whether a macro in the expression loops over a list or a map.
+func hasLoop(e ast.Expr) bool {
+	return e.Kind() == ast.ComprehensionKind || slices.ContainsFunc(children(e), hasLoop)
+}
 
 // sized are the types whose values can be large.
 var sized = []types.Kind{types.StringKind, types.BytesKind, types.ListKind, types.MapKind, types.DynKind}

@@ -75,11 +75,11 @@ func (s *sequence) pass(r *Run[*Event], to moment) {
 }
 
 func (p *Program) checkTimes(events []Event, at time.Time) error {
-	timed := !at.IsZero() || p.hasWindow()
+	timed := !at.IsZero() || p.hasWindow() || slices.ContainsFunc(events, func(e Event) bool { return !e.LogTime.IsZero() })
 	for i := range events {
 		switch {
 		case events[i].LogTime.IsZero() && timed:
-			return fmt.Errorf("event %d has no log time: windows and verdicts at a time need the times of all events", i+1)
+			return fmt.Errorf("event %d has no log time: windows, verdicts at a time and other events with times need the times of all events", i+1)
 		case i > 0 && events[i].LogTime.Before(events[i-1].LogTime):
 			return fmt.Errorf("event %d is earlier than event %d: log times never fall", i+1, i)
 		}

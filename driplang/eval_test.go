@@ -120,3 +120,15 @@ func TestFires(t *testing.T) {
 		}
 	}
 }
+
+func TestEvalNeedsAllTimes(t *testing.T) {
+	for _, c := range [][2]string{
+		{"A@5m B", "event 2 has no log time"},
+		{"A B@5m", "event 1 has no log time"},
+		{"A@5m B@1m", "event 2 is earlier than event 1"},
+	} {
+		if _, err := program(t, "A THEN B").Eval(sequenceOf(t, c[0]), time.Time{}); err == nil || !strings.Contains(err.Error(), c[1]) {
+			t.Errorf("%s: %v, want %q", c[0], err, c[1])
+		}
+	}
+}

@@ -36,11 +36,21 @@ func (l *lexer) take(n int) string {
 	l.rest = l.rest[n:]
 	if lines := strings.Count(taken, "\n"); lines > 0 {
 		l.pos.line += lines
-		l.pos.column = 1 + utf8.RuneCountInString(taken[strings.LastIndexByte(taken, '\n')+1:])
+		l.pos.column = 1 + characters(taken[strings.LastIndexByte(taken, '\n')+1:])
 	} else {
-		l.pos.column += utf8.RuneCountInString(taken)
+		l.pos.column += characters(taken)
 	}
 	return taken
+}
+
+// characters counts the characters that begin in s: conditions are read byte by byte.
+func characters(s string) (n int) {
+	for i := range len(s) {
+		if utf8.RuneStart(s[i]) {
+			n++
+		}
+	}
+	return n
 }
 
 // takeWhile reads the characters for which ok is true.
@@ -110,34 +120,41 @@ func (l *lexer) quoted() (string, error) {
 }
 
 // condition reads a condition from its opening bracket to the closing one, and returns what is between them. Brackets in
-// strings and comments of the condition do not count.
+// strings and comments of the condition do not count. A comment at its end is left out, since it would hide the closing bracket.
 func (l *lexer) condition() (string, error) {
 	at := l.pos
 	l.take(1)
 	from := len(l.text) - len(l.rest)
+	end := from // of what is no comment
 	for depth := 0; !l.ended(); {
 		switch c := l.next(); {
 		case c == '[' || c == '(' || c == '{':
 			depth++
 		case c == ']' && depth == 0:
-			cond := strings.TrimSpace(l.text[from : len(l.text)-len(l.rest)])
+			cond := strings.TrimSpace(l.text[from:end])
 			l.take(1)
 			if cond == "" {
 				return "", at.errorf("expected a condition between [ and ]")
 			}
 			return cond, nil
+		case c == ')' && depth == 0, c == '}' && depth == 0:
+			return "", l.pos.errorf("the condition closes a %c that it has not opened: expected ]", c)
 		case c == ']' || c == ')' || c == '}':
 			depth--
 		case c == '"' || c == '\'':
 			if !l.celString() {
 				return "", at.errorf("a string in the condition has no end")
 			}
+			end = len(l.text) - len(l.rest)
 			continue
 		case strings.HasPrefix(l.rest, "//"):
 			l.takeWhile(func(r rune) bool { return r != '\n' })
 			continue
 		}
-		l.take(1)
+		space := strings.Contains(" \t\r\n", l.rest[:1])
+		if l.take(1); !space {
+			end = len(l.text) - len(l.rest)
+		}
 	}
 	return "", at.errorf("the condition has no end: expected ]")
 }

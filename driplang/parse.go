@@ -1,6 +1,7 @@
 package driplang
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -59,6 +60,12 @@ func checkSize(e *Expr) error {
 	}
 	if aliases > MaxAliases {
 		return position{}.errorf("the expression has %d aliases: at most %d are allowed", aliases, MaxAliases)
+	}
+	// Both forms have to be readable again, and either may be longer than what was read.
+	var js bytes.Buffer
+	e.json(&js)
+	if longer := max(len(e.String()), js.Len()); longer > MaxText {
+		return position{}.errorf("the expression has %d bytes in its canonical text or JSON: at most %d are allowed", longer, MaxText)
 	}
 	return nil
 }

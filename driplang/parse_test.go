@@ -36,6 +36,25 @@ func TestCanonicalForms(t *testing.T) {
 	}
 }
 
+// TestComments checks that a comment at the end of a condition, which would hide its bracket, is in no canonical form.
+func TestComments(t *testing.T) {
+	for _, c := range [][2]string{
+		{"A [key == '//' // slashes\n]", "A [key == '//']"},
+		{"A [// first\n key == 'x' // second ]\n // third\n ] AND B", "A [// first\n key == 'x'] AND B"},
+		{"A [key == 'x' // and\n && data.y]", "A [key == 'x' // and\n && data.y]"},
+	} {
+		e, err := Parse(c[0])
+		if err != nil {
+			t.Errorf("%q: %v", c[0], err)
+			continue
+		}
+		if got := e.String(); got != c[1] {
+			t.Errorf("%q became %q, want %q", c[0], got, c[1])
+		}
+		sameForms(t, e)
+	}
+}
+
 func toJSON(t *testing.T, e *Expr) string {
 	text, err := e.MarshalJSON()
 	if err != nil {
@@ -104,6 +123,11 @@ func TestWrongText(t *testing.T) {
 		{"A AS a1 THEN A AS a2 THEN A AS a3 THEN A AS a4 THEN A AS a5 THEN A AS a6 THEN A AS a7 THEN A AS a8 THEN A AS a9", "has 9 aliases"},
 		{strings.Repeat(" ", MaxText+1), "the expression has 16385 bytes: at most 16384 are allowed"},
 		{"\xff", "the expression is not UTF-8"},
+		{`A ["äöü" == key] x`, "line 1, column 18: expected THEN, OR, AND, WITHIN or the end, found x"},
+		{"A [// nothing\n]", "line 1, column 3: expected a condition between [ and ]"},
+		{"A [key)]", "line 1, column 7: the condition closes a ) that it has not opened: expected ]"},
+		{`A ["` + strings.Repeat(`\"`, 5000) + `"]`, "bytes in its canonical text or JSON: at most 16384 are allowed"},
+		{"A OR B [" + strings.Repeat("x", MaxText-15) + "]AND C", "the expression has 16440 bytes in its canonical text or JSON"},
 		{`"` + strings.Repeat("x", 257) + `"`, "line 1, column 1: the name of an event has at most 256 bytes"},
 	} {
 		_, err := Parse(c[0])

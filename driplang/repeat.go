@@ -37,7 +37,7 @@ func ParseRepeat(s string) (Repeat, error) {
 		return Repeat{}, fmt.Errorf(`expected once, every, or for example "at most 3 per 1d", not %q`, s)
 	}
 	if most < 1 || most > MaxTimes {
-		return Repeat{}, fmt.Errorf("a repeat is at most %d times, not %d", MaxTimes, most)
+		return Repeat{}, fmt.Errorf("a repeat is at most 1 to %d times, not %d", MaxTimes, most)
 	}
 	d, err := ParseDuration(per)
 	if err != nil {

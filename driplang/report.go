@@ -68,6 +68,10 @@ func (p *Program) warnings() []string {
 				"%s is true as soon as what is left of it has happened: WITHIN is probably missing, as in %s", last.Expr, &limited))
 		}
 	}
+	if p.first.leaf >= 0 && p.first.Times == 1 && p.first.window != 0 {
+		warnings = append(warnings, fmt.Sprintf(
+			"the window of %s does nothing, since it begins with this event: a WITHIN is probably meant for what comes after a THEN", p.first.Expr))
+	}
 	if p.kind == lasting {
 		warnings = append(warnings, fmt.Sprintf(
 			"%s counts from the start of the trigger: an event before counts as if it had not happened, and one after it counts forever", p.first.Expr))
@@ -169,7 +173,8 @@ func (n *node) clause(inner bool) (s string) {
 		var all []string
 		for _, a := range n.args {
 			part := a.clause(inner)
-			if a.leaf < 0 && a.Op != OpNot && a.window == 0 {
+			// Without parentheses, "A comes and B comes within 1 hour" would be read as (A AND B) WITHIN 1h.
+			if a.leaf < 0 && a.Op != OpNot && a.window == 0 || a.window != 0 && n.Op != OpThen {
 				part = "(" + part + ")"
 			}
 			all = append(all, part)

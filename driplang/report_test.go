@@ -30,6 +30,12 @@ func TestReport(t *testing.T) {
 		},
 		{"A THEN NOT B", "every", "Fires when A comes, then B does not come.", "NOT B WITHIN 7d", string(KeptForever)},
 		{"A THEN (C OR NOT B)", "every", "Fires when A comes, then C comes or B does not come.", "(C OR NOT B) WITHIN 7d", string(KeptForever)},
+		{"A THEN B AND C WITHIN 1d", "every", "Fires when A comes, then B comes and (C comes within 1 day).", "", string(KeptForever)},
+		{"A THEN B OR NOT C WITHIN 1d", "every", "Fires when A comes, then B comes or (C does not come within 1 day).", "", string(KeptForever)},
+		{
+			"A WITHIN 1h THEN B", "every", "Fires when A comes within 1 hour of the first of these events, then B comes.",
+			"the window of A WITHIN 1h does nothing", string(KeptForever),
+		},
 		{"* THEN NOT * WITHIN 30d", "every", "Fires 30 days after any event if no event comes before.", "", string(KeptWindow)},
 	} {
 		e, err := Parse(c.text)

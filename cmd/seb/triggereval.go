@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 type triggerEvalCmd struct {
 	outputFlag
 	whenArg
-	Events []string `arg:"" optional:"" help:"The events of one entity in their order: NAME, NAME@TIME or NAME@TIME{JSON}. TIME is the time since the first event, such as 0 or 50m, and JSON is the event's data."`
+	Events []string `arg:"" optional:"" help:"The events of one entity in their order: NAME, NAME@TIME, NAME{JSON} or NAME@TIME{JSON}; all or none have a TIME. TIME is the time since the first event, such as 0 or 50m, and JSON is the event's data."`
 	At     string   `placeholder:"TIME" help:"Tell the verdict at this time, including the deadlines at it (default: at the last event)."`
 }
 
@@ -69,7 +70,7 @@ func (c *triggerEvalCmd) Run(std streams) error {
 	return p.err
 }
 
-// eventArg reads NAME, NAME@TIME, or NAME@TIME{JSON}.
+// eventArg reads NAME, NAME@TIME, NAME{JSON} or NAME@TIME{JSON}.
 func eventArg(arg string) (driplang.Event, error) {
 	var e driplang.Event
 	var err error
@@ -82,7 +83,7 @@ func eventArg(arg string) (driplang.Event, error) {
 	}
 	name, at, timed := strings.Cut(head, "@")
 	if e.Name = name; name == "" {
-		return e, errors.New("expected NAME, NAME@TIME or NAME@TIME{JSON}")
+		return e, errors.New("expected NAME, NAME@TIME, NAME{JSON} or NAME@TIME{JSON}")
 	}
 	if timed {
 		e.LogTime, err = evalTime(at)
@@ -94,12 +95,12 @@ func eventArg(arg string) (driplang.Event, error) {
 // evalTime returns a time that is some duration after an arbitrary one.
 func evalTime(s string) (time.Time, error) {
 	zero := time.Unix(0, 0).UTC()
-	if s == "0" {
+	if slices.Contains([]string{"0", "0s", "0m", "0h", "0d"}, s) {
 		return zero, nil
 	}
 	d, err := driplang.ParseDuration(s)
 	if err != nil {
-		return zero, fmt.Errorf("expected a time such as 0, 50m or 7d: %w", err)
+		return zero, errors.New("expected a time such as 0, 50m or 7d: a number of s, m, h, d or w, and at most 366 days")
 	}
 	return zero.Add(d), nil
 }
