@@ -238,7 +238,7 @@ func waitReason(r *gc.Report, w gc.Waiting) string {
 	case state.WaitLevel:
 		return fmt.Sprintf("the level of the log is %d, and nothing is deleted below 6. Brokers raise the level by themselves once all that wrote in the last hour, in at least 1,000 commits, can read the next level, and none of them has --hold-format; seb upgrade does it at once", r.Level)
 	case state.WaitCompaction:
-		return "they have no records; they are deleted once the records of all earlier commits are in segments"
+		return "they have no records that can be read; they are deleted once the records of all earlier commits are in segments, or deleted too"
 	case state.WaitSeen:
 		return "no checkpoint was read since they died: brokers do that every --checkpoint-commits, and seb gc does it"
 	case state.WaitNewer:

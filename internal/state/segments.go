@@ -128,7 +128,7 @@ func (s *State) DeadBytes() (objects, inSegments int64) {
 }
 
 // Bottom returns the lowest slot that brokers may need below the applied one because of its batches: all batches of
-// commits below it are in segments, or stay where they are (see [State.AllObjects]).
+// commits below it are in segments, are deleted, or stay where they are (see [State.AllObjects]).
 func (s *State) Bottom() format.Seq { return s.bottom }
 
 func (s *State) segment(number uint64) *Segment {
@@ -415,15 +415,28 @@ func (s *State) died(o Object) {
 	s.memory += deadMemory
 }
 
-// noteDead notes which objects have died by the commit that was applied. A batch behind the entry that took the last one of
-// an object may have brought it back.
-func (s *State) noteDead() {
+// noteDead notes which objects have died by the commit that was applied, and reports whether any has. A batch behind the entry
+// that took the last one of an object may have brought it back.
+func (s *State) noteDead() (died bool) {
 	slices.Sort(s.dying)
 	for _, index := range slices.Compact(s.dying) {
 		if o := s.objects.entry(index); o.live == 0 {
 			s.died(o.Object())
+			died = true
 		}
 	}
+	return died
+}
+
+// raiseBottom raises the bottom to the first commit whose batches are in the tail, or to the applied slot if the tail has none. So
+// commits whose records were deleted can go, although no segment was added. Only commits that make an object die do that: if each
+// commit did, then the one that says what is deleted would itself be the next thing to delete, and a log would never rest.
+func (s *State) raiseBottom() {
+	first := s.seq
+	if s.objects.count > 0 {
+		first = s.objects.commitOf(s.objects.first, s.raised).Seq
+	}
+	s.bottom = max(s.bottom, first)
 }
 
 // cutTail drops the first n batches of the tail.

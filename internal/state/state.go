@@ -316,9 +316,12 @@ func (s *State) applyEntries(c *format.Commit) {
 	if raised != nil {
 		s.raise(raised, c)
 	} else if s.level >= format.LevelSegments {
-		s.noteDead()
+		died := s.noteDead()
 		s.bottom = bottom
 		s.objects.cutDead()
+		if died {
+			s.raiseBottom()
+		}
 	}
 	s.memory += s.objects.memory(s.level) - memory
 }
