@@ -141,7 +141,7 @@ func (e *Engine) maybeCompact() {
 // plan returns the job that is due, within bounds; nil if no job is due.
 func (e *Engine) plan(s *state.State, o state.PlanOptions) *state.Plan {
 	commits := e.opts.CheckpointCommits
-	if e.cramped.Load() {
+	if e.cramped.Load() || e.opts.Thorough && s.DeadInTail() {
 		commits = 1 // any job that makes room is due
 	}
 	if plan := planTail(s, o, commits, time.Duration(e.cluster.DeleteDelay), e.StoreNow()); plan != nil {
@@ -162,9 +162,12 @@ func (e *Engine) plan(s *state.State, o state.PlanOptions) *state.Plan {
 // all partitions: too much for each commit.
 type partsAt struct{ loads, changes uint64 }
 
-// PlanJob returns the job of compaction that is due at a time of the store's clock, for a broker that writes a checkpoint every
-// so many commits; nil if none is.
+// PlanJob returns the job of compaction that is due at a time of the store's clock for an engine with [Options.Thorough] that
+// writes a checkpoint every so many commits; nil if none is.
 func PlanJob(s *state.State, o state.PlanOptions, checkpointCommits int, delay time.Duration, now time.Time) *state.Plan {
+	if s.DeadInTail() {
+		checkpointCommits = 1
+	}
 	if plan := planTail(s, o, checkpointCommits, delay, now); plan != nil {
 		return plan
 	}

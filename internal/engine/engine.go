@@ -40,6 +40,7 @@ type Options struct {
 	AppendTimeout     time.Duration // how long a caller waits for the commit of its request, counted from the arrival of the request
 	StaleMax          time.Duration // how old the last sync may be if an answer relies on it
 	CheckpointCommits int           // number of commits between two checkpoints
+	Thorough          bool          // move records into a segment as soon as that lets deleted records go
 	CheckpointLarge   int           // after a checkpoint of at least this many bytes, the next one may be skipped: see checkpointShare
 	IdempotencyKeys   int           // how many idempotency keys the log may remember
 

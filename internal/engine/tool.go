@@ -20,7 +20,7 @@ func ToolOptions(log io.Writer) Options {
 	var session format.SessionID
 	rand.Read(session[:])
 	return Options{
-		Batching: atOnce{}, AppendTimeout: 30 * time.Second, StaleMax: time.Second, CheckpointCommits: DefaultCheckpointCommits, CheckpointLarge: 1 << 20,
+		Batching: atOnce{}, AppendTimeout: 30 * time.Second, StaleMax: time.Second, CheckpointCommits: DefaultCheckpointCommits, CheckpointLarge: 1 << 20, Thorough: true,
 		IdempotencyKeys: 1_000_000, Memory: DefaultMemory, StateMemory: 256 << 20, Session: session,
 		DeleteDelay: 4 * time.Hour, Margin: time.Hour, // not used: the bucket has a log
 		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})), Boot: BootClock(), BootID: BootIDNow(), Wall: time.Now,

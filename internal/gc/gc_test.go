@@ -289,7 +289,7 @@ func TestIdleLogBecomesClean(t *testing.T) {
 		b.close()
 		b = serve(t, store, m, 5000)
 		b.append(950, time.Second)
-		b.trim(3)
+		b.trim(1010)
 		b.close()
 		time.Sleep(2 * time.Hour)
 		if r := preview(t, store, m); !r.Compaction {
@@ -455,8 +455,8 @@ func TestPreviewForeseesWhatARunWrites(t *testing.T) {
 		store, m := objstore.NewMemory(), start(1)
 		b := serve(t, store, m, 5000)
 		b.raise()
-		b.append(1001, time.Second)
-		b.trim(1)
+		b.append(1051, time.Second)
+		b.trim(1010)
 		b.close()
 		time.Sleep(2 * time.Hour)
 		first := run(t, store, m)
@@ -687,5 +687,37 @@ func TestNoLog(t *testing.T) {
 	}
 	if all := keys(t, store); len(all) > 0 {
 		t.Errorf("it has made %q", all)
+	}
+}
+
+// TestRunFreesDeletedRecordsOfASmallLog checks that what was deleted can be freed by two runs, a delete delay apart, although too
+// few records are left for a job of compaction.
+func TestRunFreesDeletedRecordsOfASmallLog(t *testing.T) {
+	for name, left := range map[string]format.Offset{"no record is left": 0, "an older record is left": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, m := objstore.NewMemory(), start(1)
+				b := serve(t, store, m, 1000)
+				b.raise()
+				if left > 0 { // in another topic, before the records that are deleted
+					b.commit(&format.TopicCreated{ID: 2, Partitions: 1, Name: "other"})
+					b.topic = 2
+					b.append(1, time.Second)
+					b.topic = 1
+				}
+				b.append(20, time.Second)
+				b.trim(0)
+				b.close()
+				time.Sleep(10 * time.Minute)
+				before := keys(t, store)
+				for range 3 {
+					run(t, store, m)
+					time.Sleep(25 * time.Hour)
+				}
+				if n := gone(before, keys(t, store))["log"]; n < 20 {
+					t.Errorf("%d commits are gone: those with the 20 deleted records should be; %s", n, waits(preview(t, store, m)))
+				}
+			})
+		})
 	}
 }

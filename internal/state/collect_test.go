@@ -119,6 +119,35 @@ func TestCollection(t *testing.T) {
 	}
 }
 
+// TestDeletedRecordsNeedNoSegment checks that commits go whose records were deleted, although nothing is left to compact, and that
+// the log rests after that.
+func TestDeletedRecordsNeedNoSegment(t *testing.T) {
+	x := newCollectedLog(t)
+	x.append() // commits 2 to 4
+	x.append()
+	x.append()
+	x.apply(&format.StartMoved{Topic: 1, Start: 1})
+	if x.Bottom() != 3 {
+		t.Fatalf("bottom %d: the first commit with a record is 3", x.Bottom())
+	}
+	x.apply(&format.StartMoved{Topic: 1, Start: 3})
+	deleted := x.Seq()
+	if x.Bottom() != deleted {
+		t.Fatalf("bottom %d: no record is left, so only the last commit stays", x.Bottom())
+	}
+	x.see(deleted)
+	x.see(x.Seq())
+	x.wait(30)
+	plan := x.plan()
+	if plan == nil || plan.Collected.Bottom != deleted || plan.Collected.Slot != deleted {
+		t.Fatalf("%+v", plan)
+	}
+	x.apply(&plan.Collected)
+	if x.Bottom() != deleted || x.CoversDead() != nil || x.plan() != nil {
+		t.Fatalf("bottom %d, plan %+v: the commit that says what is deleted must not be the next to delete", x.Bottom(), x.plan())
+	}
+}
+
 // TestSeenIsThinned checks that some checkpoint always grows as old as the delay, however often one is seen.
 func TestSeenIsThinned(t *testing.T) {
 	x := newCollectedLog(t)

@@ -131,6 +131,11 @@ func (s *State) DeadBytes() (objects, inSegments int64) {
 // commits below it are in segments, are deleted, or stay where they are (see [State.AllObjects]).
 func (s *State) Bottom() format.Seq { return s.bottom }
 
+// DeadInTail reports whether objects without batches stay because of an older one that has some.
+func (s *State) DeadInTail() bool {
+	return s.level >= format.LevelSegments && s.objects.live < s.objects.count
+}
+
 func (s *State) segment(number uint64) *Segment {
 	i, ok := slices.BinarySearchFunc(s.segments, number, func(x *Segment, n uint64) int { return cmp.Compare(x.Number, n) })
 	if !ok {
