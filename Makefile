@@ -106,8 +106,8 @@ fuzz: ## run every fuzz target for FUZZTIME (5s)
 prove: race explore simulate crash long life ## show at large bounds that nothing acknowledged is lost: an hour on 2 cores
 
 .PHONY: life
-life: ## let a log be merged, expire, be deleted from the bucket, and be restored, in a directory and on versitygw: 5 minutes
-	go test ./cmd/seb -count=1 -run TestLifeOfALog -life -v
+life: $(VERSITYGW) ## let a log be merged, expire, be deleted from the bucket, and be restored, in a directory and on versitygw: 5 minutes
+	SEB_TEST_REQUIRE=1 SEB_TEST_VERSITYGW=$(VERSITYGW) go test ./cmd/seb -count=1 -run TestLifeOfALog -life -v
 
 .PHONY: explore
 explore: ## explore the log's decisions, queues and bundles, up to STATES states of each large bound
