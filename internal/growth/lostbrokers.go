@@ -24,6 +24,8 @@ const (
 	lostBefore  = 4 * time.Second  // between two faults
 	lostFor     = 10 * time.Second // how long a broker is suspended or cut off
 	lostAfter   = 5 * time.Second  // how long the brokers are watched after a fault
+
+	restartAfter = 4 * time.Second // from the end of a broker to its restart, to tell one from the other
 )
 
 // fault is what happens to the broker that commits for all.
@@ -46,6 +48,13 @@ var faults = []fault{
 	}},
 	{"stopped with SIGTERM, and restarted", func(ctx context.Context, g *group, lost *member) error {
 		return errors.Join(lost.running().stop(), lost.start(ctx, g.run))
+	}},
+	{"stopped with SIGTERM, and restarted 4 s later", func(ctx context.Context, g *group, lost *member) error {
+		began := time.Now()
+		err := lost.running().stop()
+		pause(ctx, restartAfter)
+		g.run.row("  until the restart", fmt.Sprintf("longest pause of the others: %d ms", g.longestPause(lost, began).Milliseconds()))
+		return errors.Join(err, lost.start(ctx, g.run))
 	}},
 	{"cut off from the store for 10 s", func(ctx context.Context, _ *group, lost *member) error {
 		reopen := lost.toStore.shut()
@@ -148,6 +157,16 @@ func (g *group) end() {
 		m.toStore.end()
 		m.toPeer.end()
 	}
+}
+
+// longestPause returns the longest pause of the brokers that are not lost, from a time to now.
+func (g *group) longestPause(lost *member, from time.Time) (longest time.Duration) {
+	for _, m := range g.members {
+		if m != lost {
+			longest = max(longest, m.longestPause(from, time.Now()))
+		}
+	}
+	return longest
 }
 
 // winner returns the broker that has written most commits within lostBefore.

@@ -48,7 +48,7 @@ func severalBrokers(ctx context.Context, r *run) error {
 		flags []string
 	}{
 		{"--batch immediate", []string{"--batch", "immediate"}},
-		{"default linger", nil},
+		{"--linger 250ms", []string{"--linger", "250ms"}},
 	} {
 		for _, n := range []int{1, 2, 4, 8} {
 			for _, with := range []struct {
