@@ -299,7 +299,7 @@ var outcomes = []struct {
 		return err
 	}},
 	{"Broker.Cut", "- - - - - ok ok ok", func(ctx context.Context, v *victim) error {
-		_, err := v.b.Cut(ctx, []string{v.topic})
+		_, err := v.b.Cut(ctx, []string{v.topic}, seb.CutOptions{})
 		return err
 	}},
 	{"Broker.TopicID", "- - - - - ok ok ok", func(ctx context.Context, v *victim) error {

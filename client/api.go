@@ -16,7 +16,7 @@ import (
 type API interface {
 	Append(ctx context.Context, topic string, records []seb.Record, opts ...seb.AppendOption) (seb.Appended, error)
 	Commit(ctx context.Context, c seb.Commit, opts ...seb.AppendOption) (seb.Committed, error)
-	Cut(ctx context.Context, topics []string) (seb.Cut, error)
+	Cut(ctx context.Context, topics []string, o seb.CutOptions) (seb.Cut, error)
 
 	Fetch(ctx context.Context, topic string, partition int32, from seb.Position, opts seb.FetchOptions) (seb.Fetched, error)
 	Read(ctx context.Context, topic string, partition int32, from seb.Position) iter.Seq2[seb.Record, error]

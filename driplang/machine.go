@@ -41,17 +41,24 @@ type Result[T any] struct {
 // Event feeds an event to an entity. Events come in the order of the log, and each deadline that [Machine.Deadline] names must
 // have passed first if it is earlier than the event.
 func (m *Machine[T]) Event(n *Entity[T], event T, at time.Time) (res Result[T]) {
+	res = m.Continue(n, event, at)
 	now := moment{time: micros(at)}
-	n.runs = slices.DeleteFunc(n.runs, func(r *Run[T]) bool {
-		r.feed(m.root, r.begun, now.time, event, func(leaf *node) bool { return m.matches(leaf, event, r) })
-		return m.ended(r, now, &res)
-	})
 	if r := m.begin(n, event, now.time); r != nil {
 		res.Begun++
 		if !m.ended(r, now, &res) {
 			m.enter(n, r, &res)
 		}
 	}
+	return res
+}
+
+// Continue does the same as Event, but begins no run. It is for an expression that another one has replaced: see [Entity.Drain].
+func (m *Machine[T]) Continue(n *Entity[T], event T, at time.Time) (res Result[T]) {
+	now := moment{time: micros(at)}
+	n.runs = slices.DeleteFunc(n.runs, func(r *Run[T]) bool {
+		r.feed(m.root, r.begun, now.time, event, func(leaf *node) bool { return m.matches(leaf, event, r) })
+		return m.ended(r, now, &res)
+	})
 	return res
 }
 
@@ -83,6 +90,9 @@ func (m *Machine[T]) Deadline(n *Entity[T]) (_ time.Time, ok bool) {
 
 // Empty reports whether nothing has to be kept for the entity.
 func (n *Entity[T]) Empty() bool { return len(n.runs) == 0 && len(n.last) == 0 && n.lasting == nil }
+
+// Drain forgets everything but the open runs: what would only begin further ones.
+func (n *Entity[T]) Drain() { n.last, n.lasting, n.waits = nil, nil, false }
 
 // Runs returns the number of open runs that count.
 func (n *Entity[T]) Runs() int { return len(n.runs) }

@@ -14,8 +14,10 @@ import (
 
 // wireCut is a cut as clients see it. They send Topics as it is.
 type wireCut struct {
-	LogTime string          `json:"log_time"`
-	Topics  json.RawMessage `json:"topics"`
+	LogTime      string          `json:"log_time"`
+	StoreTime    string          `json:"store_time"`
+	StoreTimeAge string          `json:"store_time_age"`
+	Topics       json.RawMessage `json:"topics"`
 }
 
 func (s *server) cut(query string) (c wireCut) {
@@ -48,6 +50,57 @@ func TestCutOverHTTP(t *testing.T) {
 	}
 	s.get("/v1/cut?topic=orders", "Seb-Key", "k").wantProblem(t, 400, seb.CodeInvalidRequest)
 	s.wantNothingReserved()
+}
+
+// A cut with later waits for a commit, up to wait, and answers in any case. While it waits, it costs no request to the store.
+func TestCutLaterOverHTTP(t *testing.T) {
+	s := newCommitServer(t, seb.Options{})
+	cut := s.cut("?topic=orders")
+	if at, err := time.Parse(time.RFC3339, cut.StoreTime); err != nil || time.Since(at).Abs() > time.Minute {
+		t.Errorf("the store's time is %q", cut.StoreTime)
+	}
+	if age, err := time.ParseDuration(cut.StoreTimeAge); err != nil || age < 0 || age > time.Minute {
+		t.Errorf("the store's time is of an answer that is %q old", cut.StoreTimeAge)
+	}
+	for _, wait := range []string{"", "&wait=0s", "&wait=20ms"} {
+		if again := s.cut("?topic=orders&later=" + cut.LogTime + wait); again.LogTime != cut.LogTime || string(again.Topics) != string(cut.Topics) {
+			t.Errorf("%s: %+v", wait, again)
+		}
+	}
+	done := make(chan wireCut)
+	go func() { done <- s.cut("?topic=payments&topic=orders&wait=5m&later=" + cut.LogTime) }()
+	s.append("orders", "another")
+	if later := <-done; later.LogTime <= cut.LogTime || !strings.Contains(string(later.Topics), `"ends":{"0":4}`) {
+		t.Errorf("%+v", later)
+	}
+	for _, query := range []string{"later=", "later=yesterday", "later=1969-12-31T23:59:59Z", "wait=1s", "later=2026-01-31T12:00:00Z&wait=6m",
+		"later=2026-01-31T12:00:00Z&wait=1s&wait=2s"} {
+		s.get("/v1/cut?topic=orders&"+query).wantProblem(t, 400, seb.CodeInvalidRequest)
+	}
+	s.get("/v1/cut?topic=none&later=2099-01-31T12:00:00Z&wait=5m").wantProblem(t, 404, seb.CodeTopicNotFound)
+	s.wantNothingReserved()
+}
+
+// A cut that waits is answered when its broker begins to shut down, and when one of its topics is deleted.
+func TestCutLaterEndsOverHTTP(t *testing.T) {
+	for name, test := range map[string]struct {
+		act  func(s *server)
+		want int
+	}{
+		"drain":  {func(s *server) { s.handler.drain() }, http.StatusOK},
+		"delete": {func(s *server) { s.do("DELETE", "/v1/topics/orders", nil).want(s.t, http.StatusNoContent) }, http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newCommitServer(t, seb.Options{})
+			cut := s.cut("?topic=orders")
+			done := make(chan answer)
+			go func() { done <- s.get("/v1/cut?topic=orders&wait=5m&later=" + cut.LogTime) }()
+			test.act(s)
+			a := <-done
+			a.want(t, test.want)
+			s.wantNothingReserved()
+		})
+	}
 }
 
 func TestCutOfManyPartitions(t *testing.T) {

@@ -230,7 +230,7 @@ func encodeExample(value any) (string, error) {
 
 // volatile matches fields whose values differ between buckets or keys, or
 // depend on the time or the format of stored objects.
-var volatile = regexp.MustCompile(`"(cluster_id|session|applied|bytes|state_bytes|created|last_activity|leased_until|log_time|parked|oldest|oldest_age|received_per_second|acknowledged_per_second)":("[^"]*"|[0-9.e+-]+)|"(key)":"seb_\d+_[0-9a-f]{64}"`)
+var volatile = regexp.MustCompile(`"(cluster_id|session|applied|bytes|state_bytes|created|last_activity|leased_until|log_time|store_time|store_time_age|parked|oldest|oldest_age|received_per_second|acknowledged_per_second)":("[^"]*"|[0-9.e+-]+)|"(key)":"seb_\d+_[0-9a-f]{64}"`)
 
 // inForm returns a body in the form in which it is compared: JSON is decoded, without volatile
 // fields.

@@ -45,6 +45,11 @@ func parseParameters(r *http.Request, known ...string) (query, error) {
 	if err != nil {
 		return nil, err
 	}
+	return single(values)
+}
+
+// single returns values as a query. It refuses parameters that are given twice.
+func single(values url.Values) (query, error) {
 	q := make(query, len(values))
 	for name, v := range values {
 		if len(v) > 1 {
@@ -121,11 +126,20 @@ func (q query) position() (seb.Position, error) {
 	case !timed:
 		return seb.Earliest, nil
 	}
-	t, err := parseTimestamp(at)
+	t, err := parseTime("time", at)
 	if err != nil {
-		return seb.Position{}, invalid("write a date, a time and a zone, such as 2026-01-31T12:00:00Z; if the zone begins with +, write %2B instead of +", "time is %.100q; it must be RFC 3339, such as 2026-01-31T12:00:00Z, from 1970 on", at)
+		return seb.Position{}, err
 	}
 	return seb.AtTime(t), nil
+}
+
+// parseTime parses the value of a parameter that is a time.
+func parseTime(name, value string) (time.Time, error) {
+	t, err := parseTimestamp(value)
+	if err != nil {
+		return t, invalid("write a date, a time and a zone, such as 2026-01-31T12:00:00Z; if the zone begins with +, write %2B instead of +", "%s is %.100q; it must be RFC 3339, such as 2026-01-31T12:00:00Z, from 1970 on", name, value)
+	}
+	return t, nil
 }
 
 // parseOffset reads the parameter offset. It refuses times, for which there is the parameter time.

@@ -14,76 +14,96 @@ import (
 // pageCount is the number of pages into which entities are divided by a hash. Snapshots consist of pages.
 const pageCount = 1024
 
-// page has the entities of all triggers whose hash is that of the page.
+// page has the entities of all triggers whose hash is that of the page. What it knows of an entity is kept encoded, since that takes
+// a fraction of the memory.
 type page struct {
-	clock    position // what a stored page already includes: earlier records do not count for it again
-	entities map[entityKey]string
+	clock position                // what a stored page already includes: earlier records do not count for it again
+	runs  map[entityKey]string    // the runs of an entity under a version of a trigger, as driplang.Machine.AppendEntity writes them
+	fired map[firedKey]firedTimes // when an entity has fired, in any version of a trigger
+	dirty bool                    // the page has changed since it was stored
 }
 
-// entityKey names what a trigger knows about an entity.
-type entityKey struct{ trigger, entity string }
-
-func (k entityKey) compare(other entityKey) int {
-	return cmp.Or(cmp.Compare(k.trigger, other.trigger), cmp.Compare(k.entity, other.entity))
+// entityKey names an entity under a version of a trigger.
+type entityKey struct {
+	of     *version
+	entity string
 }
 
-// page returns the page of an entity.
-func (v *evaluator) page(entity string) *page {
+// firedKey names an entity of a trigger.
+type firedKey struct {
+	of     *trigger
+	entity string
+}
+
+// pageOf returns the index of the page of an entity.
+func pageOf(entity string) int {
 	h := fnv.New64a()
 	h.Write([]byte(entity))
-	return &v.pages[h.Sum64()%pageCount]
+	return int(h.Sum64() % pageCount)
 }
 
-// entity is what a trigger knows about an entity.
-type entity struct {
-	driplang.Entity[*seen]
-	fired []int64 // when it has fired, as far as the repeat needs that; microseconds since 1970
-}
+// entity is what a version of a trigger knows about an entity.
+type entity = driplang.Entity[*seen]
 
 // load decodes an entity, or returns a new one. Deadlines up to passed have passed.
-func (p *page) load(a *active, key entityKey, passed int64) *entity {
-	stored, ok := p.entities[key]
+func (p *page) load(key entityKey, passed int64) *entity {
+	stored, ok := p.runs[key]
 	if !ok {
 		return &entity{}
 	}
-	n, err := decodeEntity(a, []byte(stored), passed)
+	n, err := key.of.machine.DecodeEntity([]byte(stored), time.UnixMicro(passed), key.of.readSeen)
 	if err != nil {
-		panic(fmt.Sprintf("trigger %s, entity %q: %v", key.trigger, key.entity, err)) // this process has encoded it
+		panic(fmt.Sprintf("trigger %s, entity %q: %v", key.of.name, key.entity, err)) // this process has encoded it
 	}
 	return n
 }
 
 // save encodes an entity, or forgets it if nothing has to be kept.
-func (p *page) save(a *active, key entityKey, n *entity) {
-	if n.Empty() && len(n.fired) == 0 {
-		delete(p.entities, key)
+func (p *page) save(key entityKey, n *entity) {
+	if n.Empty() {
+		p.put(key, "")
 		return
 	}
-	if p.entities == nil {
-		p.entities = map[entityKey]string{}
-	}
-	p.entities[key] = string(n.append(a, nil))
+	p.put(key, string(key.of.machine.AppendEntity(nil, n, key.of.appendSeen)))
 }
 
-// An entity is stored as varints: the number of times at which it has fired, the first of these and the differences between them,
-// and then what driplang.Machine.AppendEntity writes. Under the repeat `once`, nothing follows the time at which it has fired.
+// put sets the encoded runs of an entity; empty forgets them.
+func (p *page) put(key entityKey, runs string) {
+	before, had := p.runs[key]
+	if before == runs {
+		return
+	}
+	p.dirty = true
+	switch {
+	case runs == "":
+		delete(p.runs, key)
+		key.of.entities--
+		return
+	case p.runs == nil:
+		p.runs = map[entityKey]string{}
+	}
+	if !had {
+		key.of.entities++
+	}
+	p.runs[key] = runs
+}
 
-func (n *entity) append(a *active, b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(len(n.fired)))
+// firedTimes are the times at which an entity has fired, as far as the repeat of the trigger needs them: varints of the number of
+// times, the first of them, and the differences between them. Times are microseconds since 1970.
+type firedTimes string
+
+func encodeFired(times []int64) firedTimes {
+	b := binary.AppendUvarint(nil, uint64(len(times)))
 	before := int64(0)
-	for _, at := range n.fired {
+	for _, at := range times {
 		b = binary.AppendVarint(b, at-before)
 		before = at
 	}
-	if n.done(a) {
-		return b
-	}
-	return a.machine.AppendEntity(b, &n.Entity, a.appendSeen)
+	return firedTimes(b)
 }
 
-func decodeEntity(a *active, b []byte, passed int64) (*entity, error) {
-	n := &entity{}
-	r := reader{rest: b}
+func decodeFired(f firedTimes) (times []int64, err error) {
+	r := reader{rest: []byte(f)}
 	count, at := r.uvarint(), int64(0)
 	if count > driplang.MaxTimes {
 		r.fail()
@@ -93,37 +113,50 @@ func decodeEntity(a *active, b []byte, passed int64) (*entity, error) {
 			break
 		}
 		at += r.varint()
-		n.fired = append(n.fired, at)
+		times = append(times, at)
 	}
-	if r.err != nil || n.done(a) {
-		return n, r.err
+	if r.err == nil && len(r.rest) > 0 {
+		r.fail()
 	}
-	of, err := a.machine.DecodeEntity(r.rest, time.UnixMicro(passed), a.readSeen)
-	if err != nil {
-		return nil, err
-	}
-	n.Entity = *of
-	return n, nil
+	return times, r.err
 }
 
-// done reports whether the entity can never fire again.
-func (n *entity) done(a *active) bool { return a.Repeat == driplang.Once && len(n.fired) > 0 }
-
-// mayFire reports whether the repeat allows a firing that is due at a time, and if so notes it.
-func (n *entity) mayFire(r driplang.Repeat, due int64) bool {
-	most, per := r.Limit()
+// mayFire reports whether the repeat of a version allows a firing that is due at a time, and if so notes it.
+func (p *page) mayFire(key entityKey, due int64) bool {
+	most, per := key.of.Repeat.Limit()
 	if most == 0 {
 		return true
 	}
-	if per > 0 {
-		n.fired = slices.DeleteFunc(n.fired, func(t int64) bool { return t <= due-per.Microseconds() })
+	at := firedKey{key.of.trigger, key.entity}
+	times, err := decodeFired(cmp.Or(p.fired[at], "\x00"))
+	if err != nil {
+		panic(fmt.Sprintf("trigger %s, entity %q: %v", key.of.name, key.entity, err)) // it was checked when it was loaded
 	}
-	if len(n.fired) >= most {
+	if per > 0 {
+		times = slices.DeleteFunc(times, func(t int64) bool { return t <= due-per.Microseconds() })
+	}
+	if len(times) >= most {
 		return false
 	}
-	n.fired = append(n.fired, due)
-	if per == 0 {
-		n.Entity = driplang.Entity[*seen]{} // it never fires again
-	}
+	p.putFired(at, encodeFired(append(times, due)))
 	return true
+}
+
+// putFired sets when an entity has fired; empty forgets that.
+func (p *page) putFired(at firedKey, times firedTimes) {
+	p.dirty = true
+	if times == "" {
+		delete(p.fired, at)
+		return
+	}
+	if p.fired == nil {
+		p.fired = map[firedKey]firedTimes{}
+	}
+	p.fired[at] = times
+}
+
+// done reports whether the entity can never fire again.
+func (p *page) done(key entityKey) bool {
+	_, fired := p.fired[firedKey{key.of.trigger, key.entity}]
+	return fired && key.of.Repeat == driplang.Once
 }

@@ -1,6 +1,8 @@
 package trigger
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -8,79 +10,166 @@ import (
 	"github.com/simple-event-broker/seb/driplang"
 )
 
-// evaluator decides what triggers fire. It is a function of the triggers, and of the records and deadlines in their order.
+// evaluator decides what triggers fire. It is a function of the definitions, and of the records and deadlines in their order.
 type evaluator struct {
-	triggers map[string]*active
+	triggers map[string]*trigger
 	pages    [pageCount]page
 	timers   timers
 	at       position     // the last record
 	passed   int64        // all deadlines up to this time have passed; microseconds since 1970
 	emit     func(firing) // gets each firing, in order
+	undo     *undo        // unless nil, notes what the evaluator changes
 }
 
-// active is a version of a trigger that is being evaluated.
-type active struct {
+// trigger is a trigger by its name, whatever its definition.
+type trigger struct {
+	name     string
+	versions []*version // the current one is the last, if it is not over; the others begin no runs
+	counts   Counts
+}
+
+// version is a definition of a trigger that is evaluated.
+type version struct {
 	*compiled
-	name    string
-	version int64
-	machine driplang.Machine[*seen]
-	counts  Counts
+	*trigger
+	number   int64
+	machine  driplang.Machine[*seen]
+	current  bool // it begins runs
+	entities int  // how many it knows
 }
 
 // Counts say what a trigger has done since its runner started.
 type Counts struct {
-	Events          int64 // events that the trigger looked at
-	Fired           int64
-	Lost            int64 // runs that became true at the same moment as a later run of the entity
-	Repeats         int64 // firings that the repeat does not allow
-	Dropped         int64 // runs that did not begin, since the entity had too many
-	ConditionErrors int64 // conditions that could not be decided, and so did not hold
+	Events          int64 `json:"events"` // events that the trigger looked at
+	Fired           int64 `json:"fired"`
+	Lost            int64 `json:"lost"`             // runs that became true at the same moment as a later run of the entity
+	Repeats         int64 `json:"repeats"`          // firings that the repeat does not allow
+	Dropped         int64 `json:"dropped"`          // runs that did not begin, since the entity had too many
+	ConditionErrors int64 `json:"condition_errors"` // conditions that could not be decided, and so did not hold
 }
 
 func newEvaluator(emit func(firing)) *evaluator {
-	return &evaluator{triggers: map[string]*active{}, emit: emit}
+	return &evaluator{triggers: map[string]*trigger{}, emit: emit}
 }
 
-// add begins to evaluate a trigger.
-func (v *evaluator) add(name string, version int64, c *compiled) {
-	a := &active{compiled: c, name: name, version: version}
+// version makes a version of a trigger known, so that its entities can be loaded. It is not evaluated before replace is called.
+func (v *evaluator) version(name string, number int64, c *compiled) *version {
+	t := v.triggers[name]
+	if t == nil {
+		t = &trigger{name: name}
+		v.triggers[name] = t
+	}
+	a := &version{compiled: c, trigger: t, number: number}
 	a.machine = driplang.Machine[*seen]{Program: c.program, RunsMax: c.RunsMax, Matches: a.matches, Same: a.same}
-	v.triggers[name] = a
+	return a
 }
 
-// record gives the next record to the triggers that watch its topic. Earlier deadlines pass first.
-func (v *evaluator) record(topic string, id seb.TopicID, r *seb.Record) {
-	at := position{time: r.LogTime.UnixMicro(), topic: id, partition: r.Partition, offset: r.Offset}
-	v.pass(at.time - 1)
-	v.at = at
-	e := EventOf(topic, r)
-	for _, a := range v.triggers {
-		if slices.Contains(a.From, topic) && a.looksAt(e.Name) {
-			v.event(a, &e, at)
+// replace makes a version the current one of its trigger. The open runs of the version before go on, or are dropped.
+func (v *evaluator) replace(a *version, drop bool) {
+	v.retire(a.trigger, drop)
+	a.current = true
+	a.versions = append(a.versions, a)
+}
+
+// retire lets the current version of a trigger begin no more runs.
+func (v *evaluator) retire(t *trigger, drop bool) {
+	for _, old := range t.versions {
+		if !drop && !old.current {
+			continue
+		}
+		old.current = false
+		v.eachEntity(old, func(p *page, key entityKey) {
+			if drop {
+				p.put(key, "")
+				return
+			}
+			n := p.load(key, v.passed)
+			n.Drain()
+			p.save(key, n)
+		})
+	}
+	t.versions = slices.DeleteFunc(t.versions, func(old *version) bool { return old.entities == 0 })
+}
+
+// remove forgets a trigger and what it knew.
+func (v *evaluator) remove(t *trigger) {
+	v.retire(t, true)
+	t.versions = nil
+	for i := range v.pages {
+		p := &v.pages[i]
+		if v.at.compare(p.clock) <= 0 {
+			continue
+		}
+		for key := range p.fired {
+			if key.of == t {
+				p.putFired(key, "")
+			}
 		}
 	}
 }
 
-// event gives an event to a trigger.
-func (v *evaluator) event(a *active, e *Event, at position) {
+// eachEntity calls f for the entities of a version, except on pages that were stored behind the last record.
+func (v *evaluator) eachEntity(of *version, f func(*page, entityKey)) {
+	for i := range v.pages {
+		p := &v.pages[i]
+		if v.at.compare(p.clock) <= 0 {
+			continue
+		}
+		for key := range p.runs {
+			if key.of == of {
+				f(p, key)
+			}
+		}
+	}
+}
+
+// advance moves on to the next record. Earlier deadlines pass first.
+func (v *evaluator) advance(to position) {
+	v.pass(to.time - 1)
+	v.at = to
+}
+
+// record gives the next record to the triggers that watch its topic.
+func (v *evaluator) record(topic string, id seb.TopicID, r *seb.Record) {
+	v.advance(position{time: r.LogTime.UnixMicro(), topic: id, partition: r.Partition, offset: r.Offset})
+	var e *Event
+	for _, t := range v.triggers {
+		for _, a := range t.versions {
+			if !slices.Contains(a.From, topic) {
+				continue
+			}
+			if e == nil { // decoded once for all
+				decoded := EventOf(topic, r)
+				e = &decoded
+			}
+			if a.looksAt(e.Name) {
+				v.event(a, e)
+			}
+		}
+	}
+}
+
+// event gives an event to a version of a trigger.
+func (v *evaluator) event(a *version, e *Event) {
 	a.counts.Events++
 	of := a.entityOf(e)
 	if of == "" {
 		return
 	}
-	key := entityKey{a.name, of}
-	p := v.page(of)
-	if at.compare(p.clock) <= 0 {
-		return // the page was stored behind this record
-	}
-	n := p.load(a, key, v.passed)
-	if n.done(a) {
+	key := entityKey{a, of}
+	p := &v.pages[pageOf(of)]
+	if v.at.compare(p.clock) <= 0 || p.done(key) {
 		return
 	}
-	s := &seen{at: at, name: e.Name, event: e}
-	res := a.machine.Event(&n.Entity, s, e.LogTime)
-	v.took(a, key, n, res, at)
-	v.store(p, a, key, n)
+	n := p.load(key, v.passed)
+	s := &seen{at: v.at, name: e.Name, event: e}
+	var res driplang.Result[*seen]
+	if a.current {
+		res = a.machine.Event(n, s, e.LogTime)
+	} else {
+		res = a.machine.Continue(n, s, e.LogTime)
+	}
+	v.took(p, key, n, res, v.at)
 }
 
 // pass passes all deadlines up to a time, in their order.
@@ -91,50 +180,101 @@ func (v *evaluator) pass(to int64) {
 			break
 		}
 		v.passed = t.due - 1
-		a := v.triggers[t.key.trigger]
-		if a == nil {
-			continue // the trigger was deleted
+		if v.undo != nil {
+			v.undo.timers = append(v.undo.timers, t)
 		}
-		p := v.page(t.key.entity)
-		n := p.load(a, t.key, v.passed)
-		if due, ok := a.machine.Deadline(&n.Entity); !ok || due.UnixMicro() != t.due {
+		p := &v.pages[pageOf(t.key.entity)]
+		n := p.load(t.key, v.passed)
+		machine := &t.key.of.machine
+		if due, ok := machine.Deadline(n); !ok || due.UnixMicro() != t.due {
 			continue // the run that set the timer has ended, or has set another one
 		}
-		v.took(a, t.key, n, a.machine.Pass(&n.Entity, time.UnixMicro(t.due)), deadlineAt(t.due))
-		v.store(p, a, t.key, n)
+		v.took(p, t.key, n, machine.Pass(n, time.UnixMicro(t.due)), deadlineAt(t.due))
 	}
-	v.passed = to
+	v.passed = max(v.passed, to)
 }
 
-// took counts what a moment did to an entity, and emits its firing.
-func (v *evaluator) took(a *active, key entityKey, n *entity, r driplang.Result[*seen], at position) {
+// took counts what a moment did to an entity, emits its firing, and stores the entity.
+func (v *evaluator) took(p *page, key entityKey, n *entity, r driplang.Result[*seen], at position) {
+	a := key.of
+	if v.undo != nil {
+		v.undo.note(p, key)
+	}
 	a.counts.Lost += int64(r.Lost)
 	a.counts.Dropped += int64(r.Dropped)
 	switch {
 	case r.Fired == nil:
-	case n.mayFire(a.Repeat, at.time):
+	case p.mayFire(key, at.time):
 		a.counts.Fired++
 		v.emit(a.firing(key.entity, r.Fired, at))
+		if p.done(key) {
+			n = &entity{}
+		}
 	default:
 		a.counts.Repeats++
 	}
-}
-
-// store stores an entity in its page, and sets the timer of its next deadline.
-func (v *evaluator) store(p *page, a *active, key entityKey, n *entity) {
-	p.save(a, key, n)
-	if due, ok := a.machine.Deadline(&n.Entity); ok {
+	p.save(key, n)
+	if due, ok := a.machine.Deadline(n); ok {
 		v.timers.set(timer{due: due.UnixMicro(), key: key})
 	}
 }
 
-// looksAt reports whether events of a name matter to the trigger.
-func (a *active) looksAt(name string) bool {
+// tryPass passes deadlines as pass does, and returns a function that takes that back.
+func (v *evaluator) tryPass(to int64) (takeBack func()) {
+	u := &undo{passed: v.passed, counts: map[*trigger]Counts{}}
+	for _, t := range v.triggers {
+		u.counts[t] = t.counts
+	}
+	v.undo = u
+	v.pass(to)
+	v.undo = nil
+	return func() {
+		for _, x := range slices.Backward(u.entities) {
+			x.page.put(x.key, x.runs)
+			x.page.putFired(firedKey{x.key.of.trigger, x.key.entity}, x.fired)
+		}
+		for _, t := range u.timers {
+			v.timers.set(t)
+		}
+		for t, counts := range u.counts {
+			t.counts = counts
+		}
+		v.passed = u.passed
+	}
+}
+
+// undo is what tryPass has changed.
+type undo struct {
+	passed   int64
+	timers   []timer
+	entities []undoEntity
+	counts   map[*trigger]Counts
+}
+
+// undoEntity is an entity as it was.
+type undoEntity struct {
+	page  *page
+	key   entityKey
+	runs  string
+	fired firedTimes
+}
+
+func (u *undo) note(p *page, key entityKey) {
+	u.entities = append(u.entities, undoEntity{p, key, p.runs[key], p.fired[firedKey{key.of.trigger, key.entity}]})
+}
+
+// sorted returns the triggers by name.
+func (v *evaluator) sorted() []*trigger {
+	return slices.SortedFunc(maps.Values(v.triggers), func(a, b *trigger) int { return cmp.Compare(a.name, b.name) })
+}
+
+// looksAt reports whether events of a name matter to the version.
+func (a *version) looksAt(name string) bool {
 	return slices.Contains(a.names, name) || slices.Contains(a.names, driplang.Any)
 }
 
 // entityOf returns the entity of an event; empty if the event has none.
-func (a *active) entityOf(e *Event) string {
+func (a *version) entityOf(e *Event) string {
 	if a.by == nil {
 		return e.Entity
 	}
@@ -147,7 +287,7 @@ func (a *active) entityOf(e *Event) string {
 }
 
 // matches decides an event node of the expression.
-func (a *active) matches(node *driplang.Expr, s *seen, run *driplang.Run[*seen]) bool {
+func (a *version) matches(node *driplang.Expr, s *seen, run *driplang.Run[*seen]) bool {
 	if node.Event != driplang.Any && node.Event != s.name {
 		return false
 	}
@@ -163,7 +303,7 @@ func (a *active) matches(node *driplang.Expr, s *seen, run *driplang.Run[*seen])
 }
 
 // aliases returns the fields of the events that a run has captured.
-func (a *active) aliases(run *driplang.Run[*seen]) func(alias string) (any, bool) {
+func (a *version) aliases(run *driplang.Run[*seen]) func(alias string) (any, bool) {
 	return func(alias string) (any, bool) {
 		s, ok := a.machine.Captured(run, alias)
 		if !ok {

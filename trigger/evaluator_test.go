@@ -59,7 +59,7 @@ func TestEvaluatorAgreesWithModel(t *testing.T) {
 			}
 			name := fmt.Sprintf("trigger-%d", i)
 			definitions[name] = d
-			v.add(name, 1, c)
+			v.replace(v.version(name, 1, c), false)
 		}
 		for i, e := range all {
 			v.record("events", 1, recordOf(t, i, e))

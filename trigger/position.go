@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math"
+	"time"
 
 	"github.com/simple-event-broker/seb"
 )
@@ -48,3 +49,6 @@ func (p position) append(b []byte) []byte {
 	}
 	return b
 }
+
+// timeOf returns a time of microseconds since 1970.
+func timeOf(micros int64) time.Time { return time.UnixMicro(micros).UTC() }

@@ -68,3 +68,6 @@ func (r *reader) position() position {
 	p.partition, p.offset = int32(partition), seb.Offset(offset)
 	return p
 }
+
+// text reads a length, and so many bytes.
+func (r *reader) text() string { return string(r.bytes()) }

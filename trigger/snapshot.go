@@ -7,10 +7,11 @@ import (
 	"slices"
 )
 
-// A page is stored as a byte 1, the version; the index of the page; its clock; the number of triggers with entities in it; and for
-// each of them its name, its version, the number of its entities, and each entity with the bytes of its state. Texts and bytes have
-// their length before them; numbers are varints. Triggers and entities are sorted, so a page has one form.
-const pageVersion = 1
+// A page is stored as a byte 1, the version of this form; the index of the page; the number of triggers with entities in it; and for
+// each of them its name, the number of its versions, and for each of these its number, the number of its entities, and each entity
+// with its runs; then the number of its entities that have fired, and each of these with the times. Texts and bytes have their
+// length before them; numbers are varints. Everything is sorted, so a page has one form.
+const pageForm = 1
 
 // clock returns the position up to which the evaluator has decided everything.
 func (v *evaluator) clock() position {
@@ -23,36 +24,49 @@ func (v *evaluator) clock() position {
 // storePage returns the bytes of a page, as of now.
 func (v *evaluator) storePage(index int) []byte {
 	p := &v.pages[index]
-	of := map[string][]string{} // the entities of each trigger
-	for key := range p.entities {
-		if v.triggers[key.trigger] != nil {
-			of[key.trigger] = append(of[key.trigger], key.entity)
+	runs := map[*trigger]map[*version][]string{}
+	fired := map[*trigger][]string{}
+	of := map[string]*trigger{}
+	for key := range p.runs {
+		t := key.of.trigger
+		if of[t.name] = t; runs[t] == nil {
+			runs[t] = map[*version][]string{}
 		}
+		runs[t][key.of] = append(runs[t][key.of], key.entity)
 	}
-	clock := v.clock()
-	if p.clock.compare(clock) > 0 {
-		clock = p.clock // it was stored later than what the evaluator has read again so far
+	for key := range p.fired {
+		of[key.of.name] = key.of
+		fired[key.of] = append(fired[key.of], key.entity)
 	}
-	b := binary.AppendUvarint([]byte{pageVersion}, uint64(index))
-	b = clock.append(b)
+	b := binary.AppendUvarint([]byte{pageForm}, uint64(index))
 	b = binary.AppendUvarint(b, uint64(len(of)))
 	for _, name := range slices.Sorted(maps.Keys(of)) {
+		t := of[name]
 		b = appendText(b, name)
-		b = binary.AppendVarint(b, v.triggers[name].version)
-		b = binary.AppendUvarint(b, uint64(len(of[name])))
-		slices.Sort(of[name])
-		for _, entity := range of[name] {
-			b = appendText(b, entity)
-			b = appendText(b, p.entities[entityKey{name, entity}])
+		b = binary.AppendUvarint(b, uint64(len(runs[t])))
+		versions := slices.SortedFunc(maps.Keys(runs[t]), func(a, b *version) int { return int(a.number - b.number) })
+		for _, a := range versions {
+			b = binary.AppendVarint(b, a.number)
+			entities := slices.Sorted(slices.Values(runs[t][a]))
+			b = binary.AppendUvarint(b, uint64(len(entities)))
+			for _, entity := range entities {
+				b = appendText(appendText(b, entity), p.runs[entityKey{a, entity}])
+			}
+		}
+		entities := slices.Sorted(slices.Values(fired[t]))
+		b = binary.AppendUvarint(b, uint64(len(entities)))
+		for _, entity := range entities {
+			b = appendText(appendText(b, entity), string(p.fired[firedKey{t, entity}]))
 		}
 	}
 	return b
 }
 
-// loadPage loads a stored page, and sets the timers of its entities. Entities of other versions of triggers are left out.
-func (v *evaluator) loadPage(b []byte) error {
-	if len(b) == 0 || b[0] != pageVersion {
-		return fmt.Errorf("%w: a page of an unknown version", errState)
+// loadPage loads a page that was stored at the given moment, and sets the timers of its entities. find returns a version, or nil if
+// what the page knows of it is to be left out.
+func (v *evaluator) loadPage(b []byte, clock position, find func(name string, number int64) *version) error {
+	if len(b) == 0 || b[0] != pageForm {
+		return fmt.Errorf("%w: a page of an unknown form", errState)
 	}
 	r := reader{rest: b[1:]}
 	index := r.uvarint()
@@ -61,30 +75,53 @@ func (v *evaluator) loadPage(b []byte) error {
 		return r.err
 	}
 	p := &v.pages[index]
-	p.clock, p.entities = r.position(), map[entityKey]string{}
+	p.clock = clock
 	for range r.uvarint() {
-		name, version := string(r.bytes()), r.varint()
+		name := r.text()
 		for range r.uvarint() {
-			key, state := entityKey{name, string(r.bytes())}, r.bytes()
+			a := find(name, r.varint())
+			for range r.uvarint() {
+				if key, state := (entityKey{a, r.text()}), r.text(); r.err != nil {
+					return r.err
+				} else if a == nil {
+					continue
+				} else if err := v.loadEntity(p, key, state); err != nil {
+					return err
+				}
+			}
+		}
+		t := v.triggers[name]
+		for range r.uvarint() {
+			entity, times := r.text(), firedTimes(r.text())
 			if r.err != nil {
 				return r.err
 			}
-			a := v.triggers[name]
-			if a == nil || a.version != version {
-				continue
+			if _, err := decodeFired(times); err != nil {
+				return fmt.Errorf("trigger %s, entity %q: %w", name, entity, err)
 			}
-			n, err := decodeEntity(a, state, p.clock.passed())
-			if err != nil {
-				return fmt.Errorf("trigger %s, entity %q: %w", name, key.entity, err)
-			}
-			p.entities[key] = string(state)
-			if due, ok := a.machine.Deadline(&n.Entity); ok {
-				v.timers.set(timer{due: due.UnixMicro(), key: key})
+			if t != nil {
+				p.putFired(firedKey{t, entity}, times)
 			}
 		}
+		if r.err != nil {
+			return r.err
+		}
 	}
-	if r.err == nil && len(r.rest) > 0 {
+	if len(r.rest) > 0 {
 		r.fail()
 	}
+	p.dirty = false
 	return r.err
+}
+
+func (v *evaluator) loadEntity(p *page, key entityKey, runs string) error {
+	n, err := key.of.machine.DecodeEntity([]byte(runs), timeOf(p.clock.passed()), key.of.readSeen)
+	if err != nil {
+		return fmt.Errorf("trigger %s, entity %q: %w", key.of.name, key.entity, err)
+	}
+	p.put(key, runs)
+	if due, ok := key.of.machine.Deadline(n); ok {
+		v.timers.set(timer{due: due.UnixMicro(), key: key})
+	}
+	return nil
 }

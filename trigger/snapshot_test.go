@@ -36,12 +36,12 @@ func TestPagesOfDifferentMomentsGoOn(t *testing.T) {
 
 		var want, got []string
 		v := newEvaluator(func(f firing) { want = append(want, fmt.Sprint(f.entity, f.at)) })
-		v.add("trigger", 3, c)
+		v.replace(v.version("trigger", 3, c), false)
 		pages := map[int][]byte{}
 		storedAt := map[int]position{}
 		store := func(one int) {
 			for i := range pageCount {
-				if v.pages[i].entities != nil && r.IntN(one) == 0 {
+				if v.pages[i].dirty && r.IntN(one) == 0 {
 					pages[i], storedAt[i] = v.storePage(i), v.clock()
 				}
 			}
@@ -57,9 +57,11 @@ func TestPagesOfDifferentMomentsGoOn(t *testing.T) {
 
 		// A page that was never stored begins at the beginning. A firing that came before its page was stored does not come again.
 		again := newEvaluator(func(f firing) { got = append(got, fmt.Sprint(f.entity, f.at)) })
-		again.add("trigger", 3, c)
-		for _, p := range pages {
-			if err := again.loadPage(p); err != nil {
+		known := again.version("trigger", 3, c)
+		again.replace(known, false)
+		find := func(string, int64) *version { return known }
+		for i, p := range pages {
+			if err := again.loadPage(p, storedAt[i], find); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -70,12 +72,12 @@ func TestPagesOfDifferentMomentsGoOn(t *testing.T) {
 		var since []string
 		check := newEvaluator(func(f firing) {
 			for i := range v.pages {
-				if &v.pages[i] == v.page(f.entity) && f.at.compare(storedAt[i]) > 0 {
+				if i == pageOf(f.entity) && f.at.compare(storedAt[i]) > 0 {
 					since = append(since, fmt.Sprint(f.entity, f.at))
 				}
 			}
 		})
-		check.add("trigger", 3, c)
+		check.replace(check.version("trigger", 3, c), false)
 		for i, e := range all {
 			check.record("events", 1, recordOf(t, i, e))
 		}
@@ -88,7 +90,7 @@ func TestPagesOfDifferentMomentsGoOn(t *testing.T) {
 		}
 		for i, p := range pages {
 			for cut := range len(p) * max(0, 5-int(seed)) / 5 {
-				if err := newEvaluator(nil).loadPage(p[:cut]); err == nil {
+				if err := newEvaluator(nil).loadPage(p[:cut], position{}, func(string, int64) *version { return nil }); err == nil {
 					t.Fatalf("page %d: %d of %d bytes were accepted", i, cut, len(p))
 				}
 			}

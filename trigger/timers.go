@@ -11,7 +11,7 @@ type timer struct {
 	key entityKey
 }
 
-// timers are ordered by the deadline, and at one deadline by trigger and entity.
+// timers are ordered by the deadline, and at one deadline by trigger, entity and version.
 type timers struct{ heap timerHeap }
 
 // set adds a timer.
@@ -42,7 +42,13 @@ type timerHeap []timer
 func (h timerHeap) Len() int      { return len(h) }
 func (h timerHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 func (h timerHeap) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].due, h[j].due), h[i].key.compare(h[j].key)) < 0
+	a, b := &h[i], &h[j]
+	if a.due != b.due {
+		return a.due < b.due
+	}
+	return cmp.Or(
+		cmp.Compare(a.key.of.name, b.key.of.name), cmp.Compare(a.key.entity, b.key.entity), cmp.Compare(a.key.of.number, b.key.of.number),
+	) < 0
 }
 
 // Push implements heap.Interface.

@@ -62,7 +62,7 @@ type Clock struct {
 }
 
 // Log performs the steps that a [Protocol] asks for, one at a time, with requests to a store. Only one
-// goroutine may call its methods, except for Covers, Err, FindHole, Gap, Heard, Lag, Position, StoreNow,
+// goroutine may call its methods, except for Covers, Err, FindHole, Gap, Heard, Lag, Position, StoreNow, StoreTime,
 // Stats, Told and Young, which any goroutine may call.
 type Log struct {
 	store   objstore.Store
@@ -185,9 +185,16 @@ func (l *Log) Contended() bool {
 // StoreNow estimates the store's time now, from the dates of the store's last answers and the local time that
 // has passed since each. A single answer with a wrong date hardly changes the result.
 func (l *Log) StoreNow() time.Time {
+	now, _ := l.StoreTime()
+	return now
+}
+
+// StoreTime returns StoreNow, and the local time that has passed since the last of these answers.
+func (l *Log) StoreTime() (estimate time.Time, age time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.seen.now(l.clock.Boot(), time.Now())
+	boot, now := l.clock.Boot(), time.Now()
+	return l.seen.now(boot, now), l.seen.age(boot, now)
 }
 
 // clockErrorMin is by how much a store's dates differ from the clock since boot although both are right: dates in HTTP have whole

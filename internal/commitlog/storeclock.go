@@ -30,7 +30,11 @@ type storeDate struct {
 }
 
 func (d storeDate) carried(boot time.Duration, now time.Time) time.Time {
-	return d.Store.Add(max(boot-d.Boot, now.Sub(d.came)))
+	return d.Store.Add(d.age(boot, now))
+}
+
+func (d storeDate) age(boot time.Duration, now time.Time) time.Duration {
+	return max(boot-d.Boot, now.Sub(d.came))
 }
 
 // note adds a date of the store; came is the local time at which it arrived.
@@ -65,4 +69,12 @@ func (c *storeClock) now(boot time.Duration, now time.Time) time.Time {
 	}
 	slices.SortFunc(carried[:n], time.Time.Compare)
 	return carried[(n-1)/2]
+}
+
+// age returns the time that has passed since the last date; 0 before the first one.
+func (c *storeClock) age(boot time.Duration, now time.Time) time.Duration {
+	if c.noted == 0 {
+		return 0
+	}
+	return c.dates[(c.noted-1)%datesKept].age(boot, now)
 }

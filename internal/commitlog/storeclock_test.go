@@ -51,6 +51,13 @@ func TestStoreTimeGoesOnBetweenItsDates(t *testing.T) {
 				if got := c.now(test.boot, time.Now()).Sub(at); got != time.Hour {
 					t.Errorf("an hour later the store's time is %v later", got)
 				}
+				if got := c.age(test.boot, time.Now()); got != time.Hour {
+					t.Errorf("an hour later the last date is %v old", got)
+				}
+				c.note(Stamp{Store: at, Boot: test.boot}, time.Now())
+				if got := c.age(test.boot, time.Now()); got != 0 {
+					t.Errorf("a date of now is %v old", got)
+				}
 			})
 		})
 	}

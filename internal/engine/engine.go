@@ -279,6 +279,9 @@ func (e *Engine) recover(ctx context.Context) error {
 		e.logger.Warn("the level of the log is raised already, so holding it (--hold-format) has no effect", "level", e.live.State.Level())
 	}
 	e.tail.proven(begun)
+	if last := e.live.State.Time(); last > 0 && e.StoreNow().Sub(time.UnixMicro(last)) < rivalFor {
+		e.tail.foreign() // another broker made that commit, and perhaps goes on
+	}
 	e.logger.Info("recovered", "cluster", e.cluster.ID.String(), "commits", uint64(applied),
 		"topics", e.live.State.TopicCount(), "batches", e.live.State.Batches(), "took", time.Since(begun).Round(time.Millisecond))
 	return nil

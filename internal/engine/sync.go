@@ -26,7 +26,9 @@ type tail struct {
 	mu       sync.Mutex
 	syncs    []*syncRequest
 	waiting  int           // readers at the end of the log
-	leftAt   time.Time     // when a reader last stopped waiting
+	commits  int           // callers of AwaitLater
+	leftAt   time.Time     // when a reader, or a caller of AwaitLater, last stopped waiting
+	rivalAt  time.Time     // when the broker last learned of commits that their brokers don't send it; or zero
 	provenAt time.Time     // start of the last sync or own commit that has proven where the log ends
 	triedAt  time.Time     // end of the last sync or own commit, even if the sync failed
 	interval time.Duration // time between two syncs while readers wait
@@ -73,32 +75,38 @@ func (t *tail) takeSyncs() []*syncRequest {
 	return taken
 }
 
-// wait counts a reader at the end of the log until the returned function is called. After a pause
-// of FollowIntervalMax without readers, the interval starts at its minimum again, so that a new
+// wait adds 1 to a count, t.waiting or t.commits, until the returned function is called. After a pause
+// of FollowIntervalMax in which nobody waited, the interval starts at its minimum again, so that a new
 // reader learns of commits soon. A reader that waits again and again does not reset the interval.
-func (t *tail) wait() (leave func()) {
+func (t *tail) wait(count *int) (leave func()) {
 	t.mu.Lock()
-	if t.waiting == 0 && time.Since(t.leftAt) > FollowIntervalMax {
+	if t.waiting+t.commits == 0 && time.Since(t.leftAt) > FollowIntervalMax {
 		t.interval = followIntervalMin
 	}
-	t.waiting++
+	*count++
 	t.mu.Unlock()
 	t.wakeLoop()
 	return func() {
 		t.mu.Lock()
-		t.waiting--
+		*count--
 		t.leftAt = time.Now()
 		t.mu.Unlock()
 	}
 }
 
+// rivalFor is how long after the last sign of other brokers that commit, and don't send their commits, the engine syncs for
+// callers of AwaitLater.
+const rivalFor = 10 * time.Minute
+
 // nextPoll returns how long to wait until the next sync that no caller requested. Such a sync is needed
-// while readers wait, so that they get new records. It is also needed while the store fails, so that even
-// a broker without requests notices when the store answers again. ok is false if no such sync is needed.
+// while readers wait, so that they get new records; for callers of AwaitLater only if other brokers have
+// committed lately. It is also needed while the store fails, so that even a broker without requests
+// notices when the store answers again. ok is false if no such sync is needed.
 func (t *tail) nextPoll(now time.Time, failing bool) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return max(0, t.interval-now.Sub(t.triedAt)), t.waiting > 0 || failing
+	rivals := !t.rivalAt.IsZero() && now.Sub(t.rivalAt) < rivalFor
+	return max(0, t.interval-now.Sub(t.triedAt)), t.waiting > 0 || failing || t.commits > 0 && rivals
 }
 
 // synced notes that a sync has proven where the log ends. begun is when the sync began; foreign tells
@@ -112,15 +120,15 @@ func (t *tail) synced(begun time.Time, foreign bool) {
 	}
 	t.interval = min(2*t.interval, FollowIntervalMax)
 	if foreign {
-		t.interval = followIntervalMin
+		t.interval, t.rivalAt = followIntervalMin, t.triedAt
 	}
 }
 
-// foreign notes a commit of another broker. Further such commits are likely, so foreign resets the interval.
+// foreign notes a commit of another broker that did not send it. Further such commits are likely, so foreign resets the interval.
 func (t *tail) foreign() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.interval = followIntervalMin
+	t.interval, t.rivalAt = followIntervalMin, time.Now()
 }
 
 func (t *tail) failed() {
@@ -260,7 +268,7 @@ func (e *Engine) SyncAge() time.Duration { return e.tail.age() }
 
 // Follow makes the engine sync repeatedly until the caller calls leave. It is for readers that wait at the
 // end of the log.
-func (e *Engine) Follow() (leave func()) { return e.tail.wait() }
+func (e *Engine) Follow() (leave func()) { return e.tail.wait(&e.tail.waiting) }
 
 // AllPartitions stands for all partitions of a topic.
 const AllPartitions format.Partition = -1
@@ -294,14 +302,74 @@ func (e *Engine) Await(ctx context.Context, topic format.TopicID, partition form
 	}
 }
 
-// waiters wakes readers that wait for the next records of a partition, or, under the key of AllPartitions,
-// of any partition of a topic.
-type waiters struct {
-	mu sync.Mutex
-	m  map[partitionKey]chan struct{}
+// AwaitLater returns when the engine has applied a commit whose time is after us, in microseconds since 1970. Meanwhile the
+// engine syncs repeatedly if other brokers have committed within rivalFor without sending it their commits. Otherwise the wait
+// causes no store request.
+func (e *Engine) AwaitLater(ctx context.Context, us int64) error {
+	later, leave := e.waiters.later(us)
+	defer leave()
+	if e.Time() > us { // asked only now, since a commit before the call of later wakes nobody
+		return nil
+	}
+	defer e.tail.wait(&e.tail.commits)()
+	select {
+	case <-later:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.loopDone:
+		return e.Usable()
+	}
 }
 
-func (w *waiters) init() { w.m = map[partitionKey]chan struct{}{} }
+// waiters wakes readers that wait for the next records of a partition, or, under the key of AllPartitions,
+// of any partition of a topic. It also wakes the callers of AwaitLater.
+type waiters struct {
+	mu    sync.Mutex
+	m     map[partitionKey]chan struct{}
+	times map[int64]*timeWaiters // by the time that the commit must be after
+}
+
+// timeWaiters are callers that wait for a commit after the same time.
+type timeWaiters struct {
+	came  chan struct{} // closed by the first such commit
+	count int
+}
+
+func (w *waiters) init() {
+	w.m, w.times = map[partitionKey]chan struct{}{}, map[int64]*timeWaiters{}
+}
+
+// later returns a channel that the next commit whose time is after us closes. Call leave when nobody reads the channel.
+func (w *waiters) later(us int64) (came <-chan struct{}, leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x, ok := w.times[us]
+	if !ok {
+		x = &timeWaiters{came: make(chan struct{})}
+		w.times[us] = x
+	}
+	x.count++
+	return x.came, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if x.count--; x.count == 0 && w.times[us] == x {
+			delete(w.times, us)
+		}
+	}
+}
+
+// reached wakes the callers that wait for a commit after an earlier time than us.
+func (w *waiters) reached(us int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for after, x := range w.times {
+		if us > after {
+			close(x.came)
+			delete(w.times, after)
+		}
+	}
+}
 
 // channel returns a channel that the next commit to the partition closes. The caller must call channel
 // before it reads the state: if it called channel later, it could miss a commit.
@@ -335,13 +403,17 @@ func (w *waiters) notifyAll() {
 }
 
 // Loaded implements Observer.
-func (w *waiters) Loaded(*state.State) { w.notifyAll() }
+func (w *waiters) Loaded(s *state.State) {
+	w.notifyAll()
+	w.reached(s.Time())
+}
 
 // Applying implements Observer.
 func (w *waiters) Applying([]format.Entry, state.Moment) {}
 
 // Applied implements Observer.
-func (w *waiters) Applied(_ *state.State, entries []format.Entry, _ state.Moment) {
+func (w *waiters) Applied(s *state.State, entries []format.Entry, _ state.Moment) {
+	w.reached(s.Time())
 	for _, entry := range entries {
 		switch x := entry.(type) {
 		case *format.Batch:

@@ -30,6 +30,9 @@ func (e *Engine) Time() (last int64) {
 // StoreNow returns the store's time, which decides when API keys expire and when records are due.
 func (e *Engine) StoreNow() time.Time { return e.log.StoreNow() }
 
+// StoreTime returns the store's time, and how old the store's last answer is on which it is based.
+func (e *Engine) StoreTime() (now time.Time, age time.Duration) { return e.log.StoreTime() }
+
 // timeOf returns the log's time at the moment when a commit is applied. For a commit of this broker,
 // that is the commit's time. A commit of another broker may have been made a while ago, so timeOf adds the
 // time that has passed since the commit, by the store's clock. But it adds at most the time since the

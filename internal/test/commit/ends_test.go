@@ -13,7 +13,7 @@ import (
 
 func mustCut(t *testing.T, b *seb.Broker, topics ...string) seb.Cut {
 	t.Helper()
-	cut, err := b.Cut(t.Context(), topics)
+	cut, err := b.Cut(t.Context(), topics, seb.CutOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestCutHasTheEndsAndTheLogTime(t *testing.T) {
 			"too many of them":  {make([]string, 1001), seb.CodeInvalidRequest},
 			"a name of no form": {[]string{"?"}, seb.CodeInvalidTopicName},
 		} {
-			if cut, err := b.Cut(t.Context(), c.topics); seb.CodeOf(err) != c.code || cut.Topics != nil {
+			if cut, err := b.Cut(t.Context(), c.topics, seb.CutOptions{}); seb.CodeOf(err) != c.code || cut.Topics != nil {
 				t.Errorf("%s: %+v, %v", name, cut, err)
 			}
 		}

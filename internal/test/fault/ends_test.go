@@ -33,7 +33,7 @@ func TestCommitsWithConditionsAreHandedOver(t *testing.T) {
 		mustAppend(t, sender, "a", "x")
 		claims := stores[0].Count(objstore.VerbCreate, "log/")
 		at := func(b *seb.Broker) seb.Commit {
-			cut, err := b.Cut(t.Context(), []string{"a"})
+			cut, err := b.Cut(t.Context(), []string{"a"}, seb.CutOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -498,16 +498,27 @@ func (s *steps) commits(ctx context.Context, api client.API) {
 }
 
 func (s *steps) conditions(ctx context.Context, api client.API) {
-	cut, err := api.Cut(ctx, []string{"orders", "t2"})
+	cut, err := api.Cut(ctx, []string{"orders", "t2"}, seb.CutOptions{})
 	if err != nil || len(cut.Topics) != 2 {
 		s.t.Fatalf("%+v, %v", cut, err)
 	}
 	for _, x := range cut.Topics {
 		s.add("cut", fmt.Sprint(x.Topic, x.Ends, len(x.ID) > 9, time.Since(cut.LogTime) < time.Minute, cut.LogTime.UnixNano()%1000), nil)
 	}
-	_, err = api.Cut(ctx, []string{"t2", "nothing"})
+	again, err := api.Cut(ctx, []string{"orders"}, seb.CutOptions{Later: time.Unix(-1, 0)})
+	s.add("cut of now", fmt.Sprint(again.LogTime.Equal(cut.LogTime), time.Since(again.StoreTime).Abs() < time.Minute, again.StoreTimeAge < time.Minute), err)
+	waiting := make(chan error)
+	go func() {
+		later, err := api.Cut(ctx, []string{"orders"}, seb.CutOptions{Later: cut.LogTime})
+		if err == nil && !later.LogTime.After(cut.LogTime) {
+			err = fmt.Errorf("the log time is %v, not after %v", later.LogTime, cut.LogTime)
+		}
+		waiting <- err
+	}()
+	defer func() { s.add("cut later", nil, <-waiting) }()
+	_, err = api.Cut(ctx, []string{"t2", "nothing"}, seb.CutOptions{})
 	s.add("cut of no topic", nil, err)
-	_, err = api.Cut(ctx, nil)
+	_, err = api.Cut(ctx, nil, seb.CutOptions{})
 	s.add("cut of nothing", seb.CodeOf(err), nil)
 	c := seb.Commit{Ends: cut.Topics, After: cut.LogTime.Add(-time.Nanosecond), Appends: []seb.CommitAppend{{Topic: "t0", Records: samples()[:1]}}}
 	done, err := api.Commit(ctx, c)

@@ -57,7 +57,7 @@ func calls(ctx context.Context, c *client.Client) (writes, reads map[string]func
 			"RemovePush":      func() error { return q.RemovePush(ctx) },
 		}, map[string]func() error{
 			"Topic":       func() error { _, err := c.Topic(ctx, "orders"); return err },
-			"Cut":         func() error { _, err := c.Cut(ctx, []string{"orders"}); return err },
+			"Cut":         func() error { _, err := c.Cut(ctx, []string{"orders"}, seb.CutOptions{}); return err },
 			"TaggedTopic": func() error { _, _, err := c.TaggedTopic(ctx, "orders"); return err },
 			"Topics": func() error {
 				for _, err := range c.Topics(ctx, seb.ListOptions{}) {

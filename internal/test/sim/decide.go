@@ -57,7 +57,7 @@ func (c *client) decide(l *life, p place) {
 }
 
 func (l library) cut(ctx context.Context, _ string, topics []string) (seb.Cut, bool) {
-	cut, err := l.broker.Cut(ctx, topics)
+	cut, err := l.broker.Cut(ctx, topics, seb.CutOptions{})
 	return cut, err == nil
 }
 

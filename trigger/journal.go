@@ -1,0 +1,142 @@
+package trigger
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// kindHeader is the header of a record in the topic of the state that says what the record is.
+const kindHeader = "kind"
+
+// The kinds of records in the topic of the state.
+const (
+	kindJournal  = "journal"
+	kindPage     = "page"
+	kindManifest = "manifest"
+)
+
+// journal is an entry of the journal. It is in one commit with the firings that it tells of.
+type journal struct {
+	Runner string         `json:"runner"` // the id of the session that has written it
+	Fired  []journalFired `json:"fired,omitempty"`
+	Failed []failedFiring `json:"failed,omitempty"`
+	Next   int64          `json:"next,omitempty"` // the next deadline that the runner knows, in microseconds since 1970
+}
+
+// journalFired says up to which firing a version has fired. The firings of a version are ordered by their moment, and at one deadline by
+// the entity.
+type journalFired struct {
+	Trigger string   `json:"trigger"`
+	Version int64    `json:"version"`
+	Last    lastFire `json:"last"`
+	IDs     []string `json:"ids"` // the ids of the firings of this commit
+}
+
+// lastFire is the place of a firing among those of its version.
+type lastFire struct {
+	Time      int64       `json:"time"`               // microseconds since 1970
+	Deadline  bool        `json:"deadline,omitempty"` // at the deadline of that time; else at a record
+	Topic     seb.TopicID `json:"topic,omitempty"`
+	Partition int32       `json:"partition,omitempty"`
+	Offset    seb.Offset  `json:"offset,omitempty"`
+	Entity    string      `json:"entity"`
+}
+
+func placeOf(f *firing) lastFire {
+	l := lastFire{Time: f.at.time, Entity: f.entity}
+	if f.at.topic == deadlineTopic {
+		l.Deadline = true
+		return l
+	}
+	l.Topic, l.Partition, l.Offset = f.at.topic, f.at.partition, f.at.offset
+	return l
+}
+
+func (l lastFire) position() position {
+	if l.Deadline {
+		return deadlineAt(l.Time)
+	}
+	return position{time: l.Time, topic: l.Topic, partition: l.Partition, offset: l.Offset}
+}
+
+// covers reports whether a firing is not behind l.
+func (l lastFire) covers(f *firing) bool {
+	if c := f.at.compare(l.position()); c != 0 {
+		return c < 0
+	}
+	return f.entity <= l.Entity
+}
+
+// failedFiring is a firing that can't be appended.
+type failedFiring struct {
+	Trigger string   `json:"trigger"`
+	Version int64    `json:"version"`
+	Last    lastFire `json:"last"`
+	ID      string   `json:"id"`
+	Reason  string   `json:"reason"`
+}
+
+// record is the record of a firing as it is appended.
+type record struct {
+	ID      string         `json:"id"`
+	Trigger string         `json:"trigger"`
+	Version int64          `json:"version"`
+	Entity  string         `json:"entity"`
+	Due     string         `json:"due"` // RFC 3339, in UTC, with microseconds
+	Events  []recordEvent  `json:"events"`
+	Emit    map[string]any `json:"emit,omitempty"`
+}
+
+// recordEvent is an event that made a part of the expression true.
+type recordEvent struct {
+	Event     string     `json:"event"`
+	Topic     string     `json:"topic"`
+	Partition int32      `json:"partition"`
+	Offset    seb.Offset `json:"offset"`
+	LogTime   string     `json:"log_time"`
+}
+
+// timeForm is RFC 3339 with all of the microseconds.
+const timeForm = "2006-01-02T15:04:05.000000Z07:00"
+
+// id returns the id of the firing, which is the same whenever the same firing is computed.
+func (f *firing) id() string {
+	h := sha256.New()
+	b := appendText(nil, f.trigger.name)
+	b = binary.AppendVarint(b, f.trigger.number)
+	b = appendText(f.at.append(b), f.entity)
+	h.Write(b)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// record returns the record of the firing. topicName returns the name of a topic.
+func (f *firing) record(topicName func(seb.TopicID) string) (seb.Record, error) {
+	r := record{
+		ID: f.id(), Trigger: f.trigger.name, Version: f.trigger.number, Entity: f.entity, Due: timeOf(f.at.time).Format(timeForm), Emit: f.emit,
+		Events: []recordEvent{},
+	}
+	for _, s := range f.events {
+		r.Events = append(r.Events, recordEvent{s.name, topicName(s.at.topic), s.at.partition, s.at.offset, timeOf(s.at.time).Format(timeForm)})
+	}
+	value, err := json.Marshal(r)
+	if err != nil {
+		return seb.Record{}, fmt.Errorf("emit: %w", err)
+	}
+	header := func(name, value string) seb.Header { return seb.Header{Name: name, Value: []byte(value)} }
+	return seb.Record{Key: []byte(f.entity), Value: value, Headers: []seb.Header{
+		header(ceVersion, "1.0"), header("ce_id", r.ID), header("ce_source", "/triggers/"+f.trigger.name), header(ceType, f.trigger.name),
+		header(ceSubject, f.entity), header("ce_time", r.Due), header("content-type", "application/json"),
+	}}, nil
+}
+
+func decodeJournal(b []byte) (j journal, err error) {
+	if err := json.Unmarshal(b, &j); err != nil {
+		return j, fmt.Errorf("%w: an entry of the journal: %w", errState, err)
+	}
+	return j, nil
+}

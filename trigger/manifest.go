@@ -1,0 +1,102 @@
+package trigger
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// evaluatorVersion changes when triggers decide differently from then on.
+const evaluatorVersion = 1
+
+// A manifest is stored as a byte 1, the version of this form; the version of the evaluator; the number of pages whose place is told, and
+// for each its index, the offset of the record that has it, plus 1 (0: the page has no entities), and its clock; the clock of all other
+// pages, which have no entities; and the number of versions that have fired, and for each its name, its number and its last firing.
+// Numbers are varints.
+const manifestForm = 1
+
+// manifest names the newest copy of each page.
+type manifest struct {
+	pages map[int]storedPage
+	clock position // of the pages that are not among them
+	fired map[firedVersion]lastFire
+}
+
+// storedPage says where a page is stored.
+type storedPage struct {
+	at    seb.Offset // of the record; -1 if the page has no entities
+	clock position
+}
+
+// firedVersion names a version of a trigger.
+type firedVersion struct {
+	name   string
+	number int64
+}
+
+func (m *manifest) encode() []byte {
+	b := binary.AppendUvarint([]byte{manifestForm}, evaluatorVersion)
+	b = binary.AppendUvarint(b, uint64(len(m.pages)))
+	for _, i := range slices.Sorted(maps.Keys(m.pages)) {
+		p := m.pages[i]
+		b = binary.AppendUvarint(b, uint64(i))
+		b = binary.AppendUvarint(b, uint64(p.at+1))
+		b = p.clock.append(b)
+	}
+	b = m.clock.append(b)
+	b = binary.AppendUvarint(b, uint64(len(m.fired)))
+	for _, k := range slices.SortedFunc(maps.Keys(m.fired), firedVersion.compare) {
+		l := m.fired[k]
+		b = binary.AppendVarint(appendText(b, k.name), k.number)
+		b = appendText(l.position().append(b), l.Entity)
+	}
+	return b
+}
+
+func (k firedVersion) compare(other firedVersion) int {
+	if k.name != other.name {
+		if k.name < other.name {
+			return -1
+		}
+		return 1
+	}
+	return int(k.number - other.number)
+}
+
+func decodeManifest(b []byte) (*manifest, error) {
+	if len(b) == 0 || b[0] != manifestForm {
+		return nil, fmt.Errorf("%w: a manifest of an unknown form", errState)
+	}
+	r := reader{rest: b[1:]}
+	if v := r.uvarint(); r.err == nil && v != evaluatorVersion {
+		return nil, fmt.Errorf("the state of triggers is of version %d of their evaluator, and this is version %d", v, evaluatorVersion)
+	}
+	m := &manifest{pages: map[int]storedPage{}, fired: map[firedVersion]lastFire{}}
+	for range r.uvarint() {
+		i := r.uvarint()
+		p := storedPage{at: seb.Offset(r.uvarint()) - 1, clock: r.position()}
+		if i >= pageCount {
+			r.fail()
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+		m.pages[int(i)] = p
+	}
+	m.clock = r.position()
+	for range r.uvarint() {
+		k := firedVersion{r.text(), r.varint()}
+		at, entity := r.position(), r.text()
+		if r.err != nil {
+			return nil, r.err
+		}
+		m.fired[k] = placeOf(&firing{at: at, entity: entity})
+	}
+	if r.err == nil && len(r.rest) > 0 {
+		r.fail()
+	}
+	return m, r.err
+}

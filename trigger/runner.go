@@ -1,0 +1,324 @@
+package trigger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+const (
+	// askStoreAfter is how old the store's last answer may be when a deadline fires on an idle log: clocks drift, and stop in machines
+	// that sleep.
+	askStoreAfter = time.Hour
+	// earlyPause is how long the runner waits if a deadline has not come yet by the store's clock.
+	earlyPause = 20 * time.Millisecond
+)
+
+// errOvertaken says that another runner has taken over.
+var errOvertaken = errors.New("another broker runs the triggers")
+
+// runner evaluates triggers, and appends what they fire. Only the goroutine of run uses it.
+type runner struct {
+	b      *seb.Broker
+	logger *slog.Logger
+	defs   *definitions
+	eval   *evaluator
+	inputs *inputs
+	known  map[firedVersion]*version
+	from   map[string]position // from where on each topic is read
+	names  map[seb.TopicID]string
+
+	cut     seb.Cut
+	cutAt   time.Time
+	reached bool     // all records up to the cut were read
+	tried   []func() // take back the deadlines that passed although the log may not have reached them yet
+
+	askedFor int64 // the deadline for which the store was asked for its time
+
+	output output
+	store  store
+}
+
+// openRunner takes over from another runner, and recovers the state of the triggers from the log.
+func openRunner(ctx context.Context, b *seb.Broker, logger *slog.Logger) (*runner, error) {
+	r := &runner{b: b, logger: logger, known: map[firedVersion]*version{}, from: map[string]position{}, names: map[seb.TopicID]string{}}
+	r.output = output{b: b, name: func(id seb.TopicID) string { return r.names[id] }, fired: map[firedVersion]lastFire{}}
+	r.eval = newEvaluator(r.output.take)
+	r.inputs = &inputs{b: b, open: map[seb.TopicID]*input{}, gap: r.gap}
+	if err := createTopics(ctx, b); err != nil {
+		return nil, err
+	}
+	var err error
+	if r.defs, err = openDefinitions(ctx, b); err != nil {
+		return nil, err
+	}
+	if err := r.output.takeOver(ctx); err != nil {
+		return nil, err
+	}
+	return r, r.recover(ctx)
+}
+
+// recover loads the newest snapshot, and applies the definitions that it includes.
+func (r *runner) recover(ctx context.Context) error {
+	if _, err := r.defs.readAll(ctx); err != nil {
+		return err
+	}
+	for _, s := range r.defs.all {
+		if err := r.learn(s); err != nil {
+			return err
+		}
+	}
+	begin, err := r.store.load(ctx, r)
+	if err != nil {
+		return err
+	}
+	r.eval.at, r.eval.passed = begin, begin.passed()
+	for _, s := range r.defs.all {
+		if s.position().compare(begin) <= 0 {
+			r.define(s)
+		}
+	}
+	for name := range r.from {
+		r.from[name] = begin
+	}
+	r.from[definitionsTopic] = begin
+	return nil
+}
+
+// learn compiles a version, so that its entities can be loaded.
+func (r *runner) learn(s *Stored) error {
+	if s.Definition == nil {
+		return nil
+	}
+	c, err := compile(*s.Definition)
+	if err != nil {
+		return fmt.Errorf("version %d of trigger %s: %w", s.Version, s.Name, err)
+	}
+	r.known[firedVersion{s.Name, s.Version}] = r.eval.version(s.Name, s.Version, c)
+	return nil
+}
+
+// define applies a version at its place in the log. It returns true if more topics have to be read from there on.
+func (r *runner) define(s *Stored) (more bool) {
+	switch a := r.known[firedVersion{s.Name, s.Version}]; {
+	case s.Definition == nil:
+		if t := r.eval.triggers[s.Name]; t != nil {
+			r.eval.remove(t)
+		}
+	case s.Definition.Mode == Paused || s.Log != r.defs.tag:
+		r.eval.retire(a.trigger, true)
+	default:
+		r.eval.replace(a, s.Replace == Drop)
+	}
+	watched := map[string]bool{definitionsTopic: true}
+	for _, t := range r.eval.triggers {
+		for _, a := range t.versions {
+			for _, name := range a.From {
+				watched[name] = true
+			}
+		}
+	}
+	for name := range r.from {
+		if !watched[name] {
+			delete(r.from, name)
+		}
+	}
+	for name := range watched {
+		if _, reads := r.from[name]; !reads {
+			r.from[name] = r.eval.at
+			more = true
+		}
+	}
+	return more
+}
+
+// run evaluates until ctx ends, another runner takes over, or something fails.
+func (r *runner) run(ctx context.Context) error {
+	for {
+		if err := r.step(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// step waits for commits or the next deadline, evaluates what has come, and appends what it fires.
+func (r *runner) step(ctx context.Context) error {
+	if err := r.await(ctx); err != nil {
+		return err
+	}
+	if err := r.read(ctx); err != nil || !r.reached {
+		return err
+	}
+	if err := r.output.flush(ctx, nil); err != nil {
+		return err
+	}
+	if len(r.tried) == 0 { // else the evaluator is ahead of the log
+		if err := r.store.write(ctx, r); err != nil {
+			return err
+		}
+	}
+	return r.fireDue(ctx)
+}
+
+// await waits until the log has commits behind the cut, or the next deadline comes.
+func (r *runner) await(ctx context.Context) error {
+	o, waiting, cancel := seb.CutOptions{Existing: true}, ctx, context.CancelFunc(func() {})
+	if r.reached {
+		o.Later = r.cut.LogTime
+		if due, ok := r.eval.timers.first(); ok {
+			waiting, cancel = context.WithTimeout(ctx, max(0, timeOf(due).Sub(r.storeNow())))
+		}
+	}
+	defer cancel()
+	var names []string
+	for name := range r.from {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	cut, err := r.b.Cut(waiting, names, o)
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+		return nil // a deadline has come
+	}
+	if err != nil {
+		return err
+	}
+	r.cut, r.cutAt, r.reached = cut, time.Now(), false
+	return r.watch(ctx)
+}
+
+// storeNow returns the store's time, as the broker estimated it at the cut.
+func (r *runner) storeNow() time.Time { return r.cut.StoreTime.Add(time.Since(r.cutAt)) }
+
+// watch reads those topics of the cut that are not read yet, and reads no others.
+func (r *runner) watch(ctx context.Context) error {
+	named := map[string]bool{}
+	for _, t := range r.cut.Topics {
+		named[t.ID] = true
+		if r.inputs.byTag(t.ID) != nil {
+			continue
+		}
+		id, err := r.b.TopicID(ctx, t.Topic)
+		if err != nil || r.b.TopicTag(id) != t.ID {
+			r.reached = false // it was deleted since, so make another cut
+			continue
+		}
+		r.names[id] = t.Topic
+		r.inputs.watch(t.Topic, id, r.from[t.Topic])
+	}
+	for id, in := range r.inputs.open {
+		if !named[in.tag] {
+			delete(r.inputs.open, id)
+		}
+	}
+	return nil
+}
+
+// read evaluates the records up to the cut, and passes the deadlines up to its time.
+func (r *runner) read(ctx context.Context) error {
+	if r.reached {
+		return nil
+	}
+	whole, err := r.inputs.read(ctx, r.cut, func(topic string, id seb.TopicID, rec *seb.Record) error {
+		r.confirm(rec.LogTime.UnixMicro())
+		if len(r.output.waiting) >= commitFirings {
+			if err := r.output.flush(ctx, nil); err != nil {
+				return err
+			}
+		}
+		if topic != definitionsTopic {
+			r.eval.record(topic, id, rec)
+			return nil
+		}
+		s, err := decodeStored(rec, id)
+		if err != nil {
+			return err
+		}
+		if r.known[firedVersion{s.Name, s.Version}] == nil {
+			if err := r.learn(s); err != nil {
+				return err
+			}
+		}
+		r.eval.advance(s.position())
+		if r.define(s) {
+			return errStop
+		}
+		return nil
+	})
+	if err != nil || !whole {
+		return err
+	}
+	r.reached = true
+	if to := r.cut.LogTime.UnixMicro(); to >= r.eval.passed {
+		r.tried = nil // no record has come that is as early as the deadlines that were tried
+		r.eval.pass(to)
+	}
+	return nil
+}
+
+// confirm takes back the deadlines that were tried if a record is as early as one of them, since they come after the record.
+func (r *runner) confirm(at int64) {
+	if len(r.tried) > 0 && at <= r.eval.passed {
+		r.takeBack()
+	}
+	r.tried = nil
+}
+
+func (r *runner) takeBack() {
+	for _, f := range slices.Backward(r.tried) {
+		f()
+	}
+	r.tried, r.output.waiting = nil, nil
+}
+
+// fireDue passes the deadlines that have come by the store's clock, on a log that may not have a later commit yet. What they fire is
+// appended only if the log has got no other records up to then.
+func (r *runner) fireDue(ctx context.Context) error {
+	due, ok := r.eval.timers.first()
+	now := r.storeNow()
+	if !ok || timeOf(due).After(now) {
+		return nil
+	}
+	if r.cut.StoreTimeAge+time.Since(r.cutAt) > askStoreAfter && r.askedFor != due {
+		r.askedFor, r.reached = due, false // make another cut, which asks the store
+		return nil
+	}
+	if len(r.cut.Topics) < len(r.from) {
+		return r.output.tick(ctx) // a topic that does not exist can't be a condition, so let the log reach the deadline first
+	}
+	r.tried = append(r.tried, r.eval.tryPass(now.UnixMicro()))
+	if len(r.output.waiting) == 0 {
+		return nil
+	}
+	err := r.output.flush(ctx, &condition{r.cut.Topics, timeOf(r.output.waiting[len(r.output.waiting)-1].at.time)})
+	switch seb.CodeOf(err) {
+	case seb.CodeEndsConflict:
+		r.takeBack()
+		return nil
+	case seb.CodeTooEarly:
+		r.takeBack()
+		return wait(ctx, earlyPause)
+	}
+	return err
+}
+
+// gap notes that records are gone before they were read.
+func (r *runner) gap(from *input, partition int32, start, end seb.Offset) {
+	r.logger.Warn("records were deleted before the triggers saw them", "topic", from.name, "partition", partition, "from", int64(start), "to", int64(end))
+}
+
+// wait waits for a time, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
