@@ -26,20 +26,21 @@ const (
 	Drop  Replace = "drop"  // they end
 )
 
-// Stored is a version of a trigger.
-type Stored struct {
+// Version is a version of a trigger.
+type Version struct {
 	Name       string      `json:"name"`
-	Version    int64       `json:"version"`
+	Number     int64       `json:"version"`              // from 1 on
 	Definition *Definition `json:"definition,omitempty"` // nil if the trigger was deleted with this version
 	Replace    Replace     `json:"replace,omitempty"`
-	Log        string      `json:"log"`         // the tag of the topic of definitions: that of a restored or cloned log differs
-	At         time.Time   `json:"at,omitzero"` // the log time; set when the version is read
+	CatchUp    bool        `json:"catch_up,omitempty"` // with a start in the past: what was due before the version also fires
+	Log        string      `json:"log"`                // the tag of the topic of definitions: that of a restored or cloned log differs
+	At         time.Time   `json:"at,omitzero"`        // the log time; set when the version is read
 	offset     seb.Offset  // of the record
 	id         seb.TopicID // of the topic of definitions
 }
 
 // position returns the place of the version in the log.
-func (s *Stored) position() position {
+func (s *Version) position() position {
 	return position{time: s.At.UnixMicro(), topic: s.id, offset: s.offset}
 }
 
@@ -49,7 +50,7 @@ type definitions struct {
 	id   seb.TopicID
 	tag  string
 	next seb.Offset
-	all  []*Stored // in the order of the log
+	all  []*Version // in the order of the log
 }
 
 // createTopics creates the topics of triggers, unless they exist.
@@ -78,7 +79,7 @@ func (d *definitions) read(ctx context.Context, end seb.Offset) error {
 			return fmt.Errorf("read the definitions of triggers: %w", err)
 		}
 		for i := range got.Records {
-			s, err := decodeStored(&got.Records[i], d.id)
+			s, err := decodeVersion(&got.Records[i], d.id)
 			if err != nil {
 				return err
 			}
@@ -89,8 +90,8 @@ func (d *definitions) read(ctx context.Context, end seb.Offset) error {
 	return nil
 }
 
-func decodeStored(r *seb.Record, id seb.TopicID) (*Stored, error) {
-	s := &Stored{}
+func decodeVersion(r *seb.Record, id seb.TopicID) (*Version, error) {
+	s := &Version{}
 	if err := json.Unmarshal(r.Value, s); err != nil {
 		return nil, fmt.Errorf("the definition at offset %d of topic %s can't be read: %w", r.Offset, definitionsTopic, err)
 	}
@@ -99,7 +100,7 @@ func decodeStored(r *seb.Record, id seb.TopicID) (*Stored, error) {
 }
 
 // latest returns the last version of a trigger; nil if there is none, or if the trigger was deleted.
-func (d *definitions) latest(name string) *Stored {
+func (d *definitions) latest(name string) *Version {
 	for _, s := range slices.Backward(d.all) {
 		if s.Name == name {
 			if s.Definition == nil {
@@ -112,8 +113,8 @@ func (d *definitions) latest(name string) *Stored {
 }
 
 // current returns the last versions of all triggers that were not deleted, by name.
-func (d *definitions) current() map[string]*Stored {
-	last := map[string]*Stored{}
+func (d *definitions) current() map[string]*Version {
+	last := map[string]*Version{}
 	for _, s := range d.all {
 		if s.Definition == nil {
 			delete(last, s.Name)
@@ -125,7 +126,7 @@ func (d *definitions) current() map[string]*Stored {
 }
 
 // cycle returns an error if firings could become events of their own trigger.
-func cycle(all map[string]*Stored) error {
+func cycle(all map[string]*Version) error {
 	leads := map[string][]string{}
 	for _, s := range all {
 		for _, from := range s.Definition.From {
@@ -151,7 +152,7 @@ func cycle(all map[string]*Stored) error {
 }
 
 // Put stores a version of a trigger.
-func (d *definitions) put(ctx context.Context, s Stored) (*Stored, error) {
+func (d *definitions) put(ctx context.Context, s Version) (*Version, error) {
 	for {
 		end, err := d.readAll(ctx)
 		if err != nil {
@@ -164,10 +165,10 @@ func (d *definitions) put(ctx context.Context, s Stored) (*Stored, error) {
 				return nil, err
 			}
 		}
-		s.Version, s.Log = 1, d.tag
+		s.Number, s.Log = 1, d.tag
 		for _, before := range slices.Backward(d.all) {
 			if before.Name == s.Name {
-				s.Version = before.Version + 1
+				s.Number = before.Number + 1
 				break
 			}
 		}

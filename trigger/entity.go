@@ -25,7 +25,7 @@ type page struct {
 
 // entityKey names an entity under a version of a trigger.
 type entityKey struct {
-	of     *version
+	of     *active
 	entity string
 }
 

@@ -24,12 +24,12 @@ type evaluator struct {
 // trigger is a trigger by its name, whatever its definition.
 type trigger struct {
 	name     string
-	versions []*version // the current one is the last, if it is not over; the others begin no runs
+	versions []*active // the current one is the last, if it is not over; the others begin no runs
 	counts   Counts
 }
 
-// version is a definition of a trigger that is evaluated.
-type version struct {
+// active is a definition of a trigger that is evaluated.
+type active struct {
 	*compiled
 	*trigger
 	number   int64
@@ -53,19 +53,19 @@ func newEvaluator(emit func(firing)) *evaluator {
 }
 
 // version makes a version of a trigger known, so that its entities can be loaded. It is not evaluated before replace is called.
-func (v *evaluator) version(name string, number int64, c *compiled) *version {
+func (v *evaluator) version(name string, number int64, c *compiled) *active {
 	t := v.triggers[name]
 	if t == nil {
 		t = &trigger{name: name}
 		v.triggers[name] = t
 	}
-	a := &version{compiled: c, trigger: t, number: number}
+	a := &active{compiled: c, trigger: t, number: number}
 	a.machine = driplang.Machine[*seen]{Program: c.program, RunsMax: c.RunsMax, Matches: a.matches, Same: a.same}
 	return a
 }
 
 // replace makes a version the current one of its trigger. The open runs of the version before go on, or are dropped.
-func (v *evaluator) replace(a *version, drop bool) {
+func (v *evaluator) replace(a *active, drop bool) {
 	v.retire(a.trigger, drop)
 	a.current = true
 	a.versions = append(a.versions, a)
@@ -88,7 +88,7 @@ func (v *evaluator) retire(t *trigger, drop bool) {
 			p.save(key, n)
 		})
 	}
-	t.versions = slices.DeleteFunc(t.versions, func(old *version) bool { return old.entities == 0 })
+	t.versions = slices.DeleteFunc(t.versions, func(old *active) bool { return old.entities == 0 })
 }
 
 // remove forgets a trigger and what it knew.
@@ -109,7 +109,7 @@ func (v *evaluator) remove(t *trigger) {
 }
 
 // eachEntity calls f for the entities of a version, except on pages that were stored behind the last record.
-func (v *evaluator) eachEntity(of *version, f func(*page, entityKey)) {
+func (v *evaluator) eachEntity(of *active, f func(*page, entityKey)) {
 	for i := range v.pages {
 		p := &v.pages[i]
 		if v.at.compare(p.clock) <= 0 {
@@ -150,7 +150,7 @@ func (v *evaluator) record(topic string, id seb.TopicID, r *seb.Record) {
 }
 
 // event gives an event to a version of a trigger.
-func (v *evaluator) event(a *version, e *Event) {
+func (v *evaluator) event(a *active, e *Event) {
 	a.counts.Events++
 	of := a.entityOf(e)
 	if of == "" {
@@ -269,12 +269,12 @@ func (v *evaluator) sorted() []*trigger {
 }
 
 // looksAt reports whether events of a name matter to the version.
-func (a *version) looksAt(name string) bool {
+func (a *active) looksAt(name string) bool {
 	return slices.Contains(a.names, name) || slices.Contains(a.names, driplang.Any)
 }
 
 // entityOf returns the entity of an event; empty if the event has none.
-func (a *version) entityOf(e *Event) string {
+func (a *active) entityOf(e *Event) string {
 	if a.by == nil {
 		return e.Entity
 	}
@@ -287,7 +287,7 @@ func (a *version) entityOf(e *Event) string {
 }
 
 // matches decides an event node of the expression.
-func (a *version) matches(node *driplang.Expr, s *seen, run *driplang.Run[*seen]) bool {
+func (a *active) matches(node *driplang.Expr, s *seen, run *driplang.Run[*seen]) bool {
 	if node.Event != driplang.Any && node.Event != s.name {
 		return false
 	}
@@ -303,7 +303,7 @@ func (a *version) matches(node *driplang.Expr, s *seen, run *driplang.Run[*seen]
 }
 
 // aliases returns the fields of the events that a run has captured.
-func (a *version) aliases(run *driplang.Run[*seen]) func(alias string) (any, bool) {
+func (a *active) aliases(run *driplang.Run[*seen]) func(alias string) (any, bool) {
 	return func(alias string) (any, bool) {
 		s, ok := a.machine.Captured(run, alias)
 		if !ok {

@@ -8,7 +8,7 @@ import (
 
 // firing is a record that a trigger appends.
 type firing struct {
-	trigger *version
+	trigger *active
 	entity  string
 	at      position // the moment at which the expression became true
 	events  []*seen  // those that made leaves of the expression true
@@ -17,7 +17,7 @@ type firing struct {
 }
 
 // firing makes the firing of a run.
-func (a *version) firing(entity string, run *driplang.Run[*seen], at position) firing {
+func (a *active) firing(entity string, run *driplang.Run[*seen], at position) firing {
 	f := firing{trigger: a, entity: entity, at: at, events: a.machine.Seen(run), emit: map[string]any{}}
 	for _, e := range a.emit {
 		v, err := e.value.Value(&driplang.Event{}, a.aliases(run))
@@ -31,7 +31,7 @@ func (a *version) firing(entity string, run *driplang.Run[*seen], at position) f
 }
 
 // same reports whether two runs have captured the same fields.
-func (a *version) same(x, y *driplang.Run[*seen]) bool {
+func (a *active) same(x, y *driplang.Run[*seen]) bool {
 	return !slices.ContainsFunc(a.program.Emittable(), func(alias string) bool {
 		s, has := a.machine.Captured(x, alias)
 		t, too := a.machine.Captured(y, alias)

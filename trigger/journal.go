@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/simple-event-broker/seb"
 )
@@ -81,28 +82,26 @@ type failedFiring struct {
 	Reason  string   `json:"reason"`
 }
 
-// record is the record of a firing as it is appended.
-type record struct {
-	ID      string         `json:"id"`
+// Firing is a record that a trigger has appended.
+type Firing struct {
+	ID      string         `json:"id"` // the same whenever the same firing is computed
 	Trigger string         `json:"trigger"`
 	Version int64          `json:"version"`
 	Entity  string         `json:"entity"`
-	Due     string         `json:"due"` // RFC 3339, in UTC, with microseconds
-	Events  []recordEvent  `json:"events"`
+	Due     time.Time      `json:"due"`            // when the expression became true
+	Fired   time.Time      `json:"fired,omitzero"` // the log time of the record; set when the record is read
+	Events  []FiringEvent  `json:"events"`         // those that made the expression true, in its order
 	Emit    map[string]any `json:"emit,omitempty"`
 }
 
-// recordEvent is an event that made a part of the expression true.
-type recordEvent struct {
+// FiringEvent is an event that made a part of an expression true.
+type FiringEvent struct {
 	Event     string     `json:"event"`
 	Topic     string     `json:"topic"`
 	Partition int32      `json:"partition"`
 	Offset    seb.Offset `json:"offset"`
-	LogTime   string     `json:"log_time"`
+	LogTime   time.Time  `json:"log_time"`
 }
-
-// timeForm is RFC 3339 with all of the microseconds.
-const timeForm = "2006-01-02T15:04:05.000000Z07:00"
 
 // id returns the id of the firing, which is the same whenever the same firing is computed.
 func (f *firing) id() string {
@@ -114,24 +113,38 @@ func (f *firing) id() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// record returns the record of the firing. topicName returns the name of a topic.
-func (f *firing) record(topicName func(seb.TopicID) string) (seb.Record, error) {
-	r := record{
-		ID: f.id(), Trigger: f.trigger.name, Version: f.trigger.number, Entity: f.entity, Due: timeOf(f.at.time).Format(timeForm), Emit: f.emit,
-		Events: []recordEvent{},
+// public returns the firing as readers see it. topicName returns the name of a topic.
+func (f *firing) public(topicName func(seb.TopicID) string) Firing {
+	p := Firing{
+		ID: f.id(), Trigger: f.trigger.name, Version: f.trigger.number, Entity: f.entity, Due: timeOf(f.at.time), Emit: f.emit, Events: []FiringEvent{},
 	}
 	for _, s := range f.events {
-		r.Events = append(r.Events, recordEvent{s.name, topicName(s.at.topic), s.at.partition, s.at.offset, timeOf(s.at.time).Format(timeForm)})
+		p.Events = append(p.Events, FiringEvent{s.name, topicName(s.at.topic), s.at.partition, s.at.offset, timeOf(s.at.time)})
 	}
-	value, err := json.Marshal(r)
+	return p
+}
+
+// record returns the record of the firing.
+func (f *firing) record(topicName func(seb.TopicID) string) (seb.Record, error) {
+	p := f.public(topicName)
+	value, err := json.Marshal(p)
 	if err != nil {
 		return seb.Record{}, fmt.Errorf("emit: %w", err)
 	}
 	header := func(name, value string) seb.Header { return seb.Header{Name: name, Value: []byte(value)} }
 	return seb.Record{Key: []byte(f.entity), Value: value, Headers: []seb.Header{
-		header(ceVersion, "1.0"), header("ce_id", r.ID), header("ce_source", "/triggers/"+f.trigger.name), header(ceType, f.trigger.name),
-		header(ceSubject, f.entity), header("ce_time", r.Due), header("content-type", "application/json"),
+		header(ceVersion, "1.0"), header("ce_id", p.ID), header("ce_source", "/triggers/"+p.Trigger), header(ceType, p.Trigger),
+		header(ceSubject, p.Entity), header("ce_time", p.Due.Format(time.RFC3339Nano)), header("content-type", "application/json"),
 	}}, nil
+}
+
+// decodeFiring returns the firing of a record; false if the record is none.
+func decodeFiring(r *seb.Record) (f Firing, ok bool) {
+	if json.Unmarshal(r.Value, &f) != nil || f.ID == "" || f.Trigger == "" {
+		return f, false
+	}
+	f.Fired = r.LogTime
+	return f, true
 }
 
 func decodeJournal(b []byte) (j journal, err error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -25,11 +24,11 @@ var errOvertaken = errors.New("another broker runs the triggers")
 // runner evaluates triggers, and appends what they fire. Only the goroutine of run uses it.
 type runner struct {
 	b      *seb.Broker
-	logger *slog.Logger
+	o      Options
 	defs   *definitions
 	eval   *evaluator
 	inputs *inputs
-	known  map[firedVersion]*version
+	known  map[firedVersion]*active
 	from   map[string]position // from where on each topic is read
 	names  map[seb.TopicID]string
 
@@ -42,11 +41,12 @@ type runner struct {
 
 	output output
 	store  store
+	report func() // tells what the runner has done
 }
 
 // openRunner takes over from another runner, and recovers the state of the triggers from the log.
-func openRunner(ctx context.Context, b *seb.Broker, logger *slog.Logger) (*runner, error) {
-	r := &runner{b: b, logger: logger, known: map[firedVersion]*version{}, from: map[string]position{}, names: map[seb.TopicID]string{}}
+func openRunner(ctx context.Context, b *seb.Broker, o Options) (*runner, error) {
+	r := &runner{b: b, o: o, known: map[firedVersion]*active{}, from: map[string]position{}, names: map[seb.TopicID]string{}}
 	r.output = output{b: b, name: func(id seb.TopicID) string { return r.names[id] }, fired: map[firedVersion]lastFire{}}
 	r.eval = newEvaluator(r.output.take)
 	r.inputs = &inputs{b: b, open: map[seb.TopicID]*input{}, gap: r.gap}
@@ -60,6 +60,7 @@ func openRunner(ctx context.Context, b *seb.Broker, logger *slog.Logger) (*runne
 	if err := r.output.takeOver(ctx); err != nil {
 		return nil, err
 	}
+	r.report = func() {}
 	return r, r.recover(ctx)
 }
 
@@ -79,7 +80,7 @@ func (r *runner) recover(ctx context.Context) error {
 	}
 	r.eval.at, r.eval.passed = begin, begin.passed()
 	for _, s := range r.defs.all {
-		if s.position().compare(begin) <= 0 {
+		if s.position().compare(begin) <= 0 { // the snapshot has what the version folded
 			r.define(s)
 		}
 	}
@@ -91,21 +92,21 @@ func (r *runner) recover(ctx context.Context) error {
 }
 
 // learn compiles a version, so that its entities can be loaded.
-func (r *runner) learn(s *Stored) error {
+func (r *runner) learn(s *Version) error {
 	if s.Definition == nil {
 		return nil
 	}
 	c, err := compile(*s.Definition)
 	if err != nil {
-		return fmt.Errorf("version %d of trigger %s: %w", s.Version, s.Name, err)
+		return fmt.Errorf("version %d of trigger %s: %w", s.Number, s.Name, err)
 	}
-	r.known[firedVersion{s.Name, s.Version}] = r.eval.version(s.Name, s.Version, c)
+	r.known[firedVersion{s.Name, s.Number}] = r.eval.version(s.Name, s.Number, c)
 	return nil
 }
 
 // define applies a version at its place in the log. It returns true if more topics have to be read from there on.
-func (r *runner) define(s *Stored) (more bool) {
-	switch a := r.known[firedVersion{s.Name, s.Version}]; {
+func (r *runner) define(s *Version) (more bool) {
+	switch a := r.known[firedVersion{s.Name, s.Number}]; {
 	case s.Definition == nil:
 		if t := r.eval.triggers[s.Name]; t != nil {
 			r.eval.remove(t)
@@ -157,6 +158,7 @@ func (r *runner) step(ctx context.Context) error {
 	if err := r.output.flush(ctx, nil); err != nil {
 		return err
 	}
+	r.report()
 	if len(r.tried) == 0 { // else the evaluator is ahead of the log
 		if err := r.store.write(ctx, r); err != nil {
 			return err
@@ -181,10 +183,12 @@ func (r *runner) await(ctx context.Context) error {
 	}
 	slices.Sort(names)
 	cut, err := r.b.Cut(waiting, names, o)
-	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && waiting.Err() != nil:
 		return nil // a deadline has come
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	r.cut, r.cutAt, r.reached = cut, time.Now(), false
@@ -234,17 +238,21 @@ func (r *runner) read(ctx context.Context) error {
 			r.eval.record(topic, id, rec)
 			return nil
 		}
-		s, err := decodeStored(rec, id)
+		s, err := decodeVersion(rec, id)
 		if err != nil {
 			return err
 		}
-		if r.known[firedVersion{s.Name, s.Version}] == nil {
+		if r.known[firedVersion{s.Name, s.Number}] == nil {
 			if err := r.learn(s); err != nil {
 				return err
 			}
 		}
 		r.eval.advance(s.position())
-		if r.define(s) {
+		more := r.define(s)
+		if err := r.fold(ctx, s); err != nil {
+			return err
+		}
+		if more {
 			return errStop
 		}
 		return nil
@@ -308,7 +316,7 @@ func (r *runner) fireDue(ctx context.Context) error {
 
 // gap notes that records are gone before they were read.
 func (r *runner) gap(from *input, partition int32, start, end seb.Offset) {
-	r.logger.Warn("records were deleted before the triggers saw them", "topic", from.name, "partition", partition, "from", int64(start), "to", int64(end))
+	r.o.Logger.Warn("records were deleted before the triggers saw them", "topic", from.name, "partition", partition, "from", int64(start), "to", int64(end))
 }
 
 // wait waits for a time, or until ctx ends.

@@ -81,7 +81,7 @@ type storedFields struct {
 	LogTime *int64            `json:"log_time,omitempty"`
 }
 
-func (a *version) appendSeen(b []byte, s *seen) []byte {
+func (a *active) appendSeen(b []byte, s *seen) []byte {
 	b = s.at.append(b)
 	if i := slices.Index(a.names, s.name); i >= 0 {
 		b = binary.AppendUvarint(b, uint64(i)+1)
@@ -97,7 +97,7 @@ func appendText(b []byte, s string) []byte {
 }
 
 // storeFields returns the fields of an event as JSON; empty if the trigger uses none.
-func (a *version) storeFields(s *seen) string {
+func (a *active) storeFields(s *seen) string {
 	if len(a.keeps) == 0 {
 		return ""
 	}
@@ -175,7 +175,7 @@ func loadFields(text []byte) (map[string]any, error) {
 	return fields, nil
 }
 
-func (a *version) readSeen(b []byte) (*seen, []byte, error) {
+func (a *active) readSeen(b []byte) (*seen, []byte, error) {
 	r := reader{rest: b}
 	s := &seen{at: r.position()}
 	if i := r.uvarint(); i > uint64(len(a.names)) {

@@ -24,13 +24,13 @@ func (v *evaluator) clock() position {
 // storePage returns the bytes of a page, as of now.
 func (v *evaluator) storePage(index int) []byte {
 	p := &v.pages[index]
-	runs := map[*trigger]map[*version][]string{}
+	runs := map[*trigger]map[*active][]string{}
 	fired := map[*trigger][]string{}
 	of := map[string]*trigger{}
 	for key := range p.runs {
 		t := key.of.trigger
 		if of[t.name] = t; runs[t] == nil {
-			runs[t] = map[*version][]string{}
+			runs[t] = map[*active][]string{}
 		}
 		runs[t][key.of] = append(runs[t][key.of], key.entity)
 	}
@@ -44,7 +44,7 @@ func (v *evaluator) storePage(index int) []byte {
 		t := of[name]
 		b = appendText(b, name)
 		b = binary.AppendUvarint(b, uint64(len(runs[t])))
-		versions := slices.SortedFunc(maps.Keys(runs[t]), func(a, b *version) int { return int(a.number - b.number) })
+		versions := slices.SortedFunc(maps.Keys(runs[t]), func(a, b *active) int { return int(a.number - b.number) })
 		for _, a := range versions {
 			b = binary.AppendVarint(b, a.number)
 			entities := slices.Sorted(slices.Values(runs[t][a]))
@@ -64,7 +64,7 @@ func (v *evaluator) storePage(index int) []byte {
 
 // loadPage loads a page that was stored at the given moment, and sets the timers of its entities. find returns a version, or nil if
 // what the page knows of it is to be left out.
-func (v *evaluator) loadPage(b []byte, clock position, find func(name string, number int64) *version) error {
+func (v *evaluator) loadPage(b []byte, clock position, find func(name string, number int64) *active) error {
 	if len(b) == 0 || b[0] != pageForm {
 		return fmt.Errorf("%w: a page of an unknown form", errState)
 	}

@@ -59,7 +59,7 @@ func TestPagesOfDifferentMomentsGoOn(t *testing.T) {
 		again := newEvaluator(func(f firing) { got = append(got, fmt.Sprint(f.entity, f.at)) })
 		known := again.version("trigger", 3, c)
 		again.replace(known, false)
-		find := func(string, int64) *version { return known }
+		find := func(string, int64) *active { return known }
 		for i, p := range pages {
 			if err := again.loadPage(p, storedAt[i], find); err != nil {
 				t.Fatal(err)
@@ -90,7 +90,7 @@ func TestPagesOfDifferentMomentsGoOn(t *testing.T) {
 		}
 		for i, p := range pages {
 			for cut := range len(p) * max(0, 5-int(seed)) / 5 {
-				if err := newEvaluator(nil).loadPage(p[:cut], position{}, func(string, int64) *version { return nil }); err == nil {
+				if err := newEvaluator(nil).loadPage(p[:cut], position{}, func(string, int64) *active { return nil }); err == nil {
 					t.Fatalf("page %d: %d of %d bytes were accepted", i, cut, len(p))
 				}
 			}

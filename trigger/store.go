@@ -93,7 +93,7 @@ func (s *store) loadPages(ctx context.Context, r *runner) error {
 		if rec.Offset != p.at || kindOf(rec) != kindPage {
 			return fmt.Errorf("%w: offset %d of topic %s has no page", errState, p.at, stateTopic)
 		}
-		find := func(name string, number int64) *version { return r.known[firedVersion{name, number}] }
+		find := func(name string, number int64) *active { return r.known[firedVersion{name, number}] }
 		if err := r.eval.loadPage(rec.Value, p.clock, find); err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func fetchState(ctx context.Context, b *seb.Broker, from seb.Offset, limit int) 
 // write stores pages that have changed, those with the oldest copies first, as far as the share of what was read allows.
 func (s *store) write(ctx context.Context, r *runner) error {
 	may := r.inputs.bytes/storeShare - s.spent
-	if may < storeMin {
+	if may < cmp.Or(r.o.storeMin, storeMin) {
 		return nil
 	}
 	return s.storePages(ctx, r, may)
@@ -160,7 +160,7 @@ func (s *store) storePages(ctx context.Context, r *runner, most int64) error {
 			return fmt.Errorf("a page of the state of triggers has %d bytes, more than a record can have", len(value))
 		}
 		records = append(records, seb.Record{Value: value, Headers: []seb.Header{{Name: kindHeader, Value: []byte(kindPage)}}})
-		s.pages[i] = storedPage{r.output.end + seb.Offset(len(records)-1), now}
+		s.pages[i] = storedPage{r.output.end + seb.Offset(len(records)), now} // behind the manifest
 		if bytes += int64(len(value)); bytes >= min(most, commitBytes) {
 			break
 		}
@@ -170,9 +170,10 @@ func (s *store) storePages(ctx context.Context, r *runner, most int64) error {
 	}
 	s.whole = now
 	m := manifest{pages: s.pages, clock: now, fired: r.output.fired}
-	records = append(records, seb.Record{Value: m.encode(), Headers: []seb.Header{{Name: kindHeader, Value: []byte(kindManifest)}}})
+	// The manifest is the first record, since the consumer can be moved up to the end before the commit.
+	records = slices.Insert(records, 0, seb.Record{Value: m.encode(), Headers: []seb.Header{{Name: kindHeader, Value: []byte(kindManifest)}}})
 	needs := m.needs()
-	r.output.manifest = r.output.end + seb.Offset(len(records)-1)
+	r.output.manifest = r.output.end
 	if err := r.output.commit(ctx, seb.Commit{}, journal{}, records...); err != nil {
 		return err
 	}
@@ -198,7 +199,7 @@ func (m *manifest) needs() seb.Offset {
 func (s *store) trim(ctx context.Context, r *runner, needs seb.Offset) error {
 	both := min(needs, s.before)
 	s.before = needs
-	if both-s.start < trimAfter {
+	if both-s.start < cmp.Or(r.o.trimAfter, trimAfter) {
 		return nil
 	}
 	p, err := r.b.DeleteRecords(ctx, stateTopic, 0, both)
