@@ -43,8 +43,8 @@ func (r *runner) fold(ctx context.Context, s *Version) error {
 		if end.compare(p.clock) <= 0 {
 			continue
 		}
-		for key, runs := range sub.pages[i].runs {
-			to := entityKey{a, key.entity}
+		for entity, runs := range sub.pages[i].runs[of] {
+			to := entityKey{a, entity}
 			if p.done(to) {
 				continue
 			}
