@@ -41,13 +41,16 @@ type runner struct {
 
 	output output
 	store  store
-	report func() // tells what the runner has done
+	report func()      // tells what the runner has done
+	others func() bool // whether there are other brokers, which may have to take over
+	signed time.Time   // the log time up to which a sign of life was shown
 }
 
 // openRunner takes over from another runner, and recovers the state of the triggers from the log.
 func openRunner(ctx context.Context, b *seb.Broker, o Options) (*runner, error) {
 	r := &runner{b: b, o: o, known: map[firedVersion]*active{}, from: map[string]position{}, names: map[seb.TopicID]string{}}
 	r.output = output{b: b, name: func(id seb.TopicID) string { return r.names[id] }, fired: map[firedVersion]lastFire{}}
+	r.output.deadline = func() int64 { due, _ := r.eval.timers.first(); return due }
 	r.eval = newEvaluator(r.output.take)
 	r.inputs = &inputs{b: b, open: map[seb.TopicID]*input{}, gap: r.gap}
 	if err := createTopics(ctx, b); err != nil {
@@ -60,7 +63,7 @@ func openRunner(ctx context.Context, b *seb.Broker, o Options) (*runner, error) 
 	if err := r.output.takeOver(ctx); err != nil {
 		return nil, err
 	}
-	r.report = func() {}
+	r.report, r.others = func() {}, func() bool { return false }
 	return r, r.recover(ctx)
 }
 
@@ -164,7 +167,30 @@ func (r *runner) step(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.fireDue(ctx)
+	if err := r.fireDue(ctx); err != nil {
+		return err
+	}
+	return r.sign(ctx)
+}
+
+// signDue returns when the runner has to show the other brokers that it lives: if they commit, or wait for a deadline that they
+// don't know of.
+func (r *runner) signDue() (at time.Time, ok bool) {
+	next := r.output.deadline()
+	if !r.others() || !r.cut.LogTime.After(r.signed) && (next == 0 || r.output.told != 0 && r.output.told <= next) {
+		return time.Time{}, false
+	}
+	return r.output.committed.Add(signAfter), true
+}
+
+// sign shows a sign of life if that is due.
+func (r *runner) sign(ctx context.Context) error {
+	if at, ok := r.signDue(); !ok || time.Until(at) > 0 {
+		return nil
+	}
+	err := r.output.tick(ctx)
+	r.signed = r.cut.LogTime.Add(signAfter) // the commit itself is no work of others
+	return err
 }
 
 // await waits until the log has commits behind the cut, or the next deadline comes.
@@ -172,8 +198,13 @@ func (r *runner) await(ctx context.Context) error {
 	o, waiting, cancel := seb.CutOptions{Existing: true}, ctx, context.CancelFunc(func() {})
 	if r.reached {
 		o.Later = r.cut.LogTime
-		if due, ok := r.eval.timers.first(); ok {
-			waiting, cancel = context.WithTimeout(ctx, max(0, timeOf(due).Sub(r.storeNow())))
+		due, has := r.eval.timers.first()
+		rest := timeOf(due).Sub(r.storeNow())
+		if at, ok := r.signDue(); ok && (!has || time.Until(at) < rest) {
+			has, rest = true, time.Until(at)
+		}
+		if has {
+			waiting, cancel = context.WithTimeout(ctx, max(0, rest))
 		}
 	}
 	defer cancel()
@@ -187,7 +218,7 @@ func (r *runner) await(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil && waiting.Err() != nil:
-		return nil // a deadline has come
+		return nil // a deadline has come, or a sign of life is due
 	case err != nil:
 		return err
 	}

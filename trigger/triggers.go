@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -38,10 +39,11 @@ type Options struct {
 
 // Triggers are the triggers of a log. One of the brokers that have opened them runs them; the others stand by.
 type Triggers struct {
-	b     *seb.Broker
-	o     Options
-	end   context.CancelFunc
-	ended chan struct{}
+	b      *seb.Broker
+	o      Options
+	end    context.CancelFunc
+	tasks  sync.WaitGroup
+	others atomic.Bool // whether there are other brokers
 
 	mu     sync.Mutex
 	status Status
@@ -62,18 +64,16 @@ func Open(b *seb.Broker, o Options) *Triggers {
 		o.Logger = slog.Default()
 	}
 	ctx, end := context.WithCancel(context.Background())
-	t := &Triggers{b: b, o: o, end: end, ended: make(chan struct{})}
-	go func() {
-		defer close(t.ended)
-		t.run(ctx)
-	}()
+	t := &Triggers{b: b, o: o, end: end}
+	t.tasks.Go(func() { t.run(ctx) })
+	t.tasks.Go(func() { t.countOthers(ctx) })
 	return t
 }
 
 // Close ends the runner. Another broker goes on.
 func (t *Triggers) Close() {
 	t.end()
-	<-t.ended
+	t.tasks.Wait()
 }
 
 // Status returns what this broker does with the triggers.
@@ -134,7 +134,16 @@ func (t *Triggers) lead(ctx context.Context) error {
 			}
 		})
 	}
+	r.others = t.others.Load
 	return r.run(ctx)
+}
+
+// countOthers finds out again and again whether there are other brokers.
+func (t *Triggers) countOthers(ctx context.Context) {
+	for ctx.Err() == nil {
+		t.others.Store(len(t.b.Peers().List(ctx)) > 0)
+		_ = wait(ctx, signAfter) // returns early if ctx ends
+	}
 }
 
 // standBy returns when this broker is to run the triggers.
