@@ -3,11 +3,13 @@ package trigger
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/driplang"
 	"github.com/simple-event-broker/seb/objstore"
@@ -200,6 +202,64 @@ func TestIdleLog(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 		if got := a.firings("reminders"); len(got) != 1 || got[0].Fired.Sub(got[0].Due) > time.Second {
 			t.Errorf("fired: %+v", got)
+		}
+	})
+}
+
+// TestExplain checks that each event of an entity is explained, and the deadline to come.
+func TestExplain(t *testing.T) {
+	bubble(t, func(t *testing.T, a, _ *rig) {
+		x := a.openTriggers()
+		defer x.Close()
+		d := Definition{From: []string{"events"}, When: mustParse(t, "signed_up [data.plan == 'pro'] THEN NOT used WITHIN 1h"), To: "out", Repeat: driplang.Every}
+		v, err := x.Put(t.Context(), "drip", d, PutOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		post := func(value string) {
+			t.Helper()
+			if _, err := a.broker.Append(t.Context(), "events", []seb.Record{{Key: []byte("u1"), Value: []byte(value)}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		post(`{"event":"signed_up","entity_id":"u1","data":{"plan":"pro"}}`)
+		post(`{"event":"used","entity_id":"u1"}`)
+		post(`{"event":"signed_up","entity_id":"u1","data":{}}`)
+		post(`{"event":"signed_up","entity_id":"u2","data":{"plan":"pro"}}`)
+		post(`{"event":"signed_up","entity_id":"u1","data":{"plan":"pro"}}`)
+		e, err := x.Explain(t.Context(), "drip", "u1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var did []string
+		for _, s := range e.Steps {
+			did = append(did, s.Event.Event+": "+strings.Join(s.Did, "; "))
+		}
+		want := []string{
+			"signed_up: a run begins",
+			"used: a run ends, since nothing can make it true now",
+			"signed_up: a condition can't be decided, for example because a field is missing, so it does not hold",
+			"signed_up: a run begins",
+		}
+		if diff := cmp.Diff(want, did); diff != "" {
+			t.Error(diff)
+		}
+		if last := e.Steps[len(e.Steps)-1].Time; e.Open != 1 || !e.Next.Equal(last.Add(time.Hour)) || !e.From.Equal(v.At) {
+			t.Errorf("%+v", e)
+		}
+		if r, err := x.Test(t.Context(), d, v.At); err != nil || r.Firings != 0 || r.OpenRuns != 2 || r.Counts.ConditionErrors != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		time.Sleep(2 * time.Hour)
+		a.post("other", "u3")
+		r, err := x.Test(t.Context(), d, v.At)
+		if err != nil || r.Firings != 2 || r.Entities != 2 || r.Most != 1 || len(r.Samples) != 2 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		fired, err := x.Firings(t.Context(), "drip", 10)
+		if err != nil || len(fired) != 2 || fired[0].ID == fired[1].ID || fired[0].Trigger != "drip" || fired[0].Fired.Before(fired[0].Due) {
+			t.Errorf("%+v, %v", fired, err)
 		}
 	})
 }
