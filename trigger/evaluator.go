@@ -67,6 +67,7 @@ type Counts struct {
 	Repeats         int64 `json:"repeats"`          // firings that the repeat does not allow
 	Dropped         int64 `json:"dropped"`          // runs that did not begin, since the entity had too many
 	ConditionErrors int64 `json:"condition_errors"` // conditions that could not be decided, and so did not hold
+	Gaps            int64 `json:"gaps"`             // entities whose runs ended, since records were deleted before the trigger saw them
 }
 
 func newEvaluator(emit func(firing)) *evaluator {
@@ -150,6 +151,35 @@ func (v *evaluator) remove(t *trigger) {
 			p.dirty = true
 		}
 	}
+}
+
+// gap ends the runs for which it matters whether an event has come to a topic, since records of the topic are gone that the evaluator has not
+// seen. Runs that wait for events only go on.
+func (v *evaluator) gap(topic string) {
+	for _, t := range v.sorted() {
+		for _, a := range t.versions {
+			if !slices.Contains(a.From, topic) || !a.program.NeedsAbsence() {
+				continue
+			}
+			for i := range v.pages { // all, since nobody knows when the records were appended
+				for entity := range v.pages[i].runs[a] {
+					v.pages[i].put(entityKey{a, entity}, "")
+					a.counts.Gaps++
+				}
+			}
+		}
+	}
+}
+
+// memory returns about how many bytes the entities take.
+func (v *evaluator) memory() (n int64) {
+	for i := range v.pages {
+		n += v.pages[i].bytes
+		for _, f := range v.pages[i].fired {
+			n += int64(cap(f.packed) + 4*cap(f.order))
+		}
+	}
+	return n
 }
 
 // eachEntity calls f for the entities of a version, except on pages that were stored behind the last record.

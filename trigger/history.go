@@ -71,7 +71,7 @@ func replay(ctx context.Context, b *seb.Broker, v *evaluator, topics []string, f
 			return err
 		}
 		if b.TopicTag(id) == t.ID {
-			in.watch(t.Topic, id, deadlineAt(from.UnixMicro()-1))
+			in.watch(t.Topic, id, deadlineAt(from.UnixMicro()-1), nil)
 		}
 	}
 	_, err = in.read(ctx, cut, func(topic string, id seb.TopicID, rec *seb.Record) error {

@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,8 @@ type runner struct {
 	reached bool     // all records up to the cut were read
 	tried   []func() // take back the deadlines that passed although the log may not have reached them yet
 
-	askedFor int64 // the deadline for which the store was asked for its time
+	begin    position // earlier records are in the snapshot that was loaded
+	askedFor int64    // the deadline for which the store was asked for its time
 
 	output output
 	store  store
@@ -90,7 +92,7 @@ func (r *runner) recover(ctx context.Context) error {
 	for name := range r.from {
 		r.from[name] = begin
 	}
-	r.from[definitionsTopic] = begin
+	r.from[definitionsTopic], r.begin = begin, begin
 	return nil
 }
 
@@ -162,6 +164,12 @@ func (r *runner) step(ctx context.Context) error {
 		return err
 	}
 	r.report()
+	if most, took := cmp.Or(r.o.Memory, memoryDefault), r.eval.memory(); took > most {
+		return &seb.Error{
+			Code: CodeOverTriggerBudget, Detail: fmt.Sprintf("what the triggers know of entities takes %d MiB; at most %d are allowed", took>>20, most>>20),
+			Hint: "raise --trigger-memory, or pause triggers that many entities wait in; nothing is lost as long as the records are kept",
+		}
+	}
 	if len(r.tried) == 0 { // else the evaluator is ahead of the log
 		if err := r.store.write(ctx, r); err != nil {
 			return err
@@ -243,7 +251,11 @@ func (r *runner) watch(ctx context.Context) error {
 			continue
 		}
 		r.names[id] = t.Topic
-		r.inputs.watch(t.Topic, id, r.from[t.Topic])
+		var next map[int32]seb.Offset
+		if r.from[t.Topic] == r.begin { // it was read before the runner started
+			next = r.store.next(id)
+		}
+		r.inputs.watch(t.Topic, id, r.from[t.Topic], next)
 	}
 	for id, in := range r.inputs.open {
 		if !named[in.tag] {
@@ -259,7 +271,11 @@ func (r *runner) read(ctx context.Context) error {
 		return nil
 	}
 	whole, err := r.inputs.read(ctx, r.cut, func(topic string, id seb.TopicID, rec *seb.Record) error {
-		r.confirm(rec.LogTime.UnixMicro())
+		at := position{time: rec.LogTime.UnixMicro(), topic: id, partition: rec.Partition, offset: rec.Offset}
+		if at.compare(r.begin) <= 0 {
+			return nil
+		}
+		r.confirm(at.time)
 		if len(r.output.waiting) >= commitFirings {
 			if err := r.output.flush(ctx, nil); err != nil {
 				return err
@@ -345,9 +361,11 @@ func (r *runner) fireDue(ctx context.Context) error {
 	return err
 }
 
-// gap notes that records are gone before they were read.
+// gap ends runs, since records are gone before they were read.
 func (r *runner) gap(from *input, partition int32, start, end seb.Offset) {
-	r.o.Logger.Warn("records were deleted before the triggers saw them", "topic", from.name, "partition", partition, "from", int64(start), "to", int64(end))
+	r.o.Logger.Warn("records were deleted before the triggers saw them, so runs that wait for the absence of an event end", "topic", from.name,
+		"partition", partition, "from", int64(start), "to", int64(end))
+	r.eval.gap(from.name)
 }
 
 // wait waits for a time, or until ctx ends.

@@ -24,14 +24,21 @@ const (
 	meetFor = 2 * time.Second
 	// restAfter is how long a broker that does not run the triggers looks away after each change of the log.
 	restAfter = time.Second
-	// againAfter is how long a runner pauses after an error.
-	againAfter = time.Second
+	// againAfter is how long a runner pauses after an error; up to againMax after several.
+	againAfter, againMax = time.Second, time.Minute
+	// finishMax is how long a runner that ends stores its state.
+	finishMax = 5 * time.Second
+	// memoryDefault is the default of Options.Memory.
+	memoryDefault = 256 << 20
 )
 
 // Options are the options of [Open].
 type Options struct {
 	// Logger gets what the runner reports; nil means [slog.Default].
 	Logger *slog.Logger
+	// Memory bounds what the triggers know of entities, in bytes; 0 means 256 MiB. If they know more, they stop where they are in the
+	// log, and go on from there once they may have more.
+	Memory int64
 
 	storeMin  int64      // replaces storeMin in tests
 	trimAfter seb.Offset // replaces trimAfter in tests
@@ -93,8 +100,9 @@ func (t *Triggers) set(change func(*Status)) {
 
 // run stands by, takes over when the runner is lost, and runs until another broker takes over.
 func (t *Triggers) run(ctx context.Context) {
-	first := true
+	first, pause := true, againAfter
 	for ctx.Err() == nil {
+		began := time.Now()
 		err := t.standBy(ctx, first)
 		if err == nil {
 			err = t.lead(ctx)
@@ -110,7 +118,10 @@ func (t *Triggers) run(ctx context.Context) {
 			t.o.Logger.Error("the triggers do not run; trying again", "err", err)
 			t.set(func(s *Status) { *s = Status{Err: err} })
 		}
-		if wait(ctx, againAfter) != nil {
+		if pause = min(2*pause, againMax); time.Since(began) > againMax {
+			pause = againAfter
+		}
+		if wait(ctx, pause) != nil {
 			return
 		}
 	}
@@ -135,7 +146,18 @@ func (t *Triggers) lead(ctx context.Context) error {
 		})
 	}
 	r.others = t.others.Load
-	return r.run(ctx)
+	if err = r.run(ctx); ctx.Err() == nil {
+		return err
+	}
+	if len(r.tried) > 0 {
+		r.takeBack()
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
+	defer cancel()
+	if err := r.store.finish(last, r); err != nil {
+		t.o.Logger.Warn("the state of the triggers could not be stored at the end, so the next runner has more to read", "err", err)
+	}
+	return ctx.Err()
 }
 
 // countOthers finds out again and again whether there are other brokers.
@@ -262,6 +284,7 @@ const (
 	CodeTriggerNotFound    seb.Code = "trigger_not_found"
 	CodeInvalidTrigger     seb.Code = "invalid_trigger"
 	CodeInvalidTriggerName seb.Code = "invalid_trigger_name"
+	CodeOverTriggerBudget  seb.Code = "over_trigger_budget"
 )
 
 func invalid(err error) error {

@@ -263,3 +263,67 @@ func TestExplain(t *testing.T) {
 		}
 	})
 }
+
+// TestGapEndsRunsThatWaitForAbsence deletes records before the triggers see them.
+func TestGapEndsRunsThatWaitForAbsence(t *testing.T) {
+	bubble(t, func(t *testing.T, a, _ *rig) {
+		x := a.openTriggers()
+		for name, text := range map[string]string{"absent": "signed_up THEN NOT used WITHIN 1h", "present": "signed_up THEN paid WITHIN 10h"} {
+			if _, err := x.Put(t.Context(), name, Definition{From: []string{"events"}, When: mustParse(t, text), To: name}, PutOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		a.post("signed_up", "u1")
+		time.Sleep(time.Minute)
+		x.Close()
+		a.post("used", "u1")
+		a.post("other", "u1")
+		if _, err := a.broker.DeleteRecords(t.Context(), "events", 0, 2); err != nil {
+			t.Fatal(err)
+		}
+		a.post("signed_up", "u2")
+		x = a.openTriggers()
+		defer x.Close()
+		time.Sleep(3 * time.Hour)
+		a.post("paid", "u1")
+		time.Sleep(time.Minute)
+		got := map[string][]string{}
+		for _, topic := range []string{"absent", "present"} {
+			for _, f := range a.firings(topic) {
+				got[topic] = append(got[topic], f.Entity)
+			}
+		}
+		if diff := cmp.Diff(map[string][]string{"absent": {"u2"}, "present": {"u1"}}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestOverMemory lets more entities wait than the memory allows, and gives the triggers more later.
+func TestOverMemory(t *testing.T) {
+	bubble(t, func(t *testing.T, a, _ *rig) {
+		x := Open(a.broker, Options{Logger: slog.New(slog.DiscardHandler), Memory: 10 * (entityBytes + 40)})
+		d := Definition{From: []string{"events"}, When: mustParse(t, "signed_up THEN NOT used WITHIN 1h"), To: "out"}
+		if _, err := x.Put(t.Context(), "drip", d, PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		for i := range 30 {
+			a.post("signed_up", fmt.Sprintf("u%d", i))
+		}
+		time.Sleep(2 * time.Hour)
+		if err := x.Status().Err; seb.CodeOf(err) != CodeOverTriggerBudget {
+			t.Errorf("status: %v", err)
+		}
+		x.Close()
+		if x = a.openTriggers(); x.Status().Err != nil {
+			t.Error(x.Status().Err)
+		}
+		defer x.Close()
+		time.Sleep(2 * time.Hour)
+		if got := a.firings("out"); len(got) != 30 {
+			t.Errorf("%d entities fired, want 30", len(got))
+		}
+	})
+}
