@@ -87,7 +87,7 @@ func decodeManifest(b []byte) (*manifest, error) {
 		return nil, fmt.Errorf("the state of triggers is of version %d of their evaluator, and this is version %d", v, evaluatorVersion)
 	}
 	m := &manifest{pages: map[int]storedPage{}, fired: map[firedVersion]lastFire{}, next: map[seb.TopicID]map[int32]seb.Offset{}}
-	for range r.uvarint() {
+	for range r.count() {
 		i := r.uvarint()
 		p := storedPage{at: seb.Offset(r.uvarint()) - 1, clock: r.position()}
 		if i >= pageCount {
@@ -99,7 +99,7 @@ func decodeManifest(b []byte) (*manifest, error) {
 		m.pages[int(i)] = p
 	}
 	m.clock = r.position()
-	for range r.uvarint() {
+	for range r.count() {
 		k := firedVersion{r.text(), r.varint()}
 		at, entity := r.position(), r.text()
 		if r.err != nil {
@@ -107,10 +107,10 @@ func decodeManifest(b []byte) (*manifest, error) {
 		}
 		m.fired[k] = placeOf(&firing{at: at, entity: entity})
 	}
-	for range r.uvarint() {
+	for range r.count() {
 		id := seb.TopicID(r.uvarint())
 		m.next[id] = map[int32]seb.Offset{}
-		for range r.uvarint() {
+		for range r.count() {
 			p, next := r.uvarint(), r.uvarint()
 			if p > math.MaxInt32 || next > math.MaxInt64 {
 				r.fail()
