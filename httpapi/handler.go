@@ -50,6 +50,8 @@ type Options struct {
 	Zone string
 	// NoPeers says that the broker connects to no other brokers, except to forward requests to the owner of a queue.
 	NoPeers bool
+	// Triggers serves the requests about triggers. Default: there are no such routes.
+	Triggers TriggerHandler
 	// Version is the version that GET /v1/version answers with, and that the metric seb_build_info
 	// has as a label.
 	Version string
@@ -123,6 +125,9 @@ func New(b *seb.Broker, opts Options) *Handler {
 		opts.Registerer.MustRegister(buildInfo(opts.Version), &billMetrics{b.Usage, opts.Prices})
 	}
 	h.routes(opts.Gatherer)
+	if opts.Triggers != nil {
+		h.triggerRoutes(opts.Triggers)
+	}
 	if h.meshes = !opts.NoPeers; h.meshes {
 		h.connectPeers(opts.Version, opts.Zone)
 	}

@@ -162,7 +162,7 @@ func (d *definitions) put(ctx context.Context, s Version) (*Version, error) {
 		if s.Definition != nil {
 			all[s.Name] = &s
 			if err := cycle(all); err != nil {
-				return nil, err
+				return nil, invalid(err)
 			}
 		}
 		s.Number, s.Log = 1, d.tag
