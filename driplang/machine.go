@@ -135,12 +135,11 @@ func (m *Machine[T]) begin(n *Entity[T], event T, now int64) *Run[T] {
 
 // fresh returns the run that an event begins by itself; nil if it can't begin one.
 func (m *Machine[T]) fresh(event T, now int64) *Run[T] {
-	r := newRun[T](m.Program, now)
-	match := func(leaf *node) bool { return m.matches(leaf, event, r) }
-	if !m.canBegin(match) {
+	if !m.canBegin(func(leaf *node) bool { return m.matches(leaf, event, nil) }) { // no alias can be used in the first part
 		return nil
 	}
-	r.feed(m.root, now, now, event, match)
+	r := newRun[T](m.Program, now)
+	r.feed(m.root, now, now, event, func(leaf *node) bool { return m.matches(leaf, event, r) })
 	return r
 }
 

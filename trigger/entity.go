@@ -17,21 +17,15 @@ const pageCount = 1024
 // page has the entities of all triggers whose hash is that of the page. What it knows of an entity is kept encoded, since that takes
 // a fraction of the memory.
 type page struct {
-	clock position                // what a stored page already includes: earlier records do not count for it again
-	runs  map[entityKey]string    // the runs of an entity under a version of a trigger, as driplang.Machine.AppendEntity writes them
-	fired map[firedKey]firedTimes // when an entity has fired, in any version of a trigger
-	dirty bool                    // the page has changed since it was stored
+	clock position                      // what a stored page already includes: earlier records do not count for it again
+	runs  map[*active]map[string]string // the runs of an entity under a version of a trigger, as driplang.Machine.AppendEntity writes them
+	fired map[*trigger]*firedEntities   // when an entity has fired, in any version of a trigger
+	dirty bool                          // the page has changed since it was stored
 }
 
 // entityKey names an entity under a version of a trigger.
 type entityKey struct {
 	of     *active
-	entity string
-}
-
-// firedKey names an entity of a trigger.
-type firedKey struct {
-	of     *trigger
 	entity string
 }
 
@@ -47,7 +41,7 @@ type entity = driplang.Entity[*seen]
 
 // load decodes an entity, or returns a new one. Deadlines up to passed have passed.
 func (p *page) load(key entityKey, passed int64) *entity {
-	stored, ok := p.runs[key]
+	stored, ok := p.runs[key.of][key.entity]
 	if !ok {
 		return &entity{}
 	}
@@ -69,23 +63,28 @@ func (p *page) save(key entityKey, n *entity) {
 
 // put sets the encoded runs of an entity; empty forgets them.
 func (p *page) put(key entityKey, runs string) {
-	before, had := p.runs[key]
+	before, had := p.runs[key.of][key.entity]
 	if before == runs {
 		return
 	}
 	p.dirty = true
-	switch {
-	case runs == "":
-		delete(p.runs, key)
+	if runs == "" {
 		key.of.entities--
+		if delete(p.runs[key.of], key.entity); len(p.runs[key.of]) == 0 {
+			delete(p.runs, key.of)
+		}
 		return
-	case p.runs == nil:
-		p.runs = map[entityKey]string{}
+	}
+	if p.runs == nil {
+		p.runs = map[*active]map[string]string{}
+	}
+	if p.runs[key.of] == nil {
+		p.runs[key.of] = map[string]string{}
 	}
 	if !had {
 		key.of.entities++
 	}
-	p.runs[key] = runs
+	p.runs[key.of][key.entity] = runs
 }
 
 // firedTimes are the times at which an entity has fired, as far as the repeat of the trigger needs them: varints of the number of
@@ -127,8 +126,7 @@ func (p *page) mayFire(key entityKey, due int64) bool {
 	if most == 0 {
 		return true
 	}
-	at := firedKey{key.of.trigger, key.entity}
-	times, err := decodeFired(cmp.Or(p.fired[at], "\x00"))
+	times, err := decodeFired(cmp.Or(p.firedTimes(key), "\x00"))
 	if err != nil {
 		panic(fmt.Sprintf("trigger %s, entity %q: %v", key.of.name, key.entity, err)) // it was checked when it was loaded
 	}
@@ -138,25 +136,30 @@ func (p *page) mayFire(key entityKey, due int64) bool {
 	if len(times) >= most {
 		return false
 	}
-	p.putFired(at, encodeFired(append(times, due)))
+	p.putFired(key.of.trigger, key.entity, encodeFired(append(times, due)))
 	return true
 }
 
+// firedTimes returns when an entity has fired; empty if it has not.
+func (p *page) firedTimes(key entityKey) firedTimes {
+	return p.fired[key.of.trigger].times(key.entity)
+}
+
 // putFired sets when an entity has fired; empty forgets that.
-func (p *page) putFired(at firedKey, times firedTimes) {
+func (p *page) putFired(t *trigger, entity string, times firedTimes) {
 	p.dirty = true
-	if times == "" {
-		delete(p.fired, at)
-		return
-	}
 	if p.fired == nil {
-		p.fired = map[firedKey]firedTimes{}
+		p.fired = map[*trigger]*firedEntities{}
 	}
-	p.fired[at] = times
+	if p.fired[t] == nil {
+		p.fired[t] = &firedEntities{}
+	}
+	if p.fired[t].set(entity, times); len(p.fired[t].order) == 0 {
+		delete(p.fired, t)
+	}
 }
 
 // done reports whether the entity can never fire again.
 func (p *page) done(key entityKey) bool {
-	_, fired := p.fired[firedKey{key.of.trigger, key.entity}]
-	return fired && key.of.Repeat == driplang.Once
+	return key.of.Repeat == driplang.Once && p.firedTimes(key) != ""
 }

@@ -15,10 +15,17 @@ type evaluator struct {
 	triggers map[string]*trigger
 	pages    [pageCount]page
 	timers   timers
-	at       position     // the last record
-	passed   int64        // all deadlines up to this time have passed; microseconds since 1970
-	emit     func(firing) // gets each firing, in order
-	undo     *undo        // unless nil, notes what the evaluator changes
+	at       position             // the last record
+	passed   int64                // all deadlines up to this time have passed; microseconds since 1970
+	emit     func(firing)         // gets each firing, in order
+	undo     *undo                // unless nil, notes what the evaluator changes
+	watching map[string]*watching // by topic
+}
+
+// watching has the versions that watch a topic: those that an event of a name matters to, and those that all events matter to.
+type watching struct {
+	named map[string][]*active
+	any   []*active
 }
 
 // trigger is a trigger by its name, whatever its definition.
@@ -69,6 +76,30 @@ func (v *evaluator) replace(a *active, drop bool) {
 	v.retire(a.trigger, drop)
 	a.current = true
 	a.versions = append(a.versions, a)
+	v.watch()
+}
+
+// watch finds out again which versions watch which topics.
+func (v *evaluator) watch() {
+	v.watching = map[string]*watching{}
+	for _, t := range v.sorted() {
+		for _, a := range t.versions {
+			for _, topic := range a.From {
+				w := v.watching[topic]
+				if w == nil {
+					w = &watching{named: map[string][]*active{}}
+					v.watching[topic] = w
+				}
+				if slices.Contains(a.names, driplang.Any) {
+					w.any = append(w.any, a)
+					continue
+				}
+				for _, name := range a.names {
+					w.named[name] = append(w.named[name], a)
+				}
+			}
+		}
+	}
 }
 
 // retire lets the current version of a trigger begin no more runs.
@@ -89,21 +120,20 @@ func (v *evaluator) retire(t *trigger, drop bool) {
 		})
 	}
 	t.versions = slices.DeleteFunc(t.versions, func(old *active) bool { return old.entities == 0 })
+	v.watch()
 }
 
 // remove forgets a trigger and what it knew.
 func (v *evaluator) remove(t *trigger) {
 	v.retire(t, true)
-	t.versions = nil
 	for i := range v.pages {
 		p := &v.pages[i]
 		if v.at.compare(p.clock) <= 0 {
 			continue
 		}
-		for key := range p.fired {
-			if key.of == t {
-				p.putFired(key, "")
-			}
+		if p.fired[t] != nil {
+			delete(p.fired, t)
+			p.dirty = true
 		}
 	}
 }
@@ -115,10 +145,8 @@ func (v *evaluator) eachEntity(of *active, f func(*page, entityKey)) {
 		if v.at.compare(p.clock) <= 0 {
 			continue
 		}
-		for key := range p.runs {
-			if key.of == of {
-				f(p, key)
-			}
+		for entity := range p.runs[of] {
+			f(p, entityKey{of, entity})
 		}
 	}
 }
@@ -132,20 +160,16 @@ func (v *evaluator) advance(to position) {
 // record gives the next record to the triggers that watch its topic.
 func (v *evaluator) record(topic string, id seb.TopicID, r *seb.Record) {
 	v.advance(position{time: r.LogTime.UnixMicro(), topic: id, partition: r.Partition, offset: r.Offset})
-	var e *Event
-	for _, t := range v.triggers {
-		for _, a := range t.versions {
-			if !slices.Contains(a.From, topic) {
-				continue
-			}
-			if e == nil { // decoded once for all
-				decoded := EventOf(topic, r)
-				e = &decoded
-			}
-			if a.looksAt(e.Name) {
-				v.event(a, e)
-			}
-		}
+	w := v.watching[topic]
+	if w == nil {
+		return
+	}
+	e := EventOf(topic, r)
+	for _, a := range w.named[e.Name] {
+		v.event(a, &e)
+	}
+	for _, a := range w.any {
+		v.event(a, &e)
 	}
 }
 
@@ -231,7 +255,7 @@ func (v *evaluator) tryPass(to int64) (takeBack func()) {
 	return func() {
 		for _, x := range slices.Backward(u.entities) {
 			x.page.put(x.key, x.runs)
-			x.page.putFired(firedKey{x.key.of.trigger, x.key.entity}, x.fired)
+			x.page.putFired(x.key.of.trigger, x.key.entity, x.fired)
 		}
 		for _, t := range u.timers {
 			v.timers.set(t)
@@ -260,17 +284,12 @@ type undoEntity struct {
 }
 
 func (u *undo) note(p *page, key entityKey) {
-	u.entities = append(u.entities, undoEntity{p, key, p.runs[key], p.fired[firedKey{key.of.trigger, key.entity}]})
+	u.entities = append(u.entities, undoEntity{p, key, p.runs[key.of][key.entity], p.firedTimes(key)})
 }
 
 // sorted returns the triggers by name.
 func (v *evaluator) sorted() []*trigger {
 	return slices.SortedFunc(maps.Values(v.triggers), func(a, b *trigger) int { return cmp.Compare(a.name, b.name) })
-}
-
-// looksAt reports whether events of a name matter to the version.
-func (a *active) looksAt(name string) bool {
-	return slices.Contains(a.names, name) || slices.Contains(a.names, driplang.Any)
 }
 
 // entityOf returns the entity of an event; empty if the event has none.

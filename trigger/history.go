@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/driplang"
 )
 
 // fold evaluates what happened before a version, from its start on, if that is in the past. So entities that are inside of a window
@@ -27,7 +28,11 @@ func (r *runner) fold(ctx context.Context, s *Version) error {
 			r.output.take(f)
 		}
 	})
-	of := sub.version(s.Name, s.Number, a.compiled)
+	c := *a.compiled
+	if _, per := c.Repeat.Limit(); per > 0 {
+		c.Repeat = driplang.Every // the limit counts what earlier versions have fired, so it is checked above
+	}
+	of := sub.version(s.Name, s.Number, &c)
 	sub.replace(of, false)
 	if err := replay(ctx, r.b, sub, a.From, a.Start.Time, end); err != nil {
 		return err
@@ -38,8 +43,8 @@ func (r *runner) fold(ctx context.Context, s *Version) error {
 		if end.compare(p.clock) <= 0 {
 			continue
 		}
-		for key, runs := range sub.pages[i].runs {
-			to := entityKey{a, key.entity}
+		for entity, runs := range sub.pages[i].runs[of] {
+			to := entityKey{a, entity}
 			if p.done(to) {
 				continue
 			}

@@ -1,13 +1,14 @@
 package trigger
 
 import (
+	gocmp "cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,14 +69,14 @@ func (r *rig) stop() {
 	}
 }
 
-func (r *rig) put(name string, d Definition) {
+func (r *rig) put(name string, d Definition, replace Replace, catchUp bool) {
 	r.t.Helper()
 	if err := createTopics(r.t.Context(), r.broker); err != nil {
 		r.t.Fatal(err)
 	}
 	defs, err := openDefinitions(r.t.Context(), r.broker)
 	if err == nil {
-		_, err = defs.put(r.t.Context(), Version{Name: name, Definition: &d})
+		_, err = defs.put(r.t.Context(), Version{Name: name, Definition: &d, Replace: replace, CatchUp: catchUp})
 	}
 	if err != nil {
 		r.t.Fatal(err)
@@ -108,7 +109,7 @@ func (r *rig) read(topic string) (records []seb.Record) {
 // TestRunnerAgreesWithModel lets brokers run triggers over random histories, stops and replaces them at random moments, and compares
 // what they have appended with what the model makes of the log.
 func TestRunnerAgreesWithModel(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 9))
 			store := objstore.NewMemory()
@@ -119,15 +120,9 @@ func TestRunnerAgreesWithModel(t *testing.T) {
 			if _, _, err := rigs[0].broker.CreateTopic(t.Context(), "events", seb.TopicOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			definitions := map[string]Definition{}
-			for i := range 1 + rnd.IntN(3) {
-				d := Definition{From: []string{"events"}, When: When{dripmodel.RandomExpr(rnd)}, To: "fired", RunsMax: 1 + rnd.IntN(4), Repeat: randomRepeat(rnd)}
-				if _, err := compile(d); err != nil {
-					d.Repeat = driplang.Once
-				}
-				name := fmt.Sprintf("trigger-%d", i)
-				definitions[name] = d
-				rigs[0].put(name, d)
+			names := []string{"trigger-0", "trigger-1", "trigger-2"}[:1+rnd.IntN(3)]
+			for _, name := range names {
+				rigs[0].put(name, randomDefinition(rnd), "", false)
 			}
 			active := rigs[0]
 			active.start()
@@ -144,6 +139,13 @@ func TestRunnerAgreesWithModel(t *testing.T) {
 					time.Sleep(e.LogTime.Sub(all[i-1].LogTime))
 				}
 				active.append("events", e)
+				if rnd.IntN(8) == 0 {
+					d := randomDefinition(rnd)
+					if rnd.IntN(2) == 0 { // some of the history counts
+						d.Start = Start{time.Now().Add(-time.Duration(rnd.IntN(90)) * time.Second)}
+					}
+					active.put(names[rnd.IntN(len(names))], d, []Replace{Drain, Drop}[rnd.IntN(2)], rnd.IntN(2) == 0)
+				}
 				if rnd.IntN(5) == 0 { // another broker takes over, and the one before is stopped before or after that
 					before := active
 					active = rigs[rnd.IntN(2)]
@@ -160,46 +162,118 @@ func TestRunnerAgreesWithModel(t *testing.T) {
 			time.Sleep(400 * 24 * time.Hour)
 			synctest.Wait()
 			active.stop()
-			compareWithModel(t, seed, rigs[0], definitions)
+			compareWithModel(t, seed, rigs[0])
 		})
 	}
 }
 
-const timeForm = "2006-01-02T15:04:05.000000Z07:00"
+// randomDefinition returns a definition that compiles.
+func randomDefinition(r *rand.Rand) Definition {
+	d := Definition{From: []string{"events"}, When: When{dripmodel.RandomExpr(r)}, To: "fired", RunsMax: 1 + r.IntN(4), Repeat: randomRepeat(r)}
+	if _, err := compile(d); err != nil { // an expression that allows once only
+		d.Repeat = driplang.Once
+	}
+	return d
+}
 
-// compareWithModel compares the firings in the log with what the model makes of the events in the log.
-func compareWithModel(t *testing.T, seed uint64, r *rig, definitions map[string]Definition) {
+// expected is a firing that the model expects.
+type expected struct {
+	dripmodel.Firing
+	version *Version
+}
+
+// decided returns when the runner can know of the firing: not before it knows the version.
+func (e expected) decided() time.Time {
+	if e.Due.Before(e.version.At) {
+		return e.version.At
+	}
+	return e.Due
+}
+
+// compareWithModel compares the firings in the log with what the model makes of the definitions and events in the log.
+func compareWithModel(t *testing.T, seed uint64, r *rig) {
 	t.Helper()
 	histories := map[string][]driplang.Event{}
 	for _, rec := range r.read("events") {
 		e := EventOf("events", &rec)
 		histories[e.Entity] = append(histories[e.Entity], e.Event)
 	}
-	got := map[string][]string{}
-	for _, rec := range r.read("fired") {
-		var f Firing
-		if err := json.Unmarshal(rec.Value, &f); err != nil {
+	versions := map[string][]*Version{}
+	for _, rec := range r.read(definitionsTopic) {
+		v, err := decodeVersion(&rec, 0)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if !rec.LogTime.After(f.Due) && !slices.ContainsFunc(f.Events, func(e FiringEvent) bool { return e.LogTime.Equal(f.Due) }) {
+		versions[v.Name] = append(versions[v.Name], v)
+	}
+	got := map[string][]string{}
+	for _, rec := range r.read("fired") {
+		f, ok := decodeFiring(&rec)
+		if !ok {
+			t.Fatalf("no firing: %s", rec.Value)
+		}
+		if rec.LogTime.Before(f.Due) || rec.LogTime.Equal(f.Due) {
 			t.Errorf("seed %d: %s was appended at %v, before it was due at %v", seed, f.ID, rec.LogTime, f.Due)
 		}
 		name := f.Trigger + "/" + f.Entity
-		got[name] = append(got[name], f.Due.Format(timeForm))
+		got[name] = append(got[name], fmt.Sprintf("%d at %v", f.Version, f.Due))
 	}
-	for name, d := range definitions {
+	for name, all := range versions {
 		for of, history := range histories {
-			most, per := d.Repeat.Limit()
-			want, _ := dripmodel.Firings(d.When.Expr, history, dripmodel.Options{
-				RunsMax: d.RunsMax, Until: time.Now(), Match: dripmodel.ByNumber(history), Captures: captured(d.When.Expr, history),
-				Repeat: dripmodel.Repeat{Once: d.Repeat == driplang.Once, Most: most, Per: per},
-			})
-			var dues []string
-			for _, f := range want {
-				dues = append(dues, f.Due.UTC().Format(timeForm))
+			var raw []expected
+			for i, v := range all {
+				o := dripmodel.Options{
+					RunsMax: v.Definition.RunsMax, Until: time.Now(), Match: dripmodel.ByNumber(history), Captures: captured(v.Definition.When.Expr, history),
+					Start: v.At,
+				}
+				if start := v.Definition.Start; !start.IsZero() && start.Before(v.At) {
+					o.Start = start.Time
+				}
+				events := history
+				if i+1 < len(all) {
+					o.Replaced = all[i+1].At
+				}
+				for _, later := range all[i+1:] {
+					if later.Replace == Drop { // ends all open runs
+						o.Until = later.At.Add(-time.Microsecond)
+						events = events[:sort.Search(len(events), func(i int) bool { return !events[i].LogTime.Before(later.At) })]
+						break
+					}
+				}
+				if v.Definition.Repeat == driplang.Once {
+					o.Once = true
+				}
+				firings, _ := dripmodel.Firings(v.Definition.When.Expr, events, o)
+				for _, f := range firings {
+					raw = append(raw, expected{f, v})
+				}
 			}
-			if diff := cmp.Diff(dues, got[name+"/"+of]); diff != "" {
-				t.Errorf("seed %d: %s, repeat %s, entity %s\n%s", seed, d.When, d.Repeat, of, diff)
+			slices.SortStableFunc(raw, func(a, b expected) int {
+				return gocmp.Or(a.decided().Compare(b.decided()), a.Due.Compare(b.Due), gocmp.Compare(uint(a.At), uint(b.At))) // -1, a deadline, comes last
+			})
+			var want []string
+			var fired []time.Time
+			for _, f := range raw {
+				if most, per := f.version.Definition.Repeat.Limit(); most > 0 { // a version remembers what its repeat needs
+					fired = slices.DeleteFunc(fired, func(at time.Time) bool { return per > 0 && !at.After(f.Due.Add(-per)) })
+					if len(fired) >= most {
+						continue
+					}
+					fired = append(fired, f.Due)
+				}
+				if f.Due.Before(f.version.At) && !f.version.CatchUp {
+					continue
+				}
+				want = append(want, fmt.Sprintf("%d at %v", f.version.Number, f.Due.UTC()))
+			}
+			if diff := cmp.Diff(want, got[name+"/"+of]); diff != "" {
+				t.Errorf("seed %d: trigger %s, entity %s\n%s", seed, name, of, diff)
+				for _, v := range all {
+					t.Logf("version %d at %v: start %v, catch up %v, %s, repeat %s, replace %q, runs_max %d", v.Number, v.At, v.Definition.Start, v.CatchUp, v.Definition.When, v.Definition.Repeat, v.Replace, v.Definition.RunsMax)
+				}
+				for _, e := range history {
+					t.Logf("%s %v at %v", e.Name, e.Data, e.LogTime)
+				}
 			}
 		}
 	}

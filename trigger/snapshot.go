@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -24,40 +25,34 @@ func (v *evaluator) clock() position {
 // storePage returns the bytes of a page, as of now.
 func (v *evaluator) storePage(index int) []byte {
 	p := &v.pages[index]
-	runs := map[*trigger]map[*active][]string{}
-	fired := map[*trigger][]string{}
-	of := map[string]*trigger{}
-	for key := range p.runs {
-		t := key.of.trigger
-		if of[t.name] = t; runs[t] == nil {
-			runs[t] = map[*active][]string{}
-		}
-		runs[t][key.of] = append(runs[t][key.of], key.entity)
+	versions := map[*trigger][]*active{}
+	for a := range p.runs {
+		versions[a.trigger] = append(versions[a.trigger], a)
 	}
-	for key := range p.fired {
-		of[key.of.name] = key.of
-		fired[key.of] = append(fired[key.of], key.entity)
+	for t := range p.fired {
+		if _, has := versions[t]; !has {
+			versions[t] = nil
+		}
 	}
 	b := binary.AppendUvarint([]byte{pageForm}, uint64(index))
-	b = binary.AppendUvarint(b, uint64(len(of)))
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		t := of[name]
-		b = appendText(b, name)
-		b = binary.AppendUvarint(b, uint64(len(runs[t])))
-		versions := slices.SortedFunc(maps.Keys(runs[t]), func(a, b *active) int { return int(a.number - b.number) })
-		for _, a := range versions {
+	b = binary.AppendUvarint(b, uint64(len(versions)))
+	for _, t := range slices.SortedFunc(maps.Keys(versions), func(a, b *trigger) int { return cmp.Compare(a.name, b.name) }) {
+		b = appendText(b, t.name)
+		b = binary.AppendUvarint(b, uint64(len(versions[t])))
+		slices.SortFunc(versions[t], func(a, b *active) int { return cmp.Compare(a.number, b.number) })
+		for _, a := range versions[t] {
 			b = binary.AppendVarint(b, a.number)
-			entities := slices.Sorted(slices.Values(runs[t][a]))
-			b = binary.AppendUvarint(b, uint64(len(entities)))
-			for _, entity := range entities {
-				b = appendText(appendText(b, entity), p.runs[entityKey{a, entity}])
+			b = binary.AppendUvarint(b, uint64(len(p.runs[a])))
+			for _, entity := range slices.Sorted(maps.Keys(p.runs[a])) {
+				b = appendText(appendText(b, entity), p.runs[a][entity])
 			}
 		}
-		entities := slices.Sorted(slices.Values(fired[t]))
-		b = binary.AppendUvarint(b, uint64(len(entities)))
-		for _, entity := range entities {
-			b = appendText(appendText(b, entity), string(p.fired[firedKey{t, entity}]))
+		fired := p.fired[t]
+		if fired == nil {
+			fired = &firedEntities{}
 		}
+		b = binary.AppendUvarint(b, uint64(len(fired.order)))
+		fired.all(func(entity string, times firedTimes) { b = appendText(appendText(b, entity), string(times)) })
 	}
 	return b
 }
@@ -100,7 +95,7 @@ func (v *evaluator) loadPage(b []byte, clock position, find func(name string, nu
 				return fmt.Errorf("trigger %s, entity %q: %w", name, entity, err)
 			}
 			if t != nil {
-				p.putFired(firedKey{t, entity}, times)
+				p.putFired(t, entity, times)
 			}
 		}
 		if r.err != nil {

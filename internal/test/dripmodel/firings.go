@@ -21,6 +21,7 @@ type Options struct {
 	RunsMax  int       // runs that may be open; 0 means 16
 	Start    time.Time // events before it don't exist for the trigger
 	Until    time.Time // deadlines up to it count, and those before the last event
+	Replaced time.Time // from then on no run begins, since the trigger has another expression; zero if it has not
 	Match    Match
 	Captures func(captured map[string]int) string // the same for runs that have captured the same fields; nil if no alias is used
 }
@@ -68,7 +69,11 @@ func Firings(e *driplang.Expr, history []driplang.Event, o Options) ([]Firing, C
 
 	t := trigger{sequence: s, Options: o}
 	for _, m := range slices.Compact(moments) {
-		if r, ok := runs[m.seen-1]; ok && !m.deadline {
+		replaced := !o.Replaced.IsZero() && !m.at.Before(o.Replaced)
+		if replaced {
+			t.open = slices.DeleteFunc(t.open, func(r *run) bool { return !r.counted })
+		}
+		if r, ok := runs[m.seen-1]; ok && !m.deadline && !replaced {
 			t.open = append(t.open, r)
 			t.counts.Begun++
 		}

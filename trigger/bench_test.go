@@ -1,0 +1,132 @@
+package trigger
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/driplang"
+)
+
+// benchRecords returns CloudEvents of about 200 bytes: 50 types, 10,000 subjects, 10 µs apart.
+func benchRecords(n int) []seb.Record {
+	records := make([]seb.Record, n)
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range records {
+		records[i] = seb.Record{
+			Key:     fmt.Appendf(nil, "customer-%07d", i*7919%10_000),
+			Value:   fmt.Appendf(nil, `{"plan":"pro","amount":%d,"currency":"EUR","items":["a-1","b-2"]}`, i%1000),
+			Headers: []seb.Header{{Name: ceVersion, Value: []byte("1.0")}, {Name: ceType, Value: fmt.Appendf(nil, "com.example.event%02d", i*31%50)}},
+			Offset:  seb.Offset(i), LogTime: begin.Add(time.Duration(i) * 10 * time.Microsecond),
+		}
+	}
+	return records
+}
+
+// benchTriggers adds 100 triggers: each type is named by two of them, one of which has a condition.
+func benchTriggers(b *testing.B, v *evaluator) {
+	for i := range 100 {
+		text := fmt.Sprintf("com.example.event%02d THEN com.example.event%02d WITHIN 1h", i%50, (i+1)%50)
+		if i < 50 {
+			text = fmt.Sprintf("com.example.event%02d [data.amount > 990 && data.plan == \"pro\"]", i)
+		}
+		if i >= 50 {
+			text = fmt.Sprintf("com.example.event%02d [data.amount > 995] THEN NOT com.example.none WITHIN 1h", i%50)
+		}
+		e, err := driplang.Parse(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c, err := compile(Definition{From: []string{"events"}, When: When{e}, To: "fired", Repeat: driplang.Every})
+		if err != nil {
+			b.Fatal(err)
+		}
+		v.replace(v.version(fmt.Sprintf("trigger-%03d", i), 1, c), false)
+	}
+}
+
+// BenchmarkEvaluate evaluates events through 100 triggers.
+func BenchmarkEvaluate(b *testing.B) {
+	records := benchRecords(100_000)
+	fired := 0
+	v := newEvaluator(func(firing) { fired++ })
+	benchTriggers(b, v)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		r := records[i%len(records)]
+		r.LogTime = r.LogTime.Add(time.Duration(i/len(records)) * time.Second)
+		r.Offset = seb.Offset(i)
+		v.record("events", 1, &r)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+// BenchmarkBareLoop decodes the same events, decides the same conditions in Go, and keeps one map.
+func BenchmarkBareLoop(b *testing.B) {
+	records := benchRecords(100_000)
+	open := map[string]int64{}
+	fired := 0
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		r := &records[i%len(records)]
+		name := ""
+		for _, h := range r.Headers {
+			if h.Name == ceType {
+				name = string(h.Value)
+			}
+		}
+		var data map[string]any
+		if err := json.Unmarshal(r.Value, &data); err != nil {
+			b.Fatal(err)
+		}
+		amount, _ := data["amount"].(float64)
+		if amount > 990 && data["plan"] == "pro" {
+			fired++
+		}
+		if amount > 995 {
+			open[name+string(r.Key)] = r.LogTime.UnixMicro()
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+// TestMemoryOfOpenWindows bounds what a million entities with an open window take.
+func TestMemoryOfOpenWindows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a million entities")
+	}
+	v := newEvaluator(func(firing) { t.Error("fired") })
+	e, err := driplang.Parse("signed_up THEN NOT used WITHIN 7d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := compile(Definition{From: []string{"events"}, When: When{e}, To: "fired"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.replace(v.version("drip", 1, c), false)
+	before := heapBytes()
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 1_000_000 {
+		v.record("events", 1, &seb.Record{
+			Key: fmt.Appendf(nil, "customer-%07d", i), Headers: []seb.Header{{Name: ceVersion, Value: []byte("1.0")}, {Name: ceType, Value: []byte("signed_up")}},
+			Offset: seb.Offset(i), LogTime: begin.Add(time.Duration(i) * time.Millisecond),
+		})
+	}
+	if took := heapBytes() - before; took > 160<<20 {
+		t.Errorf("a million open windows take %d MiB, at most 160 are promised", took>>20)
+	} else {
+		t.Logf("a million open windows take %d MiB", took>>20)
+	}
+	runtime.KeepAlive(v)
+}
+
+func heapBytes() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
