@@ -165,6 +165,7 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route("/v1/topics/{topic}/consumers/{consumer}/records", methods{"GET": {readsTopic, h.readConsumer}})
 	h.route("/v1/topics/{topic}/consumers/{consumer}/commit", methods{"POST": {readsTopic, h.commitPositions}})
 	h.queueRoutes()
+	h.route("/v1/events", methods{"POST": {eventsNeed, h.postEvents}})
 	h.route("/v1/commits", methods{"POST": {needsParts, h.commitAll}})
 	h.route("/v1/cut", methods{"GET": {readsTopics, h.getCut}})
 	h.route("/v1/keys", methods{"GET": {readsKeys, h.listKeys}, "POST": {changesKeys, h.createKey}})

@@ -1,6 +1,10 @@
 package httpapi
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/simple-event-broker/seb"
+)
 
 // TriggerHandler serves the requests about triggers and their language: triggerapi.New of this module returns one. It gets requests
 // whose access, query and body were checked, with the pattern of their route; body is valid until it returns. The API answers with
@@ -9,6 +13,10 @@ type TriggerHandler func(w http.ResponseWriter, r *http.Request, body []byte) er
 
 // triggerBodyBytesMax bounds a body about triggers: a definition with an expression as large as one can be fits several times.
 const triggerBodyBytesMax = 256 << 10
+
+// triggerAnswerBytes is the memory that is reserved while a request about triggers is served. A list of many triggers takes more, as
+// does the broker that runs them.
+const triggerAnswerBytes = 64 << 10
 
 // triggerRoutes adds the routes of triggers. A trigger reads and writes any topics, so a caller needs the scope admin for all topics.
 func (h *Handler) triggerRoutes(t TriggerHandler) {
@@ -31,6 +39,11 @@ func (h *Handler) toTriggers(t TriggerHandler, parameters ...string) action {
 		if _, err := parseQuery(r, parameters...); err != nil {
 			return err
 		}
+		memory := h.broker.NewReservation(seb.ShareAnswers, w.holder(), nil)
+		if err := memory.Grow(r.Context(), triggerAnswerBytes); err != nil {
+			return err
+		}
+		defer memory.Shrink(triggerAnswerBytes)
 		if r.Method != http.MethodPut && r.Method != http.MethodPost {
 			return t(w, r, nil)
 		}

@@ -125,10 +125,8 @@ func (h *handler) put(w http.ResponseWriter, r *http.Request, body []byte) error
 	}
 	name := r.PathValue("trigger")
 	status := http.StatusOK
-	if _, err := h.triggers.Get(r.Context(), name); seb.CodeOf(err) == trigger.CodeTriggerNotFound {
+	if _, err := h.triggers.Get(r.Context(), name); seb.CodeOf(err) == trigger.CodeTriggerNotFound { // Put meets any other error, too
 		status = http.StatusCreated
-	} else if err != nil {
-		return err
 	}
 	v, err := h.triggers.Put(r.Context(), name, d, o)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/driplang"
@@ -53,6 +54,9 @@ func field(text []byte, name string, into any) error {
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return invalid("", "%s has the wrong type: %s", strings.Trim(name+"."+wrong.Field, "."), wrong.Value)
+	}
+	if _, ok := errors.AsType[*time.ParseError](err); ok {
+		return invalid("write a date, a time and a zone, such as 2026-11-29T12:00:00Z", "%s: %v", name, err)
 	}
 	return wrongTrigger(fmt.Errorf("%s: %w", name, err))
 }

@@ -211,6 +211,11 @@ var layers = []layer{
 	{
 		pkg: "httpapi", may: []string{".", "price", "internal/httpconn", "internal/httprecord", "internal/peer"},
 		why: "an adapter uses only what every embedder can use, so that the library is complete; how HTTP carries a record, brokers' words to each other, and limits of connections are no part of that",
+		look: looksInside{
+			files: []string{"triggers_test.go", "postevents_test.go"},
+			may:   []string{"trigger", "triggerapi"},
+			why:   "its tests serve the triggers that programs hand to it",
+		},
 	},
 	{
 		pkg: "driplang",
