@@ -40,6 +40,10 @@ var (
 	readsKeys    = need{declared: true, scope: seb.ScopeAdmin, all: true}
 	readsPeers   = need{declared: true, scope: seb.ScopeMetrics, all: true}
 	changesKeys  = need{declared: true, scope: seb.ScopeAdmin, all: true, admin: true}
+
+	readsTriggers   = need{declared: true, scope: seb.ScopeAdmin, all: true, reads: true}
+	changesTriggers = need{declared: true, scope: seb.ScopeAdmin, all: true, admin: true}
+	checksLanguage  = need{declared: true, anyKey: true, reads: true}
 )
 
 func topicOfPath(r *http.Request) string { return r.PathValue("topic") }

@@ -38,7 +38,10 @@ func example(pattern string) string {
 	if pattern == "/v1/cut" {
 		return pattern + "?topic=orders"
 	}
-	return strings.NewReplacer("{topic}", "orders", "{consumer}", "billing", "{queue}", "mail", "{offset}", "0", "{id}", "77", "{name}", "n").Replace(pattern)
+	if pattern == "/v1/events" {
+		return pattern + "?topic=orders"
+	}
+	return strings.NewReplacer("{trigger}", "nudge", "{topic}", "orders", "{consumer}", "billing", "{queue}", "mail", "{offset}", "0", "{id}", "77", "{name}", "n").Replace(pattern)
 }
 
 // lacking returns a scope that is not enough for a need.
@@ -81,6 +84,10 @@ func changing(method, pattern string, key uint64, token string) (path, body stri
 		body = `{"positions":[{"topic":"orders","consumer":"billing","offsets":{"0":1}}],"appends":[{"topic":"orders","records":[{"value":"x"}]}]}`
 	case "POST /v1/keys":
 		body = `{"name":"new","scopes":["read"]}`
+	case "POST /v1/events":
+		body = `{"event":"paid","entity_id":"42"}`
+	case "PUT /v1/triggers/{trigger}":
+		body = `{"from":["orders"],"when":"A","to":"reminders"}`
 	case "DELETE /v1/keys/{id}":
 		path = fmt.Sprint("/v1/keys/", key)
 	case "POST /records":
@@ -195,7 +202,10 @@ func TestUnauthorisedRequestsOfEveryKindAreRefused(t *testing.T) {
 		t.Skip("many requests, one at a time")
 	}
 	store, gone := objstore.NewMemory(), newGone(t)
-	bubbleOn(t, store, seb.Options{PushNetworks: loopback}, Options{Gatherer: prometheus.NewRegistry()}, 0, func(t *testing.T, s *server) {
+	var b *seb.Broker
+	opts := Options{Gatherer: prometheus.NewRegistry(), Triggers: refusingTriggers(&b)}
+	bubbleOn(t, store, seb.Options{PushNetworks: loopback}, opts, 0, func(t *testing.T, s *server) {
+		b = s.broker
 		ops, refusals := s.refusalsOf(store)
 		routes := 0
 		for _, pattern := range slices.Sorted(maps.Keys(s.handler.declared)) {
@@ -226,7 +236,8 @@ func TestUnauthorisedRequestsOfEveryKindAreRefused(t *testing.T) {
 				}
 				a := ask(method, bearer(ops)...)
 				changed := s.broker.Status().Applied != applied
-				if a.StatusCode == 401 || a.StatusCode == 403 || changed != (method != http.MethodGet) {
+				reads := method == http.MethodGet || strings.HasPrefix(pattern, "/v1/driplang/")
+				if a.StatusCode == 401 || a.StatusCode == 403 || changed == reads {
 					t.Errorf("%s %s with the right key: %d %s", method, pattern, a.StatusCode, a.body)
 				}
 			}
@@ -278,6 +289,18 @@ var servedTo = map[string]string{
 	queueRoute + "push/resume":                            "  aA",
 	"POST /v1/commits":                                    "rwaA", // the access to each part is checked: see TestEachPartOfACommitNeedsItsOwn
 	"GET /v1/cut":                                         "r aA", // the access to each topic is checked: see TestCutNeedsReadForEachTopic
+	"POST /v1/events":                                     " waA",
+	"GET /v1/triggers":                                    "   A",
+	"GET /v1/triggers/{trigger}":                          "   A",
+	"PUT /v1/triggers/{trigger}":                          "   A",
+	"DELETE /v1/triggers/{trigger}":                       "   A",
+	"GET /v1/triggers/{trigger}/versions":                 "   A",
+	"GET /v1/triggers/{trigger}/firings":                  "   A",
+	"POST /v1/triggers/{trigger}/pause":                   "   A",
+	"POST /v1/triggers/{trigger}/resume":                  "   A",
+	"POST /v1/driplang/check":                             "rwaA",
+	"POST /v1/driplang/eval":                              "rwaA",
+	"POST /v1/driplang/test":                              "   A",
 	"GET /v1/keys":                                        "   A",
 	"POST /v1/keys":                                       "   A",
 	"DELETE /v1/keys/{id}":                                "   A",
@@ -296,7 +319,10 @@ var servedTo = map[string]string{
 }
 
 func TestScopesAllowWhatIsDocumented(t *testing.T) {
-	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Gatherer: prometheus.NewRegistry()}, 0, func(t *testing.T, s *server) {
+	var b *seb.Broker
+	opts := Options{Gatherer: prometheus.NewRegistry(), Triggers: refusingTriggers(&b)}
+	bubbleOn(t, objstore.NewMemory(), seb.Options{}, opts, 0, func(t *testing.T, s *server) {
+		b = s.broker
 		s.append("orders", "x")
 		keys := map[string][]string{"-": nil}
 		for _, k := range []struct {

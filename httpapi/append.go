@@ -47,6 +47,11 @@ func (h *Handler) appendRecords(w *response, _ *http.Request) error {
 	if err != nil {
 		return err
 	}
+	return h.append(w, r, spec)
+}
+
+// append appends what the body has, and answers.
+func (h *Handler) append(w *response, r *http.Request, spec *appendSpec) error {
 	pending, err := h.submit(w, r, spec)
 	if err != nil {
 		return err
@@ -84,7 +89,7 @@ func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.P
 	if len(records.list) == 0 {
 		return nil, invalid("send at least one record; as application/x-ndjson, an empty line is an empty record", "the request has no records")
 	}
-	if err := h.reserveRanges(r.Context(), w, h.rangesMax(r.PathValue("topic"), len(records.list))); err != nil {
+	if err := h.reserveRanges(r.Context(), w, h.rangesMax(spec.topic, len(records.list))); err != nil {
 		return nil, err
 	}
 	opts := spec.conditions
@@ -94,7 +99,7 @@ func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.P
 	case spec.partition >= 0:
 		opts = append(opts, seb.ToPartition(spec.partition))
 	}
-	return h.broker.AppendAsync(r.Context(), r.PathValue("topic"), records.list, opts...)
+	return h.broker.AppendAsync(r.Context(), spec.topic, records.list, opts...)
 }
 
 func (h *Handler) bodyLimits(spec *appendSpec) bodyLimits {
@@ -121,6 +126,9 @@ func (h *Handler) records(ctx context.Context, spec *appendSpec, body []byte) (*
 }
 
 func (h *Handler) parse(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
+	if spec.events {
+		return h.postedEventsOf(ctx, spec, body)
+	}
 	switch spec.mediaType {
 	case typeNDJSON:
 		spec.hint = fieldsHint(body)
@@ -186,7 +194,7 @@ func (s *appendSpec) oneValue() bool {
 	case typeNDJSON, typeBatch, typeRecords, typeEvent, typeEventBatch:
 		return false
 	default:
-		return true
+		return !s.events
 	}
 }
 
@@ -203,7 +211,9 @@ func (s *appendSpec) checkEmpty(r *http.Request) error {
 
 // appendSpec holds the query and the headers of an append.
 type appendSpec struct {
+	topic     string
 	mediaType string
+	events    bool  // the body has events, whatever mediaType says: see postEvents
 	partition int32 // -1: the broker chooses by the key, or round robin if there is no key
 
 	// Properties of every record of the request.
@@ -231,7 +241,7 @@ func parseAppend(r *http.Request) (*appendSpec, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &appendSpec{}
+	s := &appendSpec{topic: r.PathValue("topic")}
 	if _, given := q["if_offset"]; given {
 		end, err := q.count("if_offset", 0, math.MaxInt64, 0)
 		if err != nil {

@@ -29,6 +29,7 @@ const (
 var largeBodies = map[string]string{
 	"POST /v1/commits": `{"appends":[{"topic":"t000","records":[{"value":"x"}]}],"positions":[` +
 		`{"topic":"orders","consumer":"billing","offsets":{"0":0}}]}`,
+	"POST /v1/events":                                     `{"event":"paid","entity_id":"42"}`,
 	"POST /v1/keys":                                       `{"name":"again","scopes":["read"]}`,
 	"PATCH /v1/topics/{topic}":                            `{"config":{"retention":"1h"}}`,
 	"POST /v1/topics/{topic}/records":                     "x",

@@ -50,6 +50,8 @@ type Options struct {
 	Zone string
 	// NoPeers says that the broker connects to no other brokers, except to forward requests to the owner of a queue.
 	NoPeers bool
+	// Triggers serves the requests about triggers. Default: there are no such routes.
+	Triggers TriggerHandler
 	// Version is the version that GET /v1/version answers with, and that the metric seb_build_info
 	// has as a label.
 	Version string
@@ -123,6 +125,9 @@ func New(b *seb.Broker, opts Options) *Handler {
 		opts.Registerer.MustRegister(buildInfo(opts.Version), &billMetrics{b.Usage, opts.Prices})
 	}
 	h.routes(opts.Gatherer)
+	if opts.Triggers != nil {
+		h.triggerRoutes(opts.Triggers)
+	}
 	if h.meshes = !opts.NoPeers; h.meshes {
 		h.connectPeers(opts.Version, opts.Zone)
 	}
@@ -160,6 +165,7 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route("/v1/topics/{topic}/consumers/{consumer}/records", methods{"GET": {readsTopic, h.readConsumer}})
 	h.route("/v1/topics/{topic}/consumers/{consumer}/commit", methods{"POST": {readsTopic, h.commitPositions}})
 	h.queueRoutes()
+	h.route("/v1/events", methods{"POST": {eventsNeed, h.postEvents}})
 	h.route("/v1/commits", methods{"POST": {needsParts, h.commitAll}})
 	h.route("/v1/cut", methods{"GET": {readsTopics, h.getCut}})
 	h.route("/v1/keys", methods{"GET": {readsKeys, h.listKeys}, "POST": {changesKeys, h.createKey}})

@@ -23,6 +23,8 @@ import (
 // queue refunds. It has the API keys ops, which may do everything and is sent by default, and
 // dashboard, which may read orders; [keys.shownIn] says which examples send something else.
 //
+// Exchanges about triggers are played with a broker that has the topic orders with one record, and the trigger nudge.
+//
 // The example of a form is an object with the form's fields.
 func TestOpenAPIExamples(t *testing.T) {
 	if testing.Short() {

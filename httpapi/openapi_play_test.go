@@ -44,9 +44,18 @@ func (k keys) shownIn(t *testing.T, name string) (header []string, query string)
 	}
 }
 
-// exampleServer returns a server with the content that the examples need.
-func exampleServer(t *testing.T) (*server, keys) {
-	s := newServer(t, seb.Options{}, Options{Version: "v1.2.3", Gatherer: prometheus.NewRegistry()})
+// exampleServer returns a server with the content that the examples need, with a trigger if they are about triggers.
+func exampleServer(t *testing.T, path string) (*server, keys) {
+	opts := Options{Version: "v1.2.3", Gatherer: prometheus.NewRegistry()}
+	var s *server
+	if strings.HasPrefix(path, "/v1/triggers") || strings.HasPrefix(path, "/v1/driplang/") {
+		s, _ = newTriggerServer(t, opts)
+		s.append("orders", "ordered")
+		const nudge = `{"from":["orders"],"when":"orders THEN NOT paid WITHIN 7d","to":"reminders"}`
+		s.do("PUT", "/v1/triggers/nudge", strings.NewReader(nudge)).want(t, http.StatusCreated)
+		return s, newKeys(t, s.broker)
+	}
+	s = newServer(t, seb.Options{}, opts)
 	s.do("PUT", "/v1/topics/payments", strings.NewReader(`{"partitions":2}`)).want(t, http.StatusCreated)
 	s.append("orders", "ordered\npaid\nshipped\n", "Content-Type", typeNDJSON, "Idempotency-Key", "the-first-three",
 		"Seb-Key", "42", "Seb-Timestamp", "2026-01-31T12:00:00.25Z", "Seb-Header-Source", "shop")
@@ -83,7 +92,7 @@ func (s *server) clusterTag() string {
 }
 
 func (d *document) play(t *testing.T, method, path, name, status string, want shown) {
-	s, keys := exampleServer(t)
+	s, keys := exampleServer(t, path)
 	target, header, body, err := d.request(method, path, name)
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +239,7 @@ func encodeExample(value any) (string, error) {
 
 // volatile matches fields whose values differ between buckets or keys, or
 // depend on the time or the format of stored objects.
-var volatile = regexp.MustCompile(`"(cluster_id|session|applied|bytes|state_bytes|created|last_activity|leased_until|log_time|store_time|store_time_age|parked|oldest|oldest_age|received_per_second|acknowledged_per_second)":("[^"]*"|[0-9.e+-]+)|"(key)":"seb_\d+_[0-9a-f]{64}"`)
+var volatile = regexp.MustCompile(`"(at|cluster_id|session|applied|bytes|state_bytes|created|last_activity|leased_until|log_time|store_time|store_time_age|parked|oldest|oldest_age|received_per_second|acknowledged_per_second)":("[^"]*"|[0-9.e+-]+)|"(key)":"seb_\d+_[0-9a-f]{64}"`)
 
 // inForm returns a body in the form in which it is compared: JSON is decoded, without volatile
 // fields.

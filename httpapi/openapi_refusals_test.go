@@ -49,7 +49,9 @@ func TestDescribedRefusals(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newServer(t, small, Options{Gatherer: prometheus.NewRegistry()})
+			var b *seb.Broker
+			s := newServer(t, small, Options{Gatherer: prometheus.NewRegistry(), Triggers: refusingTriggers(&b)})
+			b = s.broker
 			s.append("orders", "zero\none\n", "Content-Type", typeNDJSON)
 			_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
 			_, elsewhere := newKey(t, s.broker, "elsewhere", seb.ScopeWrite, "other")
@@ -83,7 +85,10 @@ func withQuery(target, query string) string {
 }
 
 func TestDescribedMemoryBudget(t *testing.T) {
-	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Gatherer: prometheus.NewRegistry()}, 0, func(t *testing.T, s *server) {
+	var b *seb.Broker
+	opts := Options{Gatherer: prometheus.NewRegistry(), Triggers: refusingTriggers(&b)}
+	bubbleOn(t, objstore.NewMemory(), seb.Options{}, opts, 0, func(t *testing.T, s *server) {
+		b = s.broker
 		for i := range scrapesMax {
 			if _, err := s.handler.scrapes.begin(t.Context(), seb.Holder{Key: seb.KeyID(i + 1)}); err != nil {
 				t.Fatal(err)
@@ -99,7 +104,9 @@ func TestDescribedMemoryBudget(t *testing.T) {
 }
 
 func TestDescribedSlowBodies(t *testing.T) {
-	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+	var b *seb.Broker
+	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Triggers: refusingTriggers(&b)}, 0, func(t *testing.T, s *server) {
+		b = s.broker
 		eachDescribed(t, codeRequestTimeout, func(o usualRequest) {
 			head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n", o.method, o.target)
 			for i := 0; i < len(o.header); i += 2 {

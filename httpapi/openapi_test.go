@@ -42,7 +42,7 @@ func TestOpenAPIIsValid(t *testing.T) {
 
 func TestOpenAPIHasEveryRoute(t *testing.T) {
 	b := newServer(t, seb.Options{}, Options{}).broker
-	served := New(b, Options{Gatherer: prometheus.NewRegistry()}).declared
+	served := New(b, Options{Gatherer: prometheus.NewRegistry(), Triggers: refusingTriggers(&b)}).declared
 	d := openDocument(t)
 	for pattern, m := range served {
 		for method := range m {
@@ -65,7 +65,7 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 func TestOpenAPISaysWhoNeedsAKey(t *testing.T) {
 	b := newServer(t, seb.Options{}, Options{}).broker
 	d := openDocument(t)
-	for pattern, m := range New(b, Options{Gatherer: prometheus.NewRegistry()}).declared {
+	for pattern, m := range New(b, Options{Gatherer: prometheus.NewRegistry(), Triggers: refusingTriggers(&b)}).declared {
 		for method, s := range m {
 			want := []string{}
 			if !s.need.nobody {

@@ -30,6 +30,13 @@ const (
 	codeInternal             seb.Code = "internal"
 )
 
+// Codes of errors of triggers: those of package trigger, which this package does not import.
+const (
+	codeTriggerNotFound    seb.Code = "trigger_not_found"
+	codeInvalidTrigger     seb.Code = "invalid_trigger"
+	codeInvalidTriggerName seb.Code = "invalid_trigger_name"
+)
+
 // statuses maps every code to its HTTP status.
 var statuses = map[seb.Code]int{
 	seb.CodeInvalidRequest:       http.StatusBadRequest,
@@ -72,6 +79,10 @@ var statuses = map[seb.Code]int{
 	seb.CodeDataLost:             http.StatusInternalServerError,
 	seb.CodeBrokerStopped:        http.StatusServiceUnavailable,
 	seb.CodeBrokerClosed:         http.StatusServiceUnavailable,
+
+	codeTriggerNotFound:    http.StatusNotFound,
+	codeInvalidTrigger:     http.StatusBadRequest,
+	codeInvalidTriggerName: http.StatusBadRequest,
 
 	codeRouteNotFound:        http.StatusNotFound,
 	codeMethodNotAllowed:     http.StatusMethodNotAllowed,
@@ -130,6 +141,10 @@ var hints = map[seb.Code]string{
 	seb.CodeBrokerStopped:        "tell the operator: the broker's log says why, and docs/trouble.md what to do",
 	seb.CodeBrokerClosed:         "send the request to another broker, or to this broker once it has started again",
 	seb.CodeCanceled:             "send the request again, and wait for the response",
+
+	codeTriggerNotFound:    "PUT /v1/triggers/NAME creates the trigger; GET /v1/triggers lists all triggers",
+	codeInvalidTrigger:     "POST /v1/driplang/check checks and explains an expression; docs/driplang.md describes the language",
+	codeInvalidTriggerName: "use 1 to 100 letters, digits, and . _ -, with a letter or digit first",
 
 	codeRouteNotFound:        "GET /openapi.yaml lists all paths",
 	codeMethodNotAllowed:     "use a method that the Allow header names",

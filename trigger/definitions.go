@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -188,7 +189,7 @@ func (d *definitions) put(ctx context.Context, s Version) (*Version, error) {
 			return nil, err
 		}
 		if _, err := d.readAll(ctx); err != nil {
-			return nil, err
+			return nil, &seb.Error{Code: cmp.Or(seb.CodeOf(err), "internal"), Outcome: seb.Unknown, Detail: "the version is stored, but could not be read", Err: err}
 		}
 		return d.all[len(d.all)-1], nil
 	}

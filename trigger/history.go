@@ -112,6 +112,14 @@ func (t *Triggers) Test(ctx context.Context, d Definition, from time.Time) (Repo
 	if err != nil {
 		return Report{}, err
 	}
+	names := map[seb.TopicID]string{}
+	for _, topic := range d.From {
+		id, err := t.b.TopicID(ctx, topic)
+		if err != nil {
+			return Report{}, err
+		}
+		names[id] = topic
+	}
 	r := Report{From: from, To: now.LogTime, ByDay: map[string]int64{}}
 	each := map[string]int64{}
 	v := newEvaluator(func(f firing) {
@@ -120,7 +128,7 @@ func (t *Triggers) Test(ctx context.Context, d Definition, from time.Time) (Repo
 		r.Most = max(r.Most, each[f.entity])
 		r.ByDay[timeOf(f.at.time).Format(time.DateOnly)]++
 		if len(r.Samples) < samplesMax {
-			r.Samples = append(r.Samples, f.public(func(seb.TopicID) string { return "" }))
+			r.Samples = append(r.Samples, f.public(func(id seb.TopicID) string { return names[id] }))
 		}
 	})
 	a := v.version("test", 1, c)

@@ -291,6 +291,15 @@ func invalid(err error) error {
 	return &seb.Error{Code: CodeInvalidTrigger, Detail: err.Error(), Outcome: seb.NotCommitted, Err: err}
 }
 
+// writes sets the outcome of an error with which a change ends before it has sent a commit.
+func writes(err *error) {
+	if e, ok := errors.AsType[*seb.Error](*err); ok && e.Outcome == "" {
+		refused := *e
+		refused.Outcome = seb.NotCommitted
+		*err = &refused
+	}
+}
+
 func checkName(name string) error {
 	if nameForm.MatchString(name) {
 		return nil
@@ -308,7 +317,8 @@ type PutOptions struct {
 }
 
 // Put stores a version of a trigger, which counts from its place in the log on. All topics that it watches must exist.
-func (t *Triggers) Put(ctx context.Context, name string, d Definition, o PutOptions) (*Version, error) {
+func (t *Triggers) Put(ctx context.Context, name string, d Definition, o PutOptions) (_ *Version, err error) {
+	defer writes(&err)
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
@@ -398,16 +408,18 @@ func (t *Triggers) Get(ctx context.Context, name string) (*Version, error) {
 }
 
 // Delete deletes a trigger, its open runs, and what it knows of entities that have fired.
-func (t *Triggers) Delete(ctx context.Context, name string) error {
+func (t *Triggers) Delete(ctx context.Context, name string) (err error) {
+	defer writes(&err)
 	if _, err := t.Get(ctx, name); err != nil {
 		return err
 	}
-	_, err := t.store(ctx, Version{Name: name})
+	_, err = t.store(ctx, Version{Name: name})
 	return err
 }
 
 // SetMode stores a version of a trigger with another mode. A pause ends the open runs.
-func (t *Triggers) SetMode(ctx context.Context, name string, mode Mode) (*Version, error) {
+func (t *Triggers) SetMode(ctx context.Context, name string, mode Mode) (_ *Version, err error) {
+	defer writes(&err)
 	s, err := t.Get(ctx, name)
 	if err != nil {
 		return nil, err

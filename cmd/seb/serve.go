@@ -51,6 +51,7 @@ type serveCmd struct {
 	KeepDeleted   time.Duration `placeholder:"DURATION" help:"How long what the log no longer needs stays in the store, such as 720h: so long seb restore can copy the log as it was before. It is written into the log, and counts for all brokers; only seb gc --keep-deleted makes it shorter (default: the delete delay of the log)."`
 	NoMaintenance bool          `help:"Leave checkpoints, compaction, retention and deletion to other brokers of the store. If all brokers do so, --state-memory fills up, and then appends are refused."`
 	HoldFormat    bool          `help:"Keep the log readable for earlier versions of seb. Without it, brokers raise the level of the log's format: of a new log by its first commit, of others after an hour with at least 1,000 commits, if all that took part can read the next level; earlier versions then refuse the log."`
+	NoTriggers    bool          `help:"Neither run triggers nor serve requests about them: leave that to other brokers of the store."`
 	StaleMax      time.Duration `default:"1s" help:"How stale reads, and the records that a queue hands out, may be (default ${default})."`
 	Prices        pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"The store's prices, for seb bill and --budget: s3, r2, tigris, hetzner, gcs, s3-express, own (nothing), none (unknown), or three prices in dollars: of a million class A requests, of a million class B requests, and of a GB stored for a month (default: by the store's address)."`
 
@@ -176,12 +177,17 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 	if budget != nil {
 		metrics.MustRegister(sebprom.NewCollector(budget.Metrics))
 	}
+	triggers, endTriggers := c.triggers(broker, metrics, log)
 	api := httpapi.New(broker, httpapi.Options{
-		Logger: log, Registerer: metrics, Gatherer: metrics, AllowOrigins: c.AllowOrigin, Prices: prices, Version: version(),
+		Triggers: triggers, Logger: log, Registerer: metrics, Gatherer: metrics, AllowOrigins: c.AllowOrigin, Prices: prices, Version: version(),
 		PeerTLS: c.peerConfig(secure), Host: c.advertisedHost(), Zone: c.Zone, NoPeers: c.NoPeers,
 	})
 	server := httpapi.NewServer(api, log)
 	endPushes := c.deliver(broker, log)
+	endWork := func() {
+		endTriggers()
+		endPushes()
+	}
 	failed := make(chan error, 1)
 	limited := limit(api, server, listener, c.MaxConnections, secure)
 	go func() { failed <- server.Serve(limited) }()
@@ -203,7 +209,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, command *kong.Context) 
 	if err := notifySupervisor(context.WithoutCancel(ctx), "STOPPING=1"); err != nil {
 		log.Warn("can't tell the supervisor that seb stops", "error", err)
 	}
-	return errors.Join(cause, shutdown(server, api, broker, endPushes, log))
+	return errors.Join(cause, shutdown(server, api, broker, endWork, log))
 }
 
 // invalidOptions returns the error for flags that the library refuses, nil for all other errors. After a usage
@@ -270,17 +276,17 @@ func (c *serveCmd) leave(api *httpapi.Handler, broker *seb.Broker, failed <-chan
 }
 
 // shutdown waits until requests end: those of clients, those that other brokers forwarded, and pushes to
-// targets. Then it commits the records that are not yet committed, and writes a checkpoint.
-func shutdown(server *http.Server, api *httpapi.Handler, broker *seb.Broker, endPushes func(), log *slog.Logger) error {
+// targets. It ends triggers, too. Then it commits the records that are not yet committed, and writes a checkpoint.
+func shutdown(server *http.Server, api *httpapi.Handler, broker *seb.Broker, endWork func(), log *slog.Logger) error {
 	drain, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
-	pushesEnded := make(chan struct{})
+	workEnded := make(chan struct{})
 	go func() {
-		defer close(pushesEnded)
-		endPushes()
+		defer close(workEnded)
+		endWork()
 	}()
 	late := endRequests(drain, server, api)
-	<-pushesEnded
+	<-workEnded
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	err := broker.Shutdown(ctx)

@@ -42,7 +42,7 @@ var uses = []use{
 		"pure code takes random bytes as an argument"},
 	{"os", nil, pure,
 		"pure code does no I/O"},
-	{"net/http", nil, all(code, outside("client", "cmd/seb", "httpapi", "internal/httpconn", "internal/httprecord", "internal/peer", "internal/push", "objstore/s3store", "objstore/storetest", "internal/test/kit", "internal/test/s3test", "internal/test/sim", "internal/growth")),
+	{"net/http", nil, all(code, outside("client", "cmd/seb", "httpapi", "internal/httpconn", "internal/httprecord", "internal/peer", "internal/push", "objstore/s3store", "objstore/storetest", "triggerapi", "internal/test/kit", "internal/test/s3test", "internal/test/sim", "internal/growth")),
 		"HTTP is for adapters, clients, stores and deliveries, and between brokers"},
 	{"net/http", nil, commandWithoutServer,
 		"commands call brokers through package client"},

@@ -211,13 +211,26 @@ var layers = []layer{
 	{
 		pkg: "httpapi", may: []string{".", "price", "internal/httpconn", "internal/httprecord", "internal/peer"},
 		why: "an adapter uses only what every embedder can use, so that the library is complete; how HTTP carries a record, brokers' words to each other, and limits of connections are no part of that",
+		look: looksInside{
+			files: []string{"triggers_test.go", "postevents_test.go"},
+			may:   []string{"trigger", "triggerapi"},
+			why:   "its tests serve the triggers that programs hand to it",
+		},
 	},
 	{
 		pkg: "driplang",
 		why: "a language is the same whatever decides where its events come from",
 	},
 	{
-		pkg: "cmd/seb", may: []string{".", "client", "driplang", "httpapi", "objstore", "objstore/s3store", "price", "sebprom"},
+		pkg: "trigger", may: []string{".", "driplang"},
+		why: "triggers are a program on the log, which uses what every program can use",
+	},
+	{
+		pkg: "triggerapi", may: []string{".", "driplang", "metric", "trigger"},
+		why: "it turns requests into calls of triggers: only programs that import it link CEL, and package httpapi does not",
+	},
+	{
+		pkg: "cmd/seb", may: []string{".", "client", "driplang", "httpapi", "objstore", "objstore/s3store", "price", "sebprom", "trigger", "triggerapi"},
 		why: "the command wires adapters, broker and store together and decides nothing",
 		look: looksInside{
 			files: []string{"dump*.go", "doctor*.go", "probe*.go", "fsck*.go", "gc*.go", "import*.go", "restore*.go"},
