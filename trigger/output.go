@@ -32,6 +32,7 @@ type output struct {
 	deadline  func() int64 // the next deadline, in microseconds since 1970; 0 = none
 	told      int64        // the next deadline, as the journal has it
 	committed time.Time    // when the last commit was made, by this machine
+	riding    *ride        // nil if no commit rides
 }
 
 // condition is what has to hold for a commit: the topics end as the runner has read them, and the log's time is later.
@@ -117,10 +118,35 @@ func (o *output) flush(ctx context.Context, only *condition) error {
 
 // commit commits, together with an entry of the journal, and if no other runner has taken over.
 func (o *output) commit(ctx context.Context, c seb.Commit, j journal, pages ...seb.Record) error {
+	if err := o.settle(); err != nil {
+		return err
+	}
+	c, err := o.complete(c, &j, pages)
+	if err != nil {
+		return err
+	}
+	for {
+		done, err := o.b.Commit(ctx, c)
+		if err == nil {
+			o.made(done, &j)
+			return nil
+		}
+		again := retryAfter(err)
+		if seb.OutcomeOf(err) != seb.NotCommitted || again == 0 {
+			return overtaken(err)
+		}
+		if err := wait(ctx, again); err != nil {
+			return err
+		}
+	}
+}
+
+// complete adds the entry of the journal, and the move of the runner's consumer.
+func (o *output) complete(c seb.Commit, j *journal, pages []seb.Record) (seb.Commit, error) {
 	j.Runner, j.Next = o.b.Session().ID().String(), o.deadline()
 	value, err := json.Marshal(j)
 	if err != nil {
-		return fmt.Errorf("journal of triggers: %w", err)
+		return c, fmt.Errorf("journal of triggers: %w", err)
 	}
 	state := append(pages, seb.Record{Value: value, Headers: []seb.Header{{Name: kindHeader, Value: []byte(kindJournal)}}})
 	to := seb.CommitAppend{Topic: stateTopic, Records: state}
@@ -129,26 +155,75 @@ func (o *output) commit(ctx context.Context, c seb.Commit, j journal, pages ...s
 	}
 	c.Appends = append(c.Appends, to)
 	c.Positions = []seb.CommitPositions{{Topic: stateTopic, Consumer: runnerConsumer, Version: o.fence, Offsets: seb.Offsets{0: o.manifest}}}
-	for {
-		done, err := o.b.Commit(ctx, c)
-		if err == nil {
-			o.fence = done.Versions[0]
-			last := done.Appends[len(done.Appends)-1].Ranges[0]
-			o.end = last.Offset + seb.Offset(last.Count)
-			o.told, o.committed = j.Next, time.Now()
-			return nil
-		}
-		if code := seb.CodeOf(err); code == seb.CodePositionConflict || code == seb.CodeOffsetConflict {
-			return fmt.Errorf("%w: %w", errOvertaken, err)
-		}
-		again := retryAfter(err)
-		if seb.OutcomeOf(err) != seb.NotCommitted || again == 0 {
-			return err
-		}
-		if err := wait(ctx, again); err != nil {
-			return err
+	return c, nil
+}
+
+// made notes a commit.
+func (o *output) made(done seb.Committed, j *journal) {
+	o.fence = done.Versions[0]
+	last := done.Appends[len(done.Appends)-1].Ranges[0]
+	o.end = last.Offset + seb.Offset(last.Count)
+	o.told, o.committed = j.Next, time.Now()
+}
+
+// overtaken returns errOvertaken if another runner has made a commit fail.
+func overtaken(err error) error {
+	if code := seb.CodeOf(err); code == seb.CodePositionConflict || code == seb.CodeOffsetConflict {
+		return fmt.Errorf("%w: %w", errOvertaken, err)
+	}
+	return err
+}
+
+// ride is a commit that waits for a commit that is made anyway.
+type ride struct {
+	journal journal
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	done    seb.Committed // once ended is closed
+	err     error
+}
+
+// signByRide shows a sign of life, together with a commit that is made anyway. It does not wait for that.
+func (o *output) signByRide(ctx context.Context) error {
+	if o.riding != nil {
+		select {
+		case <-o.riding.ended:
+			return o.settle()
+		default:
+			return nil // the one before waits still
 		}
 	}
+	r := &ride{ended: make(chan struct{})}
+	c, err := o.complete(seb.Commit{Rides: true}, &r.journal, nil)
+	if err != nil {
+		return err
+	}
+	ctx, r.cancel = context.WithCancel(ctx)
+	o.riding = r
+	go func() {
+		defer close(r.ended)
+		r.done, r.err = o.b.Commit(ctx, c)
+	}()
+	return nil
+}
+
+// settle ends a ride, since the next commit has to know whether it was made.
+func (o *output) settle() error {
+	r := o.riding
+	if r == nil {
+		return nil
+	}
+	r.cancel()
+	<-r.ended
+	o.riding = nil
+	switch {
+	case r.err == nil:
+		o.made(r.done, &r.journal)
+	case seb.CodeOf(r.err) == seb.CodeCanceled && seb.OutcomeOf(r.err) == seb.NotCommitted:
+	default:
+		return overtaken(r.err)
+	}
+	return nil
 }
 
 // retryAfter returns how long to wait before a retry; 0 if a retry can't help.

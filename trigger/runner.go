@@ -181,24 +181,30 @@ func (r *runner) step(ctx context.Context) error {
 	return r.sign(ctx)
 }
 
-// signDue returns when the runner has to show the other brokers that it lives: if they commit, or wait for a deadline that they
-// don't know of.
+// signDue returns when the runner has to show the other brokers that it lives: if they commit, or have to know of a deadline.
 func (r *runner) signDue() (at time.Time, ok bool) {
-	next := r.output.deadline()
-	if !r.others() || !r.cut.LogTime.After(r.signed) && (next == 0 || r.output.told != 0 && r.output.told <= next) {
+	if !r.others() || !r.cut.LogTime.After(r.signed) && !r.untold() {
 		return time.Time{}, false
 	}
 	return r.output.committed.Add(signAfter), true
 }
 
-// sign shows a sign of life if that is due.
+// untold reports whether the next deadline is earlier than the journal says.
+func (r *runner) untold() bool {
+	next := r.output.deadline()
+	return next != 0 && (r.output.told == 0 || r.output.told > next)
+}
+
+// sign shows a sign of life if that is due. It costs no commit of its own, unless nobody else may commit before the next deadline.
 func (r *runner) sign(ctx context.Context) error {
 	if at, ok := r.signDue(); !ok || time.Until(at) > 0 {
 		return nil
 	}
-	err := r.output.tick(ctx)
-	r.signed = r.cut.LogTime.Add(signAfter) // the commit itself is no work of others
-	return err
+	r.signed = r.cut.LogTime.Add(signAfter) // by then, others have committed
+	if r.untold() {
+		return r.output.tick(ctx)
+	}
+	return r.output.signByRide(ctx)
 }
 
 // await waits until the log has commits behind the cut, or the next deadline comes.

@@ -146,7 +146,11 @@ func (t *Triggers) lead(ctx context.Context) error {
 		})
 	}
 	r.others = t.others.Load
-	if err = r.run(ctx); ctx.Err() == nil {
+	err = r.run(ctx)
+	if settled := r.output.settle(); err == nil {
+		err = settled
+	}
+	if ctx.Err() == nil {
 		return err
 	}
 	if len(r.tried) > 0 {
