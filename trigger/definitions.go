@@ -104,19 +104,6 @@ func decodeVersion(r *seb.Record, id seb.TopicID) (*Version, error) {
 	return s, nil
 }
 
-// latest returns the last version of a trigger; nil if there is none, or if the trigger was deleted.
-func (d *definitions) latest(name string) *Version {
-	for _, s := range slices.Backward(d.all) {
-		if s.Name == name {
-			if s.Definition == nil {
-				return nil
-			}
-			return s
-		}
-	}
-	return nil
-}
-
 // current returns the last versions of all triggers that were not deleted, by name.
 func (d *definitions) current() map[string]*Version {
 	last := map[string]*Version{}

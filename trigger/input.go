@@ -1,7 +1,6 @@
 package trigger
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -222,14 +221,4 @@ func (in *inputs) watch(name string, id seb.TopicID, from position, next map[int
 	i := &input{name: name, id: id, tag: in.b.TopicTag(id), next: map[int32]seb.Offset{}, from: from}
 	maps.Copy(i.next, next)
 	in.open[id] = i
-}
-
-// names returns the names of the topics that are read, sorted.
-func (in *inputs) names() []string {
-	var names []string
-	for _, i := range in.open {
-		names = append(names, i.name)
-	}
-	slices.SortFunc(names, cmp.Compare)
-	return names
 }

@@ -356,11 +356,11 @@ func (r *runner) fireDue(ctx context.Context) error {
 		return nil
 	}
 	err := r.output.flush(ctx, &condition{r.cut.Topics, timeOf(r.output.waiting[len(r.output.waiting)-1].at.time)})
-	switch seb.CodeOf(err) {
-	case seb.CodeEndsConflict:
+	switch code := seb.CodeOf(err); {
+	case code == seb.CodeEndsConflict:
 		r.takeBack()
 		return nil
-	case seb.CodeTooEarly:
+	case code == seb.CodeTooEarly:
 		r.takeBack()
 		return wait(ctx, earlyPause)
 	}

@@ -146,11 +146,8 @@ func (t *Triggers) lead(ctx context.Context) error {
 		})
 	}
 	r.others = t.others.Load
-	err = r.run(ctx)
-	if settled := r.output.settle(); err == nil {
-		err = settled
-	}
-	if ctx.Err() == nil {
+	if err = r.run(ctx); ctx.Err() == nil {
+		_ = r.output.settle() // whatever became of the ride, the next runner recovers from the log
 		return err
 	}
 	if len(r.tried) > 0 {
