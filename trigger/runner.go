@@ -356,15 +356,16 @@ func (r *runner) fireDue(ctx context.Context) error {
 		return nil
 	}
 	err := r.output.flush(ctx, &condition{r.cut.Topics, timeOf(r.output.waiting[len(r.output.waiting)-1].at.time)})
-	switch code := seb.CodeOf(err); {
-	case code == seb.CodeEndsConflict:
+	switch seb.CodeOf(err) {
+	case seb.CodeEndsConflict:
 		r.takeBack()
 		return nil
-	case code == seb.CodeTooEarly:
+	case seb.CodeTooEarly:
 		r.takeBack()
 		return wait(ctx, earlyPause)
+	default:
+		return err
 	}
-	return err
 }
 
 // gap ends runs, since records are gone before they were read.
