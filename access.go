@@ -76,8 +76,14 @@ func (a Access) CheckScope(s Scopes) (err error) {
 	return a.checkScope(s, "")
 }
 
+// admin tells whether the caller may do everything with the topics that its key covers.
+func (a Access) admin() bool { return a.open || a.Topic == "" && a.Key.Scopes&ScopeAdmin != 0 }
+
 // checkScope is CheckScope. If it fails, the hint proposes a key for topic, or for all topics if topic is "".
 func (a Access) checkScope(s Scopes, topic string) error {
+	if auth.Reserved(topic) {
+		s = ScopeAdmin
+	}
 	has := a.Key.Scopes
 	if has&ScopeAdmin != 0 {
 		has = scopesAll
@@ -95,7 +101,7 @@ func (a Access) checkScope(s Scopes, topic string) error {
 }
 
 // CheckTopic returns an error with [CodeForbidden] unless the access has all scopes in s and
-// covers the topic.
+// covers the topic. If the topic's name begins with "_seb.", the access needs [ScopeAdmin].
 func (a Access) CheckTopic(s Scopes, topic string) (err error) {
 	defer writes(&err)
 	if err := a.checkScope(s, topic); err != nil || a.MaySee(topic) {
@@ -114,18 +120,16 @@ func (a Access) CheckAll(s Scopes) (err error) {
 	return forbidden("use a key for all topics; "+auth.NewKey(s.String(), ""), "%s is not for all topics", a.bearer())
 }
 
-// MaySee tells whether the access covers the topic. It does not check scopes.
+// MaySee tells whether the access covers the topic. It does not check scopes, except that only callers with
+// [ScopeAdmin] may see topics whose names begin with "_seb.".
 func (a Access) MaySee(topic string) bool {
 	switch {
 	case a.open:
 		return true
-	case a.Topic != "" && a.Topic != topic:
+	case a.Topic != "" && a.Topic != topic, auth.Reserved(topic) && !a.admin():
 		return false
 	}
-	return slices.ContainsFunc(a.Key.Topics, func(pattern string) bool {
-		prefix, many := strings.CutSuffix(pattern, "*")
-		return pattern == topic || many && strings.HasPrefix(topic, prefix)
-	})
+	return auth.Covers(a.Key.Topics, topic)
 }
 
 func (a Access) bearer() string {

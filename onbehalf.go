@@ -38,11 +38,12 @@ type caller struct {
 	key    KeyID     // id of the caller's API key; 0 if the caller has none
 	until  time.Time // when the access expires; zero means never
 	open   bool      // the caller has no key, and needs none until the log has its first key
+	admin  bool      // the caller has the scope admin, or needs none
 	signed bool      // the caller has a signed URL, which expires before the API key that signed the URL
 }
 
 func (a Access) caller() caller {
-	return caller{key: a.Key.ID, until: a.Until, open: a.open, signed: a.Topic != "" && !a.Until.Equal(a.Key.Expires)}
+	return caller{key: a.Key.ID, until: a.Until, open: a.open, admin: a.admin(), signed: a.Topic != "" && !a.Until.Equal(a.Key.Expires)}
 }
 
 // callerOf returns the caller that [WithAccess] has put into ctx; ok is false if ctx has no caller.

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/simple-event-broker/seb/internal/auth"
 	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
@@ -108,7 +109,8 @@ func CheckTopicName(name string) (err error) {
 
 // CreateTopic creates a topic. If a topic of that name exists with the same number of
 // partitions, and has each config value that opts sets, CreateTopic changes nothing and
-// created is false. If the existing topic differs, CreateTopic returns CodeTopicExists.
+// created is false. If the existing topic differs, CreateTopic returns CodeTopicExists. Topics whose names begin with "_seb."
+// are for admins: for a caller without [ScopeAdmin] (see [WithAccess]), CreateTopic fails with CodeForbidden.
 func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions) (_ Topic, created bool, err error) {
 	defer writes(&err)
 	def(&opts.Partitions, 1)
@@ -117,6 +119,9 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 	}
 	if err := cmp.Or(b.opts.Limits.checkPartitionCount(opts.Partitions), opts.Config.check()); err != nil {
 		return Topic{}, false, err
+	}
+	if c, ok := callerOf(ctx); ok && !c.admin && auth.Reserved(name) {
+		return Topic{}, false, forbidden("use an API key with the scope admin", "only admins create topic %q", name)
 	}
 	entries, err := b.change(ctx, change.CreateTopic{
 		Name: name, Partitions: uint32(opts.Partitions), Config: opts.Config.stored(), TopicsMax: b.opts.Limits.Topics,

@@ -351,6 +351,38 @@ func TestScopesAllowWhatIsDocumented(t *testing.T) {
 	})
 }
 
+// Topics whose names begin with _seb. are for admins: other keys can do nothing with them, nor create or list them.
+func TestReservedTopicsOverHTTP(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.append("_seb.a", "x")
+	s.append("orders", "x")
+	_, admin := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+	_, other := newKey(t, s.broker, "other", seb.ScopeRead|seb.ScopeWrite|seb.ScopeMetrics)
+	commit := `{"appends":[{"topic":"_seb.a","records":[{"value":"r"}]}]}`
+	for _, r := range []struct{ method, path, body string }{
+		{"GET", "/v1/topics/_seb.a", ""},
+		{"GET", "/v1/topics/_seb.a/records", ""},
+		{"GET", "/v1/topics/_seb.a/consumers", ""},
+		{"GET", "/v1/topics/_seb.a/queues", ""},
+		{"GET", "/v1/cut?topic=orders&topic=_seb.a", ""},
+		{"POST", "/v1/topics/_seb.a/records", "x"},
+		{"POST", "/v1/commits", commit},
+		{"POST", "/v1/topics/_seb.new/records", "x"},
+		{"PUT", "/v1/topics/_seb.put", "{}"},
+		{"DELETE", "/v1/topics/_seb.a", ""},
+	} {
+		s.do(r.method, r.path, strings.NewReader(r.body), bearer(other)...).wantProblem(t, http.StatusForbidden, seb.CodeForbidden)
+		if a := s.do(r.method, r.path, strings.NewReader(r.body), bearer(admin)...); a.StatusCode >= 300 {
+			t.Errorf("%s %s by an admin: %d %s", r.method, r.path, a.StatusCode, a.body)
+		}
+	}
+	for secret, sees := range map[string]bool{admin: true, other: false} {
+		if list := s.get("/v1/topics", bearer(secret)...); strings.Contains(list.body, "_seb.new") != sees || !strings.Contains(list.body, "orders") {
+			t.Errorf("the list of topics: %s", list.body)
+		}
+	}
+}
+
 func TestActionThatDoesNotSayWhatItNeedsPanics(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	defer func() {

@@ -19,9 +19,32 @@ type CommitEnds struct {
 	Ends  []format.Position // of all partitions, in ascending order
 }
 
-// NewCommitEnds returns the condition that a caller asks for. tag is the topic's tag, such as 1f0c6a3e.7; the tags of the
+// AddEnds adds the condition that a caller asks for. tag is the topic's tag, such as 1f0c6a3e.7; the tags of the
 // topics of this log begin with cluster.
-func NewCommitEnds(part, topic, tag, cluster string, ends map[int32]format.Offset) (e CommitEnds, err error) {
+func (x *Commit) AddEnds(topic, tag, cluster string, ends map[int32]format.Offset) error {
+	e, err := newCommitEnds("ends/"+strconv.Itoa(len(x.Ends)), topic, tag, cluster, ends)
+	if err != nil {
+		return err
+	}
+	for _, before := range x.Ends {
+		if before.Topic == topic {
+			return ofPart(e.Part, refused(CodeInvalidRequest, "", "%s already names this topic", before.Part))
+		}
+	}
+	x.Ends = append(x.Ends, e)
+	return nil
+}
+
+// SetAfter sets the condition After.
+func (x *Commit) SetAfter(t time.Time) error {
+	if year := t.UTC().Year(); year < 1970 || year > 9999 {
+		return ofPart(PartAfter, refused(CodeInvalidRequest, "", "the commit must be later than %s; give a time from 1970 to 9999", t.UTC().Format(time.RFC3339)))
+	}
+	x.After = t.UnixMicro()
+	return nil
+}
+
+func newCommitEnds(part, topic, tag, cluster string, ends map[int32]format.Offset) (e CommitEnds, err error) {
 	e.Part, e.Topic = part, topic
 	if err := CheckTopicName(topic); err != nil {
 		return e, ofPart(part, err)

@@ -240,4 +240,3 @@ func (e *Engine) giveUpBundles(err error) {
 		e.finish(b.Payload.(*bundle).sets, func(*Request) error { return &UnknownError{err} })
 	}
 }
-

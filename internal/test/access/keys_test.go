@@ -104,6 +104,8 @@ func TestAccessIsForScopesAndTopics(t *testing.T) {
 		{seb.ScopeRead | seb.ScopeWrite, []string{"t"}, []string{"read t", "write t"}, []string{"admin t", "write u"}},
 		{seb.ScopeAdmin, []string{"t*"}, []string{"admin t", "read tt"}, []string{"admin u", "admin *", "read u"}},
 		{seb.ScopeRead, []string{"..*", ".*"}, []string{"read .x", "read ..x"}, []string{"read x"}},
+		{seb.ScopeRead | seb.ScopeWrite | seb.ScopeMetrics, nil, []string{"read _seb", "write _sebx"}, []string{"read _seb.t", "write _seb.t", "metrics _seb.t", "admin _seb.t"}},
+		{seb.ScopeAdmin, []string{"_seb.t*"}, []string{"read _seb.t", "write _seb.tu", "admin _seb.t"}, []string{"read _seb.u", "read t"}},
 	} {
 		_, secret := createKey(t, b, seb.KeyOptions{Name: fmt.Sprint("k", i), Scopes: test.scopes, Topics: test.topics})
 		a, err := b.Authenticate(t.Context(), bySecret(secret))
@@ -134,6 +136,52 @@ func TestAccessIsForScopesAndTopics(t *testing.T) {
 	}
 	if err := (seb.Access{}).CheckTopic(seb.ScopeRead, "t"); seb.CodeOf(err) != seb.CodeForbidden {
 		t.Errorf("an access of nobody: %v", err)
+	}
+}
+
+// Topics whose names begin with _seb. are for admins, and for the program itself. While the log has no keys, everybody is an admin.
+func TestReservedTopicsAreForAdmins(t *testing.T) {
+	b := open(t, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
+	mustAppend(t, b, "_seb.program", "x")
+	everybody, err := b.Authenticate(t.Context(), seb.Credential{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Append(seb.WithAccess(t.Context(), everybody), "_seb.everybody", values("x")); err != nil || !everybody.MaySee("_seb.everybody") {
+		t.Errorf("without keys: %v", err)
+	}
+	_, admins := createKey(t, b, seb.KeyOptions{Name: "ops"})
+	_, others := createKey(t, b, seb.KeyOptions{Name: "all", Scopes: seb.ScopeRead | seb.ScopeWrite | seb.ScopeMetrics})
+	admin, other := asCaller(t, b, bySecret(admins)), asCaller(t, b, bySecret(others))
+	for name, create := range map[string]func(ctx context.Context, topic string) error{
+		"CreateTopic": func(ctx context.Context, topic string) error {
+			_, _, err := b.CreateTopic(ctx, topic, seb.TopicOptions{})
+			return err
+		},
+		"Append": func(ctx context.Context, topic string) error { _, err := b.Append(ctx, topic, values("x")); return err },
+		"Commit": func(ctx context.Context, topic string) error {
+			_, err := b.Commit(ctx, seb.Commit{Appends: []seb.CommitAppend{{Topic: topic, Records: values("x")}}})
+			return err
+		},
+	} {
+		err := create(other, "_seb."+name)
+		wantCode(t, err, seb.CodeForbidden)
+		wantOutcome(t, err, seb.NotCommitted)
+		if _, err := b.TopicID(t.Context(), "_seb."+name); seb.CodeOf(err) != seb.CodeTopicNotFound {
+			t.Errorf("%s: %v", name, err)
+		}
+		for who, ctx := range map[string]context.Context{"admin": admin, "program": t.Context()} {
+			if err := create(ctx, "_seb."+name+"."+who[:2]); err != nil {
+				t.Errorf("%s by %s: %v", name, who, err)
+			}
+		}
+		if err := create(other, "seb."+name); err != nil {
+			t.Errorf("%s of another topic: %v", name, err)
+		}
+	}
+	a, err := b.Authenticate(t.Context(), bySecret(others))
+	if err != nil || a.MaySee("_seb.program") || !a.MaySee("seb.program") {
+		t.Errorf("it sees the topic, or not another one: %v", err)
 	}
 }
 
