@@ -16,12 +16,12 @@ import (
 // definitionFlags are a trigger on the command line: a file, or flags.
 type definitionFlags struct {
 	File    string            `arg:"" optional:"" help:"A file with the trigger as JSON, as PUT /v1/triggers/NAME takes it; - reads standard input."`
-	When    string            `placeholder:"EXPRESSION" help:"The expression that has to become true, such as 'A THEN NOT B WITHIN 7d'."`
-	From    []string          `placeholder:"TOPIC" help:"A topic that the trigger watches; may be repeated."`
-	To      string            `placeholder:"TOPIC" help:"The topic that gets a record for each firing."`
+	When    string            `placeholder:"EXPRESSION" help:"The expression that has to become true, such as 'A THEN NOT B WITHIN 7d' (default: that of the file)."`
+	From    []string          `placeholder:"TOPIC" help:"A topic that the trigger watches; may be repeated (default: those of the file)."`
+	To      string            `placeholder:"TOPIC" help:"The topic that gets a record for each firing (default: that of the file)."`
 	By      string            `placeholder:"CEL" help:"An expression in CEL that returns the entity of an event (default: the entity that the event names, else the record's key)."`
 	Repeat  string            `placeholder:"REPEAT" help:"How often an entity can fire: once, every, or for example 'at most 3 per 1d' (default: once)."`
-	Emit    map[string]string `mapsep:"none" placeholder:"NAME=CEL" help:"A field of the record of a firing, with an expression in CEL such as u.data.email; may be repeated."`
+	Emit    map[string]string `mapsep:"none" placeholder:"NAME=CEL" help:"A field of the record of a firing, with an expression in CEL such as u.data.email; may be repeated (default: none)."`
 	Start   string            `placeholder:"TIME" help:"From when on events count: now, or a time such as 2026-01-31T12:00:00Z (default: now)."`
 	Mode    string            `enum:"live,dry,paused," default:"" placeholder:"MODE" help:"live; dry, which counts firings and appends none; or paused (default: live)."`
 	RunsMax int               `placeholder:"N" help:"How many runs of an entity can be open, 256 at most (default: 16)."`
