@@ -29,6 +29,13 @@ type Commit struct {
 	// After, unless it is zero, is a time that the commit's log time must be later than. Otherwise the commit fails with
 	// CodeTooEarly.
 	After time.Time
+
+	// Rides makes the commit wait for a commit that is made anyway, for other requests, by this broker or by a connected one
+	// that commits for it: it makes none due by itself. The wait lasts until ctx ends or the broker closes, without regard to
+	// Options.AppendTimeout. Then the commit was not made, and the [Outcome] is [NotCommitted], unless it had left the broker.
+	// A commit that rides can't have an [IdempotencyKey]. All that ride on a broker together have at most 64 KiB. If the topic
+	// of an append does not exist, a commit creates it at once.
+	Rides bool
 }
 
 // CommitAppend is an append of a commit, with the arguments of [Broker.Append]. Options must not
@@ -144,7 +151,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if err != nil {
 		return nil, err
 	}
-	r.Appends = appends
+	r.Appends, r.Rides = appends, c.Rides
 	for _, m := range parts.Moves {
 		r.ExtraBytes += int64(len(m.To)+len(m.Expect)) * moveBytes
 	}
@@ -222,6 +229,8 @@ func (c Commit) check(most int, o appendOptions) error {
 		return e
 	case parts > most:
 		return limited(CodeRequestTooLarge, most, "the commit has %d parts; at most %d are allowed", parts, most)
+	case c.Rides && o.Keyed:
+		return refused(CodeInvalidRequest, "a commit that rides has no idempotency key: it may wait for longer than the log remembers keys")
 	case o.Partition >= 0 || o.Partitions != nil || o.Conditional:
 		e := refused(CodeInvalidRequest, "a commit takes no option other than an idempotency key")
 		e.Hint = "give the option to an append of the commit"

@@ -21,6 +21,9 @@ func (c *Client) Commit(ctx context.Context, commit seb.Commit, opts ...seb.Appe
 	if o.Partition >= 0 || o.Partitions != nil || o.Conditional || o.Delay != 0 || !o.Due.IsZero() {
 		return seb.Committed{}, refusedWrite("a commit takes no option other than an idempotency key: give the option to an append of the commit")
 	}
+	if commit.Rides {
+		return seb.Committed{}, refusedWrite("only a broker in the same process takes commits that ride")
+	}
 	body, err := commitBody(commit)
 	if err != nil {
 		return seb.Committed{}, err

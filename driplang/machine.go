@@ -227,10 +227,10 @@ func (m *Machine[T]) seenBehind(r *Run[T]) bool {
 	return slices.ContainsFunc(m.leaves, func(leaf *node) bool { return !leaf.inFirst && r.counts[leaf.leaf] > 0 })
 }
 
-// Captured returns the event of an alias. It is false if the run has not seen it.
+// Captured returns the event of an alias. It is false if the run has not seen it, or is nil.
 func (m *Machine[T]) Captured(r *Run[T], alias string) (event T, ok bool) {
 	leaf, ok := m.aliases[alias]
-	if !ok || !r.happened(leaf) {
+	if !ok || r == nil || !r.happened(leaf) {
 		return event, false
 	}
 	return r.Events[leaf.leaf], true

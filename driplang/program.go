@@ -152,6 +152,9 @@ func (p *Program) Names() []string {
 	return names
 }
 
+// NeedsAbsence reports whether the expression can become true because an event did not come.
+func (p *Program) NeedsAbsence() bool { return p.root.notOutside(nil) }
+
 // Expr returns the expression.
 func (p *Program) Expr() *Expr { return p.expr }
 

@@ -3,12 +3,15 @@ package trigger
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/driplang"
+	"github.com/simple-event-broker/seb/internal/test/cputime"
+	"github.com/simple-event-broker/seb/objstore"
 )
 
 // benchRecords returns CloudEvents of about 200 bytes: 50 types, 10,000 subjects, 10 µs apart.
@@ -91,6 +94,77 @@ func BenchmarkBareLoop(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+// BenchmarkRun lets a broker run the same triggers over events that its log has, from the first record to the last.
+func BenchmarkRun(b *testing.B) {
+	broker, err := seb.Open(b.Context(), objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = broker.Close() }()
+	if _, _, err := broker.CreateTopic(b.Context(), "events", seb.TopicOptions{Partitions: 4}); err != nil {
+		b.Fatal(err)
+	}
+	for range b.N/5000 + 1 {
+		if _, err := broker.Append(b.Context(), "events", benchRecords(min(b.N, 5000))); err != nil {
+			b.Fatal(err)
+		}
+	}
+	v := newEvaluator(func(firing) {})
+	benchTriggers(b, v)
+	cut, err := broker.Cut(b.Context(), []string{"events"}, seb.CutOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	began := cputime.Used(b)
+	if err := replay(b.Context(), broker, v, []string{"events"}, time.Unix(1, 0), deadlineAt(cut.LogTime.UnixMicro())); err != nil {
+		b.Fatal(err)
+	}
+	events := float64(b.N/5000+1) * float64(min(b.N, 5000))
+	b.ReportMetric(events/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric((cputime.Used(b)-began).Seconds()/events*1e6, "CPU-s/million")
+}
+
+// BenchmarkBurst lets b.N entities reach their deadline at about the same time, and reports how long their firings take.
+func BenchmarkBurst(b *testing.B) {
+	broker, err := seb.Open(b.Context(), objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = broker.Close() }()
+	if _, _, err := broker.CreateTopic(b.Context(), "events", seb.TopicOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	t := Open(broker, Options{Logger: slog.New(slog.DiscardHandler)})
+	defer t.Close()
+	e, err := driplang.Parse("signed_up THEN NOT used WITHIN 10s")
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := t.Put(b.Context(), "burst", Definition{From: []string{"events"}, When: When{e}, To: "fired"}, PutOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	records := make([]seb.Record, b.N)
+	for i := range records {
+		records[i] = seb.Record{Key: fmt.Appendf(nil, "customer-%07d", i), Headers: []seb.Header{{Name: ceVersion, Value: []byte("1.0")}, {Name: ceType, Value: []byte("signed_up")}}}
+	}
+	for len(records) > 0 {
+		n := min(len(records), 5000)
+		if _, err := broker.Append(b.Context(), "events", records[:n]); err != nil {
+			b.Fatal(err)
+		}
+		records = records[n:]
+	}
+	b.ResetTimer()
+	due := time.Now().Add(10 * time.Second) // of the last one
+	for end := seb.Offset(0); end < seb.Offset(b.N); time.Sleep(10 * time.Millisecond) {
+		if topic, err := broker.Topic(b.Context(), "fired"); err == nil {
+			end = topic.Partitions[0].End
+		}
+	}
+	b.ReportMetric(time.Since(due).Seconds(), "s-after-the-deadline")
 }
 
 // TestMemoryOfOpenWindows bounds what a million entities with an open window take.

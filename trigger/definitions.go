@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -36,8 +35,12 @@ type Version struct {
 	CatchUp    bool        `json:"catch_up,omitempty"` // with a start in the past: what was due before the version also fires
 	Log        string      `json:"log"`                // the tag of the topic of definitions: that of a restored or cloned log differs
 	At         time.Time   `json:"at,omitzero"`        // the log time; set when the version is read
-	offset     seb.Offset  // of the record
-	id         seb.TopicID // of the topic of definitions
+	// Restored says that the log is a restored or cloned copy of the one for which the version was stored. The trigger is paused until
+	// a further version is stored.
+	Restored bool `json:"restored,omitempty"`
+
+	offset seb.Offset  // of the record
+	id     seb.TopicID // of the topic of definitions
 }
 
 // position returns the place of the version in the log.
@@ -84,6 +87,7 @@ func (d *definitions) read(ctx context.Context, end seb.Offset) error {
 			if err != nil {
 				return err
 			}
+			s.Restored = s.Log != d.tag
 			d.all = append(d.all, s)
 		}
 		d.next = got.Next
@@ -200,6 +204,3 @@ func (d *definitions) readAll(ctx context.Context) (seb.Offset, error) {
 	end := cut.Topics[0].Ends[0]
 	return end, d.read(ctx, end)
 }
-
-// errPaused says why a version of another log is not evaluated.
-var errPaused = errors.New("the log was restored or cloned: resume the trigger to let it go on")

@@ -20,6 +20,7 @@ type page struct {
 	clock position                      // what a stored page already includes: earlier records do not count for it again
 	runs  map[*active]map[string]string // the runs of an entity under a version of a trigger, as driplang.Machine.AppendEntity writes them
 	fired map[*trigger]*firedEntities   // when an entity has fired, in any version of a trigger
+	bytes int64                         // about how much memory the runs take
 	dirty bool                          // the page has changed since it was stored
 }
 
@@ -61,6 +62,9 @@ func (p *page) save(key entityKey, n *entity) {
 	p.put(key, string(key.of.machine.AppendEntity(nil, n, key.of.appendSeen)))
 }
 
+// entityBytes is about how much memory an entity takes in addition to its name and its runs: those of its map and its timer.
+const entityBytes = 130
+
 // put sets the encoded runs of an entity; empty forgets them.
 func (p *page) put(key entityKey, runs string) {
 	before, had := p.runs[key.of][key.entity]
@@ -68,6 +72,13 @@ func (p *page) put(key entityKey, runs string) {
 		return
 	}
 	p.dirty = true
+	p.bytes += int64(len(runs) - len(before))
+	switch entry := int64(entityBytes + len(key.entity)); {
+	case !had:
+		p.bytes += entry
+	case runs == "":
+		p.bytes -= entry
+	}
 	if runs == "" {
 		key.of.entities--
 		if delete(p.runs[key.of], key.entity); len(p.runs[key.of]) == 0 {

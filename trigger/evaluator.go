@@ -19,6 +19,8 @@ type evaluator struct {
 	passed   int64                // all deadlines up to this time have passed; microseconds since 1970
 	emit     func(firing)         // gets each firing, in order
 	undo     *undo                // unless nil, notes what the evaluator changes
+	trace    func(moment)         // unless nil, gets each moment of an entity
+	only     string               // unless empty, the one entity that counts
 	watching map[string]*watching // by topic
 }
 
@@ -26,6 +28,18 @@ type evaluator struct {
 type watching struct {
 	named map[string][]*active
 	any   []*active
+}
+
+// moment is what an event or a deadline did to an entity.
+type moment struct {
+	key     entityKey
+	at      position
+	event   *Event // nil at a deadline
+	did     driplang.Result[*seen]
+	repeats bool // it would have fired, but the repeat does not allow that
+	errors  int64
+	next    time.Time // the next deadline; zero if there is none
+	open    int       // runs that are open now
 }
 
 // trigger is a trigger by its name, whatever its definition.
@@ -53,6 +67,7 @@ type Counts struct {
 	Repeats         int64 `json:"repeats"`          // firings that the repeat does not allow
 	Dropped         int64 `json:"dropped"`          // runs that did not begin, since the entity had too many
 	ConditionErrors int64 `json:"condition_errors"` // conditions that could not be decided, and so did not hold
+	Gaps            int64 `json:"gaps"`             // entities whose runs ended, since records were deleted before the trigger saw them
 }
 
 func newEvaluator(emit func(firing)) *evaluator {
@@ -138,6 +153,35 @@ func (v *evaluator) remove(t *trigger) {
 	}
 }
 
+// gap ends the runs for which it matters whether an event has come to a topic, since records of the topic are gone that the evaluator has not
+// seen. Runs that wait for events only go on.
+func (v *evaluator) gap(topic string) {
+	for _, t := range v.sorted() {
+		for _, a := range t.versions {
+			if !slices.Contains(a.From, topic) || !a.program.NeedsAbsence() {
+				continue
+			}
+			for i := range v.pages { // all, since nobody knows when the records were appended
+				for entity := range v.pages[i].runs[a] {
+					v.pages[i].put(entityKey{a, entity}, "")
+					a.counts.Gaps++
+				}
+			}
+		}
+	}
+}
+
+// memory returns about how many bytes the entities take.
+func (v *evaluator) memory() (n int64) {
+	for i := range v.pages {
+		n += v.pages[i].bytes
+		for _, f := range v.pages[i].fired {
+			n += int64(cap(f.packed) + 4*cap(f.order))
+		}
+	}
+	return n
+}
+
 // eachEntity calls f for the entities of a version, except on pages that were stored behind the last record.
 func (v *evaluator) eachEntity(of *active, f func(*page, entityKey)) {
 	for i := range v.pages {
@@ -177,7 +221,7 @@ func (v *evaluator) record(topic string, id seb.TopicID, r *seb.Record) {
 func (v *evaluator) event(a *active, e *Event) {
 	a.counts.Events++
 	of := a.entityOf(e)
-	if of == "" {
+	if of == "" || v.only != "" && of != v.only {
 		return
 	}
 	key := entityKey{a, of}
@@ -187,13 +231,14 @@ func (v *evaluator) event(a *active, e *Event) {
 	}
 	n := p.load(key, v.passed)
 	s := &seen{at: v.at, name: e.Name, event: e}
+	errors := a.counts.ConditionErrors
 	var res driplang.Result[*seen]
 	if a.current {
 		res = a.machine.Event(n, s, e.LogTime)
 	} else {
 		res = a.machine.Continue(n, s, e.LogTime)
 	}
-	v.took(p, key, n, res, v.at)
+	v.took(p, n, moment{key: key, at: v.at, event: e, did: res, errors: a.counts.ConditionErrors - errors})
 }
 
 // pass passes all deadlines up to a time, in their order.
@@ -213,33 +258,40 @@ func (v *evaluator) pass(to int64) {
 		if due, ok := machine.Deadline(n); !ok || due.UnixMicro() != t.due {
 			continue // the run that set the timer has ended, or has set another one
 		}
-		v.took(p, t.key, n, machine.Pass(n, time.UnixMicro(t.due)), deadlineAt(t.due))
+		v.took(p, n, moment{key: t.key, at: deadlineAt(t.due), did: machine.Pass(n, time.UnixMicro(t.due))})
 	}
 	v.passed = max(v.passed, to)
 }
 
 // took counts what a moment did to an entity, emits its firing, and stores the entity.
-func (v *evaluator) took(p *page, key entityKey, n *entity, r driplang.Result[*seen], at position) {
-	a := key.of
+func (v *evaluator) took(p *page, n *entity, m moment) {
+	a := m.key.of
 	if v.undo != nil {
-		v.undo.note(p, key)
+		v.undo.note(p, m.key)
 	}
-	a.counts.Lost += int64(r.Lost)
-	a.counts.Dropped += int64(r.Dropped)
+	a.counts.Lost += int64(m.did.Lost)
+	a.counts.Dropped += int64(m.did.Dropped)
 	switch {
-	case r.Fired == nil:
-	case p.mayFire(key, at.time):
+	case m.did.Fired == nil:
+	case p.mayFire(m.key, m.at.time):
 		a.counts.Fired++
-		v.emit(a.firing(key.entity, r.Fired, at))
-		if p.done(key) {
+		v.emit(a.firing(m.key.entity, m.did.Fired, m.at))
+		if p.done(m.key) {
 			n = &entity{}
 		}
 	default:
 		a.counts.Repeats++
+		m.repeats = true
 	}
-	p.save(key, n)
-	if due, ok := a.machine.Deadline(n); ok {
-		v.timers.set(timer{due: due.UnixMicro(), key: key})
+	p.save(m.key, n)
+	due, waits := a.machine.Deadline(n)
+	if waits {
+		v.timers.set(timer{due: due.UnixMicro(), key: m.key})
+		m.next = due
+	}
+	if v.trace != nil {
+		m.open = n.Runs()
+		v.trace(m)
 	}
 }
 

@@ -2,6 +2,7 @@ package trigger
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -70,7 +71,7 @@ func replay(ctx context.Context, b *seb.Broker, v *evaluator, topics []string, f
 			return err
 		}
 		if b.TopicTag(id) == t.ID {
-			in.watch(t.Topic, id, deadlineAt(from.UnixMicro()-1))
+			in.watch(t.Topic, id, deadlineAt(from.UnixMicro()-1), nil)
 		}
 	}
 	_, err = in.read(ctx, cut, func(topic string, id seb.TopicID, rec *seb.Record) error {
@@ -175,3 +176,94 @@ func (t *Triggers) Firings(ctx context.Context, name string, most int) ([]Firing
 
 // firingsLook is at how many records of each partition Firings looks.
 const firingsLook = 1000
+
+// Explanation says what a trigger knows of an entity, and why: see [Triggers.Explain].
+type Explanation struct {
+	Trigger string    `json:"trigger"`
+	Version int64     `json:"version"`
+	Entity  string    `json:"entity"`
+	From    time.Time `json:"from"` // since when the trigger looks at events
+	Steps   []Step    `json:"steps"`
+	Open    int       `json:"open_runs"`
+	Next    time.Time `json:"next_deadline,omitzero"`
+}
+
+// Step is an event of an entity, or a deadline, and what it did.
+type Step struct {
+	Time     time.Time    `json:"time"`
+	Event    *FiringEvent `json:"event,omitempty"` // nil at a deadline
+	Did      []string     `json:"did"`
+	Open     int          `json:"open_runs"`
+	Deadline time.Time    `json:"next_deadline,omitzero"`
+}
+
+// stepsMax bounds the steps of an explanation.
+const stepsMax = 10_000
+
+// Explain evaluates the events of an entity under the last version of a trigger again, and tells what each of them did. It reads all
+// records of the topics since the start of the trigger.
+func (t *Triggers) Explain(ctx context.Context, name, entity string) (Explanation, error) {
+	s, err := t.Get(ctx, name)
+	if err != nil {
+		return Explanation{}, err
+	}
+	c, err := compile(*s.Definition)
+	if err != nil {
+		return Explanation{}, invalid(err)
+	}
+	x := Explanation{Trigger: name, Version: s.Number, Entity: entity, From: s.At, Steps: []Step{}}
+	if start := s.Definition.Start; !start.IsZero() && start.Before(s.At) {
+		x.From = start.Time
+	}
+	now, err := t.b.Cut(ctx, s.Definition.From, seb.CutOptions{Existing: true})
+	if err != nil {
+		return Explanation{}, err
+	}
+	v := newEvaluator(func(firing) {})
+	v.only = entity
+	v.trace = func(m moment) {
+		x.Open, x.Next = m.open, m.next
+		if len(x.Steps) < stepsMax {
+			x.Steps = append(x.Steps, stepOf(m))
+		}
+	}
+	v.replace(v.version(name, s.Number, c), false)
+	if err := replay(ctx, t.b, v, s.Definition.From, x.From, deadlineAt(now.LogTime.UnixMicro())); err != nil {
+		return Explanation{}, err
+	}
+	v.pass(now.LogTime.UnixMicro())
+	return x, nil
+}
+
+// stepOf tells in words what a moment did.
+func stepOf(m moment) Step {
+	s := Step{Time: timeOf(m.at.time), Open: m.open, Deadline: m.next, Did: []string{}}
+	if m.event != nil {
+		s.Event = &FiringEvent{m.event.Name, m.event.Topic, m.at.partition, m.at.offset, s.Time}
+	}
+	say := func(n int, one, many string) {
+		switch {
+		case n == 1:
+			s.Did = append(s.Did, one)
+		case n > 1:
+			s.Did = append(s.Did, fmt.Sprintf(many, n))
+		}
+	}
+	say(m.did.Begun, "a run begins", "%d runs begin")
+	say(m.did.Over, "a run ends, since nothing can make it true now", "%d runs end, since nothing can make them true now")
+	say(m.did.Superseded, "an older run ends, since the new one completes whenever it would", "%d older runs end, since the new one completes whenever they would")
+	say(m.did.Dropped, "no run begins, since too many are open", "%d runs do not begin, since too many are open")
+	say(m.did.Lost, "another run is complete at the same moment, and does not fire", "%d other runs are complete at the same moment, and do not fire")
+	switch {
+	case m.did.Fired != nil && m.repeats:
+		s.Did = append(s.Did, "a run is complete, but the repeat does not allow the firing")
+	case m.did.Fired != nil:
+		s.Did = append(s.Did, "a run is complete, and the trigger fires")
+	}
+	say(int(m.errors), "a condition can't be decided, for example because a field is missing, so it does not hold",
+		"%d conditions can't be decided, for example because fields are missing, so they do not hold")
+	if len(s.Did) == 0 {
+		s.Did = append(s.Did, "no run begins or ends")
+	}
+	return s
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/simple-event-broker/seb"
@@ -19,7 +20,7 @@ type inputs struct {
 	b     *seb.Broker
 	open  map[seb.TopicID]*input
 	bytes int64                                                     // how many bytes of keys and values were read
-	gap   func(from *input, partition int32, start, end seb.Offset) // gets the offsets that are gone before they were read
+	gap   func(from *input, partition int32, start, end seb.Offset) // gets the offsets that are gone before they were read; the same one twice if the first is unknown
 }
 
 // input is a topic that is read.
@@ -168,8 +169,9 @@ func (in *inputs) fill(ctx context.Context, c *cursor) (bool, error) {
 
 // seek returns the offset of the first record of a partition behind a position.
 func (in *inputs) seek(ctx context.Context, c *cursor, behind position) (seb.Offset, error) {
-	var low seb.Offset // all records below it are not behind the position
-	high := c.end      // the record there, and those after it, are behind the position
+	var low seb.Offset    // all records below it are not behind the position
+	high := c.end         // the record there, and those after it, are behind the position
+	cut := seb.Offset(-1) // the first record that is left
 	for step := seb.Offset(1); low < high; step *= 2 {
 		probe := low + (high-low)/2
 		if high == c.end || step < high-low { // near the end first: most positions are of a moment ago
@@ -178,7 +180,7 @@ func (in *inputs) seek(ctx context.Context, c *cursor, behind position) (seb.Off
 		got, err := in.b.Fetch(ctx, c.name, c.partition, seb.At(probe), seb.FetchOptions{Limit: 1, TopicTag: c.tag})
 		if e, below := errors.AsType[*seb.Error](err); below && e.Code == seb.CodeOffsetOutOfRange && e.Start > probe {
 			low = min(e.Start, high)
-			step = 1
+			step, cut = 1, low
 			continue
 		}
 		if err != nil {
@@ -196,14 +198,30 @@ func (in *inputs) seek(ctx context.Context, c *cursor, behind position) (seb.Off
 			step = 1 << 40 // from here on, halve what is left
 		}
 	}
+	if low == cut { // records behind the position may be gone
+		in.gap(c.input, c.partition, low, low)
+	}
 	return low, nil
 }
 
-// watch adds a topic that is to be read from a position on, unless it is read already.
-func (in *inputs) watch(name string, id seb.TopicID, from position) {
-	if in.open[id] == nil {
-		in.open[id] = &input{name: name, id: id, tag: in.b.TopicTag(id), next: map[int32]seb.Offset{}, from: from}
+// places returns where the topics are read next.
+func (in *inputs) places() map[seb.TopicID]map[int32]seb.Offset {
+	all := map[seb.TopicID]map[int32]seb.Offset{}
+	for id, i := range in.open {
+		all[id] = maps.Clone(i.next)
 	}
+	return all
+}
+
+// watch adds a topic that is to be read from a position on, unless it is read already. next has the offsets of partitions in which
+// the place is known.
+func (in *inputs) watch(name string, id seb.TopicID, from position, next map[int32]seb.Offset) {
+	if in.open[id] != nil {
+		return
+	}
+	i := &input{name: name, id: id, tag: in.b.TopicTag(id), next: map[int32]seb.Offset{}, from: from}
+	maps.Copy(i.next, next)
+	in.open[id] = i
 }
 
 // names returns the names of the topics that are read, sorted.

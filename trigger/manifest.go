@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/simple-event-broker/seb"
@@ -14,8 +15,9 @@ const evaluatorVersion = 1
 
 // A manifest is stored as a byte 1, the version of this form; the version of the evaluator; the number of pages whose place is told, and
 // for each its index, the offset of the record that has it, plus 1 (0: the page has no entities), and its clock; the clock of all other
-// pages, which have no entities; and the number of versions that have fired, and for each its name, its number and its last firing.
-// Numbers are varints.
+// pages, which have no entities; the number of versions that have fired, and for each its name, its number and its last firing; and the
+// number of topics that were read, and for each its id, the number of its partitions, and for each its number and the offset at which to
+// read on, as of the earliest clock or before. Numbers are varints.
 const manifestForm = 1
 
 // manifest names the newest copy of each page.
@@ -23,6 +25,7 @@ type manifest struct {
 	pages map[int]storedPage
 	clock position // of the pages that are not among them
 	fired map[firedVersion]lastFire
+	next  map[seb.TopicID]map[int32]seb.Offset // where to read on, as of the earliest clock or before
 }
 
 // storedPage says where a page is stored.
@@ -53,6 +56,15 @@ func (m *manifest) encode() []byte {
 		b = binary.AppendVarint(appendText(b, k.name), k.number)
 		b = appendText(l.position().append(b), l.Entity)
 	}
+	b = binary.AppendUvarint(b, uint64(len(m.next)))
+	for _, id := range slices.Sorted(maps.Keys(m.next)) {
+		b = binary.AppendUvarint(b, uint64(id))
+		b = binary.AppendUvarint(b, uint64(len(m.next[id])))
+		for _, p := range slices.Sorted(maps.Keys(m.next[id])) {
+			b = binary.AppendUvarint(b, uint64(p))
+			b = binary.AppendUvarint(b, uint64(m.next[id][p]))
+		}
+	}
 	return b
 }
 
@@ -74,8 +86,8 @@ func decodeManifest(b []byte) (*manifest, error) {
 	if v := r.uvarint(); r.err == nil && v != evaluatorVersion {
 		return nil, fmt.Errorf("the state of triggers is of version %d of their evaluator, and this is version %d", v, evaluatorVersion)
 	}
-	m := &manifest{pages: map[int]storedPage{}, fired: map[firedVersion]lastFire{}}
-	for range r.uvarint() {
+	m := &manifest{pages: map[int]storedPage{}, fired: map[firedVersion]lastFire{}, next: map[seb.TopicID]map[int32]seb.Offset{}}
+	for range r.count() {
 		i := r.uvarint()
 		p := storedPage{at: seb.Offset(r.uvarint()) - 1, clock: r.position()}
 		if i >= pageCount {
@@ -87,13 +99,27 @@ func decodeManifest(b []byte) (*manifest, error) {
 		m.pages[int(i)] = p
 	}
 	m.clock = r.position()
-	for range r.uvarint() {
+	for range r.count() {
 		k := firedVersion{r.text(), r.varint()}
 		at, entity := r.position(), r.text()
 		if r.err != nil {
 			return nil, r.err
 		}
 		m.fired[k] = placeOf(&firing{at: at, entity: entity})
+	}
+	for range r.count() {
+		id := seb.TopicID(r.uvarint())
+		m.next[id] = map[int32]seb.Offset{}
+		for range r.count() {
+			p, next := r.uvarint(), r.uvarint()
+			if p > math.MaxInt32 || next > math.MaxInt64 {
+				r.fail()
+			}
+			if r.err != nil {
+				return nil, r.err
+			}
+			m.next[id][int32(p)] = seb.Offset(next)
+		}
 	}
 	if r.err == nil && len(r.rest) > 0 {
 		r.fail()

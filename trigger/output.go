@@ -28,6 +28,10 @@ type output struct {
 	fence    string     // the version of the runner's consumer
 	manifest seb.Offset // the newest manifest; 0 = none
 	end      seb.Offset // of the state's topic
+
+	deadline  func() int64 // the next deadline, in microseconds since 1970; 0 = none
+	told      int64        // the next deadline, as the journal has it
+	committed time.Time    // when the last commit was made, by this machine
 }
 
 // condition is what has to hold for a commit: the topics end as the runner has read them, and the log's time is later.
@@ -113,7 +117,7 @@ func (o *output) flush(ctx context.Context, only *condition) error {
 
 // commit commits, together with an entry of the journal, and if no other runner has taken over.
 func (o *output) commit(ctx context.Context, c seb.Commit, j journal, pages ...seb.Record) error {
-	j.Runner = o.b.Session().ID().String()
+	j.Runner, j.Next = o.b.Session().ID().String(), o.deadline()
 	value, err := json.Marshal(j)
 	if err != nil {
 		return fmt.Errorf("journal of triggers: %w", err)
@@ -131,6 +135,7 @@ func (o *output) commit(ctx context.Context, c seb.Commit, j journal, pages ...s
 			o.fence = done.Versions[0]
 			last := done.Appends[len(done.Appends)-1].Ranges[0]
 			o.end = last.Offset + seb.Offset(last.Count)
+			o.told, o.committed = j.Next, time.Now()
 			return nil
 		}
 		if code := seb.CodeOf(err); code == seb.CodePositionConflict || code == seb.CodeOffsetConflict {

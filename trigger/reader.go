@@ -69,5 +69,15 @@ func (r *reader) position() position {
 	return p
 }
 
+// count reads how many fields follow, each of which has at least one byte.
+func (r *reader) count() uint64 {
+	n := r.uvarint()
+	if n > uint64(len(r.rest)) {
+		r.fail()
+		return 0
+	}
+	return n
+}
+
 // text reads a length, and so many bytes.
 func (r *reader) text() string { return string(r.bytes()) }

@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,17 +38,21 @@ type runner struct {
 	reached bool     // all records up to the cut were read
 	tried   []func() // take back the deadlines that passed although the log may not have reached them yet
 
-	askedFor int64 // the deadline for which the store was asked for its time
+	begin    position // earlier records are in the snapshot that was loaded
+	askedFor int64    // the deadline for which the store was asked for its time
 
 	output output
 	store  store
-	report func() // tells what the runner has done
+	report func()      // tells what the runner has done
+	others func() bool // whether there are other brokers, which may have to take over
+	signed time.Time   // the log time up to which a sign of life was shown
 }
 
 // openRunner takes over from another runner, and recovers the state of the triggers from the log.
 func openRunner(ctx context.Context, b *seb.Broker, o Options) (*runner, error) {
 	r := &runner{b: b, o: o, known: map[firedVersion]*active{}, from: map[string]position{}, names: map[seb.TopicID]string{}}
 	r.output = output{b: b, name: func(id seb.TopicID) string { return r.names[id] }, fired: map[firedVersion]lastFire{}}
+	r.output.deadline = func() int64 { due, _ := r.eval.timers.first(); return due }
 	r.eval = newEvaluator(r.output.take)
 	r.inputs = &inputs{b: b, open: map[seb.TopicID]*input{}, gap: r.gap}
 	if err := createTopics(ctx, b); err != nil {
@@ -60,7 +65,7 @@ func openRunner(ctx context.Context, b *seb.Broker, o Options) (*runner, error) 
 	if err := r.output.takeOver(ctx); err != nil {
 		return nil, err
 	}
-	r.report = func() {}
+	r.report, r.others = func() {}, func() bool { return false }
 	return r, r.recover(ctx)
 }
 
@@ -87,7 +92,7 @@ func (r *runner) recover(ctx context.Context) error {
 	for name := range r.from {
 		r.from[name] = begin
 	}
-	r.from[definitionsTopic] = begin
+	r.from[definitionsTopic], r.begin = begin, begin
 	return nil
 }
 
@@ -159,12 +164,41 @@ func (r *runner) step(ctx context.Context) error {
 		return err
 	}
 	r.report()
+	if most, took := cmp.Or(r.o.Memory, memoryDefault), r.eval.memory(); took > most {
+		return &seb.Error{
+			Code: CodeOverTriggerBudget, Detail: fmt.Sprintf("what the triggers know of entities takes %d MiB; at most %d are allowed", took>>20, most>>20),
+			Hint: "raise --trigger-memory, or pause triggers that many entities wait in; nothing is lost as long as the records are kept",
+		}
+	}
 	if len(r.tried) == 0 { // else the evaluator is ahead of the log
 		if err := r.store.write(ctx, r); err != nil {
 			return err
 		}
 	}
-	return r.fireDue(ctx)
+	if err := r.fireDue(ctx); err != nil {
+		return err
+	}
+	return r.sign(ctx)
+}
+
+// signDue returns when the runner has to show the other brokers that it lives: if they commit, or wait for a deadline that they
+// don't know of.
+func (r *runner) signDue() (at time.Time, ok bool) {
+	next := r.output.deadline()
+	if !r.others() || !r.cut.LogTime.After(r.signed) && (next == 0 || r.output.told != 0 && r.output.told <= next) {
+		return time.Time{}, false
+	}
+	return r.output.committed.Add(signAfter), true
+}
+
+// sign shows a sign of life if that is due.
+func (r *runner) sign(ctx context.Context) error {
+	if at, ok := r.signDue(); !ok || time.Until(at) > 0 {
+		return nil
+	}
+	err := r.output.tick(ctx)
+	r.signed = r.cut.LogTime.Add(signAfter) // the commit itself is no work of others
+	return err
 }
 
 // await waits until the log has commits behind the cut, or the next deadline comes.
@@ -172,8 +206,13 @@ func (r *runner) await(ctx context.Context) error {
 	o, waiting, cancel := seb.CutOptions{Existing: true}, ctx, context.CancelFunc(func() {})
 	if r.reached {
 		o.Later = r.cut.LogTime
-		if due, ok := r.eval.timers.first(); ok {
-			waiting, cancel = context.WithTimeout(ctx, max(0, timeOf(due).Sub(r.storeNow())))
+		due, has := r.eval.timers.first()
+		rest := timeOf(due).Sub(r.storeNow())
+		if at, ok := r.signDue(); ok && (!has || time.Until(at) < rest) {
+			has, rest = true, time.Until(at)
+		}
+		if has {
+			waiting, cancel = context.WithTimeout(ctx, max(0, rest))
 		}
 	}
 	defer cancel()
@@ -187,7 +226,7 @@ func (r *runner) await(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil && waiting.Err() != nil:
-		return nil // a deadline has come
+		return nil // a deadline has come, or a sign of life is due
 	case err != nil:
 		return err
 	}
@@ -212,7 +251,11 @@ func (r *runner) watch(ctx context.Context) error {
 			continue
 		}
 		r.names[id] = t.Topic
-		r.inputs.watch(t.Topic, id, r.from[t.Topic])
+		var next map[int32]seb.Offset
+		if r.from[t.Topic] == r.begin { // it was read before the runner started
+			next = r.store.next(id)
+		}
+		r.inputs.watch(t.Topic, id, r.from[t.Topic], next)
 	}
 	for id, in := range r.inputs.open {
 		if !named[in.tag] {
@@ -228,7 +271,11 @@ func (r *runner) read(ctx context.Context) error {
 		return nil
 	}
 	whole, err := r.inputs.read(ctx, r.cut, func(topic string, id seb.TopicID, rec *seb.Record) error {
-		r.confirm(rec.LogTime.UnixMicro())
+		at := position{time: rec.LogTime.UnixMicro(), topic: id, partition: rec.Partition, offset: rec.Offset}
+		if at.compare(r.begin) <= 0 {
+			return nil
+		}
+		r.confirm(at.time)
 		if len(r.output.waiting) >= commitFirings {
 			if err := r.output.flush(ctx, nil); err != nil {
 				return err
@@ -314,9 +361,11 @@ func (r *runner) fireDue(ctx context.Context) error {
 	return err
 }
 
-// gap notes that records are gone before they were read.
+// gap ends runs, since records are gone before they were read.
 func (r *runner) gap(from *input, partition int32, start, end seb.Offset) {
-	r.o.Logger.Warn("records were deleted before the triggers saw them", "topic", from.name, "partition", partition, "from", int64(start), "to", int64(end))
+	r.o.Logger.Warn("records were deleted before the triggers saw them, so runs that wait for the absence of an event end", "topic", from.name,
+		"partition", partition, "from", int64(start), "to", int64(end))
+	r.eval.gap(from.name)
 }
 
 // wait waits for a time, or until ctx ends.

@@ -71,11 +71,11 @@ func (v *evaluator) loadPage(b []byte, clock position, find func(name string, nu
 	}
 	p := &v.pages[index]
 	p.clock = clock
-	for range r.uvarint() {
+	for range r.count() {
 		name := r.text()
-		for range r.uvarint() {
+		for range r.count() {
 			a := find(name, r.varint())
-			for range r.uvarint() {
+			for range r.count() {
 				if key, state := (entityKey{a, r.text()}), r.text(); r.err != nil {
 					return r.err
 				} else if a == nil {
@@ -86,7 +86,7 @@ func (v *evaluator) loadPage(b []byte, clock position, find func(name string, nu
 			}
 		}
 		t := v.triggers[name]
-		for range r.uvarint() {
+		for range r.count() {
 			entity, times := r.text(), firedTimes(r.text())
 			if r.err != nil {
 				return r.err

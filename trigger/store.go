@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/simple-event-broker/seb"
 )
@@ -14,6 +15,9 @@ const (
 	// The runner stores pages while these are at most 1/storeShare of the bytes that it has read, and storeMin bytes at once.
 	storeShare = 4
 	storeMin   = 256 << 10
+	// storeAfter is the log time after which pages that have changed are stored in any case: the records that they rest on may be
+	// deleted, and after a restart they would have to be read again.
+	storeAfter = 10 * time.Minute
 	// trimAfter is how many records of the state that no manifest needs are kept, so that they are rarely deleted.
 	trimAfter = 2048
 )
@@ -25,6 +29,35 @@ type store struct {
 	spent  int64              // bytes of pages that were stored
 	before seb.Offset         // what the manifest before the newest one needs begins there
 	start  seb.Offset         // of the state's topic
+	marks  []mark             // where the topics were read at each clock of a page, or at the last one before it
+}
+
+// mark says where topics are read on at a moment.
+type mark struct {
+	clock position
+	next  map[seb.TopicID]map[int32]seb.Offset
+}
+
+// next returns where a topic is read on after the snapshot was loaded; nil if it was not read before.
+func (s *store) next(id seb.TopicID) map[int32]seb.Offset {
+	if len(s.marks) == 0 {
+		return nil
+	}
+	return s.marks[0].next[id]
+}
+
+// oldest returns the earliest clock of a page, and forgets the marks that no page needs.
+func (s *store) oldest() position {
+	least := s.whole
+	for _, p := range s.pages {
+		if p.clock.compare(least) < 0 {
+			least = p.clock
+		}
+	}
+	for len(s.marks) > 1 && s.marks[1].clock.compare(least) <= 0 {
+		s.marks = s.marks[1:]
+	}
+	return least
 }
 
 // load loads the newest snapshot, and returns the moment from which on records have to be read again.
@@ -42,6 +75,7 @@ func (s *store) load(ctx context.Context, r *runner) (position, error) {
 		}
 		s.pages, s.whole = m.pages, m.clock
 		maps.Copy(o.fired, m.fired)
+		s.marks = []mark{{s.oldest(), m.next}}
 		if err := s.loadPages(ctx, r); err != nil {
 			return position{}, err
 		}
@@ -60,17 +94,13 @@ func (s *store) load(ctx context.Context, r *runner) (position, error) {
 		}
 		next = records[len(records)-1].Offset + 1
 	}
-	begin := s.whole
 	for i := range r.eval.pages {
-		p, stored := s.pages[i]
-		if !stored {
-			p.clock = s.whole
-		}
-		if r.eval.pages[i].clock = p.clock; p.clock.compare(begin) < 0 {
-			begin = p.clock
+		r.eval.pages[i].clock = s.whole
+		if p, stored := s.pages[i]; stored {
+			r.eval.pages[i].clock = p.clock
 		}
 	}
-	return begin, nil
+	return s.oldest(), nil
 }
 
 func (s *store) loadPages(ctx context.Context, r *runner) error {
@@ -125,14 +155,24 @@ func fetchState(ctx context.Context, b *seb.Broker, from seb.Offset, limit int) 
 // write stores pages that have changed, those with the oldest copies first, as far as the share of what was read allows.
 func (s *store) write(ctx context.Context, r *runner) error {
 	may := r.inputs.bytes/storeShare - s.spent
-	if may < cmp.Or(r.o.storeMin, storeMin) {
+	if old := s.whole.time + storeAfter.Microseconds(); may < cmp.Or(r.o.storeMin, storeMin) && r.eval.passed < old {
 		return nil
 	}
-	return s.storePages(ctx, r, may)
+	_, err := s.storePages(ctx, r, max(may, commitBytes))
+	return err
 }
 
-// storePages stores pages of about so many bytes, and a manifest.
-func (s *store) storePages(ctx context.Context, r *runner, most int64) error {
+// finish stores all pages that have changed.
+func (s *store) finish(ctx context.Context, r *runner) error {
+	for {
+		if more, err := s.storePages(ctx, r, commitBytes); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// storePages stores pages of about so many bytes, and a manifest. It returns false if no page has changed.
+func (s *store) storePages(ctx context.Context, r *runner, most int64) (bool, error) {
 	now := r.eval.clock()
 	var changed []int
 	for i := range r.eval.pages {
@@ -157,7 +197,7 @@ func (s *store) storePages(ctx context.Context, r *runner, most int64) error {
 	for _, i := range changed {
 		value := r.eval.storePage(i)
 		if limit := r.b.Limits(); len(value)+1024 > limit.RecordBytes || len(value)+1024 > limit.RequestBytes {
-			return fmt.Errorf("a page of the state of triggers has %d bytes, more than a record can have", len(value))
+			return false, fmt.Errorf("a page of the state of triggers has %d bytes, more than a record can have", len(value))
 		}
 		records = append(records, seb.Record{Value: value, Headers: []seb.Header{{Name: kindHeader, Value: []byte(kindPage)}}})
 		s.pages[i] = storedPage{r.output.end + seb.Offset(len(records)), now} // behind the manifest
@@ -166,22 +206,25 @@ func (s *store) storePages(ctx context.Context, r *runner, most int64) error {
 		}
 	}
 	if len(records) == 0 {
-		return nil
+		s.whole = now
+		return false, nil
 	}
 	s.whole = now
-	m := manifest{pages: s.pages, clock: now, fired: r.output.fired}
+	s.marks = append(s.marks, mark{now, r.inputs.places()})
+	s.oldest()
+	m := manifest{pages: s.pages, clock: now, fired: r.output.fired, next: s.marks[0].next}
 	// The manifest is the first record, since the consumer can be moved up to the end before the commit.
 	records = slices.Insert(records, 0, seb.Record{Value: m.encode(), Headers: []seb.Header{{Name: kindHeader, Value: []byte(kindManifest)}}})
 	needs := m.needs()
 	r.output.manifest = r.output.end
 	if err := r.output.commit(ctx, seb.Commit{}, journal{}, records...); err != nil {
-		return err
+		return false, err
 	}
 	for _, i := range changed[:len(records)-1] {
 		r.eval.pages[i].dirty = false
 	}
 	s.spent += bytes
-	return s.trim(ctx, r, min(needs, r.output.manifest))
+	return true, s.trim(ctx, r, min(needs, r.output.manifest))
 }
 
 // needs returns the first offset that the manifest names.

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -23,14 +24,21 @@ const (
 	meetFor = 2 * time.Second
 	// restAfter is how long a broker that does not run the triggers looks away after each change of the log.
 	restAfter = time.Second
-	// againAfter is how long a runner pauses after an error.
-	againAfter = time.Second
+	// againAfter is how long a runner pauses after an error; up to againMax after several.
+	againAfter, againMax = time.Second, time.Minute
+	// finishMax is how long a runner that ends stores its state.
+	finishMax = 5 * time.Second
+	// memoryDefault is the default of Options.Memory.
+	memoryDefault = 256 << 20
 )
 
 // Options are the options of [Open].
 type Options struct {
 	// Logger gets what the runner reports; nil means [slog.Default].
 	Logger *slog.Logger
+	// Memory bounds what the triggers know of entities, in bytes; 0 means 256 MiB. If they know more, they stop where they are in the
+	// log, and go on from there once they may have more.
+	Memory int64
 
 	storeMin  int64      // replaces storeMin in tests
 	trimAfter seb.Offset // replaces trimAfter in tests
@@ -38,10 +46,11 @@ type Options struct {
 
 // Triggers are the triggers of a log. One of the brokers that have opened them runs them; the others stand by.
 type Triggers struct {
-	b     *seb.Broker
-	o     Options
-	end   context.CancelFunc
-	ended chan struct{}
+	b      *seb.Broker
+	o      Options
+	end    context.CancelFunc
+	tasks  sync.WaitGroup
+	others atomic.Bool // whether there are other brokers
 
 	mu     sync.Mutex
 	status Status
@@ -62,18 +71,16 @@ func Open(b *seb.Broker, o Options) *Triggers {
 		o.Logger = slog.Default()
 	}
 	ctx, end := context.WithCancel(context.Background())
-	t := &Triggers{b: b, o: o, end: end, ended: make(chan struct{})}
-	go func() {
-		defer close(t.ended)
-		t.run(ctx)
-	}()
+	t := &Triggers{b: b, o: o, end: end}
+	t.tasks.Go(func() { t.run(ctx) })
+	t.tasks.Go(func() { t.countOthers(ctx) })
 	return t
 }
 
 // Close ends the runner. Another broker goes on.
 func (t *Triggers) Close() {
 	t.end()
-	<-t.ended
+	t.tasks.Wait()
 }
 
 // Status returns what this broker does with the triggers.
@@ -93,8 +100,9 @@ func (t *Triggers) set(change func(*Status)) {
 
 // run stands by, takes over when the runner is lost, and runs until another broker takes over.
 func (t *Triggers) run(ctx context.Context) {
-	first := true
+	first, pause := true, againAfter
 	for ctx.Err() == nil {
+		began := time.Now()
 		err := t.standBy(ctx, first)
 		if err == nil {
 			err = t.lead(ctx)
@@ -110,7 +118,10 @@ func (t *Triggers) run(ctx context.Context) {
 			t.o.Logger.Error("the triggers do not run; trying again", "err", err)
 			t.set(func(s *Status) { *s = Status{Err: err} })
 		}
-		if wait(ctx, againAfter) != nil {
+		if pause = min(2*pause, againMax); time.Since(began) > againMax {
+			pause = againAfter
+		}
+		if wait(ctx, pause) != nil {
 			return
 		}
 	}
@@ -134,7 +145,27 @@ func (t *Triggers) lead(ctx context.Context) error {
 			}
 		})
 	}
-	return r.run(ctx)
+	r.others = t.others.Load
+	if err = r.run(ctx); ctx.Err() == nil {
+		return err
+	}
+	if len(r.tried) > 0 {
+		r.takeBack()
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
+	defer cancel()
+	if err := r.store.finish(last, r); err != nil {
+		t.o.Logger.Warn("the state of the triggers could not be stored at the end, so the next runner has more to read", "err", err)
+	}
+	return ctx.Err()
+}
+
+// countOthers finds out again and again whether there are other brokers.
+func (t *Triggers) countOthers(ctx context.Context) {
+	for ctx.Err() == nil {
+		t.others.Store(len(t.b.Peers().List(ctx)) > 0)
+		_ = wait(ctx, signAfter) // returns early if ctx ends
+	}
 }
 
 // standBy returns when this broker is to run the triggers.
@@ -253,6 +284,7 @@ const (
 	CodeTriggerNotFound    seb.Code = "trigger_not_found"
 	CodeInvalidTrigger     seb.Code = "invalid_trigger"
 	CodeInvalidTriggerName seb.Code = "invalid_trigger_name"
+	CodeOverTriggerBudget  seb.Code = "over_trigger_budget"
 )
 
 func invalid(err error) error {

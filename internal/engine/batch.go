@@ -56,6 +56,7 @@ type batchSet struct {
 	began    time.Time
 	urgent   bool // holds a request that must not wait for further requests
 	unfit    bool // holds a request that can't be handed over
+	rides    bool // has one request, which rides: see rides.go
 	alone    bool // Batching admitted no further request to this set, so the set gets a commit to itself
 
 	// Set if the records go into data objects. upload says that the upload has begun, and uploaded that

@@ -22,7 +22,8 @@ type batcher struct {
 	mu     sync.Mutex
 	open   *batchSet
 	queued []*batchSet
-	busy   bool // a commit is under way
+	rides  []*batchSet // of the requests that ride, one for each
+	busy   bool        // a commit is under way
 	closed bool
 	keyed  map[format.Digest]*Request // the undecided requests with an idempotency key, by the hash of the key
 }
@@ -54,12 +55,16 @@ func (b *batcher) admitLocked(now time.Time) *batchSet {
 // request was withdrawn, or if none of its callers may still make requests. join returns an error if the
 // engine is closing, or if the earlier request has other contents than r.
 //
-// A request that is urgent, or that has waited for a sync already, does not wait for further requests.
+// A request that is urgent, or that has waited for a sync already, does not wait for further requests. A request that rides joins no
+// batch set of others.
 func (b *batcher) join(r *Request) (*Request, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return nil, ErrClosed
+	}
+	if r.Rides {
+		return r, b.joinRideLocked(r)
 	}
 	if r.Key != nil {
 		if first := b.keyed[r.Key.hash()]; first != nil && !first.withdrawn && first.refusal == nil {
@@ -144,6 +149,9 @@ func (b *batcher) withdraw(r *Request) bool {
 	r.holders--
 	if r.holders == 0 && !r.sealed {
 		r.withdrawn = true
+		if r.Rides {
+			b.notify() // no commit may come that ends it
+		}
 	}
 	return r.withdrawn
 }
@@ -322,18 +330,18 @@ func (b *batcher) close() {
 func (b *batcher) drain() []*batchSet {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := b.queued
+	all := slices.Concat(b.queued, b.rides)
 	if b.open != nil {
 		all = append(all, b.open)
 	}
 	for _, q := range all {
 		sealLocked(q)
 	}
-	b.queued, b.open = nil, nil
+	b.queued, b.open, b.rides = nil, nil, nil
 	return all
 }
 
-// empty tells whether no request waits.
+// empty tells whether no request waits, apart from those that ride.
 func (b *batcher) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

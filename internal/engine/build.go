@@ -18,7 +18,8 @@ type building struct {
 	begun   time.Time
 	pause   uint16      // when this broker probably commits again, in ms: see format.WriterMark.Pause
 	sets    []*batchSet // of this broker, in no bundle
-	all     []*batchSet // sets, and those of the bundles in the commit
+	rides   []*batchSet // of requests that ride
+	all     []*batchSet // sets and rides, and those of the bundles in the commit
 	seq     format.Seq  // the slot of the commit
 	now     time.Time   // the store's time when the build began
 	builds  int         // how many slots this broker has built a commit for
@@ -113,9 +114,10 @@ func (e *Engine) buildOnce(next commitlog.Next) (*format.Commit, [][]byte) {
 	rand.Read(c.Nonce[:])
 	x.now = e.StoreNow()
 	clear(x.refusal) // after a lost race, build checks all requests again
-	x.promised, x.all = 0, slices.Clip(x.sets)
+	x.promised, x.all = 0, slices.Concat(x.sets, x.rides)
 	x.limits = bundleLimits{StateMemory: e.opts.StateMemory, IdempotencyKeys: e.opts.IdempotencyKeys}
 	e.settle(x.sets, c.Time)
+	e.settle(x.rides, c.Time)
 	e.take(c, d, &format.WriterMark{Session: e.opts.Session, Pause: x.pause, Address: e.opts.Address})
 	if level := e.levelEntry(); level != nil {
 		e.take(c, d, level)
@@ -159,8 +161,14 @@ func (e *Engine) buildOnce(next commitlog.Next) (*format.Commit, [][]byte) {
 	if len(c.Entries) == marks && !e.hand.settle {
 		return nil, nil
 	}
-	if len(x.sets) > 0 && e.hand.sender.MayClaim() {
+	if len(x.sets)+len(x.rides) > 0 && e.hand.sender.MayClaim() {
 		e.hand.sender.Claimed()
+	}
+	if len(x.rides) > 0 {
+		if len(x.all) > len(x.sets)+len(x.rides) { // else the entries would belong to the last bundle
+			e.take(c, d, &format.WriterMark{Session: e.opts.Session, Pause: x.pause})
+		}
+		payload = e.buildSets(c, d, x.rides, payload)
 	}
 	x.promised = 0 // the draft has these entries now
 	if e.rider != nil {
@@ -168,7 +176,7 @@ func (e *Engine) buildOnce(next commitlog.Next) (*format.Commit, [][]byte) {
 		if e.room(d, state.UseOwners, d.Growth(entries...)) != nil {
 			entries = withoutNewLimits(d, entries)
 		}
-		if len(entries) > 0 && len(x.all) > len(x.sets) { // else the entries would belong to the last bundle
+		if len(entries) > 0 && len(x.all) > len(x.sets)+len(x.rides) { // else the entries would belong to the last bundle
 			e.take(c, d, &format.WriterMark{Session: e.opts.Session, Pause: x.pause})
 		}
 		for _, entry := range entries {

@@ -32,7 +32,9 @@ func (e *Engine) decide(x *bundle, c *format.Commit) {
 				continue
 			}
 			outcome[r] = errAgain
-			r.alone = r.Change != nil
+			if r.alone = r.Change != nil && !r.Rides; r.Rides {
+				outcome[r] = e.refusedRide(r)
+			}
 		case format.VerdictReplayed:
 			outcome[r] = e.replayedOutcome(r, c.Time)
 		case format.VerdictRefused:
@@ -47,14 +49,19 @@ func (e *Engine) decide(x *bundle, c *format.Commit) {
 		return
 	}
 	e.tail.proven(x.sealedAt)
-	var back []*batchSet
+	var back, rides []*batchSet
 	for _, set := range x.sets {
 		rest := set.without(func(r *Request) bool { return errors.Is(outcome[r], errAgain) })
 		e.finish([]*batchSet{set}, func(r *Request) error { return outcome[r] })
-		if rest != nil {
+		switch {
+		case rest == nil:
+		case rest.rides:
+			rides = append(rides, rest)
+		default:
 			back = append(back, rest)
 		}
 	}
+	e.batcher.putBackRides(rides)
 	if len(back) > 0 {
 		e.batcher.putBack(back, e.useless)
 	}
@@ -238,7 +245,7 @@ func (s *batchSet) without(away func(*Request) bool) *batchSet {
 	if !slices.ContainsFunc(s.requests, away) {
 		return nil
 	}
-	rest := &batchSet{began: s.began, urgent: true, upload: s.upload, uploaded: s.uploaded, objects: s.objects, changed: s.upload}
+	rest := &batchSet{began: s.began, urgent: true, rides: s.rides, upload: s.upload, uploaded: s.uploaded, objects: s.objects, changed: s.upload}
 	var stay []*Request
 	for _, r := range s.requests {
 		if away(r) {

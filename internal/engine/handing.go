@@ -34,6 +34,7 @@ func (h *handing) begin(session format.SessionID, memory *budget.Budget, limit i
 	h.receiver = handover.NewReceiver(handover.DefaultLimits(limit), applied, tip)
 	h.banned, h.needs = map[format.SessionID]time.Time{}, map[format.SessionID]time.Duration{}
 	h.unused = map[format.SessionID]unusedTurns{}
+	h.riders = map[format.SessionID]bool{}
 	h.offers, h.missed, h.gave = map[format.SessionID]time.Time{}, map[format.SessionID]bool{}, map[format.SessionID]time.Time{}
 	h.mailbox.wake, h.mailbox.called = make(chan struct{}, 1), map[format.SessionID]uint64{}
 }
@@ -67,6 +68,9 @@ func (e *Engine) planCommit(now time.Time, wait time.Duration, ok bool) plan {
 	if !ok && !undecided {
 		h.winner.Rest()
 		h.offered, h.asked = format.SessionID{}, format.SessionID{}
+		if linked {
+			e.offerRides(winner)
+		}
 	}
 	if undecided {
 		return plan{commit: true}
@@ -130,12 +134,14 @@ func (e *Engine) appliedCommit(c *format.Commit, own bool) {
 	e.tellDropped(dropped, handover.NotWinner)
 	if !h.receiver.Winner() {
 		clear(h.offers)
+		clear(h.riders)
 		clear(h.gave)
 		clear(h.needs)
 		clear(h.unused)
 		h.turns, h.free, h.settle = nil, time.Time{}, false
 	}
 	h.offered, h.asked, h.sentTo = format.SessionID{}, format.SessionID{}, format.SessionID{} // messages may be lost, so they are sent again
+	h.rideTo = format.SessionID{}
 	h.left, h.winnerFails = "", false
 	if now := format.SessionID(h.winner.Session()); now != was {
 		h.unwanted, h.passed = format.SessionID{}, 0
@@ -206,7 +212,7 @@ func (e *Engine) succeed(m mesh.Successor) {
 
 // newWinner forgets what this broker has sent to the winner before, and what it knew of it.
 func (h *handing) newWinner() {
-	h.offered, h.asked, h.sentTo = format.SessionID{}, format.SessionID{}, format.SessionID{}
+	h.offered, h.asked, h.sentTo, h.rideTo = format.SessionID{}, format.SessionID{}, format.SessionID{}, format.SessionID{}
 	h.left, h.winnerFails = "", false
 	h.unwanted, h.passed = format.SessionID{}, 0
 }
@@ -223,8 +229,9 @@ func (e *Engine) loadedCheckpoint(seq format.Seq, tip format.Hash) {
 	e.tellDropped(h.receiver.Loaded(seq, tip), handover.TooOld)
 	h.winner = handover.Winner{}
 	clear(h.offers)
+	clear(h.riders)
 	h.turns, h.granted = nil, 0
-	h.offered, h.asked, h.sentTo = format.SessionID{}, format.SessionID{}, format.SessionID{}
+	h.offered, h.asked, h.sentTo, h.rideTo = format.SessionID{}, format.SessionID{}, format.SessionID{}, format.SessionID{}
 }
 
 // giveUpBundles ends the requests of the bundles that the log has not decided when the engine ends.
@@ -233,3 +240,4 @@ func (e *Engine) giveUpBundles(err error) {
 		e.finish(b.Payload.(*bundle).sets, func(*Request) error { return &UnknownError{err} })
 	}
 }
+

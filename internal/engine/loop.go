@@ -35,6 +35,7 @@ func (e *Engine) loop() {
 		for _, set := range e.batcher.takeRefused() {
 			e.finish([]*batchSet{set}, func(*Request) error { return storeError("the records were not stored", set.refused) })
 		}
+		e.endRides()
 		now := time.Now()
 		wait, ok := e.batcher.due(now)
 		next := e.planCommit(now, wait, ok)
@@ -59,6 +60,7 @@ func (e *Engine) loop() {
 			}
 			continue
 		case e.closing.Load() && e.batcher.empty() && len(e.hand.sender.Undecided()) == 0 && e.question == nil:
+			e.endRides()
 			e.nameSuccessor()
 			return
 		}
@@ -155,13 +157,24 @@ func (e *Engine) commit(syncs []*syncRequest) {
 		set.finish()
 		bytes += set.bytes
 	}
-	e.building = &building{begun: begun, pause: e.pause(due), sets: sets, refusal: map[*Request]error{}}
+	var rides []*batchSet
+	if e.hand.sender.MayClaim() {
+		rides = e.batcher.takeRides(false)
+	}
+	for _, set := range rides {
+		set.finish()
+	}
+	e.building = &building{begun: begun, pause: e.pause(due), sets: sets, rides: rides, refusal: map[*Request]error{}}
 	defer func() { e.building = nil }()
 	c, err := e.log.Commit(e.life, e.build, e.reportCommit)
 	if c == nil && err == nil && !slices.ContainsFunc(sets, e.useless) && e.building.doubtful(e.Fresh()) {
 		if err = e.log.Sync(e.life); err == nil {
 			c, err = e.log.Commit(e.life, e.build, e.reportCommit)
 		}
+	}
+	if c == nil && err == nil {
+		e.batcher.putBackRides(rides)
+		rides = nil
 	}
 	if e.building.yields && c == nil && err == nil {
 		e.batcher.putBack(sets, e.useless)
@@ -182,7 +195,7 @@ func (e *Engine) commit(syncs []*syncRequest) {
 		}
 	}
 	refusal := e.building.refusal
-	e.finish(sets, func(r *Request) error {
+	e.finish(slices.Concat(sets, rides), func(r *Request) error {
 		e := refusal[r]
 		if e != nil && err != nil {
 			return withoutUnknown(err) // not e: the refusal may rely on earlier requests of the commit, and these may not be in the log
@@ -224,7 +237,7 @@ func (e *Engine) takeToClaim(inline int64) []*batchSet {
 	if !e.log.Young() {
 		e.answerSyncs(nil) // else a checkpoint may be loaded after the sealing, and the outcome is unknown again
 	}
-	if sets := e.takeToHandOver(); len(sets) > 0 {
+	if sets := e.takeToHandOver(false); len(sets) > 0 {
 		e.seal(sets)
 		return nil
 	}

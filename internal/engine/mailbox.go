@@ -155,6 +155,10 @@ func (e *Engine) readMail() {
 			default:
 				e.mesh.Hand(l.from, mesh.Answer{Code: byte(handover.NotWinner)})
 			}
+		case mesh.Ride:
+			if h.receiver.Winner() {
+				h.riders[l.from] = true
+			}
 		case mesh.Turn:
 			if h.receiver.Winner() && !e.closing.Load() && h.mayHaveTurn(l.from) {
 				h.needs[l.from] = min(m.For, yieldMax)

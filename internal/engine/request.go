@@ -29,6 +29,9 @@ type Request struct {
 	Synced bool
 	// Urgent says that the request does not wait for further requests to share a commit with.
 	Urgent bool
+	// Rides says that the request waits for a commit that is made anyway, by this broker or by the one that commits for it: see
+	// rides.go. The request must have no Key.
+	Rides bool
 	// ExtraBytes is the memory that the change takes while it waits, if that is worth counting.
 	ExtraBytes int64
 
@@ -45,7 +48,8 @@ type Request struct {
 	settled  bool  // decided without a commit: replayed or err is set
 	doubtful bool  // settled by this broker's knowledge of idempotency keys, which may be out of date; see confirm
 
-	// Guarded by batcher.mu. withdrawn and sealed no longer change once the batch set is sealed.
+	// Guarded by batcher.mu. withdrawn and sealed no longer change once the batch set is sealed, unless the request rides and its
+	// commit was not made.
 	holders   int // callers that still wait for the request
 	withdrawn bool
 	sealed    bool
@@ -284,19 +288,24 @@ func (e *Engine) ticket(r *Request, began time.Time) *Ticket {
 func (t *Ticket) Done() <-chan struct{} { return t.r.done }
 
 // Wait waits for the outcome. If ctx ends first, or [Options].AppendTimeout has passed since the request
-// came, Wait withdraws the request. If it is too late to withdraw, the error is an *UnknownError.
+// came, Wait withdraws the request. If it is too late to withdraw, the error is an *UnknownError. A request
+// that rides is never late.
 func (t *Ticket) Wait(ctx context.Context) error {
 	select {
 	case <-t.r.done:
 		return t.r.err
 	default:
 	}
-	timer := time.NewTimer(t.e.opts.AppendTimeout - time.Since(t.began))
-	defer timer.Stop()
+	var late <-chan time.Time
+	if !t.r.Rides {
+		timer := time.NewTimer(t.e.opts.AppendTimeout - time.Since(t.began))
+		defer timer.Stop()
+		late = timer.C
+	}
 	select {
 	case <-t.r.done:
 		return t.r.err
-	case <-timer.C:
+	case <-late:
 		return t.giveUp(&LateError{Within: t.e.opts.AppendTimeout, Keyed: t.r.Key != nil, Changes: t.r.Change != nil, Err: t.e.StoreErr()})
 	case <-ctx.Done():
 		return t.giveUp(ctx.Err())

@@ -30,6 +30,7 @@ const (
 type sending struct {
 	offered format.SessionID // to whom this broker has offered its requests since the last commit; zero if to nobody
 	sentTo  format.SessionID // who has got the undecided bundle since the last commit
+	rideTo  format.SessionID // who knows since the last commit of requests of this broker that ride
 	asked   format.SessionID // whom it has asked for the next slot since the last commit
 	granted format.Seq       // a slot after which this broker may claim one
 	vain    int              // how many turns in a row it has not won the slot that was left to it
@@ -150,9 +151,9 @@ func (e *Engine) answerCall(to format.SessionID, call mesh.Call) {
 		h.behind = call.After
 	}
 	answer := mesh.Bundle{Call: call.Number}
-	h.offered = format.SessionID{} // what is left is offered again
+	h.offered, h.rideTo = format.SessionID{}, format.SessionID{} // what is left is offered again
 	if len(h.sender.Undecided()) == 0 && to == format.SessionID(h.winner.Session()) && !h.winnerFails {
-		if sets := e.takeToHandOver(); len(sets) > 0 {
+		if sets := e.takeToHandOver(true); len(sets) > 0 {
 			e.seal(sets)
 		}
 	}
@@ -169,8 +170,8 @@ func (e *Engine) answerCall(to format.SessionID, call mesh.Call) {
 	}
 }
 
-// takeToHandOver seals and returns the batch sets that can be handed over now.
-func (e *Engine) takeToHandOver() []*batchSet {
+// takeToHandOver seals and returns the batch sets that can be handed over now, and those of requests that ride if rides is true.
+func (e *Engine) takeToHandOver(rides bool) []*batchSet {
 	if _, ok := e.hand.sender.Next(); !ok || !e.batcher.fits() {
 		return nil
 	}
@@ -182,6 +183,12 @@ func (e *Engine) takeToHandOver() []*batchSet {
 		e.batcher.putBack(sets, e.useless)
 		e.batcher.idle()
 		return nil
+	}
+	if rides {
+		for _, set := range e.batcher.takeRides(true) {
+			set.finish()
+			sets = append(sets, set)
+		}
 	}
 	return sets
 }

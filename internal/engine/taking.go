@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"time"
 
@@ -33,6 +32,7 @@ const (
 // taking is what this broker knows as the winner: the broker that commits for all.
 type taking struct {
 	offers map[format.SessionID]time.Time // when the requests are due that others have offered
+	riders map[format.SessionID]bool      // who has requests that ride
 	calls  uint64                         // number of the last call
 	missed map[format.SessionID]bool      // who did not answer the last call in time
 	gave   map[format.SessionID]time.Time // who has handed over a bundle, and when the last one
@@ -174,13 +174,16 @@ func (e *Engine) expectLost() {
 // returns false if another broker has written a commit meanwhile, so that this one no longer commits for the others.
 func (e *Engine) callForBundles() bool {
 	h := &e.hand
-	if !h.receiver.Winner() || len(h.offers) == 0 {
+	if !h.receiver.Winner() || len(h.offers)+len(h.riders) == 0 {
 		return true
+	}
+	for session := range h.offers {
+		h.riders[session] = true // from here on, those who offer and those who ride are the same
 	}
 	h.calls++
 	applied, _ := e.log.Position()
 	var awaited []format.SessionID
-	for session := range maps.Keys(h.offers) {
+	for session := range h.riders {
 		h.mailbox.call(session, h.calls)
 		switch {
 		case !e.mesh.Hand(session, mesh.Call{Number: h.calls, After: applied}):
@@ -190,6 +193,7 @@ func (e *Engine) callForBundles() bool {
 		}
 	}
 	clear(h.offers) // a broker that gets no call offers again after the commit
+	clear(h.riders)
 	timer := time.NewTimer(callMax)
 	defer timer.Stop()
 	for late := false; !late && h.mailbox.open(awaited) > 0 && h.receiver.Winner(); {

@@ -16,6 +16,9 @@ type Offer struct {
 	Due time.Duration // how long the first of them may still wait for others
 }
 
+// Ride says that the sender has requests for a bundle that wait for a commit which the receiver makes anyway.
+type Ride struct{}
+
 // Turn asks for the next slot: the sender has requests that can't be handed over.
 type Turn struct {
 	For time.Duration // how long it probably needs for that
@@ -66,6 +69,8 @@ func (m Offer) encode() []byte {
 	return binary.LittleEndian.AppendUint32([]byte{kindOffer}, millis(m.Due))
 }
 
+func (m Ride) encode() []byte { return []byte{kindRide} }
+
 func (m Turn) encode() []byte {
 	return binary.LittleEndian.AppendUint32([]byte{kindTurn}, millis(m.For))
 }
@@ -110,6 +115,8 @@ func decodeHanded(kind byte, r *pack.Reader) any {
 	switch kind {
 	case kindOffer:
 		return Offer{Due: time.Duration(r.U32()) * time.Millisecond}
+	case kindRide:
+		return Ride{}
 	case kindTurn:
 		return Turn{For: time.Duration(r.U32()) * time.Millisecond}
 	case kindYield:

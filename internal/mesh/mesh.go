@@ -527,7 +527,7 @@ func (m *Mesh) receive(ctx context.Context, l *link, session format.SessionID) e
 			if err := m.log.Told(x.Body, x.Size, x.Date); err != nil {
 				return err
 			}
-		case Offer, Turn, Yield, Call, Bundle, Answer, Alive, Successor:
+		case Offer, Ride, Turn, Yield, Call, Bundle, Answer, Alive, Successor:
 			if err := m.log.Handed(session, x.(Handed)); err != nil {
 				return err
 			}

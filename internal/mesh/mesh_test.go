@@ -593,6 +593,7 @@ func FuzzMessage(f *testing.F) {
 	f.Add(ask{7}.encode())
 	f.Add(proof{7, 8}.encode())
 	f.Add(Successor{Ended: id(1), Session: id(2), After: 7}.encode())
+	f.Add(Ride{}.encode())
 	f.Add([]byte{99})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		message, err := decode(b)
@@ -611,6 +612,9 @@ func FuzzMessage(f *testing.F) {
 			again = m.encode()
 			b = b[:len(again)]
 		case proof:
+			again = m.encode()
+			b = b[:len(again)]
+		case Ride:
 			again = m.encode()
 			b = b[:len(again)]
 		case Successor:

@@ -35,6 +35,7 @@ const (
 	kindPing
 	kindPong
 	kindSuccessor
+	kindRide
 )
 
 // hello is the first message of both sides. It tells whether the two have the same log.

@@ -186,3 +186,12 @@ func TestAnswerThatDoesNotFitTheRequestIsNoSuccess(t *testing.T) {
 		}
 	}
 }
+
+// A commit that rides may wait for hours, so a client sends none.
+func TestClientSendsNoCommitThatRides(t *testing.T) {
+	c := newClient(t, client.Options{Servers: []string{"http://127.0.0.1:1"}, RetryFor: -1})
+	_, err := c.Commit(t.Context(), seb.Commit{Rides: true, Appends: []seb.CommitAppend{{Topic: "orders", Records: kit.Values("a")}}})
+	if seb.CodeOf(err) != seb.CodeInvalidRequest || seb.OutcomeOf(err) != seb.NotCommitted {
+		t.Errorf("%v, outcome %q", err, seb.OutcomeOf(err))
+	}
+}
