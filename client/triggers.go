@@ -46,9 +46,10 @@ type Trigger struct {
 	Definition TriggerDefinition `json:"definition"`
 	Replace    string            `json:"replace,omitempty"`
 	CatchUp    bool              `json:"catch_up,omitempty"`
-	At         time.Time         `json:"at"`                // the log time of the version
-	Counts     *TriggerCounts    `json:"counts,omitempty"`  // nil unless the broker that answers runs the triggers
-	Waiting    *int              `json:"waiting,omitempty"` // how many entities wait for an event or a deadline; nil as Counts
+	At         time.Time         `json:"at"`                 // the log time of the version
+	Restored   bool              `json:"restored,omitempty"` // the log is a copy: the trigger is paused until a further version is stored
+	Counts     *TriggerCounts    `json:"counts,omitempty"`   // nil unless the broker that answers runs the triggers
+	Waiting    *int              `json:"waiting,omitempty"`  // how many entities wait for an event or a deadline; nil as Counts
 }
 
 // TriggerCounts say what a trigger has done since its broker began to run it.
@@ -59,6 +60,7 @@ type TriggerCounts struct {
 	Repeats         int64 `json:"repeats"`          // firings that the repeat does not allow
 	Dropped         int64 `json:"dropped"`          // runs that did not begin, since the entity had too many
 	ConditionErrors int64 `json:"condition_errors"` // conditions that could not be decided, and so did not hold
+	Gaps            int64 `json:"gaps"`             // entities whose runs ended, since records were deleted before the trigger saw them
 }
 
 // TriggerList has the triggers of a log.
@@ -102,6 +104,26 @@ type TriggerTest struct {
 	Counts   TriggerCounts    `json:"counts"`
 	ByDay    map[string]int64 `json:"by_day"`  // firings by the day on which they were due
 	Samples  []Firing         `json:"samples"` // the first ones
+}
+
+// TriggerExplanation says what a trigger makes of an entity.
+type TriggerExplanation struct {
+	Trigger string        `json:"trigger"`
+	Version int64         `json:"version"`
+	Entity  string        `json:"entity"`
+	From    time.Time     `json:"from"`  // since when the trigger looks at events
+	Steps   []TriggerStep `json:"steps"` // the first 10,000
+	Open    int           `json:"open_runs"`
+	Next    time.Time     `json:"next_deadline,omitzero"`
+}
+
+// TriggerStep is an event of an entity, or a deadline, and what it did.
+type TriggerStep struct {
+	Time  time.Time    `json:"time"`
+	Event *FiringEvent `json:"event,omitempty"` // nil at a deadline
+	Did   []string     `json:"did"`
+	Open  int          `json:"open_runs"` // runs that are open after it
+	Next  time.Time    `json:"next_deadline,omitzero"`
 }
 
 // SetTrigger stores a version of a trigger. created says that the trigger is new. Requests about triggers need an API key with the
@@ -185,13 +207,23 @@ func (c *Client) Firings(ctx context.Context, name string, most int) ([]Firing, 
 	return l.Firings, err
 }
 
-// testWait is how long a broker may take to evaluate the records of the topics that a trigger watches.
-const testWait = time.Hour
+// evaluationWait is how long a broker may take to evaluate the records of the topics that a trigger watches.
+const evaluationWait = time.Hour
+
+// ExplainTrigger says what each event of an entity did. It reads all records of the topics since the start of the trigger.
+func (c *Client) ExplainTrigger(ctx context.Context, name, entity string) (x TriggerExplanation, err error) {
+	res, err := c.send(ctx, &request{method: http.MethodGet, path: []string{"triggers", name, "entities", entity}, wait: evaluationWait})
+	if err != nil {
+		return x, err
+	}
+	err = res.decode(&x, func() error { return names("entity", x.Entity, entity) })
+	return x, err
+}
 
 // TestTrigger says what a trigger would have done from a time on until now. It appends nothing, and ends with ctx.
 func (c *Client) TestTrigger(ctx context.Context, d TriggerDefinition, since time.Time) (t TriggerTest, err error) {
 	body := jsonBody(map[string]any{"definition": d, "since": since.UTC()})
-	res, err := c.send(ctx, &request{method: http.MethodPost, path: []string{"driplang", "test"}, body: body, wait: testWait})
+	res, err := c.send(ctx, &request{method: http.MethodPost, path: []string{"driplang", "test"}, body: body, wait: evaluationWait})
 	if err != nil {
 		return t, err
 	}

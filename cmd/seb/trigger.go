@@ -15,6 +15,7 @@ type triggerCmd struct {
 	Show     triggerShowCmd     `cmd:"" help:"Explain a trigger, and show its counts."`
 	Versions triggerVersionsCmd `cmd:"" help:"List the versions of a trigger."`
 	Firings  triggerFiringsCmd  `cmd:"" help:"Show the last firings of a trigger."`
+	Explain  triggerExplainCmd  `cmd:"" help:"Tell what each event of an entity did."`
 	Check    triggerCheckCmd    `cmd:"" help:"Check an expression, and say in English what it means."`
 	Eval     triggerEvalCmd     `cmd:"" help:"Say whether an expression is true of a list of events."`
 	Test     triggerTestCmd     `cmd:"" help:"Tell what a trigger would have done in the past."`

@@ -105,11 +105,14 @@ func (c *triggerShowCmd) Run(ctx context.Context, std streams) error {
 	}
 	p.printf("start    %s\n", d.Start)
 	p.printf("mode     %s\n", d.Mode)
+	if t.Restored {
+		p.printf("%s\n", p.paint(red, "warning  the log is a copy, so the trigger waits: seb trigger resume "+t.Name))
+	}
 	p.printf("version  %d, of %s\n", t.Version, t.At.UTC().Format(timestampLayout))
 	if n := t.Counts; n != nil && t.Waiting != nil {
 		p.printf("waiting  %s\n", counted(int64(*t.Waiting), "entity", "entities"))
-		p.printf("counts   events: %d; fired: %d; lost: %d; repeats: %d; dropped: %d; condition errors: %d\n",
-			n.Events, n.Fired, n.Lost, n.Repeats, n.Dropped, n.ConditionErrors)
+		p.printf("counts   events: %d; fired: %d; lost: %d; repeats: %d; dropped: %d; condition errors: %d; gaps: %d\n",
+			n.Events, n.Fired, n.Lost, n.Repeats, n.Dropped, n.ConditionErrors, n.Gaps)
 	}
 	return p.err
 }
@@ -129,6 +132,52 @@ func inEnglish(d client.TriggerDefinition) (string, bool) {
 		return "", false
 	}
 	return r.English, true
+}
+
+type triggerExplainCmd struct {
+	triggerFlags
+	Entity string `arg:"" help:"The entity, such as the id of a user."`
+}
+
+// Help shows examples.
+func (triggerExplainCmd) Help() string {
+	return `Examples:
+
+    seb trigger explain nudge 42
+    seb trigger explain nudge 42 --output json | jq '.steps[-1]'
+
+The broker evaluates the records of the topics again, since the start of the trigger, under its last version. A line without an
+event is a deadline. RUNS are open after the event: each began with an event that may still lead to a firing.`
+}
+
+// Run prints a line per event and deadline.
+func (c *triggerExplainCmd) Run(ctx context.Context, std streams) error {
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	x, err := broker.ExplainTrigger(ctx, c.Trigger, c.Entity)
+	if err != nil {
+		return c.failed("explain", err)
+	}
+	if c.json() {
+		return printJSON(std.out, x)
+	}
+	out := newPrinter(std.out)
+	out.table(func(row *printer) {
+		row.printf("TIME\tEVENT\tRUNS\tWHAT IT DID\n")
+		for _, s := range x.Steps {
+			event := "-"
+			if s.Event != nil {
+				event = fmt.Sprintf("%s (%s %d/%d)", oneLine(s.Event.Event), s.Event.Topic, s.Event.Partition, s.Event.Offset)
+			}
+			row.printf("%s\t%s\t%d\t%s\n", s.Time.UTC().Format(timestampLayout), event, s.Open, strings.Join(s.Did, "; "))
+		}
+	})
+	if !x.Next.IsZero() {
+		out.printf("\nthe next deadline is at %s\n", x.Next.UTC().Format(timestampLayout))
+	}
+	return out.err
 }
 
 type triggerVersionsCmd struct{ triggerFlags }
