@@ -41,7 +41,7 @@ func example(pattern string) string {
 	if pattern == "/v1/events" {
 		return pattern + "?topic=orders"
 	}
-	return strings.NewReplacer("{trigger}", "nudge", "{topic}", "orders", "{consumer}", "billing", "{queue}", "mail", "{offset}", "0", "{id}", "77", "{name}", "n").Replace(pattern)
+	return strings.NewReplacer("{trigger}", "nudge", "{entity}", "42", "{topic}", "orders", "{consumer}", "billing", "{queue}", "mail", "{offset}", "0", "{id}", "77", "{name}", "n").Replace(pattern)
 }
 
 // lacking returns a scope that is not enough for a need.
@@ -296,6 +296,7 @@ var servedTo = map[string]string{
 	"DELETE /v1/triggers/{trigger}":                       "   A",
 	"GET /v1/triggers/{trigger}/versions":                 "   A",
 	"GET /v1/triggers/{trigger}/firings":                  "   A",
+	"GET /v1/triggers/{trigger}/entities/{entity}":        "   A",
 	"POST /v1/triggers/{trigger}/pause":                   "   A",
 	"POST /v1/triggers/{trigger}/resume":                  "   A",
 	"POST /v1/driplang/check":                             "rwaA",

@@ -68,7 +68,7 @@ func TestPostedEventsGoToATopicOnce(t *testing.T) {
 func TestWrongEventsAreRefused(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	for body, detail := range map[string]string{
-		``: "the request has no records", `[]`: "the request has no records", `x`: "must be an object", `{}`: "event is missing",
+		``: "the body is empty", `[]`: "the request has no records", `x`: "must be an object", `{}`: "event is missing",
 		`{"event":"","entity_id":"1"}`: "event is missing", `{"event":1,"entity_id":"1"}`: "event must be a string, not a number",
 		`{"event":"a"}`: "entity_id is missing", `{"event":"a","entity_id":""}`: "entity_id is missing",
 		`{"event":"a","entity_id":null}`: "entity_id must be a string or an integer, not null", `{"event":"a","entity_id":1.5}`: "must be an integer of 64 bits",

@@ -26,6 +26,7 @@ func (h *Handler) triggerRoutes(t TriggerHandler) {
 	h.route(one, methods{"GET": {readsTriggers, plain}, "PUT": {changesTriggers, plain}, "DELETE": {changesTriggers, plain}})
 	h.route(one+"/versions", methods{"GET": {readsTriggers, plain}})
 	h.route(one+"/firings", methods{"GET": {readsTriggers, limited}})
+	h.route(one+"/entities/{entity}", methods{"GET": {readsTriggers, plain}})
 	h.route(one+"/pause", methods{"POST": {changesTriggers, plain}})
 	h.route(one+"/resume", methods{"POST": {changesTriggers, plain}})
 	h.route("/v1/driplang/check", methods{"POST": {checksLanguage, plain}})

@@ -88,6 +88,13 @@ func TestTriggersOverHTTP(t *testing.T) {
 	if !list.Running || len(list.Triggers) != 1 || list.Triggers[0].Name != "nudge" || list.Triggers[0].Counts.Fired != 1 {
 		t.Errorf("the list is %+v", list)
 	}
+	var explained struct {
+		Steps []struct{ Did []string }
+	}
+	s.get("/v1/triggers/nudge/entities/2").json(t, &explained)
+	if got := fmt.Sprint(explained.Steps); got != "[{[a run begins]} {[a run is complete, and the trigger fires]}]" {
+		t.Errorf("the explanation is %s", got)
+	}
 	var report struct{ Events, Firings, Entities int }
 	s.post("/v1/driplang/test", `{"since":"2020-01-01T00:00:00Z","definition":{"from":["events"],"when":"signed_up","to":"x"}}`).json(t, &report)
 	if report.Events != 3 || report.Firings != 3 || report.Entities != 3 {
@@ -167,6 +174,7 @@ func TestWrongTriggersAreRefused(t *testing.T) {
 	s.do("PUT", "/v1/triggers/nudge", strings.NewReader(strings.Replace(nudge, `"events"`, `"nothing"`, 1))).wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound)
 	s.do("PUT", "/v1/triggers/-", strings.NewReader(nudge)).wantProblem(t, http.StatusBadRequest, codeInvalidTriggerName)
 	s.get("/v1/triggers/nudge").wantProblem(t, http.StatusNotFound, codeTriggerNotFound)
+	s.get("/v1/triggers/nudge/entities/2").wantProblem(t, http.StatusNotFound, codeTriggerNotFound)
 	s.post("/v1/triggers/nudge/pause", "").wantProblem(t, http.StatusNotFound, codeTriggerNotFound)
 	s.do("DELETE", "/v1/triggers/nudge", nil).wantProblem(t, http.StatusNotFound, codeTriggerNotFound)
 

@@ -317,7 +317,8 @@ type PutOptions struct {
 	CatchUp bool    // with a start in the past, what was due before also fires
 }
 
-// Put stores a version of a trigger, which counts from its place in the log on. All topics that it watches must exist.
+// Put stores a version of a trigger, which counts from its place in the log on. All topics that it watches must exist. The topic that
+// gets the firings is created if it does not exist.
 func (t *Triggers) Put(ctx context.Context, name string, d Definition, o PutOptions) (_ *Version, err error) {
 	defer writes(&err)
 	if err := checkName(name); err != nil {
@@ -334,10 +335,22 @@ func (t *Triggers) Put(ctx context.Context, name string, d Definition, o PutOpti
 			return nil, err
 		}
 	}
-	if err := seb.CheckTopicName(d.To); err != nil {
+	if err := t.createTarget(ctx, d.To); err != nil {
 		return nil, err
 	}
 	return t.store(ctx, Version{Name: name, Definition: &d, Replace: o.Replace, CatchUp: o.CatchUp})
+}
+
+// createTarget creates the topic that gets the firings, unless it exists: readers and queues can then wait for the first one.
+func (t *Triggers) createTarget(ctx context.Context, topic string) error {
+	if err := seb.CheckTopicName(topic); err != nil {
+		return err
+	}
+	_, err := t.b.Topic(ctx, topic)
+	if seb.CodeOf(err) == seb.CodeTopicNotFound {
+		_, _, err = t.b.CreateTopic(ctx, topic, seb.TopicOptions{})
+	}
+	return err
 }
 
 func (t *Triggers) store(ctx context.Context, v Version) (*Version, error) {

@@ -17,17 +17,18 @@ import (
 func New(t *trigger.Triggers) func(w http.ResponseWriter, r *http.Request, body []byte) error {
 	h := &handler{t}
 	actions := map[string]action{
-		"GET /v1/triggers":                    h.list,
-		"GET /v1/triggers/{trigger}":          h.get,
-		"PUT /v1/triggers/{trigger}":          h.put,
-		"DELETE /v1/triggers/{trigger}":       h.remove,
-		"GET /v1/triggers/{trigger}/versions": h.versions,
-		"GET /v1/triggers/{trigger}/firings":  h.firings,
-		"POST /v1/triggers/{trigger}/pause":   h.pause,
-		"POST /v1/triggers/{trigger}/resume":  h.resume,
-		"POST /v1/driplang/check":             check,
-		"POST /v1/driplang/eval":              eval,
-		"POST /v1/driplang/test":              h.test,
+		"GET /v1/triggers":                             h.list,
+		"GET /v1/triggers/{trigger}":                   h.get,
+		"PUT /v1/triggers/{trigger}":                   h.put,
+		"DELETE /v1/triggers/{trigger}":                h.remove,
+		"GET /v1/triggers/{trigger}/versions":          h.versions,
+		"GET /v1/triggers/{trigger}/firings":           h.firings,
+		"GET /v1/triggers/{trigger}/entities/{entity}": h.explain,
+		"POST /v1/triggers/{trigger}/pause":            h.pause,
+		"POST /v1/triggers/{trigger}/resume":           h.resume,
+		"POST /v1/driplang/check":                      check,
+		"POST /v1/driplang/eval":                       eval,
+		"POST /v1/driplang/test":                       h.test,
 	}
 	return func(w http.ResponseWriter, r *http.Request, body []byte) error {
 		method := r.Method
@@ -53,11 +54,12 @@ type version struct {
 	Definition *trigger.Definition `json:"definition"`
 	Replace    trigger.Replace     `json:"replace,omitempty"`
 	CatchUp    bool                `json:"catch_up,omitempty"`
-	At         time.Time           `json:"at"` // its log time
+	At         time.Time           `json:"at"`                 // its log time
+	Restored   bool                `json:"restored,omitempty"` // the log is a copy: the trigger waits for a further version
 }
 
 func versionOf(v *trigger.Version) version {
-	return version{Name: v.Name, Number: v.Number, Definition: v.Definition, Replace: v.Replace, CatchUp: v.CatchUp, At: v.At.UTC()}
+	return version{Name: v.Name, Number: v.Number, Definition: v.Definition, Replace: v.Replace, CatchUp: v.CatchUp, At: v.At.UTC(), Restored: v.Restored}
 }
 
 // described is a trigger in an answer.
@@ -174,6 +176,15 @@ func (h *handler) firings(w http.ResponseWriter, r *http.Request, _ []byte) erro
 		return err
 	}
 	return write(w, http.StatusOK, map[string][]trigger.Firing{"firings": append([]trigger.Firing{}, found...)})
+}
+
+// explain tells what each event of an entity did.
+func (h *handler) explain(w http.ResponseWriter, r *http.Request, _ []byte) error {
+	x, err := h.triggers.Explain(r.Context(), r.PathValue("trigger"), r.PathValue("entity"))
+	if err != nil {
+		return err
+	}
+	return write(w, http.StatusOK, x)
 }
 
 func (h *handler) pause(w http.ResponseWriter, r *http.Request, body []byte) error {

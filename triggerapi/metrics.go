@@ -28,6 +28,7 @@ func families(s trigger.Status) []metric.Family {
 	repeats := counter("seb_trigger_repeats_total", "Firings that the repeat of the trigger does not allow.")
 	dropped := counter("seb_trigger_dropped_total", "Runs that did not begin, since the entity had too many.")
 	wrong := counter("seb_trigger_condition_errors_total", "Conditions that could not be decided, and so did not hold.")
+	gaps := counter("seb_trigger_gap_entities_total", "Entities whose runs ended, since records were deleted before the trigger saw them.")
 	waiting := metric.Family{
 		Name: "seb_trigger_waiting_entities", Help: "Entities that wait for an event or a deadline.", Kind: metric.Gauge, Labels: []string{"trigger"},
 	}
@@ -39,10 +40,11 @@ func families(s trigger.Status) []metric.Family {
 		repeats.Add(float64(c.Repeats), name)
 		dropped.Add(float64(c.Dropped), name)
 		wrong.Add(float64(c.ConditionErrors), name)
+		gaps.Add(float64(c.Gaps), name)
 		waiting.Add(float64(s.Waiting[name]), name)
 	}
 	return []metric.Family{
 		metric.One(metric.Gauge, "seb_triggers_running", "1 if this broker runs the triggers, else 0.", running),
-		events, fired, lost, repeats, dropped, wrong, waiting,
+		events, fired, lost, repeats, dropped, wrong, gaps, waiting,
 	}
 }

@@ -230,6 +230,20 @@ func (l *commandLine) values(ctx context.Context, argument *kong.Positional, add
 		l.consumers(ctx, add)
 	case argument.Name == "queue" && l.command.Name != "create":
 		l.queues(ctx, add)
+	case argument.Name == "trigger" && l.command.Name != "set":
+		list(ctx, l, func(ctx context.Context, broker *client.Client) iter.Seq2[client.Trigger, error] {
+			return func(yield func(client.Trigger, error) bool) {
+				all, err := broker.Triggers(ctx)
+				for _, t := range all.Triggers {
+					if !yield(t, nil) {
+						return
+					}
+				}
+				if err != nil {
+					yield(client.Trigger{}, err)
+				}
+			}
+		}, func(t client.Trigger) { add(t.Name, t.Definition.When) })
 	case argument.Name == "topic" && l.command.FullPath() != "seb topic create":
 		list(ctx, l, func(ctx context.Context, broker *client.Client) iter.Seq2[seb.Topic, error] {
 			return broker.Topics(ctx, seb.ListOptions{})

@@ -49,7 +49,7 @@ func TestCompletionKnowsWhatCanStandThere(t *testing.T) {
 		{"consume -f --output", ""},
 		{"topic list -o j", "json"},
 		{"serve --batch i", "immediate"},
-		{"serve --no", "--no-peers --no-auto-create --no-maintenance --no-push"},
+		{"serve --no", "--no-peers --no-auto-create --no-maintenance --no-triggers --no-push"},
 		{"serve --bu", "--budget"},
 		{"serve --max-l", "--max-linger"},
 		{"serve --budget .", ""},

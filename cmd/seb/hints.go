@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/trigger"
 )
 
 // shellHints are hints that name commands. They replace the broker's hints that name HTTP requests. If an
@@ -18,6 +19,8 @@ var shellHints = map[seb.Code]string{
 	seb.CodeQueueNotFound:       "`seb queue create TOPIC QUEUE` creates the queue; `seb queue list TOPIC` lists all queues",
 	seb.CodePushNotFound:        "`seb queue push set TOPIC QUEUE URL` sets the URL",
 	seb.CodeUnauthorized:        "give a valid API key, as SEB_API_KEY or with --api-key-file; the operator creates one with `seb key create`",
+	trigger.CodeTriggerNotFound: "`seb trigger set NAME` creates the trigger; `seb trigger list` lists all triggers",
+	trigger.CodeInvalidTrigger:  "`seb trigger check EXPRESSION` checks and explains an expression; docs/driplang.md describes the language",
 	seb.CodeKeyNotFound:         "`seb key list` lists all keys",
 	seb.CodeQueueElsewhere:      "try again; if the error persists, name the owner with --server: `seb queue show TOPIC QUEUE` shows its URL",
 	seb.CodeOverMemoryBudget:    "try again, with smaller requests, or with fewer at a time",
@@ -25,7 +28,7 @@ var shellHints = map[seb.Code]string{
 	seb.Code("route_not_found"): otherServer, seb.Code("method_not_allowed"): otherServer,
 }
 
-const otherServer = "check --server (SEB_SERVER): it must be the URL of a broker, such as http://127.0.0.1:51313, without /v1; if it is, the broker is older than this command"
+const otherServer = "check --server (SEB_SERVER): it must be the URL of a broker, such as http://127.0.0.1:51313, without /v1; if it is, the broker is older than this command, or runs without what it needs (--no-triggers)"
 
 // ofRequests matches hints that name HTTP requests. Such hints are of no use in a shell.
 var ofRequests = regexp.MustCompile(`\b(GET|HEAD|PUT|POST|PATCH|DELETE|Retry-After|Authorization|Accept|Allow|Content-Type)\b|/v1/`)

@@ -72,7 +72,7 @@ type cli struct {
 	Consumer consumerCmd `cmd:"" group:"data" help:"List, show, reset and delete consumers: named positions in a topic."`
 	Queue    queueCmd    `cmd:"" group:"data" help:"Create, show, change and delete queues: a topic's records as work to be done."`
 	Work     workCmd     `cmd:"" group:"data" help:"Run a command for each record of a queue."`
-	Trigger  triggerCmd  `cmd:"" group:"data" help:"Check expressions about what happened, and what did not."`
+	Trigger  triggerCmd  `cmd:"" group:"data" help:"Create, test, show and delete triggers: records about what happened, and what did not."`
 	Export   exportCmd   `cmd:"" group:"data" help:"Write all records of a topic to files, and later those that were added."`
 	Import   importCmd   `cmd:"" group:"data" help:"Import topics of the original Seb; records keep their offsets."`
 	Top      topCmd      `cmd:"" group:"operations" help:"Show live what a broker and its topics do."`

@@ -10,17 +10,29 @@ import (
 )
 
 type triggerCmd struct {
-	Check triggerCheckCmd `cmd:"" help:"Check an expression, and say in English what it means."`
-	Eval  triggerEvalCmd  `cmd:"" help:"Say whether an expression is true of a list of events."`
+	Set      triggerSetCmd      `cmd:"" help:"Create a trigger, or store another version of it."`
+	List     triggerListCmd     `cmd:"" help:"List all triggers, and how often they have fired."`
+	Show     triggerShowCmd     `cmd:"" help:"Explain a trigger, and show its counts."`
+	Versions triggerVersionsCmd `cmd:"" help:"List the versions of a trigger."`
+	Firings  triggerFiringsCmd  `cmd:"" help:"Show the last firings of a trigger."`
+	Explain  triggerExplainCmd  `cmd:"" help:"Tell what each event of an entity did."`
+	Check    triggerCheckCmd    `cmd:"" help:"Check an expression, and say in English what it means."`
+	Eval     triggerEvalCmd     `cmd:"" help:"Say whether an expression is true of a list of events."`
+	Test     triggerTestCmd     `cmd:"" help:"Tell what a trigger would have done in the past."`
+	Pause    triggerPauseCmd    `cmd:"" help:"Stop a trigger until it is resumed."`
+	Resume   triggerResumeCmd   `cmd:"" help:"Let a trigger fire again."`
+	Delete   triggerDeleteCmd   `cmd:"" help:"Delete a trigger."`
 }
 
-// Help tells what expressions are.
+// Help tells what triggers are.
 func (triggerCmd) Help() string {
-	return `An expression in driplang says what has to happen, and what must not, such as
+	return `A trigger watches topics, and appends a record to a topic each time that an expression becomes true for an entity, such as a
+user. The expression is in driplang, and says what has to happen, and what must not, such as
 
     user_created THEN NOT use_feature_x WITHIN 7d
 
-These commands need no broker. docs/driplang.md describes the language.`
+Brokers run triggers; with API keys, a key needs the scope admin for all topics. Check and eval need no broker. docs/triggers.md is
+a tutorial, docs/driplang.md describes the language. Delete asks first on a terminal, unless you add --yes.`
 }
 
 // whenArg is an expression on the command line.

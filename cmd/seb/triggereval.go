@@ -3,11 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/simple-event-broker/seb/driplang"
+	"github.com/simple-event-broker/seb/triggerapi"
 )
 
 type triggerEvalCmd struct {
@@ -52,7 +52,7 @@ func (c *triggerEvalCmd) Run(std streams) error {
 	}
 	var at time.Time
 	if c.At != "" {
-		if at, err = evalTime(c.At); err != nil {
+		if at, err = triggerapi.ParseTime(c.At); err != nil {
 			return usage(fmt.Errorf("--at %s: %w", c.At, err))
 		}
 	}
@@ -86,21 +86,8 @@ func eventArg(arg string) (driplang.Event, error) {
 		return e, errors.New("expected NAME, NAME@TIME, NAME{JSON} or NAME@TIME{JSON}")
 	}
 	if timed {
-		e.LogTime, err = evalTime(at)
+		e.LogTime, err = triggerapi.ParseTime(at)
 		e.Timestamp = e.LogTime
 	}
 	return e, err
-}
-
-// evalTime returns a time that is some duration after an arbitrary one.
-func evalTime(s string) (time.Time, error) {
-	zero := time.Unix(0, 0).UTC()
-	if slices.Contains([]string{"0", "0s", "0m", "0h", "0d"}, s) {
-		return zero, nil
-	}
-	d, err := driplang.ParseDuration(s)
-	if err != nil {
-		return zero, errors.New("expected a time such as 0, 50m or 7d: a number of s, m, h, d or w, and at most 366 days")
-	}
-	return zero.Add(d), nil
 }
