@@ -208,6 +208,9 @@ func (v *evaluator) record(topic string, id seb.TopicID, r *seb.Record) {
 	if w == nil {
 		return
 	}
+	if name, is := cloudEvent(r); is && len(w.named[name])+len(w.any) == 0 {
+		return // most events matter to nobody, so don't decode their data
+	}
 	e := EventOf(topic, r)
 	for _, a := range w.named[e.Name] {
 		v.event(a, &e)
