@@ -102,14 +102,18 @@ func (h *Handler) servePeer(rw http.ResponseWriter, r *http.Request) {
 }
 
 // checkPeer refuses requests on a connection between brokers if the log does not name the other
-// side's session. After such a refusal the connection is closed, so that no stranger keeps a connection for
+// side's session, unless the request introduces that session. After such a refusal the connection is closed, so that no stranger keeps a connection for
 // long.
 func (h *Handler) checkPeer(w *response, r *http.Request) error {
 	conn := peerOf(r)
 	if conn == nil {
 		return nil
 	}
-	known, err := h.broker.KnowsSession(r.Context(), seb.SessionKey(conn.Session()))
+	introduction := ""
+	if r.URL.Path == meshPath && h.meshes {
+		introduction = r.Header.Get(introductionHeader)
+	}
+	known, err := h.broker.KnowsSession(r.Context(), seb.SessionKey(conn.Session()), introduction)
 	if known {
 		conn.Trust()
 		if r.Header.Get(callerHeader) != "" {

@@ -54,6 +54,9 @@ type plan struct {
 func (e *Engine) planCommit(now time.Time, wait time.Duration, ok bool) plan {
 	h := &e.hand
 	undecided := len(h.sender.Undecided()) > 0
+	if wait := e.mesh.Joining(); wait > 0 {
+		return plan{wait: wait, ok: ok}
+	}
 	winner := format.SessionID(h.winner.Session())
 	linked := e.mesh.Takes(winner)
 	if !linked && (undecided || h.offered == winner) {

@@ -239,7 +239,7 @@ func TestIntroductions(t *testing.T) {
 		wantFindings(t, check(t, s.store(), true), "possibly in use "+sound)
 		ref, _ := format.ParseDataKey(used)
 		s.objects[used] = format.EncodeIntroduction(&format.Introduction{Cluster: s.cluster, Ref: ref, Session: format.SessionKey{7}})
-		wantFindings(t, check(t, s.store(), true), "possibly in use "+sound, "corrupt "+used)
+		wantFindings(t, check(t, s.store(), true), "corrupt "+used, "possibly in use "+sound)
 	})
 }
 
