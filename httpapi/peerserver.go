@@ -110,7 +110,11 @@ func (h *Handler) checkPeer(w *response, r *http.Request) error {
 		return nil
 	}
 	introduction := ""
-	if r.URL.Path == meshPath && h.meshes {
+	if r.URL.Path == meshPath {
+		if !h.meshes { // first, since a broker that is told that it is unknown would name itself in the log for nothing
+			w.Header().Set("Connection", "close")
+			return errNoRoute(r)
+		}
 		introduction = r.Header.Get(introductionHeader)
 	}
 	known, err := h.broker.KnowsSession(r.Context(), seb.SessionKey(conn.Session()), introduction)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -94,8 +95,7 @@ func (e *Engine) readIntroduction(ctx context.Context, k format.SessionKey, key 
 	if err != nil {
 		return false, storeError("could not read the object that introduces another broker", err)
 	}
-	x, err := format.DecodeIntroduction(o.Body)
-	if err != nil || o.Size != format.IntroductionBytes || x.Cluster != e.cluster.ID || x.Ref.Key() != key || x.Session != k {
+	if err := e.checkIntroduction(o, key, k); err != nil {
 		e.logger.Debug("an object does not introduce the broker that names it", "key", key, "session", k.ID(), "err", err)
 		return false, nil
 	}
@@ -107,6 +107,20 @@ func (e *Engine) readIntroduction(ctx context.Context, k format.SessionKey, key 
 	}
 	known.known = append(slices.DeleteFunc(known.known, func(o format.SessionKey) bool { return o == k }), k)
 	return true, nil
+}
+
+// checkIntroduction returns an error unless the object under a key introduces a session.
+func (e *Engine) checkIntroduction(o objstore.Object, key string, k format.SessionKey) error {
+	x, err := format.DecodeIntroduction(o.Body)
+	switch {
+	case err != nil:
+		return err
+	case o.Size != format.IntroductionBytes:
+		return format.Corrupt("it has %d bytes instead of %d", o.Size, format.IntroductionBytes)
+	case x.Cluster != e.cluster.ID || x.Ref.Key() != key || x.Session != k:
+		return fmt.Errorf("%w: it is %s of cluster %v, and names session %v", format.ErrForeign, x.Ref.Key(), x.Cluster, x.Session.ID())
+	}
+	return nil
 }
 
 // nameIntroduced returns the entries that name the sessions that were introduced, and that the state does not have yet.
