@@ -93,8 +93,13 @@ func connectedTo(t *testing.T, s *server, session seb.SessionKey) bool {
 
 func awaitConnected(t *testing.T, s *server, session seb.SessionKey) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !connectedTo(t, s, session); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	late := time.After(20 * time.Second)
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for !connectedTo(t, s, session) {
+		select {
+		case <-again.C:
+		case <-late:
 			t.Fatal("the brokers do not connect")
 		}
 	}

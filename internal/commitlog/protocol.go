@@ -375,6 +375,8 @@ func (p *Protocol) missing(a Answer) Action {
 		return Action{Do: DoList, Seq: p.applied}
 	}
 	p.more = false
+	// Forget the 404s of later slots too. They would only keep others from telling what these slots have by now.
+	p.answers = slices.DeleteFunc(p.answers, func(b Answer) bool { return !b.Found })
 	// Report the end of the log even if the store has answered a Create of this slot with "exists". The
 	// two answers contradict each other, so the broker relies on neither, and the claim stays open.
 	p.known = p.applied
