@@ -31,9 +31,9 @@ type introductions struct {
 	storing singleflight.Group
 
 	mu    sync.Mutex
-	key   string    // of the introduction of this broker; "" if it has stored none
-	at    time.Time // when this broker began to store it
-	known []format.SessionKey
+	key   string              // of the introduction of this broker; "" if it has stored none
+	at    time.Time           // when this broker began to store it
+	known []format.SessionKey // sessions that were introduced to this broker, and that the log perhaps does not name yet
 }
 
 // Introduce stores an introduction of a session, which is that of this broker, and returns its key; "" if the log names the
