@@ -229,7 +229,7 @@ func TestIntroductions(t *testing.T) {
 		s.objects[damaged][90] ^= 1
 		long := introduce(5, func(*format.Introduction) {})
 		s.objects[long] = append(s.objects[long], 0)
-		wantFindings(t, check(t, s.store(), true), "possibly in use "+sound, "foreign "+foreign, "foreign "+moved, "corrupt "+damaged, "corrupt "+long)
+		wantFindings(t, check(t, s.store(), true), "corrupt "+damaged, "corrupt "+long, "foreign "+foreign, "foreign "+moved, "possibly in use "+sound)
 
 		// A commit can't have its records in one.
 		for _, key := range []string{foreign, moved, damaged, long} {
