@@ -90,7 +90,7 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 	}
 	if !e.recovered {
 		e.recovery.applied(c.Seq)
-		e.joining = joining{c.Mark(), c.Time}
+		(*Engine)(e).noteWriter(c)
 		return nil
 	}
 	e.wakeJobs(c, own)

@@ -169,10 +169,13 @@ func (e *Engine) appliedCommit(c *format.Commit, own bool) {
 	e.setPulse()
 }
 
-// nameSuccessor names the broker that commits for all once this one has ended: the one that handed over requests last.
+// nameSuccessor names the broker that commits for all once this one has ended: the one that handed over requests last. If this
+// broker does not commit for all, it names itself, which says only that it ends: else the one that does would leave slots to it,
+// since it can't be reached.
 func (e *Engine) nameSuccessor() {
 	h := &e.hand
 	if !h.receiver.Winner() {
+		e.mesh.HandAll(mesh.Successor{Ended: e.opts.Session, Session: e.opts.Session})
 		return
 	}
 	var next format.SessionID

@@ -38,13 +38,19 @@ func newJoiners(t *testing.T) *joiners {
 	return &joiners{T: t, memory: objstore.NewMemory(), deaf: map[int]bool{}, dead: map[int]bool{}}
 }
 
-// start starts a broker. address may be empty.
+// start starts a further broker. address may be empty.
 func (j *joiners) start(address bool) *seb.Broker {
 	j.Helper()
 	j.mu.Lock()
 	i := len(j.brokers)
 	j.brokers, j.claims = append(j.brokers, nil), append(j.claims, 0)
 	j.mu.Unlock()
+	return j.startAs(i, address)
+}
+
+// startAs starts a broker in the place of broker i.
+func (j *joiners) startAs(i int, address bool) *seb.Broker {
+	j.Helper()
 	store := storetest.NewFaulty(j.memory)
 	store.On("", "", func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
 		time.Sleep(joinAnswer / 2)
@@ -68,7 +74,7 @@ func (j *joiners) start(address bool) *seb.Broker {
 	j.mu.Lock()
 	j.brokers[i] = b
 	j.mu.Unlock()
-	b.Peers().Open(seb.PeerOptions{Dial: func(ctx context.Context, _ seb.SessionID, address string) (seb.PeerConn, error) {
+	b.Peers().Open(seb.PeerOptions{Dial: func(ctx context.Context, session seb.SessionID, address string) (seb.PeerConn, error) {
 		to, err := strconv.Atoi(address)
 		if err != nil {
 			return nil, err
@@ -80,8 +86,8 @@ func (j *joiners) start(address bool) *seb.Broker {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		if dead {
-			return nil, errors.New("connection refused")
+		if dead || other.Session().ID() != session {
+			return nil, errors.New("nobody with that session is there")
 		}
 		near, far := meshtest.NewPipe(1000)
 		go other.Peers().Serve(far, b.Session())
@@ -177,6 +183,57 @@ func TestStartingBrokerJoinsWithoutRaces(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The broker that commits for all ends, and starts again at once. It joins the others, and the appends through them go on.
+func TestRestartedBrokerJoinsTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJoiners(t)
+		a := j.start(true)
+		mustCreateTopic(t, a, "t", 1)
+		mustAppend(t, a, "t", "v")
+		stops := []func() time.Duration{j.load(j.start(true)), j.load(j.start(true))}
+		time.Sleep(5 * time.Second)
+		for range 3 {
+			if err := a.Close(); err != nil {
+				t.Fatal(err)
+			}
+			a = j.startAs(0, true)
+			before, _ := j.counts(0)
+			for range 20 {
+				mustAppend(t, a, "t", "v")
+			}
+			if claims, _ := j.counts(0); claims > before {
+				t.Errorf("it sent %d claims", claims-before)
+			}
+			time.Sleep(2 * time.Second)
+			j.wantAllConnected()
+		}
+		for i, stop := range stops {
+			if longest := stop(); longest > 6*joinAnswer {
+				t.Errorf("an append of broker %d took %v", i+1, longest)
+			}
+		}
+		if _, refused := j.counts(0); refused > 0 {
+			t.Errorf("%d claims were refused", refused)
+		}
+	})
+}
+
+// A broker whose predecessor at the same address wrote the last commit joins the broker that wrote the one before.
+func TestRestartedBrokerFindsTheOtherOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJoiners(t)
+		b := j.start(true)
+		mustCreateTopic(t, b, "t", 1)
+		opts := immediate()
+		opts.Address = "1"
+		mustAppend(t, open(t, j.memory, opts), "t", "v")
+		j.brokers, j.claims = append(j.brokers, nil), append(j.claims, 0)
+		j.startAs(1, true)
+		time.Sleep(time.Second)
+		j.wantAllConnected()
+	})
 }
 
 // A broker that starts after the others have ended commits at once, and one whose others don't answer after a short wait.
