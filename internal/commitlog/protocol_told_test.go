@@ -154,3 +154,15 @@ func TestOldAnswersDoNotKeepOthersFromTelling(t *testing.T) {
 		s.Applied()
 	}
 }
+
+// A 404 that may show that the store has lost a slot stays, whatever others tell.
+func TestToldDoesNotReplaceEvidenceOfLoss(t *testing.T) {
+	s := begin(t, 5)
+	s.Answered(Answer{Seq: 6, At: after(0), Known: 7})
+	if s.tell(6, after(0)) {
+		t.Fatal("the protocol has taken what another broker says")
+	}
+	if act := s.Next(0); act.Do != Halt {
+		t.Fatalf("it goes on with %v", act)
+	}
+}
