@@ -158,6 +158,9 @@ func TestWrongTriggersAreRefused(t *testing.T) {
 		`{"from":["events"],"when":"A","to":"x","catch_up":1}`:      {seb.CodeInvalidRequest, "catch_up has the wrong type: number"},
 		`{"from":["events"],"when":"A THEN","to":"x"}`:              {codeInvalidTrigger, "when: line 1, column 7: expected an event"},
 		`{"from":["events"],"when":"NOT A","to":"x"}`:               {codeInvalidTrigger, "when: "},
+		`{"from":["events"],"when":"A","to":"x","mode":""}`:         {codeInvalidTrigger, "mode: expected live"},
+		`{"from":["events"],"when":"A","to":"x","replace":""}`:      {codeInvalidTrigger, "replace: expected drain or drop"},
+		`{"from":["events"],"when":"A","to":"x","by":null}`:         {seb.CodeInvalidRequest, "by of a trigger is null"},
 		`{"from":["events"],"to":"x"}`:                              {codeInvalidTrigger, "when: the expression is missing"},
 		`{"from":["events"],"when":"A","to":"events"}`:              {codeInvalidTrigger, "its firings would be its own events"},
 		`{"from":["events"],"when":"A","to":"x","repeat":"twice"}`:  {codeInvalidTrigger, "repeat: expected once"},
@@ -185,7 +188,7 @@ func TestWrongTriggersAreRefused(t *testing.T) {
 	if !strings.Contains(p.Detail, "would lead back") {
 		t.Errorf("a cycle: %+v", p)
 	}
-	s.get("/v1/triggers/nudge/firings?limit=0").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	s.get("/v1/triggers/nudge/firings?limit=").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 	s.get("/v1/triggers/nudge/firings?limit=1001").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 	s.post("/v1/triggers/nudge/pause", `{"for":"1h"}`).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 }
@@ -216,7 +219,7 @@ func TestExpressionsOverHTTP(t *testing.T) {
 	s.post("/v1/driplang/check", `{"when":"A AND B","repeat":"every"}`).wantProblem(t, http.StatusBadRequest, codeInvalidTrigger)
 	for body, detail := range map[string]string{
 		`{"since":"2020-01-01T00:00:00Z"}`: "no definition", `{"definition":{"from":["events"],"when":"A","to":"x"}}`: "since is missing",
-		`{"definition":{"From":["events"]}}`: `unknown field "From"`, `{"definition":null}`: "must be an object, not null", `{"since":"soon"}`: "since",
+		`{"definition":{"From":["events"]}}`: `unknown field "From"`, `{"definition":null}`: "definition of the body is null", `{"since":"2020-01-01T00:00:00Z","definition":{"from":null}}`: "from of definition is null", `{"since":"soon"}`: "since",
 	} {
 		if p := s.post("/v1/driplang/test", body).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest); !strings.Contains(p.Detail, detail) {
 			t.Errorf("%s: %+v", body, p)
