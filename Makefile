@@ -112,8 +112,9 @@ life: $(VERSITYGW) ## let a log be merged, expire, be deleted from the bucket, a
 	SEB_TEST_REQUIRE=1 SEB_TEST_VERSITYGW=$(VERSITYGW) go test ./cmd/seb -count=1 -run TestLifeOfALog -life -v
 
 .PHONY: language
-language: ## compare what driplang decides with a reference evaluator, on CASES random expressions and histories
+language: ## compare driplang with a reference evaluator, on CASES random expressions and histories, and triggers, in SEEDS runs of brokers
 	go test ./driplang -count=1 -run AgreesWithModel -timeout 5h -model.cases=$(CASES) -v
+	go test ./trigger -count=1 -run 'AgreesWithModel|FaultyStore' -timeout 5h -trigger.seeds=$(SEEDS) -v
 
 .PHONY: explore
 explore: ## explore the log's decisions, queues and bundles, up to STATES states of each large bound
@@ -129,7 +130,7 @@ simulate: ## simulate SEEDS runs of whole brokers, and stores that break their w
 .PHONY: crash
 crash: $(VERSITYGW) ## kill seb serve KILLS times on each of two stores; stop it, fill its disk, cut its connections
 	SEB_TEST_REQUIRE=1 SEB_TEST_VERSITYGW=$(VERSITYGW) SEB_KILL_CYCLES=$(KILLS) \
-		go test ./cmd/seb -count=1 -run TestKillNine -timeout 5h -v
+		go test ./cmd/seb -count=1 -run 'TestKillNine|TestTriggersOfKilled' -timeout 5h -v
 	SEB_TEST_REQUIRE=1 SEB_TEST_VERSITYGW=$(VERSITYGW) SEB_KILL_CYCLES=30 \
 		go test ./cmd/seb -count=1 -run 'TestStoppedAndContinued|TestS3ServerStopped|TestConnectionsCut|DiskFull' -timeout 5h -v
 

@@ -162,6 +162,18 @@ func compile(d Definition) (*compiled, error) {
 	return c, nil
 }
 
+// decidesAs reports whether another definition decides the same, so that it differs in the mode at most.
+func (c *compiled) decidesAs(d *Definition) bool {
+	a, b := c.Definition, *d
+	a.Mode, b.Mode, a.Start = "", "", Start{}
+	x, err := json.Marshal(a)
+	if err != nil {
+		return false
+	}
+	y, err := json.Marshal(b)
+	return err == nil && bytes.Equal(x, y)
+}
+
 // keep adds fields to those that runs keep of their events.
 func (c *compiled) keep(fields []driplang.Field) {
 	for _, f := range fields {

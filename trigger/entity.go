@@ -1,7 +1,6 @@
 package trigger
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -98,12 +97,12 @@ func (p *page) put(key entityKey, runs string) {
 	p.runs[key.of][key.entity] = runs
 }
 
-// firedTimes are the times at which an entity has fired, as far as the repeat of the trigger needs them: varints of the number of
-// times, the first of them, and the differences between them. Times are microseconds since 1970.
+// firedTimes are the times at which an entity has fired, as far as the repeat of the trigger needs them: varints of the first of them,
+// and of the differences between them. Times are microseconds since 1970.
 type firedTimes string
 
 func encodeFired(times []int64) firedTimes {
-	b := binary.AppendUvarint(nil, uint64(len(times)))
+	var b []byte
 	before := int64(0)
 	for _, at := range times {
 		b = binary.AppendVarint(b, at-before)
@@ -114,19 +113,8 @@ func encodeFired(times []int64) firedTimes {
 
 func decodeFired(f firedTimes) (times []int64, err error) {
 	r := reader{rest: []byte(f)}
-	count, at := r.uvarint(), int64(0)
-	if count > driplang.MaxTimes {
-		r.fail()
-	}
-	for range count {
-		if r.err != nil {
-			break
-		}
+	for at := int64(0); len(r.rest) > 0; times = append(times, at) {
 		at += r.varint()
-		times = append(times, at)
-	}
-	if r.err == nil && len(r.rest) > 0 {
-		r.fail()
 	}
 	return times, r.err
 }
@@ -137,7 +125,7 @@ func (p *page) mayFire(key entityKey, due int64) bool {
 	if most == 0 {
 		return true
 	}
-	times, err := decodeFired(cmp.Or(p.firedTimes(key), "\x00"))
+	times, err := decodeFired(p.firedTimes(key))
 	if err != nil {
 		panic(fmt.Sprintf("trigger %s, entity %q: %v", key.of.name, key.entity, err)) // it was checked when it was loaded
 	}

@@ -42,6 +42,16 @@ type moment struct {
 	open    int       // runs that are open now
 }
 
+// currentVersion returns the version that begins runs; nil if there is none.
+func (t *trigger) currentVersion() *active {
+	for _, a := range t.versions {
+		if a.current {
+			return a
+		}
+	}
+	return nil
+}
+
 // trigger is a trigger by its name, whatever its definition.
 type trigger struct {
 	name     string
@@ -56,6 +66,7 @@ type active struct {
 	number   int64
 	machine  driplang.Machine[*seen]
 	current  bool // it begins runs
+	frozen   bool // the trigger is paused
 	entities int  // how many it knows
 }
 
@@ -99,7 +110,8 @@ func (v *evaluator) watch() {
 	v.watching = map[string]*watching{}
 	for _, t := range v.sorted() {
 		for _, a := range t.versions {
-			for _, topic := range a.From {
+			for i := 0; i < len(a.From) && !a.frozen; i++ {
+				topic := a.From[i]
 				w := v.watching[topic]
 				if w == nil {
 					w = &watching{named: map[string][]*active{}}
@@ -115,6 +127,34 @@ func (v *evaluator) watch() {
 			}
 		}
 	}
+}
+
+// freeze pauses a trigger: neither events nor deadlines reach its entities.
+func (v *evaluator) freeze(t *trigger) {
+	for _, a := range t.versions {
+		a.frozen = true
+	}
+	v.watch()
+}
+
+// unfreeze lets a trigger go on. Runs that could become true because of an event that came in the pause end; the others go on.
+func (v *evaluator) unfreeze(t *trigger) {
+	for _, a := range t.versions {
+		if !a.frozen {
+			continue
+		}
+		a.frozen = false
+		v.eachEntity(a, func(p *page, key entityKey) {
+			if a.program.NeedsAbsence() {
+				p.put(key, "")
+				a.counts.Gaps++
+				return
+			}
+			n := p.load(key, v.passed)
+			v.took(p, n, moment{key: key, at: deadlineAt(v.passed), did: a.machine.Pass(n, timeOf(v.passed))})
+		})
+	}
+	v.watch()
 }
 
 // retire lets the current version of a trigger begin no more runs.
@@ -158,7 +198,7 @@ func (v *evaluator) remove(t *trigger) {
 func (v *evaluator) gap(topic string) {
 	for _, t := range v.sorted() {
 		for _, a := range t.versions {
-			if !slices.Contains(a.From, topic) || !a.program.NeedsAbsence() {
+			if !slices.Contains(a.From, topic) || a.frozen || !a.program.NeedsAbsence() {
 				continue
 			}
 			for i := range v.pages { // all, since nobody knows when the records were appended
@@ -208,6 +248,9 @@ func (v *evaluator) record(topic string, id seb.TopicID, r *seb.Record) {
 	if w == nil {
 		return
 	}
+	if name, is := cloudEvent(r); is && len(w.named[name])+len(w.any) == 0 {
+		return // most events matter to nobody, so don't decode their data
+	}
 	e := EventOf(topic, r)
 	for _, a := range w.named[e.Name] {
 		v.event(a, &e)
@@ -251,6 +294,9 @@ func (v *evaluator) pass(to int64) {
 		v.passed = t.due - 1
 		if v.undo != nil {
 			v.undo.timers = append(v.undo.timers, t)
+		}
+		if t.key.of.frozen {
+			continue // unfreeze sets it again
 		}
 		p := &v.pages[pageOf(t.key.entity)]
 		n := p.load(t.key, v.passed)

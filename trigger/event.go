@@ -34,7 +34,7 @@ func EventOf(topic string, r *seb.Record) Event {
 	e := Event{Entity: string(r.Key), Event: driplang.Event{
 		Name: topic, Topic: topic, Key: text(r.Key), Headers: headersOf(r), Timestamp: r.Timestamp, LogTime: r.LogTime,
 	}}
-	if name, is := e.Headers[ceType]; is && e.Headers[ceVersion] != "" {
+	if name, is := cloudEvent(r); is {
 		e.Name = name
 		if subject := e.Headers[ceSubject]; subject != "" {
 			e.Entity = subject
@@ -53,6 +53,20 @@ func EventOf(topic string, r *seb.Record) Event {
 		e.Entity = entity
 	}
 	return e
+}
+
+// cloudEvent returns the type of an event of CloudEvents. Of a header that repeats, the last value counts.
+func cloudEvent(r *seb.Record) (name string, is bool) {
+	version, typed := false, false
+	for _, h := range r.Headers {
+		switch h.Name {
+		case ceVersion:
+			version = len(h.Value) > 0
+		case ceType:
+			name, typed = text(h.Value), true
+		}
+	}
+	return name, version && typed
 }
 
 // headersOf returns the headers of a record. Of a name that repeats, the last value counts.

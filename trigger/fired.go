@@ -57,8 +57,17 @@ func (f *firedEntities) set(entity string, times firedTimes) {
 	if times == "" {
 		return
 	}
+	f.order, f.packed = sparing(f.order, 1), sparing(f.packed, len(entity)+len(times)+2*binary.MaxVarintLen64)
 	f.order = slices.Insert(f.order, i, uint32(len(f.packed)))
 	f.packed = appendText(appendText(f.packed, entity), string(times))
+}
+
+// sparing makes room for n more elements, and not for many more than that.
+func sparing[T any](s []T, n int) []T {
+	if cap(s)-len(s) >= n {
+		return s
+	}
+	return append(make([]T, 0, len(s)+n+len(s)/32), s...)
 }
 
 // repack frees what no entity uses.

@@ -116,10 +116,19 @@ func (r *runner) define(s *Version) (more bool) {
 		if t := r.eval.triggers[s.Name]; t != nil {
 			r.eval.remove(t)
 		}
-	case s.Definition.Mode == Paused || s.Log != r.defs.tag:
-		r.eval.retire(a.trigger, true)
 	default:
-		r.eval.replace(a, s.Replace == Drop)
+		pauses := s.Definition.Mode == Paused || s.Log != r.defs.tag
+		if !pauses {
+			r.eval.unfreeze(a.trigger)
+		}
+		if before := a.trigger.currentVersion(); before != nil && s.Replace != Drop && before.decidesAs(s.Definition) {
+			before.Mode = s.Definition.Mode // its runs go on
+		} else {
+			r.eval.replace(a, s.Replace == Drop)
+		}
+		if pauses {
+			r.eval.freeze(a.trigger)
+		}
 	}
 	watched := map[string]bool{definitionsTopic: true}
 	for _, t := range r.eval.triggers {

@@ -4,11 +4,13 @@ import (
 	gocmp "cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sort"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +20,10 @@ import (
 	"github.com/simple-event-broker/seb/driplang"
 	"github.com/simple-event-broker/seb/internal/test/dripmodel"
 	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
 )
+
+var seeds = flag.Uint64("trigger.seeds", 60, "how many random runs are compared with the model")
 
 // rig is a broker with triggers in a bubble, where time passes as soon as nothing else happens.
 type rig struct {
@@ -109,7 +114,7 @@ func (r *rig) read(topic string) (records []seb.Record) {
 // TestRunnerAgreesWithModel lets brokers run triggers over random histories, stops and replaces them at random moments, and compares
 // what they have appended with what the model makes of the log.
 func TestRunnerAgreesWithModel(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range *seeds {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 9))
 			store := objstore.NewMemory()
@@ -165,6 +170,86 @@ func TestRunnerAgreesWithModel(t *testing.T) {
 			compareWithModel(t, seed, rigs[0])
 		})
 	}
+}
+
+// TestFaultyStore lets two brokers take part in running triggers on a store that fails, loses replies and is slow, stops and starts
+// them at random moments, and compares what they have appended with what the model makes of the log.
+func TestFaultyStore(t *testing.T) {
+	for seed := range *seeds {
+		synctest.Test(t, func(t *testing.T) { faultyRun(t, seed) })
+	}
+}
+
+func faultyRun(t *testing.T, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 10))
+	faulty := storetest.NewFaulty(objstore.NewMemory())
+	rigs, open := []*rig{newRig(t, faulty), newRig(t, faulty)}, []*Triggers{nil, nil}
+	if _, _, err := rigs[0].broker.CreateTopic(t.Context(), "events", seb.TopicOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"one", "two"} {
+		rigs[0].put(name, randomDefinition(rnd), "", false)
+	}
+	var all []event
+	for i := range 1 + rnd.IntN(4) {
+		of := fmt.Sprintf("entity-%d", i)
+		for _, e := range dripmodel.RandomHistory(rnd, rnd.IntN(14)) {
+			all = append(all, event{Event: e, entity: of})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b event) int { return a.LogTime.Compare(b.LogTime) })
+	var mu sync.Mutex
+	chance := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return rnd.IntN(n)
+	}
+	fault := func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
+		switch chance(20) {
+		case 0:
+			return storetest.Fail(ctx, r, next)
+		case 1:
+			return storetest.LoseReply(ctx, r, next)
+		case 2:
+			return storetest.Delay(time.Duration(chance(3000))*time.Millisecond)(ctx, r, next)
+		}
+		return next(ctx, r)
+	}
+	remove := []func(){faulty.On(objstore.VerbCreate, "log/", fault), faulty.On(objstore.VerbGet, "", fault)}
+	for i, e := range all {
+		if i > 0 {
+			time.Sleep(e.LogTime.Sub(all[i-1].LogTime))
+		}
+		if n := chance(2); chance(3) == 0 && open[n] == nil {
+			open[n] = rigs[n].openTriggers()
+		} else if open[n] != nil && chance(4) == 0 {
+			open[n].Close()
+			open[n] = nil
+		}
+		rec := recordOf(t, 0, e)
+		for { // an append whose outcome is unknown may be in the log twice, which is all the same to the model
+			if _, err := rigs[chance(2)].broker.Append(t.Context(), "events", []seb.Record{*rec}); err == nil {
+				break
+			}
+		}
+	}
+	for _, r := range remove {
+		r()
+	}
+	for n := range open {
+		if open[n] == nil {
+			open[n] = rigs[n].openTriggers()
+		}
+	}
+	for range 20 { // others commit, so a runner that is lost is noticed
+		time.Sleep(10 * time.Second)
+		rigs[0].post("other", "nobody")
+	}
+	time.Sleep(time.Hour)
+	for _, x := range open {
+		x.Close()
+	}
+	compareWithModel(t, seed, rigs[0])
 }
 
 // randomDefinition returns a definition that compiles.

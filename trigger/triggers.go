@@ -431,7 +431,8 @@ func (t *Triggers) Delete(ctx context.Context, name string) (err error) {
 	return err
 }
 
-// SetMode stores a version of a trigger with another mode. A pause ends the open runs.
+// SetMode stores a version of a trigger with another mode. While a trigger is paused, neither events nor deadlines reach
+// it. When it goes on, the open runs that could become true because of an event that came in the pause end; the others go on.
 func (t *Triggers) SetMode(ctx context.Context, name string, mode Mode) (_ *Version, err error) {
 	defer writes(&err)
 	s, err := t.Get(ctx, name)

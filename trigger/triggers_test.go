@@ -327,3 +327,53 @@ func TestOverMemory(t *testing.T) {
 		}
 	})
 }
+
+// TestPause pauses triggers while entities wait, and resumes them.
+func TestPause(t *testing.T) {
+	bubble(t, func(t *testing.T, a, _ *rig) {
+		x := a.openTriggers()
+		defer func() { x.Close() }()
+		for name, text := range map[string]string{
+			"absent": "signed_up THEN NOT used WITHIN 1h", "present": "signed_up THEN paid WITHIN 10h", "short": "signed_up THEN paid WITHIN 30m",
+			"count": "2 TIMES paid",
+		} {
+			if _, err := x.Put(t.Context(), name, Definition{From: []string{"events"}, When: mustParse(t, text), To: name}, PutOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		a.post("signed_up", "u1")
+		a.post("paid", "u2")
+		setAll := func(mode Mode) {
+			t.Helper()
+			for _, name := range []string{"absent", "present", "short", "count"} {
+				if _, err := x.SetMode(t.Context(), name, mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		setAll(Paused)
+		time.Sleep(2 * time.Hour)
+		a.post("signed_up", "u3")
+		a.post("paid", "u4")
+		x.Close() // the pause survives a restart
+		x = a.openTriggers()
+		time.Sleep(time.Minute)
+		setAll(Live)
+		time.Sleep(time.Minute)
+		for _, of := range []string{"u1", "u2", "u3", "u4"} {
+			a.post("paid", of)
+		}
+		a.post("signed_up", "u5")
+		time.Sleep(2 * time.Hour)
+		got := map[string][]string{}
+		for _, topic := range []string{"absent", "present", "short", "count"} {
+			for _, f := range a.firings(topic) {
+				got[topic] = append(got[topic], f.Entity)
+			}
+		}
+		if diff := cmp.Diff(map[string][]string{"absent": {"u5"}, "present": {"u1"}, "count": {"u2"}}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
