@@ -139,13 +139,13 @@ func (c *Client) Trigger(ctx context.Context, name string) (Trigger, error) {
 	return t, err
 }
 
-// PauseTrigger stores a version that is not evaluated. What waits ends.
+// PauseTrigger stores a version that neither events nor deadlines reach. What waits is kept.
 func (c *Client) PauseTrigger(ctx context.Context, name string) (Trigger, error) {
 	t, _, err := c.trigger(ctx, name, &request{method: http.MethodPost, path: []string{"triggers", name, "pause"}, writes: true})
 	return t, err
 }
 
-// ResumeTrigger stores a version that fires.
+// ResumeTrigger stores a version that goes on. Events of the pause do not count; docs/triggers.md says what becomes of what waited.
 func (c *Client) ResumeTrigger(ctx context.Context, name string) (Trigger, error) {
 	t, _, err := c.trigger(ctx, name, &request{method: http.MethodPost, path: []string{"triggers", name, "resume"}, writes: true})
 	return t, err

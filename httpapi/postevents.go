@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -16,7 +15,12 @@ const eventsTopic = "events"
 // eventsNeed is the need of a request that appends events.
 var eventsNeed = need{declared: true, scope: seb.ScopeWrite, topic: eventsTopicOf}
 
-func eventsTopicOf(r *http.Request) string { return cmp.Or(r.URL.Query().Get("topic"), eventsTopic) }
+func eventsTopicOf(r *http.Request) string {
+	if q := r.URL.Query(); q.Has("topic") {
+		return q.Get("topic")
+	}
+	return eventsTopic
+}
 
 // postEvents appends events, as triggers see them: what happened (event), to whom or what (entity_id), and data. Records of one
 // entity have one key, so they keep their order.

@@ -82,6 +82,7 @@ func TestWrongEventsAreRefused(t *testing.T) {
 			t.Errorf("%s: %+v", body, p)
 		}
 	}
+	s.post("/v1/events?topic=", `{"event":"a","entity_id":"1"}`).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidTopicName)
 	s.post("/v1/events?topic=$", `{"event":"a","entity_id":"1"}`).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidTopicName)
 	s.post("/v1/events", `{"event":"a","entity_id":"1"}`, keyHeader, "k").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 	s.get("/v1/topics/events").wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound)

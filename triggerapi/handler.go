@@ -165,8 +165,9 @@ const (
 
 func (h *handler) firings(w http.ResponseWriter, r *http.Request, _ []byte) error {
 	most := firingsUsual
-	if given := r.URL.Query().Get("limit"); given != "" {
+	if q := r.URL.Query(); q.Has("limit") {
 		var err error
+		given := q.Get("limit")
 		if most, err = strconv.Atoi(given); err != nil || most < 1 || most > firingsMax {
 			return invalid(fmt.Sprintf("use an integer from 1 to %d", firingsMax), "limit is %.100q; it must be an integer from 1 to %d", given, firingsMax)
 		}

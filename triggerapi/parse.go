@@ -39,6 +39,9 @@ func object(text []byte, what string, known fields) error {
 		if !is {
 			return invalid("known fields: "+strings.Join(slices.Sorted(maps.Keys(known)), ", "), "%s has an unknown field %.100q", what, name)
 		}
+		if _, any := into.(*json.RawMessage); !any && string(given[name]) == "null" {
+			return invalid("leave it out", "%s of %s is null", name, what)
+		}
 		if err := field(given[name], name, into); err != nil {
 			return err
 		}
@@ -64,9 +67,26 @@ func field(text []byte, name string, into any) error {
 // parsePut reads the body of a request that stores a version.
 func parsePut(body []byte) (d trigger.Definition, o trigger.PutOptions, err error) {
 	all := definitionFields(&d)
+	o.Replace = trigger.Drain
 	all["replace"], all["catch_up"] = &o.Replace, &o.CatchUp
-	err = object(body, "a trigger", all)
-	return d, o, err
+	if err := object(body, "a trigger", all); err != nil {
+		return d, o, err
+	}
+	switch o.Replace {
+	case trigger.Drain:
+		o.Replace = "" // the same, and shorter in the list of versions
+	case "":
+		return d, o, wrongTrigger(errors.New("replace: expected drain or drop"))
+	}
+	return d, o, checkMode(d.Mode)
+}
+
+// checkMode refuses a mode that is given and empty: to package trigger, an empty mode means live.
+func checkMode(mode trigger.Mode) error {
+	if mode == "" {
+		return wrongTrigger(errors.New("mode: expected live, dry or paused"))
+	}
+	return nil
 }
 
 func definitionFields(d *trigger.Definition) fields {
@@ -82,7 +102,10 @@ type definition struct{ trigger.Definition }
 
 // UnmarshalJSON refuses fields that a definition does not have.
 func (d *definition) UnmarshalJSON(text []byte) error {
-	return object(bytes.TrimSpace(text), "definition", definitionFields(&d.Definition))
+	if err := object(bytes.TrimSpace(text), "definition", definitionFields(&d.Definition)); err != nil {
+		return err
+	}
+	return checkMode(d.Mode)
 }
 
 // invalid returns an error with status 400; hint says what would be valid.

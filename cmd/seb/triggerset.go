@@ -82,7 +82,7 @@ func (triggerPauseCmd) Help() string {
 
     seb trigger pause nudge
 
-What waits ends. Events of the time until the trigger is resumed do not count.`
+Neither events nor deadlines reach the trigger until it is resumed. What waits is kept.`
 }
 
 // Run pauses the trigger.
@@ -106,7 +106,8 @@ func (triggerResumeCmd) Help() string {
 
     seb trigger resume nudge
 
-Events count from now on. In a restored or copied log, each trigger waits for this command.`
+Events of the pause do not count. What waited goes on, but with an expression that has a NOT it ends, since an event of the
+pause may matter to it. In a restored or copied log, each trigger waits for this command.`
 }
 
 // Run resumes the trigger.

@@ -295,7 +295,7 @@ var layers = []layer{
 		why: "it asks a broker as its users do, and compares what they may set with the bounds of deliveries",
 	},
 	{
-		pkg: "internal/test/remote", may: []string{".", "client", "httpapi"},
+		pkg: "internal/test/remote", may: []string{".", "client", "httpapi", "trigger", "triggerapi"},
 		why: "it asks brokers as programs in other processes do",
 	},
 	{
