@@ -72,11 +72,11 @@ func parsePut(body []byte) (d trigger.Definition, o trigger.PutOptions, err erro
 	if err := object(body, "a trigger", all); err != nil {
 		return d, o, err
 	}
-	switch o.Replace {
-	case trigger.Drain:
-		o.Replace = "" // the same, and shorter in the list of versions
-	case "":
+	if o.Replace == "" {
 		return d, o, wrongTrigger(errors.New("replace: expected drain or drop"))
+	}
+	if o.Replace == trigger.Drain {
+		o.Replace = "" // the same, and shorter in the list of versions
 	}
 	return d, o, checkMode(d.Mode)
 }
