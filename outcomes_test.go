@@ -371,7 +371,7 @@ var outcomes = []struct {
 	}},
 	{"Queue.KnowOwner", "- - - ok ok - ok ok", func(ctx context.Context, v *victim) error { return v.queue().KnowOwner(ctx, 9) }},
 	{"Broker.KnowsSession", "- - - ok ok - ok ok", func(ctx context.Context, v *victim) error {
-		_, err := v.b.KnowsSession(ctx, seb.SessionKey{1})
+		_, err := v.b.KnowsSession(ctx, seb.SessionKey{1}, "")
 		return err
 	}},
 	{"Follower.Wait", "- - - ok ok ok ok -", func(ctx context.Context, v *victim) error {

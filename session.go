@@ -48,13 +48,13 @@ func (b *Broker) Session() SessionKey { return SessionKey(b.session.public) }
 // prove to other brokers that it acts for this broker.
 func (b *Broker) SessionSigner() crypto.Signer { return b.session.private }
 
-// KnowsSession reports whether the log names the session as the session of a broker. If this
-// broker does not know the session, it syncs first. All callers share at most one such sync a
-// second, so that other programs can't cause many store requests. If the session may be that of a
-// new broker, this broker leaves it a free slot of the log, but at most one every 5 s.
-func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err error) {
+// KnowsSession reports whether the session is that of a broker: the log names it, or the object whose key is introduction does
+// ([Peers.Introduce]; "" if there is no such object). If this broker does not know the session, it reads that object, or syncs.
+// All callers share at most one such request a second, so that other programs can't cause many. If nothing introduces the
+// session, it may be that of a new broker: this broker leaves it a free slot of the log, but at most one every 5 s.
+func (b *Broker) KnowsSession(ctx context.Context, k SessionKey, introduction string) (_ bool, err error) {
 	defer reads(&err)
-	return b.engine.FindSession(ctx, format.SessionKey(k))
+	return b.engine.FindSession(ctx, format.SessionKey(k), introduction)
 }
 
 // NameSession commits this broker's session to the log, unless the log has the session already.
@@ -100,24 +100,33 @@ type PeerConn = mesh.Conn
 type PeerOptions = mesh.Options
 
 // Peers are the connections of a broker to the other brokers of the log: see [Broker.Peers].
-type Peers struct{ mesh *mesh.Mesh }
+type Peers struct{ broker *Broker }
 
 // Peers returns the broker's connections to other brokers. [Broker.Close] ends them.
-func (b *Broker) Peers() Peers { return Peers{b.engine.Mesh()} }
+func (b *Broker) Peers() Peers { return Peers{b} }
 
 // Open lets the broker connect to the other brokers that write to the log, and send them its commits. So these need not
 // read the commits from the store. An adapter calls Open once.
-func (p Peers) Open(opts PeerOptions) { p.mesh.Open(opts) }
+func (p Peers) Open(opts PeerOptions) { p.broker.engine.Mesh().Open(opts) }
+
+// Introduce returns the key of an object in the bucket that names this broker's session, and stores it if need be; "" if the log
+// names the session. An adapter tells the key to a broker that it connects to: see [Broker.KnowsSession].
+func (p Peers) Introduce(ctx context.Context) (key string, err error) {
+	defer reads(&err)
+	return p.broker.engine.Introduce(ctx, p.broker.session.public)
+}
 
 // PeerInfo is what a broker knows of another broker of the log.
 type PeerInfo = mesh.Peer
 
 // List returns the other brokers that this one has a connection to, or has read commits of, since its own start, by session. It
 // takes up to a second, and causes no request to the store.
-func (p Peers) List(ctx context.Context) []PeerInfo { return p.mesh.Peers(ctx) }
+func (p Peers) List(ctx context.Context) []PeerInfo { return p.broker.engine.Mesh().Peers(ctx) }
 
 // Serve uses a connection that another session has asked for. It returns when the connection has ended. The broker logs why.
-func (p Peers) Serve(conn PeerConn, session SessionKey) { p.mesh.Serve(conn, session.ID()) }
+func (p Peers) Serve(conn PeerConn, session SessionKey) {
+	p.broker.engine.Mesh().Serve(conn, session.ID())
+}
 
 // KnowOwner returns at once if this broker knows the queue's owner of the given epoch, or of a later
 // epoch. Otherwise KnowOwner syncs. All callers share at most one such sync a second.

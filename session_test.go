@@ -79,7 +79,7 @@ func TestStrangersSessionsShareASync(t *testing.T) {
 		for i := range 500 {
 			strangers.Go(func() {
 				for n := range 4 {
-					if known, err := b.KnowsSession(t.Context(), seb.SessionKey{1, byte(i), byte(i >> 8), byte(n)}); err != nil || known {
+					if known, err := b.KnowsSession(t.Context(), seb.SessionKey{1, byte(i), byte(i >> 8), byte(n)}, ""); err != nil || known {
 						t.Errorf("a stranger is known: %v, %v", known, err)
 					}
 				}
@@ -99,7 +99,7 @@ func TestSessionIsKnownToAllBrokersOfItsLog(t *testing.T) {
 	one, two := open(t, store, immediate()), open(t, store, immediate())
 	wantKnown := func(b *seb.Broker, k seb.SessionKey, want bool) {
 		t.Helper()
-		if known, err := b.KnowsSession(t.Context(), k); err != nil || known != want {
+		if known, err := b.KnowsSession(t.Context(), k, ""); err != nil || known != want {
 			t.Errorf("the session is known: %v, want %v; %v", known, want, err)
 		}
 	}

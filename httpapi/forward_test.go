@@ -633,7 +633,7 @@ func TestOwnerIsDialedWithDialPeer(t *testing.T) {
 	owner := newPeer(t, shared)
 	owner.ownQueue(1)
 	var dialed []string
-	other := serve(t, openBroker(t, shared, seb.Options{}), Options{DialPeer: func(ctx context.Context, network, address string) (net.Conn, error) {
+	other := serve(t, openBroker(t, shared, seb.Options{}), Options{NoPeers: true, DialPeer: func(ctx context.Context, network, address string) (net.Conn, error) {
 		dialed = append(dialed, network+" "+address)
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}})

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -33,27 +34,65 @@ func (h *Handler) connectPeers(version, zone string) {
 	h.broker.Peers().Open(seb.PeerOptions{Version: version, Zone: zone, Dial: h.dialMesh})
 }
 
+// introductionHeader has the key of the object that introduces the requesting broker: see [seb.Peers.Introduce]. It is valid only in
+// a request for meshPath.
+const introductionHeader = "Seb-Introduction"
+
+// errUnintroduced says that the other broker does not know this one, although this one has introduced itself.
+var errUnintroduced = errors.New("the other broker does not know this one")
+
 // dialMesh connects to a session.
 func (h *Handler) dialMesh(ctx context.Context, session seb.SessionID, address string) (seb.PeerConn, error) {
 	ctx = context.WithValue(ctx, addressKey{}, address)
+	conn, err := h.askForMesh(ctx, session)
+	if !errors.Is(err, errUnintroduced) {
+		return conn, err
+	}
 	if err := h.introduce(ctx, session); err != nil {
 		return nil, fmt.Errorf("name this broker in the log: %w", err)
 	}
-	dialing, cancel := context.WithTimeout(ctx, ownerDialMax+ownerConnectMax)
-	defer cancel()
-	conn, resp, err := websocket.Dial(dialing, meshURL(session), &websocket.DialOptions{ //nolint:bodyclose // the WebSocket has taken over the body
-		HTTPClient: &http.Client{Transport: h.peers.http}, CompressionMode: websocket.CompressionDisabled,
-	})
-	switch {
-	case err != nil && resp != nil && resp.StatusCode == http.StatusNotFound:
-		return nil, errors.New("the other broker keeps no connections: it runs with --no-peers, or an older version of Seb")
-	case err != nil:
-		return nil, fmt.Errorf("connect to a broker: %w", err)
-	}
-	return newMeshConn(conn), nil
+	return h.askForMesh(ctx, session)
 }
 
-// introduce names this broker in the log. A broker that commits all the time wins each slot from a new one. So while this
+// askForMesh connects to a session, and asks it for a persistent connection. This broker introduces itself only to a broker that
+// has proved its session, so it stores nothing for one that has ended.
+func (h *Handler) askForMesh(ctx context.Context, session seb.SessionID) (seb.PeerConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, ownerDialMax+ownerConnectMax)
+	defer cancel()
+	raw, err := h.peers.connect(ctx, "tcp", net.JoinHostPort(hex.EncodeToString(session[:]), "80"))
+	if err != nil {
+		return nil, fmt.Errorf("connect to a broker: %w", err)
+	}
+	header := http.Header{}
+	introduction, err := h.broker.Peers().Introduce(ctx)
+	if err != nil {
+		_ = raw.Close()
+		return nil, fmt.Errorf("introduce this broker to another one: %w", err)
+	}
+	if introduction != "" {
+		header.Set(introductionHeader, introduction)
+	}
+	once := &http.Transport{
+		DialContext:        func(context.Context, string, string) (net.Conn, error) { return raw, nil },
+		DisableCompression: true, MaxResponseHeaderBytes: headerBytesMax,
+	}
+	conn, resp, err := websocket.Dial(ctx, meshURL(session), &websocket.DialOptions{ //nolint:bodyclose // the WebSocket has taken over the body
+		HTTPClient: &http.Client{Transport: once}, CompressionMode: websocket.CompressionDisabled, HTTPHeader: header,
+	})
+	if err == nil {
+		return newMeshConn(conn), nil
+	}
+	_ = raw.Close()
+	switch {
+	case resp != nil && resp.StatusCode == http.StatusNotFound:
+		return nil, errors.New("the other broker keeps no connections: it runs with --no-peers, or an older version of Seb")
+	case resp != nil && resp.StatusCode == http.StatusForbidden && introduction != "":
+		return nil, fmt.Errorf("%w: %w", errUnintroduced, err)
+	}
+	return nil, fmt.Errorf("connect to a broker: %w", err)
+}
+
+// introduce names this broker in the log, since the other one is of an older version, or has not found the introduction. A broker that commits all the time wins each slot from a new one. So while this
 // takes long, introduce asks the broker with that session for a free slot. checkPeer refuses the request, and notes it.
 func (h *Handler) introduce(ctx context.Context, session seb.SessionID) error {
 	named := make(chan error, 1)

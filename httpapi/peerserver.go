@@ -102,14 +102,22 @@ func (h *Handler) servePeer(rw http.ResponseWriter, r *http.Request) {
 }
 
 // checkPeer refuses requests on a connection between brokers if the log does not name the other
-// side's session. After such a refusal the connection is closed, so that no stranger keeps a connection for
+// side's session, unless the request introduces that session. After such a refusal the connection is closed, so that no stranger keeps a connection for
 // long.
 func (h *Handler) checkPeer(w *response, r *http.Request) error {
 	conn := peerOf(r)
 	if conn == nil {
 		return nil
 	}
-	known, err := h.broker.KnowsSession(r.Context(), seb.SessionKey(conn.Session()))
+	introduction := ""
+	if r.URL.Path == meshPath {
+		if !h.meshes { // first, since a broker that is told that it is unknown would name itself in the log for nothing
+			w.Header().Set("Connection", "close")
+			return errNoRoute(r)
+		}
+		introduction = r.Header.Get(introductionHeader)
+	}
+	known, err := h.broker.KnowsSession(r.Context(), seb.SessionKey(conn.Session()), introduction)
 	if known {
 		conn.Trust()
 		if r.Header.Get(callerHeader) != "" {

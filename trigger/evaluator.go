@@ -24,10 +24,19 @@ type evaluator struct {
 	watching map[string]*watching // by topic
 }
 
-// watching has the versions that watch a topic: those that an event of a name matters to, and those that all events matter to.
+// watching has the versions that watch a topic, in the order in which they get an event.
 type watching struct {
-	named map[string][]*active
-	any   []*active
+	all   []*active
+	named map[string][]*active // those that events of a name matter to, for each name that one of them names
+	any   []*active            // those that events of all other names matter to
+}
+
+// of returns the versions that events of a name matter to.
+func (w *watching) of(name string) []*active {
+	if named, ok := w.named[name]; ok {
+		return named
+	}
+	return w.any
 }
 
 // moment is what an event or a deadline did to an entity.
@@ -111,22 +120,37 @@ func (v *evaluator) watch() {
 	for _, t := range v.sorted() {
 		for _, a := range t.versions {
 			for i := 0; i < len(a.From) && !a.frozen; i++ {
-				topic := a.From[i]
-				w := v.watching[topic]
+				w := v.watching[a.From[i]]
 				if w == nil {
 					w = &watching{named: map[string][]*active{}}
-					v.watching[topic] = w
+					v.watching[a.From[i]] = w
 				}
-				if slices.Contains(a.names, driplang.Any) {
-					w.any = append(w.any, a)
-					continue
-				}
-				for _, name := range a.names {
+				w.all = append(w.all, a)
+			}
+		}
+	}
+	for _, w := range v.watching {
+		for _, a := range w.all {
+			if a.looksAt(driplang.Any) {
+				w.any = append(w.any, a)
+			}
+			for _, name := range a.names {
+				w.named[name] = nil
+			}
+		}
+		for name := range w.named {
+			for _, a := range w.all {
+				if a.looksAt(name) {
 					w.named[name] = append(w.named[name], a)
 				}
 			}
 		}
 	}
+}
+
+// looksAt reports whether events of a name matter to the version.
+func (a *active) looksAt(name string) bool {
+	return slices.Contains(a.names, name) || slices.Contains(a.names, driplang.Any)
 }
 
 // freeze pauses a trigger: neither events nor deadlines reach its entities.
@@ -248,14 +272,11 @@ func (v *evaluator) record(topic string, id seb.TopicID, r *seb.Record) {
 	if w == nil {
 		return
 	}
-	if name, is := cloudEvent(r); is && len(w.named[name])+len(w.any) == 0 {
+	if name, is := cloudEvent(r); is && len(w.of(name)) == 0 {
 		return // most events matter to nobody, so don't decode their data
 	}
 	e := EventOf(topic, r)
-	for _, a := range w.named[e.Name] {
-		v.event(a, &e)
-	}
-	for _, a := range w.any {
+	for _, a := range w.of(e.Name) {
 		v.event(a, &e)
 	}
 }

@@ -377,6 +377,20 @@ func (r *runner) fireDue(ctx context.Context) error {
 	}
 }
 
+// finish stores what the runner knows, unless it was stopped in the middle of a cut.
+func (r *runner) finish(ctx context.Context) error {
+	if !r.reached {
+		return nil
+	}
+	if len(r.tried) > 0 {
+		r.takeBack()
+	}
+	if err := r.output.flush(ctx, nil); err != nil { // the pages must not be ahead of what was fired
+		return err
+	}
+	return r.store.finish(ctx, r)
+}
+
 // gap ends runs, since records are gone before they were read.
 func (r *runner) gap(from *input, partition int32, start, end seb.Offset) {
 	r.o.Logger.Warn("records were deleted before the triggers saw them, so runs that wait for the absence of an event end", "topic", from.name,

@@ -150,12 +150,9 @@ func (t *Triggers) lead(ctx context.Context) error {
 		_ = r.output.settle() // whatever became of the ride, the next runner recovers from the log
 		return err
 	}
-	if len(r.tried) > 0 {
-		r.takeBack()
-	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
 	defer cancel()
-	if err := r.store.finish(last, r); err != nil {
+	if err := r.finish(last); err != nil {
 		t.o.Logger.Warn("the state of the triggers could not be stored at the end, so the next runner has more to read", "err", err)
 	}
 	return ctx.Err()

@@ -151,6 +151,8 @@ func judgeHead(p format.Prologue, first []byte, size int64) (err error) {
 		return format.CheckCheckpointStart(first, size)
 	case format.KindData:
 		_, err = format.DecodeDataHead(first)
+	case format.KindIntroduction:
+		_, err = format.DecodeIntroduction(first)
 	case format.KindSegment:
 		if p.End() <= int64(len(first)) {
 			if _, err = format.DecodeSegmentHead(first); format.IsPage(first) {
@@ -223,6 +225,8 @@ func (d *dumper) dump(b []byte, name string) error {
 		return d.segment(b, name)
 	case format.KindData:
 		return d.data(b, name)
+	case format.KindIntroduction:
+		return d.introduction(b, name)
 	case format.KindCheckpoint:
 		return d.checkpoint(b, name)
 	default:
@@ -383,6 +387,18 @@ func (d *dumper) data(b []byte, name string) error {
 	if len(rest) > 0 {
 		d.line("", "%s", d.mark(true, fmt.Sprintf("%d bytes follow the last batch", len(rest))))
 	}
+	return nil
+}
+
+func (d *dumper) introduction(b []byte, name string) error {
+	x, err := format.DecodeIntroduction(b)
+	if err != nil {
+		return err
+	}
+	id := x.Session.ID()
+	d.line("cluster", "%v", x.Cluster)
+	d.line("begun after", "slot %d%s", x.Ref.Seq, d.standsAt(name, x.Ref.Key()))
+	d.line("session", "%v, key %x", id, x.Session)
 	return nil
 }
 

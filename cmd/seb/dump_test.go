@@ -169,6 +169,7 @@ func TestDumpNoticesEveryChangedByte(t *testing.T) {
 	page, _, withPages := pageOf()
 	for name, body := range map[string][]byte{
 		pageName:                                     page,
+		introductionName:                             introductionOf(),
 		"checkpoint/00000000000000000003":            withPages,
 		"log/00000000000000000007":                   commitOf(batchOf("one", "two"), batchOf("three")),
 		"data/00000000000000000005-0000000000000abc": dataOf(batchOf("one"), batchOf("two")),
@@ -231,6 +232,7 @@ func FuzzDump(f *testing.F) {
 	f.Add("x", checkpointOf())
 	page, _, _ := pageOf()
 	f.Add("x", page)
+	f.Add(introductionName, introductionOf())
 	f.Add("x", originalOf("one", "two"))
 	f.Add("seb.json", []byte(`{"format":2}`))
 	f.Fuzz(func(t *testing.T, name string, body []byte) {

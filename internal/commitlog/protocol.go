@@ -431,15 +431,19 @@ func (p *Protocol) Answered(a Answer) {
 //
 // Only the store is evidence. So Told records no date, and does not raise Known. If the commit does not fit when its turn
 // comes, Next forgets it instead of halting, and reads the slot. An answer of the store outranks what another broker
-// says.
+// says, except for a 404 of a slot that nobody was known to have written: it may have been written since then.
 //
 // Told does not take the commit of this broker's own claim. But if the commit of the slot after the claim has the claim's
 // hash as its Prev, the claim has won: its hash is unknown to others until they have read it from the store. So a broker
 // that has lost the answer to its Create, and can no longer reach the store, can go on.
 func (p *Protocol) Told(s format.Seq, h, prev format.Hash, at Stamp) bool {
-	if p.halt != nil || !p.settled || s <= p.applied || s >= p.applied+Window || p.Held(s) || h == p.claim.Hash && s == p.claim.Seq {
+	if p.halt != nil || !p.settled || s <= p.applied || s >= p.applied+Window || h == p.claim.Hash && s == p.claim.Seq {
 		return false
 	}
+	if a := p.answer(s); a.Seq == s && (a.Found || a.Known >= s) {
+		return false
+	}
+	p.answers = slices.DeleteFunc(p.answers, func(a Answer) bool { return a.Seq == s })
 	p.answers = append(p.answers, Answer{Seq: s, Found: true, Hash: h, Prev: prev, At: at, told: true})
 	if c := p.claim; c.Sent && s == c.Seq+1 && prev == c.Hash && !p.Held(c.Seq) {
 		p.answers = append(p.answers, Answer{Seq: c.Seq, Found: true, Hash: c.Hash, Prev: p.tip, At: at, told: true})

@@ -135,3 +135,34 @@ func TestToldNeedsALease(t *testing.T) {
 	s.tell(6, after(0))
 	s.expect(DoApply, 6)
 }
+
+// A read that has found the end of the log has also asked for slots after that end. Others may tell of these slots once they are
+// written.
+func TestOldAnswersDoNotKeepOthersFromTelling(t *testing.T) {
+	s := begin(t, 5)
+	s.Sync()
+	s.expect(DoGet, 6)
+	for seq := format.Seq(6); seq < 9; seq++ {
+		s.Answered(Answer{Seq: seq, At: after(0), Known: 5})
+	}
+	s.expect(Tail, 5)
+	for seq := format.Seq(6); seq < 10; seq++ {
+		if !s.tell(seq, after(0)) {
+			t.Fatalf("slot %d is not taken", seq)
+		}
+		s.expect(DoApply, seq)
+		s.Applied()
+	}
+}
+
+// A 404 that may show that the store has lost a slot stays, whatever others tell.
+func TestToldDoesNotReplaceEvidenceOfLoss(t *testing.T) {
+	s := begin(t, 5)
+	s.Answered(Answer{Seq: 6, At: after(0), Known: 7})
+	if s.tell(6, after(0)) {
+		t.Fatal("the protocol has taken what another broker says")
+	}
+	if act := s.Next(0); act.Do != Halt {
+		t.Fatalf("it goes on with %v", act)
+	}
+}

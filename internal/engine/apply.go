@@ -43,6 +43,7 @@ func (e *fold) Load(c *format.Checkpoint, read func([]format.Page) ([][]byte, er
 	e.lastCheckpoint = c.Seq
 	e.collector.read(c.Seq, s.Bottom())
 	e.recovery.loaded(c.Seq)
+	e.joining = joining{}
 	e.sound.Store(uint64(c.Seq))
 	for _, o := range e.observers {
 		o.Loaded(s)
@@ -89,6 +90,7 @@ func (e *fold) Apply(c *format.Commit, object []byte) error {
 	}
 	if !e.recovered {
 		e.recovery.applied(c.Seq)
+		(*Engine)(e).noteWriter(c)
 		return nil
 	}
 	e.wakeJobs(c, own)

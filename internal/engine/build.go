@@ -131,6 +131,9 @@ func (e *Engine) buildOnce(next commitlog.Next) (*format.Commit, [][]byte) {
 	if spent := e.tell(); spent != nil {
 		e.take(c, d, spent)
 	}
+	for _, named := range e.nameIntroduced(e.live.State) {
+		e.take(c, d, named)
+	}
 	marks := len(c.Entries) // what stands before makes no commit necessary
 	if slices.ContainsFunc(x.sets, e.useless) {
 		return nil, nil

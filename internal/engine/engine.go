@@ -117,9 +117,12 @@ type Engine struct {
 	live  state.Live // only the commit loop changes it
 	loads uint64     // how many checkpoints were loaded; guarded by live's lock
 
-	waiters   waiters
-	tail      tail
-	rare      rareSyncs
+	waiters waiters
+	tail    tail
+	rare    rareSyncs
+
+	introductions introductions
+
 	observers []Observer // called in this order; the waiters come last
 	rider     Rider
 
@@ -147,6 +150,7 @@ type Engine struct {
 	keysTold       tenths           // of IdempotencyKeys
 	recovered      bool
 	recovery       recovery // used until recovered is true
+	joining        joining  // the same
 	lastCheckpoint format.Seq
 	checkpointing  atomic.Bool
 	compacting     atomic.Bool
@@ -270,6 +274,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	}
 	applied, tip := e.log.Position()
 	e.hand.begin(e.opts.Session, e.budget, e.opts.Memory, applied, tip)
+	e.prepareJoin()
 	e.recovered = true
 	e.opened.Store(true)
 	e.growth.begin(e.opts.Wall(), e.live.State.LastingMemory())

@@ -55,6 +55,9 @@ type plan struct {
 func (e *Engine) planCommit(now time.Time, wait time.Duration, ok bool) plan {
 	h := &e.hand
 	undecided := len(h.sender.Undecided()) > 0
+	if wait := e.mesh.Joining(); wait > 0 {
+		return plan{wait: wait, ok: ok}
+	}
 	winner := format.SessionID(h.winner.Session())
 	linked := e.mesh.Takes(winner)
 	if !linked && (undecided || h.offered == winner) {
@@ -172,10 +175,13 @@ func (e *Engine) appliedCommit(c *format.Commit, own bool) {
 	e.setPulse()
 }
 
-// nameSuccessor names the broker that commits for all once this one has ended: the one that handed over requests last.
+// nameSuccessor names the broker that commits for all once this one has ended: the one that handed over requests last. If this
+// broker does not commit for all, it names itself, which says only that it ends: else the one that does would leave slots to it,
+// since it can't be reached.
 func (e *Engine) nameSuccessor() {
 	h := &e.hand
 	if !h.receiver.Winner() {
+		e.mesh.HandAll(mesh.Successor{Ended: e.opts.Session, Session: e.opts.Session})
 		return
 	}
 	var next format.SessionID

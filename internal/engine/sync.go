@@ -228,25 +228,31 @@ func (e *Engine) SyncToAct(ctx context.Context) error {
 // rareInterval is the least time between two syncs of SyncRarely.
 const rareInterval = time.Second
 
-// rareSyncs makes the callers of SyncRarely take turns.
+// rareSyncs makes the callers of rarely take turns.
 type rareSyncs struct {
 	turn chan struct{} // holds a token of the caller whose turn it is
-	last time.Time     // when the last sync of SyncRarely began; owned by the caller whose turn it is
+	last time.Time     // when the last request began; owned by the caller whose turn it is
 }
 
 // SyncRarely returns after a sync that began after the call. All callers of SyncRarely share one sync per
 // second, since they serve unauthenticated clients, which must not cause many store requests.
 func (e *Engine) SyncRarely(ctx context.Context) error {
+	asked := time.Now()
+	return e.rarely(ctx, func() bool { return e.tail.provenAfter(asked) }, e.Sync)
+}
+
+// rarely calls request, which sends a request to the store. All callers together send one per second. When it is a caller's turn,
+// rarely calls done first, and returns if that reports that the request is needless now.
+func (e *Engine) rarely(ctx context.Context, done func() bool, request func(context.Context) error) error {
 	ctx, cancel := e.UntilLate(ctx)
 	defer cancel()
-	asked := time.Now()
 	select {
 	case e.rare.turn <- struct{}{}:
 	case <-ctx.Done():
 		return ErrOf(ctx)
 	}
 	defer func() { <-e.rare.turn }()
-	if e.tail.provenAfter(asked) {
+	if done() {
 		return nil
 	}
 	pause := time.NewTimer(rareInterval - time.Since(e.rare.last))
@@ -259,7 +265,7 @@ func (e *Engine) SyncRarely(ctx context.Context) error {
 		return ErrOf(ctx)
 	}
 	e.rare.last = time.Now()
-	return e.Sync(ctx)
+	return request(ctx)
 }
 
 // SyncAge returns the time since the begin of the last sync or own commit that has proven where the log

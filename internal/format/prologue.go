@@ -16,7 +16,7 @@ import (
 //	     4    2 version (int16): 2
 //	     6    8 writer's wall clock, microseconds since 1970 (int64); for information only
 //	    14    4 count (uint32): entries of a commit, batches of a data object or segment, pages of a checkpoint
-//	    18    1 kind: 1 commit, 2 data, 3 checkpoint, 4 segment
+//	    18    1 kind: 1 commit, 2 data, 3 checkpoint, 4 segment, 5 introduction
 //	    19    1 flags: 0; readers refuse any other value
 //	    20    4 length of the head that follows (uint32)
 //	    24    4 CRC-32C of the head
@@ -41,6 +41,8 @@ const (
 	KindCheckpoint Kind = 3
 	// KindSegment is an object under the key of a data object, whose batches are sorted.
 	KindSegment Kind = 4
+	// KindIntroduction is an object under the key of a data object that names the session of a broker.
+	KindIntroduction Kind = 5
 )
 
 // String returns the kind's name.
@@ -54,6 +56,8 @@ func (k Kind) String() string {
 		return "checkpoint"
 	case KindSegment:
 		return "segment"
+	case KindIntroduction:
+		return "introduction"
 	default:
 		return fmt.Sprintf("kind %d", uint8(k))
 	}

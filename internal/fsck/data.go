@@ -53,8 +53,13 @@ func (c *checker) readData(ctx context.Context, ref format.DataRef, want content
 	if err != nil {
 		return 0, 0, err
 	}
-	if p, err := format.DecodePrologue(o.Body); err == nil && p.Kind == format.KindSegment {
+	p, err := format.DecodePrologue(o.Body)
+	switch {
+	case err == nil && p.Kind == format.KindSegment:
 		return c.readSegment(ctx, ref, p, want)
+	case err == nil && p.Kind == format.KindIntroduction:
+		size, err = c.readIntroduction(ctx, ref, want)
+		return size, 0, err
 	}
 	h, err := format.DecodeDataHead(o.Body)
 	switch {
@@ -89,6 +94,26 @@ func (c *checker) readData(ctx context.Context, ref format.DataRef, want content
 		err = fmt.Errorf("%w: it holds %d batches instead of %d", format.ErrCorrupt, batches, h.Batches)
 	}
 	return h.Ref.Size, batches, err
+}
+
+// readIntroduction reads an introduction, to which no commit may refer.
+func (c *checker) readIntroduction(ctx context.Context, ref format.DataRef, want contents) (size uint32, err error) {
+	o, err := c.get(ctx, ref.Key(), 0, format.IntroductionBytes)
+	if err != nil {
+		return 0, err
+	}
+	x, err := format.DecodeIntroduction(o.Body)
+	switch {
+	case err != nil:
+		return 0, err
+	case x.Cluster != c.cluster || x.Ref.Key() != ref.Key():
+		return 0, fmt.Errorf("%w: it is %s of cluster %v", format.ErrForeign, x.Ref.Key(), x.Cluster)
+	case o.Size != format.IntroductionBytes:
+		return 0, wrongSize(o.Size, format.IntroductionBytes)
+	case ref.Size != 0 || want.page != nil:
+		return 0, fmt.Errorf("%w: it introduces a broker, and the log looks for records or idempotency keys in it", format.ErrCorrupt)
+	}
+	return format.IntroductionBytes, nil
 }
 
 // tookData records the result of the check of a data object to which commit s refers. If s is 0, only

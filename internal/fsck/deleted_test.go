@@ -210,6 +210,39 @@ func TestCheckpointThatIsListedButNotFoundIsMissing(t *testing.T) {
 	})
 }
 
+// An introduction is an object that no commit needs.
+func TestIntroductions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSmith(t)
+		s.entries(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
+		introduce := func(id uint64, change func(x *format.Introduction)) string {
+			x := &format.Introduction{Cluster: s.cluster, Ref: format.DataRef{Seq: 1, ID: id}, Session: format.SessionKey{7}}
+			key := x.Ref.Key()
+			change(x)
+			s.objects[key] = format.EncodeIntroduction(x)
+			return key
+		}
+		sound := introduce(1, func(*format.Introduction) {})
+		foreign := introduce(2, func(x *format.Introduction) { x.Cluster[0]++ })
+		moved := introduce(3, func(x *format.Introduction) { x.Ref.ID = 1 })
+		damaged := introduce(4, func(*format.Introduction) {})
+		s.objects[damaged][90] ^= 1
+		long := introduce(5, func(*format.Introduction) {})
+		s.objects[long] = append(s.objects[long], 0)
+		wantFindings(t, check(t, s.store(), true), "corrupt "+damaged, "corrupt "+long, "foreign "+foreign, "foreign "+moved, "possibly in use "+sound)
+
+		// A commit can't have its records in one.
+		for _, key := range []string{foreign, moved, damaged, long} {
+			delete(s.objects, key)
+		}
+		_, used := s.far(1, 9, batchOf("one"))
+		wantFindings(t, check(t, s.store(), true), "possibly in use "+sound)
+		ref, _ := format.ParseDataKey(used)
+		s.objects[used] = format.EncodeIntroduction(&format.Introduction{Cluster: s.cluster, Ref: ref, Session: format.SessionKey{7}})
+		wantFindings(t, check(t, s.store(), true), "corrupt "+used, "possibly in use "+sound)
+	})
+}
+
 func TestOrphans(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSmith(t)

@@ -31,8 +31,8 @@ const (
 	finishMax = 250 * time.Millisecond
 	retryMin  = time.Second
 	retryMax  = time.Minute
-	// lively is how long a broker that writes nothing counts as running: for that long, others try to connect to it.
-	lively = 10 * time.Minute
+	// Lively is how long a broker that writes nothing counts as running: for that long, others try to connect to it.
+	Lively = 10 * time.Minute
 	// staysFor is how long a broker has to commit to be one that stays, unlike a command that commits once or twice.
 	staysFor = time.Minute
 	// steady is how long a connection has to last, so that the next attempt after its end comes soon.
@@ -72,6 +72,8 @@ type Log interface {
 	Sync(ctx context.Context) error
 	// Lost says that a connection has ended: the commits of that broker no longer come over it.
 	Lost()
+	// Joined says that the mesh has connected to the broker of Join, or could not connect to it.
+	Joined()
 	// Handed takes a message about requests that brokers hand over. It returns an error if the message is malformed.
 	Handed(from format.SessionID, m Handed) error
 }
@@ -102,6 +104,7 @@ type Mesh struct {
 	mu    sync.Mutex
 	opts  Options
 	open  bool
+	join  join
 	peers map[format.SessionID]*peer
 }
 
@@ -114,9 +117,10 @@ type Stats struct {
 // peer is another broker.
 type peer struct {
 	session format.SessionID
-	address string    // the address in its last mark; "" if nobody knows one
-	first   time.Time // when a commit of it was seen first
-	seen    time.Time
+	address string             // the address in its last mark; "" if nobody knows one
+	first   time.Time          // when a commit of it was seen first
+	seen    time.Time          // when the last commit of it was seen
+	alive   time.Time          // when this broker last had a sign that it runs
 	dialing context.CancelFunc // ends the attempts to connect, or nil
 	link    *link              // the connection in use, or nil
 	layout  uint16
@@ -139,6 +143,7 @@ func (m *Mesh) Open(opts Options) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.opts, m.open = opts, m.life.Err() == nil
+	m.joinLocked()
 }
 
 // Close sends the messages that wait, if the peers take them within a short time. Then it ends all connections, and waits for
@@ -179,6 +184,7 @@ func (m *Mesh) Seen(session format.SessionID, address string, byWire bool) {
 		return
 	}
 	p.seen, p.address = time.Now(), cmp.Or(address, p.address)
+	p.alive = p.seen
 	if p.first.IsZero() {
 		p.first = p.seen
 	}
@@ -188,20 +194,24 @@ func (m *Mesh) Seen(session format.SessionID, address string, byWire bool) {
 				"session", session, "hint", "start each broker with --advertise and an address that the others reach")
 		})
 	}
-	switch {
-	case p.link != nil:
-		if !byWire {
-			p.link.committed()
-		}
-	case p.dialing == nil && p.address != "":
-		var ctx context.Context
-		ctx, p.dialing = context.WithCancel(m.life)
-		m.tasks.Go(func() { m.connect(ctx, p) })
+	if p.link != nil && !byWire {
+		p.link.committed()
 	}
+	m.dialLocked(p)
+}
+
+// dialLocked begins to connect to a peer, unless there is a connection, an attempt is under way, or nobody knows the address.
+func (m *Mesh) dialLocked(p *peer) {
+	if p.link != nil || p.dialing != nil || p.address == "" {
+		return
+	}
+	var ctx context.Context
+	ctx, p.dialing = context.WithCancel(m.life)
+	m.tasks.Go(func() { m.connect(ctx, p) })
 }
 
 // peerLocked returns the peer with that session. It makes room for a new one by forgetting the one without a connection that
-// was seen longest ago. If all peers have connections, it returns nil.
+// was alive longest ago. If all peers have connections, it returns nil.
 func (m *Mesh) peerLocked(session format.SessionID) *peer {
 	p := m.peers[session]
 	if p != nil {
@@ -210,7 +220,7 @@ func (m *Mesh) peerLocked(session format.SessionID) *peer {
 	if len(m.peers) >= PeersMax {
 		var oldest *peer
 		for _, o := range m.peers {
-			if o.link == nil && (oldest == nil || o.seen.Before(oldest.seen)) {
+			if o.link == nil && (oldest == nil || o.alive.Before(oldest.alive)) {
 				oldest = o
 			}
 		}
@@ -232,7 +242,7 @@ func (m *Mesh) connect(ctx context.Context, p *peer) {
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
 		m.mu.Lock()
 		address := p.address
-		done := ctx.Err() != nil || !m.open || p.link != nil || time.Since(p.seen) > lively
+		done := ctx.Err() != nil || !m.open || p.link != nil || time.Since(p.alive) > Lively
 		if done {
 			p.dialing()
 			p.dialing = nil
@@ -266,6 +276,7 @@ func (m *Mesh) note(p *peer, err error) {
 		m.logger.Debug("no connection to another broker", "session", p.session, "address", p.address, "err", err)
 	}
 	p.failed = err
+	m.joinedLocked(p.session)
 }
 
 // Serve uses a connection that the session on the other side has asked for. It returns when the connection has ended.
@@ -495,6 +506,8 @@ func (m *Mesh) use(l *link, session format.SessionID, theirs hello) bool {
 	l.answers = theirs.layout >= layoutHands
 	l.roundTrip() // measure it for the first caller
 	p.link, p.layout, p.version, p.zone, p.level, p.failed = l, theirs.layout, theirs.version, theirs.zone, theirs.level, nil
+	m.introduceLocked(p)
+	m.joinedLocked(session)
 	m.logger.Debug("connected to another broker", "session", session, "version", theirs.version, "zone", theirs.zone)
 	return true
 }
@@ -503,7 +516,7 @@ func (m *Mesh) drop(l *link, session format.SessionID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p := m.peers[session]; p != nil && p.link == l {
-		p.link = nil
+		p.link, p.alive = nil, time.Now()
 		m.linked.Add(-1)
 		m.log.Lost()
 	}
@@ -539,6 +552,8 @@ func (m *Mesh) receive(ctx context.Context, l *link, session format.SessionID) e
 			l.put(pong(x).encode())
 		case pong:
 			l.ponged(x.number)
+		case meet:
+			m.met(session, x)
 		}
 	}
 }

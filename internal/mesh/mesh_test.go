@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,6 +45,7 @@ type node struct {
 	told []Commit
 	bad  error // what Told returns
 
+	joined  atomic.Int64
 	lost    int
 	syncs   int
 	syncing time.Duration // how long Sync takes
@@ -60,6 +62,10 @@ func (n *node) Sync(ctx context.Context) error {
 	return cmp.Or(ctx.Err(), failing)
 }
 
+// Joined implements Log.
+func (n *node) Joined() { n.joined.Add(1) }
+
+// Lost implements Log.
 func (n *node) Lost() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -156,14 +162,24 @@ func (n *net) breakAll() {
 func id(i int) format.SessionID { return format.SessionID{byte(i), byte(i >> 8)} }
 
 func (n *net) add(i int, zone string) *node {
+	x := n.create(i, fmt.Sprint(id(i)))
+	n.open(x, i, zone)
+	return x
+}
+
+// create adds a node whose mesh is not open yet.
+func (n *net) create(i int, address string) *node {
 	x := &node{}
-	x.Mesh = New(id(i), "here", format.LevelSegments, x, loglines.Text(n.T, n.Output(), slog.LevelDebug))
-	x.Open(Options{Version: "v1", Zone: zone, Dial: n.dial(id(i))})
-	n.mu.Lock()
-	n.meshes[id(i)] = x
-	n.mu.Unlock()
+	x.Mesh = New(id(i), address, format.LevelSegments, x, loglines.Text(n.T, n.Output(), slog.LevelDebug))
 	n.Cleanup(x.Close)
 	return x
+}
+
+func (n *net) open(x *node, i int, zone string) {
+	x.Open(Options{Version: "v1", Zone: zone, Dial: n.dial(id(i))})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.meshes[id(i)] = x
 }
 
 func (n *node) sees(i int) { n.Seen(id(i), fmt.Sprint(id(i)), false) }
@@ -225,7 +241,7 @@ func TestPeersAreListed(t *testing.T) {
 			{Session: id(1), Address: fmt.Sprint(id(1)), Committed: seen, Connected: true, HandsOver: true, RoundTrip: 3 * time.Millisecond, Version: "v1", Zone: "east"},
 			{Session: id(3), Committed: seen},
 		})
-		requireEqual(n.T, a.Peers(n.Context()), []Peer{{Session: id(2), Connected: true, HandsOver: true, RoundTrip: 3 * time.Millisecond, Version: "v1", Zone: "west"}})
+		requireEqual(n.T, a.Peers(n.Context()), []Peer{{Session: id(2), Address: fmt.Sprint(id(2)), Connected: true, HandsOver: true, RoundTrip: 3 * time.Millisecond, Version: "v1", Zone: "west"}})
 		n.setCut(true)
 		n.breakAll()
 		time.Sleep(time.Minute)
@@ -296,9 +312,9 @@ func TestConnectionsComeBack(t *testing.T) {
 
 		n.setCut(true)
 		n.breakAll()
-		time.Sleep(2 * lively)
+		time.Sleep(2 * Lively)
 		before := n.dialed()
-		time.Sleep(2 * lively)
+		time.Sleep(2 * Lively)
 		requireEqual(n.T, n.dialed(), before) // it has given up
 		n.setCut(false)
 		b.sees(1)
@@ -439,7 +455,7 @@ func TestPeersAreBounded(t *testing.T) {
 		a.sees(5000)
 		c.sees(1)
 		synctest.Wait()
-		requireEqual(n.T, []int{a.connected(), b.connected(), c.connected()}, []int{2, 1, 1})
+		requireEqual(n.T, []int{a.connected(), b.connected(), c.connected()}, []int{2, 2, 2}) // b and c have met
 	})
 }
 
@@ -494,7 +510,7 @@ func TestPeersThatHaveEndedAreNotListed(t *testing.T) {
 			listed = append(listed, p.Session)
 		}
 		requireEqual(n.T, fmt.Sprint(listed), fmt.Sprint([]format.SessionID{id(4), id(9)}))
-		time.Sleep(lively + time.Nanosecond)
+		time.Sleep(Lively + time.Nanosecond)
 		requireEqual(n.T, len(a.Peers(n.Context())), 0)
 	})
 }
@@ -548,9 +564,9 @@ func TestRefusedConnectionsAreTriedLessOften(t *testing.T) {
 		a, b := n.add(1, ""), n.add(2, "")
 		a.Close() // it accepts, and closes at once
 		b.sees(1)
-		time.Sleep(lively)
+		time.Sleep(Lively)
 		if n.dialed() > 20 {
-			n.Fatalf("%d attempts in %v", n.dialed(), lively)
+			n.Fatalf("%d attempts in %v", n.dialed(), Lively)
 		}
 	})
 }
@@ -594,6 +610,7 @@ func FuzzMessage(f *testing.F) {
 	f.Add(proof{7, 8}.encode())
 	f.Add(Successor{Ended: id(1), Session: id(2), After: 7}.encode())
 	f.Add(Ride{}.encode())
+	f.Add(meet{address: "http://a", others: []contact{{id(1), "http://b"}, {id(2), ""}}}.encode())
 	f.Add([]byte{99})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		message, err := decode(b)
@@ -618,6 +635,9 @@ func FuzzMessage(f *testing.F) {
 			again = m.encode()
 			b = b[:len(again)]
 		case Successor:
+			again = m.encode()
+			b = b[:len(again)]
+		case meet:
 			again = m.encode()
 			b = b[:len(again)]
 		default:

@@ -10,11 +10,15 @@ import (
 )
 
 // Layout is the version of the messages that this package sends. Version 1 has hellos,
-// commits, asks and proofs. Brokers of version 1 ignore other messages, and do not send them.
-const Layout = 2
+// commits, asks and proofs. Brokers of version 1 ignore other messages, and do not send them. Version 3 adds the message about
+// further brokers.
+const Layout = 3
 
 // layoutHands is the first layout whose brokers hand over bundles.
 const layoutHands = 2
+
+// layoutMeets is the first layout whose brokers tell each other of further brokers.
+const layoutMeets = 3
 
 // MessageBytesMax bounds a message. A commit that needs more is not sent.
 const MessageBytesMax = 16 << 20
@@ -36,6 +40,7 @@ const (
 	kindPong
 	kindSuccessor
 	kindRide
+	kindMeet
 )
 
 // hello is the first message of both sides. It tells whether the two have the same log.
@@ -105,8 +110,59 @@ type pong struct{ number uint64 }
 
 func (m pong) encode() []byte { return binary.LittleEndian.AppendUint64([]byte{kindPong}, m.number) }
 
-// decode returns the message in b: a hello, a Commit, which shares memory with b, an ask, a proof, a ping, a pong or a Handed; nil
-// for a kind of message that a newer version sends.
+// meet tells where others reach the sender, and of brokers that the sender is connected to. What it says is a hint: a session has
+// to prove itself before another broker uses a connection to it.
+type meet struct {
+	address string // of the sender; "" if others can't reach it
+	others  []contact
+}
+
+// contact is where a broker is.
+type contact struct {
+	session format.SessionID
+	address string
+}
+
+func (m meet) encode() []byte {
+	b := appendAddress([]byte{kindMeet}, m.address)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(m.others)))
+	for _, c := range m.others {
+		b = appendAddress(append(b, c.session[:]...), c.address)
+	}
+	return b
+}
+
+func appendAddress(b []byte, address string) []byte {
+	return append(binary.LittleEndian.AppendUint16(b, uint16(len(address))), address...)
+}
+
+func decodeMeet(r *pack.Reader) meet {
+	m := meet{address: longText(r)}
+	n := int(r.U16())
+	if n > PeersMax {
+		r.Fail("a message tells of %d brokers; at most %d are allowed", n, PeersMax)
+	}
+	for range min(n, PeersMax) {
+		var c contact
+		copy(c.session[:], r.Raw(len(c.session)))
+		c.address = longText(r)
+		m.others = append(m.others, c)
+	}
+	return m
+}
+
+// longText reads an address after its length, which has two bytes.
+func longText(r *pack.Reader) string {
+	n := int(r.U16())
+	if n > format.WriterAddressMax {
+		r.Fail("an address has %d bytes; at most %d are allowed", n, format.WriterAddressMax)
+		return ""
+	}
+	return string(r.Raw(n))
+}
+
+// decode returns the message in b: a hello, a Commit, which shares memory with b, an ask, a proof, a ping, a pong, a meet or a
+// Handed; nil for a kind of message that a newer version sends.
 func decode(b []byte) (any, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: a message is empty", pack.ErrMalformed)
@@ -138,6 +194,9 @@ func decode(b []byte) (any, error) {
 		return m, r.Err()
 	case kindPong:
 		m := pong{r.U64()}
+		return m, r.Err()
+	case kindMeet:
+		m := decodeMeet(r)
 		return m, r.Err()
 	}
 	return decodeHanded(b[0], r), r.Err()

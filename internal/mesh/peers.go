@@ -29,7 +29,7 @@ type Peer struct {
 // replacedLocked reports whether another session has the address of a peer, as after a restart.
 func (m *Mesh) replacedLocked(p *peer) bool {
 	for _, o := range m.peers {
-		if p.address != "" && o != p && o.address == p.address && (o.link != nil || o.seen.After(p.seen)) {
+		if p.address != "" && o != p && o.address == p.address && (o.link != nil || o.alive.After(p.alive)) {
 			return true
 		}
 	}
@@ -48,15 +48,15 @@ func (m *Mesh) AllAgree(level uint32) bool {
 	return true
 }
 
-// Peers returns the other brokers that have written commits since the start of this one, or are connected to it. It sends each
-// a message to measure the round trip.
+// Peers returns the other brokers that have written commits since the start of this one, that others have told it of, or that are
+// connected to it. It sends each a message to measure the round trip.
 func (m *Mesh) Peers(ctx context.Context) []Peer {
 	ctx, cancel := context.WithTimeout(ctx, roundTripMax)
 	defer cancel()
 	m.mu.Lock()
 	peers, links := make([]Peer, 0, len(m.peers)), make([]*link, 0, len(m.peers))
 	for _, p := range m.peers {
-		if p.link == nil && (time.Since(p.seen) > lively || m.replacedLocked(p)) {
+		if p.link == nil && (time.Since(p.alive) > Lively || m.replacedLocked(p)) {
 			continue // it has ended
 		}
 		works := p.link != nil && p.link.works()
