@@ -343,11 +343,11 @@ func compareWithModel(t *testing.T, seed uint64, r *rig) {
 			var fired []time.Time
 			for _, f := range raw {
 				if most, per := f.version.Definition.Repeat.Limit(); most > 0 { // a version remembers what its repeat needs
-					fired = slices.DeleteFunc(fired, func(at time.Time) bool { return per > 0 && !at.After(f.Due.Add(-per)) })
-					if len(fired) >= most {
+					recent := slices.DeleteFunc(slices.Clone(fired), func(at time.Time) bool { return per > 0 && !at.After(f.Due.Add(-per)) })
+					if len(recent) >= most {
 						continue
 					}
-					fired = append(fired, f.Due)
+					fired = append(recent, f.Due)
 				}
 				if f.Due.Before(f.version.At) && !f.version.CatchUp {
 					continue
