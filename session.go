@@ -20,9 +20,8 @@ import (
 // its identity. A session is one start of a broker: [Open] makes its key pair, and the private
 // key never leaves the process. Zero stands for no session.
 //
-// The log names the sessions of its brokers, and for each queue the session of the owner. A broker
-// trusts only sessions that its log names. So brokers of one bucket need no shared secret, and do
-// not trust a broker on a copy of the bucket.
+// The log names the sessions of its brokers, and for each queue the session of the owner. A broker trusts only sessions that its
+// log or its bucket names. So brokers of one bucket need no shared secret, and do not trust a broker on a copy of the bucket.
 type SessionKey [32]byte
 
 // session has the key pair of this start of the broker.
@@ -57,10 +56,9 @@ func (b *Broker) KnowsSession(ctx context.Context, k SessionKey, introduction st
 	return b.engine.FindSession(ctx, format.SessionKey(k), introduction)
 }
 
-// NameSession commits this broker's session to the log, unless the log has the session already.
-// Other brokers trust the session from then on. An adapter calls NameSession before its first
-// request to another broker. If ctx ends, the commit goes on, and the error has the outcome
-// [Unknown].
+// NameSession commits this broker's session to the log, unless the log has the session already. Other brokers trust the session
+// from then on. An adapter calls NameSession before its first request to another broker. If ctx ends, the commit goes on, and the
+// error has the outcome [Unknown].
 func (b *Broker) NameSession(ctx context.Context) (err error) {
 	defer writes(&err)
 	if b.engine.Knows(b.session.public) {

@@ -159,9 +159,12 @@ func BenchmarkBurst(b *testing.B) {
 	}
 	b.ResetTimer()
 	due := time.Now().Add(10 * time.Second) // of the last one
-	for end := seb.Offset(0); end < seb.Offset(b.N); time.Sleep(10 * time.Millisecond) {
-		if topic, err := broker.Topic(b.Context(), "fired"); err == nil {
-			end = topic.Partitions[0].End
+	for end, found := seb.Offset(0), (seb.Cut{}); end < seb.Offset(b.N); {
+		if found, err = broker.Cut(b.Context(), []string{"fired"}, seb.CutOptions{Later: found.LogTime, Existing: true}); err != nil {
+			b.Fatal(err)
+		}
+		if len(found.Topics) > 0 {
+			end = found.Topics[0].Ends[0]
 		}
 	}
 	b.ReportMetric(time.Since(due).Seconds(), "s-after-the-deadline")

@@ -111,17 +111,12 @@ func (r *runner) learn(s *Version) error {
 
 // define applies a version at its place in the log. It returns true if more topics have to be read from there on.
 func (r *runner) define(s *Version) (more bool) {
-	switch a := r.known[firedVersion{s.Name, s.Number}]; {
-	case s.Definition == nil:
-		if t := r.eval.triggers[s.Name]; t != nil {
-			r.eval.remove(t)
-		}
-	default:
+	if a := r.known[firedVersion{s.Name, s.Number}]; s.Definition != nil {
 		pauses := s.Definition.Mode == Paused || s.Log != r.defs.tag
 		if !pauses {
 			r.eval.unfreeze(a.trigger)
 		}
-		if before := a.trigger.currentVersion(); before != nil && s.Replace != Drop && before.decidesAs(s.Definition) {
+		if before := a.currentVersion(); before != nil && s.Replace != Drop && before.decidesAs(s.Definition) {
 			before.Mode = s.Definition.Mode // its runs go on
 		} else {
 			r.eval.replace(a, s.Replace == Drop)
@@ -129,6 +124,8 @@ func (r *runner) define(s *Version) (more bool) {
 		if pauses {
 			r.eval.freeze(a.trigger)
 		}
+	} else if t := r.eval.triggers[s.Name]; t != nil {
+		r.eval.remove(t)
 	}
 	watched := map[string]bool{definitionsTopic: true}
 	for _, t := range r.eval.triggers {

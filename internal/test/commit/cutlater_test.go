@@ -92,7 +92,7 @@ func TestCutThatWaitsEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := kit.OpenOnly(t, objstore.NewMemory(), immediate())
-				defer b.Close() //nolint:errcheck // some tests have closed it
+				defer b.Close() // some tests have closed it
 				mustAppend(t, b, "a", "x")
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -119,7 +119,7 @@ func TestCutThatWaitsCausesNoRequest(t *testing.T) {
 		b := open(t, store, immediate())
 		mustAppend(t, b, "a", "x")
 		cut := mustCut(t, b, "a")
-		if cut.StoreTimeAge != 0 || cut.StoreTime.Sub(time.Now()).Abs() > time.Second {
+		if cut.StoreTimeAge != 0 || time.Until(cut.StoreTime).Abs() > time.Second {
 			t.Errorf("right after a commit: %+v", cut)
 		}
 		time.Sleep(2 * time.Hour) // until the jobs of a log that has just become idle are done
@@ -135,7 +135,7 @@ func TestCutThatWaitsCausesNoRequest(t *testing.T) {
 		if n := store.Count("", "") - before; n != 0 {
 			t.Errorf("%d requests to the store", n)
 		}
-		if now.StoreTimeAge-old.StoreTimeAge != 3*time.Hour || now.StoreTime.Sub(time.Now()).Abs() > time.Second {
+		if now.StoreTimeAge-old.StoreTimeAge != 3*time.Hour || time.Until(now.StoreTime).Abs() > time.Second {
 			t.Errorf("%v old, then %v old: %v at %v", old.StoreTimeAge, now.StoreTimeAge, now.StoreTime, time.Now())
 		}
 		if cut := mustCut(t, b, "a"); cut.StoreTimeAge != 0 {
