@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -98,4 +99,33 @@ func TestEventsNeedWriteForTheirTopic(t *testing.T) {
 	s.post("/v1/events?topic=events&topic=orders", event, bearer(writer)...).wantProblem(t, http.StatusForbidden, seb.CodeForbidden)
 	s.post("/v1/events?topic=orders&topic=events", event, bearer(writer)...).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 	s.post("/v1/events?topic=orders", event, bearer(writer)...).want(t, http.StatusCreated)
+}
+
+// Whatever is accepted is an event to triggers, of the entity that is the record's key.
+func FuzzPostedEvents(f *testing.F) {
+	f.Add([]byte(`{"event":"a","entity_id":"1","data":{"n":1e300}}`))
+	f.Add([]byte(`[{"event":"\ud83d\ude00","entity_id":-0},{"entity_id":9223372036854775807,"\u0065vent":"a","data":[]}]`))
+	f.Add([]byte(`{"event":" ","entity_id":"\u0000"}`))
+	h := newServer(f, seb.Options{}, Options{}).handler
+	f.Fuzz(func(t *testing.T, body []byte) {
+		l, err := h.postedEventsOf(t.Context(), &appendSpec{events: true, partition: -1}, body)
+		if err != nil {
+			return
+		}
+		defer l.free()
+		for i := range l.list {
+			r := &l.list[i]
+			e := trigger.EventOf("events", r)
+			var value struct{ Event string }
+			if err := json.Unmarshal(r.Value, &value); err != nil {
+				t.Fatalf("%q is no JSON: %v", r.Value, err)
+			}
+			if json.Unmarshal(r.Value, new(any)) != nil {
+				continue // a number that no double holds: to triggers, the record is text
+			}
+			if value.Event == "" || e.Name != value.Event || e.Entity == "" || e.Entity != string(r.Key) {
+				t.Fatalf("%q of %q: the event %q of %q", r.Value, r.Key, e.Name, e.Entity)
+			}
+		}
+	})
 }
