@@ -16,9 +16,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/mesh"
 )
 
-// SessionKey identifies a session. It is the Ed25519 public key with which the session proves
-// its identity. A session is one start of a broker: [Open] makes its key pair, and the private
-// key never leaves the process. Zero stands for no session.
+// SessionKey identifies a session. It is the Ed25519 public key with which the session proves its identity. A session is one start
+// of a broker: [Open] makes its key pair, and the private key never leaves the process. Zero stands for no session.
 //
 // The log names the sessions of its brokers, and for each queue the session of the owner. A broker trusts only sessions that its
 // log or its bucket names. So brokers of one bucket need no shared secret, and do not trust a broker on a copy of the bucket.
@@ -43,14 +42,14 @@ func (s *session) init() error {
 // Session returns the broker's session.
 func (b *Broker) Session() SessionKey { return SessionKey(b.session.public) }
 
-// SessionSigner returns a signer with the private key of the broker's session. An adapter uses it to
-// prove to other brokers that it acts for this broker.
+// SessionSigner returns a signer with the private key of the broker's session. An adapter uses it to prove to other brokers that it
+// acts for this broker.
 func (b *Broker) SessionSigner() crypto.Signer { return b.session.private }
 
 // KnowsSession reports whether the session is that of a broker: the log names it, or the object whose key is introduction does
-// ([Peers.Introduce]; "" if there is no such object). If this broker does not know the session, it reads that object, or syncs.
-// All callers share at most one such request a second, so that other programs can't cause many. If nothing introduces the
-// session, it may be that of a new broker: this broker leaves it a free slot of the log, but at most one every 5 s.
+// ([Peers.Introduce]; "" if there is no such object). If this broker does not know the session, it reads that object, or syncs. All
+// callers share at most one such request a second, so that other programs can't cause many. If nothing introduces the session, it
+// may be that of a new broker: this broker leaves it a free slot of the log, but at most one every 5 s.
 func (b *Broker) KnowsSession(ctx context.Context, k SessionKey, introduction string) (_ bool, err error) {
 	defer reads(&err)
 	return b.engine.FindSession(ctx, format.SessionKey(k), introduction)
@@ -103,8 +102,8 @@ type Peers struct{ broker *Broker }
 // Peers returns the broker's connections to other brokers. [Broker.Close] ends them.
 func (b *Broker) Peers() Peers { return Peers{b} }
 
-// Open lets the broker connect to the other brokers that write to the log, and send them its commits. So these need not
-// read the commits from the store. An adapter calls Open once.
+// Open lets the broker connect to the other brokers that write to the log, and send them its commits. So these need not read the
+// commits from the store. An adapter calls Open once.
 func (p Peers) Open(opts PeerOptions) { p.broker.engine.Mesh().Open(opts) }
 
 // Introduce returns the key of an object in the bucket that names this broker's session, and stores it if need be; "" if the log
@@ -126,8 +125,8 @@ func (p Peers) Serve(conn PeerConn, session SessionKey) {
 	p.broker.engine.Mesh().Serve(conn, session.ID())
 }
 
-// KnowOwner returns at once if this broker knows the queue's owner of the given epoch, or of a later
-// epoch. Otherwise KnowOwner syncs. All callers share at most one such sync a second.
+// KnowOwner returns at once if this broker knows the queue's owner of the given epoch, or of a later epoch. Otherwise KnowOwner
+// syncs. All callers share at most one such sync a second.
 func (q *Queue) KnowOwner(ctx context.Context, epoch Epoch) (err error) {
 	defer reads(&err)
 	if _, o, err := q.ownedHere(); err == nil && o.Epoch >= epoch {
