@@ -35,7 +35,7 @@ type journalFired struct {
 	Trigger string   `json:"trigger"`
 	Version int64    `json:"version"`
 	Last    lastFire `json:"last"`
-	IDs     []string `json:"ids"` // the ids of the firings of this commit
+	Count   int      `json:"count"` // firings of this commit
 }
 
 // lastFire is the place of a firing among those of its version.

@@ -80,7 +80,8 @@ func (o *output) flush(ctx context.Context, only *condition) error {
 				j.Fired = append(j.Fired, journalFired{Trigger: key.name, Version: key.number})
 			}
 			entry := &j.Fired[of[key]]
-			entry.Last, entry.IDs = placeOf(f), append(entry.IDs, f.id())
+			entry.Last = placeOf(f)
+			entry.Count++
 			rec, err := f.record(o.name)
 			if err != nil && f.failed == "" {
 				f.failed = err.Error()

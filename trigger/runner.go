@@ -160,7 +160,9 @@ func (r *runner) run(ctx context.Context) error {
 
 // step waits for commits or the next deadline, evaluates what has come, and appends what it fires.
 func (r *runner) step(ctx context.Context) error {
-	if err := r.await(ctx); err != nil {
+	if err := r.await(ctx); errors.Is(err, errStop) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	if err := r.read(ctx); err != nil || !r.reached {
@@ -249,7 +251,7 @@ func (r *runner) await(ctx context.Context) error {
 // storeNow returns the store's time, as the broker estimated it at the cut.
 func (r *runner) storeNow() time.Time { return r.cut.StoreTime.Add(time.Since(r.cutAt)) }
 
-// watch reads those topics of the cut that are not read yet, and reads no others.
+// watch reads those topics of the cut that are not read yet, and reads no others. It returns errStop if another cut is needed.
 func (r *runner) watch(ctx context.Context) error {
 	named := map[string]bool{}
 	for _, t := range r.cut.Topics {
@@ -258,9 +260,11 @@ func (r *runner) watch(ctx context.Context) error {
 			continue
 		}
 		id, err := r.b.TopicID(ctx, t.Topic)
-		if err != nil || r.b.TopicTag(id) != t.ID {
-			r.reached = false // it was deleted since, so make another cut
-			continue
+		if seb.CodeOf(err) == seb.CodeTopicNotFound || err == nil && r.b.TopicTag(id) != t.ID {
+			return errStop // it was deleted since, so make another cut
+		}
+		if err != nil {
+			return err
 		}
 		r.names[id] = t.Topic
 		var next map[int32]seb.Offset
@@ -270,8 +274,13 @@ func (r *runner) watch(ctx context.Context) error {
 		r.inputs.watch(t.Topic, id, r.from[t.Topic], next)
 	}
 	for id, in := range r.inputs.open {
-		if !named[in.tag] {
-			delete(r.inputs.open, id)
+		if named[in.tag] {
+			continue
+		}
+		delete(r.inputs.open, id)
+		if _, watched := r.from[in.name]; watched {
+			r.o.Logger.Warn("a topic that triggers watch was deleted, so runs that wait for the absence of an event end", "topic", in.name)
+			r.eval.gap(in.name)
 		}
 	}
 	return nil

@@ -190,6 +190,9 @@ func faultyRun(t *testing.T, seed uint64) {
 	if _, _, err := rigs[0].broker.CreateTopic(t.Context(), "events", seb.TopicOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	for _, r := range rigs {
+		r.options.storeMin, r.options.trimAfter = 1+rnd.Int64N(400), seb.Offset(1+rnd.IntN(10))
+	}
 	for _, name := range []string{"one", "two"} {
 		rigs[0].put(name, randomDefinition(rnd), "", false)
 	}
@@ -365,4 +368,41 @@ func compareWithModel(t *testing.T, seed uint64, r *rig) {
 			}
 		}
 	}
+}
+
+// TestPagesAfterARide stores pages after a sign of life has come into the topic of the state by a ride.
+func TestPagesAfterARide(t *testing.T) {
+	bubble(t, func(t *testing.T, a, _ *rig) {
+		a.put("drip", Definition{From: []string{"events"}, When: mustParse(t, "signed_up THEN NOT used WITHIN 1h"), To: "out"}, "", false)
+		r, err := openRunner(t.Context(), a.broker, a.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step := func() {
+			t.Helper()
+			r.reached = false // don't wait
+			if err := r.step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		step()
+		a.post("signed_up", "u1")
+		step()
+		if err := r.output.signByRide(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // the ride waits
+		a.post("signed_up", "u2")
+		<-r.output.riding.ended
+		step()
+		if err := r.store.finish(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		x := a.openTriggers()
+		defer x.Close()
+		time.Sleep(2 * time.Hour)
+		if got := a.firings("out"); len(got) != 2 {
+			t.Errorf("fired: %+v; status: %+v", got, x.Status())
+		}
+	})
 }

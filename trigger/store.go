@@ -173,6 +173,9 @@ func (s *store) finish(ctx context.Context, r *runner) error {
 
 // storePages stores pages of about so many bytes, and a manifest. It returns false if no page has changed.
 func (s *store) storePages(ctx context.Context, r *runner, most int64) (bool, error) {
+	if err := r.output.settle(); err != nil { // the manifest names offsets, so nothing may come between
+		return false, err
+	}
 	now := r.eval.clock()
 	var changed []int
 	for i := range r.eval.pages {
@@ -205,11 +208,10 @@ func (s *store) storePages(ctx context.Context, r *runner, most int64) (bool, er
 			break
 		}
 	}
+	s.whole = now
 	if len(records) == 0 {
-		s.whole = now
 		return false, nil
 	}
-	s.whole = now
 	s.marks = append(s.marks, mark{now, r.inputs.places()})
 	s.oldest()
 	m := manifest{pages: s.pages, clock: now, fired: r.output.fired, next: s.marks[0].next}

@@ -18,7 +18,7 @@ import (
 // openTriggers opens the triggers of a rig.
 func (r *rig) openTriggers() *Triggers {
 	r.t.Helper()
-	return Open(r.broker, Options{Logger: slog.New(slog.DiscardHandler)})
+	return Open(r.broker, r.options)
 }
 
 func mustParse(t *testing.T, text string) When {
@@ -373,6 +373,38 @@ func TestPause(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(map[string][]string{"absent": {"u5"}, "present": {"u1"}, "count": {"u2"}}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestWatchedTopicIsDeleted deletes a topic that a trigger watches, and creates it again.
+func TestWatchedTopicIsDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T, a, _ *rig) {
+		x := a.openTriggers()
+		defer x.Close()
+		for name, text := range map[string]string{"absent": "signed_up THEN NOT used WITHIN 1h", "present": "signed_up THEN paid WITHIN 10h"} {
+			if _, err := x.Put(t.Context(), name, Definition{From: []string{"events"}, When: mustParse(t, text), To: name}, PutOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		a.post("signed_up", "u1")
+		time.Sleep(time.Minute)
+		if err := a.broker.DeleteTopic(t.Context(), "events"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		a.post("paid", "u1") // creates the topic again
+		a.post("signed_up", "u2")
+		time.Sleep(2 * time.Hour)
+		got := map[string][]string{}
+		for _, topic := range []string{"absent", "present"} {
+			for _, f := range a.firings(topic) {
+				got[topic] = append(got[topic], f.Entity)
+			}
+		}
+		if diff := cmp.Diff(map[string][]string{"absent": {"u2"}, "present": {"u1"}}, got); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -67,10 +67,11 @@ type serveCmd struct {
 	AppendTimeout     time.Duration  `group:"commits" default:"30s" help:"How long a write waits for the store before it is answered 503 (default ${default})."`
 	CheckpointCommits int            `group:"commits" default:"1000" placeholder:"N" help:"Commits between two checkpoints, 1 to 1024 (default ${default})."`
 
-	Memory      size   `group:"memory" default:"128MiB" help:"Memory for requests, open batches and the cache together, at least 8MiB (default ${default})."`
-	StateMemory size   `group:"memory" default:"256MiB" help:"Memory for the state of the log; appends are refused when only a sixteenth of it is left; at least 1MiB (default ${default})."`
-	CacheDir    string `group:"memory" placeholder:"DIR" help:"Directory to cache what was read from the store; no other program or user may write to it (default: none)."`
-	CacheBytes  size   `group:"memory" default:"1GiB" help:"Largest size of the cache directory (default ${default})."`
+	Memory        size   `group:"memory" default:"128MiB" help:"Memory for requests, open batches and the cache together, at least 8MiB (default ${default})."`
+	StateMemory   size   `group:"memory" default:"256MiB" help:"Memory for the state of the log; appends are refused when only a sixteenth of it is left; at least 1MiB (default ${default})."`
+	TriggerMemory size   `group:"memory" default:"256MiB" help:"Memory for what triggers know of entities; beyond that they stop, and go on once they may have more (default ${default})."`
+	CacheDir      string `group:"memory" placeholder:"DIR" help:"Directory to cache what was read from the store; no other program or user may write to it (default: none)."`
+	CacheBytes    size   `group:"memory" default:"1GiB" help:"Largest size of the cache directory (default ${default})."`
 
 	ShutdownDelay time.Duration `default:"0s" help:"How long the broker still serves requests after a signal to stop: /readyz fails meanwhile, so that load balancers send no further requests when it stops (default ${default})."`
 
@@ -521,7 +522,7 @@ func (c *serveCmd) checkPositive() error {
 	}{
 		{"--commit-bytes", c.CommitBytes}, {"--append-timeout", c.AppendTimeout},
 		{"--checkpoint-commits", c.CheckpointCommits}, {"--max-connections", c.MaxConnections},
-		{"--stale-max", c.StaleMax}, {"--memory", c.Memory}, {"--state-memory", c.StateMemory},
+		{"--stale-max", c.StaleMax}, {"--memory", c.Memory}, {"--state-memory", c.StateMemory}, {"--trigger-memory", c.TriggerMemory},
 		{"--cache-bytes", c.CacheBytes}, {"--headers-max", c.HeadersMax}, {"--topics-max", c.TopicsMax},
 		{"--partitions-max", c.PartitionsMax}, {"--commit-parts-max", c.CommitPartsMax},
 		{"--consumers-max", c.ConsumersMax}, {"--queues-max", c.QueuesMax}, {"--delayed-max", c.DelayedMax},

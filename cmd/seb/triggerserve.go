@@ -17,7 +17,7 @@ func (c *serveCmd) triggers(b *seb.Broker, metrics prometheus.Registerer, log *s
 	if c.NoTriggers {
 		return nil, func() {}
 	}
-	t := trigger.Open(b, trigger.Options{Logger: log})
+	t := trigger.Open(b, trigger.Options{Logger: log, Memory: int64(c.TriggerMemory)})
 	metrics.MustRegister(sebprom.NewCollector(triggerapi.Metrics(t)))
 	return triggerapi.New(t), t.Close
 }
