@@ -597,10 +597,14 @@ func TestStoppedBrokerServesItsMetricsAndBill(t *testing.T) {
 
 func TestKeyThatMayBeNewIsNotRefusedWhileTheStoreIsAway(t *testing.T) {
 	store := &brokenStore{Store: objstore.NewMemory()}
-	s := newServerOn(t, store, seb.Options{}, Options{Gatherer: prometheus.NewRegistry()})
+	var b *seb.Broker
+	s := newServerOn(t, store, seb.Options{}, Options{Gatherer: prometheus.NewRegistry(), Triggers: refusingTriggers(&b)})
 	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
 	store.down.Store(true)
 	defer store.down.Store(false)
+	for _, path := range []string{"/v1/driplang/check", "/v1/driplang/eval"} {
+		s.post(path, "{}", bearer("seb_99_"+ops[len(ops)-64:])...).wantProblem(t, http.StatusServiceUnavailable, seb.CodeStoreUnavailable)
+	}
 	for _, path := range []string{"/metrics", "/v1/bill"} {
 		s.get(path, bearer("seb_99_"+ops[len(ops)-64:])...).wantProblem(t, http.StatusServiceUnavailable, seb.CodeStoreUnavailable)
 		s.get(path, bearer(ops)...).want(t, http.StatusOK)

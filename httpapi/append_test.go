@@ -392,6 +392,7 @@ func TestAppendRefusals(t *testing.T) {
 
 func TestAppendWithoutAutoCreate(t *testing.T) {
 	s := newServer(t, seb.Options{NoAutoCreate: true}, Options{})
+	s.post("/v1/events", `{"event":"a","entity_id":"1"}`).wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound)
 	p := s.post(ordersPath, "x").wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound)
 	if p.Outcome != string(seb.NotCommitted) {
 		t.Errorf("outcome is %q", p.Outcome)

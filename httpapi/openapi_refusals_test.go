@@ -123,7 +123,7 @@ func TestDescribedSlowBodies(t *testing.T) {
 func TestAppendCreatesNoTopicTooMany(t *testing.T) {
 	s := newServer(t, seb.Options{Limits: seb.Limits{Topics: 1}}, Options{})
 	s.append("orders", "x")
-	for path, body := range map[string]string{"/v1/topics/more/records": "x", commitsPath: `{"appends":[{"topic":"more","records":[{"value":"x"}]}]}`} {
+	for path, body := range map[string]string{"/v1/topics/more/records": "x", "/v1/events": `{"event":"a","entity_id":"1"}`, commitsPath: `{"appends":[{"topic":"more","records":[{"value":"x"}]}]}`} {
 		p := s.post(path, body).wantProblem(t, http.StatusConflict, seb.CodeTooManyTopics)
 		if p.Outcome != string(seb.NotCommitted) {
 			t.Errorf("outcome is %q", p.Outcome)

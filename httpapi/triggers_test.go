@@ -36,7 +36,12 @@ func refusingTriggers(b **seb.Broker) TriggerHandler {
 // newTriggerServer returns a server with triggers. It closes them before the broker.
 func newTriggerServer(t *testing.T, opts Options) (*server, *trigger.Triggers) {
 	t.Helper()
-	b := openBroker(t, objstore.NewMemory(), seb.Options{})
+	return newTriggerServerOf(t, seb.Options{}, opts)
+}
+
+func newTriggerServerOf(t *testing.T, brokerOpts seb.Options, opts Options) (*server, *trigger.Triggers) {
+	t.Helper()
+	b := openBroker(t, objstore.NewMemory(), brokerOpts)
 	triggers := trigger.Open(b, trigger.Options{Logger: loglines.Logger(t)})
 	t.Cleanup(triggers.Close)
 	opts.Triggers = triggerapi.New(triggers)
@@ -177,6 +182,8 @@ func TestWrongTriggersAreRefused(t *testing.T) {
 	s.do("PUT", "/v1/triggers/nudge", strings.NewReader(strings.Replace(nudge, `"events"`, `"nothing"`, 1))).wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound)
 	s.do("PUT", "/v1/triggers/-", strings.NewReader(nudge)).wantProblem(t, http.StatusBadRequest, codeInvalidTriggerName)
 	s.get("/v1/triggers/nudge").wantProblem(t, http.StatusNotFound, codeTriggerNotFound)
+	s.post("/v1/triggers/nudge/resume", "").wantProblem(t, http.StatusNotFound, codeTriggerNotFound)
+	s.get("/v1/triggers/nudge/firings").wantProblem(t, http.StatusNotFound, codeTriggerNotFound)
 	s.get("/v1/triggers/nudge/entities/2").wantProblem(t, http.StatusNotFound, codeTriggerNotFound)
 	s.post("/v1/triggers/nudge/pause", "").wantProblem(t, http.StatusNotFound, codeTriggerNotFound)
 	s.do("DELETE", "/v1/triggers/nudge", nil).wantProblem(t, http.StatusNotFound, codeTriggerNotFound)
@@ -191,6 +198,25 @@ func TestWrongTriggersAreRefused(t *testing.T) {
 	s.get("/v1/triggers/nudge/firings?limit=").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 	s.get("/v1/triggers/nudge/firings?limit=1001").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 	s.post("/v1/triggers/nudge/pause", `{"for":"1h"}`).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+}
+
+// The topic that gets the firings is created, also if it was deleted, unless that is one too many.
+func TestTopicOfFiringsMayBeOneTooMany(t *testing.T) {
+	s, _ := newTriggerServerOf(t, seb.Options{Limits: seb.Limits{Topics: 4}}, Options{})
+	s.append("events", "x")
+	s.do("PUT", "/v1/triggers/nudge", strings.NewReader(nudge)).want(t, http.StatusCreated)
+	s.get("/v1/topics/reminders").want(t, http.StatusOK)
+	s.do("DELETE", "/v1/topics/reminders", nil).want(t, http.StatusNoContent)
+	s.append("another", "x")
+	for _, a := range []answer{s.do("PUT", "/v1/triggers/nudge", strings.NewReader(nudge)), s.post("/v1/triggers/nudge/resume", "")} {
+		if p := a.wantProblem(t, http.StatusConflict, seb.CodeTooManyTopics); p.Outcome != string(seb.NotCommitted) {
+			t.Errorf("%+v", p)
+		}
+	}
+	if a := s.get("/v1/triggers/nudge"); !strings.Contains(a.body, `"version":1`) {
+		t.Errorf("refused requests have left %s", a.body)
+	}
+	s.post("/v1/triggers/nudge/pause", "").want(t, http.StatusOK)
 }
 
 // Requests about the language need no triggers.

@@ -332,17 +332,19 @@ func (t *Triggers) Put(ctx context.Context, name string, d Definition, o PutOpti
 			return nil, err
 		}
 	}
-	if err := t.createTarget(ctx, d.To); err != nil {
+	if err := seb.CheckTopicName(d.To); err != nil {
 		return nil, err
+	}
+	if d.Mode != Paused { // a pause succeeds, whatever became of the topic
+		if err := t.createTarget(ctx, d.To); err != nil {
+			return nil, err
+		}
 	}
 	return t.store(ctx, Version{Name: name, Definition: &d, Replace: o.Replace, CatchUp: o.CatchUp})
 }
 
 // createTarget creates the topic that gets the firings, unless it exists: readers and queues can then wait for the first one.
 func (t *Triggers) createTarget(ctx context.Context, topic string) error {
-	if err := seb.CheckTopicName(topic); err != nil {
-		return err
-	}
 	_, err := t.b.Topic(ctx, topic)
 	if seb.CodeOf(err) == seb.CodeTopicNotFound {
 		_, _, err = t.b.CreateTopic(ctx, topic, seb.TopicOptions{})
