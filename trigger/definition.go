@@ -103,6 +103,7 @@ type compiled struct {
 	emit    []emitted           // sorted by name
 	names   []string            // of the events that the expression names, sorted
 	keeps   [][]string          // the fields of events with an alias that conditions and emits use
+	aliases []string            // those that conditions and emits use, sorted
 }
 
 // emitted is a field of the records that a trigger appends.
@@ -159,6 +160,8 @@ func compile(d Definition) (*compiled, error) {
 	slices.SortFunc(c.emit, func(a, b emitted) int { return bytes.Compare([]byte(a.name), []byte(b.name)) })
 	c.keep(c.program.Uses())
 	c.names = c.program.Names()
+	slices.Sort(c.aliases)
+	c.aliases = slices.Compact(c.aliases)
 	return c, nil
 }
 
@@ -178,5 +181,6 @@ func (c *compiled) decidesAs(d *Definition) bool {
 func (c *compiled) keep(fields []driplang.Field) {
 	for _, f := range fields {
 		c.keeps = append(c.keeps, f.Path)
+		c.aliases = append(c.aliases, f.Alias)
 	}
 }

@@ -102,12 +102,18 @@ func randomRepeat(r *rand.Rand) driplang.Repeat {
 	}
 }
 
-// captured returns the numbers of the events that conditions can use.
+// captured returns the data of the events that conditions use.
 func captured(e *driplang.Expr, history []driplang.Event) func(map[string]int) string {
+	program, err := driplang.Compile(e)
+	if err != nil {
+		panic(err)
+	}
 	return func(captured map[string]int) string {
 		all := map[string]any{}
-		for alias, event := range captured {
-			all[alias] = history[event].Data
+		for _, f := range program.Uses() {
+			if event, has := captured[f.Alias]; has {
+				all[f.Alias] = history[event].Data
+			}
 		}
 		text, err := json.Marshal(all)
 		if err != nil {

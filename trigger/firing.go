@@ -32,7 +32,7 @@ func (a *active) firing(entity string, run *driplang.Run[*seen], at position) fi
 
 // same reports whether two runs have captured the same fields.
 func (a *active) same(x, y *driplang.Run[*seen]) bool {
-	return !slices.ContainsFunc(a.program.Emittable(), func(alias string) bool {
+	return !slices.ContainsFunc(a.compiled.aliases, func(alias string) bool {
 		s, has := a.machine.Captured(x, alias)
 		t, too := a.machine.Captured(y, alias)
 		return has != too || has && a.storeFields(s) != a.storeFields(t)
