@@ -11,6 +11,13 @@ func For(ctx context.Context, d time.Duration) { ForSignal(ctx, d, nil) }
 
 // ForSignal waits until the time d has passed, ctx ends, or signal has an element, which ForSignal takes.
 func ForSignal(ctx context.Context, d time.Duration, signal <-chan struct{}) {
+	if d <= 0 { // often, so don't start a timer
+		select {
+		case <-signal:
+		default:
+		}
+		return
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
