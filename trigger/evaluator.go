@@ -47,11 +47,11 @@ type moment struct {
 	did     driplang.Result[*seen]
 	repeats bool // it would have fired, but the repeat does not allow that
 	errors  int64
-	next    time.Time // the next deadline; zero if there is none
+	next    time.Time // the next deadline; zero without one
 	open    int       // runs that are open now
 }
 
-// currentVersion returns the version that begins runs; nil if there is none.
+// currentVersion returns the version that begins runs, or nil.
 func (t *trigger) currentVersion() *active {
 	for _, a := range t.versions {
 		if a.current {
@@ -181,7 +181,7 @@ func (v *evaluator) unfreeze(t *trigger) {
 	v.watch()
 }
 
-// retire lets the current version of a trigger begin no more runs.
+// retire ends the time in which the current version of a trigger begins runs.
 func (v *evaluator) retire(t *trigger, drop bool) {
 	for _, old := range t.versions {
 		if !drop && !old.current {

@@ -138,7 +138,7 @@ func (f *firing) record(topicName func(seb.TopicID) string) (seb.Record, error) 
 	}}, nil
 }
 
-// decodeFiring returns the firing of a record; false if the record is none.
+// decodeFiring returns the firing of a record. It is false if the record is not that of a firing.
 func decodeFiring(r *seb.Record) (f Firing, ok bool) {
 	if json.Unmarshal(r.Value, &f) != nil || f.ID == "" || f.Trigger == "" {
 		return f, false

@@ -231,7 +231,7 @@ type watcher struct {
 	runner  string // the session that wrote the last entry of the journal
 	version string // of the runner's consumer
 	moved   time.Time
-	next    time.Time // the next deadline; zero if there is none
+	next    time.Time // the next deadline; zero without one
 }
 
 // look reports whether the runner is lost, and if not, when to look again although nothing has changed.
